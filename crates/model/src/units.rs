@@ -1,0 +1,182 @@
+//! Sizes and times as people write them: `1GiB`, `64k`, `5s`, `250ms`, and back.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+/// A span of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+/// Binary units first: their names end in those of the decimal ones' first letters.
+const SIZE_UNITS: [(&str, u64); 15] = [
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("tb", 1_000_000_000_000),
+    // A bare letter is binary, as in fio, dd and numactl.
+    ("k", 1 << 10),
+    ("m", 1 << 20),
+    ("g", 1 << 30),
+    ("t", 1 << 40),
+    ("bytes", 1),
+    ("b", 1),
+    ("", 1),
+];
+
+const TIME_UNITS: [(&str, f64); 6] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
+
+impl Bytes {
+    /// Reads `4096`, `64KiB`, `1.5GiB`, `10MB`; a bare letter (`64k`) is binary.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (number, unit) = split_unit(text);
+        let unit = unit.to_ascii_lowercase();
+        let factor = SIZE_UNITS.iter().find(|(name, _)| *name == unit);
+        let (Ok(number), Some((_, factor))) = (number.parse::<f64>(), factor) else {
+            return Err(format!("'{text}' is not a size; write it like 64KiB, 1GiB or 4096"));
+        };
+        let bytes = number * *factor as f64;
+        // 2^63 keeps every size that a kernel interface takes, and f64 is checked before the cast.
+        if !bytes.is_finite() || !(0.0..9.2e18).contains(&bytes) {
+            return Err(format!("'{text}' is not a size that a machine can have"));
+        }
+        Ok(Self(bytes.round() as u64))
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        for (name, factor) in UNITS {
+            if self.0 >= factor {
+                let value = self.0 as f64 / factor as f64;
+                let text = if self.0 % factor == 0 { format!("{value}{name}") } else { format!("{value:.1}{name}") };
+                return f.pad(&text);
+            }
+        }
+        f.pad(&format!("{}B", self.0))
+    }
+}
+
+impl Nanos {
+    /// Reads `5s`, `250ms`, `1.5m`, `10us`; a bare number is seconds, as in `timeout` and `sleep`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (number, unit) = split_unit(text);
+        let unit = if unit.is_empty() { "s" } else { unit };
+        let factor = TIME_UNITS.iter().find(|(name, _)| *name == unit);
+        let (Ok(number), Some((_, factor))) = (number.parse::<f64>(), factor) else {
+            return Err(format!("'{text}' is not a time; write it like 5s, 250ms or 10m"));
+        };
+        let nanos = number * factor;
+        if !nanos.is_finite() || !(0.0..9.2e18).contains(&nanos) {
+            return Err(format!("'{text}' is not a time that can be waited for"));
+        }
+        Ok(Self(nanos.round() as u64))
+    }
+
+    /// From seconds; negative and not-a-number become zero.
+    pub fn from_seconds(seconds: f64) -> Self {
+        Self((seconds.max(0.0) * 1e9) as u64)
+    }
+
+    /// As seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.seconds();
+        let text = match self.0 {
+            0..1_000 => format!("{}ns", self.0),
+            1_000..1_000_000 => trimmed(seconds * 1e6, "us"),
+            1_000_000..1_000_000_000 => trimmed(seconds * 1e3, "ms"),
+            1_000_000_000..60_000_000_000 => trimmed(seconds, "s"),
+            _ if seconds < 3600.0 => format!("{}m{:02}s", self.0 / 60_000_000_000, self.0 / 1_000_000_000 % 60),
+            _ => format!("{}h{:02}m", self.0 / 3_600_000_000_000, self.0 / 60_000_000_000 % 60),
+        };
+        f.pad(&text)
+    }
+}
+
+fn trimmed(value: f64, unit: &str) -> String {
+    let text = format!("{value:.2}");
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    (&text[..at], text[at..].trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_written() {
+        let cases = [
+            ("4096", 4096),
+            ("64k", 65536),
+            ("64KiB", 65536),
+            ("1.5GiB", 1_610_612_736),
+            ("10MB", 10_000_000),
+            ("1 GiB", 1 << 30),
+            ("8B", 8),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Bytes::parse(text), Ok(Bytes(expected)), "{text}");
+        }
+        for text in ["", "GiB", "-1", "1XiB", "1e99TiB", "99999999999TiB", "1..2"] {
+            assert!(Bytes::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_survive_the_way_out_and_back() {
+        for bytes in [0, 1, 1023, 1024, 4096, 3 << 20, 5 << 30, 7 << 40] {
+            assert_eq!(Bytes::parse(&Bytes(bytes).to_string()), Ok(Bytes(bytes)));
+        }
+        assert_eq!(Bytes(1536).to_string(), "1.5KiB");
+    }
+
+    #[test]
+    fn times_are_read_and_written() {
+        let cases = [
+            ("5s", 5_000_000_000),
+            ("5", 5_000_000_000),
+            ("250ms", 250_000_000),
+            ("1.5m", 90_000_000_000),
+            ("10us", 10_000),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Nanos::parse(text), Ok(Nanos(expected)), "{text}");
+        }
+        for text in ["", "s", "-5s", "5 fortnights", "nan"] {
+            assert!(Nanos::parse(text).is_err(), "{text}");
+        }
+        let shown = [
+            (12, "12ns"),
+            (1_500, "1.5us"),
+            (2_000_000, "2ms"),
+            (1_230_000_000, "1.23s"),
+            (90_000_000_000, "1m30s"),
+            (7_260_000_000_000, "2h01m"),
+        ];
+        for (nanos, expected) in shown {
+            assert_eq!(Nanos(nanos).to_string(), expected);
+        }
+    }
+}
