@@ -2,6 +2,16 @@
 //! samples mean. Must not know files, clocks, threads, entropy or processes.
 #![forbid(unsafe_code)]
 
+pub mod capture;
+pub mod comparison;
+pub mod finding;
 pub mod id_set;
+pub mod placement;
+pub mod plan;
+pub mod record;
+pub mod settings;
+pub mod statistics;
 pub mod topology;
+pub mod trial;
 pub mod units;
+pub mod workload;

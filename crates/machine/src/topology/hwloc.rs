@@ -1,0 +1,281 @@
+//! What hwloc says, as our values. The one file that knows hwloc and its binding.
+
+use hwlocality::bitmap::{Bitmap, BitmapIndex};
+use hwlocality::cpu::cpuset::CpuSet as HwlocCpuSet;
+use hwlocality::memory::attribute::{Initiator, MemoryAttribute as HwlocAttribute};
+use hwlocality::object::TopologyObject;
+use hwlocality::object::attributes::ObjectAttributes;
+use hwlocality::object::types::ObjectType;
+use hwlocality::topology::Topology as Hwloc;
+use hwlocality::topology::builder::BuildFlags;
+use hwlocality::topology::editor::RestrictFlags;
+use hwlocality::topology::export::xml::XMLExportFlags;
+use model::id_set::{CpuId, CpuSet, Id, IdSet, NodeId};
+use model::topology::{Cache, CpuKind, Distances, MemoryAttribute, MemoryNode, Object, ObjectKind, Topology};
+use model::units::Bytes;
+
+/// What hwloc can load.
+pub(super) enum Input<'a> {
+    /// This machine; only these cpus of it, where given.
+    Live { only: Option<&'a CpuSet> },
+    /// The text of an XML file.
+    Xml(&'a str),
+    /// hwloc's synthetic notation.
+    Synthetic(&'a str),
+}
+
+/// Linux allows 8192 cpus and 1024 nodes today. Malformed files have sets up to 2^32, and some that never end.
+const NUMBER_MAX: usize = 65_535;
+
+/// The attributes that hwloc 2.8 and later knows, without the two (`Capacity`, `Locality`) that repeat the nodes.
+const ATTRIBUTES: [&str; 6] =
+    ["Bandwidth", "Latency", "ReadBandwidth", "WriteBandwidth", "ReadLatency", "WriteLatency"];
+
+/// Loads a topology with hwloc's default flags and filters: disallowed objects, instruction caches, memory-side
+/// caches and I/O are dropped.
+pub(super) fn load(input: &Input<'_>) -> Result<Topology, String> {
+    let mut hwloc = build(input)?;
+    // Restricting drops the other cpus from the complete set too, and they do exist.
+    let complete_cpus = id_set(&*hwloc.complete_cpuset())?;
+    let mut notes = Vec::new();
+    if let Input::Live { only: Some(only) } = input {
+        restrict(&mut hwloc, only, &mut notes)?;
+    }
+    let (objects, node_objects) = objects(&hwloc)?;
+    Ok(Topology {
+        objects,
+        nodes: node_objects.iter().map(|node| memory_node(node)).collect::<Result<_, _>>()?,
+        distances: distances(&hwloc)?,
+        memory_attributes: memory_attributes(&hwloc)?,
+        cpu_kinds: cpu_kinds(&hwloc)?,
+        allowed_cpus: id_set(&*hwloc.allowed_cpuset())?,
+        allowed_nodes: id_set(&*hwloc.allowed_nodeset())?,
+        complete_cpus,
+        devices: Vec::new(),
+        notes,
+    })
+}
+
+/// hwloc's XML, version 2.
+pub(super) fn export_xml(input: &Input<'_>) -> Result<String, String> {
+    let hwloc = build(input)?;
+    let xml = hwloc.export_xml(XMLExportFlags::empty()).map_err(|error| format!("hwloc cannot write it: {error}"))?;
+    Ok(xml.as_str().to_owned())
+}
+
+/// The version of the hwloc library that runs, such as `2.9`.
+pub(super) fn version() -> String {
+    let version = hwlocality::hwloc_api_version();
+    format!("{}.{}", version >> 16, version >> 8 & 0xff)
+}
+
+fn build(input: &Input<'_>) -> Result<Hwloc, String> {
+    let builder = Hwloc::builder().with_flags(BuildFlags::empty()).map_err(|error| error.to_string())?;
+    let builder = match input {
+        Input::Live { .. } => builder,
+        Input::Xml(text) => builder.from_xml(text).map_err(|_| "hwloc does not take it for its XML".to_owned())?,
+        Input::Synthetic(text) => {
+            builder.from_synthetic(text).map_err(|_| "hwloc does not understand this synthetic description".to_owned())?
+        }
+    };
+    builder.build().map_err(|error| format!("hwloc cannot load it: {error}"))
+}
+
+/// Leaves only the cpus that our affinity mask allows, as hwloc leaves only those of our cgroup. Memory nodes stay.
+fn restrict(hwloc: &mut Hwloc, only: &CpuSet, notes: &mut Vec<String>) -> Result<(), String> {
+    let online: CpuSet = id_set(&*hwloc.cpuset())?;
+    if online.is_subset(only) {
+        return Ok(());
+    }
+    let keep: HwlocCpuSet = online.intersection(only).iter().filter_map(bitmap_index).collect();
+    if hwloc.edit(|editor| editor.restrict(&keep, RestrictFlags::empty())).is_err() {
+        notes.push(format!("hwloc shows cpus {online}, our affinity mask {only}: believed hwloc"));
+    }
+    Ok(())
+}
+
+fn bitmap_index(cpu: CpuId) -> Option<BitmapIndex> {
+    BitmapIndex::try_from(cpu.0 as usize).ok()
+}
+
+/// The tree in depth-first order, which keeps every kind in logical order, and the memory nodes in logical order.
+fn objects(hwloc: &Hwloc) -> Result<(Vec<Object>, Vec<&TopologyObject>), String> {
+    let nodes: Vec<&TopologyObject> = hwloc.objects_with_type(ObjectType::NUMANode).collect();
+    let mut objects: Vec<Object> = Vec::new();
+    let mut waiting: Vec<(&TopologyObject, Option<usize>)> = vec![(hwloc.root_object(), None)];
+    while let Some((object, parent)) = waiting.pop() {
+        let at = objects.len();
+        objects.push(convert(object, parent, &nodes)?);
+        if let Some(parent) = parent {
+            objects[parent].children.push(at);
+        }
+        waiting.extend(object.normal_children().rev().map(|child| (child, Some(at))));
+    }
+    Ok((objects, nodes))
+}
+
+fn convert(object: &TopologyObject, parent: Option<usize>, nodes: &[&TopologyObject]) -> Result<Object, String> {
+    let place = |child: &TopologyObject| nodes.iter().position(|node| std::ptr::eq(*node, child));
+    Ok(Object {
+        kind: kind(object.object_type()),
+        os_index: object.os_index().map(|number| number as u32),
+        cpus: object.cpuset().map_or(Ok(CpuSet::new()), |cpus| id_set(&*cpus))?,
+        parent,
+        children: Vec::new(),
+        memory: object.memory_children().filter_map(place).collect(),
+        cache: cache(object),
+        subtype: object.subtype().map(|subtype| subtype.to_string_lossy().into_owned()),
+    })
+}
+
+fn kind(object_type: ObjectType) -> ObjectKind {
+    match object_type {
+        ObjectType::Machine => ObjectKind::Machine,
+        ObjectType::Package => ObjectKind::Package,
+        ObjectType::Die => ObjectKind::Die,
+        ObjectType::Core => ObjectKind::Core,
+        ObjectType::PU => ObjectKind::Pu,
+        other if other.is_cpu_data_cache() => ObjectKind::Cache,
+        _ => ObjectKind::Group,
+    }
+}
+
+fn cache(object: &TopologyObject) -> Option<Cache> {
+    match object.attributes()? {
+        ObjectAttributes::Cache(cache) => Some(Cache {
+            level: cache.depth() as u32,
+            bytes: Bytes(cache.size().map_or(0, u64::from)),
+            line_bytes: cache.line_size().map_or(0, |bytes| bytes.get() as u32),
+        }),
+        _ => None,
+    }
+}
+
+fn memory_node(object: &TopologyObject) -> Result<MemoryNode, String> {
+    let bytes = match object.attributes() {
+        Some(ObjectAttributes::NUMANode(node)) => node.local_memory().map_or(0, u64::from),
+        _ => 0,
+    };
+    Ok(MemoryNode {
+        os: node_id(object)?,
+        cpus: object.cpuset().map_or(Ok(CpuSet::new()), |cpus| id_set(&*cpus))?,
+        bytes: Bytes(bytes),
+        subtype: object.subtype().map(|subtype| subtype.to_string_lossy().into_owned()),
+    })
+}
+
+fn node_id(object: &TopologyObject) -> Result<NodeId, String> {
+    match object.os_index() {
+        Some(number) if number <= NUMBER_MAX => Ok(NodeId(number as u32)),
+        Some(number) => Err(format!("memory node {number} is beyond any machine")),
+        None => Err("a memory node has no number".into()),
+    }
+}
+
+/// The matrices between memory nodes; hwloc also keeps some between GPUs.
+fn distances(hwloc: &Hwloc) -> Result<Vec<Distances>, String> {
+    let all = hwloc.distances(None).map_err(|error| format!("hwloc cannot give the distances: {error}"))?;
+    let mut found = Vec::new();
+    for matrix in &all {
+        let rows: Vec<&TopologyObject> = matrix.objects().flatten().collect();
+        if rows.len() < matrix.num_objects() || rows.iter().any(|row| row.object_type() != ObjectType::NUMANode) {
+            continue;
+        }
+        found.push(Distances {
+            name: matrix.name().map(|name| name.to_string_lossy().into_owned()),
+            nodes: rows.into_iter().map(node_id).collect::<Result<_, _>>()?,
+            values: matrix.distances().to_vec(),
+        });
+    }
+    Ok(found)
+}
+
+fn memory_attributes(hwloc: &Hwloc) -> Result<Vec<MemoryAttribute>, String> {
+    let mut found = Vec::new();
+    for name in ATTRIBUTES {
+        let attribute = hwloc.memory_attribute_named(name).map_err(|error| error.to_string())?;
+        let Some(attribute) = attribute else { continue };
+        let (targets, _) = attribute.targets(None).map_err(|error| format!("hwloc cannot give {name}: {error}"))?;
+        for target in targets.into_iter().filter(|target| target.object_type() == ObjectType::NUMANode) {
+            found.extend(values_of(&attribute, name, target)?);
+        }
+    }
+    Ok(found)
+}
+
+fn values_of(
+    attribute: &HwlocAttribute<'_>,
+    name: &str,
+    target: &TopologyObject,
+) -> Result<Vec<MemoryAttribute>, String> {
+    let node = node_id(target)?;
+    let (initiators, values) =
+        attribute.initiators(target).map_err(|error| format!("hwloc cannot give {name} of node {node}: {error}"))?;
+    let value = |(initiator, value): (Initiator<'_>, u64)| {
+        let cpus = match initiator {
+            Initiator::CpuSet(cpus) => Some(id_set(&*cpus)?),
+            Initiator::Object(object) => object.cpuset().map(|cpus| id_set(&*cpus)).transpose()?,
+        };
+        Ok(MemoryAttribute { attr: name.into(), node, initiator: cpus, value })
+    };
+    initiators.into_iter().zip(values).map(value).collect()
+}
+
+fn cpu_kinds(hwloc: &Hwloc) -> Result<Vec<CpuKind>, String> {
+    // No kinds is hwloc's word for "not known", which an empty list says too.
+    let Ok(kinds) = hwloc.cpu_kinds() else { return Ok(Vec::new()) };
+    kinds
+        .map(|kind| {
+            let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+            let info: Vec<(String, String)> =
+                kind.infos.iter().map(|info| (text(info.name()), text(info.value()))).collect();
+            let capacity = info.iter().find(|(name, _)| name == "LinuxCapacity");
+            Ok(CpuKind {
+                cpus: id_set(&kind.cpuset)?,
+                efficiency: kind.efficiency.map_or(-1, |rank| rank as i32),
+                capacity: capacity.and_then(|(_, value)| value.parse().ok()),
+                info,
+            })
+        })
+        .collect()
+}
+
+/// Copies a set, unless it is endless or has numbers that no machine has.
+fn id_set<T: Id>(set: &impl AsRef<Bitmap>) -> Result<IdSet<T>, String> {
+    let set = set.as_ref();
+    if set.weight().is_none() {
+        return Err(format!("a set of {}s has no end", T::NOUN));
+    }
+    match set.last_set() {
+        Some(last) if usize::from(last) > NUMBER_MAX => Err(format!("{} {last} is beyond any machine", T::NOUN)),
+        _ => Ok(set.iter_set().map(|number| T::from_number(usize::from(number) as u32)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_affinity_mask_leaves_its_cpus_and_all_memory() {
+        let input = Input::Synthetic("pack:2 [numa(memory=1GiB)] core:2 pu:2");
+        let mut hwloc = build(&input).unwrap();
+        let mut notes = Vec::new();
+        restrict(&mut hwloc, &CpuSet::parse_list("1,2,99").unwrap(), &mut notes).unwrap();
+        let cpus: CpuSet = id_set(&*hwloc.cpuset()).unwrap();
+        assert_eq!(cpus.to_string(), "1-2");
+        assert_eq!(hwloc.objects_with_type(ObjectType::Core).count(), 2);
+        assert_eq!(hwloc.objects_with_type(ObjectType::NUMANode).count(), 2);
+        assert_eq!(notes, Vec::<String>::new());
+    }
+
+    #[test]
+    fn endless_and_absurd_sets_are_refused() {
+        let set = |set: Bitmap| id_set::<CpuId>(&set).map(|set| set.to_string());
+        assert_eq!(set(Bitmap::from_range(4..9)), Ok("4-8".into()));
+        assert_eq!(set(Bitmap::new()), Ok(String::new()));
+        assert_eq!(set(Bitmap::from_range(65_535..65_536)), Ok("65535".into()));
+        assert!(set(Bitmap::from_range(65_536..65_537)).unwrap_err().contains("beyond any machine"));
+        assert!(set(Bitmap::from_range(4usize..)).unwrap_err().contains("no end"));
+    }
+}

@@ -1,0 +1,163 @@
+//! Files with a machine in them: what they look like before hwloc sees them. Refuses in clear words what hwloc
+//! would refuse in none, or crash on.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::{Source, TopologyError, hwloc};
+
+/// The largest real export (1152 cpus with I/O) has 1.2 MiB; beyond this a file is a mistake or an attack.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// hwloc writes the root element into the first lines; comments before it are not longer than this.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// What a file with a machine holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FileText {
+    /// hwloc's XML.
+    Xml(String),
+    /// A capture of ours.
+    Capture(String),
+}
+
+/// Reads a file and finds out what it holds.
+pub(super) fn read_file(path: &Path) -> Result<FileText, TopologyError> {
+    let refused = |what: String| TopologyError::new(&Source::XmlFile(path.into()), what);
+    let text = read_text(path).map_err(|(what, hint)| match hint {
+        Some(hint) => refused(what).with_hint(hint),
+        None => refused(what),
+    })?;
+    let start = text.trim_start_matches('\u{feff}').trim_start();
+    if start.starts_with('{') {
+        return Ok(FileText::Capture(text));
+    }
+    let head = &start.as_bytes()[..start.len().min(HEAD_BYTES)];
+    let Some(root) = root_element(&String::from_utf8_lossy(head)) else {
+        let what = if start.starts_with('<') { "is XML, but not hwloc's" } else { "is not XML" };
+        return Err(refused(what.into()).with_hint("write the file with 'lstopo FILE.xml'"));
+    };
+    let version = attribute(&root, "version").unwrap_or("1.0");
+    if version.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_none_or(|major| major > 2) {
+        let what = format!("is hwloc XML version {version}, which hwloc {} cannot read", hwloc::version());
+        return Err(refused(what).with_hint("write the file with 'lstopo --export-xml-flags v2 FILE.xml'"));
+    }
+    Ok(FileText::Xml(text))
+}
+
+/// Whether a file begins as a capture does. A file that cannot be read is left to [`read_file`], which says why.
+pub(super) fn looks_like_capture(path: &Path) -> bool {
+    let mut start = Vec::new();
+    // A pipe would block here, and its first bytes would be lost to who reads it next.
+    let is_file = std::fs::metadata(path).is_ok_and(|facts| facts.is_file());
+    let read = is_file && File::open(path).is_ok_and(|file| file.take(64).read_to_end(&mut start).is_ok());
+    read && start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+}
+
+type Refusal = (String, Option<&'static str>);
+
+fn read_text(path: &Path) -> Result<String, Refusal> {
+    let facts = std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => ("no such file".into(), Some("is the path right, seen from this folder")),
+        _ => (error.to_string(), None),
+    })?;
+    if facts.is_dir() {
+        return Err(("is a folder".into(), Some("name the XML file in it")));
+    }
+    if !facts.is_file() {
+        return Err(("is not a regular file".into(), Some("save it to a file first")));
+    }
+    if facts.len() == 0 {
+        return Err(("is empty".into(), Some("write the file with 'lstopo FILE.xml'")));
+    }
+    let too_large = || (format!("is larger than {} MiB", FILE_BYTES_MAX >> 20), None);
+    if facts.len() > FILE_BYTES_MAX {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // The file may grow while it is read.
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|error| (error.to_string(), None))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(too_large());
+    }
+    if bytes.contains(&0) {
+        return Err(("is not XML: it has NUL bytes".into(), None));
+    }
+    String::from_utf8(bytes).map_err(|error| (format!("is not UTF-8 text: {error}"), None))
+}
+
+/// The root element's tag, `<topology version="2.0">`; none when the text does not begin as XML with one.
+fn root_element(head: &str) -> Option<String> {
+    let from = if head.starts_with('<') { head.find("<topology")? } else { return None };
+    let tag = &head[from..];
+    let after = tag["<topology".len()..].chars().next()?;
+    (after.is_whitespace() || after == '>' || after == '/').then(|| tag[..tag.find('>').unwrap_or(tag.len())].into())
+}
+
+fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
+    let value = tag.split_once(&format!(" {name}=\""))?.1;
+    value.split('"').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &[u8]) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read_file(file.path()).unwrap_err().what
+    }
+
+    #[test]
+    fn what_is_no_machine_is_refused_in_clear_words() {
+        let cases: [(&[u8], &str); 10] = [
+            (b"", "is empty"),
+            (b"   \n", "is not XML"),
+            (b"hello", "is not XML"),
+            (b"hello <topology version=\"2.0\">", "is not XML"),
+            (b"<html></html>", "is XML, but not hwloc's"),
+            (b"<topologyx>", "is XML, but not hwloc's"),
+            (b"<?xml version=\"1.0\"?>\n<topology version=\"3.0\">", "version 3.0, which hwloc 2."),
+            (b"<topology version=\"x\">", "version x"),
+            (b"<topology>\xff\xfe", "is not UTF-8"),
+            (b"<topology>\0", "NUL"),
+        ];
+        for (text, expected) in cases {
+            let what = refusal(text);
+            assert!(what.contains(expected), "{expected}: {what}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_in_clear_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let refusal = |path: &Path| read_file(path).unwrap_err().to_string();
+        assert!(refusal(&folder.path().join("none.xml")).ends_with("none.xml: no such file"));
+        assert!(refusal(folder.path()).ends_with("is a folder"));
+        assert!(refusal(Path::new("/dev/null")).ends_with("is not a regular file"));
+        let large = folder.path().join("large.xml");
+        File::create(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        assert!(refusal(&large).ends_with("is larger than 64 MiB"));
+    }
+
+    #[test]
+    fn machines_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            (read_file(&path), looks_like_capture(&path))
+        };
+        for text in [
+            "<topology>",
+            "<topology version=\"2.0\">",
+            "\u{feff}<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc.dtd\">\n<topology\n version=\"2.0\">",
+        ] {
+            assert_eq!(read(text), (Ok(FileText::Xml(text.into())), false));
+        }
+        assert_eq!(read(" {\"version\":1}"), (Ok(FileText::Capture(" {\"version\":1}".into())), true));
+    }
+}

@@ -1,0 +1,252 @@
+//! Where a topology can come from, and how it is read: this machine, hwloc's XML, a capture, a synthetic description.
+//! Only `hwloc.rs` knows hwloc; files that a stranger wrote belong into [`read_isolated`].
+
+mod hwloc;
+mod input;
+mod isolated;
+mod reconcile;
+
+pub use isolated::{HIDDEN_COMMAND, read_isolated, serve_read};
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use model::capture::Capture;
+use model::topology::Topology;
+use serde::{Deserialize, Serialize};
+
+use crate::{devices, sysfs};
+use input::FileText;
+
+/// Where a topology comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// This machine, as this process may use it.
+    Live,
+    /// A file with hwloc's XML.
+    XmlFile(PathBuf),
+    /// A file with our own JSON: [`Capture`].
+    CaptureFile(PathBuf),
+    /// hwloc's synthetic notation, such as `pack:2 core:4 pu:2`.
+    Synthetic(String),
+}
+
+/// Why a topology cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopologyError {
+    /// The file or the text that was read.
+    pub of: String,
+    /// What is wrong with it.
+    pub what: String,
+    /// The next step.
+    pub hint: Option<String>,
+}
+
+/// Variables by which hwloc would describe another machine than this one without a word.
+const MISLEADING_VARIABLES: [&str; 5] =
+    ["HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT", "HWLOC_CPUID_PATH", "HWLOC_COMPONENTS"];
+
+/// The kinds of objects that a synthetic description can name; hwloc takes abbreviations.
+const SYNTHETIC_WORDS: [&str; 13] =
+    ["pack", "numa", "node", "die", "group", "core", "pu", "l1", "l2", "l3", "l4", "l5", "machine"];
+
+/// Reads a topology in this process. hwloc may crash on a malformed file: what a stranger wrote goes through
+/// [`read_isolated`].
+pub fn read(source: &Source) -> Result<Topology, TopologyError> {
+    let refused = |what| TopologyError::new(source, what);
+    match source {
+        Source::Live => read_live(Path::new("/")),
+        Source::XmlFile(path) => match input::read_file(path)? {
+            FileText::Xml(text) => checked(hwloc::load(&hwloc::Input::Xml(&text))).map_err(refused),
+            FileText::Capture(text) => capture(source, &text).map(|capture| capture.topology),
+        },
+        Source::CaptureFile(path) => read_capture(path).map(|capture| capture.topology),
+        Source::Synthetic(text) => checked(hwloc::load(&hwloc::Input::Synthetic(text))).map_err(|what| {
+            refused(what).with_hint("write it like 'pack:2 [numa] l3:2 core:4 pu:2'; see hwloc(7), synthetic topologies")
+        }),
+    }
+}
+
+/// Reads a capture with everything in it.
+pub fn read_capture(path: &Path) -> Result<Capture, TopologyError> {
+    let source = Source::CaptureFile(path.into());
+    match input::read_file(path)? {
+        FileText::Capture(text) => capture(&source, &text),
+        FileText::Xml(_) => Err(TopologyError::new(&source, "is hwloc's XML and not a capture".into())),
+    }
+}
+
+/// The topology in hwloc's XML, version 2, for other programs. Runs in this process: read a stranger's file by
+/// [`read_isolated`] first. On a live machine with hwloc before 2.10 it lacks the nodes that share their cpus.
+pub fn export_xml(source: &Source) -> Result<String, TopologyError> {
+    let refused = |what| TopologyError::new(source, what);
+    match source {
+        Source::Live => {
+            refuse_misleading_variables()?;
+            hwloc::export_xml(&hwloc::Input::Live { only: None }).map_err(refused)
+        }
+        Source::XmlFile(path) => match input::read_file(path)? {
+            FileText::Xml(text) => hwloc::export_xml(&hwloc::Input::Xml(&text)).map_err(refused),
+            FileText::Capture(_) => Err(no_xml_of_a_capture(source)),
+        },
+        Source::CaptureFile(_) => Err(no_xml_of_a_capture(source)),
+        Source::Synthetic(text) => hwloc::export_xml(&hwloc::Input::Synthetic(text)).map_err(refused),
+    }
+}
+
+fn no_xml_of_a_capture(source: &Source) -> TopologyError {
+    TopologyError::new(source, "is a capture, which hwloc cannot take".into())
+        .with_hint("export the XML on the machine itself, or with lstopo there")
+}
+
+fn read_live(root: &Path) -> Result<Topology, TopologyError> {
+    refuse_misleading_variables()?;
+    let allowed = sysfs::allowed(root);
+    let mut topology = hwloc::load(&hwloc::Input::Live { only: allowed.cpus.as_ref() })
+        .map_err(|what| TopologyError::new(&Source::Live, what))?;
+    reconcile::with_sysfs(&mut topology, root);
+    topology.devices = devices::read(root);
+    Ok(topology)
+}
+
+fn refuse_misleading_variables() -> Result<(), TopologyError> {
+    match MISLEADING_VARIABLES.iter().find(|name| std::env::var_os(name).is_some()) {
+        None => Ok(()),
+        Some(name) => Err(TopologyError::new(
+            &Source::Live,
+            format!("{name} is set, so hwloc would describe another machine"),
+        )
+        .with_hint(&format!("start with 'env -u {name}', or name the file with --from"))),
+    }
+}
+
+fn capture(source: &Source, text: &str) -> Result<Capture, TopologyError> {
+    Capture::parse(text).map_err(|what| TopologyError::new(source, what))
+}
+
+/// hwloc's own checks let contradictions through that later code would trip over.
+fn checked(loaded: Result<Topology, String>) -> Result<Topology, String> {
+    let topology = loaded?;
+    model::capture::check_topology(&topology)?;
+    Ok(topology)
+}
+
+impl Source {
+    /// Reads a `--from` argument: a file with XML or a capture, a synthetic description, or `live`.
+    pub fn parse(text: &str) -> Result<Self, TopologyError> {
+        let path = Path::new(text);
+        if path.exists() {
+            let file = if input::looks_like_capture(path) { Self::CaptureFile } else { Self::XmlFile };
+            return Ok(file(path.into()));
+        }
+        if text == "live" {
+            return Ok(Self::Live);
+        }
+        if looks_synthetic(text) {
+            return Ok(Self::Synthetic(text.into()));
+        }
+        Err(TopologyError {
+            of: format!("'{text}'"),
+            what: "no such file, and not a synthetic description".into(),
+            hint: Some("give an XML file of lstopo, a capture, or a text like 'pack:2 core:4 pu:2'".into()),
+        })
+    }
+}
+
+/// Whether a text names kinds of objects with counts, and is not merely a path with a colon in it.
+fn looks_synthetic(text: &str) -> bool {
+    let names = text.split_whitespace().filter_map(|word| word.split_once(':')).map(|(name, _)| name);
+    let known = |name: &str| {
+        let name = name.trim_start_matches('[').to_ascii_lowercase();
+        SYNTHETIC_WORDS.iter().any(|word| name.starts_with(word))
+    };
+    let mut names = names.peekable();
+    names.peek().is_some() && names.any(known)
+}
+
+impl TopologyError {
+    pub(crate) fn new(source: &Source, what: String) -> Self {
+        Self { of: source.to_string(), what, hint: None }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Live => f.write_str("this machine"),
+            Self::XmlFile(path) | Self::CaptureFile(path) => path.display().fmt(f),
+            Self::Synthetic(text) => write!(f, "'{text}'"),
+        }
+    }
+}
+
+/// One line without the hint, which the command prints below it.
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read {}: {}", self.of, self.what)
+    }
+}
+
+impl std::error::Error for TopologyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_from_argument_is_recognised() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let xml = file("a.xml", "<topology/>");
+        let json = file("a.json", " \n{\"version\":1}");
+        let odd = file("pack:2 core:4", "<topology/>");
+        assert_eq!(Source::parse(xml.to_str().unwrap()), Ok(Source::XmlFile(xml)));
+        assert_eq!(Source::parse(json.to_str().unwrap()), Ok(Source::CaptureFile(json)));
+        assert_eq!(Source::parse(odd.to_str().unwrap()), Ok(Source::XmlFile(odd)));
+        assert_eq!(Source::parse("live"), Ok(Source::Live));
+        for text in ["pack:2 core:4 pu:2", "[numa:1] PU:3", "package:1 [numa(memory=16GiB)] l3:2(size=8MiB) core:3"] {
+            assert_eq!(Source::parse(text), Ok(Source::Synthetic(text.into())));
+        }
+        for text in ["", "nowhere.xml", "/no/such:file", "C:\\box.xml", "pack core", "hello: world"] {
+            let error = Source::parse(text).unwrap_err();
+            assert!(error.of.contains(text) && error.hint.is_some(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_synthetic_description_is_an_error_with_a_hint() {
+        for text in ["pack:", "pack:x core:2", "core:2 pack:2", "pack:1 pu:1 core:1"] {
+            let error = read(&Source::Synthetic(text.into())).unwrap_err();
+            assert!(error.to_string().contains(text) && error.hint.is_some(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_capture_is_read_and_has_no_xml() {
+        let topology = read(&Source::Synthetic("pack:1 core:2 pu:2".into())).unwrap();
+        let text = serde_json::to_string(&Capture::new(topology.clone(), model::settings::Settings::default())).unwrap();
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), text).unwrap();
+        let source = Source::parse(path.path().to_str().unwrap()).unwrap();
+        assert_eq!(read(&source), Ok(topology));
+        assert!(export_xml(&source).unwrap_err().to_string().contains("is a capture"));
+    }
+
+    #[test]
+    fn exported_xml_reads_back_the_same() {
+        let source = Source::Synthetic("pack:2 [numa(memory=1GiB)] l2:2(size=1MiB) core:2 pu:2(indexes=2*8:1*2)".into());
+        let xml = export_xml(&source).unwrap();
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), xml).unwrap();
+        assert_eq!(read(&Source::XmlFile(path.path().into())), read(&source));
+    }
+}

@@ -1,0 +1,200 @@
+//! Where hwloc and the kernel's own files disagree about this machine: the files are believed, and a note says so.
+//! hwloc before 2.10 shows one node of a live machine whose nodes share their cpus (`numa=fake`, Raspberry Pi 5).
+
+use std::path::Path;
+
+use model::id_set::{CpuSet, NodeId, NodeSet};
+use model::topology::{Distances, MemoryNode, ObjectKind, Topology};
+use model::units::Bytes;
+
+use crate::sysfs::{self, NodeFacts};
+
+/// Corrects a live topology by what /sys and /proc under `root` say.
+pub(super) fn with_sysfs(topology: &mut Topology, root: &Path) {
+    let facts = sysfs::nodes(root);
+    let allowed = sysfs::allowed(root);
+    correct_cpus(topology, root);
+    correct_nodes(topology, &facts);
+    add_nodes(topology, &facts, allowed.nodes.as_ref());
+    if let Some(nodes) = allowed.nodes {
+        topology.allowed_nodes = topology.allowed_nodes.intersection(&nodes);
+    }
+}
+
+fn correct_cpus(topology: &mut Topology, root: &Path) {
+    let list = |name: &str| sysfs::read_list(root, &format!("sys/devices/system/cpu/{name}"));
+    if let Some(present) = list("present") {
+        topology.complete_cpus = topology.complete_cpus.union(&present);
+    }
+    let Some(online) = list("online") else { return };
+    let gone = topology.allowed_cpus.difference(&online);
+    if !gone.is_empty() {
+        topology.allowed_cpus = topology.allowed_cpus.intersection(&online);
+        topology.notes.push(format!("hwloc shows cpus {gone}, which are offline by /sys: believed /sys"));
+    }
+}
+
+/// Sizes that hwloc does not know, and cpus that it sees elsewhere.
+fn correct_nodes(topology: &mut Topology, facts: &[NodeFacts]) {
+    for node in &mut topology.nodes {
+        let Some(fact) = facts.iter().find(|fact| fact.os == node.os) else { continue };
+        if node.bytes.0 == 0 {
+            node.bytes = fact.bytes;
+        }
+        let cpus = fact.cpus.intersection(&topology.allowed_cpus);
+        // A node without cpus of its own may well hang where firmware says that it is near.
+        if !cpus.is_empty() && cpus != node.cpus {
+            let (os, seen) = (node.os, &node.cpus);
+            topology.notes.push(format!("hwloc shows cpus {seen} at memory node {os}, /sys {cpus}: believed /sys"));
+            node.cpus = cpus;
+        }
+    }
+}
+
+fn add_nodes(topology: &mut Topology, facts: &[NodeFacts], allowed: Option<&NodeSet>) {
+    let missing = |fact: &&NodeFacts| {
+        let usable = fact.bytes > Bytes(0) && allowed.is_none_or(|allowed| allowed.contains(fact.os));
+        usable && topology.node(fact.os).is_none()
+    };
+    let missing: Vec<NodeFacts> = facts.iter().filter(missing).cloned().collect();
+    if missing.is_empty() {
+        return;
+    }
+    let shown = topology.nodes.len();
+    let numbers: NodeSet = missing.iter().map(|fact| fact.os).collect();
+    missing.into_iter().for_each(|fact| add_node(topology, fact));
+    if let Some(distances) = distances(&topology.nodes, facts) {
+        topology.distances.retain(|matrix| matrix.name.as_deref() != distances.name.as_deref());
+        topology.distances.insert(0, distances);
+    }
+    let plural = if shown == 1 { "" } else { "s" };
+    topology.notes.push(format!(
+        "hwloc shows {shown} memory node{plural}, /sys/devices/system/node {}: believed /sys and added {numbers}",
+        topology.nodes.len()
+    ));
+}
+
+fn add_node(topology: &mut Topology, fact: NodeFacts) {
+    let cpus = fact.cpus.intersection(&topology.allowed_cpus);
+    let place = home(topology, &cpus);
+    topology.objects[place].memory.push(topology.nodes.len());
+    topology.allowed_nodes.insert(fact.os);
+    topology.nodes.push(MemoryNode { os: fact.os, cpus, bytes: fact.bytes, subtype: None });
+}
+
+/// The object that memory next to these cpus hangs on: where other memory of the same cpus hangs, else the smallest
+/// that has them all; the machine for memory without cpus.
+fn home(topology: &Topology, cpus: &CpuSet) -> usize {
+    if cpus.is_empty() {
+        return 0;
+    }
+    let twin = topology.nodes.iter().position(|node| node.cpus == *cpus);
+    let of_twin = twin.and_then(|twin| topology.objects.iter().position(|object| object.memory.contains(&twin)));
+    let holds_all = topology.objects.iter().enumerate().filter(|(_, object)| {
+        cpus.is_subset(&object.cpus) && matches!(object.kind, ObjectKind::Machine | ObjectKind::Group | ObjectKind::Package)
+    });
+    of_twin.or_else(|| holds_all.min_by_key(|(_, object)| object.cpus.len()).map(|(at, _)| at)).unwrap_or(0)
+}
+
+/// The kernel's matrix for these nodes; none where it lacks one of them.
+fn distances(nodes: &[MemoryNode], facts: &[NodeFacts]) -> Option<Distances> {
+    let mut order: Vec<NodeId> = nodes.iter().map(|node| node.os).collect();
+    order.sort_unstable();
+    let column = |os: NodeId| facts.iter().position(|fact| fact.os == os);
+    let mut values = Vec::new();
+    for from in &order {
+        let row = &facts[column(*from)?].distances;
+        for to in &order {
+            values.push(*row.get(column(*to)?)?);
+        }
+    }
+    Some(Distances { name: Some("NUMALatency".into()), nodes: order, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysfs::test_tree::tree;
+    use crate::topology::{Source, read};
+
+    fn synthetic(text: &str) -> Topology {
+        read(&Source::Synthetic(text.into())).unwrap()
+    }
+
+    fn node_files(os: u32, cpus: &str, kib: u64, distance: &str) -> Vec<(String, String)> {
+        let file = |name: &str, text: String| (format!("sys/devices/system/node/node{os}/{name}"), text);
+        vec![
+            file("cpulist", format!("{cpus}\n")),
+            file("meminfo", format!("\nNode {os} MemTotal:       {kib} kB\nNode {os} MemFree:  1 kB\n")),
+            file("distance", format!("{distance}\n")),
+        ]
+    }
+
+    #[test]
+    fn fake_nodes_that_hwloc_drops_are_added() {
+        let mut topology = synthetic("package:1 [numa(memory=1GiB)] l3:1 core:4 pu:1");
+        let mut files: Vec<(String, String)> = (0..8)
+            .flat_map(|os| node_files(os, "0-3", 1 << 20, "10 10 10 10 10 10 10 10"))
+            .collect();
+        files.push(("sys/devices/system/node/online".into(), "0-7\n".into()));
+        files.push(("sys/devices/system/cpu/online".into(), "0-3\n".into()));
+        files.push(("proc/self/status".into(), "Name:\tx\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0-6\n".into()));
+        with_sysfs(&mut topology, tree(&files).path());
+        let numbers: Vec<u32> = topology.nodes.iter().map(|node| node.os.0).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6], "7 is not allowed");
+        assert!(topology.nodes.iter().all(|node| node.bytes == Bytes(1 << 30) && node.cpus.to_string() == "0-3"));
+        assert_eq!(topology.allowed_nodes.to_string(), "0-6");
+        let distances = topology.node_distances().unwrap();
+        assert_eq!((distances.nodes.len(), distances.values.clone()), (7, vec![10; 49]));
+        let homes: Vec<&Vec<usize>> = topology.objects.iter().map(|object| &object.memory).filter(|m| !m.is_empty()).collect();
+        assert_eq!(homes, [&[0, 1, 2, 3, 4, 5, 6]]);
+        assert_eq!(
+            topology.notes,
+            ["hwloc shows 1 memory node, /sys/devices/system/node 7: believed /sys and added 1-6"]
+        );
+        model::capture::check_topology(&topology).unwrap();
+    }
+
+    #[test]
+    fn nodes_are_hung_where_their_cpus_are() {
+        let mut topology = synthetic("package:2 [numa(memory=1GiB)] core:2 pu:1");
+        let mut files = node_files(0, "0-1", 1 << 20, "10 21 24 24");
+        files.extend(node_files(1, "2-3", 1 << 20, "21 10 24 24"));
+        files.extend(node_files(4, "", 2 << 20, "24 24 10 24"));
+        files.extend(node_files(5, "2-3", 4 << 20, "24 24 24 10"));
+        // Memory that is not there yet, and a folder that is no node.
+        files.extend(node_files(6, "", 0, "24 24 24 24"));
+        files.push(("sys/devices/system/node/nodeX/cpulist".into(), "0".into()));
+        with_sysfs(&mut topology, tree(&files).path());
+        assert_eq!(topology.nodes.iter().map(|node| node.os.0).collect::<Vec<_>>(), [0, 1, 4, 5]);
+        assert_eq!(topology.objects[0].memory, [2]);
+        let second = topology.of_kind(ObjectKind::Package).nth(1).unwrap();
+        assert_eq!(second.memory, [1, 3]);
+        assert_eq!(topology.node_distances().unwrap().values[..8], [10, 21, 24, 24, 21, 10, 24, 24]);
+    }
+
+    #[test]
+    fn disagreements_are_noted() {
+        let mut topology = synthetic("package:2 [numa] core:2 pu:1");
+        topology.nodes[0].bytes = Bytes(0);
+        let mut files = node_files(0, "0", 512, "10 20");
+        files.extend(node_files(1, "1-3", 512, "20 10"));
+        files.push(("sys/devices/system/cpu/online".into(), "0-2".into()));
+        files.push(("sys/devices/system/cpu/present".into(), "0-7".into()));
+        with_sysfs(&mut topology, tree(&files).path());
+        assert_eq!(topology.allowed_cpus.to_string(), "0-2");
+        assert_eq!(topology.complete_cpus.to_string(), "0-7");
+        assert_eq!(topology.nodes[0].bytes, Bytes(512 << 10));
+        assert_eq!(topology.nodes[1].cpus.to_string(), "1-2");
+        assert_eq!(topology.notes.len(), 3, "{:?}", topology.notes);
+        assert!(topology.notes[1].contains("cpus 0-1 at memory node 0, /sys 0"), "{:?}", topology.notes);
+    }
+
+    #[test]
+    fn a_machine_without_these_files_stays_as_it_is() {
+        let mut topology = synthetic("package:2 [numa] core:2 pu:1");
+        let before = topology.clone();
+        with_sysfs(&mut topology, tree(&[]).path());
+        assert_eq!(topology, before);
+    }
+}

@@ -1,0 +1,82 @@
+//! What the samples of a run mean: a summary per cell, ready to be shown. Reports show these and compute
+//! nothing themselves.
+
+mod summary;
+
+pub use summary::{metric_value, summarise};
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Skipped;
+use crate::trial::TrialId;
+use crate::workload::Better;
+
+/// A run's cells, summarised. Field names of [`CellFinding`] are part of the JSON contract.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunFinding {
+    /// One per cell of the plan, in plan order.
+    pub cells: Vec<CellFinding>,
+    /// What this machine could not offer.
+    pub skipped: Vec<Skipped>,
+}
+
+/// One cell, summarised over its measured trials that are not invalid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CellFinding {
+    /// The workload's name.
+    pub workload: String,
+    /// What tables call the test.
+    pub test: String,
+    /// Parameters as people write them, by name.
+    pub parameters: std::collections::BTreeMap<String, String>,
+    /// The placement's name.
+    pub placement: String,
+    /// How many threads.
+    pub threads: usize,
+    /// Its cpus as a list, empty when the kernel chose.
+    pub cpus: String,
+    /// Its memory policy in words.
+    pub memory: String,
+    /// The placement's reason.
+    pub reason: String,
+    /// The main metric first.
+    pub metrics: Vec<MetricFinding>,
+    /// How many measured trials were worth what.
+    pub verdicts: VerdictCounts,
+    /// Why trials were suspect or invalid, each reason once, most frequent first.
+    pub reasons: Vec<(String, u32)>,
+}
+
+/// One metric of one cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricFinding {
+    /// Its name.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Which direction is better.
+    pub better: Better,
+    /// Over trials; none without a counted trial.
+    pub median: Option<f64>,
+    /// Lower end of its 95 % interval; none with fewer than two trials.
+    pub ci_low: Option<f64>,
+    /// Upper end.
+    pub ci_high: Option<f64>,
+    /// One number per counted trial, in the order in which they ran.
+    pub samples: Vec<f64>,
+    /// The blocks of those trials, so that cells can be compared block by block.
+    pub blocks: Vec<u32>,
+    /// The trials behind it.
+    pub trials: Vec<TrialId>,
+}
+
+/// How many trials were worth what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerdictCounts {
+    /// Proven and quiet.
+    pub valid: u32,
+    /// Proven, disturbed.
+    pub suspect: u32,
+    /// Not proven, or no result.
+    pub invalid: u32,
+}

@@ -1,0 +1,99 @@
+//! Who runs where and whose memory lives where. Named policies make placements from a topology
+//! (`policy`), explicit ones are written in numactl's letters (`explicit`), and `lines` says how to
+//! apply one by hand.
+
+mod explicit;
+mod lines;
+mod policy;
+
+pub use explicit::parse_explicit;
+pub use lines::{Lines, lines};
+pub use policy::{Offer, POLICIES, PolicyInfo, offer, offer_all};
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+
+/// One way to place a trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// What the user asked for: a policy (`smt-one-l3`, `compact+interleave`) or numactl letters (`-C 0-3 -m 0`).
+    pub name: String,
+    /// Why this is what the name means on this machine, in one sentence.
+    pub reason: String,
+    /// How many threads the workload starts.
+    pub threads: usize,
+    /// Thread i sits on `seats[i]`; empty when the kernel chooses. For a command, which starts its own
+    /// threads, the seats together are the cpus it may use.
+    pub seats: Vec<CpuId>,
+    /// Where its memory lives.
+    pub memory: MemoryPolicy,
+}
+
+/// Where memory lives; the kernel's own policies (set_mempolicy(2)).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "policy", content = "nodes")]
+pub enum MemoryPolicy {
+    /// Nothing is set: the kernel's default.
+    #[default]
+    Kernel,
+    /// On the node of the cpu that touches it first, stated explicitly.
+    Local,
+    /// Only on these nodes.
+    Bind(NodeSet),
+    /// Page by page in turn over these nodes.
+    Interleave(NodeSet),
+    /// In turn by the weights of /sys/kernel/mm/mempolicy/weighted_interleave (Linux 6.9).
+    WeightedInterleave(NodeSet),
+    /// On this node while it has room.
+    Preferred(NodeId),
+}
+
+impl Placement {
+    /// No binding of any kind: the reference that every other placement is measured against.
+    pub fn kernel(threads: usize) -> Self {
+        Self {
+            name: "kernel".into(),
+            reason: "no binding: the kernel chooses".into(),
+            threads,
+            seats: Vec::new(),
+            memory: MemoryPolicy::Kernel,
+        }
+    }
+
+    /// The seats as a set; empty when the kernel chooses.
+    pub fn cpus(&self) -> CpuSet {
+        self.seats.iter().copied().collect()
+    }
+
+    /// Whether threads are bound to cpus.
+    pub fn is_seated(&self) -> bool {
+        !self.seats.is_empty()
+    }
+}
+
+impl MemoryPolicy {
+    /// The nodes that pages must be on, where the policy promises that; none where it does not.
+    pub fn promised_nodes(&self) -> Option<&NodeSet> {
+        match self {
+            Self::Bind(nodes) | Self::Interleave(nodes) | Self::WeightedInterleave(nodes) => Some(nodes),
+            Self::Kernel | Self::Local | Self::Preferred(_) => None,
+        }
+    }
+}
+
+/// In numactl's words: `bind 0-1`, `interleave all`.
+impl fmt::Display for MemoryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel => f.write_str("kernel"),
+            Self::Local => f.write_str("local"),
+            Self::Bind(nodes) => write!(f, "bind {nodes}"),
+            Self::Interleave(nodes) => write!(f, "interleave {nodes}"),
+            Self::WeightedInterleave(nodes) => write!(f, "weighted-interleave {nodes}"),
+            Self::Preferred(node) => write!(f, "preferred {node}"),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Do 95 % intervals hold the truth 95 times in 100? Simulated log-normal samples with fixed seeds.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::student::normal_quantile;
+use super::*;
+
+const SIMULATIONS: usize = 2000;
+/// Fewer than usual: only the share that holds the truth is looked at, and tests are not optimised.
+const FEW_RESAMPLES: usize = 600;
+/// The standard deviation of the logarithms; 0.2 is a noisy machine.
+const NOISE: f64 = 0.2;
+
+/// Samples whose median is the given one.
+fn log_normal(rng: &mut ChaCha8Rng, count: usize, median: f64) -> Vec<f64> {
+    let sample = |_| {
+        // In the middle of its cell, so never 0.
+        let uniform = (f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0;
+        median * (NOISE * normal_quantile(uniform)).exp()
+    };
+    (0..count).map(sample).collect()
+}
+
+/// Runs the simulations and checks the share of the intervals that hold the truth.
+fn check(name: &str, truth: f64, mut interval: impl FnMut(&mut ChaCha8Rng) -> Option<Interval>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(20_240_501);
+    let held = (0..SIMULATIONS).filter(|_| interval(&mut rng).unwrap().contains(truth)).count();
+    let share = held as f64 / SIMULATIONS as f64;
+    println!("{name}: {share}");
+    assert!((0.925..=0.975).contains(&share), "{name} holds the truth in {share} of cases");
+}
+
+#[test]
+fn median_intervals_cover() {
+    for count in [5, 10, 30] {
+        check(&format!("median of {count}"), 3.0, |rng| median_interval(&log_normal(rng, count, 3.0), 0.95));
+    }
+}
+
+#[test]
+fn means_cover() {
+    for count in [5, 10, 30] {
+        check(&format!("geometric mean of {count}"), 3.0, |rng| {
+            geometric_mean(&log_normal(rng, count, 3.0), 0.95)?.interval
+        });
+        check(&format!("geometric mean of ratios, {count} each"), 3.0, |rng| {
+            let tests = [2.0, 3.0, 4.5].map(|ratio| log_normal(rng, count, ratio));
+            geometric_mean_of_ratios(&tests, 0.95)?.interval
+        });
+    }
+}
+
+#[test]
+fn shifts_cover() {
+    for count in [5, 10, 30] {
+        check(&format!("shift of {count} and {count}"), 0.5, |rng| {
+            let baseline = log_normal(rng, count, 3.0);
+            let candidate: Vec<f64> = log_normal(rng, count, 3.0).iter().map(|value| value + 0.5).collect();
+            hodges_lehmann_shift(&baseline, &candidate, 0.95, 1)?.interval
+        });
+        check(&format!("center of {count} differences"), 0.5, |rng| {
+            let pairs = log_normal(rng, count, 3.0).into_iter().zip(log_normal(rng, count, 3.0));
+            let differences: Vec<f64> = pairs.map(|(baseline, candidate)| candidate - baseline + 0.5).collect();
+            hodges_lehmann_center(&differences, 0.95, 1)?.interval
+        });
+    }
+}
+
+#[test]
+fn paired_ratios_cover() {
+    for count in [5, 10, 30] {
+        check(&format!("ratio of {count} pairs"), 1.5, |rng| {
+            let drift = log_normal(rng, count, 1.0);
+            let side = |rng: &mut ChaCha8Rng, median: f64| -> Vec<f64> {
+                log_normal(rng, count, median).iter().zip(&drift).map(|(value, drift)| value * drift).collect()
+            };
+            let (baseline, candidate) = (side(rng, 2.0), side(rng, 3.0));
+            ratio_of_medians(&baseline, &candidate, Pairing::Paired, rng.next_u64(), FEW_RESAMPLES)?.interval
+        });
+    }
+}
+
+#[test]
+fn independent_ratios_cover() {
+    for count in [5, 10, 30] {
+        check(&format!("ratio of {count} and {count}"), 1.5, |rng| {
+            let (baseline, candidate) = (log_normal(rng, count, 2.0), log_normal(rng, count, 3.0));
+            ratio_of_medians(&baseline, &candidate, Pairing::Independent, rng.next_u64(), FEW_RESAMPLES)?.interval
+        });
+    }
+}

@@ -1,0 +1,76 @@
+//! What was observed while a trial ran. Facts only; `verdict` weighs them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id_set::{CpuId, CpuSet, NodeId};
+use crate::units::{Bytes, Nanos};
+
+/// What was observed about one trial. A field is none when it cannot be observed here; `unavailable` says why.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Evidence {
+    /// The affinity mask that the kernel reported for the process before its first instruction.
+    pub mask_at_start: Option<CpuSet>,
+    /// The affinity masks, all threads joined, when last seen alive; wider than asked means that it moved itself.
+    pub mask_at_end: Option<CpuSet>,
+    /// Every cpu on which a thread was seen.
+    pub cpus_seen: CpuSet,
+    /// How many times threads were looked at.
+    pub looks: u64,
+    /// The most threads seen at once.
+    pub threads_seen: u64,
+    /// Our own kernels prove each thread: where it was asked to sit, what it read back, where it ran.
+    pub thread_seats: Vec<ThreadSeat>,
+    /// Resident pages of the measured memory by node: move_pages(2) for our kernels, numa_maps
+    /// (anonymous memory) for commands.
+    pub pages: BTreeMap<NodeId, u64>,
+    /// Resident file-backed pages by node; a policy does not move what the page cache already holds.
+    pub file_pages: BTreeMap<NodeId, u64>,
+    /// The memory policy that the kernel reported back, in its own words (`bind:0`, `default`).
+    pub memory_policy: Option<String>,
+    /// Moves from cpu to cpu.
+    pub migrations: Option<u64>,
+    /// Gave up the cpu by waiting.
+    pub switches_voluntary: Option<u64>,
+    /// Had the cpu taken away.
+    pub switches_involuntary: Option<u64>,
+    /// Page faults that needed a disk.
+    pub faults_major: Option<u64>,
+    /// Page faults that did not.
+    pub faults_minor: Option<u64>,
+    /// Swapped-out memory of the process when last seen alive.
+    pub swapped: Option<Bytes>,
+    /// Time that the hypervisor took from the seats (all cpus when unseated).
+    pub steal: Option<Nanos>,
+    /// Cpu time on the seats (all cpus when unseated) that was neither idle nor the trial's own.
+    pub foreign: Option<Nanos>,
+    /// Growth of /proc/pressure/cpu "some" over the trial.
+    pub pressure_cpu: Option<Nanos>,
+    /// Growth of /proc/pressure/memory "some" over the trial.
+    pub pressure_memory: Option<Nanos>,
+    /// Interrupts that the seats took during the trial.
+    pub interrupts: Option<u64>,
+    /// Lowest and highest frequency seen on the seats, kHz.
+    pub frequency_khz: Option<(u64, u64)>,
+    /// From start to exit of the process.
+    pub wall: Nanos,
+    /// User and system time of the process and its waited-for children.
+    pub cpu_time: Nanos,
+    /// What could not be observed here, and why: field name to reason.
+    pub unavailable: BTreeMap<String, String>,
+}
+
+/// One worker thread of our own kernels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadSeat {
+    /// Where it was asked to sit.
+    pub asked: CpuId,
+    /// The mask that the kernel reported back.
+    pub mask: CpuSet,
+    /// The cpu on which it was before the timed region.
+    pub before: CpuId,
+    /// The cpu on which it was after it.
+    pub after: CpuId,
+}

@@ -1,0 +1,115 @@
+//! One trial: what was to be run (`Trial`), what came out (`Outcome`), what proved the placement
+//! (`Evidence`) and what that is worth (`Verdict`).
+
+mod evidence;
+mod verdict;
+
+pub use evidence::{Evidence, ThreadSeat};
+pub use verdict::{Grade, Verdict, judge};
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::placement::Placement;
+use crate::units::Nanos;
+use crate::workload::Parameters;
+
+/// Derived from what the trial is, so that resuming a run is a set difference.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TrialId(pub String);
+
+/// Whether a trial counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Run and stored, never summarised.
+    Warmup,
+    /// Counts.
+    Measured,
+}
+
+/// One workload x placement x parameters x repetition, one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Who it is.
+    pub id: TrialId,
+    /// The index of its cell in the plan.
+    pub cell: usize,
+    /// The workload's name.
+    pub workload: String,
+    /// Complete parameters.
+    pub parameters: Parameters,
+    /// Where it runs.
+    pub placement: Placement,
+    /// Whether it counts.
+    pub role: Role,
+    /// The block, counted from 0 within its role: every cell once in random order.
+    pub block: u32,
+    /// 0, or how often this repetition was repeated because its placement was not proven.
+    pub attempt: u32,
+    /// For everything random inside the trial.
+    pub seed: u64,
+    /// Longer than this and it is stopped.
+    pub time_limit: Nanos,
+}
+
+/// One raw number that a trial produced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Which series it belongs to; metrics are made from series.
+    pub series: String,
+    /// In the series' unit.
+    pub value: f64,
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "status", content = "why")]
+pub enum Status {
+    /// It ran to its end.
+    Completed,
+    /// It failed: exit status, wrong result, no metric in its output.
+    Failed(String),
+    /// It was stopped at the time limit.
+    TimedOut(String),
+    /// It cannot be measured here, with the reason.
+    Unavailable(String),
+}
+
+/// All that came out of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
+    /// Raw numbers, in the order in which they were taken.
+    pub samples: Vec<Sample>,
+    /// What proved the placement.
+    pub evidence: Evidence,
+    /// When it began, milliseconds since 1970 (a simulated machine has its own calendar).
+    pub started_unix_ms: u64,
+    /// How long the whole trial took, start-up and evidence included.
+    pub took: Nanos,
+}
+
+impl TrialId {
+    /// The id of a repetition of a cell of a run.
+    pub fn derive(run: &str, cell_key: &str, role: Role, block: u32, attempt: u32) -> Self {
+        let text = format!("{run}\n{cell_key}\n{role:?}\n{block}\n{attempt}");
+        Self(short_hash(&text))
+    }
+}
+
+impl fmt::Display for TrialId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The first 64 bits of a SHA-256 in hexadecimal: short enough to read, and by the birthday bound a
+/// clash among a million trials has a chance below 1 in 10^7.
+pub fn short_hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
