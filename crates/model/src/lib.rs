@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod compare;
 pub mod comparison;
 pub mod finding;
 pub mod id_set;

@@ -1,5 +1,5 @@
-//! The golden values of this module's tests: tests/golden/statistics.json, made by make_statistics.py beside it with
-//! SciPy 1.17.1 and NumPy 2.4.6, and by the papers' formulas written out in Python where SciPy has none.
+//! The golden values of this module's tests: tests/golden/statistics.json, made by `make_statistics.py` beside it with
+//! SciPy 1.17.1 and `NumPy` 2.4.6, and by the papers' formulas written out in Python where SciPy has none.
 
 use serde_json::Value;
 

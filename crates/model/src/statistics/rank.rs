@@ -43,7 +43,7 @@ pub fn mann_whitney(baseline: &[f64], candidate: &[f64]) -> Option<RankTest> {
     let shape = RankStatistic::RankSum(baseline.len(), candidate.len());
     // One sample on each side have no tied variance to speak of; max keeps 0 / 0 out.
     let variance = shape.variance() * (1.0 - ties / (all * (all * all - 1.0)).max(1.0));
-    Some(test(rank_sum - own_pairs, shape, variance, ties > 0.0))
+    Some(judge(rank_sum - own_pairs, shape, variance, ties > 0.0))
 }
 
 /// Whether differences of pairs lie around 0 (Wilcoxon, Biometrics Bulletin 1, 1945). Differences of exactly 0 are
@@ -58,7 +58,7 @@ pub fn wilcoxon_signed_rank(differences: &[f64]) -> Option<RankTest> {
         differences.iter().filter(|value| value.abs() > 0.0).map(|value| (value.abs(), *value > 0.0)).collect();
     let (rank_sum, ties) = marked_rank_sum(&mut distances);
     let shape = RankStatistic::SignedRank(distances.len());
-    Some(test(rank_sum, shape, shape.variance() - ties / 48.0, ties > 0.0))
+    Some(judge(rank_sum, shape, shape.variance() - ties / 48.0, ties > 0.0))
 }
 
 /// Sorts, and gives the sum of the ranks of the marked values (tied ones share their mean rank), and the sum over
@@ -70,14 +70,15 @@ fn marked_rank_sum(values: &mut [(f64, bool)]) -> (f64, f64) {
     for group in values.chunk_by(|one, other| one.0 >= other.0) {
         let size = group.len() as f64;
         let marked = group.iter().filter(|(_, mark)| *mark).count() as f64;
-        rank_sum += marked * (before + (size + 1.0) / 2.0);
+        rank_sum += marked * (before + f64::midpoint(size, 1.0));
         ties += size * size * size - size;
         before += size;
     }
     (rank_sum, ties)
 }
 
-fn test(statistic: f64, shape: RankStatistic, variance: f64, tied: bool) -> RankTest {
+/// From the statistic to its probability, by the way that its ties and its size allow.
+fn judge(statistic: f64, shape: RankStatistic, variance: f64, tied: bool) -> RankTest {
     if shape.is_exact() && !tied {
         return RankTest { statistic, p_value: exact_p_value(statistic, shape), method: RankMethod::Exact };
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{Resampling, bca_interval, bca_interval_independent};
+use super::bootstrap::{Resampling, bca_interval_independent, percentile_interval};
 use super::rank::{mann_whitney, wilcoxon_signed_rank};
 use super::student::{exp, logarithms, student_interval, welch_interval};
 use super::summary::{median_of_sorted, sorted};
@@ -33,9 +33,16 @@ pub struct RatioEstimate {
     pub p_value: f64,
 }
 
-/// The candidate's median over the baseline's, with its 95 % interval: by the BCa bootstrap
-/// ([`super::bca_interval`]) from 6 samples (or pairs), by a t interval of the logarithms (of the pairs' ratios, or
-/// Welch's) with fewer. Equal samples give an interval without width.
+/// The candidate's median over the baseline's, with its 95 % interval: from 6 samples on by the `BCa` bootstrap
+/// ([`super::bca_interval_independent`]), from 6 pairs on by the percentile bootstrap of the pairs
+/// ([`super::percentile_interval`]); with fewer by a t interval of the logarithms (Welch's, or Student's of the pairs'
+/// ratios). Equal samples give an interval without width.
+///
+/// Pairs are not bias-corrected, because the two medians mostly come from different blocks: where in the spread of
+/// the resamples their ratio lies is chance. In simulations of 6 to 30 log-normal pairs, `BCa` held the truth in 87 to
+/// 94 % of cases when the drift between blocks was as large as the noise, and in 79 to 90 % when it was five times
+/// that; percentiles in 93 % or more. Under large drift they are wider than need be (up to 99 %): the median of the
+/// pairs' ratios, by [`super::median_estimate`], is then the sharper question.
 ///
 /// `None` if a side has no samples, a sample that is not finite or not above 0 (such samples have no ratio: see
 /// [`super::hodges_lehmann_shift`]), if paired sides differ in length, or where the ratio is beyond `f64`.
@@ -89,7 +96,7 @@ fn paired_interval(
         let above = candidate.median_of_draw(drawn.iter().map(|(_, rank)| *rank));
         above / baseline.median_of_draw(drawn.iter().map(|(rank, _)| *rank))
     };
-    bca_interval(&blocks, ratio, resampling)
+    percentile_interval(&blocks, ratio, resampling)
 }
 
 fn independent_interval(

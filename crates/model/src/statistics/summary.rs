@@ -13,7 +13,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// The value below which the share `q` of the samples lies, interpolated between neighbours: type 7 of Hyndman
-/// and Fan (The American Statistician 50, 1996), the default of R and NumPy. In the unit of the samples.
+/// and Fan (The American Statistician 50, 1996), the default of R and `NumPy`. In the unit of the samples.
 ///
 /// `None` without samples, with one that is not finite, or with `q` outside [0, 1].
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
@@ -91,7 +91,8 @@ pub(super) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
 /// The point at this share of the way from one value to the other. Not `one + (other - one) * share`, whose
 /// difference overflows for huge values of different sign.
 fn between(one: f64, other: f64, share: f64) -> f64 {
-    one * (1.0 - share) + other * share
+    // Clamped, so that rounding does not part equal values.
+    (one * (1.0 - share) + other * share).clamp(one.min(other), one.max(other))
 }
 
 /// `None` if the confidence is not one, or if even the smallest and the largest sample do not reach it.
@@ -190,8 +191,10 @@ mod tests {
     fn equal_samples_have_an_interval_without_width() {
         for count in [2, 5, 6, 7, 30] {
             let values = vec![0.3; count];
-            let Interval { low, high } = median_interval(&values, 0.95).unwrap();
-            assert!((low - 0.3).abs() < 1e-15 && (high - 0.3).abs() < 1e-15, "{count}: {low} {high}");
+            let interval = median_interval(&values, 0.95).unwrap();
+            // With few samples it went through logarithms, and may be one rounding wide.
+            assert!(interval.contains(0.3) && interval.half_width() < 1e-15, "{interval:?}");
+            assert!(count < 6 || interval.half_width() <= 0.0, "{interval:?}");
             assert!(relative_half_width(&values).unwrap() < 1e-15);
         }
         assert_eq!(relative_half_width(&[0.0; 9]), Some(0.0));

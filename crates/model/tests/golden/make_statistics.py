@@ -304,7 +304,7 @@ def ratio():
             if exact:
                 paired = np.exp(t_interval(logs)).tolist()
             else:
-                result = stats.bootstrap((baseline, candidate), of_medians, paired=True, **arguments)
+                result = stats.bootstrap((baseline, candidate), of_medians, paired=True, **{**arguments, "method": "percentile"})
                 paired = [float(end) for end in result.confidence_interval]
             p_value = wilcoxon(logs)["p_value"]
             case["paired"] = {"ratio": value, "interval": widened(paired, value), "p_value": p_value, "exact": exact}
@@ -329,8 +329,8 @@ def geometric_mean_of_ratios():
 
 
 def t_quantile():
-    for freedom in [1, 1.5, 2, 4, 9.25, 29, 1000, 1e6, 1e7]:
-        for probability in [0.75, 0.95, 0.975, 0.995]:
+    for freedom in [1, 1.5, 2, 4, 9.25, 29, 200, 999, 1000, 1e6, 1e7]:
+        for probability in [0.75, 0.95, 0.975, 0.995, 0.9995]:
             yield {"freedom": freedom, "probability": probability, "value": stats.t.ppf(probability, freedom)}
 
 

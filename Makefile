@@ -1,0 +1,36 @@
+# The list of developer commands. `make run` and `make test` are all that a new user needs; both do the
+# whole set-up themselves on a fresh Debian or Ubuntu.
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench setup clean
+NEARFAR = target/release/nearfar
+# Debian's Rust has no default job limit; two cores build best with what cargo chooses.
+CARGO ?= cargo
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 10
+
+setup: ## install what is missing (system packages, a Rust toolchain)
+	@scripts/setup
+
+run: setup ## measure this machine: the quick experiment, a table, and a report to look at
+	@$(CARGO) build --release --quiet --bin nearfar
+	@$(NEARFAR) run quick
+	@$(NEARFAR) report
+
+test: setup ## every test; those that need what this machine lacks are skipped, printed and counted
+	@scripts/test
+
+check: ## formatting, lints, documentation
+	@scripts/setup check
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet --document-private-items
+	@scripts/check-house
+
+bench: setup ## the targets, as ratios against peers in one run each (quiet machine wanted)
+	@$(CARGO) build --release --quiet --bin nearfar
+	@scripts/bench
+
+clean: ## throw away what was built
+	@$(CARGO) clean

@@ -1,0 +1,560 @@
+//! From findings to a comparison: which cells stand in which column, which samples belong together, by how
+//! much a column differs from the baseline and whether that may be said.
+
+use std::collections::BTreeMap;
+
+use crate::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use crate::finding::{CellFinding, MetricFinding, RunFinding};
+use crate::plan::stream;
+use crate::record::{ImportedTable, RunRecord};
+use crate::statistics::{CONFIDENCE, Interval, Pairing, RESAMPLES, geometric_mean, median, ratio_of_medians};
+use crate::workload::Better;
+
+/// What the columns are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Placements of one run, or of several on the same machine.
+    Placement,
+    /// Thread counts.
+    Threads,
+    /// A parameter of the workloads.
+    Parameter(String),
+    /// Machines: their labels, else their cpu models.
+    Host,
+    /// Boots: what their kernel command lines do not share, else their boot ids.
+    Boot,
+    /// Any recorded fact by its key.
+    Fact(String),
+}
+
+/// One run with its findings.
+#[derive(Clone, Copy, Debug)]
+pub struct ComparedRun<'a> {
+    /// The run.
+    pub record: &'a RunRecord,
+    /// Its findings.
+    pub finding: &'a RunFinding,
+}
+
+impl By {
+    /// Reads `placement`, `threads`, `host`, `kernel`, `boot`, `set.NAME` or a fact's key.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "placement" => Self::Placement,
+            "threads" => Self::Threads,
+            "host" => Self::Host,
+            "kernel" => Self::Fact("kernel.release".into()),
+            "boot" => Self::Boot,
+            _ => match text.strip_prefix("set.") {
+                Some(parameter) => Self::Parameter(parameter.into()),
+                None => Self::Fact(text.into()),
+            },
+        }
+    }
+
+    /// As the user wrote it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Placement => "placement".into(),
+            Self::Threads => "threads".into(),
+            Self::Parameter(name) => format!("set.{name}"),
+            Self::Host => "host".into(),
+            Self::Boot => "boot".into(),
+            Self::Fact(key) => key.clone(),
+        }
+    }
+}
+
+/// Compares the cells of runs. Without a baseline the first column is it: `kernel` where that is a column.
+pub fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Result<Comparison, String> {
+    refuse_simulated_beside_real(runs)?;
+    let entries = entries(runs, by)?;
+    let columns = columns(&entries);
+    let baseline = choose_baseline(&columns, baseline, by)?;
+    let seed = runs.first().map_or(0, |run| run.record.seed);
+    let rows = rows(&entries, &baseline, seed);
+    Ok(assemble(by.name(), baseline, columns, rows, differing_facts(runs, by)))
+}
+
+/// Compares the columns of an imported table: single figures, so changes without intervals.
+pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Comparison, String> {
+    let baseline = choose_baseline(&table.columns, baseline, &By::Fact("column".into()))?;
+    let mut seen = std::collections::BTreeSet::new();
+    let rows = table.rows.iter().map(|row| {
+        let figures: Vec<(&String, f64)> =
+            table.columns.iter().zip(&row.values).filter_map(|(column, value)| Some((column, (*value)?))).collect();
+        let reference = figures.iter().find(|(column, _)| **column == baseline).map(|(_, value)| *value);
+        let values = figures.iter().map(|(column, value)| {
+            let change = reference.filter(|reference| **column != baseline && *reference > 0.0);
+            let change_percent = change.map(|reference| percent(value / reference));
+            ((*column).clone(), ComparedValue { change_percent, ..single(*value) })
+        });
+        ComparisonRow {
+            test: row.test.clone(),
+            metric: row.metric.clone(),
+            unit: row.unit.clone(),
+            better: row.better,
+            main: seen.insert(row.test.clone()),
+            values: values.collect(),
+        }
+    });
+    let rows = rows.collect();
+    Ok(assemble("column".into(), baseline, table.columns.clone(), rows, Vec::new()))
+}
+
+/// One cell's metric in one column.
+struct Entry<'a> {
+    test: String,
+    column: String,
+    metric: &'a MetricFinding,
+    main: bool,
+    /// Which run: only samples of one run share blocks.
+    run: usize,
+}
+
+fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<Entry<'a>>, String> {
+    let boots = boot_labels(runs);
+    let mut entries = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        for cell in &run.finding.cells {
+            let Some(column) = column(run, cell, by, &boots[index])? else { continue };
+            let test = row_test(runs, cell, by);
+            for (rank, metric) in cell.metrics.iter().enumerate().filter(|(_, metric)| metric.median.is_some()) {
+                entries.push(Entry { test: test.clone(), column: column.clone(), metric, main: rank == 0, run: index });
+            }
+        }
+    }
+    if entries.is_empty() {
+        return Err(format!("there is nothing measured to compare by {}", by.name()));
+    }
+    Ok(entries)
+}
+
+/// The column that a cell belongs to; none when the cell has no such parameter.
+fn column(run: &ComparedRun<'_>, cell: &CellFinding, by: &By, boot: &str) -> Result<Option<String>, String> {
+    let settings = &run.record.machine.settings;
+    let column = match by {
+        By::Placement => cell.placement.clone(),
+        By::Threads => cell.threads.to_string(),
+        By::Parameter(name) => return Ok(cell.parameters.get(name).cloned()),
+        By::Host => host(run.record),
+        By::Boot => boot.to_string(),
+        By::Fact(key) => settings.get(key).map(str::to_string).ok_or_else(|| {
+            let known: Vec<&str> = settings.facts.iter().map(|fact| fact.key.as_str()).collect();
+            format!(
+                "run {} has no recorded fact '{key}'; compare by placement, threads, host, kernel, boot, set.PARAMETER or one of {}",
+                run.record.id,
+                known.join(", ")
+            )
+        })?,
+    };
+    Ok(Some(column))
+}
+
+fn host(record: &RunRecord) -> String {
+    let model = || record.machine.settings.get("cpu.model").unwrap_or("unnamed machine").to_string();
+    record.host.clone().unwrap_or_else(model)
+}
+
+/// The test's name with whatever else distinguishes its cells: placement and threads, unless they are the columns.
+fn row_test(runs: &[ComparedRun<'_>], cell: &CellFinding, by: &By) -> String {
+    let cells = || runs.iter().flat_map(|run| &run.finding.cells);
+    let mut test = match by {
+        By::Parameter(_) => cell.workload.clone(),
+        _ => cell.test.clone(),
+    };
+    let same_test = |other: &&CellFinding| other.test == cell.test;
+    if *by != By::Threads
+        && cells().filter(same_test).any(|other| other.threads != cell.threads && varies_freely(other, cell))
+    {
+        test = format!("{test}, {} threads", cell.threads);
+    }
+    if *by != By::Placement && cells().filter(same_test).any(|other| other.placement != cell.placement) {
+        test = format!("{test}, {}", cell.placement);
+    }
+    test
+}
+
+/// Whether a difference in threads is a choice of the experiment and not a part of what the placement means
+/// (`one-core` has one thread by nature).
+fn varies_freely(other: &CellFinding, cell: &CellFinding) -> bool {
+    other.placement == cell.placement
+}
+
+/// What each run's kernel command line has that not all of them have; boot ids when they all agree.
+fn boot_labels(runs: &[ComparedRun<'_>]) -> Vec<String> {
+    let words = |run: &ComparedRun<'_>| -> Vec<String> {
+        let line = run.record.machine.settings.get("kernel.command-line").unwrap_or_default();
+        line.split_whitespace().map(str::to_string).collect()
+    };
+    let lines: Vec<Vec<String>> = runs.iter().map(words).collect();
+    let shared = |word: &String| lines.iter().all(|line| line.contains(word));
+    let own: Vec<String> = lines
+        .iter()
+        .map(|line| line.iter().filter(|word| !shared(word)).cloned().collect::<Vec<_>>().join(" "))
+        .map(|label| if label.is_empty() { "plain".to_string() } else { label })
+        .collect();
+    if own.iter().all(|label| label == "plain") {
+        let boot_id = |run: &ComparedRun<'_>| {
+            let id = run.record.machine.settings.get("kernel.boot-id").unwrap_or("unknown boot");
+            id.chars().take(8).collect()
+        };
+        return runs.iter().map(boot_id).collect();
+    }
+    own
+}
+
+fn columns(entries: &[Entry<'_>]) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    for entry in entries {
+        if !columns.contains(&entry.column) {
+            columns.push(entry.column.clone());
+        }
+    }
+    if columns.iter().all(|column| column.parse::<u64>().is_ok()) {
+        columns.sort_by_key(|column| column.parse::<u64>().unwrap_or(0));
+    }
+    columns
+}
+
+fn choose_baseline(columns: &[String], wanted: Option<&str>, by: &By) -> Result<String, String> {
+    let default = || columns.iter().find(|column| *column == "kernel").or(columns.first());
+    match wanted {
+        Some(name) => columns.iter().find(|column| *column == name).cloned().ok_or_else(|| {
+            format!("'{name}' is not among the things compared by {}; they are {}", by.name(), columns.join(", "))
+        }),
+        None => default().cloned().ok_or_else(|| "there is nothing to compare".to_string()),
+    }
+}
+
+/// Rows in the order of their first appearance, each with its values by column.
+fn rows(entries: &[Entry<'_>], baseline: &str, seed: u64) -> Vec<ComparisonRow> {
+    let mut order: Vec<(&str, &str)> = Vec::new();
+    let mut by_row: BTreeMap<(&str, &str), Vec<&Entry<'_>>> = BTreeMap::new();
+    for entry in entries {
+        let key = (entry.test.as_str(), entry.metric.name.as_str());
+        if !by_row.contains_key(&key) {
+            order.push(key);
+        }
+        by_row.entry(key).or_default().push(entry);
+    }
+    order.into_iter().map(|key| row(&by_row[&key], baseline, seed)).collect()
+}
+
+fn row(entries: &[&Entry<'_>], baseline: &str, seed: u64) -> ComparisonRow {
+    let first = entries[0];
+    let mut by_column: BTreeMap<&str, Vec<&Entry<'_>>> = BTreeMap::new();
+    for entry in entries {
+        by_column.entry(&entry.column).or_default().push(entry);
+    }
+    let reference = by_column.get(baseline).cloned().unwrap_or_default();
+    let values = by_column.iter().map(|(column, entries)| {
+        let purpose = format!("compare {} {} {column}", first.test, first.metric.name);
+        let value = if *column == baseline || reference.is_empty() {
+            single_or_median(entries)
+        } else {
+            compared(&reference, entries, stream(seed, &purpose))
+        };
+        ((*column).to_string(), value)
+    });
+    ComparisonRow {
+        test: first.test.clone(),
+        metric: first.metric.name.clone(),
+        unit: first.metric.unit.clone(),
+        better: first.metric.better,
+        main: first.main,
+        values: values.collect(),
+    }
+}
+
+fn compared(baseline: &[&Entry<'_>], candidate: &[&Entry<'_>], seed: u64) -> ComparedValue {
+    let own = single_or_median(candidate);
+    let estimate = match shared_blocks(baseline, candidate) {
+        Some((baseline, candidate)) => ratio_of_medians(&baseline, &candidate, Pairing::Paired, seed, RESAMPLES),
+        None => ratio_of_medians(&all(baseline), &all(candidate), Pairing::Independent, seed, RESAMPLES),
+    };
+    let Some(estimate) = estimate else { return own };
+    let interval = estimate.interval.map(|Interval { low, high }| (percent(low), percent(high)));
+    ComparedValue {
+        change_percent: Some(percent(estimate.ratio)),
+        ci_low: interval.map(|(low, _)| low),
+        ci_high: interval.map(|(_, high)| high),
+        difference: interval.map(difference),
+        p_value: estimate.interval.is_some().then_some(estimate.p_value),
+        ..own
+    }
+}
+
+/// The samples of the blocks that both sides have, when both are one cell of the same run.
+fn shared_blocks(baseline: &[&Entry<'_>], candidate: &[&Entry<'_>]) -> Option<(Vec<f64>, Vec<f64>)> {
+    let ([baseline], [candidate]) = (baseline, candidate) else { return None };
+    if baseline.run != candidate.run {
+        return None;
+    }
+    let by_block: BTreeMap<u32, f64> =
+        baseline.metric.blocks.iter().copied().zip(baseline.metric.samples.iter().copied()).collect();
+    let pairs = candidate.metric.blocks.iter().zip(&candidate.metric.samples);
+    let pairs: Vec<(f64, f64)> =
+        pairs.filter_map(|(block, value)| by_block.get(block).map(|reference| (*reference, *value))).collect();
+    (!pairs.is_empty()).then(|| pairs.into_iter().unzip())
+}
+
+fn all(entries: &[&Entry<'_>]) -> Vec<f64> {
+    entries.iter().flat_map(|entry| entry.metric.samples.iter().copied()).collect()
+}
+
+fn single_or_median(entries: &[&Entry<'_>]) -> ComparedValue {
+    let samples = all(entries);
+    ComparedValue { samples: samples.len(), ..single(median(&samples).unwrap_or(f64::NAN)) }
+}
+
+fn single(median: f64) -> ComparedValue {
+    ComparedValue {
+        median,
+        change_percent: None,
+        ci_low: None,
+        ci_high: None,
+        difference: None,
+        p_value: None,
+        samples: 1,
+    }
+}
+
+fn difference((low, high): (f64, f64)) -> Difference {
+    match () {
+        () if low > 0.0 => Difference::Higher,
+        () if high < 0.0 => Difference::Lower,
+        () => Difference::NoneSeen,
+    }
+}
+
+fn percent(ratio: f64) -> f64 {
+    100.0 * (ratio - 1.0)
+}
+
+fn assemble(
+    by: String,
+    baseline: String,
+    mut columns: Vec<String>,
+    rows: Vec<ComparisonRow>,
+    notes: Vec<String>,
+) -> Comparison {
+    columns.sort_by_key(|column| *column != baseline);
+    let geomean = columns.iter().skip(1).filter_map(|column| geomean(&rows, column)).collect();
+    Comparison { by, baseline, columns, rows, geomean, notes }
+}
+
+/// Over the main metrics of the tests that both columns have; a metric where less is better counts upside down.
+fn geomean(rows: &[ComparisonRow], column: &str) -> Option<GeomeanChange> {
+    let ratio = |row: &ComparisonRow| {
+        let ratio = 1.0 + row.values.get(column)?.change_percent? / 100.0;
+        Some(if row.better == Better::Higher { ratio } else { 1.0 / ratio })
+    };
+    let ratios: Vec<f64> = rows.iter().filter(|row| row.main).filter_map(ratio).collect();
+    let estimate = geometric_mean(&ratios, CONFIDENCE)?;
+    Some(GeomeanChange {
+        name: column.into(),
+        change_percent: percent(estimate.value),
+        ci_low: estimate.interval.map(|interval| percent(interval.low)),
+        ci_high: estimate.interval.map(|interval| percent(interval.high)),
+    })
+}
+
+fn refuse_simulated_beside_real(runs: &[ComparedRun<'_>]) -> Result<(), String> {
+    let simulated = |run: &&ComparedRun<'_>| run.record.simulated.is_some();
+    match (runs.iter().find(simulated), runs.iter().find(|run| !simulated(run))) {
+        (Some(one), Some(other)) => Err(format!(
+            "run {} is simulated and run {} is real; simulated results are never compared with real ones",
+            one.record.id, other.record.id
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Facts that differ between the runs although they are not what is compared: a reader must know them.
+fn differing_facts(runs: &[ComparedRun<'_>], by: &By) -> Vec<String> {
+    let [first, others @ ..] = runs else { return Vec::new() };
+    let mut notes: Vec<String> = Vec::new();
+    for other in others {
+        for (key, one, two) in first.record.machine.settings.differences(&other.record.machine.settings) {
+            let asked = matches!(by, By::Fact(fact) if fact == key);
+            let show =
+                |value: Option<&crate::settings::FactValue>| value.map_or("not recorded".into(), ToString::to_string);
+            let note = format!("{key} differs: {} and {}", show(one), show(two));
+            if !asked && !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::Capture;
+    use crate::finding::VerdictCounts;
+    use crate::plan::{Plan, Repeat};
+    use crate::record::{ImportedRow, RunId};
+    use crate::settings::{FactValue, Settings};
+    use crate::topology::Topology;
+    use crate::units::Nanos;
+
+    fn record(id: &str, facts: &[(&str, &str)], simulated: Option<&str>) -> RunRecord {
+        let mut settings = Settings::default();
+        for (key, value) in facts {
+            settings.record(key, FactValue::Known((*value).into()));
+        }
+        let second = Nanos(1_000_000_000);
+        let repeat = Repeat { warmup: 0, min: 1, max: 1, precision: 0.1, budget: second, time_limit: second };
+        RunRecord {
+            id: RunId(id.into()),
+            plan: Plan {
+                experiment: "e".into(),
+                question: String::new(),
+                cells: Vec::new(),
+                skipped: Vec::new(),
+                workloads: Vec::new(),
+                repeat,
+                baseline: None,
+            },
+            seed: 1,
+            machine: Capture::new(Topology::default(), settings),
+            host: None,
+            simulated: simulated.map(str::to_string),
+            started_unix_ms: 0,
+            ended: None,
+            program: String::new(),
+        }
+    }
+
+    fn cell(test: &str, placement: &str, better: Better, samples: &[f64]) -> CellFinding {
+        CellFinding {
+            workload: test.into(),
+            test: test.into(),
+            parameters: BTreeMap::new(),
+            placement: placement.into(),
+            threads: 2,
+            cpus: String::new(),
+            memory: String::new(),
+            reason: String::new(),
+            metrics: vec![MetricFinding {
+                name: "m".into(),
+                unit: "u".into(),
+                better,
+                median: median(samples),
+                ci_low: None,
+                ci_high: None,
+                samples: samples.to_vec(),
+                blocks: (0..samples.len() as u32).collect(),
+                trials: Vec::new(),
+            }],
+            verdicts: VerdictCounts::default(),
+            reasons: Vec::new(),
+        }
+    }
+
+    fn finding(cells: Vec<CellFinding>) -> RunFinding {
+        RunFinding { cells, skipped: Vec::new() }
+    }
+
+    /// Twenty per cent more, drifting together by a factor of four over the blocks.
+    fn drifting(factor: f64) -> Vec<f64> {
+        (0..12_u32)
+            .map(|block| factor * f64::from(100 + 25 * block) * (1.0 + 0.002 * f64::from(block * 7 % 5)))
+            .collect()
+    }
+
+    #[test]
+    fn blocks_of_one_run_are_compared_pair_by_pair() {
+        let record = record("a", &[], None);
+        let cells = vec![
+            cell("t", "kernel", Better::Higher, &drifting(1.0)),
+            cell("t", "spread", Better::Higher, &drifting(1.2)),
+            cell("t", "same", Better::Higher, &drifting(1.0)),
+        ];
+        let finding = finding(cells);
+        let comparison = compare(&[ComparedRun { record: &record, finding: &finding }], &By::Placement, None).unwrap();
+        assert_eq!(comparison.baseline, "kernel");
+        let spread = &comparison.rows[0].values["spread"];
+        assert!((spread.change_percent.unwrap() - 20.0).abs() < 0.5, "{spread:?}");
+        assert_eq!(spread.difference, Some(Difference::Higher), "drift common to both sides must not hide it");
+        assert!(spread.ci_low.unwrap() > 15.0, "{spread:?}");
+        assert_eq!(comparison.rows[0].values["same"].difference, Some(Difference::NoneSeen));
+        assert_eq!(comparison.rows[0].values["kernel"].change_percent, None);
+    }
+
+    #[test]
+    fn the_geometric_mean_turns_metrics_where_less_is_better() {
+        let record = record("a", &[], None);
+        let steady = |value: f64| (0..8).map(|i| value * (1.0 + 0.001 * f64::from(i))).collect::<Vec<_>>();
+        let cells = vec![
+            cell("speed", "kernel", Better::Higher, &steady(100.0)),
+            cell("speed", "fast", Better::Higher, &steady(200.0)),
+            cell("time", "kernel", Better::Lower, &steady(100.0)),
+            cell("time", "fast", Better::Lower, &steady(50.0)),
+        ];
+        let finding = finding(cells);
+        let comparison = compare(&[ComparedRun { record: &record, finding: &finding }], &By::Placement, None).unwrap();
+        assert!((comparison.geomean[0].change_percent - 100.0).abs() < 1e-6, "{:?}", comparison.geomean);
+    }
+
+    #[test]
+    fn boots_are_named_by_what_their_command_lines_do_not_share() {
+        let plain = record("a", &[("kernel.command-line", "quiet console=ttyS0"), ("memory.thp", "always")], None);
+        let fake =
+            record("b", &[("kernel.command-line", "quiet console=ttyS0 numa=fake=4"), ("memory.thp", "never")], None);
+        let finding = finding(vec![cell("t", "kernel", Better::Higher, &drifting(1.0))]);
+        let runs =
+            [ComparedRun { record: &plain, finding: &finding }, ComparedRun { record: &fake, finding: &finding }];
+        let comparison = compare(&runs, &By::Boot, None).unwrap();
+        assert_eq!(comparison.columns, ["plain", "numa=fake=4"]);
+        assert!(
+            comparison.notes.iter().any(|note| note == "memory.thp differs: always and never"),
+            "{:?}",
+            comparison.notes
+        );
+        let by_fact = compare(&runs, &By::Fact("memory.thp".into()), Some("never")).unwrap();
+        assert_eq!(by_fact.columns, ["never", "always"]);
+    }
+
+    #[test]
+    fn mistakes_name_the_choices() {
+        let (real, simulated) =
+            (record("a", &[("cpu.model", "X")], None), record("b", &[("cpu.model", "X")], Some("r:1")));
+        let finding = finding(vec![cell("t", "kernel", Better::Higher, &[1.0])]);
+        let run = |record| ComparedRun { record, finding: &finding };
+        let error = compare(&[run(&real), run(&simulated)], &By::Placement, None).unwrap_err();
+        assert!(error.contains("never compared"), "{error}");
+        let error = compare(&[run(&real)], &By::Placement, Some("compact")).unwrap_err();
+        assert!(error.contains("'compact'") && error.contains("kernel"), "{error}");
+        let error = compare(&[run(&real)], &By::Fact("cpu.colour".into()), None).unwrap_err();
+        assert!(error.contains("cpu.model"), "{error}");
+    }
+
+    #[test]
+    fn published_percentages_come_out_of_published_figures() {
+        // Two rows of the Ryzen 5 2600 study: Dhrystone, published as -34 %, and shell-8, published as -23 %.
+        let row = |test: &str, a: f64, b: f64| ImportedRow {
+            test: test.into(),
+            metric: "throughput".into(),
+            unit: "lps".into(),
+            better: Better::Higher,
+            values: vec![Some(a), Some(b)],
+            published_change_percent: None,
+        };
+        let table = ImportedTable {
+            name: "ccx".into(),
+            columns: vec!["6-core-2ccx".into(), "6-thread-1ccx".into()],
+            rows: vec![row("dhrystone", 267_065_871.8, 177_565_964.9), row("shell-8", 6677.0, 5137.8)],
+        };
+        let comparison = compare_table(&table, Some("6-core-2ccx")).unwrap();
+        let changes: Vec<f64> =
+            comparison.rows.iter().map(|row| row.values["6-thread-1ccx"].change_percent.unwrap().round()).collect();
+        assert_eq!(changes, [-34.0, -23.0]);
+        assert_eq!(comparison.rows[0].values["6-thread-1ccx"].difference, None, "one figure has no interval");
+        let turned = compare_table(&table, Some("6-thread-1ccx")).unwrap();
+        assert_eq!(turned.columns, ["6-thread-1ccx", "6-core-2ccx"]);
+        assert!((turned.rows[0].values["6-core-2ccx"].change_percent.unwrap() - 50.4).abs() < 0.1);
+    }
+}
