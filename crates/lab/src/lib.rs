@@ -1,1 +1,8 @@
-//! (being built)
+//! A plan goes in, stored trials come out. Decides the order of things: which trial next, when it is enough,
+//! what is repeated, what is given up, where a run that was cut off goes on. Must not know hwloc, SQL or HTML.
+#![forbid(unsafe_code)]
+
+pub mod executor;
+pub mod history;
+pub mod run;
+pub mod sim;

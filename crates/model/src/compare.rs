@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
 use crate::finding::{CellFinding, MetricFinding, RunFinding};
-use crate::plan::stream;
+use crate::plan::{Plan, stream};
 use crate::record::{ImportedTable, RunRecord};
 use crate::statistics::{CONFIDENCE, Interval, Pairing, RESAMPLES, geometric_mean, median, ratio_of_medians};
 use crate::workload::Better;
@@ -74,6 +74,12 @@ pub fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Res
     let seed = runs.first().map_or(0, |run| run.record.seed);
     let rows = rows(&entries, &baseline, seed);
     Ok(assemble(by.name(), baseline, columns, rows, differing_facts(runs, by)))
+}
+
+/// The comparison that a plan asks for; none when there is only one thing to compare, or its baseline was not measured.
+pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
+    let comparison = compare(runs, &By::parse(&plan.compare_by), plan.baseline.as_deref()).ok()?;
+    (comparison.columns.len() > 1).then_some(comparison)
 }
 
 /// Compares the columns of an imported table: single figures, so changes without intervals.
@@ -394,7 +400,7 @@ mod tests {
     use super::*;
     use crate::capture::Capture;
     use crate::finding::VerdictCounts;
-    use crate::plan::{Plan, Repeat};
+    use crate::plan::Repeat;
     use crate::record::{ImportedRow, RunId};
     use crate::settings::{FactValue, Settings};
     use crate::topology::Topology;
@@ -416,6 +422,7 @@ mod tests {
                 skipped: Vec::new(),
                 workloads: Vec::new(),
                 repeat,
+                compare_by: "placement".into(),
                 baseline: None,
             },
             seed: 1,

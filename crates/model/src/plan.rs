@@ -26,7 +26,9 @@ pub struct Plan {
     pub workloads: Vec<WorkloadSpec>,
     /// How often, how precise, how long.
     pub repeat: Repeat,
-    /// The cell or placement that others are compared with.
+    /// What the columns of its comparison are, as `compare --by` reads it: usually `placement`.
+    pub compare_by: String,
+    /// The column that others are compared with; none for the first.
     pub baseline: Option<String>,
 }
 
@@ -159,6 +161,7 @@ mod tests {
             skipped: Vec::new(),
             workloads: Vec::new(),
             repeat,
+            compare_by: "placement".into(),
             baseline: None,
         }
     }

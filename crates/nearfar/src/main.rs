@@ -1,2 +1,39 @@
-//! The command.
-fn main() {}
+//! The command `nearfar`: reads the command line, calls one command, prints what it says, exits with its status.
+
+mod cli;
+mod commands;
+mod failure;
+mod output;
+mod progress;
+mod subject;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    // Before anything else, because a run moves this process away from the cpus that it measures on.
+    machine::child::remember_original_mask();
+    let cli = Cli::parse();
+    let settings = &cli.common;
+    let result = match &cli.command {
+        Command::Map(args) => commands::map::run(args, settings),
+        Command::Placements(args) => commands::placements::run(args, settings),
+        Command::List(args) => commands::list::run(args, settings),
+        Command::Measure(args) => commands::measure::run(args, settings),
+        Command::Run(args) => commands::run::run(args, settings),
+        Command::Show(args) => commands::show::run(args, settings),
+        Command::Compare(args) => commands::compare::run(args, settings),
+        Command::Report(args) => commands::report::run(args, settings),
+        Command::Export(args) => commands::export::run(args, settings),
+        Command::Import(args) => commands::import::run(args, settings),
+        Command::Worker => commands::hidden::worker(),
+        Command::ReadTopology { source } => commands::hidden::read_topology(source),
+    };
+    match result {
+        Ok(status) => status,
+        Err(failure) => failure.print(),
+    }
+}

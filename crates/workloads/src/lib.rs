@@ -1,1 +1,84 @@
-//! (being built)
+//! The workloads that can be measured, in one ordered registry: kernels (ours, run in a worker process) and
+//! tools (other people's programs). Must not know plans, experiments or where results are kept.
+
+mod command_line;
+mod describe;
+mod job;
+mod kernels;
+mod random;
+mod standin;
+mod team;
+mod tools;
+pub mod worker;
+
+pub use command_line::{CommandLine, Exit, Finished};
+pub use job::{Failure, Job, Measured};
+
+use model::trial::Sample;
+use model::workload::{Parameters, WorkloadSpec};
+
+/// One workload: what it is from outside, and how it runs.
+pub struct Workload {
+    /// Its name, parameters and metrics.
+    pub describe: fn() -> WorkloadSpec,
+    /// What the description alone cannot say of its parameters; called when an experiment is read.
+    pub check: fn(&Parameters) -> Result<(), String>,
+    /// How it runs.
+    pub runner: Runner,
+}
+
+/// How a workload runs.
+pub enum Runner {
+    /// Ours: runs in the worker process.
+    Kernel(fn(&Job) -> Result<Measured, Failure>),
+    /// Another program.
+    Tool {
+        /// Which command line.
+        command: fn(&Job) -> Result<CommandLine, Failure>,
+        /// How to read what it printed.
+        read: fn(&Job, &Finished) -> Result<Vec<Sample>, Failure>,
+    },
+}
+
+/// In the order in which people read them: memory, cores, kernel, then programs of their own.
+static REGISTRY: [Workload; 8] = [
+    Workload::kernel(kernels::stream::describe, kernels::stream::run),
+    Workload::kernel(kernels::chase::describe, kernels::chase::run),
+    Workload::kernel(kernels::pingpong::describe, kernels::pingpong::run),
+    Workload::kernel(kernels::queens::describe, kernels::queens::run),
+    Workload::kernel(kernels::threads::describe, kernels::threads::run),
+    Workload::kernel(kernels::mutex::describe, kernels::mutex::run),
+    Workload::kernel(kernels::syscall::describe, kernels::syscall::run),
+    Workload {
+        describe: tools::command::describe,
+        check: tools::command::check,
+        runner: Runner::Tool { command: tools::command::command, read: tools::command::read },
+    },
+];
+
+/// All workloads.
+pub fn all() -> &'static [Workload] {
+    &REGISTRY
+}
+
+/// The workload with this name.
+pub fn find(name: &str) -> Option<&'static Workload> {
+    REGISTRY.iter().find(|workload| (workload.describe)().name == name)
+}
+
+/// The descriptions of all workloads.
+pub fn specs() -> Vec<WorkloadSpec> {
+    REGISTRY.iter().map(|workload| (workload.describe)()).collect()
+}
+
+impl Workload {
+    const fn kernel(describe: fn() -> WorkloadSpec, run: fn(&Job) -> Result<Measured, Failure>) -> Self {
+        Self { describe, check: described_fully, runner: Runner::Kernel(run) }
+    }
+}
+
+/// For workloads whose descriptions say all about their parameters.
+#[expect(clippy::unnecessary_wraps, reason = "the signature of Workload::check")]
+fn described_fully(_: &Parameters) -> Result<(), String> {
+    Ok(())
+}

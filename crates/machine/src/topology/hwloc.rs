@@ -29,7 +29,7 @@ const NUMBER_MAX: usize = 65_535;
 
 /// The attributes that hwloc 2.8 and later knows, without the two (`Capacity`, `Locality`) that repeat the nodes.
 const ATTRIBUTES: [&str; 6] =
-    ["Bandwidth", "Latency", "ReadBandwidth", "WriteBandwidth", "ReadLatency", "WriteLatency"];
+    ["Bandwidth", "Latency", "ReadBandwidth", "ReadLatency", "WriteBandwidth", "WriteLatency"];
 
 /// Loads a topology with hwloc's default flags and filters: disallowed objects, instruction caches, memory-side
 /// caches and I/O are dropped.
@@ -74,9 +74,9 @@ fn build(input: &Input<'_>) -> Result<Hwloc, String> {
     let builder = match input {
         Input::Live { .. } => builder,
         Input::Xml(text) => builder.from_xml(text).map_err(|_| "hwloc does not take it for its XML".to_owned())?,
-        Input::Synthetic(text) => {
-            builder.from_synthetic(text).map_err(|_| "hwloc does not understand this synthetic description".to_owned())?
-        }
+        Input::Synthetic(text) => builder
+            .from_synthetic(text)
+            .map_err(|_| "hwloc does not understand this synthetic description".to_owned())?,
     };
     builder.build().map_err(|error| format!("hwloc cannot load it: {error}"))
 }
@@ -190,14 +190,16 @@ fn distances(hwloc: &Hwloc) -> Result<Vec<Distances>, String> {
     Ok(found)
 }
 
+/// Attribute by attribute, in the logical order of the nodes, which hwloc's own lists do not keep.
 fn memory_attributes(hwloc: &Hwloc) -> Result<Vec<MemoryAttribute>, String> {
     let mut found = Vec::new();
     for name in ATTRIBUTES {
         let attribute = hwloc.memory_attribute_named(name).map_err(|error| error.to_string())?;
         let Some(attribute) = attribute else { continue };
         let (targets, _) = attribute.targets(None).map_err(|error| format!("hwloc cannot give {name}: {error}"))?;
-        for target in targets.into_iter().filter(|target| target.object_type() == ObjectType::NUMANode) {
-            found.extend(values_of(&attribute, name, target)?);
+        let is_target = |node: &&TopologyObject| targets.iter().any(|target| std::ptr::eq(*target, *node));
+        for node in hwloc.objects_with_type(ObjectType::NUMANode).filter(is_target) {
+            found.extend(values_of(&attribute, name, node)?);
         }
     }
     Ok(found)
@@ -232,7 +234,7 @@ fn cpu_kinds(hwloc: &Hwloc) -> Result<Vec<CpuKind>, String> {
             let capacity = info.iter().find(|(name, _)| name == "LinuxCapacity");
             Ok(CpuKind {
                 cpus: id_set(&kind.cpuset)?,
-                efficiency: kind.efficiency.map_or(-1, |rank| rank as i32),
+                efficiency: kind.efficiency.and_then(|rank| i32::try_from(rank).ok()).unwrap_or(-1),
                 capacity: capacity.and_then(|(_, value)| value.parse().ok()),
                 info,
             })
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn endless_and_absurd_sets_are_refused() {
-        let set = |set: Bitmap| id_set::<CpuId>(&set).map(|set| set.to_string());
+        let set = |set: Bitmap| id_set::<CpuId>(&HwlocCpuSet::from(set)).map(|set| set.to_string());
         assert_eq!(set(Bitmap::from_range(4..9)), Ok("4-8".into()));
         assert_eq!(set(Bitmap::new()), Ok(String::new()));
         assert_eq!(set(Bitmap::from_range(65_535..65_536)), Ok("65535".into()));

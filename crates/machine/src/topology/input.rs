@@ -13,6 +13,9 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// hwloc writes the root element into the first lines; comments before it are not longer than this.
 const HEAD_BYTES: usize = 64 << 10;
 
+/// Linux allows 8192 cpus; hwloc takes seconds for more than this, and minutes for what it would still accept.
+const SYNTHETIC_CPUS_MAX: u64 = 16_384;
+
 /// What a file with a machine holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FileText {
@@ -44,6 +47,26 @@ pub(super) fn read_file(path: &Path) -> Result<FileText, TopologyError> {
         return Err(refused(what).with_hint("write the file with 'lstopo --export-xml-flags v2 FILE.xml'"));
     }
     Ok(FileText::Xml(text))
+}
+
+/// Refuses a synthetic description of more cpus than any machine has: hwloc would try to build it.
+pub(super) fn check_synthetic(text: &str) -> Result<(), String> {
+    let count = |word: &str| {
+        let (name, rest) = word.split_once(':')?;
+        // `[numa:2]` hangs beside the tree, `(indexes=2*6:1*2)` is no level.
+        if name.contains(['[', '=', '(']) {
+            return None;
+        }
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        // hwloc says better than we what is wrong with a text that is no number.
+        if digits.is_empty() { None } else { Some(digits.parse().unwrap_or(u64::MAX)) }
+    };
+    match text.split_whitespace().filter_map(count).fold(1, u64::saturating_mul) {
+        cpus if cpus > SYNTHETIC_CPUS_MAX => {
+            Err(format!("it describes more than {SYNTHETIC_CPUS_MAX} cpus, beyond any machine"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a file begins as a capture does. A file that cannot be read is left to [`read_file`], which says why.
@@ -141,6 +164,16 @@ mod tests {
         let large = folder.path().join("large.xml");
         File::create(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
         assert!(refusal(&large).ends_with("is larger than 64 MiB"));
+    }
+
+    #[test]
+    fn absurdly_large_descriptions_are_refused() {
+        for text in ["pack:100000 core:100000 pu:1000", "pack:2 core:8193", "pu:99999999999999999999999"] {
+            assert!(check_synthetic(text).unwrap_err().contains("beyond any machine"), "{text}");
+        }
+        for text in ["pack:32 core:256 pu:2", "pack:2 [numa:2(memory=1GiB)] pu:2(indexes=2*9999999:1*2)", "pack:x"] {
+            assert_eq!(check_synthetic(text), Ok(()), "{text}");
+        }
     }
 
     #[test]

@@ -39,9 +39,7 @@ pub fn read_isolated(source: &Source, exe: &Path) -> Result<Topology, TopologyEr
         Source::XmlFile(path) => {
             input::read_file(path)?;
             // A relative path could look like an option.
-            std::path::absolute(path)
-                .map_err(|error| TopologyError::new(source, error.to_string()))?
-                .into_os_string()
+            std::path::absolute(path).map_err(|error| TopologyError::new(source, error.to_string()))?.into_os_string()
         }
         Source::Synthetic(text) => OsString::from(text),
     };
@@ -197,10 +195,7 @@ mod tests {
             ("echo noise >&2; exit 1", "hwloc crashed on it (exit status 1)"),
             ("echo '{}'", "the reader's answer is not a topology"),
             ("true", "the reader's answer is not a topology"),
-            (
-                r#"echo noise >&2; echo '{"of":"F","what":"W","hint":null}' >&2; exit 1"#,
-                "cannot read F: W",
-            ),
+            (r#"echo noise >&2; echo '{"of":"F","what":"W","hint":null}' >&2; exit 1"#, "cannot read F: W"),
         ];
         for (text, expected) in cases {
             let error = script(text).unwrap_err();

@@ -50,6 +50,8 @@ const MISLEADING_VARIABLES: [&str; 5] =
 const SYNTHETIC_WORDS: [&str; 13] =
     ["pack", "numa", "node", "die", "group", "core", "pu", "l1", "l2", "l3", "l4", "l5", "machine"];
 
+const SYNTHETIC_HINT: &str = "write it like 'pack:2 [numa] l3:2 core:4 pu:2'; see hwloc(7), synthetic topologies";
+
 /// Reads a topology in this process. hwloc may crash on a malformed file: what a stranger wrote goes through
 /// [`read_isolated`].
 pub fn read(source: &Source) -> Result<Topology, TopologyError> {
@@ -61,9 +63,9 @@ pub fn read(source: &Source) -> Result<Topology, TopologyError> {
             FileText::Capture(text) => capture(source, &text).map(|capture| capture.topology),
         },
         Source::CaptureFile(path) => read_capture(path).map(|capture| capture.topology),
-        Source::Synthetic(text) => checked(hwloc::load(&hwloc::Input::Synthetic(text))).map_err(|what| {
-            refused(what).with_hint("write it like 'pack:2 [numa] l3:2 core:4 pu:2'; see hwloc(7), synthetic topologies")
-        }),
+        Source::Synthetic(text) => input::check_synthetic(text)
+            .and_then(|()| checked(hwloc::load(&hwloc::Input::Synthetic(text))))
+            .map_err(|what| refused(what).with_hint(SYNTHETIC_HINT)),
     }
 }
 
@@ -90,7 +92,9 @@ pub fn export_xml(source: &Source) -> Result<String, TopologyError> {
             FileText::Capture(_) => Err(no_xml_of_a_capture(source)),
         },
         Source::CaptureFile(_) => Err(no_xml_of_a_capture(source)),
-        Source::Synthetic(text) => hwloc::export_xml(&hwloc::Input::Synthetic(text)).map_err(refused),
+        Source::Synthetic(text) => input::check_synthetic(text)
+            .and_then(|()| hwloc::export_xml(&hwloc::Input::Synthetic(text)))
+            .map_err(|what| refused(what).with_hint(SYNTHETIC_HINT)),
     }
 }
 
@@ -112,11 +116,10 @@ fn read_live(root: &Path) -> Result<Topology, TopologyError> {
 fn refuse_misleading_variables() -> Result<(), TopologyError> {
     match MISLEADING_VARIABLES.iter().find(|name| std::env::var_os(name).is_some()) {
         None => Ok(()),
-        Some(name) => Err(TopologyError::new(
-            &Source::Live,
-            format!("{name} is set, so hwloc would describe another machine"),
-        )
-        .with_hint(&format!("start with 'env -u {name}', or name the file with --from"))),
+        Some(name) => {
+            Err(TopologyError::new(&Source::Live, format!("{name} is set, so hwloc would describe another machine"))
+                .with_hint(&format!("start with 'env -u {name}', or name the file with --from")))
+        }
     }
 }
 
@@ -233,7 +236,8 @@ mod tests {
     #[test]
     fn a_capture_is_read_and_has_no_xml() {
         let topology = read(&Source::Synthetic("pack:1 core:2 pu:2".into())).unwrap();
-        let text = serde_json::to_string(&Capture::new(topology.clone(), model::settings::Settings::default())).unwrap();
+        let text =
+            serde_json::to_string(&Capture::new(topology.clone(), model::settings::Settings::default())).unwrap();
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), text).unwrap();
         let source = Source::parse(path.path().to_str().unwrap()).unwrap();
@@ -243,7 +247,8 @@ mod tests {
 
     #[test]
     fn exported_xml_reads_back_the_same() {
-        let source = Source::Synthetic("pack:2 [numa(memory=1GiB)] l2:2(size=1MiB) core:2 pu:2(indexes=2*8:1*2)".into());
+        let source =
+            Source::Synthetic("pack:2 [numa(memory=1GiB)] l2:2(size=1MiB) core:2 pu:2(indexes=2*8:1*2)".into());
         let xml = export_xml(&source).unwrap();
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), xml).unwrap();

@@ -62,7 +62,9 @@ fn add_nodes(topology: &mut Topology, facts: &[NodeFacts], allowed: Option<&Node
     }
     let shown = topology.nodes.len();
     let numbers: NodeSet = missing.iter().map(|fact| fact.os).collect();
-    missing.into_iter().for_each(|fact| add_node(topology, fact));
+    for fact in &missing {
+        add_node(topology, fact);
+    }
     if let Some(distances) = distances(&topology.nodes, facts) {
         topology.distances.retain(|matrix| matrix.name.as_deref() != distances.name.as_deref());
         topology.distances.insert(0, distances);
@@ -74,7 +76,7 @@ fn add_nodes(topology: &mut Topology, facts: &[NodeFacts], allowed: Option<&Node
     ));
 }
 
-fn add_node(topology: &mut Topology, fact: NodeFacts) {
+fn add_node(topology: &mut Topology, fact: &NodeFacts) {
     let cpus = fact.cpus.intersection(&topology.allowed_cpus);
     let place = home(topology, &cpus);
     topology.objects[place].memory.push(topology.nodes.len());
@@ -91,7 +93,8 @@ fn home(topology: &Topology, cpus: &CpuSet) -> usize {
     let twin = topology.nodes.iter().position(|node| node.cpus == *cpus);
     let of_twin = twin.and_then(|twin| topology.objects.iter().position(|object| object.memory.contains(&twin)));
     let holds_all = topology.objects.iter().enumerate().filter(|(_, object)| {
-        cpus.is_subset(&object.cpus) && matches!(object.kind, ObjectKind::Machine | ObjectKind::Group | ObjectKind::Package)
+        cpus.is_subset(&object.cpus)
+            && matches!(object.kind, ObjectKind::Machine | ObjectKind::Group | ObjectKind::Package)
     });
     of_twin.or_else(|| holds_all.min_by_key(|(_, object)| object.cpus.len()).map(|(at, _)| at)).unwrap_or(0)
 }
@@ -133,9 +136,8 @@ mod tests {
     #[test]
     fn fake_nodes_that_hwloc_drops_are_added() {
         let mut topology = synthetic("package:1 [numa(memory=1GiB)] l3:1 core:4 pu:1");
-        let mut files: Vec<(String, String)> = (0..8)
-            .flat_map(|os| node_files(os, "0-3", 1 << 20, "10 10 10 10 10 10 10 10"))
-            .collect();
+        let mut files: Vec<(String, String)> =
+            (0..8).flat_map(|os| node_files(os, "0-3", 1 << 20, "10 10 10 10 10 10 10 10")).collect();
         files.push(("sys/devices/system/node/online".into(), "0-7\n".into()));
         files.push(("sys/devices/system/cpu/online".into(), "0-3\n".into()));
         files.push(("proc/self/status".into(), "Name:\tx\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0-6\n".into()));
@@ -146,7 +148,8 @@ mod tests {
         assert_eq!(topology.allowed_nodes.to_string(), "0-6");
         let distances = topology.node_distances().unwrap();
         assert_eq!((distances.nodes.len(), distances.values.clone()), (7, vec![10; 49]));
-        let homes: Vec<&Vec<usize>> = topology.objects.iter().map(|object| &object.memory).filter(|m| !m.is_empty()).collect();
+        let homes: Vec<&Vec<usize>> =
+            topology.objects.iter().map(|object| &object.memory).filter(|m| !m.is_empty()).collect();
         assert_eq!(homes, [&[0, 1, 2, 3, 4, 5, 6]]);
         assert_eq!(
             topology.notes,
@@ -194,7 +197,7 @@ mod tests {
     fn a_machine_without_these_files_stays_as_it_is() {
         let mut topology = synthetic("package:2 [numa] core:2 pu:1");
         let before = topology.clone();
-        with_sysfs(&mut topology, tree(&[]).path());
+        with_sysfs(&mut topology, tree::<&str, &str>(&[]).path());
         assert_eq!(topology, before);
     }
 }

@@ -327,6 +327,44 @@ mod tests {
     }
 
     #[test]
+    fn statistics_that_are_never_nan_do_not_hide_what_is_refused() {
+        let sum = |one: &mut [f64], other: &mut [f64]| one.iter().chain(other.iter()).sum();
+        assert_eq!(bca_interval_independent(&[1.0], &[1.0, 2.0], sum, &RESAMPLING), None);
+        assert_eq!(bca_interval_independent(&[1.0, 2.0], &[1.0], sum, &RESAMPLING), None);
+        // About one draw in 27 has no value, too few to reach the ends.
+        let rarely_none = |drawn: &mut [f64]| if drawn.iter().all(|v| *v < 1.5) { f64::NAN } else { mean(drawn) };
+        assert_eq!(bca_interval(&[1.0, 2.0, 3.0], rarely_none, &RESAMPLING), None);
+        assert_eq!(percentile_interval(&[1.0, 2.0, 3.0], rarely_none, &RESAMPLING), None);
+    }
+
+    #[test]
+    fn corrections_of_extreme_input_are_finite() {
+        let all_above = bias_correction(0.0, &[1.0, 2.0, 3.0, 4.0]);
+        assert_close(all_above, normal_quantile(0.125), "half a resample of four");
+        assert_close(bias_correction(9.0, &[1.0, 2.0, 3.0, 4.0]), -all_above, "on the other side");
+        assert!(acceleration(&[vec![1.0; 5]]).abs() <= 0.0, "no influence, no acceleration");
+        let skewed = |scale: f64| acceleration(&[[1.0, 1.0, 2.0, 7.0].map(|value| value * scale).to_vec()]);
+        assert!(skewed(1.0).abs() > 0.01);
+        for scale in [1e-200, 1e200] {
+            assert_close(skewed(scale), skewed(1.0), "it has no scale");
+        }
+    }
+
+    #[test]
+    fn the_jackknife_of_one_side_sees_the_whole_other_side() {
+        let (baseline, candidate) = ([1.0, 2.0, 4.0], [8.0, 16.0, 32.0, 64.0]);
+        let mut sums = Vec::new();
+        let record = |one: &mut [f64], other: &mut [f64]| {
+            let sum: f64 = one.iter().chain(other.iter()).sum();
+            sums.push(sum);
+            sum
+        };
+        bca_interval_independent(&baseline, &candidate, record, &RESAMPLING).unwrap();
+        let left_out: Vec<f64> = sums[sums.len() - 7..].iter().map(|sum| 127.0 - sum).collect();
+        assert_eq!(left_out, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]);
+    }
+
+    #[test]
     fn past_its_pole_the_correction_takes_the_limit() {
         assert!((corrected_probability(3.0, 0.0, 1.0) - 1.0).abs() < 1e-15);
         assert!(corrected_probability(-3.0, 0.0, -1.0).abs() < 1e-15);

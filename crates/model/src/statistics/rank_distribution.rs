@@ -160,7 +160,10 @@ mod tests {
         assert_eq!(RankStatistic::SignedRank(6).depth(0.95), Some(1));
         assert_eq!(RankStatistic::RankSum(3, 3).depth(0.95), None);
         assert_eq!(RankStatistic::RankSum(4, 4).depth(0.95), Some(1));
-        assert_eq!(RankStatistic::SignedRank(10).depth(1.0), None);
+        for confidence in [-1.0, 0.0, 1.0, 2.0, f64::NAN] {
+            assert_eq!(RankStatistic::SignedRank(10).depth(confidence), None);
+            assert_eq!(RankStatistic::SignedRank(60).depth(confidence), None);
+        }
     }
 
     #[test]

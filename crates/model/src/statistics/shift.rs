@@ -17,6 +17,8 @@ const COMBINATIONS_MAX: usize = 4_000_000;
 /// As many samples as make [`COMBINATIONS_MAX`] averages with each other; and, on two sides, differences.
 const AVERAGED_MAX: usize = 2_800;
 const SIDE_MAX: usize = 2_000;
+const _: () = assert!(AVERAGED_MAX * (AVERAGED_MAX + 1) / 2 <= COMBINATIONS_MAX);
+const _: () = assert!(SIDE_MAX * SIDE_MAX <= COMBINATIONS_MAX);
 
 /// The middle of one sample, or of the differences of pairs: the median of the averages of any two, each with itself
 /// included. In the unit of the samples. The seed is used only to draw from more than 2800 samples.
@@ -49,15 +51,19 @@ pub fn hodges_lehmann_shift(baseline: &[f64], candidate: &[f64], confidence: f64
         return None;
     }
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let side_max = |other: &[f64]| COMBINATIONS_MAX / other.len().min(SIDE_MAX);
-    let few_baseline = drawn(baseline, side_max(candidate), &mut rng);
-    let few_candidate = drawn(candidate, side_max(baseline), &mut rng);
+    let few_baseline = drawn(baseline, side_max(candidate.len()), &mut rng);
+    let few_candidate = drawn(candidate, side_max(baseline.len()), &mut rng);
     let mut differences = Vec::with_capacity(few_baseline.len() * few_candidate.len());
     for one in &few_candidate {
         differences.extend(few_baseline.iter().map(|other| one - other));
     }
     let depth = RankStatistic::RankSum(few_baseline.len(), few_candidate.len()).depth(confidence);
     estimate(&mut differences, depth, || welch_interval(&few_baseline, &few_candidate, confidence))
+}
+
+/// How many samples of a side may be used when the other has this many, at least one.
+fn side_max(other: usize) -> usize {
+    COMBINATIONS_MAX / other.min(SIDE_MAX)
 }
 
 /// The median of the combinations, and the interval at this depth or, without one, the one of the few.
@@ -153,11 +159,13 @@ mod tests {
         assert_eq!(hodges_lehmann_center(&many, 0.95, 1).unwrap(), center);
         assert_ne!(hodges_lehmann_center(&many, 0.95, 2).unwrap(), center);
         assert!(center.interval.unwrap().contains(15_000.0), "{center:?}");
-        let few = [0.0, 1.0, 2.0, 3.0, 4.0];
-        for (baseline, candidate) in [(&few[..], &many[..]), (&many, &few), (&many, &many)] {
-            let side_max = |other: &[f64]| COMBINATIONS_MAX / other.len().min(SIDE_MAX);
-            let combinations = baseline.len().min(side_max(candidate)) * candidate.len().min(side_max(baseline));
-            assert!(combinations <= COMBINATIONS_MAX, "{combinations}");
+        for (one, other) in [(5, 30_000), (5, 5_000_000), (1999, 2001), (30_000, 30_000), (1, 9_000_000)] {
+            let combinations = one.min(side_max(other)) * other.min(side_max(one));
+            assert!(combinations <= COMBINATIONS_MAX, "{one} {other}");
+            assert!(
+                combinations == one * other || combinations > COMBINATIONS_MAX / 2,
+                "no more is left out than must"
+            );
         }
         let shifted: Vec<f64> = many.iter().map(|value| value + 500.0).collect();
         let shift = hodges_lehmann_shift(&many, &shifted, 0.95, 3).unwrap();

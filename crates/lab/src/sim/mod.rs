@@ -1,0 +1,100 @@
+//! A simulated machine under the whole program: a topology from a file, a performance model, noise and faults,
+//! all of them functions of the seed and of the trial, so that a run that was cut off goes on identically.
+//! Its results are stamped as simulated.
+
+mod fault;
+mod noise;
+mod performance;
+
+pub use fault::Faults;
+
+use std::collections::BTreeMap;
+
+use model::plan::stream;
+use model::topology::Topology;
+use model::trial::{Evidence, Outcome, Sample, Status, ThreadSeat, Trial};
+use model::units::Nanos;
+use model::workload::{Better, WorkloadSpec};
+
+use crate::executor::Executor;
+
+/// Simulated runs have a calendar of their own, so that their reports do not depend on when they were made.
+pub const EPOCH_UNIX_MS: u64 = 1_700_000_000_000;
+
+/// Trials follow each other at this distance in the simulated calendar, whatever they took.
+const TRIAL_DISTANCE_MS: u64 = 1_000;
+
+/// A simulated machine.
+#[derive(Debug)]
+pub struct SimExecutor {
+    topology: Topology,
+    specs: Vec<WorkloadSpec>,
+    seed: u64,
+    faults: Faults,
+    stored: u32,
+}
+
+impl SimExecutor {
+    /// A machine with this topology; `specs` describe the workloads that it can run.
+    pub fn new(topology: Topology, specs: Vec<WorkloadSpec>, seed: u64, faults: Faults) -> Self {
+        Self { topology, specs, seed, faults, stored: 0 }
+    }
+
+    fn samples(&self, trial: &Trial, spec: &WorkloadSpec, slowdown: f64) -> Vec<Sample> {
+        let speed = performance::speed(&self.topology, trial, self.seed) / slowdown;
+        let mut samples = Vec::new();
+        for metric in &spec.metrics {
+            if samples.iter().any(|sample: &Sample| sample.series == metric.series) {
+                continue;
+            }
+            let base = performance::base(&metric.unit) * performance::series_factor(&metric.series);
+            let value = if metric.better == Better::Higher { base * speed } else { base / speed };
+            samples.push(Sample { series: metric.series.clone(), value });
+        }
+        samples
+    }
+
+    fn evidence(&self, trial: &Trial, wall: Nanos) -> Evidence {
+        let cpus = trial.placement.cpus();
+        let on_seat = |cpu| ThreadSeat { asked: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
+        let pages =
+            trial.placement.memory.promised_nodes().map(|nodes| nodes.iter().map(|node| (node, 1000)).collect());
+        Evidence {
+            mask_at_start: trial.placement.is_seated().then(|| cpus.clone()),
+            mask_at_end: trial.placement.is_seated().then(|| cpus.clone()),
+            cpus_seen: if trial.placement.is_seated() { cpus } else { self.topology.allowed_cpus.clone() },
+            looks: 1,
+            threads_seen: trial.placement.threads as u64,
+            thread_seats: trial.placement.seats.iter().map(|cpu| on_seat(*cpu)).collect(),
+            pages: pages.unwrap_or_default(),
+            wall,
+            unavailable: BTreeMap::from([("counters".into(), "the machine is simulated".into())]),
+            ..Evidence::default()
+        }
+    }
+}
+
+impl Executor for SimExecutor {
+    fn run(&mut self, position: u32, trial: &Trial) -> Option<Outcome> {
+        self.faults.kill_after_stored(self.stored);
+        self.stored += 1;
+        let seed = stream(self.seed, &trial.id.0);
+        let slowdown = noise::slowdown(self.seed, trial, position);
+        let started_unix_ms = EPOCH_UNIX_MS + u64::from(position) * TRIAL_DISTANCE_MS;
+        let Some(spec) = self.specs.iter().find(|spec| spec.name == trial.workload) else {
+            let status = Status::Unavailable(format!("the simulator has no workload {}", trial.workload));
+            let (evidence, took) = (Evidence::default(), Nanos(0));
+            return Some(Outcome { status, samples: Vec::new(), evidence, started_unix_ms, took });
+        };
+        let took = Nanos((spec.trial_time_guess.0 as f64 * slowdown) as u64);
+        let mut outcome = Outcome {
+            status: Status::Completed,
+            samples: self.samples(trial, spec, slowdown),
+            evidence: self.evidence(trial, took),
+            started_unix_ms,
+            took,
+        };
+        self.faults.strike(trial, seed, &mut outcome);
+        Some(outcome)
+    }
+}

@@ -1,0 +1,135 @@
+//! How fast a simulated machine runs a workload under a placement: a smooth model of cores, shared threads,
+//! caches and distances. It judges decisions, not machines.
+
+use model::id_set::{CpuId, CpuSet, NodeId};
+use model::placement::MemoryPolicy;
+use model::plan::stream;
+use model::topology::Topology;
+use model::trial::Trial;
+
+/// Two threads on one core are together this much faster than one.
+const SMT_GAIN: f64 = 0.3;
+/// What a workload loses when its threads share data across last-level caches.
+const ACROSS_CACHES_LOSS: f64 = 0.15;
+/// Memory time is this part of the work of a workload that neither computes nor streams only.
+const MEMORY_SHARE: f64 = 0.3;
+/// One core alone draws this part of its node's bandwidth.
+const CORE_BANDWIDTH_SHARE: f64 = 0.35;
+/// Differences between placements that no model explains.
+const UNEXPLAINED_SD: f64 = 0.004;
+
+/// What a workload is limited by.
+#[derive(Clone, Copy, PartialEq)]
+enum Limit {
+    Compute,
+    Bandwidth,
+    Latency,
+    Sharing,
+}
+
+fn limit(workload: &str) -> Limit {
+    match workload {
+        "stream" => Limit::Bandwidth,
+        "chase" => Limit::Latency,
+        "pingpong" | "threads" | "mutex" => Limit::Sharing,
+        _ => Limit::Compute,
+    }
+}
+
+/// Speed against one thread alone on the machine's fastest core with local memory.
+pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
+    let seats = seats(topology, trial);
+    let compute: f64 = core_shares(topology, &seats).iter().sum();
+    let distance = mean_distance(topology, &seats, &trial.placement.memory);
+    let speed = match limit(&trial.workload) {
+        Limit::Compute => compute / (1.0 - MEMORY_SHARE + MEMORY_SHARE * distance),
+        Limit::Bandwidth => bandwidth(topology, &seats, &trial.placement.memory) / distance.sqrt(),
+        Limit::Latency => 1.0 / distance,
+        Limit::Sharing => compute * (1.0 - ACROSS_CACHES_LOSS * (1.0 - 1.0 / last_caches(topology, &seats))),
+    };
+    let words = format!("{} {} {}", trial.workload, trial.placement.cpus(), trial.placement.memory);
+    let unexplained = stream(seed, &words) as f64 / u64::MAX as f64 - 0.5;
+    // A uniform number on (-0.5, 0.5) has the standard deviation 1/sqrt(12).
+    speed * (UNEXPLAINED_SD * 12f64.sqrt() * unexplained).exp()
+}
+
+/// Where its threads run; the kernel's choice is one thread per core, from the first core on.
+fn seats(topology: &Topology, trial: &Trial) -> Vec<CpuId> {
+    if trial.placement.is_seated() {
+        return trial.placement.seats.clone();
+    }
+    let cores = topology.cores();
+    let widest = cores.iter().map(CpuSet::len).max().unwrap_or(1);
+    let in_turn = (0..widest).flat_map(|thread| cores.iter().filter_map(move |core| core.iter().nth(thread)));
+    in_turn.take(trial.placement.threads).collect()
+}
+
+/// What each used core contributes: its kind's capacity, more with two threads on it.
+fn core_shares(topology: &Topology, seats: &[CpuId]) -> Vec<f64> {
+    let seated: CpuSet = seats.iter().copied().collect();
+    let used = topology.cores().into_iter().filter(|core| core.intersects(&seated));
+    used.map(|core| {
+        let threads = core.intersection(&seated).len() as f64;
+        let capacity = core.first().map_or(1.0, |cpu| capacity(topology, cpu));
+        capacity * (1.0 + SMT_GAIN * (1.0 - 1.0 / threads.max(1.0)))
+    })
+    .collect()
+}
+
+fn capacity(topology: &Topology, cpu: CpuId) -> f64 {
+    let kinds = &topology.cpu_kinds;
+    let best = kinds.iter().map(|kind| kind.efficiency).max().unwrap_or(0).max(1);
+    let Some(kind) = kinds.iter().find(|kind| kind.cpus.contains(cpu)) else { return 1.0 };
+    match kind.capacity {
+        Some(capacity) => f64::from(capacity) / 1024.0,
+        None if kinds.len() > 1 => 0.5 + 0.5 * f64::from(kind.efficiency.max(0)) / f64::from(best),
+        None => 1.0,
+    }
+}
+
+/// Mean distance from seats to memory, local is 1; half of what the firmware's table says, as in most machines.
+fn mean_distance(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) -> f64 {
+    let nodes: Vec<NodeId> = memory.promised_nodes().map(|nodes| nodes.iter().collect()).unwrap_or_default();
+    let Some(distances) = topology.node_distances().filter(|_| !nodes.is_empty()) else { return 1.0 };
+    let mut total = 0.0;
+    let mut count = 0.0;
+    for seat in seats {
+        let Some(home) = topology.nodes_of_cpu(*seat).first().copied() else { continue };
+        for node in &nodes {
+            total += distances.between(home, *node).map_or(1.0, |distance| distance as f64 / 10.0);
+            count += 1.0;
+        }
+    }
+    if count == 0.0 { 1.0 } else { f64::midpoint(1.0, total / count) }
+}
+
+/// Bandwidth in units of one core's: cores add up until their memory's nodes are full.
+fn bandwidth(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) -> f64 {
+    let cores = core_shares(topology, seats).len() as f64;
+    let seated: CpuSet = seats.iter().copied().collect();
+    let nodes = memory.promised_nodes().map_or_else(|| topology.local_nodes(&seated).len(), |nodes| nodes.len());
+    cores.min(nodes.max(1) as f64 / CORE_BANDWIDTH_SHARE)
+}
+
+fn last_caches(topology: &Topology, seats: &[CpuId]) -> f64 {
+    let seated: CpuSet = seats.iter().copied().collect();
+    let level = topology.last_cache_level().unwrap_or(0);
+    (topology.caches(level).filter(|cache| cache.cpus.intersects(&seated)).count().max(1)) as f64
+}
+
+/// A believable number for a unit; only ratios mean anything.
+pub fn base(unit: &str) -> f64 {
+    match unit {
+        "MB/s" | "MiB/s" => 20_000.0,
+        "ns" => 100.0,
+        "ms" => 1.0,
+        "s" => 5.0,
+        "MiB" => 64.0,
+        _ => 10_000.0,
+    }
+}
+
+/// Series of one trial differ from each other by a fixed factor between 0.8 and 1.2.
+pub fn series_factor(series: &str) -> f64 {
+    0.8 + 0.4 * (stream(0, series) as f64 / u64::MAX as f64)
+}

@@ -1,0 +1,397 @@
+//! The system calls that neither std nor rustix wraps as we need them, each wrapped once: arguments made safe,
+//! interrupted calls repeated, errno kept. Callers say what the call was for ([`Refusal`]).
+//!
+//! Nothing here allocates on the way in or on failure, so that a child may call it between fork and exec.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use libc::{c_int, c_long, c_uint, c_ulong, c_void};
+use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+
+/// What the kernel refused, on what, with which errno, and the next step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was tried, on what: `seat this thread on cpu 7 (sched_setaffinity)`.
+    pub what: String,
+    /// The kernel's answer.
+    pub errno: i32,
+    /// The next step, where one is known.
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    /// From a failed call.
+    pub fn new(what: impl Into<String>, error: &io::Error) -> Self {
+        Self { what: what.into(), errno: error.raw_os_error().unwrap_or(0), hint: None }
+    }
+
+    /// Adds the next step.
+    #[must_use]
+    pub fn with_hint(mut self, hint: Option<&str>) -> Self {
+        self.hint = hint.map(str::to_owned);
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: {}", self.what, io::Error::from_raw_os_error(self.errno))
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Linux is built for at most 8192 cpus.
+const CPUS_MAX: usize = 8192;
+/// Linux is built for at most 1024 memory nodes.
+const NODES_MAX: usize = 1024;
+
+/// A cpu mask as the kernel takes it, without a heap.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CpuMask([u64; CPUS_MAX / 64]);
+
+/// A node mask as the kernel takes it, without a heap.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NodeMask([u64; NODES_MAX / 64]);
+
+impl CpuMask {
+    pub(crate) const EMPTY: Self = Self([0; CPUS_MAX / 64]);
+
+    /// None when a cpu is beyond what Linux can have.
+    pub(crate) fn from_set(cpus: &CpuSet) -> Option<Self> {
+        let mut words = [0; CPUS_MAX / 64];
+        set_bits(&mut words, cpus.iter().map(|cpu| cpu.0)).then_some(Self(words))
+    }
+
+    pub(crate) fn to_set(self) -> CpuSet {
+        bits(&self.0).map(CpuId).collect()
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.0
+    }
+
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.0
+    }
+}
+
+impl NodeMask {
+    pub(crate) const EMPTY: Self = Self([0; NODES_MAX / 64]);
+
+    /// None when a node is beyond what Linux can have.
+    pub(crate) fn from_set(nodes: &NodeSet) -> Option<Self> {
+        let mut words = [0; NODES_MAX / 64];
+        set_bits(&mut words, nodes.iter().map(|node| node.0)).then_some(Self(words))
+    }
+
+    pub(crate) fn to_set(self) -> NodeSet {
+        bits(&self.0).map(NodeId).collect()
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.0
+    }
+
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.0
+    }
+}
+
+fn set_bits(words: &mut [u64], mut numbers: impl Iterator<Item = u32>) -> bool {
+    numbers.all(|number| match words.get_mut(number as usize / 64) {
+        Some(word) => {
+            *word |= 1 << (number % 64);
+            true
+        }
+        None => false,
+    })
+}
+
+fn bits(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
+    words.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(|(index, word)| {
+        (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)
+    })
+}
+
+/// Repeats a call that a signal interrupted, and turns -1 into its errno.
+fn checked(mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
+    loop {
+        let result = call();
+        if result != -1 {
+            return Ok(result);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error);
+        }
+    }
+}
+
+/// sched_setaffinity(2): where a thread may run; 0 is the calling thread.
+pub(crate) fn set_affinity(tid: u32, mask: &CpuMask) -> io::Result<()> {
+    // SAFETY: the kernel reads exactly size_of::<CpuMask>() bytes of a live mask; cpu_set_t is a bit array without
+    // other requirements, and glibc passes pointer and size through.
+    checked(|| unsafe {
+        c_long::from(libc::sched_setaffinity(tid as c_int, size_of::<CpuMask>(), ptr::from_ref(mask).cast()))
+    })
+    .map(drop)
+}
+
+/// sched_getaffinity(2): where a thread may run; 0 is the calling thread. Works on zombies.
+pub(crate) fn affinity(tid: u32) -> io::Result<CpuMask> {
+    let mut mask = CpuMask::EMPTY;
+    // SAFETY: the kernel writes at most size_of::<CpuMask>() bytes into a live mask of that size.
+    checked(|| unsafe {
+        c_long::from(libc::sched_getaffinity(tid as c_int, size_of::<CpuMask>(), ptr::from_mut(&mut mask).cast()))
+    })?;
+    Ok(mask)
+}
+
+/// set_mempolicy(2) for the calling thread. Kernels without CONFIG_NUMA lack it (ENOSYS).
+pub(crate) fn set_mempolicy(mode: c_int, nodes: &NodeMask) -> io::Result<()> {
+    // SAFETY: the kernel reads NODES_MAX bits of a live mask; it takes maxnode to be one more than the bits it reads.
+    checked(|| unsafe {
+        libc::syscall(libc::SYS_set_mempolicy, c_long::from(mode), nodes.0.as_ptr(), NODES_MAX as c_ulong + 1)
+    })
+    .map(drop)
+}
+
+/// get_mempolicy(2): mode (with its flags) and nodes of the calling thread's policy.
+pub(crate) fn mempolicy() -> io::Result<(c_int, NodeMask)> {
+    let (mut mode, mut nodes): (c_int, _) = (0, NodeMask::EMPTY);
+    // SAFETY: the kernel writes one int and at most NODES_MAX bits into live variables of that size.
+    checked(|| unsafe {
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            ptr::from_mut(&mut mode),
+            nodes.0.as_mut_ptr(),
+            NODES_MAX as c_ulong + 1,
+            ptr::null::<c_void>(),
+            0 as c_ulong,
+        )
+    })?;
+    Ok((mode, nodes))
+}
+
+/// mbind(2): the policy of a range of memory, before anything touches it.
+pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeMask) -> io::Result<()> {
+    // SAFETY: mbind changes where pages of the range will be taken from, never their contents; the kernel rejects
+    // ranges that are not mapped, and reads NODES_MAX bits of a live mask.
+    checked(|| unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            start.as_ptr(),
+            bytes as c_ulong,
+            c_long::from(mode),
+            nodes.0.as_ptr(),
+            NODES_MAX as c_ulong + 1,
+            0 as c_uint,
+        )
+    })
+    .map(drop)
+}
+
+/// move_pages(2) without a target: the node of each page of the calling process, or a negative errno.
+/// Both slices have one entry per page.
+pub(crate) fn pages_status(pages: &[*const u8], status: &mut [c_int]) -> io::Result<()> {
+    assert_eq!(pages.len(), status.len(), "move_pages writes one status per page");
+    // SAFETY: without a node array nothing moves; the kernel reads and writes as many entries as both slices have, and
+    // only looks the page addresses up, never through them.
+    checked(|| unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0 as c_int,
+            pages.len() as c_ulong,
+            pages.as_ptr(),
+            ptr::null::<c_int>(),
+            status.as_mut_ptr(),
+            0 as c_int,
+        )
+    })
+    .map(drop)
+}
+
+/// The size of a page.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("every Linux has a page size")
+}
+
+/// mmap(2) of fresh anonymous private memory, readable and writable.
+pub(crate) fn map_anonymous(bytes: usize) -> io::Result<NonNull<u8>> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // NORESERVE because `memory` has already compared the size with what is there; the kernel's own guess would
+    // refuse what fits (overcommit counts address space, not pages).
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags | libc::MAP_NORESERVE, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+/// munmap(2).
+///
+/// # Safety
+/// The range is part of a mapping from [`map_anonymous`] that nothing refers to any more.
+pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    // SAFETY: the caller gives up the range.
+    checked(|| c_long::from(unsafe { libc::munmap(start.as_ptr().cast(), bytes) })).map(drop)
+}
+
+/// madvise(2) with `MADV_HUGEPAGE` (true) or `MADV_NOHUGEPAGE`. EINVAL where the kernel has no transparent huge pages.
+pub(crate) fn advise_huge(start: NonNull<u8>, bytes: usize, huge: bool) -> io::Result<()> {
+    let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // SAFETY: both pieces of advice change the size of pages to come, never contents; unmapped ranges are rejected.
+    checked(|| c_long::from(unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) })).map(drop)
+}
+
+/// How a process ended and what it used: from wait4(2).
+#[derive(Clone, Copy)]
+pub(crate) struct Reaped {
+    /// Its id.
+    pub pid: u32,
+    /// The status word of wait(2).
+    pub status: c_int,
+    /// What it and its waited-for children used.
+    pub usage: libc::rusage,
+}
+
+/// wait4(2) without waiting: reaps one dead child of a process group (none: all of them still run).
+/// ECHILD when no child of ours is in the group.
+pub(crate) fn reap_in_group(group: u32) -> io::Result<Option<Reaped>> {
+    reap(-(group as c_int))
+}
+
+/// wait4(2) without waiting, on one child.
+pub(crate) fn reap_child(pid: u32) -> io::Result<Option<Reaped>> {
+    reap(pid as c_int)
+}
+
+fn reap(whom: c_int) -> io::Result<Option<Reaped>> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes an int and a rusage into live variables of these types.
+    let pid = checked(|| unsafe { c_long::from(libc::wait4(whom, &raw mut status, libc::WNOHANG, usage.as_mut_ptr())) })?;
+    // SAFETY: zeroed is a valid rusage (integers only), and the kernel has overwritten it if anybody was reaped.
+    let usage = unsafe { usage.assume_init() };
+    Ok((pid > 0).then_some(Reaped { pid: pid as u32, status, usage }))
+}
+
+/// prctl(2): the calling process is killed when the thread that forked it ends.
+pub(crate) fn die_with_parent() -> io::Result<()> {
+    // SAFETY: this prctl takes one integer and changes only what happens to the calling process later.
+    checked(|| unsafe { c_long::from(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong)) }).map(drop)
+}
+
+/// The parent's id; async-signal-safe.
+pub(crate) fn parent_id() -> u32 {
+    // SAFETY: getppid has no preconditions and cannot fail.
+    unsafe { libc::getppid() as u32 }
+}
+
+/// write(2) of a whole short message to a pipe; up to `PIPE_BUF` bytes are written at once or not at all.
+pub(crate) fn write_message(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads message.len() bytes of a live slice.
+    let written =
+        checked(|| unsafe { libc::write(pipe.as_raw_fd(), message.as_ptr().cast(), message.len()) as c_long })?;
+    if written as usize == message.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
+}
+
+/// The beginning of struct perf_event_attr up to its first published size (PERF_ATTR_SIZE_VER0).
+#[repr(C)]
+#[derive(Default)]
+struct PerfEventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    breakpoint_address: u64,
+}
+
+const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_SW_CPU_MIGRATIONS: u64 = 4;
+/// Bits of perf_event_attr: disabled, inherit, enable_on_exec.
+const PERF_FROM_EXEC_ON: u64 = 1 | 1 << 1 | 1 << 12;
+const PERF_FLAG_FD_CLOEXEC: c_ulong = 1 << 3;
+
+/// perf_event_open(2): counts the moves from cpu to cpu of every process that this thread forks from now on, from
+/// their exec on, with all their threads and children. The calling thread itself does not count. Read with
+/// [`read_counter`].
+pub(crate) fn open_migration_counter() -> io::Result<OwnedFd> {
+    let attr = PerfEventAttr {
+        kind: PERF_TYPE_SOFTWARE,
+        size: size_of::<PerfEventAttr>() as u32,
+        config: PERF_COUNT_SW_CPU_MIGRATIONS,
+        flags: PERF_FROM_EXEC_ON,
+        ..PerfEventAttr::default()
+    };
+    // SAFETY: the kernel reads attr.size bytes of a live attr; -1 for the cpu and the group are its documented "any".
+    let fd = checked(|| unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            ptr::from_ref(&attr),
+            0 as c_int,
+            -1 as c_int,
+            -1 as c_int,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    })?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// The count of a perf event.
+pub(crate) fn read_counter(counter: &OwnedFd) -> io::Result<u64> {
+    let mut value = [0_u8; 8];
+    match rustix::io::read(counter, &mut value)? {
+        8 => Ok(u64::from_ne_bytes(value)),
+        _ => Err(io::Error::from_raw_os_error(libc::EIO)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_keep_their_sets() {
+        for list in ["", "0", "0-1", "63-64", "0,8191"] {
+            let cpus = CpuSet::parse_list(list).unwrap();
+            assert_eq!(CpuMask::from_set(&cpus).unwrap().to_set(), cpus, "{list}");
+        }
+        assert!(CpuMask::from_set(&CpuSet::parse_list("8192").unwrap()).is_none());
+        assert_eq!(NodeMask::from_set(&NodeSet::parse_list("3,1023").unwrap()).unwrap().to_set().to_string(), "3,1023");
+        assert!(NodeMask::from_set(&NodeSet::parse_list("1024").unwrap()).is_none());
+    }
+
+    #[test]
+    fn refusals_name_the_thing_and_the_kernels_answer() {
+        let refusal = Refusal::new("seat this thread on cpu 7", &io::Error::from_raw_os_error(libc::EPERM));
+        assert_eq!(refusal.to_string(), "cannot seat this thread on cpu 7: Operation not permitted (os error 1)");
+    }
+
+    #[test]
+    fn an_interrupted_call_is_repeated() {
+        let mut answers = [-1, -1, 5].into_iter();
+        let result = checked(|| {
+            let answer = answers.next().expect("three answers");
+            // SAFETY: errno is this thread's own.
+            unsafe { *libc::__errno_location() = libc::EINTR };
+            answer
+        });
+        assert_eq!(result.unwrap(), 5);
+    }
+}

@@ -1,0 +1,144 @@
+//! The kernel's files about a machine, as values. Every reader takes the root under which `sys` and `proc` lie, so
+//! that tests can give it a recorded tree. Must not know hwloc.
+
+mod cgroup;
+mod interrupts;
+#[cfg(test)]
+pub(crate) mod test_tree;
+
+pub(crate) use cgroup::{Limit, limits, memory_room};
+pub(crate) use interrupts::{InterruptLine, interrupt, interrupt_lines};
+
+use std::path::Path;
+
+use model::id_set::{CpuSet, Id, IdSet, NodeId, NodeSet};
+use model::units::Bytes;
+
+/// What the kernel says of one memory node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeFacts {
+    pub os: NodeId,
+    pub cpus: CpuSet,
+    pub bytes: Bytes,
+    /// From this node to every online node, in the order of their numbers.
+    pub distances: Vec<u64>,
+}
+
+/// What our affinity mask and cpuset leave us; none where the kernel does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    pub cpus: Option<CpuSet>,
+    pub nodes: Option<NodeSet>,
+}
+
+/// The trimmed text of a file under the root.
+pub(crate) fn read_text(root: &Path, path: &str) -> std::io::Result<String> {
+    // Lossy, because a device tree or a command line may hold any byte.
+    let bytes = std::fs::read(root.join(path))?;
+    Ok(String::from_utf8_lossy(&bytes).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+}
+
+/// A set in list notation; none where the file is missing or holds something else.
+pub(crate) fn read_list<T: Id>(root: &Path, path: &str) -> Option<IdSet<T>> {
+    IdSet::parse_list(&read_text(root, path).ok()?).ok()
+}
+
+/// The names in a folder, in order; empty where there is none.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut names: Vec<String> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The online memory nodes, lowest number first; empty on a kernel without NUMA.
+pub(crate) fn nodes(root: &Path) -> Vec<NodeFacts> {
+    let number = |name: &String| name.strip_prefix("node")?.parse().ok();
+    let mut numbers: Vec<u32> = names(&root.join("sys/devices/system/node")).iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers.into_iter().map(|os| node(root, os)).collect()
+}
+
+fn node(root: &Path, os: u32) -> NodeFacts {
+    let folder = format!("sys/devices/system/node/node{os}");
+    let meminfo = read_text(root, &format!("{folder}/meminfo")).unwrap_or_default();
+    let distances = read_text(root, &format!("{folder}/distance")).unwrap_or_default();
+    NodeFacts {
+        os: NodeId(os),
+        cpus: read_list(root, &format!("{folder}/cpulist")).unwrap_or_default(),
+        bytes: meminfo_bytes(&meminfo, "MemTotal").unwrap_or_default(),
+        distances: distances.split_whitespace().filter_map(|value| value.parse().ok()).collect(),
+    }
+}
+
+/// The bytes of `name` in the text of a meminfo file: `MemTotal: 16 kB`, with `Node 0` before it in a node's.
+pub(crate) fn meminfo_bytes(text: &str, name: &str) -> Option<Bytes> {
+    let of_name = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        (key.split_whitespace().last()? == name).then(|| value.split_whitespace().next()?.parse::<u64>().ok())?
+    };
+    text.lines().find_map(of_name)?.checked_mul(1024).map(Bytes)
+}
+
+/// The cpus and memory nodes that this thread may use.
+pub(crate) fn allowed(root: &Path) -> Allowed {
+    let status = read_text(root, "proc/thread-self/status").or_else(|_| read_text(root, "proc/self/status"));
+    let status = status.unwrap_or_default();
+    let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    Allowed {
+        cpus: value("Cpus_allowed_list").and_then(|list| CpuSet::parse_list(list).ok()),
+        nodes: value("Mems_allowed_list").and_then(|list| NodeSet::parse_list(list).ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::test_tree::tree;
+    use super::*;
+
+    #[test]
+    fn nodes_are_read_in_the_order_of_their_numbers() {
+        let folder = tree(&[
+            ("sys/devices/system/node/node10/cpulist", ""),
+            ("sys/devices/system/node/node10/meminfo", "Node 10 MemTotal:  2048 kB"),
+            ("sys/devices/system/node/node2/cpulist", "0-3,8\n"),
+            ("sys/devices/system/node/node2/meminfo", "Node 2 MemFree: 1 kB\nNode 2 MemTotal: 1024 kB\n"),
+            ("sys/devices/system/node/node2/distance", "10 20\n"),
+            ("sys/devices/system/node/possible", "0-10"),
+        ]);
+        let nodes = nodes(folder.path());
+        assert_eq!(nodes.iter().map(|node| node.os.0).collect::<Vec<_>>(), [2, 10]);
+        assert_eq!(
+            (nodes[0].cpus.to_string(), nodes[0].bytes, &nodes[0].distances[..]),
+            ("0-3,8".into(), Bytes(1 << 20), &[10, 20][..])
+        );
+        assert_eq!((nodes[1].cpus.len(), nodes[1].bytes, nodes[1].distances.len()), (0, Bytes(2 << 20), 0));
+        assert!(super::nodes(Path::new("/nowhere")).is_empty());
+    }
+
+    #[test]
+    fn sizes_in_meminfo_are_bounded() {
+        let cases = [
+            ("MemTotal: 16 kB", Some(16 << 10)),
+            ("MemTotal2: 16 kB", None),
+            ("MemTotal: x kB", None),
+            ("MemTotal: 18446744073709551615 kB", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(meminfo_bytes(text, "MemTotal"), expected.map(Bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_we_may_use_is_read_from_our_status() {
+        let folder = tree(&[(
+            "proc/self/status",
+            "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,7\nMems_allowed_list:\t1\n",
+        )]);
+        let allowed = allowed(folder.path());
+        assert_eq!(allowed.cpus.unwrap().to_string(), "0-3,7");
+        assert_eq!(allowed.nodes.unwrap().to_string(), "1");
+        assert_eq!(super::allowed(Path::new("/nowhere")), Allowed::default());
+    }
+}

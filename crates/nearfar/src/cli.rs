@@ -1,0 +1,352 @@
+//! The command line: every flag with its meaning, in one place. Help texts, completions and reference pages
+//! are made from it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Finds out by measuring where code and data should live on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "nearfar", version, about, max_term_width = 100, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Flags of every command.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Flags of every command.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// The results file
+    #[arg(long, value_name = "FILE", global = true, env = "NEARFAR_STORE", help_heading = "Everywhere")]
+    pub store: Option<PathBuf>,
+    /// Say nothing on stderr but errors
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    pub quiet: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What this machine is: topology, devices, interrupts, settings
+    Map(Map),
+    /// The placements that a machine offers, by name, with reasons and ready-to-paste lines
+    Placements(Placements),
+    /// Workloads with their parameters, experiments, placement policies
+    List(List),
+    /// Measure one workload now
+    Measure(Measure),
+    /// Run an experiment; the same command again goes on where it was cut off
+    Run(Run),
+    /// Look at a run: its cells, or its trials
+    Show(Show),
+    /// Compare placements, thread counts, machines, kernels or any recorded fact
+    Compare(Compare),
+    /// Write one self-contained HTML file
+    Report(Report),
+    /// Write results for other programs
+    Export(Export),
+    /// Read published tables, or another results file
+    Import(Import),
+    /// The process that a kernel runs in.
+    #[command(name = "__worker", hide = true)]
+    Worker,
+    /// The process that hwloc reads an untrusted file in.
+    #[command(name = "__read-topology", hide = true)]
+    ReadTopology {
+        /// What to read.
+        source: String,
+    },
+}
+
+/// `nearfar map`
+#[derive(Args, Debug)]
+pub struct Map {
+    /// A hwloc XML file, a capture, or a hwloc synthetic string such as 'pack:2 core:4 pu:2' [default: this machine]
+    #[arg(long, value_name = "FILE|STRING")]
+    pub from: Option<String>,
+    /// How to show it
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: MapFormat,
+    /// Write to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// How to show a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MapFormat {
+    /// A drawn tree
+    Text,
+    /// The contract of counts, nodes, distances and kinds, with everything else
+    Json,
+    /// hwloc XML
+    Xml,
+    /// A picture in lstopo's manner
+    Svg,
+    /// What `numactl --hardware` would print
+    Numactl,
+    /// Everything that Nearfar knows, to be read back with --from or --sim
+    Capture,
+}
+
+/// `nearfar placements`
+#[derive(Args, Debug)]
+pub struct Placements {
+    /// A hwloc XML file, a capture, or a hwloc synthetic string [default: this machine]
+    #[arg(long, value_name = "FILE|STRING")]
+    pub from: Option<String>,
+    /// How many threads [default: what each policy takes by nature]
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Only these policies, or numactl letters such as '-C 0-3 -m 0'
+    #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
+    pub placements: Vec<String>,
+    /// How to show them
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+    /// The command to put into the lines
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// Text or JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TextOrJson {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// `nearfar list`
+#[derive(Args, Debug)]
+pub struct List {
+    /// What to list
+    #[arg(value_enum, default_value = "workloads")]
+    pub what: Listed,
+    /// How to show it
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Listed {
+    /// Workloads with every parameter, its unit, default and range
+    Workloads,
+    /// Built-in experiments with their questions
+    Experiments,
+    /// Placement policies
+    Policies,
+}
+
+/// What is measured on: this machine or a simulated one.
+#[derive(Args, Debug)]
+pub struct Subject {
+    /// Simulate: a hwloc XML file, a capture or a synthetic string, then a seed
+    #[arg(long, value_name = "CAPTURE[:SEED]")]
+    pub sim: Option<String>,
+    /// Faults of the simulated machine: kill-after=7,lost-cpu=3@2,never-ends=0.01,escapes=0.05
+    #[arg(long, value_name = "FAULTS", requires = "sim", hide = true)]
+    pub sim_faults: Option<String>,
+    /// For everything random [default: another one each time]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// A name for this machine in comparisons [default: its cpu model]
+    #[arg(long, value_name = "NAME")]
+    pub host_label: Option<String>,
+}
+
+/// `nearfar measure`
+#[derive(Args, Debug)]
+pub struct Measure {
+    /// The workload; `nearfar list workloads` shows them
+    pub workload: String,
+    /// A parameter, may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Where to run it, may be repeated: a policy, SEATS+MEMORY, or numactl letters [default: kernel]
+    #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
+    pub placements: Vec<String>,
+    /// Cpus, as numactl has it
+    #[arg(short = 'C', long = "physcpubind", value_name = "CPUS", allow_hyphen_values = true)]
+    pub physcpubind: Option<String>,
+    /// All cpus of these nodes, as numactl has it
+    #[arg(short = 'N', long = "cpunodebind", value_name = "NODES")]
+    pub cpunodebind: Option<String>,
+    /// Memory only on these nodes, as numactl has it
+    #[arg(short = 'm', long = "membind", value_name = "NODES")]
+    pub membind: Option<String>,
+    /// Memory in turn over these nodes, as numactl has it
+    #[arg(short = 'i', long = "interleave", value_name = "NODES")]
+    pub interleave: Option<String>,
+    /// Memory on this node while it has room, as numactl has it
+    #[arg(short = 'p', long = "preferred", value_name = "NODE")]
+    pub preferred: Option<String>,
+    /// How many threads [default: what the placement takes by nature]
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// How often
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub runs: u32,
+    /// Blocks run and thrown away first
+    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub warmup: u32,
+    /// Stop a trial after this
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub time_limit: String,
+    /// Parameters at their smoke-test sizes
+    #[arg(long)]
+    pub smoke: bool,
+    /// What is measured on
+    #[command(flatten)]
+    pub subject: Subject,
+    /// How to show the result
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+    /// For the workload `command`: the command to measure
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// `nearfar run`
+#[derive(Args, Debug)]
+pub struct Run {
+    /// A built-in experiment's name or a TOML file
+    pub experiment: String,
+    /// Show the plan and the estimate, run nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Begin a new run even when an unfinished one could go on
+    #[arg(long)]
+    pub fresh: bool,
+    /// Spend at most this, instead of what the experiment says
+    #[arg(long, value_name = "TIME")]
+    pub budget: Option<String>,
+    /// Parameters at their smoke-test sizes
+    #[arg(long)]
+    pub smoke: bool,
+    /// What is measured on
+    #[command(flatten)]
+    pub subject: Subject,
+    /// How to show the result
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// `nearfar show`
+#[derive(Args, Debug)]
+pub struct Show {
+    /// A run's id or its beginning
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// Its trials, each with its verdict
+    #[arg(long, conflicts_with = "runs")]
+    pub trials: bool,
+    /// All runs in the results file
+    #[arg(long)]
+    pub runs: bool,
+    /// Every metric, not only each workload's main one
+    #[arg(long)]
+    pub all_metrics: bool,
+    /// How to show it
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// `nearfar compare`
+#[derive(Args, Debug)]
+pub struct Compare {
+    /// Runs to compare [default: the latest; with --by host, kernel, boot or a fact: every run of its experiment]
+    pub runs: Vec<String>,
+    /// What the columns are: placement, threads, host, kernel, boot, set.PARAMETER, any recorded fact, or column for an
+    /// imported table
+    #[arg(long, value_name = "WHAT", default_value = "placement")]
+    pub by: String,
+    /// The column that the others are compared with
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
+    /// Which imported table, with --by column [default: the latest]
+    #[arg(long, value_name = "NAME")]
+    pub table: Option<String>,
+    /// Every metric, not only each workload's main one
+    #[arg(long)]
+    pub all_metrics: bool,
+    /// How to show it
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TableFormat,
+}
+
+/// How to show a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people
+    Text,
+    /// For documents and issues
+    Markdown,
+    /// For spreadsheets
+    Csv,
+    /// For programs
+    Json,
+}
+
+/// `nearfar report`
+#[derive(Args, Debug)]
+pub struct Report {
+    /// Runs to report [default: the latest of every experiment]
+    pub runs: Vec<String>,
+    /// The HTML file; `-` is standard output [default: report.html beside the results file]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How to say where it is
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// `nearfar export`
+#[derive(Args, Debug)]
+pub struct Export {
+    /// A run's id or its beginning
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// What the other program reads
+    #[arg(long, value_enum, default_value = "csv")]
+    pub format: ExportFormat,
+    /// Write to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// What other programs read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// One line per sample
+    Csv,
+    /// The whole run
+    Json,
+    /// hyperfine's --export-json
+    HyperfineJson,
+}
+
+/// `nearfar import`
+#[derive(Args, Debug)]
+pub struct Import {
+    /// The file
+    pub file: PathBuf,
+    /// What it is
+    #[arg(long, value_enum, default_value = "store")]
+    pub format: ImportFormat,
+}
+
+/// What can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ImportFormat {
+    /// Another results file; importing it twice does no harm
+    Store,
+    /// A CSV of published figures: test,metric,unit,better, then one column per configuration
+    Table,
+}

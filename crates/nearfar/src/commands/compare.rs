@@ -1,0 +1,79 @@
+//! `nearfar compare`: things side by side against a baseline.
+
+use std::process::ExitCode;
+
+use model::compare::{By, ComparedRun, compare, compare_table};
+use model::comparison::Comparison;
+use model::finding::{RunFinding, summarise};
+use model::record::RunRecord;
+use store::Store;
+
+use crate::cli::{Common, Compare, TableFormat};
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::subject::existing_store;
+
+/// Compares stored runs, or the columns of an imported table.
+pub fn run(args: &Compare, common: &Common) -> Outcome {
+    let store = existing_store(common)?;
+    let comparison = if args.by == "column" { imported(args, &store)? } else { measured(args, &store)? };
+    let text = match args.format {
+        TableFormat::Text => {
+            report::table::comparison(&comparison, args.all_metrics, output::width(), output::colours())
+        }
+        TableFormat::Markdown => report::table::comparison_markdown(&comparison, args.all_metrics),
+        TableFormat::Csv => report::table::comparison_csv(&comparison),
+        TableFormat::Json => {
+            output::print_json(&report::json::comparison(&comparison))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn imported(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
+    let names = store.tables().map_err(Failure::failure)?;
+    let name = args.table.as_ref().or(names.last()).ok_or_else(|| {
+        Failure::usage("there is no imported table to compare by column").hint("nearfar import --format table FILE.csv")
+    })?;
+    let table = store.table(name).map_err(Failure::usage)?;
+    compare_table(&table, args.baseline.as_deref()).map_err(Failure::usage)
+}
+
+fn measured(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
+    let by = By::parse(&args.by);
+    let records = records(args, &by, store)?;
+    let findings = findings(store, &records)?;
+    let runs: Vec<ComparedRun<'_>> =
+        records.iter().zip(&findings).map(|(record, finding)| ComparedRun { record, finding }).collect();
+    compare(&runs, &by, args.baseline.as_deref()).map_err(Failure::usage)
+}
+
+/// The runs that were named; else the latest, and with columns that are machines or their states every other
+/// run of its experiment too.
+fn records(args: &Compare, by: &By, store: &Store) -> Result<Vec<RunRecord>, Failure> {
+    if !args.runs.is_empty() {
+        return args.runs.iter().map(|name| store.run(name).map_err(Failure::usage)).collect();
+    }
+    let latest = store.run("latest").map_err(Failure::usage)?;
+    if matches!(by, By::Placement | By::Threads | By::Parameter(_)) {
+        return Ok(vec![latest]);
+    }
+    let mut records = Vec::new();
+    for summary in store.runs().map_err(Failure::failure)? {
+        if summary.experiment == latest.plan.experiment && summary.simulated.is_some() == latest.simulated.is_some() {
+            records.push(store.run(&summary.id.0).map_err(Failure::failure)?);
+        }
+    }
+    Ok(records)
+}
+
+/// The findings of runs, in the same order.
+pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>, Failure> {
+    let finding = |record: &RunRecord| {
+        let trials = store.trials(&record.id).map_err(Failure::failure)?;
+        Ok(summarise(&record.plan, &trials))
+    };
+    records.iter().map(finding).collect()
+}

@@ -1,0 +1,16 @@
+//! The processes that the program starts itself as: a kernel's worker, and the reader of untrusted topologies.
+
+use std::process::ExitCode;
+
+use crate::failure::{Failure, Outcome};
+
+/// Runs one kernel: the trial comes on stdin, the report goes to stdout.
+pub fn worker() -> Outcome {
+    workloads::worker::serve(std::io::stdin().lock(), std::io::stdout().lock()).map_err(Failure::failure)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a topology and prints it as JSON; hwloc may crash here without harm.
+pub fn read_topology(source: &str) -> Outcome {
+    Ok(machine::topology::serve_read(source))
+}

@@ -1,0 +1,32 @@
+//! `nearfar import`: published tables, or another results file.
+
+use std::process::ExitCode;
+
+use crate::cli::{Common, Import, ImportFormat};
+use crate::failure::{Failure, Outcome};
+use crate::subject::open_store;
+
+/// Imports a file.
+pub fn run(args: &Import, common: &Common) -> Outcome {
+    let said = match args.format {
+        ImportFormat::Store => merge(args, common)?,
+        ImportFormat::Table => table(args, common)?,
+    };
+    if !common.quiet {
+        eprintln!("{said}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn merge(args: &Import, common: &Common) -> Result<String, Failure> {
+    let report = open_store(common)?.merge(&args.file).map_err(Failure::usage)?;
+    Ok(report.to_string())
+}
+
+fn table(args: &Import, common: &Common) -> Result<String, Failure> {
+    let table = store::import::read_table(&args.file).map_err(Failure::usage)?;
+    open_store(common)?.add_table(&table).map_err(Failure::failure)?;
+    let words =
+        format!("imported {} rows of {} columns as table {}", table.rows.len(), table.columns.len(), table.name);
+    Ok(format!("{words}\nhint: nearfar compare --by column --baseline '{}'", table.columns[0]))
+}

@@ -1,0 +1,51 @@
+//! `nearfar map`: what this machine is.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::cli::{Common, Map, MapFormat};
+use crate::failure::{Failure, Outcome};
+use crate::{output, subject};
+
+/// Shows a topology.
+pub fn run(args: &Map, _common: &Common) -> Outcome {
+    let text = match args.format {
+        MapFormat::Xml => xml(args)?,
+        MapFormat::Capture => capture(args)?,
+        _ => rendered(args)?,
+    };
+    output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rendered(args: &Map) -> Result<String, Failure> {
+    let topology = subject::read_topology(args.from.as_deref())?;
+    let settings = args.from.is_none().then(machine::settings::read);
+    Ok(match args.format {
+        MapFormat::Json => pretty(&report::map::json(&topology, settings.as_ref()))?,
+        MapFormat::Svg => report::map::svg(&topology, None),
+        MapFormat::Numactl => {
+            let free = args.from.is_none().then(machine::sysfs::free_by_node);
+            report::map::numactl(&topology, free.as_ref())
+        }
+        _ => report::map::text(&topology, settings.as_ref(), output::width(), output::ascii()),
+    })
+}
+
+fn xml(args: &Map) -> Result<String, Failure> {
+    let source = subject::source(args.from.as_deref())?;
+    machine::topology::export_xml(&source).map_err(Failure::usage)
+}
+
+fn capture(args: &Map) -> Result<String, Failure> {
+    if args.from.is_some() {
+        let topology = subject::read_topology(args.from.as_deref())?;
+        let settings = model::settings::Settings::default();
+        return pretty(&model::capture::Capture::new(topology, settings));
+    }
+    pretty(&machine::capture::read_live().map_err(Failure::failure)?)
+}
+
+fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(Failure::failure)
+}

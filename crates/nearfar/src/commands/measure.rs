@@ -1,0 +1,67 @@
+//! `nearfar measure`: one workload, now.
+
+use model::experiment::{Single, Wishes};
+use model::units::Nanos;
+
+use crate::cli::{Common, Measure};
+use crate::commands::run::{check, execute};
+use crate::failure::{Failure, Outcome};
+use crate::subject::{Subject, open_store};
+
+/// Measures one workload under one or more placements.
+pub fn run(args: &Measure, common: &Common) -> Outcome {
+    let subject = Subject::from_flags(&args.subject)?;
+    let single = Single {
+        workload: args.workload.clone(),
+        set: settings(args)?,
+        placements: placements(args),
+        threads: args.threads,
+        runs: args.runs,
+        warmup: args.warmup,
+        time_limit: Nanos::parse(&args.time_limit).map_err(Failure::usage)?,
+    };
+    let wishes = Wishes { smoke: args.smoke, kernel: machine::settings::kernel_offers() };
+    let plan = single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(Failure::usage)?;
+    check(&plan)?;
+    let mut store = open_store(common)?;
+    let ordinal = store.runs().map_err(Failure::failure)?.len();
+    let record = subject.begin(plan, ordinal);
+    store.begin_run(&record).map_err(Failure::failure)?;
+    execute(&mut store, &record, &subject, common.quiet, args.format)
+}
+
+fn settings(args: &Measure) -> Result<Vec<(String, String)>, Failure> {
+    let pair = |text: &String| {
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            Failure::usage(format!("--set {text}: a parameter is written KEY=VALUE"))
+                .hint(format!("nearfar list workloads shows the parameters of {}", args.workload))
+        })?;
+        Ok((name.trim().to_string(), value.to_string()))
+    };
+    let mut pairs = args.set.iter().map(pair).collect::<Result<Vec<_>, Failure>>()?;
+    if !args.command.is_empty() {
+        pairs.push(("argv".into(), workloads::join_words(&args.command)));
+    }
+    Ok(pairs)
+}
+
+/// `--placement` as often as it is given, else numactl's letters together, else the kernel's choice.
+fn placements(args: &Measure) -> Vec<String> {
+    let letters = [
+        ("-C", &args.physcpubind),
+        ("-N", &args.cpunodebind),
+        ("-m", &args.membind),
+        ("-i", &args.interleave),
+        ("-p", &args.preferred),
+    ];
+    let explicit: Vec<String> =
+        letters.iter().filter_map(|(letter, value)| Some(format!("{letter} {}", value.as_ref()?))).collect();
+    let mut placements = args.placements.clone();
+    if !explicit.is_empty() {
+        placements.push(explicit.join(" "));
+    }
+    if placements.is_empty() {
+        placements.push("kernel".into());
+    }
+    placements
+}

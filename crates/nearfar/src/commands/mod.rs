@@ -1,0 +1,13 @@
+//! One file per command. A command parses nothing and computes nothing: flags in, calls, output, status out.
+
+pub mod compare;
+pub mod export;
+pub mod hidden;
+pub mod import;
+pub mod list;
+pub mod map;
+pub mod measure;
+pub mod placements;
+pub mod report;
+pub mod run;
+pub mod show;

@@ -1,0 +1,175 @@
+//! `nearfar run`: an experiment, from its text to stored trials and a table.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lab::run::{Ended, forecast};
+use model::compare::{ComparedRun, planned};
+use model::experiment::{self, Experiment, Wishes};
+use model::finding::summarise;
+use model::plan::Plan;
+use model::record::{Ending, RunRecord};
+use model::units::Nanos;
+use store::Store;
+
+use crate::cli::{Common, Run, TextOrJson};
+use crate::failure::{Failure, Outcome, Status};
+use crate::output;
+use crate::progress::Progress;
+use crate::subject::{Subject, open_store};
+
+/// The experiments that the program brings along: file name and text.
+pub const BUILT_IN: &[(&str, &str)] = &[("experiments/quick.toml", include_str!("../../../../experiments/quick.toml"))];
+
+/// Exit status of a program that Ctrl-C ended, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Runs an experiment, or goes on with it.
+pub fn run(args: &Run, common: &Common) -> Outcome {
+    let experiment = read(&args.experiment)?;
+    let subject = Subject::from_flags(&args.subject)?;
+    let mut plan = plan(&experiment, &subject, args.smoke)?;
+    if let Some(budget) = &args.budget {
+        plan.repeat.budget = Nanos::parse(budget).map_err(Failure::usage)?;
+    }
+    if args.dry_run {
+        return dry_run(&plan, args.format);
+    }
+    let mut store = open_store(common)?;
+    let record = resume_or_begin(&mut store, &subject, plan, args.fresh, common.quiet)?;
+    execute(&mut store, &record, &subject, common.quiet, args.format)
+}
+
+/// Runs what is left of a run and shows what came out.
+pub fn execute(store: &mut Store, record: &RunRecord, subject: &Subject, quiet: bool, format: TextOrJson) -> Outcome {
+    let stop = stop_flag()?;
+    let mut executor = subject.executor(record.plan.workloads.clone(), stop.clone())?;
+    let mut progress = Progress::new(&record.plan, quiet);
+    let ended = lab::run::run(store, record, executor.as_mut(), &stop, &mut |event| progress.show(&event));
+    progress.finish();
+    let ended = ended.map_err(Failure::failure)?;
+    show(store, record, format)?;
+    if !quiet {
+        eprintln!("{}", closing_words(ended, record));
+    }
+    status(store, record, ended)
+}
+
+fn read(name: &str) -> Result<Experiment, Failure> {
+    let specs = workloads::specs();
+    let built_in = BUILT_IN.iter().find(|(file, _)| Path::new(file).file_stem().is_some_and(|stem| stem == name));
+    if let Some((file, text)) = built_in {
+        return experiment::parse(text, file, &specs).map_err(Failure::usage);
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| {
+        let names: Vec<_> = BUILT_IN.iter().filter_map(|(file, _)| Path::new(file).file_stem()?.to_str()).collect();
+        Failure::usage(format!("no experiment '{name}': {error}"))
+            .hint(format!("built in: {}; or give the path of a TOML file", names.join(", ")))
+    })?;
+    experiment::parse(&text, name, &specs).map_err(Failure::usage)
+}
+
+fn plan(experiment: &Experiment, subject: &Subject, smoke: bool) -> Result<Plan, Failure> {
+    let wishes = Wishes { smoke, kernel: machine::settings::kernel_offers() };
+    let plan = experiment.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(Failure::usage)?;
+    check(&plan)?;
+    Ok(plan)
+}
+
+/// What descriptions alone cannot say of parameters: a regex that does not compile, a command without words.
+pub fn check(plan: &Plan) -> Result<(), Failure> {
+    for cell in &plan.cells {
+        if let Some(workload) = workloads::find(&cell.workload) {
+            (workload.check)(&cell.parameters)
+                .map_err(|why| Failure::usage(format!("workload {}: {why}", cell.workload)))?;
+        }
+    }
+    Ok(())
+}
+
+fn resume_or_begin(
+    store: &mut Store,
+    subject: &Subject,
+    plan: Plan,
+    fresh: bool,
+    quiet: bool,
+) -> Result<RunRecord, Failure> {
+    let fingerprint = subject.machine.settings.fingerprint();
+    if !fresh {
+        let unfinished = store.find_unfinished(&plan.key(), &fingerprint, subject.simulated.as_deref());
+        if let Some(record) = unfinished.map_err(Failure::failure)? {
+            if !quiet {
+                eprintln!("going on with run {}; --fresh would begin a new one", record.id);
+            }
+            return Ok(record);
+        }
+    }
+    let ordinal = store.runs().map_err(Failure::failure)?.len();
+    let record = subject.begin(plan, ordinal);
+    store.begin_run(&record).map_err(Failure::failure)?;
+    Ok(record)
+}
+
+fn dry_run(plan: &Plan, format: TextOrJson) -> Outcome {
+    let estimate = forecast(plan, &lab::history::History::default());
+    match format {
+        TextOrJson::Json => output::print_json(&report::json::plan(plan, estimate.expected, estimate.left))?,
+        TextOrJson::Text => {
+            output::print(&report::table::plan(
+                plan,
+                estimate.expected,
+                estimate.left,
+                output::width(),
+                output::colours(),
+            ))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the findings of a run, and its comparison where it compares anything.
+fn show(store: &Store, record: &RunRecord, format: TextOrJson) -> Result<(), Failure> {
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::failure)?);
+    if format == TextOrJson::Json {
+        return output::print_json(&report::json::run(record, &finding));
+    }
+    output::print(&report::table::run(&finding, false, output::width(), output::colours()))?;
+    let runs = [ComparedRun { record, finding: &finding }];
+    if let Some(comparison) = planned(&runs, &record.plan) {
+        output::print(&report::table::comparison(&comparison, false, output::width(), output::colours()))?;
+    }
+    Ok(())
+}
+
+fn closing_words(ended: Ended, record: &RunRecord) -> String {
+    let id = &record.id;
+    match ended {
+        Ended::Over(Ending::Precise) => format!("run {id}: every cell is as precise as was asked"),
+        Ended::Over(Ending::AllBlocks) => format!("run {id}: all blocks are measured"),
+        Ended::Over(Ending::Budget) => format!("run {id}: the budget of {} is spent", record.plan.repeat.budget),
+        Ended::Interrupted => format!("run {id} was interrupted; the same command goes on with it"),
+    }
+}
+
+/// A run in which not one trial of any cell could prove its placement or give a result is not a success.
+fn status(store: &Store, record: &RunRecord, ended: Ended) -> Outcome {
+    if ended == Ended::Interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::failure)?);
+    let counted = finding.cells.iter().any(|cell| cell.verdicts.valid + cell.verdicts.suspect > 0);
+    Ok(if counted { ExitCode::SUCCESS } else { Status::Invalid.into() })
+}
+
+/// Set by Ctrl-C and SIGTERM; a second Ctrl-C ends the program at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|error| Failure::failure(format!("cannot watch for Ctrl-C: {error}")))?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,43 @@
+//! `nearfar show`: a stored run's cells or trials, or all runs.
+
+use std::process::ExitCode;
+
+use model::finding::summarise;
+
+use crate::cli::{Common, Show, TextOrJson};
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::subject::existing_store;
+
+/// Shows what is stored.
+pub fn run(args: &Show, common: &Common) -> Outcome {
+    let store = existing_store(common)?;
+    let (width, colours) = (output::width(), output::colours());
+    if args.runs {
+        let runs = store.runs().map_err(Failure::failure)?;
+        return print(args.format, || report::table::runs(&runs, width, colours), || report::json::runs(&runs));
+    }
+    let record = store.run(&args.run).map_err(Failure::usage)?;
+    let trials = store.trials(&record.id).map_err(Failure::failure)?;
+    if args.trials {
+        return print(
+            args.format,
+            || report::table::trials(&record, &trials, width, colours),
+            || report::json::trials(&record, &trials),
+        );
+    }
+    let finding = summarise(&record.plan, &trials);
+    print(
+        args.format,
+        || report::table::run(&finding, args.all_metrics, width, colours),
+        || report::json::run(&record, &finding),
+    )
+}
+
+fn print(format: TextOrJson, text: impl FnOnce() -> String, json: impl FnOnce() -> serde_json::Value) -> Outcome {
+    match format {
+        TextOrJson::Text => output::print(&text())?,
+        TextOrJson::Json => output::print_json(&json())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,64 @@
+//! How the program says that something went wrong: what, on what, a hint, and the exit status.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Exit statuses; 0 is success. Part of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Our failure: a store that cannot be written, a bug.
+    Failure = 1,
+    /// The user's mistake: the command line, an experiment, a file.
+    Usage = 2,
+    /// Measured, but no trial could prove its placement.
+    Invalid = 4,
+    /// The system did not permit it.
+    NotPermitted = 5,
+    /// The machine lacks what is needed.
+    Skipped = 77,
+}
+
+/// What went wrong, with the next step.
+#[derive(Debug)]
+pub struct Failure {
+    status: Status,
+    what: String,
+}
+
+/// What a command gives back.
+pub type Outcome = Result<ExitCode, Failure>;
+
+impl Failure {
+    /// The user's mistake.
+    pub fn usage(what: impl Display) -> Self {
+        Self { status: Status::Usage, what: what.to_string() }
+    }
+
+    /// Our failure, or the machine's.
+    pub fn failure(what: impl Display) -> Self {
+        Self { status: Status::Failure, what: what.to_string() }
+    }
+
+    /// With another status.
+    pub fn with(status: Status, what: impl Display) -> Self {
+        Self { status, what: what.to_string() }
+    }
+
+    /// Adds the next step.
+    pub fn hint(mut self, hint: impl Display) -> Self {
+        self.what = format!("{}\nhint: {hint}", self.what);
+        self
+    }
+
+    /// Says it on stderr.
+    pub fn print(&self) -> ExitCode {
+        anstream::eprintln!("nearfar: {}", self.what);
+        self.status.into()
+    }
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        Self::from(status as u8)
+    }
+}

@@ -1,0 +1,182 @@
+//! What is measured on: this machine, or a simulated one; and the results file that goes with it.
+
+use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lab::executor::Executor;
+use lab::real::RealExecutor;
+use lab::sim::{EPOCH_UNIX_MS, Faults, SimExecutor};
+use machine::topology::Source;
+use model::capture::Capture;
+use model::plan::Plan;
+use model::record::{RunId, RunRecord};
+use model::settings::{FactValue, Settings};
+use model::topology::Topology;
+use model::trial::short_hash;
+use model::workload::WorkloadSpec;
+use store::Store;
+
+use crate::cli;
+use crate::failure::Failure;
+
+/// A machine to measure on.
+pub struct Subject {
+    /// Its topology and settings.
+    pub machine: Capture,
+    /// `CAPTURE:SEED` when it is simulated.
+    pub simulated: Option<String>,
+    /// For everything random.
+    pub seed: u64,
+    host: Option<String>,
+    faults: Faults,
+}
+
+impl Subject {
+    /// What the flags ask for.
+    pub fn from_flags(flags: &cli::Subject) -> Result<Self, Failure> {
+        let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
+        let host = flags.host_label.clone();
+        let Some(sim) = &flags.sim else {
+            let machine = machine::capture::read_live().map_err(Failure::failure)?;
+            let seed = flags.seed.unwrap_or_else(fresh_seed);
+            return Ok(Self { machine, simulated: None, seed, host, faults });
+        };
+        let (capture, sim_seed) = split_seed(sim);
+        let topology = read_topology(Some(capture))?;
+        // The name of the file, not its path: reports of the same simulation agree wherever it lies.
+        let name = capture.rsplit('/').next().unwrap_or(capture);
+        Ok(Self {
+            machine: Capture::new(topology, simulated_settings(name)),
+            simulated: Some(format!("{name}:{sim_seed}")),
+            seed: flags.seed.unwrap_or(sim_seed),
+            host,
+            faults,
+        })
+    }
+
+    /// What runs its trials.
+    pub fn executor(&self, specs: Vec<WorkloadSpec>, stop: Arc<AtomicBool>) -> Result<Box<dyn Executor>, Failure> {
+        if self.simulated.is_some() {
+            let topology = self.machine.topology.clone();
+            return Ok(Box::new(SimExecutor::new(topology, specs, self.seed, self.faults.clone())));
+        }
+        Ok(Box::new(RealExecutor::new(own_program()?, stop)))
+    }
+
+    /// A new run of a plan on it; `ordinal` tells apart runs of the same plan with the same seed.
+    pub fn begin(&self, plan: Plan, ordinal: usize) -> RunRecord {
+        let started_unix_ms = if self.simulated.is_some() { EPOCH_UNIX_MS } else { now_unix_ms() };
+        let words = format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}", plan.key(), self.seed, self.simulated);
+        RunRecord {
+            id: RunId(short_hash(&words)),
+            plan,
+            seed: self.seed,
+            machine: self.machine.clone(),
+            host: self.host.clone(),
+            simulated: self.simulated.clone(),
+            started_unix_ms,
+            ended: None,
+            program: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+}
+
+/// A topology from `--from`: a file or a synthetic string, read in a child process; this machine without one.
+pub fn read_topology(from: Option<&str>) -> Result<Topology, Failure> {
+    let source = source(from)?;
+    match source {
+        Source::Live => machine::topology::read(&source).map_err(Failure::failure),
+        _ => machine::topology::read_isolated(&source, &own_program()?).map_err(Failure::usage),
+    }
+}
+
+/// What `--from` means.
+pub fn source(from: Option<&str>) -> Result<Source, Failure> {
+    from.map_or(Ok(Source::Live), |text| Source::parse(text).map_err(Failure::usage))
+}
+
+/// The program itself, to be started again as a worker.
+pub fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::failure(format!("cannot find my own program file: {error}")))
+}
+
+/// Where results are kept: `--store`, else nearfar/results.db under the XDG data directory.
+pub fn store_path(common: &cli::Common) -> Result<PathBuf, Failure> {
+    if let Some(path) = &common.store {
+        return Ok(path.clone());
+    }
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
+    data.map(|data| data.join("nearfar/results.db")).ok_or_else(|| {
+        Failure::usage("neither XDG_DATA_HOME nor HOME is set, so there is no default results file")
+            .hint("give --store FILE")
+    })
+}
+
+/// The results file, made when it is not there.
+pub fn open_store(common: &cli::Common) -> Result<Store, Failure> {
+    Store::open(&store_path(common)?).map_err(Failure::failure)
+}
+
+/// The results file, which must be there.
+pub fn existing_store(common: &cli::Common) -> Result<Store, Failure> {
+    Store::open_existing(&store_path(common)?).map_err(Failure::usage)
+}
+
+/// `CAPTURE:SEED`; without a number at its end the whole is the capture, since synthetic strings have colons too.
+fn split_seed(text: &str) -> (&str, u64) {
+    let (head, tail) = text.rsplit_once(':').unwrap_or((text, ""));
+    // `pu:2` at the end of a synthetic string is not a seed.
+    let is_synthetic = head.contains(char::is_whitespace) || !head.contains(['/', '.']);
+    match tail.parse() {
+        Ok(seed) if !is_synthetic || head.contains(':') && !ends_in_object(head) => (head, seed),
+        _ => (text, 1),
+    }
+}
+
+/// Whether a synthetic description lacks the number after its last object: `pack:2 core` of `pack:2 core:4`.
+fn ends_in_object(head: &str) -> bool {
+    let last = head.split_whitespace().next_back().unwrap_or("");
+    !last.contains(':')
+}
+
+fn simulated_settings(name: &str) -> Settings {
+    let mut settings = Settings::default();
+    settings.record("cpu.model", FactValue::Known(format!("simulated {name}")));
+    settings.record("kernel.release", FactValue::Known("simulated".into()));
+    settings.record("kernel.command-line", FactValue::Known(String::new()));
+    settings
+}
+
+/// The standard library keys its hash maps from the system's entropy: one number of it is all that we need.
+fn fresh_seed() -> u64 {
+    // A seed is typed again by people, so it is kept short.
+    std::collections::hash_map::RandomState::new().build_hasher().finish() % 1_000_000_000
+}
+
+fn now_unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_told_from_synthetic_strings() {
+        let cases = [
+            ("models/rk3399.xml:7", ("models/rk3399.xml", 7)),
+            ("models/rk3399.xml", ("models/rk3399.xml", 1)),
+            ("pack:2 core:4 pu:2", ("pack:2 core:4 pu:2", 1)),
+            ("pack:2 core:4 pu:2:9", ("pack:2 core:4 pu:2", 9)),
+            ("pu:4", ("pu:4", 1)),
+            ("pu:4:3", ("pu:4", 3)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(split_seed(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The JSON contract of `measure`, `run`, `show` and `compare`. Field names here and in `model::finding` and
+//! `model::comparison` are promises: add, never rename.
+
+use model::comparison::Comparison;
+use model::finding::RunFinding;
+use model::record::{RunRecord, TrialRecord};
+use model::trial::{Role, Status};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// `{"run":{…},"cells":[…],"skipped":[…]}`.
+pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
+    json!({
+        "run": about(record),
+        "cells": value(&finding.cells),
+        "skipped": value(&finding.skipped),
+    })
+}
+
+/// `{"runs":[…]}`: what there is, without results.
+pub fn runs(records: &[RunRecord]) -> Value {
+    json!({ "runs": records.iter().map(about).collect::<Vec<_>>() })
+}
+
+/// `{"trials":[{"id","workload","placement","repetition","verdict","reasons", …}]}`, in the order of the run.
+pub fn trials(trials: &[TrialRecord]) -> Value {
+    json!({ "trials": trials.iter().map(trial).collect::<Vec<_>>() })
+}
+
+/// `{"baseline","rows":[…],"geomean":[…], …}`.
+pub fn comparison(comparison: &Comparison) -> Value {
+    value(comparison)
+}
+
+fn about(record: &RunRecord) -> Value {
+    json!({
+        "id": record.id.0,
+        "experiment": record.plan.experiment,
+        "question": record.plan.question,
+        "baseline": record.plan.baseline,
+        "seed": record.seed,
+        "host": record.host,
+        "machine": record.machine.topology.summary(),
+        "settings_fingerprint": record.machine.settings.fingerprint(),
+        "simulated": record.simulated,
+        "started_unix_ms": record.started_unix_ms,
+        "ended": value(&record.ended),
+        "program": record.program,
+    })
+}
+
+fn trial(record: &TrialRecord) -> Value {
+    let trial = &record.trial;
+    let (status, why) = match &record.outcome.status {
+        Status::Completed => ("completed", None),
+        Status::Failed(why) => ("failed", Some(why)),
+        Status::TimedOut(why) => ("timed-out", Some(why)),
+        Status::Unavailable(why) => ("unavailable", Some(why)),
+    };
+    json!({
+        "id": trial.id.0,
+        "workload": trial.workload,
+        "placement": trial.placement.name,
+        "repetition": trial.block,
+        "attempt": trial.attempt,
+        "warmup": trial.role == Role::Warmup,
+        "verdict": value(&record.verdict.grade),
+        "reasons": record.verdict.reasons,
+        "status": status,
+        "why": why,
+        "position": record.position,
+        "cell": trial.cell,
+        "parameters": value(&trial.parameters),
+        "threads": trial.placement.threads,
+        "cpus": value(&trial.placement.cpus()),
+        "memory": trial.placement.memory.to_string(),
+        "seed": trial.seed,
+        "started_unix_ms": record.outcome.started_unix_ms,
+        "took_ns": record.outcome.took.0,
+        "samples": value(&record.outcome.samples),
+        "evidence": value(&record.outcome.evidence),
+    })
+}
+
+pub(crate) fn value(of: &impl Serialize) -> Value {
+    serde_json::to_value(of).expect("values of model have text keys only, so they are JSON")
+}

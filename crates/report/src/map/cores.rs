@@ -1,0 +1,127 @@
+//! Cores as people think of them: a core with the caches that are its own. Trees and pictures show these as one thing.
+
+use model::id_set::{CpuId, CpuSet};
+use model::topology::{Cache, Object, ObjectKind, Topology};
+
+/// A core, or a cpu on a machine that shows no cores.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Core {
+    /// In logical order.
+    pub(crate) cpus: Vec<CpuId>,
+    /// Those that no other core shares, largest first.
+    pub(crate) caches: Vec<Cache>,
+    /// Whether the machine calls it a core.
+    pub(crate) named: bool,
+    /// Which of the machine's kinds of cores it is, where there are several.
+    pub(crate) kind: Option<usize>,
+}
+
+/// The core that an object is: a chain of caches around one core, without memory of its own.
+pub(crate) fn core_at(topology: &Topology, index: usize) -> Option<Core> {
+    let mut object = &topology.objects[index];
+    let mut caches = Vec::new();
+    let mut named = false;
+    loop {
+        if !object.memory.is_empty() {
+            return None;
+        }
+        match object.kind {
+            ObjectKind::Pu => break,
+            ObjectKind::Cache => caches.extend(object.cache),
+            ObjectKind::Core => named = true,
+            _ => return None,
+        }
+        match object.children.as_slice() {
+            [only] => object = &topology.objects[*only],
+            // Without a core object nobody says that these are threads of one core.
+            [_, ..] if named => break,
+            _ => return None,
+        }
+    }
+    let cpus = threads(topology, object);
+    let kind = kind_of(topology, *cpus.first()?);
+    Some(Core { cpus, caches, named, kind })
+}
+
+fn threads(topology: &Topology, object: &Object) -> Vec<CpuId> {
+    if object.kind == ObjectKind::Pu {
+        return object.os_index.map(CpuId).into_iter().collect();
+    }
+    let children = object.children.iter().map(|child| &topology.objects[*child]);
+    children.filter(|child| child.kind == ObjectKind::Pu).filter_map(|child| child.os_index.map(CpuId)).collect()
+}
+
+fn kind_of(topology: &Topology, cpu: CpuId) -> Option<usize> {
+    let kinds = &topology.cpu_kinds;
+    if kinds.len() < 2 { None } else { kinds.iter().position(|kind| kind.cpus.contains(cpu)) }
+}
+
+/// Every core in logical order.
+pub(crate) fn all_cores(topology: &Topology) -> Vec<Core> {
+    let mut cores = Vec::new();
+    let mut ahead = vec![0];
+    while let Some(index) = ahead.pop() {
+        match core_at(topology, index) {
+            Some(core) => cores.push(core),
+            None => ahead.extend(topology.objects[index].children.iter().rev()),
+        }
+    }
+    cores
+}
+
+/// `2 threads, L2 512KiB, L1 32KiB`: what all cores have in common, said once; none where they differ.
+pub(crate) fn common(topology: &Topology) -> Option<String> {
+    let cores = all_cores(topology);
+    let first = cores.first()?;
+    let alike = |core: &Core| core.caches == first.caches && core.cpus.len() == first.cpus.len();
+    (cores.len() > 1 && cores.iter().all(alike)).then(|| first.facts()).filter(|facts| !facts.is_empty())
+}
+
+impl Core {
+    /// `2 threads, L2 512KiB, L1 32KiB`; empty when there is nothing to say.
+    pub(crate) fn facts(&self) -> String {
+        let threads = (self.cpus.len() > 1).then(|| format!("{} threads", self.cpus.len()));
+        threads.into_iter().chain(self.caches.iter().map(|cache| cache_label(*cache))).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether two cores can be told in one breath.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let traits = |core: &Self| (core.caches.clone(), core.cpus.len(), core.named, core.kind);
+        traits(self) == traits(other)
+    }
+}
+
+/// `L3 8MiB`; the size only where the machine states one.
+pub(crate) fn cache_label(cache: Cache) -> String {
+    if cache.bytes.0 == 0 { format!("L{}", cache.level) } else { format!("L{} {}", cache.level, cache.bytes) }
+}
+
+/// The cpus of like cores: `0,6 1,7 2,8`, threads of one core joined by a comma. Cores with one thread are written as
+/// a list. A long regular sequence is shortened, as every step in it is the same.
+pub(crate) fn cpu_listing(cores: &[Core]) -> String {
+    if cores.iter().all(|core| core.cpus.len() == 1) {
+        return cores.iter().flat_map(|core| core.cpus.iter().copied()).collect::<CpuSet>().to_string();
+    }
+    let written: Vec<String> = cores.iter().map(|core| joined(&core.cpus)).collect();
+    /// A bit more than a line of a terminal.
+    const LONG: usize = 90;
+    let length: usize = written.iter().map(|text| text.len() + 1).sum();
+    if length > LONG && is_regular(cores) {
+        let last = written.last().map_or("", String::as_str);
+        return format!("{} {} ... {last}", written[0], written[1]);
+    }
+    written.join(" ")
+}
+
+fn joined(cpus: &[CpuId]) -> String {
+    cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Whether each thread's number grows by the same step from core to core.
+fn is_regular(cores: &[Core]) -> bool {
+    let step = |pair: &[Core]| -> Vec<i64> {
+        pair[0].cpus.iter().zip(&pair[1].cpus).map(|(a, b)| i64::from(b.0) - i64::from(a.0)).collect()
+    };
+    let mut steps = cores.windows(2).map(step);
+    steps.next().is_some_and(|first| steps.all(|other| other == first))
+}

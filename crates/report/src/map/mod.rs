@@ -1,0 +1,13 @@
+//! What a machine is, shown five ways: for reading, as JSON, as numactl's twin, as a picture.
+
+mod cores;
+mod json;
+mod numactl;
+mod outline;
+mod svg;
+mod text;
+
+pub use json::json;
+pub use numactl::numactl;
+pub use svg::svg;
+pub use text::text;

@@ -1,0 +1,207 @@
+//! The tree of a topology in words, with like siblings told together. Knows nothing of the lines that join them.
+
+use model::id_set::CpuSet;
+use model::topology::{MemoryNode, Object, ObjectKind, Topology};
+use model::units::Bytes;
+
+use super::cores::{Core, cache_label, common, core_at, cpu_listing};
+use crate::look::clean;
+
+/// More lines than a terminal shows at once: then siblings like the first are told in one line each.
+const LINES_MAX: usize = 45;
+
+/// One line of the tree and what hangs below it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Branch {
+    pub(crate) head: String,
+    pub(crate) children: Vec<Branch>,
+    /// What it is without the numbers in it: equal for siblings that are alike.
+    shape: String,
+    /// The numbers in it, for siblings that are not shown in full.
+    whose: String,
+}
+
+/// The whole machine.
+pub(crate) fn outline(topology: &Topology) -> Branch {
+    let telling = Telling { topology, common: common(topology) };
+    let mut root = telling.branch(0);
+    if root.lines() > LINES_MAX {
+        root.fold();
+    }
+    root
+}
+
+impl Branch {
+    fn lines(&self) -> usize {
+        1 + self.children.iter().map(Self::lines).sum::<usize>()
+    }
+
+    /// The first of several siblings that are alike stands for all: the others keep only their numbers.
+    fn fold(&mut self) {
+        let mut shown: Option<String> = None;
+        for child in &mut self.children {
+            if child.lines() > 1 && shown.as_ref() == Some(&child.shape) {
+                child.head = format!("like the one above: {}", child.whose);
+                child.children.clear();
+            } else {
+                shown = Some(child.shape.clone());
+                child.fold();
+            }
+        }
+    }
+}
+
+/// What every line needs to know.
+struct Telling<'a> {
+    topology: &'a Topology,
+    /// What all cores have in common, which lines then need not repeat.
+    common: Option<String>,
+}
+
+impl Telling<'_> {
+    /// An object with its only children in one line, as far as it goes.
+    fn branch(&self, index: usize) -> Branch {
+        let first = &self.topology.objects[index];
+        let mut object = first;
+        let mut names = self.names(object);
+        let mut shape = self.shape(object);
+        let mut below = self.below(object);
+        while let [only] = below[..] {
+            if core_at(self.topology, only).is_some() {
+                break;
+            }
+            object = &self.topology.objects[only];
+            names.extend(self.names(object));
+            shape += &self.shape(object);
+            below = self.below(object);
+        }
+        if names.is_empty() {
+            names.push("machine".into());
+        }
+        let mut children = self.children(&below);
+        let mut head = names.join(", ");
+        // A single run of cores needs no line of its own.
+        if children.len() == 1 && children[0].children.is_empty() {
+            let cores = children.remove(0);
+            head = format!("{head}: {}", cores.head);
+            shape += &cores.shape;
+        }
+        shape += &children.iter().map(|child| format!("({})", child.shape)).collect::<String>();
+        Branch { head, children, shape, whose: self.whose(first) }
+    }
+
+    /// Children with cpus; what has only memory is told elsewhere.
+    fn below(&self, object: &Object) -> Vec<usize> {
+        object.children.iter().copied().filter(|child| !self.topology.objects[*child].cpus.is_empty()).collect()
+    }
+
+    fn children(&self, below: &[usize]) -> Vec<Branch> {
+        let mut branches = Vec::new();
+        let mut run: Vec<Core> = Vec::new();
+        for index in below {
+            let core = core_at(self.topology, *index);
+            let goes_on = matches!((&core, run.last()), (Some(core), Some(last)) if core.is_like(last));
+            if !goes_on && !run.is_empty() {
+                branches.push(self.cores(&std::mem::take(&mut run)));
+            }
+            match core {
+                Some(core) => run.push(core),
+                None => branches.push(self.branch(*index)),
+            }
+        }
+        if !run.is_empty() {
+            branches.push(self.cores(&run));
+        }
+        branches
+    }
+
+    /// `3 cores, kind 1 (2 threads, L2 512KiB): 0,6 1,7 2,8`.
+    fn cores(&self, cores: &[Core]) -> Branch {
+        let first = &cores[0];
+        let noun = match (first.named, cores.len()) {
+            (true, 1) => "core",
+            (true, _) => "cores",
+            (false, 1) => "cpu",
+            (false, _) => "cpus",
+        };
+        let mut what = format!("{} {noun}", cores.len());
+        if let Some(kind) = first.kind {
+            what += &format!(" of kind {kind}");
+        }
+        let facts = first.facts();
+        if self.common.is_none() && !facts.is_empty() {
+            what += &format!(" ({facts})");
+        }
+        let cpus: CpuSet = cores.iter().flat_map(|core| core.cpus.iter().copied()).collect();
+        let whose = format!("cpus {cpus}");
+        Branch { head: format!("{what}: {}", cpu_listing(cores)), children: Vec::new(), shape: what, whose }
+    }
+
+    fn names(&self, object: &Object) -> Vec<String> {
+        let number = object.os_index.map_or(String::new(), |number| format!(" {number}"));
+        let subtype = object.subtype.as_deref().map(clean);
+        let name = match object.kind {
+            ObjectKind::Machine => None,
+            ObjectKind::Package => Some(format!("package{number}")),
+            ObjectKind::Die => Some(format!("die{number}")),
+            // Numbers of groups are hwloc's own and mean nothing to the reader.
+            ObjectKind::Group => Some(subtype.unwrap_or("group".into()).to_lowercase()),
+            ObjectKind::Cache => object.cache.map(cache_label),
+            ObjectKind::Core => Some(format!("core{number}")),
+            ObjectKind::Pu => Some(format!("cpu{number}")),
+        };
+        name.into_iter().chain(self.memory(object)).collect()
+    }
+
+    fn shape(&self, object: &Object) -> String {
+        let memory: Vec<(Bytes, &Option<String>)> =
+            self.near(object).iter().map(|node| (node.bytes, &node.subtype)).collect();
+        format!("{:?} {:?} {:?} {memory:?};", object.kind, object.cache, object.subtype)
+    }
+
+    fn near(&self, object: &Object) -> Vec<&MemoryNode> {
+        let nodes = object.memory.iter().map(|index| &self.topology.nodes[*index]);
+        nodes.filter(|node| !node.cpus.is_empty()).collect()
+    }
+
+    /// `node 0 16GiB`, or `nodes 0-7 1GiB each`.
+    fn memory(&self, object: &Object) -> Vec<String> {
+        let nodes = self.near(object);
+        if let [first, .., _] = nodes[..] {
+            if nodes.iter().all(|node| node.bytes == first.bytes && node.subtype == first.subtype) {
+                let numbers: model::id_set::NodeSet = nodes.iter().map(|node| node.os).collect();
+                return vec![format!("nodes {numbers} {} each", node_facts(first))];
+            }
+        }
+        nodes.iter().map(|node| format!("node {} {}", node.os, node_facts(node))).collect()
+    }
+
+    /// `packages 4-7, nodes 4-7, cpus 72-143`.
+    fn whose(&self, object: &Object) -> String {
+        let inside = |other: &&Object| !other.cpus.is_empty() && other.cpus.is_subset(&object.cpus);
+        let packages: CpuSet = self
+            .topology
+            .of_kind(ObjectKind::Package)
+            .filter(inside)
+            .filter_map(|package| package.os_index.map(model::id_set::CpuId))
+            .collect();
+        let nodes = self.topology.local_nodes(&object.cpus);
+        let part = |one: &str, many: &str, count: usize, list: String| match count {
+            0 => None,
+            1 => Some(format!("{one} {list}")),
+            _ => Some(format!("{many} {list}")),
+        };
+        let parts = [
+            part("package", "packages", packages.len(), packages.to_string()),
+            part("node", "nodes", nodes.len(), nodes.to_string()),
+            part("cpu", "cpus", object.cpus.len(), object.cpus.to_string()),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// `16GiB`, `HBM 4GiB`, `size not stated`.
+pub(crate) fn node_facts(node: &MemoryNode) -> String {
+    let size = if node.bytes.0 == 0 { "size not stated".into() } else { node.bytes.to_string() };
+    node.subtype.as_deref().map_or(size.clone(), |subtype| format!("{} {size}", clean(subtype)))
+}

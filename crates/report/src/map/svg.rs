@@ -1,0 +1,335 @@
+//! A machine as a picture: nested boxes, memory above what it belongs to, cpus as the smallest boxes.
+
+use askama::Template;
+use model::id_set::{CpuId, NodeId, NodeSet};
+use model::placement::{MemoryPolicy, Placement};
+use model::topology::{MemoryNode, Object, ObjectKind, Topology};
+
+use super::cores::{Core, all_cores, cache_label, common, core_at};
+use super::outline::node_facts;
+use crate::look::clean;
+
+/// The width that boxes wrap at: a page's text column on a screen.
+const WIDTH_MAX: f64 = 1080.0;
+/// Boxes wrap so that they are about this much wider than high.
+const SHAPE: f64 = 1.7;
+const PADDING: f64 = 6.0;
+const GAP: f64 = 5.0;
+const LABEL_HEIGHT: f64 = 15.0;
+const CPU_HEIGHT: f64 = 17.0;
+/// With more cores than this, caches of single cores are told once and not in every box.
+const LABELLED_CORES_MAX: usize = 64;
+/// Widths of characters in the two sizes of text, as shares a little larger than those of common sans-serif fonts.
+const CHARACTER: f64 = 6.7;
+const CHARACTER_SMALL: f64 = 5.8;
+
+/// Draws the picture. A placement's seats and memory are marked in it.
+pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
+    let drawing = Drawing::new(topology, placement);
+    let block = drawing.object(0, WIDTH_MAX);
+    let legend = drawing.legend();
+    let legend_top = block.height + LABEL_HEIGHT + 2.0;
+    let legend_width = legend.iter().map(|line| text_width(line, CHARACTER)).fold(0.0, f64::max);
+    let picture = Picture {
+        title: topology.summary(),
+        description: drawing.description(),
+        width: number(block.width.max(legend_width)),
+        height: number(block.height + 4.0 + LABEL_HEIGHT * legend.len() as f64),
+        boxes: block.boxes,
+        labels: block.labels,
+        legend: legend
+            .into_iter()
+            .enumerate()
+            .map(|(index, line)| Label::new(0.0, legend_top + LABEL_HEIGHT * index as f64, "t", line))
+            .collect(),
+    };
+    picture.render().expect("a template of values that are there renders")
+}
+
+/// The finished picture; coordinates are text already, so that equal pictures are equal bytes.
+#[derive(Template)]
+#[template(path = "map.svg")]
+struct Picture {
+    title: String,
+    description: String,
+    width: String,
+    height: String,
+    boxes: Vec<Rectangle>,
+    labels: Vec<Label>,
+    legend: Vec<Label>,
+}
+
+struct Rectangle {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+    class: String,
+    /// Shown on hovering; empty for boxes that their label says all about.
+    title: String,
+}
+
+struct Label {
+    x: f64,
+    y: f64,
+    class: &'static str,
+    text: String,
+}
+
+impl Rectangle {
+    fn place(&self) -> String {
+        let [x, y, width, height] = [self.x, self.y, self.width, self.height].map(number);
+        format!("x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"")
+    }
+}
+
+impl Label {
+    fn new(x: f64, y: f64, class: &'static str, text: String) -> Self {
+        Self { x, y, class, text }
+    }
+
+    fn place(&self) -> String {
+        format!("x=\"{}\" y=\"{}\"", number(self.x), number(self.y))
+    }
+}
+
+/// One decimal is a tenth of a pixel.
+fn number(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), Into::into)
+}
+
+fn text_width(text: &str, character: f64) -> f64 {
+    text.chars().count() as f64 * character
+}
+
+/// A drawn part with its own origin.
+#[derive(Default)]
+struct Block {
+    width: f64,
+    height: f64,
+    boxes: Vec<Rectangle>,
+    labels: Vec<Label>,
+}
+
+impl Block {
+    fn take(&mut self, other: Self, x: f64, y: f64) {
+        self.boxes.extend(other.boxes.into_iter().map(|part| Rectangle { x: part.x + x, y: part.y + y, ..part }));
+        self.labels.extend(other.labels.into_iter().map(|part| Label { x: part.x + x, y: part.y + y, ..part }));
+    }
+
+    /// Draws its own frame behind everything in it.
+    fn framed(mut self, class: String, title: String) -> Self {
+        let frame = Rectangle { x: 0.5, y: 0.5, width: self.width - 1.0, height: self.height - 1.0, class, title };
+        self.boxes.insert(0, frame);
+        self
+    }
+}
+
+/// Puts blocks side by side and wraps them.
+fn flow(blocks: Vec<Block>, room: f64) -> Block {
+    let widest = blocks.iter().map(|block| block.width).fold(0.0, f64::max);
+    let area: f64 = blocks.iter().map(|block| (block.width + GAP) * (block.height + GAP)).sum();
+    let limit = (area * SHAPE).sqrt().min(room).max(widest) + GAP;
+    let mut all = Block::default();
+    let (mut x, mut y, mut row_height) = (0.0, 0.0, 0.0);
+    for block in blocks {
+        if x > 0.0 && x + block.width > limit {
+            (x, y) = (0.0, y + row_height + GAP);
+            row_height = 0.0;
+        }
+        let (width, height) = (block.width, block.height);
+        all.take(block, x, y);
+        row_height = f64::max(row_height, height);
+        all.width = f64::max(all.width, x + width);
+        all.height = y + row_height;
+        x += width + GAP;
+    }
+    all
+}
+
+/// What every box needs to know.
+struct Drawing<'a> {
+    topology: &'a Topology,
+    placement: Option<&'a Placement>,
+    nodes: NodeSet,
+    labelled: bool,
+    /// Wide enough for the longest number.
+    cpu_width: f64,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(topology: &'a Topology, placement: Option<&'a Placement>) -> Self {
+        let longest = topology.cpus_in_logical_order().iter().map(|cpu| cpu.to_string().len()).max().unwrap_or(1);
+        Self {
+            topology,
+            placement,
+            nodes: placement.map(|placement| memory_nodes(&placement.memory)).unwrap_or_default(),
+            labelled: all_cores(topology).len() <= LABELLED_CORES_MAX,
+            cpu_width: (longest as f64 * CHARACTER_SMALL + 6.0).max(18.0),
+        }
+    }
+
+    fn object(&self, index: usize, room: f64) -> Block {
+        if let Some(core) = core_at(self.topology, index) {
+            return self.core(index, &core);
+        }
+        let object = &self.topology.objects[index];
+        let inner = room - 2.0 * PADDING;
+        let children = object.children.iter().map(|child| self.object(*child, inner)).collect();
+        let children = flow(children, inner);
+        let memory = flow(object.memory.iter().map(|node| self.node(&self.topology.nodes[*node])).collect(), inner);
+        let label = label(object);
+        let mut block = Block::default();
+        let label_width = text_width(&label, CHARACTER);
+        block.width = children.width.max(memory.width).max(label_width) + 2.0 * PADDING;
+        let mut y = PADDING + LABEL_HEIGHT;
+        block.labels.push(Label::new(PADDING, y - 4.0, "t", label));
+        for part in [memory, children] {
+            if part.height > 0.0 {
+                let height = part.height;
+                block.take(part, PADDING, y);
+                y += height + GAP;
+            }
+        }
+        block.height = y - GAP + PADDING;
+        block.framed(class(object.kind).into(), String::new())
+    }
+
+    fn node(&self, node: &MemoryNode) -> Block {
+        let used = self.nodes.contains(node.os);
+        let mut text = format!("node {}, {}", node.os, node_facts(node));
+        if node.cpus.is_empty() {
+            text += ", without cpus";
+        }
+        if used {
+            text += ", data here";
+        }
+        let mut block = Block { width: text_width(&text, CHARACTER) + 12.0, height: 21.0, ..Block::default() };
+        block.labels.push(Label::new(6.0, 14.5, if used { "t on" } else { "t" }, text));
+        block.framed(if used { "mem on" } else { "mem" }.into(), String::new())
+    }
+
+    fn core(&self, index: usize, core: &Core) -> Block {
+        let cpus = core.cpus.iter().map(|cpu| self.cpu(*cpu)).collect::<Vec<_>>();
+        // Threads of one core stand in one row up to four, then in rows of four.
+        let row = 4.0_f64.min(cpus.len() as f64) * (self.cpu_width + 2.0);
+        let cpus = rows(cpus, row, 2.0);
+        if !core.named && core.caches.is_empty() {
+            return cpus;
+        }
+        let mut lines: Vec<String> = Vec::new();
+        if self.labelled {
+            lines.extend(core.caches.iter().map(|cache| cache_label(*cache)));
+        }
+        if let Some(kind) = core.kind.filter(|_| self.labelled) {
+            lines.insert(0, format!("kind {kind}"));
+        }
+        let text = lines.iter().map(|line| text_width(line, CHARACTER_SMALL)).fold(0.0, f64::max);
+        let mut block = Block { width: cpus.width.max(text) + 8.0, ..Block::default() };
+        let mut y = 4.0;
+        for line in lines {
+            y += 11.0;
+            block.labels.push(Label::new(4.0, y - 2.5, "s", line));
+        }
+        let (left, height) = ((block.width - cpus.width) / 2.0, cpus.height);
+        block.take(cpus, left, y);
+        block.height = y + height + 4.0;
+        let kind = core.kind.map_or(String::new(), |kind| format!(" k{}", kind % 4));
+        block.framed(format!("core{kind}"), self.core_title(index, core))
+    }
+
+    fn core_title(&self, index: usize, core: &Core) -> String {
+        let number = self.topology.objects[index].os_index.map_or(String::new(), |number| format!(" {number}"));
+        let kind = core.kind.map_or(String::new(), |kind| format!(", kind {kind}"));
+        let caches: String = core.caches.iter().map(|cache| format!(", {}", cache_label(*cache))).collect();
+        format!("core{number}{kind}{caches}")
+    }
+
+    fn cpu(&self, cpu: CpuId) -> Block {
+        let seat = self.placement.and_then(|placement| placement.seats.iter().position(|seat| *seat == cpu));
+        let mut block = Block { width: self.cpu_width, height: CPU_HEIGHT, ..Block::default() };
+        let class = if seat.is_some() { "s c on" } else { "s c" };
+        block.labels.push(Label::new(self.cpu_width / 2.0, 12.0, class, cpu.to_string()));
+        let title = seat.map_or(String::new(), |thread| format!("cpu {cpu}: seat of thread {thread}"));
+        block.framed(if seat.is_some() { "pu on" } else { "pu" }.into(), title)
+    }
+
+    /// Lines below the picture.
+    fn legend(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.labelled {
+            lines.extend(common(self.topology).map(|facts| format!("every core: {facts}")));
+        }
+        lines.extend(self.topology.cpu_kinds.iter().enumerate().filter(|_| self.topology.cpu_kinds.len() > 1).map(
+            |(index, kind)| {
+                let facts: Vec<String> = kind.info.iter().map(|(name, text)| format!("{name} {text}")).collect();
+                let facts = if facts.is_empty() { String::new() } else { format!(": {}", facts.join(", ")) };
+                clean(&format!("kind {index} (cpus {}){facts}", kind.cpus))
+            },
+        ));
+        lines.extend(self.placement.map(placement_line));
+        lines
+    }
+
+    fn description(&self) -> String {
+        let what = "Nested boxes: packages, caches, cores and their cpus by number, memory nodes above what they belong to.";
+        self.placement.map_or(what.into(), |placement| format!("{what} {}.", placement_line(placement)))
+    }
+}
+
+fn placement_line(placement: &Placement) -> String {
+    let seats = if placement.is_seated() { format!("on cpus {}", placement.cpus()) } else { "not bound".into() };
+    let threads = if placement.threads == 1 { "1 thread".into() } else { format!("{} threads", placement.threads) };
+    clean(&format!("placement {}: {threads}, {seats}, memory {}", placement.name, placement.memory))
+}
+
+/// The nodes where a policy wants memory.
+fn memory_nodes(policy: &MemoryPolicy) -> NodeSet {
+    let preferred = |node: &NodeId| NodeSet::from_iter([*node]);
+    match policy {
+        MemoryPolicy::Preferred(node) => preferred(node),
+        policy => policy.promised_nodes().cloned().unwrap_or_default(),
+    }
+}
+
+/// Blocks in rows of a fixed width.
+fn rows(blocks: Vec<Block>, width: f64, gap: f64) -> Block {
+    let mut all = Block::default();
+    let (mut x, mut y) = (0.0, 0.0);
+    for block in blocks {
+        if x > 0.0 && x + block.width > width {
+            (x, y) = (0.0, y + block.height + gap);
+        }
+        all.width = f64::max(all.width, x + block.width);
+        all.height = y + block.height;
+        let step = block.width + gap;
+        all.take(block, x, y);
+        x += step;
+    }
+    all
+}
+
+fn label(object: &Object) -> String {
+    let number = object.os_index.map_or(String::new(), |number| format!(" {number}"));
+    match object.kind {
+        ObjectKind::Machine => "machine".into(),
+        ObjectKind::Package => format!("package{number}"),
+        ObjectKind::Die => format!("die{number}"),
+        ObjectKind::Group => object.subtype.as_deref().map_or("group".into(), |subtype| clean(subtype).to_lowercase()),
+        ObjectKind::Cache => object.cache.map_or("cache".into(), cache_label),
+        ObjectKind::Core => format!("core{number}"),
+        ObjectKind::Pu => format!("cpu{number}"),
+    }
+}
+
+fn class(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Machine => "machine",
+        ObjectKind::Group | ObjectKind::Die => "group",
+        ObjectKind::Package => "package",
+        ObjectKind::Cache => "cache",
+        ObjectKind::Core => "core",
+        ObjectKind::Pu => "pu",
+    }
+}

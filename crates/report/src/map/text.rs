@@ -1,0 +1,236 @@
+//! A machine for a person at a terminal: the tree, the memory, the kinds of cores, devices, settings.
+
+use model::settings::{FactValue, Settings};
+use model::topology::{Device, DeviceKind, Distances, MemoryNode, Topology};
+
+use super::cores::common;
+use super::outline::{Branch, node_facts, outline};
+use crate::grid::{Grid, GridCell};
+use crate::look::{Look, Tone, clean, finished, marked, wrapped};
+
+/// A matrix of more nodes than this says less than a sentence about it.
+const MATRIX_NODES_MAX: usize = 16;
+/// Values of memory attributes beyond so many lines are in the JSON only.
+const ATTRIBUTES_MAX: usize = 24;
+
+/// The map. Ends in a line feed.
+pub fn text(topology: &Topology, settings: Option<&Settings>, look: &Look) -> String {
+    let mut sections = vec![head(topology, settings, look)];
+    sections.push(tree(&outline(topology), look));
+    sections.extend(memory(topology, look));
+    sections.extend(attributes(topology, look));
+    sections.extend(kinds(topology, look));
+    sections.extend(devices(&topology.devices, look));
+    sections.extend(settings.and_then(|settings| facts(settings, look)));
+    sections.extend(notes(topology, look));
+    sections.join("\n")
+}
+
+fn paragraph(text: &str, look: &Look) -> String {
+    wrapped(text, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
+}
+
+fn section(title: &str, body: &str, look: &Look) -> String {
+    format!("{}\n{body}", finished(&marked(title, Tone::Strong), look))
+}
+
+fn head(topology: &Topology, settings: Option<&Settings>, look: &Look) -> String {
+    let model = settings.and_then(|settings| settings.get("cpu.model")).map(|model| clean(model));
+    let mut out = model.map_or(String::new(), |model| paragraph(&marked(&model, Tone::Strong), look));
+    out += &paragraph(&topology.summary(), look);
+    if let Some(facts) = common(topology) {
+        out += &paragraph(&format!("every core: {facts}"), look);
+    }
+    let hidden = topology.complete_cpus.difference(&topology.allowed_cpus);
+    if !hidden.is_empty() {
+        out += &paragraph(&format!("cpus that are offline or not ours to use: {hidden}"), look);
+    }
+    out
+}
+
+fn tree(root: &Branch, look: &Look) -> String {
+    let mut out = String::new();
+    draw(root, "", "", look, &mut out);
+    out
+}
+
+/// `first` stands before the head, `rest` before all lines below it.
+fn draw(branch: &Branch, first: &str, rest: &str, look: &Look, out: &mut String) {
+    let below = if branch.children.is_empty() { "   " } else { "│  " };
+    let room = look.width.saturating_sub(first.chars().count() + 3).max(20);
+    for (index, line) in wrapped(&branch.head, room).iter().enumerate() {
+        let prefix = if index == 0 { first.to_string() } else { format!("{rest}{below}") };
+        out.push_str(&finished(&format!("{prefix}{line}"), look));
+        out.push('\n');
+    }
+    for (index, child) in branch.children.iter().enumerate() {
+        let (joint, line) = if index + 1 == branch.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        draw(child, &format!("{rest}{joint}"), &format!("{rest}{line}"), look, out);
+    }
+}
+
+/// Nodes with their distances; those without cpus are called so.
+fn memory(topology: &Topology, look: &Look) -> Option<String> {
+    let far: Vec<&MemoryNode> = topology.nodes.iter().filter(|node| node.cpus.is_empty()).collect();
+    if topology.nodes.len() < 2 {
+        return None;
+    }
+    if topology.nodes.len() > MATRIX_NODES_MAX {
+        let apart: String = far.iter().map(|node| format!("node {}: {}\n", node.os, node_facts(node))).collect();
+        let without = if far.is_empty() { String::new() } else { section("Memory without cpus", &apart, look) };
+        let distances = topology.node_distances().map(|matrix| paragraph(&spread(matrix), look)).unwrap_or_default();
+        let body = [distances, without].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
+        return (!body.is_empty()).then(|| section("Distances between memory nodes", &body, look));
+    }
+    Some(section("Memory", &node_table(topology).terminal(look), look))
+}
+
+fn node_table(topology: &Topology) -> Grid {
+    let mut nodes: Vec<&MemoryNode> = topology.nodes.iter().collect();
+    nodes.sort_by_key(|node| node.os);
+    let mut grid = Grid::new(&["node", "size", "cpus"]).numeric(&["node"]);
+    let matrix = topology.node_distances();
+    if matrix.is_some() {
+        let titles: Vec<String> = nodes.iter().map(|node| format!("to {}", node.os)).collect();
+        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+        grid.columns.extend(Grid::new(&titles).numeric(&titles).columns);
+    }
+    for node in &nodes {
+        let cpus = if node.cpus.is_empty() { "none".into() } else { node.cpus.to_string() };
+        let tone = if node.cpus.is_empty() { Tone::Warning } else { Tone::Plain };
+        let mut row = vec![GridCell::plain(&node.os.to_string()), GridCell::plain(&node_facts(node))];
+        // A list of many cpus is broken at its commas, since it has no spaces.
+        row.push(GridCell::new(&cpus.replace(',', ", "), tone));
+        if let Some(matrix) = matrix {
+            let distance = |to| matrix.between(node.os, to).map_or("-".into(), |distance| distance.to_string());
+            row.extend(nodes.iter().map(|to| GridCell::plain(&distance(to.os))));
+        }
+        grid.rows.push(row);
+    }
+    grid
+}
+
+/// `from each node: 10 to itself, 16 to 1 other, 25 to 28 others`.
+fn spread(matrix: &Distances) -> String {
+    let size = matrix.nodes.len();
+    let row = |index: usize| {
+        let mut others: Vec<u64> = matrix.values[index * size..(index + 1) * size].to_vec();
+        let own = others.remove(index);
+        others.sort_unstable();
+        (own, others)
+    };
+    let (own, others) = row(0);
+    if (1..size).any(|index| row(index) != (own, others.clone())) {
+        let (low, high) = (matrix.values.iter().min(), matrix.values.iter().max());
+        let ends = low.zip(high).map_or(String::new(), |(low, high)| format!("from {low} to {high}, "));
+        return format!("{ends}differing from node to node; the JSON has the matrix");
+    }
+    let mut parts = vec![format!("from each node: {own} to itself")];
+    for group in others.chunk_by(|a, b| a == b) {
+        let noun = if group.len() == 1 { "other" } else { "others" };
+        parts.push(format!("{} to {} {noun}", group[0], group.len()));
+    }
+    parts.join(", ")
+}
+
+fn attributes(topology: &Topology, look: &Look) -> Option<String> {
+    let values = &topology.memory_attributes;
+    let groups = values.chunk_by(|a, b| a.attr == b.attr).flat_map(|same| {
+        let mut initiators: Vec<_> = same.iter().map(|value| &value.initiator).collect();
+        initiators.dedup();
+        initiators.sort();
+        initiators.dedup();
+        initiators.into_iter().map(move |from| {
+            let reached: Vec<String> = same
+                .iter()
+                .filter(|value| value.initiator == *from)
+                .map(|value| format!("node {} {}", value.node, value.value))
+                .collect();
+            let from = from.as_ref().map_or("anywhere".into(), |cpus| format!("cpus {}", cpus.to_string().replace(',', ", ")));
+            [clean(&same[0].attr), unit(&same[0].attr).to_string(), from, reached.join(", ")]
+        })
+    });
+    let mut grid = Grid::new(&["what", "unit", "from", "to"]);
+    let rows: Vec<[String; 4]> = groups.collect();
+    for row in rows.iter().take(ATTRIBUTES_MAX) {
+        grid.rows.push(row.iter().map(|text| GridCell::plain(text)).collect());
+    }
+    let mut body = grid.without_repeats(2).terminal(look);
+    if rows.len() > ATTRIBUTES_MAX {
+        body += &paragraph(&format!("{} more lines are in the JSON", rows.len() - ATTRIBUTES_MAX), look);
+    }
+    (!rows.is_empty()).then(|| section("Memory as stated or measured", &body, look))
+}
+
+/// hwloc's units.
+fn unit(attribute: &str) -> &'static str {
+    match attribute {
+        name if name.ends_with("Bandwidth") => "MiB/s",
+        name if name.ends_with("Latency") => "ns",
+        _ => "",
+    }
+}
+
+fn kinds(topology: &Topology, look: &Look) -> Option<String> {
+    if topology.cpu_kinds.len() < 2 {
+        return None;
+    }
+    let mut grid = Grid::new(&["kind", "cpus", "efficiency rank", "capacity", "about"]).numeric(&["kind"]);
+    for (index, kind) in topology.cpu_kinds.iter().enumerate() {
+        let rank = if kind.efficiency < 0 { "unknown".into() } else { kind.efficiency.to_string() };
+        let capacity = kind.capacity.map_or("not stated".into(), |capacity| capacity.to_string());
+        let info: Vec<String> = kind.info.iter().map(|(name, text)| format!("{name} {text}")).collect();
+        let cells = [index.to_string(), kind.cpus.to_string(), rank, capacity, info.join(", ")];
+        grid.rows.push(cells.iter().map(|text| GridCell::plain(text)).collect());
+    }
+    Some(section("Kinds of cores, least power-hungry first", &grid.terminal(look), look))
+}
+
+fn devices(devices: &[Device], look: &Look) -> Option<String> {
+    let mut grid = Grid::new(&["device", "what", "bus", "node", "interrupts", "taken by cpus"]);
+    for device in devices {
+        let kind = match device.kind {
+            DeviceKind::Block => "disk",
+            DeviceKind::Network => "network",
+        };
+        let taken = device.interrupts.iter().fold(model::id_set::CpuSet::new(), |cpus, interrupt| cpus.union(&interrupt.effective));
+        let cells = [
+            device.name.clone(),
+            kind.into(),
+            device.bus.clone().unwrap_or("not known".into()),
+            device.node.map_or("not known".into(), |node| node.to_string()),
+            interrupt_numbers(device),
+            if taken.is_empty() { "none yet".into() } else { taken.to_string() },
+        ];
+        grid.rows.push(cells.iter().map(|text| GridCell::plain(text)).collect());
+    }
+    (!devices.is_empty()).then(|| section("Devices", &grid.terminal(look), look))
+}
+
+/// `3: 24-26`.
+fn interrupt_numbers(device: &Device) -> String {
+    let numbers: model::id_set::CpuSet =
+        device.interrupts.iter().map(|interrupt| model::id_set::CpuId(interrupt.number)).collect();
+    match device.interrupts.len() {
+        0 => "none of its own".into(),
+        count => format!("{count}: {}", numbers.to_string().replace(',', ", ")),
+    }
+}
+
+fn facts(settings: &Settings, look: &Look) -> Option<String> {
+    let mut grid = Grid::new(&["setting", "value"]);
+    for fact in &settings.facts {
+        let tone = if matches!(fact.value, FactValue::Unavailable(_)) { Tone::Quiet } else { Tone::Plain };
+        let value = match &fact.value {
+            FactValue::Known(value) if value.is_empty() => "(empty)".into(),
+            value => value.to_string(),
+        };
+        grid.rows.push(vec![GridCell::plain(&fact.key), GridCell::new(&value, tone)]);
+    }
+    (!settings.facts.is_empty()).then(|| section("Settings", &grid.terminal(look), look))
+}
+
+fn notes(topology: &Topology, look: &Look) -> Option<String> {
+    let body: String = topology.notes.iter().map(|note| paragraph(&clean(note), look)).collect();
+    (!body.is_empty()).then(|| section("Where sources disagreed", &body, look))
+}

@@ -1,0 +1,158 @@
+//! How numbers are rounded and written for people. JSON and CSV carry them unrounded.
+
+/// Digits that a reader can compare at a glance, and as many as most intervals justify.
+const DIGITS: i32 = 4;
+
+/// One scale for a median and the ends of its interval, so that the three can be compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scale {
+    divisor: f64,
+    suffix: &'static str,
+    decimals: usize,
+}
+
+impl Scale {
+    /// The scale that shows this value with [`DIGITS`] digits. Digits before the point are never rounded away, up to
+    /// a million, where `1.234M` begins.
+    pub(crate) fn of(value: f64) -> Self {
+        const STEPS: [(f64, &str); 4] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")];
+        let size = value.abs();
+        // Just below a step the rounded value would read 1000.0M, which is worse than a digit less.
+        let (divisor, suffix) =
+            STEPS.into_iter().find(|(step, _)| size >= step * 0.99995).unwrap_or((1.0, ""));
+        Self { divisor, suffix, decimals: decimals(size / divisor) }
+    }
+
+    /// A value in this scale.
+    pub(crate) fn write(self, value: f64) -> String {
+        if !value.is_finite() {
+            return "not a number".into();
+        }
+        format!("{}{}", unsigned_zero(format!("{:.*}", self.decimals, value / self.divisor)), self.suffix)
+    }
+}
+
+fn decimals(size: f64) -> usize {
+    if !size.is_finite() || size == 0.0 {
+        return 0;
+    }
+    // Below 1e-8 of its unit a value needs another unit, and more zeros help nobody.
+    (DIGITS - 1 - size.log10().floor() as i32).clamp(0, 12) as usize
+}
+
+/// A value alone: four digits, `M` for millions and so on.
+pub fn significant(value: f64) -> String {
+    Scale::of(value).write(value)
+}
+
+/// `12 100 to 12 610`: an interval in the scale of the value that it belongs to.
+pub(crate) fn interval(low: Option<f64>, high: Option<f64>, scale: Scale) -> Option<String> {
+    Some(format!("{} to {}", scale.write(low?), scale.write(high?)))
+}
+
+/// `+12.3 %`.
+pub(crate) fn signed_percent(change: f64) -> String {
+    let text = percent_digits(change, change);
+    let sign = if change > 0.0 { "+" } else { "" };
+    format!("{sign}{text} %")
+}
+
+/// `10.1 to 14.5`: the ends of an interval in percent, with the decimals of the change that they belong to.
+pub(crate) fn percent_interval(low: f64, high: f64, change: f64) -> String {
+    format!("{} to {}", percent_digits(low, change), percent_digits(high, change))
+}
+
+/// `12.3`: the size of a change without its sign, for sentences that say the direction in words.
+pub(crate) fn percent_size(change: f64) -> String {
+    percent_digits(change.abs(), change)
+}
+
+fn percent_digits(value: f64, change: f64) -> String {
+    if !value.is_finite() {
+        return "not a number".into();
+    }
+    let decimals = usize::from(change.abs() < 99.95);
+    unsigned_zero(format!("{value:.decimals$}"))
+}
+
+/// `-0.0` reads like a finding.
+fn unsigned_zero(text: String) -> String {
+    match text.strip_prefix('-') {
+        Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.into(),
+        _ => text,
+    }
+}
+
+/// `2026-01-31 08:05 UTC`.
+pub(crate) fn date(unix_ms: u64) -> String {
+    let minutes = unix_ms / 60_000;
+    let (year, month, day) = civil(minutes / 1440);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60 % 24, minutes % 60)
+}
+
+/// Days since 1970 as a date of the Gregorian calendar: Howard Hinnant's `civil_from_days`, for days after 1970.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits_are_shown_and_no_whole_number_is_rounded_away() {
+        let cases = [
+            (0.0, "0"),
+            (1.0, "1.000"),
+            (12.345, "12.35"),
+            (999.94, "999.9"),
+            (12_345.6, "12346"),
+            (999_940.0, "999940"),
+            (1_234_567.0, "1.235M"),
+            (999_999_900.0, "1.000G"),
+            (267_065_871.8, "267.1M"),
+            (0.000_123_45, "0.0001235"),
+            (-12.0, "-12.00"),
+            (f64::NAN, "not a number"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(significant(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn an_interval_takes_the_scale_of_its_median() {
+        let scale = Scale::of(1_234_567.0);
+        assert_eq!(interval(Some(900_000.0), Some(1_500_000.0), scale).unwrap(), "0.900M to 1.500M");
+        assert_eq!(interval(None, Some(1.0), scale), None);
+    }
+
+    #[test]
+    fn percents_keep_one_decimal_below_a_hundred() {
+        assert_eq!(signed_percent(12.34), "+12.3 %");
+        assert_eq!(signed_percent(-0.04), "0.0 %");
+        assert_eq!(signed_percent(134.4), "+134 %");
+        assert_eq!(percent_interval(-0.04, 14.51, 7.0), "0.0 to 14.5");
+        assert_eq!(percent_size(-33.51), "33.5");
+    }
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        let cases = [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_400_000, "2000-02-29 00:00 UTC"),
+            (1_767_225_599_000, "2025-12-31 23:59 UTC"),
+            (1_772_323_500_000, "2026-03-01 00:05 UTC"),
+        ];
+        for (ms, expected) in cases {
+            assert_eq!(date(ms), expected);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a workload is told (`Job`), what it hands back (`Measured`), and how it says that it could not (`Failure`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use model::id_set::{CpuId, NodeId};
+use model::placement::MemoryPolicy;
+use model::trial::{Sample, Status, ThreadSeat, Trial};
+use model::units::Nanos;
+use model::workload::Parameters;
+
+/// What a workload needs of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Complete parameters.
+    pub parameters: Parameters,
+    /// How many threads to start.
+    pub threads: usize,
+    /// Thread i sits on `seats[i]`; empty when the kernel chooses. For a command: the cpus it may use.
+    pub seats: Vec<CpuId>,
+    /// Where memory lives.
+    pub memory: MemoryPolicy,
+    /// For everything random.
+    pub seed: u64,
+    /// Waiting longer than this is given up.
+    pub time_limit: Nanos,
+}
+
+/// What a kernel hands back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Raw numbers in the order in which they were taken.
+    pub samples: Vec<Sample>,
+    /// The proof of each thread's seat; empty when nobody was seated.
+    pub thread_seats: Vec<ThreadSeat>,
+    /// Resident pages of the measured memory by node.
+    pub pages: BTreeMap<NodeId, u64>,
+}
+
+/// Why there is no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It went wrong: a seat was refused, a result was wrong, a program failed.
+    Failed(String),
+    /// It took too long.
+    TimedOut(String),
+    /// It cannot be measured here.
+    Unavailable(String),
+}
+
+impl Job {
+    /// What the trial's workload needs to know of it.
+    pub fn of(trial: &Trial) -> Self {
+        Self {
+            parameters: trial.parameters.clone(),
+            threads: trial.placement.threads,
+            seats: trial.placement.seats.clone(),
+            memory: trial.placement.memory.clone(),
+            seed: trial.seed,
+            time_limit: trial.time_limit,
+        }
+    }
+
+    /// The span of time that a parameter holds.
+    pub(crate) fn time(&self, name: &str) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.parameters.size(name) as u64)
+    }
+}
+
+impl Measured {
+    /// Adds one sample. A number that is not finite would be lost on its way through JSON, so it fails here.
+    pub(crate) fn push(&mut self, series: &str, value: f64) -> Result<(), Failure> {
+        if !value.is_finite() {
+            return Err(Failure::Failed(format!("a sample of {series} is not a number: too short to be timed")));
+        }
+        self.samples.push(Sample { series: series.into(), value });
+        Ok(())
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Failed(why) => Self::Failed(why),
+            Failure::TimedOut(why) => Self::TimedOut(why),
+            Failure::Unavailable(why) => Self::Unavailable(why),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) => f.write_str(why),
+            Self::TimedOut(why) => write!(f, "timed out: {why}"),
+            Self::Unavailable(why) => write!(f, "cannot be measured here: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,59 @@
+//! Our own measurement loops. Each file has one, with a header that says what it measures, what it does not, and
+//! where the definition comes from, and a slow independent checker that runs after the timed region.
+
+mod arena;
+pub(crate) mod chase;
+mod latency;
+pub(crate) mod mutex;
+pub(crate) mod pingpong;
+mod pthread;
+pub(crate) mod queens;
+pub(crate) mod stream;
+pub(crate) mod syscall;
+pub(crate) mod threads;
+
+#[cfg(test)]
+pub(crate) use for_tests::{check_smoke, job_for_tests, set};
+
+#[cfg(test)]
+mod for_tests {
+    use std::collections::BTreeMap;
+
+    use model::placement::MemoryPolicy;
+    use model::units::{Bytes, Nanos};
+
+    use crate::job::{Job, Measured};
+
+    /// A job of a workload at smoke size, on as many threads as it needs, seated nowhere.
+    pub(crate) fn job_for_tests(workload: &str) -> Job {
+        let spec = (crate::find(workload).unwrap().describe)();
+        let smoke = spec.parameters.iter().filter_map(|p| Some((p.name.clone(), p.smoke.clone()?))).collect();
+        Job {
+            parameters: spec.resolve(&smoke, Some(Bytes(1 << 20))).unwrap(),
+            threads: spec.threads_exactly.unwrap_or(1),
+            seats: Vec::new(),
+            memory: MemoryPolicy::Kernel,
+            seed: 1,
+            time_limit: Nanos(60_000_000_000),
+        }
+    }
+
+    /// Gives one parameter another value.
+    pub(crate) fn set(job: &mut Job, name: &str, text: &str) {
+        let spec = crate::specs().into_iter().find(|spec| spec.parameter(name).is_some()).unwrap();
+        let value = spec.parameter(name).unwrap().kind.read(text, None).unwrap();
+        job.parameters.0.insert(name.into(), value);
+    }
+
+    /// Every metric of a workload has samples, and all samples are numbers above zero.
+    pub(crate) fn check_smoke(workload: &str, measured: &Measured) {
+        let mut by_series: BTreeMap<&str, usize> = BTreeMap::new();
+        for sample in &measured.samples {
+            assert!(sample.value.is_finite() && sample.value > 0.0, "{workload}: {sample:?}");
+            *by_series.entry(&sample.series).or_default() += 1;
+        }
+        for metric in (crate::find(workload).unwrap().describe)().metrics {
+            assert!(by_series.contains_key(metric.series.as_str()), "{workload}: no samples of {}", metric.series);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! STREAM: sustainable memory bandwidth. "Based on a variant of the STREAM benchmark code."
+//!
+//! Measures: bytes moved per second by four loops over three arrays of 8-byte floats, a, b and c:
+//! copy c = a, scale b = q c, add c = a + b, triad a = b + q c. All threads together, each on its own part, which it
+//! has touched first. The time of a pass is from the first thread's start to the last one's end.
+//! Counts: as STREAM does, 2 x 8 bytes per element for copy and scale, 3 x 8 for add and triad, in MB of 10^6 bytes.
+//! Does NOT count the read of a line before it is overwritten (write-allocate), so an ordinary store costs more
+//! traffic than is shown; does NOT measure latency, and below some 100 KiB per array the start of the threads shows.
+//! Definition: McCalpin, STREAM 5.10 (www.cs.virginia.edu/stream/ref.html) and its run rules: arrays of at least four
+//! times the last-level cache, the first pass excluded, the best of the others reported. What varies: the arrays
+//! lie in huge pages and are offset against each other, q keeps the values near 1 for any number of passes, and every
+//! element is checked instead of the average.
+
+mod loops;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use model::units::{Bytes, Nanos};
+use model::workload::{Better, MetricSpec, ParameterKind, Reduce, WorkloadSpec};
+
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::kernels::arena::{self, Arena};
+use crate::team::{self, Lap, Member};
+use loops::{Loops, Stores};
+
+/// The loops in the order of a pass, with the number of arrays that each reads or writes.
+const KERNELS: [(&str, u64); 4] = [("copy", 2), ("scale", 2), ("add", 3), ("triad", 3)];
+
+/// With q = sqrt(2) - 1 a pass maps a to ((1 + q)^2 - 1) a = a, so no number of passes overflows. STREAM's q = 3
+/// multiplies a by 15 each pass, which passes 10^308 after 262.
+const Q: f64 = std::f64::consts::SQRT_2 - 1.0;
+
+/// What each array holds at first, as in STREAM.
+const AT_FIRST: [f64; 3] = [1.0, 2.0, 0.0];
+
+/// Arrays whose distance is a multiple of 4 KiB make loads wait for stores whose addresses look alike, and hit the
+/// same DRAM banks. A third of a page, in whole lines, and some pages more keep the three apart in both.
+const GAP_ELEMENTS: usize = (16 * 4096 + 1344) / 8;
+
+/// Parts end on page borders so that a page has one first toucher.
+const PART_ELEMENTS: usize = 4096 / 8;
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "stream".into(),
+        summary: "memory bandwidth: copy, scale, add and triad over three arrays (a STREAM variant)".into(),
+        about: "Based on a variant of the STREAM benchmark code. Counts 16 bytes per element for copy and scale, 24 for \
+                add and triad, in MB of 10^6 bytes, and not the read of a line before it is overwritten. The best \
+                pass but the first is reported, as STREAM does; medians stand beside it. Source: McCalpin, STREAM 5.10."
+            .into(),
+        parameters: parameters([
+            Parameter {
+                name: "size",
+                about: "bytes per array; STREAM's rules ask for four times the last-level cache",
+                kind: ParameterKind::Size { min: Bytes(64 << 10), max: Bytes(1 << 43) },
+                default: Some("4xllc"),
+                smoke: Some("1MiB"),
+            },
+            Parameter {
+                name: "passes",
+                about: "how often each loop runs; the first is not counted",
+                kind: ParameterKind::Integer { min: 2, max: 100_000 },
+                default: Some("10"),
+                smoke: Some("3"),
+            },
+            Parameter {
+                name: "non-temporal",
+                about: "store past the caches, so that no line is read before it is overwritten (x86-64)",
+                kind: ParameterKind::Switch,
+                default: Some("false"),
+                smoke: None,
+            },
+            arena::huge_pages_parameter(),
+        ]),
+        metrics: all_metrics(),
+        threads_exactly: None,
+        trial_time_guess: Nanos(1_000_000_000),
+    }
+}
+
+fn all_metrics() -> Vec<MetricSpec> {
+    let metric = |name, series, reduce| Metric { name, unit: "MB/s", better: Better::Higher, series, reduce };
+    metrics([
+        metric("triad", "triad", Reduce::Max),
+        metric("copy", "copy", Reduce::Max),
+        metric("scale", "scale", Reduce::Max),
+        metric("add", "add", Reduce::Max),
+        metric("triad-median", "triad", Reduce::Median),
+        metric("copy-median", "copy", Reduce::Median),
+        metric("scale-median", "scale", Reduce::Median),
+        metric("add-median", "add", Reduce::Median),
+    ])
+}
+
+/// One thread's part of the three arrays.
+struct Part<'m> {
+    a: &'m mut [f64],
+    b: &'m mut [f64],
+    c: &'m mut [f64],
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let elements = job.parameters.size("size") / size_of::<f64>();
+    let passes = job.parameters.size("passes");
+    let stores = if job.parameters.switch("non-temporal") { Stores::NonTemporal } else { Stores::Ordinary };
+    let loops = Loops::choose(stores)?;
+
+    let mut arena = Arena::new(job, (3 * elements + 2 * GAP_ELEMENTS) * size_of::<f64>())?;
+    let parts = share_out(arena.as_f64(), elements, job.threads);
+    let crew = team::run(job, |member| one_thread(member, &parts, &loops, passes))?;
+    for part in parts {
+        let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
+        check(&part, passes)?;
+    }
+
+    let mut measured = Measured { thread_seats: crew.seats, pages: arena.pages_by_node()?, samples: Vec::new() };
+    let bytes_per_array = (elements * size_of::<f64>()) as f64;
+    for pass in 0..passes {
+        for (kernel, (name, arrays)) in KERNELS.into_iter().enumerate() {
+            let seconds = Lap::seconds_of_all(crew.results.iter().map(|laps| laps[pass][kernel]));
+            let rate = arrays as f64 * bytes_per_array / seconds / 1e6;
+            // The first pass also fills caches and TLBs; STREAM's rules exclude it, so it has a series of its own.
+            let series = if pass == 0 { format!("{name}-first") } else { name.into() };
+            measured.push(&series, rate)?;
+        }
+    }
+    Ok(measured)
+}
+
+/// Cuts the arrays out of the memory and into one part per thread, all parts but the last alike.
+fn share_out(memory: &mut [f64], elements: usize, threads: usize) -> Vec<Mutex<Part<'_>>> {
+    let (a, rest) = memory.split_at_mut(elements + GAP_ELEMENTS);
+    let (b, c) = rest.split_at_mut(elements + GAP_ELEMENTS);
+    let (mut a, mut b, mut c) = (&mut a[..elements], &mut b[..elements], &mut c[..elements]);
+    let border = |thread: usize| match thread {
+        thread if thread == threads => elements,
+        thread => (elements / threads * thread).next_multiple_of(PART_ELEMENTS).min(elements),
+    };
+    let mut parts = Vec::with_capacity(threads);
+    for thread in 0..threads {
+        let length = border(thread + 1) - border(thread);
+        let part = Part {
+            a: a.split_off_mut(..length).expect("borders end at the last element"),
+            b: b.split_off_mut(..length).expect("borders end at the last element"),
+            c: c.split_off_mut(..length).expect("borders end at the last element"),
+        };
+        parts.push(Mutex::new(part));
+    }
+    parts
+}
+
+fn one_thread(
+    member: &Member<'_>,
+    parts: &[Mutex<Part<'_>>],
+    loops: &Loops,
+    passes: usize,
+) -> Result<Vec<[Lap; 4]>, Failure> {
+    let mut part = parts[member.index].lock().unwrap_or_else(PoisonError::into_inner);
+    let Part { a, b, c } = &mut *part;
+    for (array, value) in [&mut *a, &mut *b, &mut *c].into_iter().zip(AT_FIRST) {
+        array.fill(value);
+    }
+    let mut laps = Vec::with_capacity(passes);
+    member.timed(|| {
+        for _ in 0..passes {
+            laps.push([
+                lap(member, || loops.copy(c, a))?,
+                lap(member, || loops.scale(b, c, Q))?,
+                lap(member, || loops.add(c, a, b))?,
+                lap(member, || loops.triad(a, b, c, Q))?,
+            ]);
+        }
+        Ok(())
+    })?;
+    Ok(laps)
+}
+
+#[inline(always)]
+fn lap(member: &Member<'_>, kernel: impl FnOnce()) -> Result<Lap, Failure> {
+    member.meet()?;
+    let start = Instant::now();
+    kernel();
+    Ok(Lap { start, end: Instant::now() })
+}
+
+/// Replays one element by scalar arithmetic and compares every element with it.
+fn check(part: &Part<'_>, passes: usize) -> Result<(), Failure> {
+    let [mut a, mut b, mut c] = AT_FIRST;
+    for _ in 0..passes {
+        c = a;
+        b = Q * c;
+        c = a + b;
+        a = b + Q * c;
+    }
+    // Fused multiply-add rounds differently, by at most 2^-53 an operation and four operations a pass.
+    let tolerance = 1e-15 * (passes as f64 + 4.0);
+    for (name, array, expected) in [("a", &part.a, a), ("b", &part.b, b), ("c", &part.c, c)] {
+        // Written so that a value that is not a number is wrong, too.
+        let wrong = array.iter().position(|value| !((value - expected).abs() <= tolerance * expected.abs()));
+        if let Some(index) = wrong {
+            return Err(Failure::Failed(format!(
+                "the result is wrong: {name}[{index}] of a part is {}, it should be {expected}",
+                array[index]
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{check_smoke, job_for_tests, set};
+
+    #[test]
+    fn smoke_runs_with_both_kinds_of_stores() {
+        for stores in ["false", "true"] {
+            let mut job = job_for_tests("stream");
+            set(&mut job, "non-temporal", stores);
+            match run(&job) {
+                Ok(measured) => check_smoke("stream", &measured),
+                Err(Failure::Unavailable(why)) if stores == "true" => eprintln!("skipped: {why}"),
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_element_belongs_to_one_part() {
+        for (elements, threads) in [(1 << 17, 1), (1 << 17, 3), (100_000, 7), (8192, 40), (8192, 8192)] {
+            let mut memory = vec![0.0; 3 * elements + 2 * GAP_ELEMENTS];
+            for part in share_out(&mut memory, elements, threads) {
+                let part = part.into_inner().unwrap();
+                for array in [part.a, part.b, part.c] {
+                    array.iter_mut().for_each(|value| *value += 1.0);
+                }
+            }
+            let in_arrays = memory.iter().filter(|value| **value == 1.0).count();
+            assert_eq!(in_arrays, 3 * elements, "{elements} over {threads}");
+            assert_eq!(memory.iter().filter(|value| **value == 0.0).count(), 2 * GAP_ELEMENTS);
+        }
+    }
+
+    #[test]
+    fn one_wrong_element_is_found() {
+        let passes = 5;
+        let loops = Loops::choose(Stores::Ordinary).unwrap();
+        let [a, b, c] = AT_FIRST.map(|value| vec![value; 1000]);
+        let mut arrays = [a, b, c];
+        for _ in 0..passes {
+            let [a, b, c] = &mut arrays;
+            loops.copy(c, a);
+            loops.scale(b, c, Q);
+            loops.add(c, a, b);
+            loops.triad(a, b, c, Q);
+        }
+        let checked = |arrays: &mut [Vec<f64>; 3]| {
+            let [a, b, c] = arrays;
+            check(&Part { a, b, c }, passes)
+        };
+        assert_eq!(checked(&mut arrays), Ok(()));
+        for array in 0..3 {
+            for planted in [1.0 + 1e-13, f64::NAN] {
+                let before = arrays[array][999];
+                arrays[array][999] *= planted;
+                assert!(checked(&mut arrays).is_err(), "array {array}, {planted}");
+                arrays[array][999] = before;
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! sysbench's "threads" test: the scheduler under threads that yield while they hold one of a few locks.
+//!
+//! Measures: events per second and the time of an event. An event takes one of the locks in turn and does, `yields`
+//! times: lock it, yield the cpu, unlock it. With more threads than locks the waits for locks count as well.
+//! Does NOT measure the making of threads. One event is `yields` system calls and twice as many lock operations.
+//! Definition: sysbench 1.0.20, `sysbench threads` (--thread-yields, --thread-locks, --time, --events). The locks are
+//! the C library's and lie side by side in one array, as sysbench's do, so that they share cache lines as sysbench's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use model::units::Nanos;
+use model::workload::{Better, MetricSpec, ParameterKind, Reduce, WorkloadSpec};
+
+use super::latency::Latencies;
+use super::pthread::PthreadMutex;
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::team::{self, Lap, Member};
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "threads".into(),
+        summary: "scheduler: threads that yield while they hold a lock (sysbench threads)".into(),
+        about: "Events per second and time per event; an event is `yields` times lock, yield, unlock of one of `locks` \
+                mutexes. Does not measure the making of threads. Source: sysbench 1.0.20, sysbench threads."
+            .into(),
+        parameters: parameters([
+            Parameter {
+                name: "yields",
+                about: "yields per event (--thread-yields)",
+                kind: ParameterKind::Integer { min: 1, max: 1_000_000 },
+                default: Some("1000"),
+                smoke: Some("100"),
+            },
+            Parameter {
+                name: "locks",
+                about: "how many locks there are (--thread-locks)",
+                kind: ParameterKind::Integer { min: 1, max: 65_536 },
+                default: Some("8"),
+                smoke: None,
+            },
+            Parameter {
+                name: "time",
+                about: "no event begins after this (--time)",
+                kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(86_400_000_000_000) },
+                default: Some("3s"),
+                smoke: Some("50ms"),
+            },
+            Parameter {
+                name: "events",
+                about: "no more events than this; 0 is any number (--events)",
+                kind: ParameterKind::Integer { min: 0, max: i64::MAX },
+                default: Some("0"),
+                smoke: None,
+            },
+        ]),
+        metrics: event_metrics(),
+        threads_exactly: None,
+        trial_time_guess: Nanos(3_000_000_000),
+    }
+}
+
+/// What sysbench prints: the rate and the latencies.
+pub(super) fn event_metrics() -> Vec<MetricSpec> {
+    let latency = |name| Metric { name, unit: "ms", better: Better::Lower, series: name, reduce: Reduce::Median };
+    metrics([
+        Metric {
+            name: "events",
+            unit: "events/s",
+            better: Better::Higher,
+            series: "events",
+            reduce: Reduce::Median,
+        },
+        latency("latency-average"),
+        latency("latency-p95"),
+        latency("latency-min"),
+        latency("latency-max"),
+    ])
+}
+
+/// What an event needs to know; plain numbers for the loop.
+struct Limits {
+    yields: u64,
+    events: u64,
+    time: Duration,
+}
+
+/// Where the threads take their turns.
+struct Turns {
+    /// Events asked for, the refused ones beyond the limit included.
+    asked: AtomicU64,
+    /// Events begun; the lock of an event is its number here.
+    begun: AtomicU64,
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let locks: Vec<PthreadMutex> = (0..job.parameters.size("locks")).map(|_| PthreadMutex::new()).collect();
+    let limits = Limits {
+        yields: job.parameters.size("yields") as u64,
+        events: match job.parameters.size("events") as u64 {
+            0 => u64::MAX,
+            events => events,
+        },
+        time: job.time("time"),
+    };
+    let turns = Turns { asked: AtomicU64::new(0), begun: AtomicU64::new(0) };
+    let crew = team::run(job, |member| one_thread(member, &locks, &limits, &turns))?;
+
+    let mut all = Latencies::new();
+    crew.results.iter().for_each(|(latencies, _)| all.merge(latencies));
+    check(all.count(), turns.begun.into_inner(), limits.events)?;
+    check_exclusion(&locks, job.threads)?;
+
+    let seconds = Lap::seconds_of_all(crew.results.iter().map(|(_, lap)| *lap));
+    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    measured.push("events", all.count() as f64 / seconds)?;
+    all.report(&mut measured)?;
+    // How evenly the scheduler served the threads; no metric, but raw numbers stay.
+    for (latencies, _) in &crew.results {
+        measured.push("events-per-thread", latencies.count() as f64)?;
+    }
+    Ok(measured)
+}
+
+fn one_thread(
+    member: &Member<'_>,
+    locks: &[PthreadMutex],
+    limits: &Limits,
+    turns: &Turns,
+) -> Result<(Latencies, Lap), Failure> {
+    let mut latencies = Latencies::new();
+    let ((), lap) = member.timed_lap(|| take_turns(locks, limits, turns, &mut latencies))?;
+    Ok((latencies, lap))
+}
+
+#[inline(never)]
+fn take_turns(locks: &[PthreadMutex], limits: &Limits, turns: &Turns, latencies: &mut Latencies) {
+    let began = Instant::now();
+    while began.elapsed() < limits.time && turns.asked.fetch_add(1, Ordering::Relaxed) < limits.events {
+        let turn = turns.begun.fetch_add(1, Ordering::Relaxed);
+        let lock = &locks[turn as usize % locks.len()];
+        let start = Instant::now();
+        for _ in 0..limits.yields {
+            lock.hold(std::thread::yield_now);
+        }
+        latencies.record(start.elapsed().as_nanos() as u64);
+    }
+}
+
+/// Every event that was begun was also counted, and no more were begun than asked for.
+fn check(counted: u64, begun: u64, limit: u64) -> Result<(), Failure> {
+    if counted == begun && counted <= limit {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!("{counted} events were counted, {begun} begun, at most {limit} asked for")))
+}
+
+/// The locks keep threads apart: a counter that is read and written in two steps under each lock loses nothing.
+fn check_exclusion(locks: &[PthreadMutex], threads: usize) -> Result<(), Failure> {
+    // Some of many locks, few rounds: this runs after every trial.
+    const LOCKS_MAX: usize = 8;
+    const ROUNDS: u64 = 20;
+    let threads = threads.min(4);
+    for lock in locks.iter().take(LOCKS_MAX) {
+        let counted = count_in_two_steps(threads, ROUNDS, |step| lock.hold(step));
+        if counted != threads as u64 * ROUNDS {
+            return Err(Failure::Failed("a lock let two threads in at once".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Counts with an interruptible read and write, each pair run by `guarded`.
+fn count_in_two_steps(threads: usize, rounds: u64, guarded: impl Fn(&dyn Fn()) + Sync) -> u64 {
+    let counter = AtomicU64::new(0);
+    let step = || {
+        let before = counter.load(Ordering::Relaxed);
+        std::thread::yield_now();
+        counter.store(before + 1, Ordering::Relaxed);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (guarded, step) = (&guarded, &step);
+            scope.spawn(move || (0..rounds).for_each(|_| guarded(step)));
+        }
+    });
+    counter.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{check_smoke, job_for_tests, set};
+
+    #[test]
+    fn smoke_runs_with_more_threads_than_locks() {
+        let job = Job { threads: 12, ..job_for_tests("threads") };
+        let measured = run(&job).unwrap();
+        check_smoke("threads", &measured);
+        assert_eq!(measured.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 12);
+    }
+
+    #[test]
+    fn an_event_limit_is_kept_to_the_event() {
+        let mut job = Job { threads: 3, ..job_for_tests("threads") };
+        set(&mut job, "events", "10");
+        set(&mut job, "time", "60s");
+        let per_thread = |sample: &&model::trial::Sample| sample.series == "events-per-thread";
+        let events: f64 = run(&job).unwrap().samples.iter().filter(per_thread).map(|sample| sample.value).sum();
+        assert!((events - 10.0).abs() < 0.5, "{events}");
+    }
+
+    #[test]
+    fn lost_and_extra_events_are_found() {
+        assert_eq!(check(10, 10, 10), Ok(()));
+        assert!(check(9, 10, 10).is_err());
+        assert!(check(11, 11, 10).is_err());
+    }
+
+    #[test]
+    fn a_lock_that_does_not_lock_is_found() {
+        let lock = PthreadMutex::new();
+        assert_eq!(count_in_two_steps(4, 100, |step| lock.hold(step)), 400);
+        // Without the lock the threads overwrite each other's counts while they yield in between.
+        assert_ne!(count_in_two_steps(4, 20_000, |step| step()), 80_000);
+    }
+}

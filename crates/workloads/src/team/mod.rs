@@ -1,0 +1,257 @@
+//! The threads of a kernel: thread i sits on seat i, proves it before and after the timed region, and all start
+//! together. An error or a panic of any thread ends the job with a failure; nobody is waited for without a bound.
+
+mod gate;
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use crate::standin::seat;
+use model::id_set::{CpuId, CpuSet};
+use model::trial::ThreadSeat;
+
+use crate::job::{Failure, Job};
+use gate::Gate;
+
+/// More threads than any machine has cpus several times over; the bound keeps a typing mistake from filling memory.
+const THREADS_MAX: usize = 65_536;
+
+/// What a team's threads brought back, in the order of the seats.
+pub(crate) struct Crew<T> {
+    pub results: Vec<T>,
+    /// Empty when nobody was seated.
+    pub seats: Vec<ThreadSeat>,
+}
+
+/// One thread of a team, as its work sees it.
+pub(crate) struct Member<'t> {
+    /// Which one, from 0.
+    pub index: usize,
+    /// Of how many.
+    pub count: usize,
+    gate: &'t Gate,
+    seat: Option<(CpuId, CpuSet)>,
+    /// The cpus before and after the timed region.
+    ran_on: Cell<Option<(CpuId, CpuId)>>,
+}
+
+/// When something began and ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lap {
+    pub start: Instant,
+    pub end: Instant,
+}
+
+/// Runs `work` on every thread of the job's team and collects what it returns.
+pub(crate) fn run<T, W>(job: &Job, work: W) -> Result<Crew<T>, Failure>
+where
+    T: Send,
+    W: Fn(&Member<'_>) -> Result<T, Failure> + Sync,
+{
+    check_size(job)?;
+    let deadline = Instant::now() + Duration::from_nanos(job.time_limit.0);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let gate = Gate::new(job.threads, every_thread_has_a_cpu(job, cpus), deadline);
+    let ended: Vec<Option<(T, Option<ThreadSeat>)>> = std::thread::scope(|scope| {
+        let (gate, work) = (&gate, &work);
+        let start = |index: usize| {
+            let thread = std::thread::Builder::new().name(format!("worker-{index}"));
+            let asked = job.seats.get(index).copied();
+            let body = move || member(index, job.threads, asked, gate, work);
+            let handle = thread.spawn_scoped(scope, body);
+            handle
+                .inspect_err(|error| gate.stop(Failure::Failed(format!("thread {index} could not be started: {error}"))))
+        };
+        let handles: Vec<_> = (0..job.threads).map_while(|index| start(index).ok()).collect();
+        handles.into_iter().map(|handle| handle.join().ok().flatten()).collect()
+    });
+    gate.failure()?;
+    collect(ended, job)
+}
+
+impl Member<'_> {
+    /// Waits for all others.
+    pub(crate) fn meet(&self) -> Result<(), Failure> {
+        self.gate.meet()
+    }
+
+    /// Runs the timed region, and notes on which cpu the thread was before and after it.
+    pub(crate) fn timed<T>(&self, region: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        self.meet()?;
+        let before = seat::current_cpu();
+        let result = region()?;
+        self.ran_on.set(Some((before, seat::current_cpu())));
+        Ok(result)
+    }
+
+    /// As [`Member::timed`] for a region that needs no meeting in its middle: also when it began and ended.
+    pub(crate) fn timed_lap<T>(&self, region: impl FnOnce() -> T) -> Result<(T, Lap), Failure> {
+        self.timed(|| {
+            self.meet()?;
+            let start = Instant::now();
+            let result = region();
+            Ok((result, Lap { start, end: Instant::now() }))
+        })
+    }
+}
+
+impl Lap {
+    /// From the first start to the last end, in seconds.
+    pub(crate) fn seconds_of_all(laps: impl Iterator<Item = Self> + Clone) -> f64 {
+        let start = laps.clone().map(|lap| lap.start).min();
+        let end = laps.map(|lap| lap.end).max();
+        start.zip(end).map_or(0.0, |(start, end)| end.duration_since(start).as_secs_f64())
+    }
+}
+
+/// Opens the gate when a thread panics, so that the others do not wait for it.
+struct StopOnPanic<'t> {
+    gate: &'t Gate,
+    index: usize,
+}
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.gate.stop(Failure::Failed(format!("thread {} panicked, which is a fault of this program", self.index)));
+        }
+    }
+}
+
+fn member<T, W>(
+    index: usize,
+    count: usize,
+    asked: Option<CpuId>,
+    gate: &Gate,
+    work: &W,
+) -> Option<(T, Option<ThreadSeat>)>
+where
+    W: Fn(&Member<'_>) -> Result<T, Failure>,
+{
+    let _stop = StopOnPanic { gate, index };
+    let result = sit(asked).and_then(|seat| {
+        let member = Member { index, count, gate, seat, ran_on: Cell::new(None) };
+        let result = work(&member)?;
+        Ok((result, member.proof()?))
+    });
+    result.inspect_err(|failure| gate.stop(failure.clone())).ok()
+}
+
+fn sit(asked: Option<CpuId>) -> Result<Option<(CpuId, CpuSet)>, Failure> {
+    let Some(cpu) = asked else { return Ok(None) };
+    let mask = seat::sit_on(cpu).map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(Some((cpu, mask)))
+}
+
+impl Member<'_> {
+    fn proof(self) -> Result<Option<ThreadSeat>, Failure> {
+        let Some((asked, mask)) = self.seat else { return Ok(None) };
+        let Some((before, after)) = self.ran_on.get() else {
+            return Err(Failure::Failed("a seated thread ran nothing, which is a fault of this program".into()));
+        };
+        Ok(Some(ThreadSeat { asked, mask, before, after }))
+    }
+}
+
+fn collect<T>(ended: Vec<Option<(T, Option<ThreadSeat>)>>, job: &Job) -> Result<Crew<T>, Failure> {
+    let (results, seats): (Vec<T>, Vec<Option<ThreadSeat>>) = ended.into_iter().flatten().unzip();
+    if results.len() != job.threads {
+        return Err(Failure::Failed(format!("{} of {} threads came back", results.len(), job.threads)));
+    }
+    Ok(Crew { results, seats: seats.into_iter().flatten().collect() })
+}
+
+fn check_size(job: &Job) -> Result<(), Failure> {
+    if job.threads == 0 || job.threads > THREADS_MAX {
+        return Err(Failure::Failed(format!("{} threads were asked for; 1 to {THREADS_MAX} can be", job.threads)));
+    }
+    if !job.seats.is_empty() && job.seats.len() != job.threads {
+        return Err(Failure::Failed(format!("the placement has {} seats for {} threads", job.seats.len(), job.threads)));
+    }
+    Ok(())
+}
+
+fn every_thread_has_a_cpu(job: &Job, cpus: usize) -> bool {
+    let seats: CpuSet = job.seats.iter().copied().collect();
+    let places = if job.seats.is_empty() { cpus } else { seats.len() };
+    job.threads <= places
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use model::units::Nanos;
+
+    use super::*;
+    use crate::kernels::job_for_tests;
+
+    fn job(threads: usize, seats: &[u32]) -> Job {
+        Job {
+            threads,
+            seats: seats.iter().map(|cpu| CpuId(*cpu)).collect(),
+            time_limit: Nanos(2_000_000_000),
+            ..job_for_tests("syscall")
+        }
+    }
+
+    #[test]
+    fn seats_are_proven_thread_by_thread() {
+        let cpu = seat::current_cpu().0;
+        let crew = run(&job(3, &[cpu; 3]), |member| member.timed(|| Ok(member.index))).unwrap();
+        assert_eq!(crew.results, [0, 1, 2]);
+        let alone: CpuSet = [CpuId(cpu)].into_iter().collect();
+        let proof = ThreadSeat { asked: CpuId(cpu), mask: alone, before: CpuId(cpu), after: CpuId(cpu) };
+        assert_eq!(crew.seats, vec![proof; 3]);
+        assert!(run(&job(3, &[]), |member| member.timed(|| Ok(()))).unwrap().seats.is_empty());
+    }
+
+    #[test]
+    fn nobody_leaves_a_meeting_before_all_have_come() {
+        for threads in [1, 2, 7] {
+            let come = AtomicUsize::new(0);
+            let crew = run(&job(threads, &[]), |member| {
+                for round in 1..=50 {
+                    come.fetch_add(1, Ordering::SeqCst);
+                    member.meet()?;
+                    assert!(come.load(Ordering::SeqCst) >= round * member.count);
+                    member.meet()?;
+                }
+                Ok(())
+            });
+            crew.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_failing_thread_ends_the_job_and_nobody_hangs() {
+        let failure = |job: &Job, fail: fn() -> Result<(), Failure>| {
+            run(job, move |member| {
+                if member.index == 1 {
+                    fail()?;
+                }
+                member.meet()
+            })
+            .err()
+            .unwrap()
+            .to_string()
+        };
+        assert_eq!(failure(&job(3, &[]), || Err(Failure::Failed("no luck".into()))), "no luck");
+        assert!(failure(&job(3, &[]), || panic!("planted")).contains("thread 1 panicked"));
+    }
+
+    #[test]
+    fn waiting_ends_at_the_deadline() {
+        let short = Job { time_limit: Nanos(30_000_000), ..job(9, &[]) };
+        let failure = run(&short, |member| if member.index == 0 { Ok(()) } else { member.meet() }).err().unwrap();
+        assert!(matches!(failure, Failure::TimedOut(_)), "{failure}");
+    }
+
+    #[test]
+    fn impossible_teams_are_refused() {
+        let error = |job: &Job| run(job, |member| member.meet()).err().unwrap().to_string();
+        assert!(error(&job(2, &[0])).contains("1 seats for 2 threads"));
+        assert!(error(&job(0, &[])).contains("0 threads"));
+        assert!(!error(&job(1, &[60_000])).is_empty());
+    }
+}

@@ -1,0 +1,3 @@
+//! Adapters: which command line runs another program, and how to read what it printed.
+
+pub(crate) mod command;

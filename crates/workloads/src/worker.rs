@@ -1,0 +1,163 @@
+//! The two ends of a kernel's own process: `serve` in the child reads a trial, runs it and prints one line;
+//! `read_report` in the parent reads that line.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+use model::id_set::NodeId;
+use model::trial::{Sample, Status, ThreadSeat, Trial};
+use serde::{Deserialize, Serialize};
+
+use crate::job::{Failure, Job, Measured};
+use crate::{Runner, find};
+
+/// What a worker process prints: one line of JSON on stdout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// How the kernel ended.
+    pub status: Status,
+    /// Raw numbers in the order in which they were taken.
+    pub samples: Vec<Sample>,
+    /// The proof of each thread's seat.
+    pub thread_seats: Vec<ThreadSeat>,
+    /// Resident pages of the measured memory by node.
+    pub pages: BTreeMap<NodeId, u64>,
+}
+
+/// Reads a trial as JSON, runs its kernel and writes the report as one line. A kernel's failure is a report; an error
+/// here means that there was no trial to read or nobody to read the report.
+pub fn serve(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
+    let mut text = String::new();
+    input.read_to_string(&mut text).map_err(|error| format!("the trial cannot be read: {error}"))?;
+    let trial: Trial = serde_json::from_str(&text).map_err(|error| format!("this is not a trial: {error}"))?;
+    let mut line = serde_json::to_vec(&report(&trial)).map_err(|error| format!("the report: {error}"))?;
+    line.push(b'\n');
+    output.write_all(&line).and_then(|()| output.flush()).map_err(|error| format!("the report: {error}"))
+}
+
+/// Reads what a worker printed.
+pub fn read_report(output: &[u8]) -> Result<Report, String> {
+    let text = String::from_utf8_lossy(output);
+    let line = text.lines().last().ok_or("the worker printed no report")?;
+    serde_json::from_str(line).map_err(|error| format!("the worker's report cannot be read: {error}"))
+}
+
+fn report(trial: &Trial) -> Report {
+    let (status, measured) = match run(trial) {
+        Ok(measured) => (Status::Completed, measured),
+        Err(failure) => (failure.into(), Measured::default()),
+    };
+    let Measured { samples, thread_seats, pages } = measured;
+    Report { status, samples, thread_seats, pages }
+}
+
+fn run(trial: &Trial) -> Result<Measured, Failure> {
+    let name = &trial.workload;
+    let Some(workload) = find(name) else {
+        return Err(Failure::Failed(format!("there is no workload '{name}'")));
+    };
+    let Runner::Kernel(kernel) = workload.runner else {
+        return Err(Failure::Failed(format!("workload {name} is a program of its own and runs without a worker")));
+    };
+    let job = Job::of(trial);
+    check_threads(&job, (workload.describe)().threads_exactly, name)?;
+    kernel(&job)
+}
+
+fn check_threads(job: &Job, exactly: Option<usize>, name: &str) -> Result<(), Failure> {
+    match exactly.filter(|exactly| *exactly != job.threads) {
+        Some(exactly) => Err(Failure::Failed(format!(
+            "workload {name} needs {exactly} threads, the placement has {}",
+            job.threads
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::id_set::CpuId;
+    use model::placement::Placement;
+    use model::trial::{Role, TrialId};
+    use model::units::Nanos;
+
+    use super::*;
+    use crate::kernels::job_for_tests;
+
+    fn trial(workload: &str, threads: usize) -> Trial {
+        Trial {
+            id: TrialId("t".into()),
+            cell: 0,
+            workload: workload.into(),
+            parameters: job_for_tests(workload).parameters,
+            placement: Placement::kernel(threads),
+            role: Role::Measured,
+            block: 0,
+            attempt: 0,
+            seed: 7,
+            time_limit: Nanos(60_000_000_000),
+        }
+    }
+
+    fn served(trial: &Trial) -> Report {
+        let mut output = Vec::new();
+        serve(serde_json::to_string(trial).unwrap().as_bytes(), &mut output).unwrap();
+        assert_eq!(output.iter().filter(|byte| **byte == b'\n').count(), 1);
+        read_report(&output).unwrap()
+    }
+
+    #[test]
+    fn every_kernel_comes_back_through_the_worker() {
+        for spec in crate::specs() {
+            let trial = trial(&spec.name, spec.threads_exactly.unwrap_or(1));
+            let report = served(&trial);
+            if spec.name == "command" {
+                assert!(matches!(report.status, Status::Failed(_)));
+                continue;
+            }
+            assert_eq!(report.status, Status::Completed, "{}", spec.name);
+            assert!(!report.samples.is_empty() && report.thread_seats.is_empty(), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn two_seated_threads_prove_their_seats() {
+        if std::thread::available_parallelism().unwrap().get() < 2 {
+            return eprintln!("skipped: needs 2 cpus");
+        }
+        let mut trial = trial("stream", 2);
+        trial.placement.seats = two_cpus();
+        let report = served(&trial);
+        assert_eq!(report.status, Status::Completed);
+        for (seat, asked) in report.thread_seats.iter().zip(&trial.placement.seats) {
+            assert_eq!((seat.asked, seat.before, seat.after), (*asked, *asked, *asked));
+            assert_eq!(seat.mask.to_string(), asked.to_string());
+        }
+        assert_eq!(report.thread_seats.len(), 2);
+        let pages: u64 = report.pages.values().sum();
+        assert!(pages > 0);
+    }
+
+    /// Two cpus that this process may use.
+    fn two_cpus() -> Vec<CpuId> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        model::id_set::CpuSet::parse_list(list).unwrap().iter().take(2).collect()
+    }
+
+    #[test]
+    fn what_cannot_run_is_reported() {
+        let cases = [
+            (Trial { workload: "nothing".into(), ..trial("syscall", 1) }, "no workload 'nothing'"),
+            (trial("pingpong", 3), "needs 2 threads"),
+        ];
+        for (trial, expected) in cases {
+            let Status::Failed(why) = served(&trial).status else { panic!("{expected}") };
+            assert!(why.contains(expected), "{why}");
+        }
+        assert!(serve(&b"{}"[..], Vec::new()).unwrap_err().contains("not a trial"));
+        for output in [&b""[..], b"killed", b"{\"status\":"] {
+            assert!(read_report(output).is_err());
+        }
+    }
+}
