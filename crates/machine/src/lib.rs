@@ -2,8 +2,11 @@
 
 pub mod capture;
 pub mod devices;
+pub mod child;
+mod evidence;
 pub mod memory;
 mod mempolicy;
+mod proc;
 pub mod seat;
 pub mod settings;
 mod syscall;

@@ -127,7 +127,7 @@ mod tests {
         let weighted = MemoryPolicy::WeightedInterleave(NodeSet::parse_list("0").unwrap());
         let text = |policy: &MemoryPolicy, errno| {
             let refusal = refusal("set", policy, &io::Error::from_raw_os_error(errno));
-            format!("{refusal}; {}", refusal.hint.unwrap_or_default())
+            format!("{refusal}; {:?}", refusal.hint)
         };
         assert!(text(&weighted, libc::EINVAL).contains("Linux 6.9"), "{}", text(&weighted, libc::EINVAL));
         assert!(text(&MemoryPolicy::Local, libc::EPERM).contains("SYS_NICE"));

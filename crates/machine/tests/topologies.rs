@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use machine::topology::{Source, read, read_isolated};
 use model::id_set::NodeId;
-use model::topology::{ObjectKind, Topology};
+use model::topology::{Device, ObjectKind, Topology};
 use serde_json::{Value, json};
 
 fn workspace() -> PathBuf {
@@ -173,6 +173,8 @@ fn caches_kinds_and_memory_hang_where_they_should() {
 fn this_machine_reads_the_same_here_and_in_a_child() {
     let mut here = read(&Source::Live).unwrap();
     let mut there = read_isolated(&Source::Live, &reader()).unwrap();
+    let names = |devices: &[Device]| devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&here.devices), names(&machine::devices::read(Path::new("/"))));
     // An interrupt may move between the two readings.
     here.devices.iter_mut().chain(&mut there.devices).for_each(|device| device.interrupts.clear());
     if here.notes.is_empty() {

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod comparison;
 pub mod finding;
 pub mod id_set;
+pub mod nearest;
 pub mod placement;
 pub mod plan;
 pub mod record;

@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod grid;
-//pub mod html;
+pub mod html;
 pub mod json;
 mod look;
 pub mod map;
 pub mod number;
 mod sentence;
-//pub mod table;
+pub mod table;
 
 pub use look::Look;
 pub use sentence::{Sentence, sentences};

@@ -128,15 +128,16 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
-/// Breaks a text into lines of at most so many characters, between words; a longer word gets a line of its own.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+/// Breaks a text into lines of at most so many characters, between words; a longer word gets a line of its own. The
+/// first line has `first` characters, the others have `rest`.
+pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
-    let mut used = 0;
+    let (mut used, mut room) = (0, first);
     for word in text.split(' ') {
         let length = word.chars().filter(|c| *c != END && !MARKS.iter().any(|(_, mark)| mark == c)).count();
-        if used > 0 && used + 1 + length > width {
+        if used > 0 && used + 1 + length > room {
             lines.push(String::new());
-            used = 0;
+            (used, room) = (0, rest);
         }
         let line = lines.last_mut().expect("it begins with one line and only grows");
         if used > 0 {
@@ -178,8 +179,9 @@ mod tests {
 
     #[test]
     fn lines_break_between_words() {
-        assert_eq!(wrapped("aa bb cc", 5), ["aa bb", "cc"]);
-        assert_eq!(wrapped("aaaaaaaa b", 5), ["aaaaaaaa", "b"]);
-        assert_eq!(wrapped(&marked("aa bb", Tone::Bad), 5).len(), 1);
+        assert_eq!(wrapped("aa bb cc", 5, 5), ["aa bb", "cc"]);
+        assert_eq!(wrapped("aaaaaaaa b", 5, 5), ["aaaaaaaa", "b"]);
+        assert_eq!(wrapped(&marked("aa bb", Tone::Bad), 5, 5).len(), 1);
+        assert_eq!(wrapped("aa bb cc dd", 5, 2), ["aa bb", "cc", "dd"]);
     }
 }

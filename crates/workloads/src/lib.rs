@@ -6,7 +6,6 @@ mod describe;
 mod job;
 mod kernels;
 mod random;
-mod standin;
 mod team;
 mod tools;
 pub mod worker;

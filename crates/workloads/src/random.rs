@@ -1,4 +1,4 @@
-//! Random numbers from a trial's seed: SplitMix64 (Steele, Lea and Flood 2014). Small and the same on every
+//! Random numbers from a trial's seed: `SplitMix64` (Steele, Lea and Flood 2014). Small and the same on every
 //! machine, which is all that shuffles and lock choices need.
 
 /// A stream of numbers that the seed alone decides.

@@ -34,7 +34,8 @@ pub(crate) fn interrupt(root: &Path, line: &InterruptLine) -> Interrupt {
 }
 
 /// `36:  0  67725 PCI-MSIX-0000:00:02.0   1-edge   virtio1-req.0`: the number of counts is that of the online cpus,
-/// then come the chip, the line on the chip, its trigger (joined on x86, a word of its own on ARM), the actions.
+/// then come the chip, the line on the chip, its trigger (joined on x86, a word of its own on ARM), the actions. Where
+/// the trigger is another word (`9-fasteoi`), chip and line are two words.
 fn parse_line(line: &str) -> Option<InterruptLine> {
     let (number, rest) = line.split_once(':')?;
     let number = number.trim().parse().ok()?;
@@ -42,7 +43,7 @@ fn parse_line(line: &str) -> Option<InterruptLine> {
     let words: Vec<&str> = rest.split_whitespace().skip_while(is_count).collect();
     let is_trigger = |word: &&str| {
         let word = word.to_ascii_lowercase();
-        ["edge", "level", "fasteoi"].iter().any(|trigger| word == *trigger || word.ends_with(&format!("-{trigger}")))
+        ["edge", "level"].iter().any(|trigger| word == *trigger || word.ends_with(&format!("-{trigger}")))
     };
     let actions = words.iter().position(is_trigger).map_or(2, |trigger| trigger + 1);
     let name = words.get(actions..).unwrap_or_default().join(" ");

@@ -193,6 +193,18 @@ mod tests {
         assert!(topology.notes[1].contains("cpus 0-1 at memory node 0, /sys 0"), "{:?}", topology.notes);
     }
 
+    /// grace-cxl: firmware says that the memory without cpus is near the first package.
+    #[test]
+    fn memory_without_cpus_stays_where_firmware_puts_it() {
+        let mut topology = synthetic("package:2 [numa] [numa] core:2 pu:1");
+        let before = topology.clone();
+        let mut files = node_files(0, "0-1", 1 << 20, "10 20 20 20");
+        files.extend(node_files(1, "", 1 << 20, "20 10 20 20"));
+        with_sysfs(&mut topology, tree(&files).path());
+        assert_eq!(topology.nodes[1].cpus.to_string(), "0-1");
+        assert_eq!(topology, before);
+    }
+
     #[test]
     fn a_machine_without_these_files_stays_as_it_is() {
         let mut topology = synthetic("package:2 [numa] core:2 pu:1");

@@ -84,7 +84,8 @@ impl<'a> Ground<'a> {
             })
         };
         let cores: Vec<Core> = topology.cores().into_iter().filter_map(core).collect();
-        let core_of = (0..cores.len()).flat_map(|index| cores[index].cpus.iter().map(move |cpu| (*cpu, index))).collect();
+        let core_of =
+            (0..cores.len()).flat_map(|index| cores[index].cpus.iter().map(move |cpu| (*cpu, index))).collect();
         let cluster_noun = ClusterNoun::Nothing;
         let mut ground = Self { topology, cores, clusters: Vec::new(), cluster_noun, kinds, rank, core_of };
         ground.find_clusters();
@@ -206,7 +207,9 @@ fn kinds(topology: &Topology) -> Vec<Kind> {
         // Unranked kinds say that cores differ, and not how: nobody could call one of them big.
         return Vec::new();
     }
-    stated.sort_by_key(|kind| if all_have_capacity { kind.capacity.unwrap_or(0).into() } else { i64::from(kind.efficiency) });
+    stated.sort_by_key(
+        |kind| if all_have_capacity { kind.capacity.unwrap_or(0).into() } else { i64::from(kind.efficiency) },
+    );
     let mut groups: Vec<Vec<&CpuKind>> = Vec::new();
     for kind in stated {
         match groups.last_mut() {
@@ -226,7 +229,8 @@ fn merged(group: &[&CpuKind], topology: &Topology) -> Kind {
 
 /// Whether two kinds that follow each other by speed are one to a person.
 fn same_kind(slower: &CpuKind, faster: &CpuKind) -> bool {
-    let info = |kind: &CpuKind, name: &str| kind.info.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let info =
+        |kind: &CpuKind, name: &str| kind.info.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let megahertz = |kind| info(kind, "FrequencyMaxMHz").and_then(|text| text.parse().ok());
     let near = |low: u64, high: u64| low.min(high) * 100 >= low.max(high) * SAME_KIND_PERCENT;
     match (info(slower, "CoreType"), info(faster, "CoreType")) {

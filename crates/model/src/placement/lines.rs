@@ -1,17 +1,213 @@
-//! The lines that apply a placement by hand.
+//! The lines that apply a placement by hand, one per tool.
 
 use serde::Serialize;
 
-use super::Placement;
+use super::{MemoryPolicy, Placement};
+use crate::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
+use crate::topology::Topology;
 
-/// Ready-to-paste lines; none where a tool cannot express the placement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// Ready-to-paste lines; none where a tool cannot express the placement, all none where nothing is bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lines {
-    /// taskset(1).
+    /// taskset(1): cpus only.
     pub taskset: Option<String>,
+    /// numactl(8); `-w` needs numactl 2.0.19.
+    pub numactl: Option<String>,
+    /// hwloc-bind(1) with the system's numbers, not hwloc's.
+    pub hwloc_bind: Option<String>,
+    /// A drop-in for a service: `systemctl edit NAME.service`.
+    pub systemd: Option<String>,
+    /// The same as a transient service of systemd-run(1). A scope would not do: it takes no CPUAffinity or NUMAPolicy.
+    pub systemd_run: Option<String>,
+    /// docker run, and podman run; IMAGE is yours.
+    pub docker: Option<String>,
+    /// Slurm's srun, inside an allocation that has these cpus.
+    pub slurm: Option<String>,
+    /// OpenMP's environment: one thread per place. Cpus only.
+    pub openmp: Option<String>,
 }
 
-/// The lines for a placement.
-pub fn lines(_placement: &Placement, _command: &str) -> Lines {
-    Lines::default()
+/// The lines for a placement of a command, which is pasted as it is.
+pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Lines {
+    let wanted = Wanted {
+        seats: &placement.seats,
+        cpus: placement.cpus(),
+        threads: placement.threads,
+        memory: &placement.memory,
+        // With one node, every policy is what a tool without memory policies does anyway.
+        memory_matters: topology.allowed_nodes.len() > 1 && placement.memory != MemoryPolicy::Kernel,
+        command: command.trim(),
+    };
+    if wanted.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel {
+        return Lines::default();
+    }
+    Lines {
+        taskset: taskset(&wanted),
+        numactl: Some(numactl(&wanted)),
+        hwloc_bind: hwloc_bind(&wanted),
+        systemd: systemd_properties(&wanted).map(|properties| format!("[Service]\n{}", properties.join("\n"))),
+        systemd_run: systemd_run(&wanted),
+        docker: docker(&wanted),
+        slurm: slurm(&wanted),
+        openmp: openmp(&wanted),
+    }
+}
+
+struct Wanted<'a> {
+    seats: &'a [CpuId],
+    cpus: CpuSet,
+    threads: usize,
+    memory: &'a MemoryPolicy,
+    memory_matters: bool,
+    command: &'a str,
+}
+
+fn taskset(wanted: &Wanted) -> Option<String> {
+    let possible = !wanted.cpus.is_empty() && !wanted.memory_matters;
+    possible.then(|| format!("taskset -c {} {}", wanted.cpus, wanted.command))
+}
+
+fn numactl(wanted: &Wanted) -> String {
+    let mut words = vec!["numactl".to_string()];
+    if !wanted.cpus.is_empty() {
+        words.push(format!("-C {}", wanted.cpus));
+    }
+    match wanted.memory {
+        MemoryPolicy::Kernel => {}
+        MemoryPolicy::Local => words.push("-l".into()),
+        MemoryPolicy::Bind(nodes) => words.push(format!("-m {nodes}")),
+        MemoryPolicy::Interleave(nodes) => words.push(format!("-i {nodes}")),
+        MemoryPolicy::WeightedInterleave(nodes) => words.push(format!("-w {nodes}")),
+        MemoryPolicy::Preferred(node) => words.push(format!("-p {node}")),
+    }
+    words.push(wanted.command.into());
+    words.join(" ")
+}
+
+/// hwloc's "bind" without --strict is the kernel's "preferred"; only with it pages stay on the nodes.
+fn hwloc_bind(wanted: &Wanted) -> Option<String> {
+    let memory = match wanted.memory {
+        MemoryPolicy::Kernel => None,
+        MemoryPolicy::Local => Some("--membind --mempolicy firsttouch all".to_string()),
+        MemoryPolicy::Bind(nodes) => Some(format!("--membind {}", locations("node", nodes))),
+        MemoryPolicy::Interleave(nodes) => {
+            Some(format!("--membind --mempolicy interleave {}", locations("node", nodes)))
+        }
+        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Preferred(_) => return None,
+    };
+    let mut words = vec!["hwloc-bind --physical".to_string()];
+    if matches!(wanted.memory, MemoryPolicy::Bind(_)) {
+        words.push("--strict".into());
+    }
+    if !wanted.cpus.is_empty() {
+        words.push(format!("--cpubind {}", locations("pu", &wanted.cpus)));
+    }
+    words.extend(memory);
+    words.push(format!("-- {}", wanted.command));
+    Some(words.join(" "))
+}
+
+/// `pu:0-2 pu:6-8`: hwloc takes ranges, and no commas.
+fn locations<T: Id>(noun: &str, ids: &IdSet<T>) -> String {
+    let ranges: Vec<String> = ids.to_string().split(',').map(|range| format!("{noun}:{range}")).collect();
+    ranges.join(" ")
+}
+
+/// CPUAffinity is the mask that the process starts with, AllowedCPUs the cgroup's, which its children cannot leave.
+fn systemd_properties(wanted: &Wanted) -> Option<Vec<String>> {
+    let mut properties = Vec::new();
+    if !wanted.cpus.is_empty() {
+        properties.push(format!("CPUAffinity={}", wanted.cpus));
+    }
+    let (policy, mask) = match wanted.memory {
+        MemoryPolicy::Kernel => (None, None),
+        MemoryPolicy::Local => (Some("local"), None),
+        MemoryPolicy::Bind(nodes) => (Some("bind"), Some(nodes.clone())),
+        MemoryPolicy::Interleave(nodes) => (Some("interleave"), Some(nodes.clone())),
+        MemoryPolicy::Preferred(node) => (Some("preferred"), Some([*node].into_iter().collect())),
+        MemoryPolicy::WeightedInterleave(_) => return None,
+    };
+    properties.extend(policy.map(|policy| format!("NUMAPolicy={policy}")));
+    properties.extend(mask.map(|mask: NodeSet| format!("NUMAMask={mask}")));
+    if !wanted.cpus.is_empty() {
+        properties.push(format!("AllowedCPUs={}", wanted.cpus));
+    }
+    properties.extend(wanted.memory.promised_nodes().map(|nodes| format!("AllowedMemoryNodes={nodes}")));
+    Some(properties)
+}
+
+fn systemd_run(wanted: &Wanted) -> Option<String> {
+    let properties: Vec<String> = systemd_properties(wanted)?.iter().map(|property| format!("-p {property}")).collect();
+    Some(format!("systemd-run --pipe --wait --same-dir {} {}", properties.join(" "), wanted.command))
+}
+
+/// A cpuset binds memory to nodes, and knows no other policy.
+fn docker(wanted: &Wanted) -> Option<String> {
+    let mut words = vec!["docker run".to_string()];
+    if !wanted.cpus.is_empty() {
+        words.push(format!("--cpuset-cpus={}", wanted.cpus));
+    }
+    match wanted.memory {
+        MemoryPolicy::Bind(nodes) => words.push(format!("--cpuset-mems={nodes}")),
+        _ if wanted.memory_matters || wanted.cpus.is_empty() => return None,
+        _ => {}
+    }
+    words.push(format!("IMAGE {}", wanted.command));
+    Some(words.join(" "))
+}
+
+fn slurm(wanted: &Wanted) -> Option<String> {
+    let mut words = vec![format!("srun --ntasks=1 --cpus-per-task={}", wanted.cpus.len().max(1))];
+    if !wanted.cpus.is_empty() {
+        words.push(format!("--cpu-bind=mask_cpu:0x{}", plain_mask(&wanted.cpus)));
+    }
+    match wanted.memory {
+        MemoryPolicy::Bind(nodes) => words.push(format!("--mem-bind=mask_mem:0x{}", plain_mask(nodes))),
+        MemoryPolicy::Preferred(node) => words.push(format!("--mem-bind=prefer,map_mem:{node}")),
+        _ if wanted.memory_matters || wanted.cpus.is_empty() => return None,
+        _ => {}
+    }
+    words.push(wanted.command.into());
+    Some(words.join(" "))
+}
+
+/// Without the kernel's commas, which part tasks in Slurm.
+fn plain_mask<T: Id>(ids: &IdSet<T>) -> String {
+    ids.to_mask().replace(',', "")
+}
+
+/// One place per seat in the order of threads. `close` with a place each puts thread i on place i.
+fn openmp(wanted: &Wanted) -> Option<String> {
+    if wanted.seats.is_empty() || wanted.memory_matters {
+        return None;
+    }
+    let mut places: Vec<CpuId> = Vec::new();
+    // Threads that share a cpu share its place: `close` deals out places evenly then.
+    wanted.seats.iter().for_each(|cpu| {
+        if !places.contains(cpu) {
+            places.push(*cpu)
+        }
+    });
+    Some(format!(
+        "OMP_NUM_THREADS={} OMP_PLACES='{}' OMP_PROC_BIND=close {}",
+        wanted.threads,
+        place_list(&places),
+        wanted.command
+    ))
+}
+
+/// `{0}:4,{8}`: OpenMP's notation for places of one cpu, runs of neighbours drawn together.
+fn place_list(places: &[CpuId]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for cpu in places.iter().map(|cpu| cpu.0) {
+        match runs.last_mut() {
+            Some((first, length)) if *first + *length == cpu => *length += 1,
+            _ => runs.push((cpu, 1)),
+        }
+    }
+    let words: Vec<String> = runs
+        .iter()
+        .map(|(first, length)| if *length == 1 { format!("{{{first}}}") } else { format!("{{{first}}}:{length}") })
+        .collect();
+    words.join(",")
 }

@@ -54,7 +54,9 @@ pub(super) fn check_node(ground: &Ground, node: NodeId) -> Result<(), String> {
     let what = if here.len() == 1 { format!("memory node {here}") } else { format!("memory nodes {here}") };
     match () {
         () if here.contains(node) => Ok(()),
-        () if !existing.contains(node) => Err(format!("memory node {node} does not exist here; this machine has {what}")),
+        () if !existing.contains(node) => {
+            Err(format!("memory node {node} does not exist here; this machine has {what}"))
+        }
         () if !topology.allowed_nodes.contains(node) => {
             Err(format!("memory node {node} is not allowed to this process; it may use {what}"))
         }
@@ -112,7 +114,7 @@ fn remote(ground: &Ground, seats: &[CpuId]) -> Result<Explained, String> {
     why.push_str(&remote_reason(ground, home, node, peers.len() + tiers.len()));
     let beyond = tiers.iter().filter(|tier| !peers.is_empty() && far(tier) > far(&node)).max_by_key(|tier| far(tier));
     if let Some((tier, distance)) = beyond.and_then(|tier| Some((tier, far(tier)?))) {
-        why.push_str(&format!("; node {tier} without cpus is farther still, {distance}"));
+        why.push_str(&format!("; node {tier}, no cpu's own, is farther still ({distance})"));
     }
     Ok((MemoryPolicy::Bind([node].into_iter().collect()), why))
 }
@@ -127,9 +129,11 @@ fn remote_reason(ground: &Ground, home: NodeId, node: NodeId, others: usize) -> 
             format!("memory only on node {node}, the other one (distance {far} instead of {near})")
         }
         Some((near, far)) => {
-            format!("memory only on node {node}, the farthest from node {home} (distance {far} instead of {near})")
+            format!("memory only on node {node}, farthest from node {home} (distance {far} instead of {near})")
         }
-        None => format!("memory only on node {node} instead of their own node {home}; this machine states no distances"),
+        None => {
+            format!("memory only on node {node} instead of their own node {home}; this machine states no distances")
+        }
     }
 }
 

@@ -1,20 +1,26 @@
 //! Who runs where and whose memory lives where. Named policies make placements from a topology
-//! (`policy`), explicit ones are written in numactl's letters (`explicit`), and `lines` says how to
-//! apply one by hand.
+//! (`policy`, with `seats` for cpus and `memory` for nodes), explicit ones are written in numactl's
+//! letters (`explicit`), and `lines` says how to apply one by hand.
 
 mod explicit;
+mod ground;
 mod lines;
+mod memory;
 mod policy;
+mod reason;
+mod region;
+mod seats;
 
 pub use explicit::parse_explicit;
 pub use lines::{Lines, lines};
-pub use policy::{Offer, POLICIES, PolicyInfo, offer, offer_all};
+pub use policy::{KernelOffers, Offer, POLICIES, PolicyInfo, offer, offer_all};
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use crate::topology::Topology;
 
 /// One way to place a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +32,8 @@ pub struct Placement {
     /// How many threads the workload starts.
     pub threads: usize,
     /// Thread i sits on `seats[i]`; empty when the kernel chooses. For a command, which starts its own
-    /// threads, the seats together are the cpus it may use.
+    /// threads, the seats together are the cpus it may use. Never fewer than threads: those that share a cpu
+    /// repeat it. Explicit placements may have more: the cpus that the user named beyond the last thread.
     pub seats: Vec<CpuId>,
     /// Where its memory lives.
     pub memory: MemoryPolicy,
@@ -50,6 +57,53 @@ pub enum MemoryPolicy {
     /// On this node while it has room.
     Preferred(NodeId),
 }
+
+/// Why there is no placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoPlacement {
+    /// The user's mistake: no such name, cpu or node.
+    Mistake(String),
+    /// This machine lacks what the placement needs.
+    Unavailable(String),
+}
+
+/// Reads what `--placement` takes: a policy, a combination `SEATS+MEMORY`, or numactl's letters.
+pub fn parse(
+    topology: &Topology,
+    text: &str,
+    threads: Option<usize>,
+    kernel: KernelOffers,
+) -> Result<Placement, NoPlacement> {
+    if is_explicit(text) {
+        return parse_explicit(topology, text, threads, kernel);
+    }
+    offer(topology, text, threads, kernel)
+}
+
+/// Whether a text is a placement on some machine, for experiments, which are read before a machine is known.
+pub fn check(text: &str) -> Result<(), String> {
+    if is_explicit(text) { explicit::check(text) } else { policy::check(text) }
+}
+
+fn is_explicit(text: &str) -> bool {
+    text.trim_start().starts_with('-')
+}
+
+/// Whether two placements are one thing to measure: the same threads on the same seats with the same memory.
+/// With one memory node every memory policy comes to the same.
+pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bool {
+    let same_memory = one.memory == other.memory || topology.allowed_nodes.len() < 2;
+    one.threads == other.threads && one.seats == other.seats && same_memory
+}
+
+impl fmt::Display for NoPlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Mistake(why) | Self::Unavailable(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl std::error::Error for NoPlacement {}
 
 impl Placement {
     /// No binding of any kind: the reference that every other placement is measured against.

@@ -1,12 +1,17 @@
-//! Named policies: what each makes of a machine.
+//! Named policies: what each makes of a machine. A name is SEATS, MEMORY or SEATS+MEMORY.
 
 use serde::Serialize;
 
-use super::Placement;
+use super::ground::Ground;
+use super::memory::{MemoryRule, place_memory};
+use super::seats::{SeatRule, place_seats};
+use super::{NoPlacement, Placement, same_place};
+use crate::id_set::NodeId;
+use crate::nearest::nearest_first;
 use crate::topology::Topology;
 
 /// A policy as `nearfar list policies` shows it.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyInfo {
     /// Its name; `node:N` stands for one name per node.
     pub name: &'static str,
@@ -15,23 +20,194 @@ pub struct PolicyInfo {
 }
 
 /// What a policy makes of this machine, or why it cannot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The policy's name.
     pub policy: String,
     /// The placement, or the reason why this machine lacks it.
     pub placement: Result<Placement, String>,
+    /// An earlier policy that makes the same placement here: measuring both would measure one thing twice.
+    pub same_as: Option<String>,
 }
 
-/// Every policy, in the order in which people read them.
-pub const POLICIES: &[PolicyInfo] = &[];
-
-/// One policy (or a combination `SEATS+MEMORY`) on this machine.
-pub fn offer(_topology: &Topology, _policy: &str, _threads: usize) -> Result<Placement, String> {
-    Err("not yet".into())
+/// What the running kernel offers beyond what a topology shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelOffers {
+    /// Whether /sys/kernel/mm/mempolicy/weighted_interleave exists.
+    pub weighted_interleave: bool,
 }
 
-/// Every policy on this machine.
-pub fn offer_all(_topology: &Topology, _threads: usize) -> Vec<Offer> {
-    Vec::new()
+/// Every policy, in the order in which people read them. `SEATS+MEMORY` combines one that chooses cpus with
+/// one that chooses memory: `compact+interleave`, `cores-one-l3+memory-remote`, `compact+node:2`.
+pub const POLICIES: &[PolicyInfo] = &[
+    PolicyInfo { name: "kernel", about: "no binding: the kernel chooses; the reference" },
+    PolicyInfo { name: "one-core", about: "everything on one core, its hardware threads first, then sharing them" },
+    PolicyInfo { name: "compact", about: "near each other, one thread per core: one L3 first, then the nearest next" },
+    PolicyInfo { name: "spread", about: "as far apart as possible, one thread per core: over packages, nodes, L3s" },
+    PolicyInfo { name: "cores-one-l3", about: "cores of a single L3, one thread per core" },
+    PolicyInfo { name: "cores-across-l3", about: "cores evenly over several L3s, of one memory node where possible" },
+    PolicyInfo { name: "smt-one-l3", about: "all hardware threads of each core before the next core, in a single L3" },
+    PolicyInfo { name: "smt-pairs", about: "two threads on each core, on cores near each other" },
+    PolicyInfo { name: "big", about: "the fastest kind of cores, one thread per core" },
+    PolicyInfo { name: "little", about: "the most frugal kind of cores, one thread per core" },
+    PolicyInfo { name: "node:N", about: "the cpus and the memory of memory node N" },
+    PolicyInfo { name: "memory-local", about: "cores of one memory node, memory only on that node" },
+    PolicyInfo { name: "memory-remote", about: "the same cores, memory only on the farthest other node" },
+    PolicyInfo { name: "interleave", about: "the same cores, memory page by page over all nodes" },
+    PolicyInfo { name: "weighted-interleave", about: "the same cores, memory over all nodes by the kernel's weights" },
+];
+
+/// One policy, or a combination `SEATS+MEMORY`, on this machine. Without a number of threads the policy takes its
+/// natural one: all cores, or the cores of one L3, or of one node.
+pub fn offer(
+    topology: &Topology,
+    policy: &str,
+    threads: Option<usize>,
+    kernel: KernelOffers,
+) -> Result<Placement, NoPlacement> {
+    let policy = policy.trim();
+    let rules = rules(policy).map_err(NoPlacement::Mistake)?;
+    if threads == Some(0) {
+        return Err(NoPlacement::Mistake("0 threads do nothing; give at least 1".into()));
+    }
+    place(&Ground::new(topology), policy, rules, threads, kernel).map_err(NoPlacement::Unavailable)
+}
+
+/// Every policy on this machine; `node:N` once per node.
+pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffers) -> Vec<Offer> {
+    let names = POLICIES.iter().flat_map(|policy| match policy.name {
+        "node:N" => topology.nodes.iter().map(|node| format!("node:{}", node.os)).collect(),
+        name => vec![name.to_string()],
+    });
+    let mut offers: Vec<Offer> = Vec::new();
+    for policy in names {
+        let placement = offer(topology, &policy, threads, kernel).map_err(|none| none.to_string());
+        let same = |earlier: &&Offer| match (&earlier.placement, &placement) {
+            (Ok(one), Ok(other)) => same_place(topology, one, other),
+            _ => false,
+        };
+        let same_as = offers.iter().find(same).map(|earlier| earlier.policy.clone());
+        offers.push(Offer { policy, placement, same_as });
+    }
+    offers
+}
+
+/// Whether this is a name that some machine could offer.
+pub(super) fn check(policy: &str) -> Result<(), String> {
+    rules(policy.trim()).map(|_| ())
+}
+
+fn place(
+    ground: &Ground,
+    name: &str,
+    (seat_rule, memory_rule): (SeatRule, MemoryRule),
+    threads: Option<usize>,
+    kernel: KernelOffers,
+) -> Result<Placement, String> {
+    let seats = place_seats(ground, seat_rule, threads)?;
+    let (memory, why) = place_memory(ground, memory_rule, &seats.cpus, kernel)?;
+    let reason = if why.is_empty() { seats.reason } else { format!("{}; {why}", seats.reason) };
+    Ok(Placement { name: name.into(), reason, threads: seats.threads, seats: seats.cpus, memory })
+}
+
+/// What a name says about cpus and about memory.
+fn rules(name: &str) -> Result<(SeatRule, MemoryRule), String> {
+    if let Some((seats, memory)) = name.split_once('+') {
+        return Ok((
+            seat_rule(seats.trim()).ok_or_else(|| wrong_half(seats, "cpus", SEAT_NAMES))?,
+            memory_rule(memory.trim()).ok_or_else(|| wrong_half(memory, "memory", MEMORY_NAMES))?,
+        ));
+    }
+    if let Some(node) = node(name) {
+        return Ok((SeatRule::Node(node), MemoryRule::Node(node)));
+    }
+    match (seat_rule(name), memory_rule(name)) {
+        (Some(seats), _) => Ok((seats, MemoryRule::Kernel)),
+        (None, Some(memory)) => Ok((SeatRule::OneNode, memory)),
+        (None, None) => Err(unknown(name)),
+    }
+}
+
+const SEAT_NAMES: [&str; 11] = [
+    "kernel",
+    "one-core",
+    "compact",
+    "spread",
+    "cores-one-l3",
+    "cores-across-l3",
+    "smt-one-l3",
+    "smt-pairs",
+    "big",
+    "little",
+    "node:N",
+];
+
+const MEMORY_NAMES: [&str; 5] = ["memory-local", "memory-remote", "interleave", "weighted-interleave", "node:N"];
+
+fn seat_rule(name: &str) -> Option<SeatRule> {
+    Some(match name {
+        "kernel" => SeatRule::Kernel,
+        "one-core" => SeatRule::OneCore,
+        "compact" => SeatRule::Compact,
+        "spread" => SeatRule::Spread,
+        "cores-one-l3" => SeatRule::CoresOneL3,
+        "cores-across-l3" => SeatRule::CoresAcrossL3,
+        "smt-one-l3" => SeatRule::SmtOneL3,
+        "smt-pairs" => SeatRule::SmtPairs,
+        "big" => SeatRule::Big,
+        "little" => SeatRule::Little,
+        name => SeatRule::Node(node(name)?),
+    })
+}
+
+fn memory_rule(name: &str) -> Option<MemoryRule> {
+    Some(match name {
+        "memory-local" => MemoryRule::Local,
+        "memory-remote" => MemoryRule::Remote,
+        "interleave" => MemoryRule::Interleave,
+        "weighted-interleave" => MemoryRule::Weighted,
+        name => MemoryRule::Node(node(name)?),
+    })
+}
+
+fn node(name: &str) -> Option<NodeId> {
+    let number = name.strip_prefix("node:")?;
+    number.chars().all(|c| c.is_ascii_digit()).then(|| number.parse().ok().map(NodeId))?
+}
+
+fn unknown(name: &str) -> String {
+    let names = nearest_first(name, POLICIES.iter().map(|policy| policy.name));
+    format!(
+        "no placement is called '{name}'; there are {}, two of them joined as in compact+interleave, and numactl's letters as in '-C 0-3 -m 0'",
+        names.join(", ")
+    )
+}
+
+fn wrong_half<const N: usize>(half: &str, about: &str, names: [&'static str; N]) -> String {
+    let half = half.trim();
+    format!("'{half}' does not say where {about} should be; {} does", nearest_first(half, names).join(", "))
+}
+
+/// `{"policy", "placement"}` or `{"policy", "unavailable": why}`: a reader should not have to know Rust's Result.
+impl Serialize for Offer {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Written<'a> {
+            policy: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            placement: Option<&'a Placement>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            unavailable: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            same_as: Option<&'a str>,
+        }
+        let Self { policy, placement, same_as } = self;
+        Written {
+            policy,
+            placement: placement.as_ref().ok(),
+            unavailable: placement.as_ref().err().map(String::as_str),
+            same_as: same_as.as_deref(),
+        }
+        .serialize(serializer)
+    }
 }

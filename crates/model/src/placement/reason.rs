@@ -11,7 +11,7 @@ pub(super) fn seats(ground: &Ground, seats: &[CpuId]) -> String {
     let mut threads_of: BTreeMap<CpuId, usize> = BTreeMap::new();
     cores.iter().for_each(|core| *threads_of.entry(core.cpus[0]).or_default() += 1);
     let distinct: Vec<&Core> = threads_of.keys().filter_map(|cpu| ground.core_of(*cpu)).collect();
-    format!("{}{}{}, {}", count(distinct.len(), "core"), kinds(ground, &distinct), span(ground, &distinct), per_core(&threads_of))
+    format!("{}{}, {}", cores_by_kind(ground, &distinct), span(ground, &distinct), per_core(&threads_of))
 }
 
 /// `1 core`, `6 cores`.
@@ -25,28 +25,31 @@ fn clusters(ground: &Ground, number: usize) -> String {
     if number == 1 { format!("one {noun}") } else { count(number, &noun) }
 }
 
-/// ` (2 big, 4 little)` where the machine has kinds of cores.
-fn kinds(ground: &Ground, cores: &[&Core]) -> String {
+/// `6 cores`; where the machine has kinds of cores `2 big cores`, `6 cores (2 big, 4 little)`.
+fn cores_by_kind(ground: &Ground, cores: &[&Core]) -> String {
     let last = ground.kinds.len().saturating_sub(1);
-    if last == 0 {
-        return String::new();
-    }
     let name = |kind| match kind {
         0 => "big",
         kind if kind == last => "little",
         _ => "middle",
     };
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    cores.iter().for_each(|core| *counts.entry(core.kind).or_default() += 1);
+    if last == 0 {
+        return count(cores.len(), "core");
+    }
     let mut words: Vec<(&str, usize)> = Vec::new();
-    for (kind, number) in counts {
+    for kind in 0..=last {
+        let number = cores.iter().filter(|core| core.kind == kind).count();
         match words.last_mut() {
+            _ if number == 0 => {}
             Some((word, total)) if *word == name(kind) => *total += number,
             _ => words.push((name(kind), number)),
         }
     }
+    if let [(word, number)] = words.as_slice() {
+        return count(*number, &format!("{word} core"));
+    }
     let words: Vec<String> = words.iter().map(|(word, number)| format!("{number} {word}")).collect();
-    format!(" ({})", words.join(", "))
+    format!("{} ({})", count(cores.len(), "core"), words.join(", "))
 }
 
 /// ` of one L3 on memory node 0`, ` over 2 packages, 2 memory nodes and 2 L3s`.
@@ -65,14 +68,12 @@ fn span(ground: &Ground, cores: &[&Core]) -> String {
     if in_cluster.len() > 1 {
         over.push(format!("{}{}", clusters(ground, in_cluster.len()), uneven(&in_cluster)));
     }
-    let mut text = match over.as_slice() {
+    let mut text = if in_cluster.len() == 1 { format!(" of {}", clusters(ground, 1)) } else { String::new() };
+    text.push_str(&match over.as_slice() {
         [] => String::new(),
         [one] => format!(" over {one}"),
         [most @ .., last] => format!(" over {} and {last}", most.join(", ")),
-    };
-    if in_cluster.len() == 1 {
-        text.push_str(&format!(" of {}", clusters(ground, 1)));
-    }
+    });
     if let (Some(node), 1, true) = (nodes.first(), nodes.len(), ground.homes().len() > 1) {
         text.push_str(&format!(" on memory node {node}"));
     }
@@ -97,6 +98,7 @@ fn per_core(threads_of: &BTreeMap<CpuId, usize>) -> String {
         (1, 1) if threads_of.len() == 1 => "one thread".into(),
         (1, 1) => "one thread per core".into(),
         (least, most) if least == most => format!("{most} threads per core"),
+        (least, most) if least + 1 == most => format!("{least} or {most} threads per core"),
         (least, most) => format!("{least} to {most} threads per core"),
     }
 }

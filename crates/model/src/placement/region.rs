@@ -28,8 +28,7 @@ pub(super) fn choose(ground: &Ground, cores: &[usize], count: usize, reach: Reac
     debug_assert!(count <= ground.cpu_count(cores));
     let mut seats = Vec::with_capacity(count);
     for sibling in 0.. {
-        let layer: Vec<usize> =
-            cores.iter().copied().filter(|core| ground.cores[*core].cpus.len() > sibling).collect();
+        let layer: Vec<usize> = cores.iter().copied().filter(|core| ground.cores[*core].cpus.len() > sibling).collect();
         let wanted = (count - seats.len()).min(layer.len());
         if wanted == 0 {
             break;

@@ -136,7 +136,10 @@ fn cores_one_l3(ground: &Ground, threads: Option<usize>) -> Result<Seats, String
     need_clusters(ground)?;
     let noun = ground.cluster_noun.one();
     let cores = best_cluster(ground, threads, <[usize]>::to_vec, <[usize]>::len).map_err(|largest| {
-        format!("needs {} in one {noun}, this machine's largest {noun} has {largest}", count(threads.unwrap_or(1), "core"))
+        format!(
+            "needs {} in one {noun}, this machine's largest {noun} has {largest}",
+            count(threads.unwrap_or(1), "core")
+        )
     })?;
     let threads = threads.unwrap_or(cores.len());
     Ok(for_clusters(ground, seated(ground, choose(ground, &cores, threads, Reach::Near))))
@@ -146,14 +149,15 @@ fn cores_across_l3(ground: &Ground, threads: Option<usize>) -> Result<Seats, Str
     need_clusters(ground)?;
     let noun = ground.cluster_noun.one();
     if ground.clusters.len() < 2 {
-        return Err(format!("this machine has one {noun}"));
+        return Err(format!("{}this machine has one {noun}", instead_of_l3(ground)));
     }
     if threads.is_some_and(|threads| threads < 2) {
         return Err(format!("one thread cannot be over two {noun}s"));
     }
     let clustered = ground.cores_where(|core| core.cluster.is_some());
-    let cores = smallest_span(ground, &clustered, threads)
-        .ok_or_else(|| format!("needs {}, this process may use {}", count(threads.unwrap_or(2), "core"), clustered.len()))?;
+    let cores = smallest_span(ground, &clustered, threads).ok_or_else(|| {
+        format!("needs {}, this process may use {}", count(threads.unwrap_or(2), "core"), clustered.len())
+    })?;
     let chosen = choose_over_clusters(ground, &cores, threads.unwrap_or(cores.len()));
     Ok(for_clusters(ground, seated(ground, choose(ground, &chosen, chosen.len(), Reach::Near))))
 }
@@ -194,7 +198,7 @@ fn smt_one_l3(ground: &Ground, threads: Option<usize>) -> Result<Seats, String> 
     let room = |cores: &[usize]| -> Vec<usize> { cores.iter().copied().filter(|core| smt.contains(core)).collect() };
     let cores = best_cluster(ground, threads, room, |cores| ground.cpu_count(cores)).map_err(|largest| {
         let wanted = count(threads.unwrap_or(2), "SMT cpu");
-        format!("needs {wanted} in one {noun}, this machine's largest {noun} has {largest}")
+        format!("{}needs {wanted} in one {noun}, this machine's largest {noun} has {largest}", instead_of_l3(ground))
     })?;
     let by_speed = (0..ground.kinds.len().max(1))
         .flat_map(|kind| cores.iter().filter(move |core| ground.cores[**core].kind == kind));
@@ -212,7 +216,11 @@ fn smt_pairs(ground: &Ground, threads: Option<usize>) -> Result<Seats, String> {
         return Err(format!("pairs need an even number of threads, not {threads}"));
     }
     if threads / 2 > smt.len() {
-        return Err(format!("needs {} with SMT siblings, this process may use {}", count(threads / 2, "core"), smt.len()));
+        return Err(format!(
+            "needs {} with SMT siblings, this process may use {}",
+            count(threads / 2, "core"),
+            smt.len()
+        ));
     }
     let cores = choose_cores(ground, &smt, threads / 2, Reach::Near);
     Ok(seated(ground, choose(ground, &cores, threads, Reach::Near)))
@@ -253,8 +261,7 @@ fn one_node(ground: &Ground, threads: Option<usize>) -> Result<Seats, String> {
     };
     let with_cores = nodes.iter().find(|cores| cores.len() >= wanted);
     let cores = with_cores.or_else(|| nodes.iter().find(|cores| ground.cpu_count(cores) >= wanted));
-    let cores = cores.ok_or_else(|| {
-        format!("needs {} on one memory node, the largest has {largest}", count(wanted, "cpu"))
-    })?;
+    let cores =
+        cores.ok_or_else(|| format!("needs {} on one memory node, the largest has {largest}", count(wanted, "cpu")))?;
     some_of(ground, cores, Some(wanted), Reach::Near, "the node has")
 }

@@ -202,6 +202,16 @@ mod tests {
     }
 
     #[test]
+    fn no_share_of_the_way_parts_equal_values() {
+        for share in (0..1000).map(|thousandths| f64::from(thousandths) / 1000.0) {
+            for value in [0.1, -0.3, 0.7, 1.1, 3.7, 5.9] {
+                let there = between(value, value, share);
+                assert!((there - value).abs() <= 0.0, "{there} is not {value}");
+            }
+        }
+    }
+
+    #[test]
     fn huge_and_negative_samples_stay_finite() {
         let huge = [-f64::MAX, f64::MAX, f64::MAX, -f64::MAX, 0.0, 1.0, 2.0];
         assert_eq!(median(&huge), Some(1.0));

@@ -113,7 +113,11 @@ pub(crate) fn cpu_listing(cores: &[Core]) -> String {
     written.join(" ")
 }
 
+/// `0,6`, or `8-15` where threads follow each other.
 fn joined(cpus: &[CpuId]) -> String {
+    if cpus.len() > 2 && cpus.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0) {
+        return cpus.iter().copied().collect::<CpuSet>().to_string();
+    }
     cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 

@@ -10,6 +10,8 @@ use crate::look::clean;
 /// More lines than a terminal shows at once: then siblings like the first are told in one line each.
 const LINES_MAX: usize = 45;
 
+const NAMELESS_GROUP: &str = "group";
+
 /// One line of the tree and what hangs below it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Branch {
@@ -75,8 +77,12 @@ impl Telling<'_> {
             shape += &self.shape(object);
             below = self.below(object);
         }
-        if names.is_empty() {
-            names.push("machine".into());
+        // A group without a name of its own says nothing that the line does not say anyway.
+        if names.len() > 1 || index == 0 {
+            names.retain(|name| name != NAMELESS_GROUP);
+        }
+        if names.is_empty() || (index == 0 && names[0].starts_with("node")) {
+            names.insert(0, "machine".into());
         }
         let mut children = self.children(&below);
         let mut head = names.join(", ");
@@ -145,7 +151,7 @@ impl Telling<'_> {
             ObjectKind::Package => Some(format!("package{number}")),
             ObjectKind::Die => Some(format!("die{number}")),
             // Numbers of groups are hwloc's own and mean nothing to the reader.
-            ObjectKind::Group => Some(subtype.unwrap_or("group".into()).to_lowercase()),
+            ObjectKind::Group => Some(subtype.unwrap_or(NAMELESS_GROUP.into()).to_lowercase()),
             ObjectKind::Cache => object.cache.map(cache_label),
             ObjectKind::Core => Some(format!("core{number}")),
             ObjectKind::Pu => Some(format!("cpu{number}")),

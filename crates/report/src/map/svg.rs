@@ -126,26 +126,44 @@ impl Block {
     }
 }
 
-/// Puts blocks side by side and wraps them.
+/// Puts blocks side by side and wraps them where that leaves little space empty and a shape near [`SHAPE`].
 fn flow(blocks: Vec<Block>, room: f64) -> Block {
-    let widest = blocks.iter().map(|block| block.width).fold(0.0, f64::max);
-    let area: f64 = blocks.iter().map(|block| (block.width + GAP) * (block.height + GAP)).sum();
-    let limit = (area * SHAPE).sqrt().min(room).max(widest) + GAP;
+    let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
+    let mut best: Option<(f64, Vec<(f64, f64)>)> = None;
+    for columns in 1..=sizes.len() {
+        let limit: f64 = sizes[..columns].iter().map(|(width, _)| width + GAP).sum();
+        let (places, width, height) = wrap(&sizes, limit);
+        let form = width / height / SHAPE;
+        // The exponent weighs empty space against shape: three small cores stand in one row, 72 do not.
+        let cost = width * height * form.max(1.0 / form).powf(0.35);
+        if (columns == 1 || width <= room) && best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, places));
+        }
+    }
     let mut all = Block::default();
-    let (mut x, mut y, mut row_height) = (0.0, 0.0, 0.0);
-    for block in blocks {
-        if x > 0.0 && x + block.width > limit {
+    for (block, (x, y)) in blocks.into_iter().zip(best.map(|(_, places)| places).unwrap_or_default()) {
+        all.width = f64::max(all.width, x + block.width);
+        all.height = f64::max(all.height, y + block.height);
+        all.take(block, x, y);
+    }
+    all
+}
+
+/// Where blocks of these sizes go when rows end at the limit, and the size of it all.
+fn wrap(sizes: &[(f64, f64)], limit: f64) -> (Vec<(f64, f64)>, f64, f64) {
+    let mut places = Vec::with_capacity(sizes.len());
+    let (mut x, mut y, mut row_height, mut widest) = (0.0, 0.0, 0.0, 0.0);
+    for (width, height) in sizes {
+        if x > 0.0 && x + width > limit {
             (x, y) = (0.0, y + row_height + GAP);
             row_height = 0.0;
         }
-        let (width, height) = (block.width, block.height);
-        all.take(block, x, y);
-        row_height = f64::max(row_height, height);
-        all.width = f64::max(all.width, x + width);
-        all.height = y + row_height;
+        places.push((x, y));
+        row_height = f64::max(row_height, *height);
+        widest = f64::max(widest, x + width);
         x += width + GAP;
     }
-    all
+    (places, widest, y + row_height)
 }
 
 /// What every box needs to know.
@@ -211,10 +229,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn core(&self, index: usize, core: &Core) -> Block {
-        let cpus = core.cpus.iter().map(|cpu| self.cpu(*cpu)).collect::<Vec<_>>();
-        // Threads of one core stand in one row up to four, then in rows of four.
-        let row = 4.0_f64.min(cpus.len() as f64) * (self.cpu_width + 2.0);
-        let cpus = rows(cpus, row, 2.0);
+        let cpus = self.threads(core);
         if !core.named && core.caches.is_empty() {
             return cpus;
         }
@@ -237,6 +252,19 @@ impl<'a> Drawing<'a> {
         block.height = y + height + 4.0;
         let kind = core.kind.map_or(String::new(), |kind| format!(" k{}", kind % 4));
         block.framed(format!("core{kind}"), self.core_title(index, core))
+    }
+
+    /// In rows of up to four.
+    fn threads(&self, core: &Core) -> Block {
+        const GAP: f64 = 2.0;
+        let mut all = Block::default();
+        for (index, cpu) in core.cpus.iter().enumerate() {
+            let (x, y) = ((index % 4) as f64 * (self.cpu_width + GAP), (index / 4) as f64 * (CPU_HEIGHT + GAP));
+            all.width = f64::max(all.width, x + self.cpu_width);
+            all.height = y + CPU_HEIGHT;
+            all.take(self.cpu(*cpu), x, y);
+        }
+        all
     }
 
     fn core_title(&self, index: usize, core: &Core) -> String {
@@ -291,23 +319,6 @@ fn memory_nodes(policy: &MemoryPolicy) -> NodeSet {
         MemoryPolicy::Preferred(node) => preferred(node),
         policy => policy.promised_nodes().cloned().unwrap_or_default(),
     }
-}
-
-/// Blocks in rows of a fixed width.
-fn rows(blocks: Vec<Block>, width: f64, gap: f64) -> Block {
-    let mut all = Block::default();
-    let (mut x, mut y) = (0.0, 0.0);
-    for block in blocks {
-        if x > 0.0 && x + block.width > width {
-            (x, y) = (0.0, y + block.height + gap);
-        }
-        all.width = f64::max(all.width, x + block.width);
-        all.height = y + block.height;
-        let step = block.width + gap;
-        all.take(block, x, y);
-        x += step;
-    }
-    all
 }
 
 fn label(object: &Object) -> String {

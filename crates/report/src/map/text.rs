@@ -27,7 +27,7 @@ pub fn text(topology: &Topology, settings: Option<&Settings>, look: &Look) -> St
 }
 
 fn paragraph(text: &str, look: &Look) -> String {
-    wrapped(text, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
+    wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
 }
 
 fn section(title: &str, body: &str, look: &Look) -> String {
@@ -57,8 +57,9 @@ fn tree(root: &Branch, look: &Look) -> String {
 /// `first` stands before the head, `rest` before all lines below it.
 fn draw(branch: &Branch, first: &str, rest: &str, look: &Look, out: &mut String) {
     let below = if branch.children.is_empty() { "   " } else { "│  " };
-    let room = look.width.saturating_sub(first.chars().count() + 3).max(20);
-    for (index, line) in wrapped(&branch.head, room).iter().enumerate() {
+    // Deep in a tree on a narrow terminal, lines that are too long read better than lines of one word.
+    let room = look.width.saturating_sub(first.chars().count()).max(24);
+    for (index, line) in wrapped(&branch.head, room, room - below.chars().count()).iter().enumerate() {
         let prefix = if index == 0 { first.to_string() } else { format!("{rest}{below}") };
         out.push_str(&finished(&format!("{prefix}{line}"), look));
         out.push('\n');
@@ -88,10 +89,11 @@ fn memory(topology: &Topology, look: &Look) -> Option<String> {
 fn node_table(topology: &Topology) -> Grid {
     let mut nodes: Vec<&MemoryNode> = topology.nodes.iter().collect();
     nodes.sort_by_key(|node| node.os);
-    let mut grid = Grid::new(&["node", "size", "cpus"]).numeric(&["node"]);
+    let mut grid = Grid::new(&["node", "size", "cpus"]).numeric(&["node", "size"]);
     let matrix = topology.node_distances();
     if matrix.is_some() {
-        let titles: Vec<String> = nodes.iter().map(|node| format!("to {}", node.os)).collect();
+        let title = |(index, node): (usize, &&MemoryNode)| format!("{}{}", if index == 0 { "to " } else { "" }, node.os);
+        let titles: Vec<String> = nodes.iter().enumerate().map(title).collect();
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         grid.columns.extend(Grid::new(&titles).numeric(&titles).columns);
     }
@@ -136,10 +138,12 @@ fn spread(matrix: &Distances) -> String {
 fn attributes(topology: &Topology, look: &Look) -> Option<String> {
     let values = &topology.memory_attributes;
     let groups = values.chunk_by(|a, b| a.attr == b.attr).flat_map(|same| {
-        let mut initiators: Vec<_> = same.iter().map(|value| &value.initiator).collect();
-        initiators.dedup();
-        initiators.sort();
-        initiators.dedup();
+        let mut initiators: Vec<_> = Vec::new();
+        for value in same {
+            if !initiators.contains(&&value.initiator) {
+                initiators.push(&value.initiator);
+            }
+        }
         initiators.into_iter().map(move |from| {
             let reached: Vec<String> = same
                 .iter()

@@ -2,8 +2,9 @@
 //! counted by node afterwards.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 
-use crate::standin::memory::{HugePages, PlacedMemory};
+use machine::memory::{HugePages, MemoryError, PlacedMemory};
 use model::id_set::NodeId;
 use model::workload::ParameterKind;
 
@@ -44,11 +45,15 @@ impl Arena {
     }
 
     fn with_pages(job: &Job, bytes: usize, huge_pages: HugePages) -> Result<Self, Failure> {
-        PlacedMemory::new(bytes, &job.memory, huge_pages).map(Self).map_err(|error| Failure::Failed(error.to_string()))
+        PlacedMemory::new(bytes, &job.memory, huge_pages).map(Self).map_err(|error| failure(&error))
     }
 
     pub(super) fn as_f64(&mut self) -> &mut [f64] {
         self.0.as_mut_slice()
+    }
+
+    pub(super) fn as_atomics(&self) -> &[AtomicU64] {
+        self.0.as_slice()
     }
 
     pub(super) fn as_u64(&mut self) -> &mut [u64] {
@@ -57,6 +62,49 @@ impl Arena {
 
     /// Where the pages are now.
     pub(super) fn pages_by_node(&self) -> Result<BTreeMap<NodeId, u64>, Failure> {
-        self.0.pages_by_node(PAGES_ASKED_MAX).map_err(|error| Failure::Failed(error.to_string()))
+        self.0.pages_by_node(PAGES_ASKED_MAX).map_err(|error| failure(&error))
+    }
+}
+
+/// What the machine has no room for cannot be measured there; what it refuses has gone wrong.
+fn failure(error: &MemoryError) -> Failure {
+    let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
+    let why = format!("{error}{hint}");
+    match error {
+        MemoryError::TooLarge { .. } => Failure::Unavailable(why),
+        MemoryError::Refused(_) | MemoryError::Empty => Failure::Failed(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::id_set::NodeSet;
+    use model::placement::MemoryPolicy;
+
+    use super::*;
+    use crate::kernels::{job_for_tests, set};
+
+    #[test]
+    fn memory_that_does_not_fit_cannot_be_measured_and_missing_nodes_fail() {
+        let mut job = job_for_tests("stream");
+        set(&mut job, "size", "8TiB");
+        let failure = crate::kernels::stream::run(&job).unwrap_err();
+        assert!(matches!(failure, Failure::Unavailable(_)), "{failure}");
+        let nowhere = MemoryPolicy::Bind(NodeSet::parse_list("1023").unwrap());
+        let failure = Arena::small(&Job { memory: nowhere, ..job }, 4096).err().unwrap();
+        assert!(matches!(failure, Failure::Failed(_)) && failure.to_string().contains("hint: "), "{failure}");
+    }
+
+    #[test]
+    fn bound_pages_are_found_on_their_node() {
+        let bound = MemoryPolicy::Bind(NodeSet::parse_list("0").unwrap());
+        let mut job = Job { memory: bound, ..job_for_tests("stream") };
+        for huge_pages in ["yes", "no", "system"] {
+            set(&mut job, "huge-pages", huge_pages);
+            let measured = crate::kernels::stream::run(&job).unwrap();
+            assert_eq!(measured.pages.keys().copied().collect::<Vec<_>>(), [NodeId(0)]);
+            // Three arrays of 1 MiB, in pages of at most 64 KiB.
+            assert!(measured.pages[&NodeId(0)] >= 3 << 4, "{:?}", measured.pages);
+        }
     }
 }

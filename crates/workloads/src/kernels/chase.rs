@@ -149,13 +149,15 @@ type Link = *const u64;
 impl<'m> Cycle<'m> {
     fn new(memory: &'m mut [u64], stride_bytes: usize) -> Result<Self, Failure> {
         let word = size_of::<u64>();
-        if stride_bytes % word != 0 {
+        if !stride_bytes.is_multiple_of(word) {
             return Err(Failure::Failed(format!("a stride of {stride_bytes} bytes is not a multiple of {word}")));
         }
         let stride = stride_bytes / word;
         let lines = memory.len() / stride;
         if lines < 2 {
-            return Err(Failure::Failed(format!("a stride of {stride_bytes} bytes leaves no two lines to chase between")));
+            return Err(Failure::Failed(format!(
+                "a stride of {stride_bytes} bytes leaves no two lines to chase between"
+            )));
         }
         Ok(Self { memory, stride, lines })
     }

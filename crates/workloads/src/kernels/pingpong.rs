@@ -6,7 +6,6 @@
 //! line and the store's taking of it, as a flag that is handed over does.
 //! Definition: as google/multichase's pingpong and the usual core-to-core latency tests, with load and store in place
 //! of compare-and-swap, which would also take the line while waiting.
-#![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -63,8 +62,9 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     refuse_one_cpu(job)?;
     let rounds = job.parameters.size("rounds");
     let trips = job.parameters.size("round-trips") as u64;
-    let mut arena = Arena::small(job, 4096)?;
-    let line = first_word(arena.as_u64());
+    let arena = Arena::small(job, 4096)?;
+    // A page of its own: nothing else is in the line or beside it.
+    let line = &arena.as_atomics()[0];
     let crew = team::run(job, |member| one_thread(member, line, rounds, trips))?;
     check(line.load(Ordering::SeqCst), rounds, trips)?;
 
@@ -74,13 +74,6 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     }
     measured.pages = arena.pages_by_node()?;
     Ok(measured)
-}
-
-/// The counter, in a page of its own: nothing else is in its line or beside it.
-fn first_word(page: &mut [u64]) -> &AtomicU64 {
-    // SAFETY: the word is aligned (u64 and AtomicU64 are alike on the 64-bit machines that we build for) and borrowed
-    // exclusively for as long as the reference lives, so every access to it goes through the atomic.
-    unsafe { AtomicU64::from_ptr(&raw mut page[0]) }
 }
 
 fn refuse_one_cpu(job: &Job) -> Result<(), Failure> {
@@ -162,12 +155,12 @@ mod tests {
     #[test]
     fn turns_end_even_when_both_threads_share_a_cpu() {
         // The refusal above guards the measurement, not the ending: here the players are sat on one cpu by hand.
-        let cpu = crate::standin::seat::current_cpu();
+        let cpu = machine::seat::current_cpu();
         let line = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for turn in [0, 1] {
                 let line = &line;
-                scope.spawn(move || crate::standin::seat::sit_on(cpu).map(|_| bounce(line, turn, 20)));
+                scope.spawn(move || machine::seat::sit_on(cpu).map(|_| bounce(line, turn, 20)));
             }
         });
         assert_eq!(check(line.into_inner(), 1, 20), Ok(()));

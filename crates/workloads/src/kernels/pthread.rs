@@ -20,7 +20,7 @@ impl PthreadMutex {
     }
 
     /// Runs `work` with the lock held.
-    #[inline(always)]
+    #[inline]
     pub(super) fn hold<T>(&self, work: impl FnOnce() -> T) -> T {
         // SAFETY: the mutex is initialised and outlives the call. The one error of a default mutex is to lock it twice
         // from one thread, which blocks; none of our kernels nests two of them.
@@ -35,7 +35,7 @@ impl PthreadMutex {
 struct Unlock<'m>(&'m PthreadMutex);
 
 impl Drop for Unlock<'_> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: made in `hold` only, on the thread that has just locked this mutex.
         let status = unsafe { libc::pthread_mutex_unlock(self.0.0.get()) };

@@ -91,12 +91,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-fn one_thread(
-    member: &Member<'_>,
-    n: usize,
-    starts: &[Board],
-    next: &AtomicUsize,
-) -> Result<(u64, Lap), Failure> {
+fn one_thread(member: &Member<'_>, n: usize, starts: &[Board], next: &AtomicUsize) -> Result<(u64, Lap), Failure> {
     let squares = row_mask(n);
     member.timed_lap(|| {
         let mut solutions = 0;
@@ -119,13 +114,13 @@ struct Board {
 impl Board {
     const EMPTY: Self = Self { columns: 0, leftward: 0, rightward: 0 };
 
-    #[inline(always)]
+    #[inline]
     fn free(self, squares: u32) -> u32 {
         squares & !(self.columns | self.leftward | self.rightward)
     }
 
     /// With a queen on `square` of the next row, seen from the row after it.
-    #[inline(always)]
+    #[inline]
     fn with(self, square: u32) -> Self {
         Self {
             columns: self.columns | square,
@@ -145,7 +140,8 @@ fn starts(n: usize) -> Vec<Board> {
     let squares = row_mask(n);
     let left_half = row_mask(n / 2);
     let middle = if n % 2 == 1 { 1 << (n / 2) } else { 0 };
-    let first_rows = squares_of(left_half).map(|first| (first, squares)).chain((middle != 0).then_some((middle, left_half)));
+    let first_rows =
+        squares_of(left_half).map(|first| (first, squares)).chain((middle != 0).then_some((middle, left_half)));
     let second_rows = |(first, allowed)| {
         let board = Board::EMPTY.with(first);
         squares_of(board.free(squares) & allowed).map(move |second| board.with(second))

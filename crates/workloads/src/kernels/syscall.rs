@@ -1,10 +1,10 @@
 //! System call rate: how often a thread enters the kernel and comes back.
 //!
 //! Measures: calls of getppid per second, all threads together. The kernel does next to nothing in it (two loads), so
-//! this is the cost of entry and exit, with the mitigations of the machine. The call is made directly (SYS_getppid):
+//! this is the cost of entry and exit, with the mitigations of the machine. The call is made directly (`SYS_getppid`):
 //! no C library could answer it from a cache.
 //! Does NOT measure what calls do for programs: no copying, no locks, no waiting.
-//! Definition: as lmbench's lat_syscall null (getppid), turned into a rate.
+//! Definition: as lmbench's `lat_syscall null` (getppid), turned into a rate.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -26,9 +26,10 @@ pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "syscall".into(),
         summary: "system call rate: getppid, entered directly".into(),
-        about: "Calls of getppid per second, all threads together: the cost of entering the kernel and coming back. Does \
+        about:
+            "Calls of getppid per second, all threads together: the cost of entering the kernel and coming back. Does \
                 not measure what calls do for programs. Source: lmbench lat_syscall null, as a rate."
-            .into(),
+                .into(),
         parameters: parameters([Parameter {
             name: "time",
             about: "how long the ten rounds take together",

@@ -22,9 +22,10 @@ pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "threads".into(),
         summary: "scheduler: threads that yield while they hold a lock (sysbench threads)".into(),
-        about: "Events per second and time per event; an event is `yields` times lock, yield, unlock of one of `locks` \
+        about:
+            "Events per second and time per event; an event is `yields` times lock, yield, unlock of one of `locks` \
                 mutexes. Does not measure the making of threads. Source: sysbench 1.0.20, sysbench threads."
-            .into(),
+                .into(),
         parameters: parameters([
             Parameter {
                 name: "yields",
@@ -65,13 +66,7 @@ pub(crate) fn describe() -> WorkloadSpec {
 pub(super) fn event_metrics() -> Vec<MetricSpec> {
     let latency = |name| Metric { name, unit: "ms", better: Better::Lower, series: name, reduce: Reduce::Median };
     metrics([
-        Metric {
-            name: "events",
-            unit: "events/s",
-            better: Better::Higher,
-            series: "events",
-            reduce: Reduce::Median,
-        },
+        Metric { name: "events", unit: "events/s", better: Better::Higher, series: "events", reduce: Reduce::Median },
         latency("latency-average"),
         latency("latency-p95"),
         latency("latency-min"),

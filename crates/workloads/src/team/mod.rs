@@ -6,7 +6,7 @@ mod gate;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::standin::seat;
+use machine::seat;
 use model::id_set::{CpuId, CpuSet};
 use model::trial::ThreadSeat;
 
@@ -27,8 +27,6 @@ pub(crate) struct Crew<T> {
 pub(crate) struct Member<'t> {
     /// Which one, from 0.
     pub index: usize,
-    /// Of how many.
-    pub count: usize,
     gate: &'t Gate,
     seat: Option<(CpuId, CpuSet)>,
     /// The cpus before and after the timed region.
@@ -57,10 +55,11 @@ where
         let start = |index: usize| {
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
             let asked = job.seats.get(index).copied();
-            let body = move || member(index, job.threads, asked, gate, work);
+            let body = move || member(index, asked, gate, work);
             let handle = thread.spawn_scoped(scope, body);
-            handle
-                .inspect_err(|error| gate.stop(Failure::Failed(format!("thread {index} could not be started: {error}"))))
+            handle.inspect_err(|error| {
+                gate.stop(Failure::Failed(format!("thread {index} could not be started: {error}")))
+            })
         };
         let handles: Vec<_> = (0..job.threads).map_while(|index| start(index).ok()).collect();
         handles.into_iter().map(|handle| handle.join().ok().flatten()).collect()
@@ -113,24 +112,19 @@ struct StopOnPanic<'t> {
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.gate.stop(Failure::Failed(format!("thread {} panicked, which is a fault of this program", self.index)));
+            self.gate
+                .stop(Failure::Failed(format!("thread {} panicked, which is a fault of this program", self.index)));
         }
     }
 }
 
-fn member<T, W>(
-    index: usize,
-    count: usize,
-    asked: Option<CpuId>,
-    gate: &Gate,
-    work: &W,
-) -> Option<(T, Option<ThreadSeat>)>
+fn member<T, W>(index: usize, asked: Option<CpuId>, gate: &Gate, work: &W) -> Option<(T, Option<ThreadSeat>)>
 where
     W: Fn(&Member<'_>) -> Result<T, Failure>,
 {
     let _stop = StopOnPanic { gate, index };
     let result = sit(asked).and_then(|seat| {
-        let member = Member { index, count, gate, seat, ran_on: Cell::new(None) };
+        let member = Member { index, gate, seat, ran_on: Cell::new(None) };
         let result = work(&member)?;
         Ok((result, member.proof()?))
     });
@@ -139,7 +133,10 @@ where
 
 fn sit(asked: Option<CpuId>) -> Result<Option<(CpuId, CpuSet)>, Failure> {
     let Some(cpu) = asked else { return Ok(None) };
-    let mask = seat::sit_on(cpu).map_err(|error| Failure::Failed(error.to_string()))?;
+    let mask = seat::sit_on(cpu).map_err(|error| {
+        let hint = error.hint.as_ref().map_or(String::new(), |hint| format!("; hint: {hint}"));
+        Failure::Failed(format!("{error}{hint}"))
+    })?;
     Ok(Some((cpu, mask)))
 }
 
@@ -166,7 +163,11 @@ fn check_size(job: &Job) -> Result<(), Failure> {
         return Err(Failure::Failed(format!("{} threads were asked for; 1 to {THREADS_MAX} can be", job.threads)));
     }
     if !job.seats.is_empty() && job.seats.len() != job.threads {
-        return Err(Failure::Failed(format!("the placement has {} seats for {} threads", job.seats.len(), job.threads)));
+        return Err(Failure::Failed(format!(
+            "the placement has {} seats for {} threads",
+            job.seats.len(),
+            job.threads
+        )));
     }
     Ok(())
 }
@@ -214,7 +215,7 @@ mod tests {
                 for round in 1..=50 {
                     come.fetch_add(1, Ordering::SeqCst);
                     member.meet()?;
-                    assert!(come.load(Ordering::SeqCst) >= round * member.count);
+                    assert!(come.load(Ordering::SeqCst) >= round * threads);
                     member.meet()?;
                 }
                 Ok(())
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn impossible_teams_are_refused() {
-        let error = |job: &Job| run(job, |member| member.meet()).err().unwrap().to_string();
+        let error = |job: &Job| run(job, Member::meet).err().unwrap().to_string();
         assert!(error(&job(2, &[0])).contains("1 seats for 2 threads"));
         assert!(error(&job(0, &[])).contains("0 threads"));
         assert!(!error(&job(1, &[60_000])).is_empty());

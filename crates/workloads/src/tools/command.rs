@@ -184,7 +184,9 @@ mod tests {
 
     fn job(given: &[(&str, &str)]) -> Job {
         let mut job = Job { threads: 3, ..job_for_tests("command") };
-        given.iter().for_each(|(name, text)| set(&mut job, name, text));
+        for (name, text) in given {
+            set(&mut job, name, text);
+        }
         job
     }
 
@@ -239,7 +241,9 @@ mod tests {
     fn times_memory_and_the_last_number_become_samples() {
         let read_series = |job: &Job, finished: &Finished| {
             let samples = read(job, finished)?;
-            Ok::<_, Failure>(samples.into_iter().map(|sample| (sample.series, sample.value)).collect::<BTreeMap<_, _>>())
+            Ok::<_, Failure>(
+                samples.into_iter().map(|sample| (sample.series, sample.value)).collect::<BTreeMap<_, _>>(),
+            )
         };
         let plain = read_series(&job(&[]), &finished("", "", Exit::Code(0))).unwrap();
         let expected = [("wall", 1.5), ("user", 0.25), ("system", 0.0), ("peak-memory", 3.0)];
@@ -257,7 +261,10 @@ mod tests {
     fn failures_say_what_the_program_said() {
         let plain = job(&[]);
         let error = |job: &Job, finished: &Finished| read(job, finished).unwrap_err().to_string();
-        assert_eq!(error(&plain, &finished("", "no such file\n", Exit::Code(3))), "it ended with status 3: no such file");
+        assert_eq!(
+            error(&plain, &finished("", "no such file\n", Exit::Code(3))),
+            "it ended with status 3: no such file"
+        );
         assert_eq!(error(&plain, &finished("", "", Exit::Signal(9))), "it ended with signal 9");
         let metric = job(&[("metric", r"rate: (\S+)")]);
         assert!(error(&metric, &finished("nothing", "", Exit::Code(0))).contains(r"matches 'rate: (\S+)'"));

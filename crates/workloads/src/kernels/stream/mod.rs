@@ -6,7 +6,7 @@
 //! Counts: as STREAM does, 2 x 8 bytes per element for copy and scale, 3 x 8 for add and triad, in MB of 10^6 bytes.
 //! Does NOT count the read of a line before it is overwritten (write-allocate), so an ordinary store costs more
 //! traffic than is shown; does NOT measure latency, and below some 100 KiB per array the start of the threads shows.
-//! Definition: McCalpin, STREAM 5.10 (www.cs.virginia.edu/stream/ref.html) and its run rules: arrays of at least four
+//! Definition: J. D. `McCalpin`, STREAM 5.10 (www.cs.virginia.edu/stream/ref.html) and its run rules: arrays of at least four
 //! times the last-level cache, the first pass excluded, the best of the others reported. What varies: the arrays
 //! lie in huge pages and are offset against each other, q keeps the values near 1 for any number of passes, and every
 //! element is checked instead of the average.
@@ -46,10 +46,11 @@ pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "stream".into(),
         summary: "memory bandwidth: copy, scale, add and triad over three arrays (a STREAM variant)".into(),
-        about: "Based on a variant of the STREAM benchmark code. Counts 16 bytes per element for copy and scale, 24 for \
+        about:
+            "Based on a variant of the STREAM benchmark code. Counts 16 bytes per element for copy and scale, 24 for \
                 add and triad, in MB of 10^6 bytes, and not the read of a line before it is overwritten. The best \
                 pass but the first is reported, as STREAM does; medians stand beside it. Source: McCalpin, STREAM 5.10."
-            .into(),
+                .into(),
         parameters: parameters([
             Parameter {
                 name: "size",
@@ -177,7 +178,7 @@ fn one_thread(
     Ok(laps)
 }
 
-#[inline(always)]
+#[inline]
 fn lap(member: &Member<'_>, kernel: impl FnOnce()) -> Result<Lap, Failure> {
     member.meet()?;
     let start = Instant::now();
@@ -197,9 +198,8 @@ fn check(part: &Part<'_>, passes: usize) -> Result<(), Failure> {
     // Fused multiply-add rounds differently, by at most 2^-53 an operation and four operations a pass.
     let tolerance = 1e-15 * (passes as f64 + 4.0);
     for (name, array, expected) in [("a", &part.a, a), ("b", &part.b, b), ("c", &part.c, c)] {
-        // Written so that a value that is not a number is wrong, too.
-        let wrong = array.iter().position(|value| !((value - expected).abs() <= tolerance * expected.abs()));
-        if let Some(index) = wrong {
+        let off = |value: f64| value.is_nan() || (value - expected).abs() > tolerance * expected;
+        if let Some(index) = array.iter().position(|value| off(*value)) {
             return Err(Failure::Failed(format!(
                 "the result is wrong: {name}[{index}] of a part is {}, it should be {expected}",
                 array[index]
@@ -233,13 +233,12 @@ mod tests {
             let mut memory = vec![0.0; 3 * elements + 2 * GAP_ELEMENTS];
             for part in share_out(&mut memory, elements, threads) {
                 let part = part.into_inner().unwrap();
-                for array in [part.a, part.b, part.c] {
-                    array.iter_mut().for_each(|value| *value += 1.0);
+                for value in part.a.iter_mut().chain(part.b).chain(part.c) {
+                    *value += 1.0;
                 }
             }
-            let in_arrays = memory.iter().filter(|value| **value == 1.0).count();
-            assert_eq!(in_arrays, 3 * elements, "{elements} over {threads}");
-            assert_eq!(memory.iter().filter(|value| **value == 0.0).count(), 2 * GAP_ELEMENTS);
+            let held = |times: f64| memory.iter().filter(|value| value.to_bits() == times.to_bits()).count();
+            assert_eq!((held(1.0), held(0.0)), (3 * elements, 2 * GAP_ELEMENTS), "{elements} over {threads}");
         }
     }
 

@@ -1,0 +1,230 @@
+//! The run loop on a scripted machine and on the simulated one: order, repeats, giving up, endings, resume.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lab::executor::Executor;
+use lab::run::{Ended, Event, run};
+use lab::sim::{Faults, SimExecutor};
+use model::capture::Capture;
+use model::id_set::{CpuId, CpuSet};
+use model::placement::Placement;
+use model::plan::{Cell, Plan, Repeat};
+use model::record::{Ending, RunId, RunRecord, TrialRecord};
+use model::settings::Settings;
+use model::topology::{Object, ObjectKind, Topology};
+use model::trial::{Evidence, Grade, Outcome, Role, Sample, Status, Trial};
+use model::units::Nanos;
+use model::workload::{Better, MetricSpec, Parameters, Reduce, WorkloadSpec};
+use store::Store;
+
+const SECOND: Nanos = Nanos(1_000_000_000);
+
+/// Answers every trial by a rule.
+struct Scripted<F: FnMut(&Trial) -> Outcome>(F);
+
+impl<F: FnMut(&Trial) -> Outcome> Executor for Scripted<F> {
+    fn run(&mut self, _position: u32, trial: &Trial) -> Option<Outcome> {
+        Some((self.0)(trial))
+    }
+}
+
+fn outcome(trial: &Trial, value: f64) -> Outcome {
+    let cpus = trial.placement.cpus();
+    let mask = trial.placement.is_seated().then_some(cpus.clone());
+    let evidence = Evidence { mask_at_start: mask, cpus_seen: cpus, wall: SECOND, ..Evidence::default() };
+    let samples = vec![Sample { series: "speed".into(), value }];
+    Outcome { status: Status::Completed, samples, evidence, started_unix_ms: 0, took: SECOND }
+}
+
+/// Values that differ by some per cent from trial to trial.
+fn noisy(trial: &Trial) -> Outcome {
+    outcome(trial, 100.0 + (trial.seed % 11) as f64)
+}
+
+fn spec() -> WorkloadSpec {
+    let metric = MetricSpec {
+        name: "speed".into(),
+        unit: "1/s".into(),
+        better: Better::Higher,
+        series: "speed".into(),
+        reduce: Reduce::Median,
+    };
+    WorkloadSpec {
+        name: "w".into(),
+        summary: String::new(),
+        about: String::new(),
+        parameters: Vec::new(),
+        metrics: vec![metric],
+        threads_exactly: None,
+        trial_time_guess: SECOND,
+    }
+}
+
+fn seated(name: &str, cpu: u32) -> Placement {
+    Placement { name: name.into(), seats: vec![CpuId(cpu)], ..Placement::kernel(1) }
+}
+
+fn kernel_and(name: &str) -> Vec<Placement> {
+    vec![Placement::kernel(1), seated(name, 1)]
+}
+
+fn repeat(min: u32, max: u32) -> Repeat {
+    Repeat { warmup: 1, min, max, precision: 0.01, budget: Nanos(3600 * SECOND.0), time_limit: SECOND }
+}
+
+fn record(placements: Vec<Placement>, repeat: Repeat) -> RunRecord {
+    let cell = |placement| Cell::new(&spec(), "w".into(), Parameters::default(), placement);
+    let plan = Plan {
+        experiment: "e".into(),
+        question: String::new(),
+        cells: placements.into_iter().map(cell).collect(),
+        skipped: Vec::new(),
+        workloads: vec![spec()],
+        repeat,
+        compare_by: "placement".into(),
+        baseline: None,
+    };
+    RunRecord {
+        id: RunId("r".into()),
+        plan,
+        seed: 5,
+        machine: Capture::new(Topology::default(), Settings::default()),
+        host: None,
+        simulated: None,
+        started_unix_ms: 0,
+        ended: None,
+        program: String::new(),
+    }
+}
+
+/// Runs in a scratch store; what was stored, how it ended.
+fn run_all(record: &RunRecord, executor: &mut dyn Executor) -> (Vec<TrialRecord>, Ended) {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let mut store = Store::open(&folder.path().join("r.db")).expect("a new store");
+    store.begin_run(record).expect("a new run");
+    let ended = run(&mut store, record, executor, &AtomicBool::new(false), &mut |_| {}).expect("the store works");
+    (store.trials(&record.id).expect("the store reads"), ended)
+}
+
+#[test]
+fn it_stops_when_precise_and_not_before_the_minimum() {
+    let (trials, ended) = run_all(&record(kernel_and("one"), repeat(6, 50)), &mut Scripted(|trial| outcome(trial, 100.0)));
+    assert_eq!(ended, Ended::Over(Ending::Precise));
+    assert_eq!(trials.len(), 2 * (1 + 6));
+    assert!(trials.iter().enumerate().all(|(index, record)| record.position as usize == index));
+}
+
+#[test]
+fn it_stops_at_the_last_block_and_at_the_budget() {
+    let (trials, ended) = run_all(&record(kernel_and("one"), repeat(3, 5)), &mut Scripted(noisy));
+    assert_eq!((trials.len(), ended), (2 * 6, Ended::Over(Ending::AllBlocks)));
+    let short = Repeat { budget: Nanos(9 * SECOND.0), ..repeat(3, 50) };
+    let (trials, ended) = run_all(&record(kernel_and("one"), short), &mut Scripted(noisy));
+    assert_eq!(ended, Ended::Over(Ending::Budget));
+    assert_eq!(trials.len(), 8, "eight of nine seconds; another block would make ten");
+}
+
+#[test]
+fn a_trial_that_is_not_proven_is_repeated_in_its_block_and_kept() {
+    let escape = |trial: &Trial| {
+        let mut outcome = outcome(trial, 1.0);
+        if trial.placement.name == "one" && trial.role == Role::Measured && trial.block == 0 && trial.attempt == 0 {
+            outcome.evidence.cpus_seen.insert(CpuId(7));
+        }
+        outcome
+    };
+    let (trials, _) = run_all(&record(kernel_and("one"), repeat(2, 2)), &mut Scripted(escape));
+    let ones = trials.iter().filter(|record| record.trial.placement.name == "one" && record.trial.role == Role::Measured);
+    let ones: Vec<(u32, u32, Grade)> =
+        ones.map(|record| (record.trial.block, record.trial.attempt, record.verdict.grade)).collect();
+    assert_eq!(ones, [(0, 0, Grade::Invalid), (0, 1, Grade::Valid), (1, 0, Grade::Valid)]);
+}
+
+#[test]
+fn a_cell_that_comes_to_nothing_is_given_up_and_the_others_go_on() {
+    let broken = |trial: &Trial| match trial.placement.name.as_str() {
+        "broken" => Outcome { status: Status::Failed("exit status 1".into()), ..outcome(trial, 1.0) },
+        _ => noisy(trial),
+    };
+    let (trials, ended) = run_all(&record(kernel_and("broken"), repeat(4, 4)), &mut Scripted(broken));
+    let count = |name: &str| trials.iter().filter(|record| record.trial.placement.name == name).count();
+    assert_eq!((count("kernel"), count("broken")), (5, 3));
+    assert_eq!(ended, Ended::Over(Ending::AllBlocks));
+}
+
+#[test]
+fn what_cannot_be_measured_here_is_tried_once() {
+    let absent = |trial: &Trial| match trial.placement.name.as_str() {
+        "absent" => Outcome { status: Status::Unavailable("no such unit".into()), ..outcome(trial, 1.0) },
+        _ => noisy(trial),
+    };
+    let (trials, _) = run_all(&record(kernel_and("absent"), repeat(3, 3)), &mut Scripted(absent));
+    assert_eq!(trials.iter().filter(|record| record.trial.placement.name == "absent").count(), 1);
+}
+
+#[test]
+fn interrupted_anywhere_it_goes_on_to_the_same_trials() {
+    let record = record(vec![Placement::kernel(1), seated("one", 0), seated("two", 1)], repeat(3, 4));
+    let (whole, _) = run_all(&record, &mut Scripted(noisy));
+    for cut in 1..whole.len() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let mut store = Store::open(&folder.path().join("r.db")).expect("a new store");
+        store.begin_run(&record).expect("a new run");
+        let stop = AtomicBool::new(false);
+        let mut stored = 0;
+        let mut watch = |event: Event<'_>| {
+            stored += usize::from(matches!(event, Event::Stored { .. }));
+            stop.store(stored >= cut, Ordering::Relaxed);
+        };
+        let ended = run(&mut store, &record, &mut Scripted(noisy), &stop, &mut watch).expect("the store works");
+        assert_eq!(ended, Ended::Interrupted);
+        run(&mut store, &record, &mut Scripted(noisy), &AtomicBool::new(false), &mut |_| {}).expect("the store works");
+        assert_eq!(store.trials(&record.id).expect("the store reads"), whole, "cut after {cut}");
+    }
+}
+
+fn two_cpus() -> Topology {
+    let cpus: CpuSet = [CpuId(0), CpuId(1)].into_iter().collect();
+    let object = |kind, os_index, cpus: &CpuSet, parent, children| Object {
+        kind,
+        os_index,
+        cpus: cpus.clone(),
+        parent,
+        children,
+        memory: Vec::new(),
+        cache: None,
+        subtype: None,
+    };
+    let one = |cpu| -> CpuSet { [CpuId(cpu)].into_iter().collect() };
+    let objects = vec![
+        object(ObjectKind::Machine, None, &cpus, None, vec![1, 3]),
+        object(ObjectKind::Core, Some(0), &one(0), Some(0), vec![2]),
+        object(ObjectKind::Pu, Some(0), &one(0), Some(1), vec![]),
+        object(ObjectKind::Core, Some(1), &one(1), Some(0), vec![4]),
+        object(ObjectKind::Pu, Some(1), &one(1), Some(3), vec![]),
+    ];
+    Topology { objects, allowed_cpus: cpus.clone(), complete_cpus: cpus, ..Topology::default() }
+}
+
+#[test]
+fn faults_of_the_simulated_machine_are_caught_by_the_verdict() {
+    let record = record(kernel_and("one"), repeat(20, 20));
+    let grades = |faults: &str| {
+        let faults = Faults::parse(faults).expect("the faults are written right");
+        let (trials, _) = run_all(&record, &mut SimExecutor::new(two_cpus(), vec![spec()], 3, faults));
+        let mut counts: BTreeMap<(String, Grade), u32> = BTreeMap::new();
+        for record in trials.iter().filter(|record| record.trial.role == Role::Measured) {
+            *counts.entry((record.trial.placement.name.clone(), record.verdict.grade)).or_default() += 1;
+        }
+        counts
+    };
+    let key = |name: &str, grade| (name.to_string(), grade);
+    assert!(grades("").keys().all(|(_, grade)| *grade == Grade::Valid));
+    let escaped = grades("escapes=0.3");
+    assert!(escaped[&key("one", Grade::Invalid)] > 0 && !escaped.contains_key(&key("kernel", Grade::Invalid)));
+    let lost = grades("lost-cpu=1@4");
+    assert_eq!(lost[&key("one", Grade::Valid)], 4, "the cpu goes away when block 4 begins");
+    assert!(grades("never-ends=0.2").contains_key(&key("kernel", Grade::Invalid)));
+    assert!(Faults::parse("flood=1").is_err() && Faults::parse("escapes=2").is_err());
+}

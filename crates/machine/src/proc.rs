@@ -1,0 +1,405 @@
+//! The kernel's files about running processes and about what the cpus did, as values. Every reader takes the root
+//! under which `proc` and `sys` lie, every parser takes text, so that both are tested on recorded files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use model::id_set::{CpuId, CpuSet, NodeId};
+use model::units::{Bytes, Nanos};
+
+use crate::sysfs;
+
+/// /proc/stat counts in USER_HZ, which is 100 on every Linux that user space can see.
+pub(crate) const TICK: Nanos = Nanos(10_000_000);
+
+/// A process with more mappings than fit in this is described by its first ones.
+const NUMA_MAPS_BYTES_MAX: u64 = 8 << 20;
+
+/// Where `proc` and `sys` lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Proc {
+    root: PathBuf,
+}
+
+/// What /proc/PID/task/TID/stat says, as far as we ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadStat {
+    /// `R` runs or waits for a cpu, `Z` is dead and not yet reaped.
+    pub state: char,
+    pub parent: u32,
+    pub group: u32,
+    /// The cpu on which it runs or ran last.
+    pub cpu: CpuId,
+}
+
+/// What some cpus did, in ticks of [`TICK`] since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuTicks {
+    /// Anything but idle, waiting for disks, and stolen.
+    pub busy: u64,
+    pub steal: u64,
+}
+
+/// Resident pages of the base size by node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NumaPages {
+    /// Memory without a file on a disk behind it: it obeys the memory policy.
+    pub anonymous: BTreeMap<NodeId, u64>,
+    /// The page cache, which lies where whoever read it first had it put.
+    pub file: BTreeMap<NodeId, u64>,
+}
+
+impl NumaPages {
+    /// How many pages without a file there are.
+    pub(crate) fn anonymous_count(&self) -> u64 {
+        self.anonymous.values().sum()
+    }
+
+    /// Adds those of another process.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (node, pages) in &other.anonymous {
+            *self.anonymous.entry(*node).or_insert(0) += pages;
+        }
+        for (node, pages) in &other.file {
+            *self.file.entry(*node).or_insert(0) += pages;
+        }
+    }
+}
+
+impl Proc {
+    /// This machine's.
+    pub(crate) fn live() -> Self {
+        Self::at(Path::new("/"))
+    }
+
+    /// A recorded tree.
+    pub(crate) fn at(root: &Path) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn text(&self, path: &str) -> io::Result<String> {
+        sysfs::read_text(&self.root, path)
+    }
+
+    /// The threads of a process; empty when it is gone.
+    pub(crate) fn threads(&self, pid: u32) -> Vec<u32> {
+        numbers_in(&self.root.join(format!("proc/{pid}/task")))
+    }
+
+    /// One thread; none when it is gone.
+    pub(crate) fn thread_stat(&self, pid: u32, tid: u32) -> Option<ThreadStat> {
+        parse_thread_stat(&self.text(&format!("proc/{pid}/task/{tid}/stat")).ok()?)
+    }
+
+    /// The processes that a process has forked and not lost; none where the kernel has no `children` file
+    /// (CONFIG_PROC_CHILDREN).
+    pub(crate) fn children(&self, pid: u32) -> Option<Vec<u32>> {
+        let of_thread = |tid: &u32| self.text(&format!("proc/{pid}/task/{tid}/children"));
+        let texts: Vec<_> = self.threads(pid).iter().map(of_thread).collect();
+        // A thread may end between the listing and the reading, but not all of them without the file.
+        if !texts.is_empty() && texts.iter().all(Result::is_err) {
+            return None;
+        }
+        Some(texts.iter().flatten().flat_map(|text| text.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect())
+    }
+
+    /// All processes of a process group, by looking at every process there is.
+    pub(crate) fn processes_of_group(&self, group: u32) -> Vec<u32> {
+        let in_group = |pid: &u32| {
+            let stat = self.text(&format!("proc/{pid}/stat")).ok().and_then(|text| parse_thread_stat(&text));
+            stat.is_some_and(|stat| stat.group == group)
+        };
+        numbers_in(&self.root.join("proc")).into_iter().filter(in_group).collect()
+    }
+
+    /// How often a thread moved from cpu to cpu since it began.
+    pub(crate) fn migrations(&self, pid: u32, tid: u32) -> Option<u64> {
+        parse_migrations(&self.text(&format!("proc/{pid}/task/{tid}/sched")).ok()?)
+    }
+
+    /// How much of a process is swapped out; none for one that is gone or dead.
+    pub(crate) fn swapped(&self, pid: u32) -> Option<Bytes> {
+        sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmSwap")
+    }
+
+    /// Whether there is any swap at all.
+    pub(crate) fn has_swap(&self) -> bool {
+        // The first line is a heading.
+        self.text("proc/swaps").is_ok_and(|text| text.lines().count() > 1)
+    }
+
+    /// Where the pages of a process are.
+    pub(crate) fn numa_pages(&self, pid: u32) -> io::Result<NumaPages> {
+        let mut bytes = Vec::new();
+        let path = self.root.join(format!("proc/{pid}/numa_maps"));
+        File::open(path)?.take(NUMA_MAPS_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(parse_numa_maps(&String::from_utf8_lossy(&bytes)))
+    }
+
+    /// What these cpus did since boot.
+    pub(crate) fn cpu_ticks(&self, cpus: &CpuSet) -> Result<CpuTicks, String> {
+        let text = self.text("proc/stat").map_err(|error| format!("/proc/stat: {error}"))?;
+        parse_cpu_ticks(&text, cpus).ok_or_else(|| format!("/proc/stat has no lines for cpus {cpus}"))
+    }
+
+    /// Time for which somebody had to wait for `cpu` or `memory`, since boot.
+    pub(crate) fn pressure(&self, of: &str) -> Result<Nanos, String> {
+        let text = self.text(&format!("proc/pressure/{of}")).map_err(|error| format!("/proc/pressure/{of}: {error}"))?;
+        parse_pressure(&text).ok_or_else(|| format!("/proc/pressure/{of} has no 'some' line"))
+    }
+
+    /// Interrupts of any kind that these cpus took since boot.
+    pub(crate) fn interrupts(&self, cpus: &CpuSet) -> Result<u64, String> {
+        let text = self.text("proc/interrupts").map_err(|error| format!("/proc/interrupts: {error}"))?;
+        parse_interrupts(&text, cpus).ok_or_else(|| format!("/proc/interrupts has no column for cpus {cpus}"))
+    }
+
+    /// The frequency of a cpu at this moment.
+    pub(crate) fn frequency_khz(&self, cpu: CpuId) -> Result<u64, String> {
+        let path = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
+        let text = self.text(&path).map_err(|error| format!("/{path}: {error}"))?;
+        text.parse().map_err(|_| format!("/{path} holds '{text}'"))
+    }
+
+    /// How many memory nodes have memory; none on a kernel without NUMA.
+    pub(crate) fn memory_node_count(&self) -> Option<usize> {
+        sysfs::read_list::<NodeId>(&self.root, "sys/devices/system/node/has_memory").map(|nodes| nodes.len())
+    }
+}
+
+fn numbers_in(folder: &Path) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The name in parentheses may itself hold spaces and parentheses, so fields are counted from the last one.
+fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    // proc(5) counts from 1, and the state behind the name is field 3.
+    let field = |number: usize| fields.get(number - 3).copied();
+    Some(ThreadStat {
+        state: field(3)?.chars().next()?,
+        parent: field(4)?.parse().ok()?,
+        group: field(5)?.parse().ok()?,
+        cpu: CpuId(field(39)?.parse().ok()?),
+    })
+}
+
+fn parse_cpu_ticks(text: &str, cpus: &CpuSet) -> Option<CpuTicks> {
+    let mut sum = CpuTicks::default();
+    let mut seen = false;
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let Some(number) = words.next().and_then(|word| word.strip_prefix("cpu")?.parse().ok()) else { continue };
+        if !cpus.contains(CpuId(number)) {
+            continue;
+        }
+        let ticks: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guest time is already in user and nice.
+        let [user, nice, system, _, _, irq, softirq, rest @ ..] = &ticks[..] else { continue };
+        sum.busy += user + nice + system + irq + softirq;
+        sum.steal += rest.first().unwrap_or(&0);
+        seen = true;
+    }
+    seen.then_some(sum)
+}
+
+fn parse_pressure(text: &str) -> Option<Nanos> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total = some.split_whitespace().find_map(|word| word.strip_prefix("total="))?;
+    Some(Nanos(total.parse::<u64>().ok()?.saturating_mul(1000)))
+}
+
+fn parse_interrupts(text: &str, cpus: &CpuSet) -> Option<u64> {
+    let mut lines = text.lines();
+    // Only online cpus have a column, so the heading says which is which.
+    let columns: Vec<bool> = lines
+        .next()?
+        .split_whitespace()
+        .map(|word| word.strip_prefix("CPU").and_then(|number| number.parse().ok()).is_some_and(|n| cpus.contains(CpuId(n))))
+        .collect();
+    if !columns.contains(&true) {
+        return None;
+    }
+    let mut sum = 0;
+    for line in lines {
+        let Some((_, counts)) = line.split_once(':') else { continue };
+        let counts: Vec<u64> =
+            counts.split_whitespace().map_while(|word| word.parse().ok()).take(columns.len()).collect();
+        // ERR and MIS have one number for the whole machine.
+        if counts.len() == columns.len() {
+            sum += counts.iter().zip(&columns).filter(|(_, ours)| **ours).map(|(count, _)| count).sum::<u64>();
+        }
+    }
+    Some(sum)
+}
+
+fn parse_migrations(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("se.nr_migrations"))?;
+    line.split_once(':')?.1.trim().parse().ok()
+}
+
+/// Each line is one mapping: address, policy, then words such as `file=...`, `anon=3`, `N0=3`, `kernelpagesize_kB=4`.
+fn parse_numa_maps(text: &str) -> NumaPages {
+    let mut pages = NumaPages::default();
+    for line in text.lines() {
+        let words = || line.split_whitespace().skip(2);
+        let number = |key: &str| words().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok());
+        let by_node: Vec<(NodeId, u64)> = words().filter_map(node_and_pages).collect();
+        let total: u64 = by_node.iter().map(|(_, pages)| pages).sum();
+        let file = words().find_map(|word| word.strip_prefix("file="));
+        // Pages of a private file mapping that were written are copies without a file; a mapping with both kinds says
+        // only the sum per node, and counts as what it is for the most part.
+        let anonymous = file.is_none_or(has_no_disk) || number("anon").unwrap_or(0) * 2 > total;
+        let into = if anonymous { &mut pages.anonymous } else { &mut pages.file };
+        // hugetlb pages are counted one by one, transparent huge pages in base pages.
+        let per_page = (number("kernelpagesize_kB").unwrap_or(4) / base_page_kib()).max(1);
+        for (node, count) in by_node {
+            *into.entry(node).or_insert(0) += count * per_page;
+        }
+    }
+    pages
+}
+
+fn base_page_kib() -> u64 {
+    crate::syscall::page_bytes() as u64 / 1024
+}
+
+fn node_and_pages(word: &str) -> Option<(NodeId, u64)> {
+    let (node, pages) = word.strip_prefix('N')?.split_once('=')?;
+    Some((NodeId(node.parse().ok()?), pages.parse().ok()?))
+}
+
+/// Shared memory has a name like a file's, but obeys the memory policy like anonymous memory.
+fn has_no_disk(file: &str) -> bool {
+    ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/", "/anon_hugepage"].iter().any(|prefix| file.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysfs::test_tree::tree;
+
+    fn cpus(list: &str) -> CpuSet {
+        CpuSet::parse_list(list).unwrap()
+    }
+
+    fn stat_line(name: &str, state: char, parent: u32, group: u32, cpu: u32) -> String {
+        // Fields 6 to 38 do not matter here.
+        let between = vec!["0"; 33].join(" ");
+        format!("42 ({name}) {state} {parent} {group} {between} {cpu} 0 0 0 0 0 0")
+    }
+
+    #[test]
+    fn the_cpu_is_found_behind_any_name() {
+        for name in ["cat", "a b", "a) R 1 (b", "((", ") S 9 9", ""] {
+            let expected = ThreadStat { state: 'R', parent: 7, group: 8, cpu: CpuId(3) };
+            assert_eq!(parse_thread_stat(&stat_line(name, 'R', 7, 8, 3)), Some(expected), "{name}");
+        }
+        for text in ["", "42 (cat", "42 (cat) R 1 2", "42 (cat) R x 2"] {
+            assert_eq!(parse_thread_stat(text), None, "{text}");
+        }
+        let recorded = "1 (systemd) S 0 1 1 0 -1 4194560 39 0 88 0 8 21 0 0 20 0 1 0 7 17170432 3240 \
+            18446744073709551615 1 1 0 0 0 0 671173123 4096 1260 0 0 0 17 5 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        assert_eq!(parse_thread_stat(recorded).unwrap().cpu, CpuId(5));
+    }
+
+    #[test]
+    fn busy_time_is_what_is_neither_idle_nor_stolen() {
+        let text = "cpu  99 99 99 99 99 99 99 99 0 0\n\
+            cpu0 1 2 4 1000 1000 8 16 32 0 0\n\
+            cpu1 100 0 0 0 0 0 0 0 0 0\n\
+            cpu10 7 0 0 1 1 0 0\n\
+            intr 5\n";
+        let ticks = |list| parse_cpu_ticks(text, &cpus(list));
+        assert_eq!(ticks("0"), Some(CpuTicks { busy: 31, steal: 32 }));
+        assert_eq!(ticks("0-1"), Some(CpuTicks { busy: 131, steal: 32 }));
+        assert_eq!(ticks("10"), Some(CpuTicks { busy: 7, steal: 0 }));
+        assert_eq!(ticks("2"), None);
+        assert_eq!(parse_cpu_ticks("", &cpus("0")), None);
+    }
+
+    #[test]
+    fn pressure_is_the_total_of_some() {
+        let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
+        assert_eq!(parse_pressure(text), Some(Nanos(1_234_000)));
+        assert_eq!(parse_pressure("full avg10=0 total=3"), None);
+        assert_eq!(parse_pressure(""), None);
+    }
+
+    #[test]
+    fn interrupts_are_summed_by_column() {
+        let text = "           CPU0       CPU2       CPU3\n\
+             24:          1         10        100  IO-APIC   5-edge      ACPI:Ged\n\
+            LOC:       1000       2000       3000   Local timer interrupts\n\
+            ERR:          7\n\
+            MIS:          0\n";
+        let sum = |list| parse_interrupts(text, &cpus(list));
+        assert_eq!((sum("0"), sum("2"), sum("2-3"), sum("1")), (Some(1001), Some(2010), Some(5110), None));
+        assert_eq!(parse_interrupts("", &cpus("0")), None);
+    }
+
+    #[test]
+    fn pages_with_and_without_files_are_counted_apart() {
+        let text = "\
+560f292dd000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
+560f292e7000 default file=/usr/bin/cat anon=1 dirty=1 active=0 N1=1 kernelpagesize_kB=4
+560f292e8000 bind:0 heap anon=300 dirty=300 N0=200 N1=100 kernelpagesize_kB=4
+7f0000000000 bind:1 huge anon=2 dirty=2 N1=2 kernelpagesize_kB=2048
+7f1000000000 default file=/memfd:shared\\040memory dirty=4 N0=4 kernelpagesize_kB=4
+7f2000000000 default file=/a\\040N3=5 mapped=1 N0=1 kernelpagesize_kB=4
+7f3000000000 default
+";
+        let pages = parse_numa_maps(text);
+        let huge = 2 * 2048 / base_page_kib();
+        assert_eq!(pages.anonymous, [(NodeId(0), 204), (NodeId(1), 101 + huge)].into());
+        assert_eq!(pages.file, [(NodeId(0), 3)].into());
+        assert_eq!(pages.anonymous_count(), 305 + huge);
+        assert_eq!(parse_numa_maps("nonsense N0"), NumaPages::default());
+    }
+
+    #[test]
+    fn migrations_are_read_from_sched() {
+        let text = "cat (25937, #threads: 1)\n-----\nse.exec_start  :  3475107.219039\nse.nr_migrations   :     12\n";
+        assert_eq!(parse_migrations(text), Some(12));
+        assert_eq!(parse_migrations("se.exec_start : 1"), None);
+    }
+
+    #[test]
+    fn a_recorded_tree_is_read() {
+        let folder = tree(&[
+            ("proc/5/task/5/stat", stat_line("sh", 'S', 1, 5, 1)),
+            ("proc/5/task/6/stat", stat_line("sh", 'R', 1, 5, 0)),
+            ("proc/5/task/5/children", "7 8 \n".into()),
+            ("proc/5/task/6/children", "9".into()),
+            ("proc/5/stat", stat_line("sh", 'S', 1, 5, 1)),
+            ("proc/7/stat", stat_line("cat", 'S', 5, 5, 1)),
+            ("proc/8/stat", stat_line("cat", 'S', 5, 8, 1)),
+            ("proc/8/task/8/stat", stat_line("cat", 'S', 5, 8, 1)),
+            ("proc/5/status", "Name:\tsh\nVmSwap:\t      12 kB\n".into()),
+            ("proc/swaps", "Filename Type Size Used Priority\n/swap file 1 0 -2\n".into()),
+            ("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "2400000\n".into()),
+        ]);
+        let proc = Proc::at(folder.path());
+        let sorted = |mut pids: Vec<u32>| {
+            pids.sort_unstable();
+            pids
+        };
+        assert_eq!(sorted(proc.threads(5)), [5, 6]);
+        assert_eq!(proc.thread_stat(5, 6).unwrap().cpu, CpuId(0));
+        assert_eq!(proc.children(5).map(sorted), Some(vec![7, 8, 9]));
+        assert_eq!(proc.children(8), None, "a kernel without the file");
+        assert_eq!(proc.children(99), Some(vec![]), "a process that is gone");
+        assert_eq!(sorted(proc.processes_of_group(5)), [5, 7]);
+        assert_eq!(proc.swapped(5), Some(Bytes(12 << 10)));
+        assert_eq!(proc.swapped(8), None);
+        assert!(proc.has_swap());
+        assert_eq!(proc.frequency_khz(CpuId(1)), Ok(2_400_000));
+        assert!(proc.frequency_khz(CpuId(0)).unwrap_err().contains("cpu0"));
+        assert!(proc.pressure("cpu").unwrap_err().starts_with("/proc/pressure/cpu: "));
+        assert_eq!(proc.memory_node_count(), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! Results, comparisons and lists as tables: for the terminal, as Markdown, as CSV.
+
+mod comparison;
+mod lists;
+mod run;
+
+pub use comparison::{comparison, comparison_csv, comparison_markdown};
+pub use lists::{OfferLines, placements, policies, runs, trials, workloads};
+pub use run::{Metrics, run, run_csv, run_markdown};
+
+pub(crate) use comparison::{change, comparison_grid};
+pub(crate) use run::{machine, run_grid, simulated, skipped_grid, verdict_words};
+
+/// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.
+fn csv_text(rows: &[Vec<String>]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.write_record(row).expect("rows of one table are equally long, and memory takes what is written");
+    }
+    let bytes = writer.into_inner().expect("memory can be flushed");
+    String::from_utf8(bytes).expect("fields are text")
+}
+
+/// Unrounded; an absent number is an empty field.
+fn csv_number(number: Option<f64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}

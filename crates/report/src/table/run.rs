@@ -1,0 +1,181 @@
+//! A run's cells with their medians and intervals, what was skipped, and how far trials can be believed.
+
+use model::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
+use model::plan::Skipped;
+use model::record::RunRecord;
+use model::workload::Better;
+
+use super::{csv_number, csv_text};
+use crate::grid::{Grid, GridCell, markdown_text};
+use crate::look::{Look, Tone, clean, finished, marked, wrapped};
+use crate::number::{Scale, interval};
+
+/// Which metrics of each cell are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metrics {
+    /// Each workload's first.
+    Main,
+    /// All of them.
+    All,
+}
+
+/// For the terminal: what was asked, the cells, what was skipped and why.
+pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, look: &Look) -> String {
+    let mut out = heading(record, look);
+    out += &run_grid(finding, metrics).without_repeats(1).terminal(look);
+    let troubled = troubled_grid(finding);
+    if !troubled.rows.is_empty() {
+        out += &section("Trials that were disturbed or could not be proven", look);
+        out += &troubled.without_repeats(2).terminal(look);
+    }
+    if !finding.skipped.is_empty() {
+        out += &section("Skipped: this machine cannot offer them", look);
+        out += &skipped_grid(&finding.skipped).without_repeats(1).terminal(look);
+    }
+    out
+}
+
+/// The same cells as Markdown.
+pub fn run_markdown(record: &RunRecord, finding: &RunFinding, metrics: Metrics) -> String {
+    let stamp = simulated(record).map_or(String::new(), |stamp| format!("**{}**\n\n", markdown_text(&stamp)));
+    let mut out = format!("{stamp}{}", run_grid(finding, metrics).markdown());
+    if !finding.skipped.is_empty() {
+        out += &format!("\nSkipped:\n\n{}", skipped_grid(&finding.skipped).markdown());
+    }
+    out
+}
+
+/// Every metric of every cell, unrounded, one per line.
+pub fn run_csv(record: &RunRecord, finding: &RunFinding) -> String {
+    let header = "run,simulated,test,workload,parameters,placement,threads,cpus,memory,metric,unit,better,median,ci_low,\
+                  ci_high,samples,valid,suspect,invalid";
+    let mut rows: Vec<Vec<String>> = vec![header.split(',').map(str::to_string).collect()];
+    for cell in &finding.cells {
+        let parameters: Vec<String> = cell.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        for metric in &cell.metrics {
+            rows.push(vec![
+                record.id.0.clone(),
+                record.simulated.clone().unwrap_or_default(),
+                cell.test.clone(),
+                cell.workload.clone(),
+                parameters.join(" "),
+                cell.placement.clone(),
+                cell.threads.to_string(),
+                cell.cpus.clone(),
+                cell.memory.clone(),
+                metric.name.clone(),
+                metric.unit.clone(),
+                better_word(metric.better).into(),
+                csv_number(metric.median),
+                csv_number(metric.ci_low),
+                csv_number(metric.ci_high),
+                metric.samples.len().to_string(),
+                cell.verdicts.valid.to_string(),
+                cell.verdicts.suspect.to_string(),
+                cell.verdicts.invalid.to_string(),
+            ]);
+        }
+    }
+    csv_text(&rows)
+}
+
+pub(crate) fn better_word(better: Better) -> &'static str {
+    match better {
+        Better::Higher => "higher",
+        Better::Lower => "lower",
+    }
+}
+
+fn section(title: &str, look: &Look) -> String {
+    format!("\n{}\n", finished(&marked(title, Tone::Strong), look))
+}
+
+fn heading(record: &RunRecord, look: &Look) -> String {
+    let plan = &record.plan;
+    let mut lines = vec![marked(&clean(&plan.experiment), Tone::Strong)];
+    lines.extend((!plan.question.is_empty()).then(|| clean(&plan.question)));
+    lines.push(marked(&machine(record), Tone::Quiet));
+    lines.extend(simulated(record).map(|stamp| marked(&stamp, Tone::Warning)));
+    let wrapped = lines.iter().flat_map(|line| wrapped(line, look.width, look.width));
+    let text: Vec<String> = wrapped.map(|line| finished(&line, look)).collect();
+    format!("{}\n\n", text.join("\n"))
+}
+
+/// `AMD Ryzen 5 2600: 1 package, …`.
+pub(crate) fn machine(record: &RunRecord) -> String {
+    let name = record.host.as_deref().or(record.machine.settings.get("cpu.model"));
+    let summary = record.machine.topology.summary();
+    clean(&name.map_or(summary.clone(), |name| format!("{name}: {summary}")))
+}
+
+/// What every rendering of a simulated run says first.
+pub(crate) fn simulated(record: &RunRecord) -> Option<String> {
+    let simulated = record.simulated.as_ref()?;
+    Some(clean(&format!("SIMULATED on {simulated}: these numbers were made by a model, no machine was measured")))
+}
+
+/// One row per cell and metric.
+pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
+    let mut grid = Grid::new(&["test", "placement", "threads", "metric", "median", "95 % interval", "unit", "n", "trials"])
+        .numeric(&["threads", "median", "n"]);
+    for cell in &finding.cells {
+        let shown = match metrics {
+            Metrics::Main => 1,
+            Metrics::All => cell.metrics.len(),
+        };
+        grid.rows.extend(cell.metrics.iter().take(shown).map(|metric| row(cell, metric)));
+    }
+    grid
+}
+
+fn row(cell: &CellFinding, metric: &MetricFinding) -> Vec<GridCell> {
+    let (words, tone) = verdict_words(cell.verdicts);
+    let scale = metric.median.map(Scale::of);
+    let median = metric.median.zip(scale).map_or("no result".into(), |(median, scale)| scale.write(median));
+    let ends = scale.and_then(|scale| interval(metric.ci_low, metric.ci_high, scale));
+    vec![
+        GridCell::plain(&cell.test),
+        GridCell::plain(&cell.placement),
+        GridCell::plain(&cell.threads.to_string()),
+        GridCell::plain(&metric.name),
+        GridCell::plain(&median),
+        GridCell::plain(ends.as_deref().unwrap_or("too few trials")),
+        GridCell::quiet(&metric.unit),
+        GridCell::plain(&metric.samples.len().to_string()),
+        GridCell::new(&words, tone),
+    ]
+}
+
+/// `all valid`, `2 suspect`, `no trial yet`.
+pub(crate) fn verdict_words(verdicts: VerdictCounts) -> (String, Tone) {
+    let VerdictCounts { valid, suspect, invalid } = verdicts;
+    match (valid, suspect, invalid) {
+        (0, 0, 0) => ("no trial yet".into(), Tone::Warning),
+        (_, 0, 0) => ("all valid".into(), Tone::Plain),
+        (0, 0, _) => ("all invalid".into(), Tone::Bad),
+        (_, _, 0) => (format!("{suspect} suspect"), Tone::Warning),
+        (_, 0, _) => (format!("{invalid} invalid"), Tone::Bad),
+        _ => (format!("{suspect} suspect, {invalid} invalid"), Tone::Bad),
+    }
+}
+
+/// Why trials are not valid, cell by cell.
+pub(crate) fn troubled_grid(finding: &RunFinding) -> Grid {
+    let mut grid = Grid::new(&["test", "placement", "trials", "reason"]).numeric(&["trials"]);
+    for cell in &finding.cells {
+        for (reason, count) in &cell.reasons {
+            let texts = [&cell.test, &cell.placement, &count.to_string(), reason];
+            grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
+        }
+    }
+    grid
+}
+
+pub(crate) fn skipped_grid(skipped: &[Skipped]) -> Grid {
+    let mut grid = Grid::new(&["test", "placement", "why"]);
+    for skipped in skipped {
+        let texts = [&skipped.test, &skipped.placement, &skipped.why];
+        grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
+    }
+    grid
+}
