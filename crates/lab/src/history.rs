@@ -14,23 +14,49 @@ use model::units::Nanos;
 /// A cell whose first so many trials all came to nothing will not come to anything.
 const FAILURES_TO_GIVE_UP: usize = 3;
 
-/// The trials of a run in the order in which they ran.
+/// The trials of a run in the order in which they ran, with what the run loop asks at every trial kept up to date.
 #[derive(Debug, Default)]
 pub struct History {
     records: Vec<TrialRecord>,
     ids: BTreeSet<TrialId>,
+    spent_ns: u64,
+    cells: BTreeMap<usize, CellPast>,
+    blocks: BTreeMap<(Role, u32), BlockPast>,
+}
+
+#[derive(Debug, Default)]
+struct CellPast {
+    /// How many invalid trials it began with; it stops counting at the first that is not.
+    failures: usize,
+    has_result: bool,
+    given_up: Option<String>,
+    /// The last attempt in the newest block, and whether it was invalid.
+    last: Option<(Role, u32, u32, bool)>,
+}
+
+#[derive(Debug, Default)]
+struct BlockPast {
+    took_ns: u64,
+    cells: BTreeSet<usize>,
 }
 
 impl History {
-    /// From what the store has.
+    /// From what the store has, in the order of positions.
     pub fn new(records: Vec<TrialRecord>) -> Self {
-        let ids = records.iter().map(|record| record.trial.id.clone()).collect();
-        Self { records, ids }
+        let mut history = Self::default();
+        records.into_iter().for_each(|record| history.push(record));
+        history
     }
 
     /// Adds a trial that was stored.
     pub fn push(&mut self, record: TrialRecord) {
+        let took = record.outcome.took.0;
         self.ids.insert(record.trial.id.clone());
+        self.spent_ns += took;
+        let block = self.blocks.entry((record.trial.role, record.trial.block)).or_default();
+        block.took_ns += took;
+        block.cells.insert(record.trial.cell);
+        self.cells.entry(record.trial.cell).or_default().note(&record);
         self.records.push(record);
     }
 
@@ -56,58 +82,58 @@ impl History {
 
     /// Time that the trials took together.
     pub fn spent(&self) -> Nanos {
-        Nanos(self.records.iter().map(|record| record.outcome.took.0).sum())
+        Nanos(self.spent_ns)
     }
 
-    /// Cells that will not come to anything, each with the reason: they cannot be measured here, or all that
-    /// was tried of them was invalid.
-    pub fn given_up(&self) -> BTreeMap<usize, String> {
-        let mut by_cell: BTreeMap<usize, Vec<&TrialRecord>> = BTreeMap::new();
-        for record in &self.records {
-            by_cell.entry(record.trial.cell).or_default().push(record);
-        }
-        by_cell.into_iter().filter_map(|(cell, records)| Some((cell, hopeless(&records)?))).collect()
+    /// Whether this block, or one after it, has begun.
+    pub fn has_begun(&self, role: Role, block: u32) -> bool {
+        self.blocks.range((role, block)..).any(|((of, _), _)| *of == role)
+    }
+
+    /// Why a cell will not come to anything: it cannot be measured here, or all that was tried of it was invalid.
+    pub fn given_up(&self, cell: usize) -> Option<&str> {
+        self.cells.get(&cell)?.given_up.as_deref()
+    }
+
+    /// How many cells are still worth a trial.
+    pub fn live(&self, plan: &Plan) -> usize {
+        (0..plan.cells.len()).filter(|cell| self.given_up(*cell).is_none()).count()
     }
 
     /// The attempt with which a cell should be repeated in a block, when its last one there was invalid.
     pub fn retry(&self, cell: usize, role: Role, block: u32) -> Option<u32> {
-        let here = |record: &&TrialRecord| {
-            record.trial.cell == cell && record.trial.role == role && record.trial.block == block
-        };
-        let last = self.records.iter().filter(here).max_by_key(|record| record.trial.attempt)?;
-        let next = last.trial.attempt + 1;
-        (last.verdict.grade == Grade::Invalid && next < ATTEMPTS_MAX).then_some(next)
+        let past = self.cells.get(&cell).filter(|past| past.given_up.is_none())?;
+        let (_, _, attempt, invalid) = past.last.filter(|last| (last.0, last.1) == (role, block))?;
+        (invalid && attempt + 1 < ATTEMPTS_MAX).then_some(attempt + 1)
     }
 
     /// Whether every cell's main metric is known as precisely as was asked. A cell that was given up does not count.
     pub fn is_precise(&self, plan: &Plan) -> bool {
-        let given_up = self.given_up();
         let finding = summarise(plan, &self.records);
-        finding.cells.iter().enumerate().filter(|(cell, _)| !given_up.contains_key(cell)).all(|(_, cell)| {
+        finding.cells.iter().enumerate().filter(|(cell, _)| self.given_up(*cell).is_none()).all(|(_, cell)| {
             let samples = cell.metrics.first().map_or(&[][..], |metric| &metric.samples);
             relative_half_width(samples).is_some_and(|width| width <= plan.repeat.precision)
         })
     }
 
-    /// How long the last whole block took; of the first, as much as is known of it.
+    /// How long a whole block took at most; while there is only a part of one, as much as is known of it.
     pub fn block_time(&self) -> Option<Nanos> {
-        let mut by_block: BTreeMap<(Role, u32), (u64, BTreeSet<usize>)> = BTreeMap::new();
-        for record in &self.records {
-            let entry = by_block.entry((record.trial.role, record.trial.block)).or_default();
-            entry.0 += record.outcome.took.0;
-            entry.1.insert(record.trial.cell);
-        }
-        let most = by_block.values().map(|(_, cells)| cells.len()).max()?;
-        let whole = by_block.values().filter(|(_, cells)| cells.len() == most).map(|(took, _)| *took);
-        whole.max().map(Nanos)
+        let most = self.blocks.values().map(|block| block.cells.len()).max()?;
+        let whole = self.blocks.values().filter(|block| block.cells.len() == most);
+        whole.map(|block| Nanos(block.took_ns)).max()
     }
 }
 
-fn hopeless(records: &[&TrialRecord]) -> Option<String> {
-    let reason = |record: &TrialRecord| record.verdict.reasons.first().cloned().unwrap_or_default();
-    if let Some(record) = records.iter().find(|record| matches!(record.outcome.status, Status::Unavailable(_))) {
-        return Some(reason(record));
+impl CellPast {
+    fn note(&mut self, record: &TrialRecord) {
+        let invalid = record.verdict.grade == Grade::Invalid;
+        let reason = || record.verdict.reasons.first().cloned().unwrap_or_default();
+        self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, invalid));
+        self.has_result |= !invalid;
+        self.failures += usize::from(!self.has_result);
+        let hopeless = matches!(record.outcome.status, Status::Unavailable(_)) || self.failures >= FAILURES_TO_GIVE_UP;
+        if self.given_up.is_none() && hopeless {
+            self.given_up = Some(reason());
+        }
     }
-    let first = records.get(..FAILURES_TO_GIVE_UP)?;
-    first.iter().all(|record| record.verdict.grade == Grade::Invalid).then(|| reason(first[0]))
 }

@@ -4,5 +4,6 @@
 
 pub mod executor;
 pub mod history;
+pub mod real;
 pub mod run;
 pub mod sim;

@@ -99,8 +99,7 @@ impl Runner<'_> {
     /// Whether the run is over before this block. A block that is already begun is finished, so that the
     /// decision does not depend on where a run was cut off.
     fn ending(&self, block: u32) -> Option<Ending> {
-        let begun = |record: &TrialRecord| record.trial.role == Role::Measured && record.trial.block >= block;
-        if block == 0 || self.history.records().iter().any(begun) {
+        if block == 0 || self.history.has_begun(Role::Measured, block) {
             return None;
         }
         if block >= self.plan.repeat.min && self.history.is_precise(self.plan) {
@@ -114,7 +113,7 @@ impl Runner<'_> {
     fn run_block(&mut self, role: Role, block: u32) -> Result<bool, StoreError> {
         let (run, seed) = (self.record.id.0.clone(), self.record.seed);
         for trial in self.plan.block(&run, seed, role, block) {
-            let wanted = !self.history.has(&trial.id) && !self.history.given_up().contains_key(&trial.cell);
+            let wanted = !self.history.has(&trial.id) && self.history.given_up(trial.cell).is_none();
             if wanted && !self.run_trial(&trial)? {
                 return Ok(false);
             }
@@ -124,9 +123,6 @@ impl Runner<'_> {
         }
         for cell in 0..self.plan.cells.len() {
             while let Some(attempt) = self.history.retry(cell, role, block) {
-                if self.history.given_up().contains_key(&cell) {
-                    break;
-                }
                 if !self.run_trial(&self.plan.trial(&run, seed, cell, role, block, attempt))? {
                     return Ok(false);
                 }
@@ -159,7 +155,7 @@ impl Runner<'_> {
 
 /// How far a run is, from its plan and what is stored of it.
 pub fn forecast(plan: &Plan, history: &History) -> Forecast {
-    let live = (plan.cells.len() - history.given_up().len()).max(1);
+    let live = history.live(plan).max(1);
     let guesses = plan.cells.iter().filter_map(|cell| plan.spec(&cell.workload));
     let guess = Nanos(guesses.map(|spec| spec.trial_time_guess.0).sum());
     let block_time = if history.len() < plan.cells.len() { guess } else { history.block_time().unwrap_or(guess) };

@@ -109,7 +109,8 @@ fn run_all(record: &RunRecord, executor: &mut dyn Executor) -> (Vec<TrialRecord>
 
 #[test]
 fn it_stops_when_precise_and_not_before_the_minimum() {
-    let (trials, ended) = run_all(&record(kernel_and("one"), repeat(6, 50)), &mut Scripted(|trial| outcome(trial, 100.0)));
+    let (trials, ended) =
+        run_all(&record(kernel_and("one"), repeat(6, 50)), &mut Scripted(|trial| outcome(trial, 100.0)));
     assert_eq!(ended, Ended::Over(Ending::Precise));
     assert_eq!(trials.len(), 2 * (1 + 6));
     assert!(trials.iter().enumerate().all(|(index, record)| record.position as usize == index));
@@ -135,7 +136,8 @@ fn a_trial_that_is_not_proven_is_repeated_in_its_block_and_kept() {
         outcome
     };
     let (trials, _) = run_all(&record(kernel_and("one"), repeat(2, 2)), &mut Scripted(escape));
-    let ones = trials.iter().filter(|record| record.trial.placement.name == "one" && record.trial.role == Role::Measured);
+    let ones =
+        trials.iter().filter(|record| record.trial.placement.name == "one" && record.trial.role == Role::Measured);
     let ones: Vec<(u32, u32, Grade)> =
         ones.map(|record| (record.trial.block, record.trial.attempt, record.verdict.grade)).collect();
     assert_eq!(ones, [(0, 0, Grade::Invalid), (0, 1, Grade::Valid), (1, 0, Grade::Valid)]);

@@ -158,7 +158,7 @@ mod tests {
         link(&folder, "sys/block/nvme0n1/device", &format!("{pci}/0000:00:01.0/0000:01:00.0/nvme/nvme0"));
         link(&folder, "sys/block/sda/device", &format!("{pci}/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0"));
         link(&folder, "sys/block/sr0/device", &format!("{pci}/0000:00:17.0/ata2/host1/target1:0:0/1:0:0:0"));
-        link(&folder, "sys/class/net/eno1/device", &format!("{pci}/0000:00:19.0"));
+        link(&folder, "sys/class/net/eno1/device", &format!("{pci}/0000:00:01.0/0000:02:00.0"));
         for made_up in ["block/loop0", "block/dm-0", "block/zram0", "class/net/lo", "class/net/docker0"] {
             std::fs::create_dir_all(folder.path().join("sys").join(made_up)).unwrap();
         }
@@ -169,7 +169,7 @@ mod tests {
             format!("{} {} {node} {numbers:?}", device.name, device.bus.as_deref().unwrap_or("-"))
         });
         let shown: Vec<String> = shown.collect();
-        let expected = ["nvme0n1 0000:01:00.0 1 [53, 54]", "sda 0000:00:17.0 -1 [16]", "eno1 0000:00:19.0 -1 [60]"];
+        let expected = ["nvme0n1 0000:01:00.0 1 [53, 54]", "sda 0000:00:17.0 -1 [16]", "eno1 0000:02:00.0 -1 [60]"];
         assert_eq!(shown, expected);
         let second = &devices[0].interrupts[1];
         assert_eq!((second.affinity.to_string(), second.effective.to_string()), ("0-1".into(), "1".into()));

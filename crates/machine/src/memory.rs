@@ -21,7 +21,7 @@ use crate::sysfs;
 /// Whether transparent huge pages may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// As the system is set: /sys/kernel/mm/transparent_hugepage/enabled.
+    /// As the system is set: /`sys/kernel/mm/transparent_hugepage/enabled`.
     System,
     /// Never: pages of the base size only.
     Never,
@@ -114,7 +114,7 @@ unsafe impl Sync for PlacedMemory {}
 /// 2 MiB is the size of a huge page on x86-64 and on 64-bit ARM with 4 KiB pages.
 const ALIGNMENT: usize = 2 << 20;
 
-/// How many pages one call of move_pages(2) asks about; the kernel works in small batches of its own anyway.
+/// How many pages one call of `move_pages(2)` asks about; the kernel works in small batches of its own anyway.
 const PAGES_PER_CALL: usize = 4096;
 
 /// Bytes that live [`PlacedMemory`] has mapped: untouched, they are missing from what the kernel calls available.
@@ -156,15 +156,14 @@ impl PlacedMemory {
         Bytes(self.bytes as u64)
     }
 
-    /// On which nodes its pages are now (move_pages(2)), in pages of the base size. Of memory with more than
+    /// On which nodes its pages are now (`move_pages(2)`), in pages of the base size. Of memory with more than
     /// `pages_max` pages only that many are asked about, evenly spread. Pages that nobody has written yet are not
     /// resident and are counted nowhere.
     pub fn pages_by_node(&self, pages_max: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
         let page = syscall::page_bytes();
         let count = self.bytes.div_ceil(page);
-        let addresses: Vec<*const u8> = spread(count, pages_max)
-            .map(|index| self.start.as_ptr().cast_const().wrapping_add(index * page))
-            .collect();
+        let addresses: Vec<*const u8> =
+            spread(count, pages_max).map(|index| self.start.as_ptr().cast_const().wrapping_add(index * page)).collect();
         let mut by_node = BTreeMap::new();
         for some in addresses.chunks(PAGES_PER_CALL) {
             let mut status: Vec<c_int> = vec![-libc::ENOENT; some.len()];
@@ -190,8 +189,8 @@ impl PlacedMemory {
         let too_large = || MemoryError::Refused(Refusal::new(what(), &std::io::Error::from_raw_os_error(libc::ENOMEM)));
         let mapped = bytes.checked_next_multiple_of(page).ok_or_else(too_large)?;
         let reserved = mapped.checked_add(ALIGNMENT).ok_or_else(too_large)?;
-        let all = syscall::map_anonymous(reserved)
-            .map_err(|error| MemoryError::Refused(Refusal::new(what(), &error)))?;
+        let all =
+            syscall::map_anonymous(reserved).map_err(|error| MemoryError::Refused(Refusal::new(what(), &error)))?;
         let before = all.as_ptr().align_offset(ALIGNMENT);
         // SAFETY: before < ALIGNMENT <= reserved, so the aligned start lies in the mapping.
         let start = unsafe { all.add(before) };
@@ -403,13 +402,8 @@ mod tests {
 
     #[test]
     fn pages_are_picked_evenly() {
-        let cases: [(usize, usize, &[usize]); 5] = [
-            (0, 10, &[]),
-            (3, 10, &[0, 1, 2]),
-            (10, 5, &[0, 2, 4, 6, 8]),
-            (10, 3, &[0, 3, 6]),
-            (5, 0, &[]),
-        ];
+        let cases: [(usize, usize, &[usize]); 5] =
+            [(0, 10, &[]), (3, 10, &[0, 1, 2]), (10, 5, &[0, 2, 4, 6, 8]), (10, 3, &[0, 3, 6]), (5, 0, &[])];
         for (count, most, expected) in cases {
             assert_eq!(spread(count, most).collect::<Vec<_>>(), expected, "{count} {most}");
         }

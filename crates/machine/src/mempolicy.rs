@@ -20,7 +20,7 @@ const WEIGHTED_INTERLEAVE: c_int = 6;
 /// Static nodes, relative nodes, numa balancing: modifiers above the mode.
 const MODE_FLAGS: c_int = 1 << 15 | 1 << 14 | 1 << 13;
 
-/// A policy as set_mempolicy(2) and mbind(2) take it.
+/// A policy as `set_mempolicy(2)` and mbind(2) take it.
 #[derive(Clone, Copy)]
 pub(crate) struct PolicyCode {
     pub mode: c_int,
@@ -44,7 +44,7 @@ impl PolicyCode {
     }
 }
 
-/// A policy that was read back, in the words of /proc/PID/numa_maps; `prefer` without nodes is how kernels before 5.14
+/// A policy that was read back, in the words of /`proc/PID/numa_maps`; `prefer` without nodes is how kernels before 5.14
 /// report `local`.
 pub(crate) fn words(mode: c_int, nodes: NodeMask) -> String {
     let nodes = nodes.to_set();

@@ -11,7 +11,7 @@ use model::units::{Bytes, Nanos};
 
 use crate::sysfs;
 
-/// /proc/stat counts in USER_HZ, which is 100 on every Linux that user space can see.
+/// /proc/stat counts in `USER_HZ`, which is 100 on every Linux that user space can see.
 pub(crate) const TICK: Nanos = Nanos(10_000_000);
 
 /// A process with more mappings than fit in this is described by its first ones.
@@ -94,7 +94,7 @@ impl Proc {
     }
 
     /// The processes that a process has forked and not lost; none where the kernel has no `children` file
-    /// (CONFIG_PROC_CHILDREN).
+    /// (`CONFIG_PROC_CHILDREN`).
     pub(crate) fn children(&self, pid: u32) -> Option<Vec<u32>> {
         let of_thread = |tid: &u32| self.text(&format!("proc/{pid}/task/{tid}/children"));
         let texts: Vec<_> = self.threads(pid).iter().map(of_thread).collect();
@@ -102,7 +102,14 @@ impl Proc {
         if !texts.is_empty() && texts.iter().all(Result::is_err) {
             return None;
         }
-        Some(texts.iter().flatten().flat_map(|text| text.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect())
+        Some(
+            texts
+                .iter()
+                .flatten()
+                .flat_map(|text| text.split_whitespace())
+                .filter_map(|pid| pid.parse().ok())
+                .collect(),
+        )
     }
 
     /// All processes of a process group, by looking at every process there is.
@@ -146,7 +153,8 @@ impl Proc {
 
     /// Time for which somebody had to wait for `cpu` or `memory`, since boot.
     pub(crate) fn pressure(&self, of: &str) -> Result<Nanos, String> {
-        let text = self.text(&format!("proc/pressure/{of}")).map_err(|error| format!("/proc/pressure/{of}: {error}"))?;
+        let text =
+            self.text(&format!("proc/pressure/{of}")).map_err(|error| format!("/proc/pressure/{of}: {error}"))?;
         parse_pressure(&text).ok_or_else(|| format!("/proc/pressure/{of} has no 'some' line"))
     }
 
@@ -219,7 +227,9 @@ fn parse_interrupts(text: &str, cpus: &CpuSet) -> Option<u64> {
     let columns: Vec<bool> = lines
         .next()?
         .split_whitespace()
-        .map(|word| word.strip_prefix("CPU").and_then(|number| number.parse().ok()).is_some_and(|n| cpus.contains(CpuId(n))))
+        .map(|word| {
+            word.strip_prefix("CPU").and_then(|number| number.parse().ok()).is_some_and(|n| cpus.contains(CpuId(n)))
+        })
         .collect();
     if !columns.contains(&true) {
         return None;
@@ -247,7 +257,8 @@ fn parse_numa_maps(text: &str) -> NumaPages {
     let mut pages = NumaPages::default();
     for line in text.lines() {
         let words = || line.split_whitespace().skip(2);
-        let number = |key: &str| words().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok());
+        let number =
+            |key: &str| words().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok());
         let by_node: Vec<(NodeId, u64)> = words().filter_map(node_and_pages).collect();
         let total: u64 = by_node.iter().map(|(_, pages)| pages).sum();
         let file = words().find_map(|word| word.strip_prefix("file="));
@@ -324,7 +335,8 @@ mod tests {
 
     #[test]
     fn pressure_is_the_total_of_some() {
-        let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
+        let text =
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
         assert_eq!(parse_pressure(text), Some(Nanos(1_234_000)));
         assert_eq!(parse_pressure("full avg10=0 total=3"), None);
         assert_eq!(parse_pressure(""), None);

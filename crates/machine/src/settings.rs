@@ -271,7 +271,7 @@ fn idle_states(root: &Path) -> Option<String> {
         (!disabled).then(|| sysfs::read_text(&folder, "name").ok()).flatten()
     };
     let states = sysfs::names(&folder);
-    (!states.is_empty()).then(|| states.iter().filter_map(enabled).collect::<Vec<_>>().join(" "))
+    (!states.is_empty()).then(|| states.iter().filter_map(enabled).collect::<Vec<_>>().join(", "))
 }
 
 fn record_memory(settings: &mut Settings, root: &Path) {
@@ -403,7 +403,7 @@ mod tests {
                     (path("cpu0/cpuidle/state2/disable"), "1"),
                 ],
                 "cpu.idle-states",
-                "POLL C1",
+                "POLL, C1",
             ),
             (
                 vec![(path("vulnerabilities/spec_store_bypass"), "Vulnerable\n")],

@@ -133,7 +133,7 @@ fn checked(mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
     }
 }
 
-/// sched_setaffinity(2): where a thread may run; 0 is the calling thread.
+/// `sched_setaffinity(2)`: where a thread may run; 0 is the calling thread.
 pub(crate) fn set_affinity(tid: u32, mask: &CpuMask) -> io::Result<()> {
     // SAFETY: the kernel reads exactly size_of::<CpuMask>() bytes of a live mask; cpu_set_t is a bit array without
     // other requirements, and glibc passes pointer and size through.
@@ -143,7 +143,7 @@ pub(crate) fn set_affinity(tid: u32, mask: &CpuMask) -> io::Result<()> {
     .map(drop)
 }
 
-/// sched_getaffinity(2): where a thread may run; 0 is the calling thread. Works on zombies.
+/// `sched_getaffinity(2)`: where a thread may run; 0 is the calling thread. Works on zombies.
 pub(crate) fn affinity(tid: u32) -> io::Result<CpuMask> {
     let mut mask = CpuMask::EMPTY;
     // SAFETY: the kernel writes at most size_of::<CpuMask>() bytes into a live mask of that size.
@@ -153,7 +153,7 @@ pub(crate) fn affinity(tid: u32) -> io::Result<CpuMask> {
     Ok(mask)
 }
 
-/// set_mempolicy(2) for the calling thread. Kernels without CONFIG_NUMA lack it (ENOSYS).
+/// `set_mempolicy(2)` for the calling thread. Kernels without `CONFIG_NUMA` lack it (ENOSYS).
 pub(crate) fn set_mempolicy(mode: c_int, nodes: &NodeMask) -> io::Result<()> {
     // SAFETY: the kernel reads NODES_MAX bits of a live mask; it takes maxnode to be one more than the bits it reads.
     checked(|| unsafe {
@@ -162,7 +162,7 @@ pub(crate) fn set_mempolicy(mode: c_int, nodes: &NodeMask) -> io::Result<()> {
     .map(drop)
 }
 
-/// get_mempolicy(2): mode (with its flags) and nodes of the calling thread's policy.
+/// `get_mempolicy(2)`: mode (with its flags) and nodes of the calling thread's policy.
 pub(crate) fn mempolicy() -> io::Result<(c_int, NodeMask)> {
     let (mut mode, mut nodes): (c_int, _) = (0, NodeMask::EMPTY);
     // SAFETY: the kernel writes one int and at most NODES_MAX bits into live variables of that size.
@@ -197,7 +197,7 @@ pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeM
     .map(drop)
 }
 
-/// move_pages(2) without a target: the node of each page of the calling process, or a negative errno.
+/// `move_pages(2)` without a target: the node of each page of the calling process, or a negative errno.
 /// Both slices have one entry per page.
 pub(crate) fn pages_status(pages: &[*const u8], status: &mut [c_int]) -> io::Result<()> {
     assert_eq!(pages.len(), status.len(), "move_pages writes one status per page");
@@ -256,8 +256,6 @@ pub(crate) fn advise_huge(start: NonNull<u8>, bytes: usize, huge: bool) -> io::R
 /// How a process ended and what it used: from wait4(2).
 #[derive(Clone, Copy)]
 pub(crate) struct Reaped {
-    /// Its id.
-    pub pid: u32,
     /// The status word of wait(2).
     pub status: c_int,
     /// What it and its waited-for children used.
@@ -279,10 +277,11 @@ fn reap(whom: c_int) -> io::Result<Option<Reaped>> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes an int and a rusage into live variables of these types.
-    let pid = checked(|| unsafe { c_long::from(libc::wait4(whom, &raw mut status, libc::WNOHANG, usage.as_mut_ptr())) })?;
+    let pid =
+        checked(|| unsafe { c_long::from(libc::wait4(whom, &raw mut status, libc::WNOHANG, usage.as_mut_ptr())) })?;
     // SAFETY: zeroed is a valid rusage (integers only), and the kernel has overwritten it if anybody was reaped.
     let usage = unsafe { usage.assume_init() };
-    Ok((pid > 0).then_some(Reaped { pid: pid as u32, status, usage }))
+    Ok((pid > 0).then_some(Reaped { status, usage }))
 }
 
 /// prctl(2): the calling process is killed when the thread that forked it ends.
@@ -305,7 +304,7 @@ pub(crate) fn write_message(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
     if written as usize == message.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
 }
 
-/// The beginning of struct perf_event_attr up to its first published size (PERF_ATTR_SIZE_VER0).
+/// The beginning of struct `perf_event_attr` up to its first published size (`PERF_ATTR_SIZE_VER0`).
 #[repr(C)]
 #[derive(Default)]
 struct PerfEventAttr {
@@ -323,11 +322,11 @@ struct PerfEventAttr {
 
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_CPU_MIGRATIONS: u64 = 4;
-/// Bits of perf_event_attr: disabled, inherit, enable_on_exec.
+/// Bits of `perf_event_attr`: disabled, inherit, `enable_on_exec`.
 const PERF_FROM_EXEC_ON: u64 = 1 | 1 << 1 | 1 << 12;
 const PERF_FLAG_FD_CLOEXEC: c_ulong = 1 << 3;
 
-/// perf_event_open(2): counts the moves from cpu to cpu of every process that this thread forks from now on, from
+/// `perf_event_open(2)`: counts the moves from cpu to cpu of every process that this thread forks from now on, from
 /// their exec on, with all their threads and children. The calling thread itself does not count. Read with
 /// [`read_counter`].
 pub(crate) fn open_migration_counter() -> io::Result<OwnedFd> {

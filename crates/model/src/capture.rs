@@ -54,8 +54,8 @@ pub fn check_topology(topology: &Topology) -> Result<(), String> {
     }
     let mut numbers: Vec<u32> = topology.nodes.iter().map(|node| node.os.0).collect();
     numbers.sort_unstable();
-    if let Some(twice) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(format!("memory node {} occurs twice", twice[0]));
+    if let Some([twice, ..]) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(format!("memory node {twice} occurs twice"));
     }
     match topology.distances.iter().position(|matrix| matrix.values.len() != matrix.nodes.len().pow(2)) {
         Some(index) => Err(format!("distances {index} are not a square matrix")),
@@ -129,16 +129,26 @@ mod tests {
 
     #[test]
     fn a_broken_capture_is_refused() {
-        let cases: [(&str, fn(&mut Capture)); 11] = [
+        type Case = (&'static str, fn(&mut Capture));
+        let cases: [Case; 11] = [
             ("version 2", |c| c.version = 2),
             ("version 0", |c| c.version = 0),
             ("no objects", |c| c.topology.objects.clear()),
-            ("comes before its parent", |c| c.topology.objects[1].parent = Some(2)),
-            ("comes before its parent", |c| c.topology.objects[1].parent = Some(1)),
-            ("has no parent", |c| c.topology.objects[2].parent = None),
+            ("a child 1 that is not its own", |c| c.topology.objects[1].parent = Some(2)),
+            ("comes before its parent", |c| {
+                c.topology.objects[0].children = vec![2];
+                c.topology.objects[1].parent = Some(2);
+                c.topology.objects[1].children.clear();
+                c.topology.objects[2].parent = Some(0);
+                c.topology.objects[2].children = vec![1];
+            }),
+            ("has no parent", |c| {
+                c.topology.objects[1].children.clear();
+                c.topology.objects[2].parent = None;
+            }),
             ("is the root", |c| c.topology.objects[0].parent = Some(0)),
             ("a child 9", |c| c.topology.objects[1].children.push(9)),
-            ("not among the children", |c| c.topology.objects[1].children.clear()),
+            ("is not among the children", |c| c.topology.objects[1].children.clear()),
             ("beyond the list", |c| c.topology.nodes.clear()),
             ("not a square", |c| c.topology.distances[0].values.clear()),
         ];

@@ -5,6 +5,7 @@
 pub mod capture;
 pub mod compare;
 pub mod comparison;
+pub mod experiment;
 pub mod finding;
 pub mod id_set;
 pub mod nearest;

@@ -85,7 +85,8 @@ impl Settings {
             hash.update(value);
         }
         // 64 bits: a results file holds thousands of machine states at most, so chance does not make two equal.
-        hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        let digest = hash.finalize();
+        format!("{:016x}", u64::from_be_bytes(std::array::from_fn(|at| digest[at])))
     }
 
     /// The keys whose values differ between two recordings, volatile ones left out, each with both values.
@@ -115,7 +116,9 @@ mod tests {
 
     fn settings(facts: &[(&str, &str)]) -> Settings {
         let mut settings = Settings::default();
-        facts.iter().for_each(|(key, value)| settings.record(key, FactValue::Known((*value).into())));
+        for (key, value) in facts {
+            settings.record(key, FactValue::Known((*value).into()));
+        }
         settings
     }
 
@@ -143,7 +146,9 @@ mod tests {
             settings(&[("kernel.release", "6.18"), ("memory.thp", "madvise"), ("memory.available-bytes", "7")]),
             settings(&[("kernel.boot-id", "x"), ("kernel.release", "6.18"), ("memory.thp", "madvise")]),
         ];
-        same.iter().for_each(|other| assert_eq!(other.fingerprint(), base.fingerprint(), "{other:?}"));
+        for other in same {
+            assert_eq!(other.fingerprint(), base.fingerprint(), "{other:?}");
+        }
         let mut unknown = base.clone();
         unknown.record("memory.thp", FactValue::Unavailable("a".into()));
         let different = [
@@ -153,7 +158,11 @@ mod tests {
             settings(&[("kernel.release", "6.18"), ("memory.thp", "")]),
             unknown.clone(),
         ];
-        different.iter().for_each(|other| assert_ne!(other.fingerprint(), base.fingerprint(), "{other:?}"));
+        for other in different {
+            assert_ne!(other.fingerprint(), base.fingerprint(), "{other:?}");
+        }
+        let empty = settings(&[("kernel.release", "6.18"), ("memory.thp", "")]);
+        assert_ne!(unknown.fingerprint(), empty.fingerprint());
         let mut worded_anew = unknown.clone();
         worded_anew.record("memory.thp", FactValue::Unavailable("b".into()));
         assert_eq!(worded_anew.fingerprint(), unknown.fingerprint());

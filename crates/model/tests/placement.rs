@@ -21,8 +21,8 @@ const MODELS: [(&str, &str); 7] = [
 ];
 
 fn model(name: &str) -> Topology {
-    let (_, text) = MODELS.iter().find(|(model, _)| *model == name).unwrap();
-    serde_json::from_str(text).unwrap()
+    let (_, text) = MODELS.iter().find(|(model, _)| *model == name).expect("it is in the list");
+    serde_json::from_str(text).expect("captures are JSON of the present shape")
 }
 
 /// What a person reads in `nearfar placements`, one policy a line.
@@ -33,9 +33,10 @@ fn table(topology: &Topology, threads: Option<usize>) -> String {
         match offer.placement {
             Ok(Placement { reason, threads, memory, seats, .. }) => {
                 let cpus = seats.iter().copied().collect::<CpuSet>();
-                writeln!(text, "{:20} {threads:3} x {cpus}, {memory}: {reason}{same}", offer.policy).unwrap();
+                writeln!(text, "{:20} {threads:3} x {cpus}, {memory}: {reason}{same}", offer.policy)
+                    .expect("text grows");
             }
-            Err(why) => writeln!(text, "{:20} - {why}", offer.policy).unwrap(),
+            Err(why) => writeln!(text, "{:20} - {why}", offer.policy).expect("text grows"),
         }
     }
     text
@@ -55,7 +56,7 @@ fn placement_policies_on_every_model() {
 #[test]
 fn placement_ryzen_study_seats() {
     let ryzen = model("ryzen5-2600");
-    let cpus = |policy| offer(&ryzen, policy, Some(6), KernelOffers::default()).unwrap().cpus().to_string();
+    let cpus = |policy| parse(&ryzen, policy, Some(6), KernelOffers::default()).unwrap().cpus().to_string();
     assert_eq!(cpus("cores-across-l3"), "0-5");
     assert_eq!(cpus("smt-one-l3"), "0-2,6-8");
 }
@@ -66,7 +67,7 @@ fn placement_memory_policies_differ_only_in_memory() {
         for threads in [None, Some(1), Some(2)] {
             let seats: Vec<_> = ["memory-local", "memory-remote", "interleave", "weighted-interleave"]
                 .iter()
-                .filter_map(|policy| offer(&model(name), policy, threads, WEIGHTS).ok())
+                .filter_map(|policy| parse(&model(name), policy, threads, WEIGHTS).ok())
                 .map(|placement| placement.seats)
                 .collect();
             assert!(seats.windows(2).all(|pair| pair[0] == pair[1]), "{name} {threads:?}: {seats:?}");
@@ -93,7 +94,7 @@ fn placement_combinations() {
         ("ryzen5-2600", "node:3", "memory node 3 does not exist here; this machine has memory node 0"),
     ];
     for (machine, policy, expected) in cases {
-        let got = match offer(&model(machine), policy, Some(6), KernelOffers::default()) {
+        let got = match parse(&model(machine), policy, Some(6), KernelOffers::default()) {
             Ok(placement) => format!("{}-threads {} {}", placement.threads, placement.cpus(), placement.memory),
             Err(NoPlacement::Unavailable(why)) => why,
             Err(NoPlacement::Mistake(why)) => panic!("{policy}: {why}"),
@@ -148,6 +149,21 @@ fn placement_mistakes_name_the_choices() {
     }
 }
 
+#[test]
+fn placement_offers_hold_refusals_and_pass_on_mistakes() {
+    let xeon = model("xeon-e5-2640-x2");
+    let offered = offer(&xeon, "big", None, WEIGHTS).unwrap();
+    assert_eq!(offered.policy, "big");
+    assert_eq!(offered.placement, Err("all cores that this process may use are of one kind".into()));
+    assert!(offer(&xeon, "-C 0-3 -m 1", None, WEIGHTS).unwrap().placement.is_ok());
+    assert!(offer(&xeon, "bigg", None, WEIGHTS).is_err());
+    let json = serde_json::to_value(&offer_all(&xeon, Some(2), WEIGHTS)[4..9]).unwrap();
+    assert_eq!(json[0]["same_as"], "compact");
+    assert_eq!(json[0]["placement"]["seats"], serde_json::json!([0, 1]));
+    assert_eq!(json[4]["unavailable"], "all cores that this process may use are of one kind");
+    assert_eq!(json[4].get("placement"), None);
+}
+
 /// Two cpus on one memory node, as a small virtual machine shows itself.
 fn two_cpus() -> Topology {
     restricted(model("rpi5-numafake8"), "0-1", "0", true)
@@ -155,8 +171,8 @@ fn two_cpus() -> Topology {
 
 /// A machine of which this process may use only some cpus and nodes; `gone` takes the rest out of the machine.
 fn restricted(mut topology: Topology, cpus: &str, nodes: &str, gone: bool) -> Topology {
-    topology.allowed_cpus = CpuSet::parse_list(cpus).unwrap();
-    topology.allowed_nodes = model::id_set::NodeSet::parse_list(nodes).unwrap();
+    topology.allowed_cpus = CpuSet::parse_list(cpus).expect("a list");
+    topology.allowed_nodes = model::id_set::NodeSet::parse_list(nodes).expect("a list");
     let allowed = topology.allowed_cpus.clone();
     topology.objects.iter_mut().for_each(|object| object.cpus = object.cpus.intersection(&allowed));
     topology.nodes.iter_mut().for_each(|node| node.cpus = node.cpus.intersection(&allowed));
@@ -224,13 +240,13 @@ fn placement_of_unusual_trees() {
     // A graphics card's memory is a node, and never "the remote node" or part of "all nodes".
     let mut card = model("grace-cxl-nohmat");
     card.nodes[2].subtype = Some("GPUMemory".into());
-    let cpus = |policy| offer(&card, policy, Some(2), WEIGHTS).map(|placement| placement.memory.to_string());
+    let cpus = |policy| parse(&card, policy, Some(2), WEIGHTS).map(|placement| placement.memory.to_string());
     assert_eq!(cpus("weighted-interleave"), Ok("weighted-interleave 0-1".into()));
     assert_eq!(cpus("compact+node:2"), Ok("bind 2".into()));
     // Kinds without a rank say that cores differ, and not how.
     let mut unranked = model("rk3399");
     unranked.cpu_kinds.iter_mut().for_each(|kind| (kind.efficiency, kind.capacity) = (-1, None));
-    assert!(offer(&unranked, "big", None, WEIGHTS).is_err());
+    assert!(parse(&unranked, "big", None, WEIGHTS).is_err());
 }
 
 #[test]
@@ -292,7 +308,7 @@ proptest! {
         let cpus = whole.allowed_cpus.difference(&hidden).to_string();
         let nodes = whole.allowed_nodes.difference(&hidden_node).to_string();
         let topology = restricted(whole, &cpus, &nodes, false);
-        let placement = match offer(&topology, &name, threads, WEIGHTS) {
+        let placement = match parse(&topology, &name, threads, WEIGHTS) {
             Ok(placement) => placement,
             Err(NoPlacement::Unavailable(why)) => {
                 prop_assert!(!why.is_empty());
@@ -326,7 +342,7 @@ proptest! {
     #[test]
     fn placement_rules_hold_their_names(machine in 0..MODELS.len(), threads in 1usize..24) {
         let topology = model(MODELS[machine].0);
-        let seats = |policy: &str| offer(&topology, policy, Some(threads), WEIGHTS).ok().map(|placement| placement.cpus());
+        let seats = |policy: &str| parse(&topology, policy, Some(threads), WEIGHTS).ok().map(|placement| placement.cpus());
         let cores = |cpus: &CpuSet| topology.cores().iter().filter(|core| core.intersects(cpus)).count();
         let level = if topology.caches(3).count() > 0 { 3 } else { 2 };
         let caches = |cpus: &CpuSet| topology.caches(level).filter(|cache| cache.cpus.intersects(cpus)).count();

@@ -3,23 +3,30 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
+use report::Look;
+
 use crate::failure::Failure;
 
 /// Width of tables when stdout is not a terminal: wide enough that nothing needs to be cut.
 const WIDTH_WITHOUT_TERMINAL: usize = 160;
 
+/// How text on stdout may look.
+pub fn look() -> Look {
+    Look { width: width(), ascii: ascii(), colour: colours() }
+}
+
 /// Columns of the terminal that stdout is.
-pub fn width() -> usize {
+fn width() -> usize {
     terminal_size::terminal_size().map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0))
 }
 
 /// Whether text on stdout may have colours: a terminal, and no NO_COLOR.
-pub fn colours() -> bool {
+fn colours() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Whether pictures must do without Unicode.
-pub fn ascii() -> bool {
+fn ascii() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));

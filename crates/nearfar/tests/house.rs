@@ -34,7 +34,8 @@ fn drawn() -> BTreeMap<String, BTreeSet<String>> {
     let rows = table.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
         let columns: Vec<&str> = row.split('|').map(str::trim).collect();
-        let words = |text: &str| text.split(',').map(|word| word.trim().to_string()).filter(|word| word != "–").collect();
+        let words =
+            |text: &str| text.split(',').map(|word| word.trim().to_string()).filter(|word| word != "–").collect();
         (columns[1].trim_matches('`').to_string(), words(columns[3]))
     })
     .take_while(|(name, _)| !name.contains(' '))

@@ -12,14 +12,29 @@ const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .content_lines(ContentLineStyle::none());
 
-/// Below this many columns words fall apart, so text columns are not squeezed further.
-const COLUMN_WIDTH_MIN: u16 = 6;
+/// Where not even every column's longest word has room, columns of text shrink to this.
+const COLUMN_WIDTH_MIN: usize = 6;
+/// Between columns.
+const SPACE: usize = 2;
+/// Marks the first row below a heading until the heading is written there; it has no width.
+const HEADED: char = '\u{206c}';
 
 /// One column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GridColumn {
     pub(crate) title: String,
-    pub(crate) numeric: bool,
+    pub(crate) holds: Holds,
+}
+
+/// What a column holds decides how it is aligned and whether it may be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// Aligned at the left, broken where the line is too short.
+    Text,
+    /// Aligned at the left, never broken.
+    Word,
+    /// Aligned at the right, never broken.
+    Number,
 }
 
 /// One cell.
@@ -34,6 +49,9 @@ pub(crate) struct GridCell {
 pub(crate) struct Grid {
     pub(crate) columns: Vec<GridColumn>,
     pub(crate) rows: Vec<Vec<GridCell>>,
+    /// Lines of their own above a row, by the index of that row, for what is the same in all rows below it. Only the
+    /// terminal shows them; where there is more room such things are columns.
+    pub(crate) headings: Vec<(usize, String)>,
 }
 
 impl GridCell {
@@ -58,14 +76,19 @@ impl GridCell {
 impl Grid {
     /// Text columns by title.
     pub(crate) fn new(titles: &[&str]) -> Self {
-        let columns = titles.iter().map(|title| GridColumn { title: clean(title), numeric: false }).collect();
-        Self { columns, rows: Vec::new() }
+        let columns = titles.iter().map(|title| GridColumn { title: clean(title), holds: Holds::Text }).collect();
+        Self { columns, ..Self::default() }
     }
 
-    /// Declares columns as numbers: aligned at the right and never broken.
-    pub(crate) fn numeric(mut self, titles: &[&str]) -> Self {
+    /// Declares columns as numbers.
+    pub(crate) fn numbers(self, titles: &[&str]) -> Self {
+        self.holding(Holds::Number, titles)
+    }
+
+    /// Declares what columns hold.
+    pub(crate) fn holding(mut self, holds: Holds, titles: &[&str]) -> Self {
         for column in self.columns.iter_mut().filter(|column| titles.contains(&column.title.as_str())) {
-            column.numeric = true;
+            column.holds = holds;
         }
         self
     }
@@ -92,30 +115,87 @@ impl Grid {
         self
     }
 
+    /// Begins rows that a heading tells apart from those above.
+    pub(crate) fn heading(&mut self, text: &str) {
+        self.headings.push((self.rows.len(), clean(text)));
+    }
+
     /// For the terminal, ending in a line feed.
     pub(crate) fn terminal(&self, look: &Look) -> String {
         let mut table = Table::new();
         table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(look.width.min(usize::from(u16::MAX)) as u16);
         table.set_header(self.columns.iter().map(|column| marked(&column.title, Tone::Strong)));
-        table.add_rows(self.rows.iter().map(|row| row.iter().map(|cell| marked(&cell.text, cell.tone))));
-        for (column, shown) in self.columns.iter().zip(table.column_iter_mut()) {
-            shown.set_padding((0, 2));
-            if column.numeric {
+        table.add_rows(self.rows.iter().enumerate().map(|(index, row)| self.terminal_row(index, row)));
+        let words = self.word_widths(look.width);
+        let last = self.columns.len().saturating_sub(1);
+        for (index, (column, shown)) in self.columns.iter().zip(table.column_iter_mut()).enumerate() {
+            let space = if index == last { 0 } else { SPACE };
+            shown.set_padding((0, space as u16));
+            if column.holds == Holds::Number {
                 shown.set_cell_alignment(CellAlignment::Right);
-                shown.set_constraint(ColumnConstraint::ContentWidth);
-            } else {
-                shown.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(COLUMN_WIDTH_MIN)));
             }
+            shown.set_constraint(match column.holds {
+                Holds::Text => ColumnConstraint::LowerBoundary(Width::Fixed((words[index] + space) as u16)),
+                Holds::Word | Holds::Number => ColumnConstraint::ContentWidth,
+            });
         }
-        format!("{}\n", finished(&table.trim_fmt(), look))
+        format!("{}\n", finished(&self.with_headings(&table), look))
+    }
+
+    fn terminal_row(&self, index: usize, row: &[GridCell]) -> Vec<String> {
+        let mut cells: Vec<String> = row.iter().map(|cell| marked(&cell.text, cell.tone)).collect();
+        if !self.headings.is_empty() {
+            cells[0].insert_str(0, "  ");
+        }
+        if self.headings.iter().any(|(at, _)| *at == index) {
+            cells[0].insert(0, HEADED);
+        }
+        cells
+    }
+
+    fn with_headings(&self, table: &Table) -> String {
+        let mut headings = self.headings.iter().map(|(_, text)| marked(text, Tone::Strong));
+        let mut lines: Vec<String> = Vec::new();
+        for line in table.lines() {
+            let line = line.trim_end();
+            if line.contains(HEADED) {
+                lines.extend(headings.next());
+            }
+            lines.push(line.replace(HEADED, ""));
+        }
+        lines.join("\n")
+    }
+
+    /// How wide each column's longest word is, or less where all of them together have no room.
+    fn word_widths(&self, width: usize) -> Vec<usize> {
+        let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+        let column = |index: usize, column: &GridColumn| {
+            let cells = self.rows.iter().map(|row| &row[index].text);
+            let texts = cells.chain([&column.title]);
+            match column.holds {
+                Holds::Text => texts.map(|text| longest(text)).max(),
+                Holds::Word | Holds::Number => texts.map(|text| text.chars().count()).max(),
+            }
+        };
+        let indent = if self.headings.is_empty() { 0 } else { SPACE };
+        let widths: Vec<usize> =
+            self.columns.iter().enumerate().map(|(index, of)| column(index, of).unwrap_or(0)).collect();
+        let room = (width + SPACE).saturating_sub(indent + SPACE * widths.len());
+        let bounded = |most: usize| -> Vec<usize> {
+            let bound = |(width, of): (&usize, &GridColumn)| if of.holds == Holds::Text { *width.min(&most) } else { *width };
+            widths.iter().zip(&self.columns).map(bound).collect()
+        };
+        let bounds = [usize::MAX, COLUMN_WIDTH_MIN].map(bounded);
+        bounds.into_iter().find(|bounds| bounds.iter().sum::<usize>() <= room).unwrap_or_else(|| bounded(1))
     }
 
     /// As a table of GitHub's Markdown.
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut out = line(self.columns.iter().map(|column| markdown_text(&column.title)).collect());
-        out += &line(self.columns.iter().map(|column| if column.numeric { "---:" } else { "---" }.into()).collect());
+        let rule = |column: &GridColumn| if column.holds == Holds::Number { "---:".into() } else { "---".into() };
+        out += &line(self.columns.iter().map(rule).collect());
         for row in &self.rows {
             out += &line(row.iter().map(|cell| markdown_text(&cell.text)).collect());
         }

@@ -3,10 +3,16 @@
 
 use model::comparison::Comparison;
 use model::finding::RunFinding;
+use model::placement::PolicyInfo;
+use model::plan::{Cell, Plan};
 use model::record::{RunRecord, TrialRecord};
 use model::trial::{Role, Status};
+use model::units::Nanos;
+use model::workload::WorkloadSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::table::{OfferLines, RunLine};
 
 /// `{"run":{…},"cells":[…],"skipped":[…]}`.
 pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
@@ -18,8 +24,69 @@ pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
 }
 
 /// `{"runs":[…]}`: what there is, without results.
-pub fn runs(records: &[RunRecord]) -> Value {
-    json!({ "runs": records.iter().map(about).collect::<Vec<_>>() })
+pub fn runs(runs: &[RunLine]) -> Value {
+    json!({ "runs": value(&runs) })
+}
+
+/// `{"experiment","cells":[{"test","workload","parameters","placement", …}],"skipped":[…],"trials","seconds"}`: what a run
+/// would do.
+pub fn plan(plan: &Plan, trials: usize, time: Nanos) -> Value {
+    let cell = |cell: &Cell| {
+        let written = plan.spec(&cell.workload).map(|spec| spec.written(&cell.parameters));
+        json!({
+            "test": cell.test,
+            "workload": cell.workload,
+            "parameters": written,
+            "placement": cell.placement.name,
+            "threads": cell.placement.threads,
+            "cpus": cell.placement.cpus().to_string(),
+            "memory": cell.placement.memory.to_string(),
+            "reason": cell.placement.reason,
+        })
+    };
+    json!({
+        "experiment": plan.experiment,
+        "question": plan.question,
+        "cells": plan.cells.iter().map(cell).collect::<Vec<_>>(),
+        "skipped": value(&plan.skipped),
+        "trials": trials,
+        "seconds": time.seconds(),
+    })
+}
+
+/// `{"workloads":[…]}`: their descriptions as they are stored with every run.
+pub fn workloads(specs: &[WorkloadSpec]) -> Value {
+    json!({ "workloads": value(&specs) })
+}
+
+/// `{"experiments":[{"name","question"}]}`.
+pub fn experiments(experiments: &[(String, String)]) -> Value {
+    let experiment = |(name, question): &(String, String)| json!({ "name": name, "question": question });
+    json!({ "experiments": experiments.iter().map(experiment).collect::<Vec<_>>() })
+}
+
+/// `{"policies":[{"name","about"}]}`.
+pub fn policies(policies: &[PolicyInfo]) -> Value {
+    json!({ "policies": value(&policies) })
+}
+
+/// `{"placements":[{"policy","name","reason","threads","cpus","seats","memory","same_as","lines"} or {"policy","unavailable"}]}`.
+pub fn placements(offers: &[OfferLines]) -> Value {
+    let offer = |OfferLines { offer, lines }: &OfferLines| match &offer.placement {
+        Err(why) => json!({ "policy": offer.policy, "unavailable": why }),
+        Ok(placement) => json!({
+            "policy": offer.policy,
+            "name": placement.name,
+            "reason": placement.reason,
+            "threads": placement.threads,
+            "cpus": placement.cpus().to_string(),
+            "seats": value(&placement.seats),
+            "memory": placement.memory.to_string(),
+            "same_as": offer.same_as,
+            "lines": lines.as_ref().map(value),
+        }),
+    };
+    json!({ "placements": offers.iter().map(offer).collect::<Vec<_>>() })
 }
 
 /// `{"trials":[{"id","workload","placement","repetition","verdict","reasons", …}]}`, in the order of the run.

@@ -1,7 +1,7 @@
 //! How numbers are rounded and written for people. JSON and CSV carry them unrounded.
 
 /// Digits that a reader can compare at a glance, and as many as most intervals justify.
-const DIGITS: i32 = 4;
+const DIGITS: usize = 4;
 
 /// One scale for a median and the ends of its interval, so that the three can be compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,8 +36,11 @@ fn decimals(size: f64) -> usize {
     if !size.is_finite() || size == 0.0 {
         return 0;
     }
-    // Below 1e-8 of its unit a value needs another unit, and more zeros help nobody.
-    (DIGITS - 1 - size.log10().floor() as i32).clamp(0, 12) as usize
+    // The exponent of the rounded value: 9.9999 has two digits before its point once it is rounded.
+    let rounded = format!("{size:.0$e}", DIGITS - 1);
+    let exponent: i32 = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
+    // Beyond twelve decimals a value needs another unit, and more zeros help nobody.
+    (DIGITS as i32 - 1 - exponent).clamp(0, 12) as usize
 }
 
 /// A value alone: four digits, `M` for millions and so on.
@@ -113,12 +116,13 @@ mod tests {
             (1.0, "1.000"),
             (12.345, "12.35"),
             (999.94, "999.9"),
+            (9.999_96, "10.00"),
             (12_345.6, "12346"),
             (999_940.0, "999940"),
             (1_234_567.0, "1.235M"),
             (999_999_900.0, "1.000G"),
             (267_065_871.8, "267.1M"),
-            (0.000_123_45, "0.0001235"),
+            (0.000_123_46, "0.0001235"),
             (-12.0, "-12.00"),
             (f64::NAN, "not a number"),
         ];

@@ -6,6 +6,8 @@ use model::workload::Better;
 use crate::look::{Tone, clean};
 use crate::number::{percent_interval, percent_size};
 
+const NONE_SEEN: &str = "no difference seen";
+
 /// One claim, or the statement that there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
@@ -22,7 +24,7 @@ impl Sentence {
     }
 }
 
-/// The geometric means first, then every test's main metric, column by column.
+/// What was found about all tests together and about every test's main metric; where nothing was seen comes last.
 pub fn sentences(comparison: &Comparison) -> Vec<Sentence> {
     let tests = comparison.rows.iter().filter(|row| row.main).count();
     let overall = comparison.geomean.iter().filter(|_| tests > 1).map(|mean| overall(comparison, mean));
@@ -30,29 +32,28 @@ pub fn sentences(comparison: &Comparison) -> Vec<Sentence> {
         let columns = comparison.columns.iter().filter(|column| **column != comparison.baseline);
         columns.filter_map(move |column| Some(single(comparison, row, column, row.values.get(column)?)))
     });
-    overall.chain(single).collect()
+    let mut all: Vec<Sentence> = overall.chain(single).collect();
+    all.sort_by_key(|sentence| sentence.text.starts_with(NONE_SEEN));
+    all
 }
 
 fn overall(comparison: &Comparison, mean: &GeomeanChange) -> Sentence {
     let (name, baseline) = (clean(&mean.name), clean(&comparison.baseline));
     let change = mean.change_percent;
+    let ends = mean.ci_low.zip(mean.ci_high);
+    if let Some((low, high)) = ends.filter(|(low, high)| *low <= 0.0 && 0.0 <= *high) {
+        let how = signed(low, high, change);
+        let text = format!("{NONE_SEEN} between {name} and {baseline} over all tests together (geometric mean), {how}");
+        return Sentence { text, better: None };
+    }
+    let word = if change > 0.0 { "better" } else { "worse" };
     let size = percent_size(change);
-    match mean.ci_low.zip(mean.ci_high) {
-        Some((low, high)) if low <= 0.0 && 0.0 <= high => Sentence {
-            text: format!(
-                "over all tests together, no difference seen between {name} and {baseline} (geometric mean, {})",
-                confidence(low, high, change)
-            ),
-            better: None,
-        },
-        interval => {
-            let how = interval.map_or("without an interval".into(), |(low, high)| confidence(low, high, change));
-            let word = if change > 0.0 { "better" } else { "worse" };
-            Sentence {
-                text: format!("over all tests together, {name} is {size} % {word} than {baseline} (geometric mean, {how})"),
-                better: interval.map(|_| change > 0.0),
-            }
+    let claim = format!("over all tests together {name} is {size} % {word} than {baseline} (geometric mean)");
+    match ends {
+        Some((low, high)) => {
+            Sentence { text: format!("{claim}, {}", unsigned(low, high, change)), better: Some(change > 0.0) }
         }
+        None => Sentence { text: format!("{claim}, without an interval"), better: None },
     }
 }
 
@@ -61,19 +62,20 @@ fn single(comparison: &Comparison, row: &ComparisonRow, column: &str, value: &Co
     let Some(change) = value.change_percent else {
         return Sentence { text: format!("{name} cannot be compared with {baseline} for {test}"), better: None };
     };
-    let interval = value.ci_low.zip(value.ci_high).map(|(low, high)| confidence(low, high, change));
-    if value.difference == Some(Difference::NoneSeen) {
-        let how = interval.unwrap_or_else(|| "without an interval".into());
-        return Sentence {
-            text: format!("no difference seen between {name} and {baseline} for {test}, {how}"),
-            better: None,
-        };
-    }
+    let ends = value.ci_low.zip(value.ci_high);
+    let how = |write: fn(f64, f64, f64) -> String| {
+        ends.map_or("without an interval".into(), |(low, high)| write(low, high, change))
+    };
     let claim = claim(row, &name, &baseline, change);
+    let higher_is_better = row.better == Better::Higher;
     match value.difference {
-        Some(_) => Sentence {
-            text: format!("{claim} for {test}, {}", interval.unwrap_or_else(|| "without an interval".into())),
-            better: Some((change > 0.0) == (row.better == Better::Higher)),
+        Some(Difference::NoneSeen) => Sentence {
+            text: format!("{NONE_SEEN} between {name} and {baseline} for {test}, {}", how(signed)),
+            better: None,
+        },
+        Some(difference) => Sentence {
+            text: format!("{claim} for {test}, {}", how(unsigned)),
+            better: Some((difference == Difference::Higher) == higher_is_better),
         },
         None => Sentence { text: format!("{claim} for {test}, as single figures without an interval"), better: None },
     }
@@ -97,6 +99,12 @@ fn claim(row: &ComparisonRow, name: &str, baseline: &str, change: f64) -> String
     format!("{name} has {size} % {word} {metric} ({worth}) than {baseline}")
 }
 
-fn confidence(low: f64, high: f64, change: f64) -> String {
-    format!("95 % interval {}", percent_interval(low, high, change))
+/// Around no change, so the signs say which way.
+fn signed(low: f64, high: f64, change: f64) -> String {
+    format!("95 % interval {} %", percent_interval(low, high, change))
+}
+
+/// Beside a word for the direction, so the interval is of the size alone.
+fn unsigned(low: f64, high: f64, change: f64) -> String {
+    if change < 0.0 { signed(-high, -low, change) } else { signed(low, high, change) }
 }

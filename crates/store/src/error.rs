@@ -1,77 +1,278 @@
-//! What can go wrong with a results file, in words that name it and the next step.
+//! What can go wrong with a results file, in words: what, on which file, and the next step.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use model::record::RunId;
 use model::trial::TrialId;
 use rusqlite::ErrorCode;
+use rusqlite::ffi;
 
-/// What went wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use crate::lock;
+
+/// What went wrong. Its text ends with a line `hint: …` where there is a next step.
+#[derive(Debug)]
 pub enum StoreError {
-    /// This trial is stored already; storing it again would count it twice.
-    AlreadyStored(TrialId),
-    /// Nothing in the file has this name.
-    NotFound(String),
-    /// The file cannot be used, with the reason and a hint.
-    File(String),
+    /// There is no such file.
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file, or its directory, cannot be opened or made.
+    CannotOpen {
+        /// The file or the directory.
+        path: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// The file is not a SQLite database.
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is a database of another program.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer version of this program wrote the file.
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema version.
+        found: u32,
+        /// The newest that this program knows.
+        known: u32,
+    },
+    /// The file is damaged.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// Another program holds the file.
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// Who, where the kernel tells: `process 4711 (sqlite3)`.
+        by: Vec<String>,
+    },
+    /// The disk is full. What was stored before is still there.
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file or its directory cannot be written.
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Anything else that SQLite refused.
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        what: String,
+    },
+    /// The file has no run of this name, or none at all.
+    NoSuchRun {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        name: String,
+    },
+    /// Several runs begin like this.
+    AmbiguousRun {
+        /// What was asked for.
+        name: String,
+        /// Some of them.
+        runs: Vec<RunId>,
+    },
+    /// There is no imported table of this name.
+    NoSuchTable {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// A run of this id is there already.
+    RunAlreadyStored {
+        /// The run.
+        run: RunId,
+    },
+    /// This trial is there already, and was not stored again.
+    AlreadyStored {
+        /// Its run.
+        run: RunId,
+        /// The trial.
+        trial: TrialId,
+    },
+    /// Another trial of the run has this position.
+    PositionTaken {
+        /// The run.
+        run: RunId,
+        /// The position.
+        position: u32,
+    },
+    /// A table of this name with other content is there already.
+    TableDiffers {
+        /// Its name.
+        name: String,
+    },
+    /// A sample is infinite or not a number, which no result may be.
+    NotFinite {
+        /// The trial.
+        trial: TrialId,
+        /// The sample's series.
+        series: String,
+    },
 }
 
 impl StoreError {
-    pub(crate) fn missing(path: &Path) -> Self {
-        Self::File(format!("there is no results file {}\nhint: nearfar run quick makes one", path.display()))
-    }
-
-    pub(crate) fn no_folder(folder: &Path, error: &std::io::Error) -> Self {
-        Self::File(format!("cannot make the folder {}: {error}\nhint: give another --store FILE", folder.display()))
-    }
-
-    pub(crate) fn newer(path: &Path, schema: i64, known: i64) -> Self {
-        Self::File(format!(
-            "{} was written by a newer nearfar (schema {schema}, this program knows {known})\nhint: update nearfar, or give another --store FILE",
-            path.display()
-        ))
-    }
-
-    pub(crate) fn damaged(path: &Path, what: &str) -> Self {
-        Self::File(format!(
-            "{} is damaged: {what}\nhint: sqlite3 {} .recover saves what can be read",
-            path.display(),
-            path.display()
-        ))
-    }
-
-    /// An error of SQLite on this file.
-    pub(crate) fn of(path: &Path, error: &rusqlite::Error) -> Self {
-        let file = path.display();
-        let words = match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => {
-                format!("no space left for {file}\nhint: make room and run the same command again; what was stored is kept")
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Missing { .. } => "'nearfar run quick' makes one; name another file with --store",
+            Self::NotADatabase { .. } | Self::Foreign { .. } => {
+                "name another file with --store; this one is left as it is"
             }
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                format!("{file} is locked by another program\nhint: wait for it to end, or give another --store FILE")
+            Self::Newer { .. } => {
+                "use that version of nearfar, or another file with --store; this one is left as it is"
             }
-            Some(ErrorCode::NotADatabase) => {
-                format!("{file} is not a results file\nhint: give another --store FILE")
+            Self::Damaged { .. } => {
+                "copy the file and its -wal away first; sqlite3's '.recover' saves what is left; or use another file with --store"
             }
-            Some(ErrorCode::DatabaseCorrupt) => return Self::damaged(path, &error.to_string()),
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-                format!("{file} may not be written: {error}\nhint: give another --store FILE")
+            Self::Locked { .. } => {
+                "wait until it is done, or end it, and repeat the command; a run goes on where it was"
             }
-            Some(ErrorCode::CannotOpen) => format!("cannot open {file}: {error}\nhint: give another --store FILE"),
-            _ => format!("{file}: {error}"),
+            Self::NoSpace { .. } => {
+                "what was stored before is kept; make room and repeat the command; a run goes on where it was"
+            }
+            Self::ReadOnly { .. } => "name a file in a directory that you may write with --store",
+            Self::NoSuchRun { name, .. } if name == LATEST => "'nearfar run quick' makes one",
+            Self::NoSuchRun { .. } => "'nearfar show --runs' lists them; 'latest' is the newest",
+            Self::AmbiguousRun { .. } => "give more letters of its id",
+            Self::NoSuchTable { known, .. } if known.is_empty() => "'nearfar import --format table FILE' imports one",
+            Self::NoSuchTable { known, .. } => return Some(format!("there is {}", known.join(", "))),
+            Self::TableDiffers { .. } => "rename the file; a table is called as its file is",
+            Self::CannotOpen { .. }
+            | Self::Refused { .. }
+            | Self::RunAlreadyStored { .. }
+            | Self::AlreadyStored { .. }
+            | Self::PositionTaken { .. }
+            | Self::NotFinite { .. } => return None,
         };
-        Self::File(words)
+        Some(hint.into())
     }
-}
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn what(&self) -> String {
+        let of = |path: &Path| format!("results file {}", path.display());
         match self {
-            Self::AlreadyStored(id) => write!(f, "trial {id} is stored already"),
-            Self::NotFound(what) | Self::File(what) => f.write_str(what),
+            Self::Missing { path } => format!("there is no {}", of(path)),
+            Self::CannotOpen { path, why } => format!("cannot open {}: {why}", path.display()),
+            Self::NotADatabase { path } => format!("{} is not a results file (not a SQLite database)", path.display()),
+            Self::Foreign { path } => format!("{} is a database of another program", path.display()),
+            Self::Newer { path, found, known } => {
+                format!("{} was written by a newer nearfar (schema {found}, this program knows {known})", of(path))
+            }
+            Self::Damaged { path, what } => format!("{} is damaged: {what}", of(path)),
+            Self::Locked { path, by } if by.is_empty() => format!("{} is locked by another program", of(path)),
+            Self::Locked { path, by } => format!("{} is locked by {}", of(path), by.join(" and ")),
+            Self::NoSpace { path } => format!("no space left on the disk of {}", of(path)),
+            Self::ReadOnly { path } => {
+                format!("{} cannot be written: the file or its directory is read-only", of(path))
+            }
+            Self::Refused { path, what } => format!("{}: {what}", of(path)),
+            Self::NoSuchRun { path, name } if name == LATEST => format!("{} has no runs yet", of(path)),
+            Self::NoSuchRun { path, name } => format!("{} has no run '{name}'", of(path)),
+            Self::AmbiguousRun { name, runs } => {
+                let ids: Vec<&str> = runs.iter().map(|run| run.0.as_str()).collect();
+                format!("several runs begin with '{name}': {}", ids.join(", "))
+            }
+            Self::NoSuchTable { name, .. } => format!("there is no imported table '{name}'"),
+            Self::RunAlreadyStored { run } => format!("run {run} is stored already"),
+            Self::AlreadyStored { run, trial } => format!("trial {trial} of run {run} is stored already"),
+            Self::PositionTaken { run, position } => format!("run {run} has another trial at position {position}"),
+            Self::TableDiffers { name } => format!("there is another imported table '{name}' with other content"),
+            Self::NotFinite { trial, series } => {
+                format!("trial {trial} has a sample of {series} that is not a finite number")
+            }
         }
     }
 }
 
+/// What people call the newest run.
+pub(crate) const LATEST: &str = "latest";
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what())?;
+        self.hint().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+    }
+}
+
 impl std::error::Error for StoreError {}
+
+/// What goes wrong inside, before the file's name is added.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// SQLite said no.
+    Sql(rusqlite::Error),
+    /// What is stored makes no sense.
+    Unreadable(String),
+    /// Said already.
+    Said(StoreError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Said(error)
+    }
+}
+
+impl Fault {
+    /// The fault of a file, in words.
+    pub(crate) fn explain(self, path: &Path) -> StoreError {
+        let path = path.to_path_buf();
+        match self {
+            Self::Said(error) => error,
+            Self::Unreadable(what) => StoreError::Damaged { path, what },
+            Self::Sql(rusqlite::Error::SqliteFailure(failure, what)) => explain_failure(failure, what, path),
+            // A column of another type than we wrote: somebody else was at the file.
+            Self::Sql(
+                error @ (rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+                | rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::Utf8Error(..)),
+            ) => StoreError::Damaged { path, what: error.to_string() },
+            Self::Sql(error) => StoreError::Refused { path, what: error.to_string() },
+        }
+    }
+}
+
+fn explain_failure(failure: ffi::Error, what: Option<String>, path: PathBuf) -> StoreError {
+    let what = what.unwrap_or_else(|| failure.to_string());
+    match failure.code {
+        ErrorCode::NotADatabase => StoreError::NotADatabase { path },
+        ErrorCode::DatabaseCorrupt => StoreError::Damaged { path, what },
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Locked { by: lock::holders(&path), path },
+        ErrorCode::DiskFull => StoreError::NoSpace { path },
+        // The shared index of the WAL is grown by writing zeros; that there is no room for them is the usual reason.
+        ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
+            StoreError::NoSpace { path }
+        }
+        // A page that the header promises is not there.
+        ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ => {
+            StoreError::Damaged { path, what: "it is shorter than it says".into() }
+        }
+        ErrorCode::ReadOnly => StoreError::ReadOnly { path },
+        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => StoreError::CannotOpen { path, why: what },
+        _ => StoreError::Refused { path, what },
+    }
+}

@@ -1,117 +1,354 @@
-//! Reads tables of published figures: test, metric, unit, better, then one column per configuration.
+//! Published figures from CSV: `test,metric,unit,better`, then one column per thing compared, and last, where the
+//! source prints it, `published_change_percent`. An empty field is a figure that the source does not give.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::fmt;
-use std::path::Path;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
+use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 use model::record::{ImportedRow, ImportedTable};
 use model::workload::Better;
 
-/// What is wrong with a table, where.
+/// The columns before those of figures.
+const LEADING: [&str; 4] = ["test", "metric", "unit", "better"];
+/// The column that may follow those of figures.
+const PUBLISHED: &str = "published_change_percent";
+/// A table that people publish has some hundred rows and some tens of columns. More than this is another kind of
+/// file, and would only fill memory and pages.
+const BYTES_MAX: u64 = 4 << 20;
+const ROWS_MAX: usize = 10_000;
+const COLUMNS_MAX: usize = 100;
+/// Names longer than this cannot be shown.
+const FIELD_BYTES_MAX: usize = 200;
+
+/// What is wrong with a file of figures, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImportError(String);
+pub struct ImportError {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1; none when it is the file as a whole.
+    pub line: Option<u64>,
+    /// The column's name, or its number where it has none.
+    pub column: Option<String>,
+    /// What is wrong there, with what was expected.
+    pub what: String,
+}
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\nhint: the first line is test,metric,unit,better, then one column per configuration", self.0)
+        write!(f, "{}", self.file.display())?;
+        self.line.map_or(Ok(()), |line| write!(f, " line {line}"))?;
+        self.column.as_ref().map_or(Ok(()), |column| write!(f, ", column {column}"))?;
+        write!(f, ": {}", self.what)
     }
 }
 
-/// The columns that every table begins with.
-const FIXED: [&str; 4] = ["test", "metric", "unit", "better"];
-/// What a table may end with: the change that its source prints.
-const PUBLISHED: &str = "published_change_percent";
-/// Tables are typed off papers: anything larger is another file.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+impl std::error::Error for ImportError {}
 
-/// Reads a CSV file; the table is named after it.
-pub fn read_table(path: &Path) -> Result<ImportedTable, ImportError> {
-    let file = path.display();
-    let unreadable = |error: std::io::Error| ImportError(format!("cannot read {file}: {error}"));
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(ImportError(format!("{file} has {size} bytes, which is no table of figures")));
-    }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    let name = path.file_stem().map_or_else(|| "table".into(), |stem| stem.to_string_lossy().into_owned());
-    table_from_csv(&text, &name).map_err(|ImportError(what)| ImportError(format!("{file}: {what}")))
+/// What is wrong, before the file's name is added.
+struct Fault {
+    line: Option<u64>,
+    column: Option<String>,
+    what: String,
 }
 
-/// Reads the text of a CSV file.
-pub fn table_from_csv(text: &str, name: &str) -> Result<ImportedTable, ImportError> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(text.as_bytes());
-    let header = reader.headers().map_err(|error| ImportError(format!("line 1: {error}")))?.clone();
-    let layout = Layout::of(&header)?;
-    let mut seen = BTreeSet::new();
+impl Fault {
+    fn file(what: impl Into<String>) -> Self {
+        Self { line: None, column: None, what: what.into() }
+    }
+
+    fn line(line: u64, what: impl Into<String>) -> Self {
+        Self { line: Some(line), column: None, what: what.into() }
+    }
+
+    fn field(line: u64, column: &str, what: impl Into<String>) -> Self {
+        Self { line: Some(line), column: Some(column.into()), what: what.into() }
+    }
+}
+
+/// Reads a file of figures; the table is called as the file is, without its ending.
+pub fn read_table(file: &Path) -> Result<ImportedTable, ImportError> {
+    let text = read_bounded(file).map_err(|fault| located(file, fault))?;
+    table_from_csv(&text, file)
+}
+
+/// Reads figures from the text of a file.
+pub fn table_from_csv(text: &str, file: &Path) -> Result<ImportedTable, ImportError> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    parse(text, name).map_err(|fault| located(file, fault))
+}
+
+fn located(file: &Path, Fault { line, column, what }: Fault) -> ImportError {
+    ImportError { file: file.into(), line, column, what }
+}
+
+fn read_bounded(file: &Path) -> Result<String, Fault> {
+    let mut bytes = Vec::new();
+    let open = File::open(file).map_err(|error| Fault::file(error.to_string()))?;
+    open.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| Fault::file(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count() as u64;
+        Fault::line(line, "this is not UTF-8 text")
+    })
+}
+
+fn parse(text: &str, name: String) -> Result<ImportedTable, Fault> {
+    if text.len() as u64 > BYTES_MAX {
+        return Err(Fault::file(format!("larger than the {} MiB that a table may have", BYTES_MAX >> 20)));
+    }
+    let mut reader =
+        ReaderBuilder::new().has_headers(false).flexible(true).trim(Trim::All).from_reader(text.as_bytes());
+    let mut records = reader.records().map(|record| record.map_err(|error| unreadable(&error)));
+    let header = records.next().ok_or_else(|| Fault::file("the file is empty"))??;
+    let header = Header::parse(&header)?;
+    let mut seen = HashSet::new();
     let mut rows = Vec::new();
-    for record in reader.records() {
-        let record = record.map_err(|error| ImportError(error.to_string()))?;
+    for record in records {
+        let record = record?;
         let line = record.position().map_or(0, csv::Position::line);
-        let row = layout.row(&record, header.len()).map_err(|what| ImportError(format!("line {line}: {what}")))?;
+        let row = header.row(&record, line)?;
         if !seen.insert((row.test.clone(), row.metric.clone())) {
-            return Err(ImportError(format!("line {line}: {} {} stands here a second time", row.test, row.metric)));
+            return Err(Fault::line(line, format!("a second row for test {}, metric {}", row.test, row.metric)));
         }
         rows.push(row);
+        if rows.len() > ROWS_MAX {
+            return Err(Fault::line(line, format!("more than {ROWS_MAX} rows")));
+        }
     }
     if rows.is_empty() {
-        return Err(ImportError("there is no row below the header".into()));
+        return Err(Fault::file("there are no rows below the header"));
     }
-    Ok(ImportedTable { name: name.into(), columns: layout.columns, rows })
+    Ok(ImportedTable { name, columns: header.columns, rows })
 }
 
-struct Layout {
+fn unreadable(error: &csv::Error) -> Fault {
+    let what = match error.kind() {
+        ErrorKind::Utf8 { .. } => "this is not UTF-8 text".into(),
+        _ => error.to_string(),
+    };
+    Fault { line: error.position().map(csv::Position::line), column: None, what }
+}
+
+/// The columns of figures, and whether the published change follows them.
+struct Header {
     columns: Vec<String>,
     has_published: bool,
 }
 
-impl Layout {
-    fn of(header: &csv::StringRecord) -> Result<Self, ImportError> {
-        let names: Vec<&str> = header.iter().collect();
-        if names.len() < FIXED.len() || names[..FIXED.len()] != FIXED {
-            return Err(ImportError(format!("line 1: it begins with '{}', not with {}", names.join(","), FIXED.join(","))));
+impl Header {
+    fn parse(record: &StringRecord) -> Result<Self, Fault> {
+        let line = record.position().map_or(1, csv::Position::line);
+        for (index, expected) in LEADING.into_iter().enumerate() {
+            let found = record.get(index).unwrap_or_default();
+            if found != expected {
+                let what = format!("expected the header '{expected}', found '{}'", shortened(found));
+                return Err(Fault::field(line, &(index + 1).to_string(), what));
+            }
         }
-        let has_published = names.last() == Some(&PUBLISHED);
-        let columns: Vec<String> =
-            names[FIXED.len()..names.len() - usize::from(has_published)].iter().map(ToString::to_string).collect();
+        let mut columns: Vec<String> = record.iter().skip(LEADING.len()).map(str::to_owned).collect();
+        let has_published = columns.last().is_some_and(|last| last == PUBLISHED);
+        if has_published {
+            columns.pop();
+        }
         if columns.is_empty() {
-            return Err(ImportError("line 1: there is no column of figures after better".into()));
+            return Err(Fault::line(line, "there is no column of figures after test,metric,unit,better"));
         }
-        let distinct: BTreeSet<&String> = columns.iter().collect();
-        if distinct.len() < columns.len() || columns.iter().any(String::is_empty) {
-            return Err(ImportError("line 1: every column of figures needs a name of its own".into()));
+        if columns.len() > COLUMNS_MAX {
+            return Err(Fault::line(line, format!("more than {COLUMNS_MAX} columns of figures")));
         }
+        check_names(&columns, line)?;
         Ok(Self { columns, has_published })
     }
 
-    fn row(&self, record: &csv::StringRecord, fields: usize) -> Result<ImportedRow, String> {
-        if record.len() != fields {
-            return Err(format!("it has {} fields, the header has {fields}", record.len()));
+    fn row(&self, record: &StringRecord, line: u64) -> Result<ImportedRow, Fault> {
+        let expected = LEADING.len() + self.columns.len() + usize::from(self.has_published);
+        if record.len() != expected {
+            return Err(Fault::line(line, format!("{} fields, the header has {expected}", record.len())));
         }
-        let figures = FIXED.len()..FIXED.len() + self.columns.len();
-        let values = figures.zip(&self.columns).map(|(index, column)| figure(&record[index], column));
-        Ok(ImportedRow {
-            test: record[0].into(),
-            metric: record[1].into(),
-            unit: record[2].into(),
-            better: better(&record[3])?,
+        let named = |index: usize| bounded(&record[index], line, LEADING[index]);
+        let figures = self.columns.iter().enumerate();
+        let values = figures.map(|(index, column)| figure(&record[LEADING.len() + index], line, column));
+        let published = if self.has_published { figure(&record[expected - 1], line, PUBLISHED)? } else { None };
+        let row = ImportedRow {
+            test: named(0)?,
+            metric: named(1)?,
+            unit: named(2)?,
+            better: better(&record[3], line)?,
             values: values.collect::<Result<_, _>>()?,
-            published_change_percent: if self.has_published { figure(&record[fields - 1], PUBLISHED)? } else { None },
-        })
+            published_change_percent: published,
+        };
+        for (field, name) in [(&row.test, LEADING[0]), (&row.metric, LEADING[1])] {
+            if field.is_empty() {
+                return Err(Fault::field(line, name, "empty"));
+            }
+        }
+        Ok(row)
     }
 }
 
-fn better(text: &str) -> Result<Better, String> {
-    match text {
+fn check_names(columns: &[String], line: u64) -> Result<(), Fault> {
+    for (index, column) in columns.iter().enumerate() {
+        let number = (LEADING.len() + index + 1).to_string();
+        if column.is_empty() {
+            return Err(Fault::field(line, &number, "the header has no name for it"));
+        }
+        bounded(column, line, &number)?;
+        if column == PUBLISHED {
+            return Err(Fault::field(line, column, "it must be the last column"));
+        }
+        if columns[..index].contains(column) || LEADING.contains(&column.as_str()) {
+            return Err(Fault::field(line, column, "a second column of this name"));
+        }
+    }
+    Ok(())
+}
+
+fn bounded(field: &str, line: u64, column: &str) -> Result<String, Fault> {
+    if field.len() > FIELD_BYTES_MAX {
+        return Err(Fault::field(line, column, format!("longer than {FIELD_BYTES_MAX} bytes")));
+    }
+    Ok(field.into())
+}
+
+fn better(field: &str, line: u64) -> Result<Better, Fault> {
+    match field {
         "higher" => Ok(Better::Higher),
         "lower" => Ok(Better::Lower),
-        _ => Err(format!("better is '{text}', it is either higher or lower")),
+        _ => Err(Fault::field(line, "better", format!("'{}' is neither higher nor lower", shortened(field)))),
     }
 }
 
-fn figure(text: &str, column: &str) -> Result<Option<f64>, String> {
-    if text.is_empty() {
+/// A number; none for an empty field.
+fn figure(field: &str, line: u64, column: &str) -> Result<Option<f64>, Fault> {
+    if field.is_empty() {
         return Ok(None);
     }
-    let value: f64 = text.parse().map_err(|_| format!("'{text}' in column {column} is not a number"))?;
-    if value.is_finite() { Ok(Some(value)) } else { Err(format!("'{text}' in column {column} is not a finite number")) }
+    match field.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(Some(number)),
+        _ => Err(Fault::field(line, column, format!("'{}' is not a number", shortened(field)))),
+    }
+}
+
+/// Enough of a field to find it.
+fn shortened(field: &str) -> String {
+    const CHARS_MAX: usize = 40;
+    if field.chars().count() <= CHARS_MAX {
+        return field.into();
+    }
+    field.chars().take(CHARS_MAX).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIGURES: &str = "\
+test,metric,unit,better,6-core-2ccx,6-thread-1ccx,published_change_percent
+dhrystone,throughput,lps,higher,267065871.8,177565964.9,-34
+process-creation,throughput,lps,higher,51217.1,58572.1,
+sysbench-threads,latency-max,ms,lower,9.23,,
+";
+
+    fn check(text: &str, expected: &str) {
+        let error = table_from_csv(text, Path::new("published/figures.csv")).unwrap_err().to_string();
+        assert!(error.starts_with("published/figures.csv") && error.contains(expected), "{expected}\n{error}");
+    }
+
+    #[test]
+    fn figures_are_read() {
+        let table = table_from_csv(FIGURES, Path::new("published/figures.csv")).unwrap();
+        assert_eq!(table.name, "figures");
+        assert_eq!(table.columns, ["6-core-2ccx", "6-thread-1ccx"]);
+        assert_eq!(table.rows.len(), 3);
+        let expected = ImportedRow {
+            test: "dhrystone".into(),
+            metric: "throughput".into(),
+            unit: "lps".into(),
+            better: Better::Higher,
+            values: vec![Some(267_065_871.8), Some(177_565_964.9)],
+            published_change_percent: Some(-34.0),
+        };
+        assert_eq!(table.rows[0], expected);
+        assert_eq!(table.rows[1].published_change_percent, None);
+        assert_eq!((table.rows[2].better, &table.rows[2].values[..]), (Better::Lower, &[Some(9.23), None][..]));
+    }
+
+    #[test]
+    fn the_habits_of_spreadsheets_do_no_harm() {
+        let plain = table_from_csv(FIGURES, Path::new("figures.csv")).unwrap();
+        let habits = [
+            format!("\u{feff}{FIGURES}"),
+            FIGURES.replace('\n', "\r\n"),
+            FIGURES.replace(',', " , "),
+            FIGURES.trim_end().into(),
+            FIGURES.replace("dhrystone", "\"dhrystone\""),
+            format!("{FIGURES}\n\n"),
+        ];
+        for text in habits {
+            assert_eq!(table_from_csv(&text, Path::new("figures.csv")).as_ref(), Ok(&plain), "{text}");
+        }
+        let without: String = FIGURES.lines().map(|line| format!("{}\n", line.rsplit_once(',').unwrap().0)).collect();
+        let without = table_from_csv(&without, Path::new("figures.csv")).unwrap();
+        assert_eq!((without.columns, without.rows.len()), (plain.columns, 3));
+    }
+
+    #[test]
+    fn mistakes_are_named_by_line_and_column() {
+        let row = |row: &str| format!("test,metric,unit,better,a,b\nt,m,u,higher,1,2\n{row}\n");
+        check("", ": the file is empty");
+        check("test,metric,unit,better,a\n", ": there are no rows below the header");
+        check("name,metric,unit,better,a\n", "line 1, column 1: expected the header 'test', found 'name'");
+        check("test,metric\n", "line 1, column 3: expected the header 'unit', found ''");
+        check("test,metric,unit,better\nt,m,u,higher\n", "line 1: there is no column of figures");
+        check("test,metric,unit,better,published_change_percent\n", "line 1: there is no column of figures");
+        check(
+            "test,metric,unit,better,published_change_percent,a\n",
+            "line 1, column published_change_percent: it must",
+        );
+        check("test,metric,unit,better,a,a\n", "line 1, column a: a second column of this name");
+        check("test,metric,unit,better,a,unit\n", "line 1, column unit: a second column of this name");
+        check("test,metric,unit,better,a,\n", "line 1, column 6: the header has no name for it");
+        check(&row("t,n,u,more,1,2"), "line 3, column better: 'more' is neither higher nor lower");
+        check(&row("t,n,u,lower,1,fast"), "line 3, column b: 'fast' is not a number");
+        check(&row("t,n,u,lower,NaN,1"), "line 3, column a: 'NaN' is not a number");
+        check(&row("t,n,u,lower,inf,1"), "line 3, column a: 'inf' is not a number");
+        check(&row("t,n,u,lower,1"), "line 3: 5 fields, the header has 6");
+        check(&row("t,n,u,lower,1,5,2"), "line 3: 7 fields, the header has 6");
+        check(&row("t,m,u,lower,1,2"), "line 3: a second row for test t, metric m");
+        check(&row(",m,u,lower,1,2"), "line 3, column test: empty");
+        check(&row("t,,u,lower,1,2"), "line 3, column metric: empty");
+    }
+
+    #[test]
+    fn hostile_sizes_are_bounded() {
+        let header = "test,metric,unit,better,a\n";
+        let rows: String = (0..=ROWS_MAX).map(|row| format!("t{row},m,u,lower,1\n")).collect();
+        check(&format!("{header}{rows}"), "line 10002: more than 10000 rows");
+        let columns: Vec<String> = (0..=COLUMNS_MAX).map(|column| format!("c{column}")).collect();
+        check(&format!("test,metric,unit,better,{}\n", columns.join(",")), "more than 100 columns");
+        let long = "x".repeat(FIELD_BYTES_MAX + 1);
+        check(&format!("{header}{long},m,u,lower,1\n"), "line 2, column test: longer than 200 bytes");
+        check(&format!("test,metric,unit,better,{long}\n"), "line 1, column 5: longer than 200 bytes");
+        check(&format!("{header}t,m,u,lower,{long}\n"), "xxx…' is not a number");
+        check(&"x".repeat(BYTES_MAX as usize + 1), ": larger than the 4 MiB");
+        // One quote that never closes makes the rest of the file one field.
+        check(&format!("{header}\"{}", "t,m,u,lower,1\n".repeat(50)), "line 2: 1 fields, the header has 5");
+    }
+
+    #[test]
+    fn a_file_is_read_and_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ryzen-2600-ccx.csv");
+        std::fs::write(&file, FIGURES).unwrap();
+        assert_eq!(read_table(&file).unwrap().name, "ryzen-2600-ccx");
+        std::fs::write(&file, b"test,metric,unit,better,a\nt\xff,m,u,lower,1\n").unwrap();
+        assert!(
+            read_table(&file).unwrap_err().to_string().ends_with("ryzen-2600-ccx.csv line 2: this is not UTF-8 text")
+        );
+        let error = read_table(&directory.path().join("none.csv")).unwrap_err().to_string();
+        assert!(error.contains("none.csv: No such file"), "{error}");
+    }
 }

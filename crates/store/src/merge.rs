@@ -1,70 +1,121 @@
-//! Takes over what another results file has, by id: doing it twice does no harm.
+//! Taking over what another results file has. Doing so again adds nothing.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-use crate::run::insert_run;
-use crate::trial::insert_trial;
-use crate::{Store, StoreError};
+use model::record::{RunRecord, TrialRecord};
+use model::trial::TrialId;
+use rusqlite::{Connection, params};
+
+use crate::error::Fault;
+use crate::run::word;
+use crate::{Store, StoreError, run, table, trial};
 
 /// What a merge did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeReport {
-    /// Runs that were new.
+    /// Runs that are new here.
     pub runs_added: usize,
-    /// Trials that were new.
+    /// Runs that were here already, with fewer, as many or more trials.
+    pub runs_present: usize,
+    /// Trials that are new here.
     pub trials_added: usize,
     /// Trials that were here already.
-    pub trials_known: usize,
-    /// Imported tables that the other file had.
-    pub tables: usize,
-}
-
-impl Store {
-    /// Takes over all runs, trials and tables of another file in one transaction.
-    pub fn merge(&mut self, other: &Path) -> Result<MergeReport, StoreError> {
-        let theirs = Self::open_existing(other)?;
-        let ours: Vec<String> = self.runs()?.into_iter().map(|run| run.id.0).collect();
-        let mut report = MergeReport::default();
-        let mut incoming = Vec::new();
-        for summary in theirs.runs()? {
-            let record = theirs.run(&summary.id.0)?;
-            let mut trials = theirs.trials(&record.id)?;
-            let all = trials.len();
-            let mut new = Vec::new();
-            for trial in trials.drain(..) {
-                if !self.has_trial(&trial.trial.id)? {
-                    new.push(trial);
-                }
-            }
-            report.trials_known += all - new.len();
-            report.trials_added += new.len();
-            incoming.push((!ours.contains(&record.id.0), record, new));
-        }
-        let path = self.path.clone();
-        let said = |error: rusqlite::Error| StoreError::of(&path, &error);
-        let transaction = self.connection.transaction().map_err(said)?;
-        for (is_new, record, trials) in &incoming {
-            if *is_new {
-                insert_run(&transaction, record).map_err(said)?;
-                report.runs_added += 1;
-            }
-            for trial in trials {
-                insert_trial(&transaction, &record.id, trial).map_err(said)?;
-            }
-        }
-        transaction.commit().map_err(said)?;
-        for name in theirs.tables()? {
-            self.add_table(&theirs.table(&name)?)?;
-            report.tables += 1;
-        }
-        Ok(report)
-    }
+    pub trials_present: usize,
+    /// Imported tables that are new here.
+    pub tables_added: usize,
+    /// Imported tables that were here already.
+    pub tables_present: usize,
+    /// What was left out because it contradicts what is here, with the reason.
+    pub conflicts: Vec<String>,
 }
 
 impl fmt::Display for MergeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs_added, trials_added, trials_known, tables } = self;
-        write!(f, "added {runs_added} runs and {trials_added} trials, {trials_known} trials were here already, {tables} tables")
+        let (runs, trials, tables) = (self.runs_added, self.trials_added, self.tables_added);
+        write!(f, "added {runs} runs, {trials} trials, {tables} tables; already there: ")?;
+        let (runs, trials, tables) = (self.runs_present, self.trials_present, self.tables_present);
+        write!(f, "{runs} runs, {trials} trials, {tables} tables")?;
+        self.conflicts.iter().try_for_each(|conflict| write!(f, "\nleft out: {conflict}"))
     }
+}
+
+impl Store {
+    /// Takes over the runs, trials and tables of another results file that are not here yet, all or nothing. A run of
+    /// which both files have different histories stays as it is here, and is reported.
+    pub fn merge(&mut self, other: &Path) -> Result<MergeReport, StoreError> {
+        let other = Self::open_existing(other)?;
+        self.write(|transaction| {
+            let mut report = MergeReport::default();
+            for summary in other.runs()? {
+                merge_run(transaction, &other.run(&summary.id.0)?, &other.trials(&summary.id)?, &mut report)?;
+            }
+            for name in other.tables()? {
+                match table::insert(transaction, &other.table(&name)?) {
+                    Ok(true) => report.tables_added += 1,
+                    Ok(false) => report.tables_present += 1,
+                    Err(Fault::Said(StoreError::TableDiffers { .. })) => {
+                        report.conflicts.push(format!("table {name}: here it has other content"));
+                    }
+                    Err(fault) => return Err(fault),
+                }
+            }
+            Ok(report)
+        })
+    }
+}
+
+fn merge_run(
+    connection: &Connection,
+    theirs: &RunRecord,
+    trials: &[TrialRecord],
+    report: &mut MergeReport,
+) -> Result<(), Fault> {
+    let ours = run::find(connection, &theirs.id)?;
+    let stored = match run::number(connection, &theirs.id)? {
+        Some(number) => trial::load(connection, number)?,
+        None => Vec::new(),
+    };
+    let new = match missing(ours.as_ref(), &stored, theirs, trials) {
+        Ok(new) => new,
+        Err(why) => {
+            report.conflicts.push(format!("run {}: {why}", theirs.id));
+            return Ok(());
+        }
+    };
+    if ours.is_none() {
+        run::insert(connection, theirs)?;
+        report.runs_added += 1;
+    } else {
+        report.runs_present += 1;
+        let ended = theirs.ended.as_ref().map(word);
+        connection.execute("UPDATE run SET ended = coalesce(ended, ?2) WHERE id = ?1", params![theirs.id.0, ended])?;
+    }
+    report.trials_present += trials.len() - new.len();
+    report.trials_added += new.len();
+    let number = run::number(connection, &theirs.id)?.expect("the run was stored above");
+    new.into_iter().try_for_each(|record| trial::insert(connection, &theirs.id, number, record))
+}
+
+/// Their trials that we lack, unless the two histories contradict each other.
+fn missing<'a>(
+    ours: Option<&RunRecord>,
+    stored: &[TrialRecord],
+    theirs: &RunRecord,
+    trials: &'a [TrialRecord],
+) -> Result<Vec<&'a TrialRecord>, &'static str> {
+    if ours.is_some_and(|ours| RunRecord { ended: theirs.ended, ..ours.clone() } != *theirs) {
+        return Err("here it has another plan, machine or seed");
+    }
+    let by_id: HashMap<&TrialId, &TrialRecord> = stored.iter().map(|record| (&record.trial.id, record)).collect();
+    if trials.iter().any(|record| by_id.get(&record.trial.id).is_some_and(|stored| *stored != record)) {
+        return Err("it went on in both files, and the same trials came out differently");
+    }
+    let new: Vec<&TrialRecord> = trials.iter().filter(|record| !by_id.contains_key(&record.trial.id)).collect();
+    let taken: HashSet<u32> = stored.iter().map(|record| record.position).collect();
+    if new.iter().any(|record| taken.contains(&record.position)) {
+        return Err("it went on in both files, in different orders");
+    }
+    Ok(new)
 }

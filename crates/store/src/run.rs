@@ -1,159 +1,271 @@
-//! Runs: begun, found again, ended.
+//! Runs: begun once, found again, ended once.
+
+use std::path::Path;
 
 use model::capture::Capture;
+use model::plan::Plan;
 use model::record::{Ending, RunId, RunRecord};
 use model::trial::short_hash;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::error::{Fault, LATEST};
 use crate::{Store, StoreError};
 
-/// One line about a run.
+/// How many runs an error lists.
+const CANDIDATES_MAX: u32 = 5;
+
+/// A run in a list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunSummary {
     /// Who it is.
     pub id: RunId,
-    /// Its experiment.
+    /// The experiment's name.
     pub experiment: String,
+    /// The machine's label, else its cpu model; none when neither is known.
+    pub host: Option<String>,
+    /// `CAPTURE:SEED` when the machine was simulated.
+    pub simulated: Option<String>,
+    /// The fingerprint of the machine's state.
+    pub fingerprint: String,
     /// When it began, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// How many trials are stored of it.
-    pub trials: u64,
     /// Why it ended; none while it has not.
     pub ended: Option<Ending>,
-    /// `CAPTURE:SEED` when it was simulated.
-    pub simulated: Option<String>,
+    /// How many cells its plan has.
+    pub cells: u32,
+    /// How many trials are stored, warm-up and invalid ones included.
+    pub trials: u32,
+    /// How many of them are measured, and not invalid.
+    pub counted: u32,
 }
 
-const COLUMNS: &str = "run.id, plan, seed, capture, host, simulated, started_unix_ms, ended, program";
-
 impl Store {
-    /// Stores a run that begins.
+    /// Records that a run begins.
     pub fn begin_run(&mut self, record: &RunRecord) -> Result<(), StoreError> {
-        let path = self.path.clone();
-        let said = |error: rusqlite::Error| StoreError::of(&path, &error);
-        let transaction = self.connection.transaction().map_err(said)?;
-        insert_run(&transaction, record).map_err(said)?;
-        transaction.commit().map_err(said)
+        self.write(|transaction| insert(transaction, record))
     }
 
-    /// The newest run of this plan that has not ended, on a machine in this state.
+    /// The newest run of this plan on this machine state, real or simulated alike, that has not ended.
     pub fn find_unfinished(
         &self,
         plan_key: &str,
-        fingerprint: &str,
+        machine_fingerprint: &str,
         simulated: Option<&str>,
     ) -> Result<Option<RunRecord>, StoreError> {
-        let condition = "ended IS NULL AND plan_key = ?1 AND fingerprint = ?2 AND simulated IS ?3";
-        self.first_run(condition, params![plan_key, fingerprint, simulated])
+        self.read(|connection| {
+            let sql = format!(
+                "{SELECT} WHERE plan_key = ?1 AND machine.fingerprint = ?2 AND simulated IS ?3 AND ended IS NULL \
+                 ORDER BY run.number DESC LIMIT 1"
+            );
+            let columns = connection.query_row(&sql, params![plan_key, machine_fingerprint, simulated], columns);
+            columns.optional()?.map(decode).transpose()
+        })
     }
 
-    /// All runs in the order in which they began.
+    /// All runs, the oldest first; an imported run is as old as its import.
     pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        let query = "SELECT id, experiment, started_unix_ms, (SELECT count(*) FROM trial WHERE trial.run = run.id), ended, simulated \
-                     FROM run ORDER BY position";
-        let summary = |row: &Row<'_>| {
-            Ok(RunSummary {
-                id: RunId(row.get(0)?),
-                experiment: row.get(1)?,
-                started_unix_ms: row.get::<_, i64>(2)? as u64,
-                trials: row.get::<_, i64>(3)? as u64,
-                ended: row.get::<_, Option<String>>(4)?.map(|text| read_json(&text)).transpose()?,
-                simulated: row.get(5)?,
-            })
-        };
-        let said = |error: rusqlite::Error| self.said(&error);
-        let mut statement = self.connection.prepare(query).map_err(said)?;
-        let rows = statement.query_map([], summary).map_err(said)?;
-        rows.collect::<Result<_, _>>().map_err(said)
+        self.read(|connection| {
+            let mut query = connection.prepare(SUMMARIES)?;
+            let mut rows = query.query([])?;
+            let mut runs = Vec::new();
+            while let Some(row) = rows.next()? {
+                runs.push(summary(row)?);
+            }
+            Ok(runs)
+        })
     }
 
-    /// The run with this id, the only one whose id begins so, or `latest`.
+    /// A run by its id, by the first letters of its id, or `latest`: the one begun or imported last, whatever the
+    /// clock said.
     pub fn run(&self, name: &str) -> Result<RunRecord, StoreError> {
-        if name == "latest" {
-            let missing = || StoreError::NotFound(format!("there is no run in {}", self.path.display()));
-            return self.first_run("1 = 1", [])?.ok_or_else(missing);
-        }
-        let ids: Vec<String> = self.runs()?.into_iter().map(|run| run.id.0).filter(|id| id.starts_with(name)).collect();
-        match ids.as_slice() {
-            [id] => self.first_run("run.id = ?1", [id])?.ok_or_else(|| StoreError::NotFound(format!("no run {id}"))),
-            [] => Err(StoreError::NotFound(format!(
-                "there is no run '{name}' in {}\nhint: nearfar show --runs lists them",
-                self.path.display()
-            ))),
-            _ => Err(StoreError::NotFound(format!("several runs begin with '{name}': {}", ids.join(", ")))),
-        }
+        let path = self.path.clone();
+        self.read(|connection| {
+            let candidates = candidates(connection, name)?;
+            match &candidates[..] {
+                [] => Err(StoreError::NoSuchRun { path, name: name.into() }.into()),
+                [only] => Ok(find(connection, only)?.expect("its id was just read, in the same transaction")),
+                several => Err(StoreError::AmbiguousRun { name: name.into(), runs: several.to_vec() }.into()),
+            }
+        })
     }
 
-    /// Notes why a run ended.
+    /// Records why a run ended.
     pub fn end_run(&mut self, run: &RunId, ending: Ending) -> Result<(), StoreError> {
-        let update = "UPDATE run SET ended = ?2 WHERE id = ?1";
-        self.connection.execute(update, params![run.0, json(&ending)]).map_err(|error| self.said(&error))?;
-        Ok(())
-    }
-
-    fn first_run(&self, condition: &str, values: impl rusqlite::Params) -> Result<Option<RunRecord>, StoreError> {
-        let query = format!(
-            "SELECT {COLUMNS} FROM run JOIN machine ON machine.id = run.machine WHERE {condition} ORDER BY position DESC LIMIT 1"
-        );
-        self.connection.query_row(&query, values, read_run).optional().map_err(|error| self.said(&error))
+        let path = self.path.clone();
+        self.write(|transaction| {
+            let number = known_number(transaction, &path, run)?;
+            transaction.execute("UPDATE run SET ended = ?2 WHERE number = ?1", params![number, word(&ending)])?;
+            Ok(())
+        })
     }
 }
 
-/// Inserts a run and its machine, inside the caller's transaction.
-pub fn insert_run(connection: &rusqlite::Connection, record: &RunRecord) -> rusqlite::Result<()> {
-    let capture = json(&record.machine);
-    let machine = short_hash(&capture);
+const SELECT: &str = "SELECT run.id, plan, seed, machine.capture, host, simulated, started_unix_ms, ended, program \
+                      FROM run JOIN machine ON machine.number = run.machine";
+
+const SUMMARIES: &str = "SELECT run.id, experiment, simulated, machine.fingerprint, started_unix_ms, ended, \
+       json_array_length(plan, '$.cells'), \
+       coalesce(host, (SELECT value ->> 'value' FROM json_each(machine.capture, '$.settings') \
+                       WHERE value ->> 'key' = 'cpu.model')), \
+       (SELECT count(*) FROM trial WHERE trial.run = run.number), \
+       (SELECT count(*) FROM trial WHERE trial.run = run.number AND role = 'measured' AND verdict <> 'invalid') \
+     FROM run JOIN machine ON machine.number = run.machine ORDER BY run.number";
+
+/// Stores a run's record.
+pub(crate) fn insert(connection: &Connection, record: &RunRecord) -> Result<(), Fault> {
+    if number(connection, &record.id)?.is_some() {
+        return Err(StoreError::RunAlreadyStored { run: record.id.clone() }.into());
+    }
     connection.execute(
-        "INSERT OR IGNORE INTO machine (id, fingerprint, capture) VALUES (?1, ?2, ?3)",
-        params![machine, record.machine.settings.fingerprint(), capture],
-    )?;
-    connection.execute(
-        "INSERT INTO run (id, experiment, plan_key, plan, seed, machine, host, simulated, started_unix_ms, ended, program) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-        params![
-            record.id.0,
-            record.plan.experiment,
-            record.plan.key(),
-            json(&record.plan),
-            record.seed.to_string(),
-            machine,
-            record.host,
-            record.simulated,
-            record.started_unix_ms as i64,
-            record.ended.map(|ending| json(&ending)),
-            record.program
-        ],
+        "INSERT INTO run (id, machine, experiment, plan_key, plan, seed, host, simulated, started_unix_ms, ended, \
+         program) VALUES (:id, :machine, :experiment, :plan_key, :plan, :seed, :host, :simulated, :started, :ended, \
+         :program)",
+        named_params! {
+            ":id": record.id.0,
+            ":machine": machine(connection, &record.machine)?,
+            ":experiment": record.plan.experiment,
+            ":plan_key": record.plan.key(),
+            ":plan": json(&record.plan),
+            ":seed": record.seed.to_string(),
+            ":host": record.host,
+            ":simulated": record.simulated,
+            ":started": whole(record.started_unix_ms),
+            ":ended": record.ended.as_ref().map(word),
+            ":program": record.program,
+        },
     )?;
     Ok(())
 }
 
-fn read_run(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
-    let machine: Capture = read_json(&row.get::<_, String>(3)?)?;
-    Ok(RunRecord {
-        id: RunId(row.get(0)?),
-        plan: read_json(&row.get::<_, String>(1)?)?,
-        seed: row.get::<_, String>(2)?.parse().map_err(unreadable)?,
-        machine,
+/// The row number of a run.
+pub(crate) fn number(connection: &Connection, run: &RunId) -> Result<Option<i64>, Fault> {
+    let mut query = connection.prepare_cached("SELECT number FROM run WHERE id = ?1")?;
+    Ok(query.query_row([&run.0], |row| row.get(0)).optional()?)
+}
+
+/// The row number of a run that must be there.
+pub(crate) fn known_number(connection: &Connection, path: &Path, run: &RunId) -> Result<i64, Fault> {
+    let no_such = || StoreError::NoSuchRun { path: path.into(), name: run.0.clone() };
+    number(connection, run)?.ok_or_else(|| no_such().into())
+}
+
+/// The row number of a machine in this state, stored on its first use.
+fn machine(connection: &Connection, capture: &Capture) -> Result<i64, Fault> {
+    let text = json(capture);
+    let hash = short_hash(&text);
+    connection.execute(
+        "INSERT INTO machine (hash, fingerprint, capture) VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING",
+        params![hash, capture.settings.fingerprint(), text],
+    )?;
+    Ok(connection.query_row("SELECT number FROM machine WHERE hash = ?1", [hash], |row| row.get(0))?)
+}
+
+/// The run of this id.
+pub(crate) fn find(connection: &Connection, run: &RunId) -> Result<Option<RunRecord>, Fault> {
+    let columns = connection.query_row(&format!("{SELECT} WHERE run.id = ?1"), [&run.0], columns);
+    columns.optional()?.map(decode).transpose()
+}
+
+/// The runs that a name may mean: the newest, the one of exactly this id, or those that begin with it.
+fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, Fault> {
+    if name == LATEST {
+        let mut query = connection.prepare("SELECT id FROM run ORDER BY number DESC LIMIT 1")?;
+        return Ok(query.query_map([], |row| row.get(0).map(RunId))?.collect::<Result<_, _>>()?);
+    }
+    if number(connection, &RunId(name.into()))?.is_some() {
+        return Ok(vec![RunId(name.into())]);
+    }
+    // Not LIKE, which has wildcards and does not tell capitals from small letters. No text is every run's beginning.
+    let mut query = connection
+        .prepare("SELECT id FROM run WHERE ?1 <> '' AND substr(id, 1, length(?1)) = ?1 ORDER BY number LIMIT ?2")?;
+    let ids = query.query_map(params![name, CANDIDATES_MAX], |row| row.get(0).map(RunId))?;
+    Ok(ids.collect::<Result<_, _>>()?)
+}
+
+/// A run's columns as they are stored.
+struct Columns {
+    id: String,
+    plan: String,
+    seed: String,
+    capture: String,
+    host: Option<String>,
+    simulated: Option<String>,
+    started: i64,
+    ended: Option<String>,
+    program: String,
+}
+
+fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
+    Ok(Columns {
+        id: row.get(0)?,
+        plan: row.get(1)?,
+        seed: row.get(2)?,
+        capture: row.get(3)?,
         host: row.get(4)?,
         simulated: row.get(5)?,
-        started_unix_ms: row.get::<_, i64>(6)? as u64,
-        ended: row.get::<_, Option<String>>(7)?.map(|text| read_json(&text)).transpose()?,
+        started: row.get(6)?,
+        ended: row.get(7)?,
         program: row.get(8)?,
     })
 }
 
-/// A value of `model` as JSON.
-pub fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("values of model have text keys, so they are JSON")
+fn decode(columns: Columns) -> Result<RunRecord, Fault> {
+    let what = format!("run {}", columns.id);
+    let plan: Plan = parsed(&columns.plan, &what)?;
+    let machine = Capture::parse(&columns.capture).map_err(|why| Fault::Unreadable(format!("{what}: {why}")))?;
+    Ok(RunRecord {
+        plan,
+        seed: columns.seed.parse().map_err(|_| Fault::Unreadable(format!("{what} has seed '{}'", columns.seed)))?,
+        machine,
+        host: columns.host,
+        simulated: columns.simulated,
+        started_unix_ms: columns.started as u64,
+        ended: columns.ended.map(|ended| from_word(&ended, &what)).transpose()?,
+        program: columns.program,
+        id: RunId(columns.id),
+    })
 }
 
-/// A value of `model` back from JSON.
-pub fn read_json<T: DeserializeOwned>(text: &str) -> rusqlite::Result<T> {
-    serde_json::from_str(text).map_err(unreadable)
+fn summary(row: &Row<'_>) -> Result<RunSummary, Fault> {
+    let id: String = row.get(0)?;
+    let ended: Option<String> = row.get(5)?;
+    Ok(RunSummary {
+        experiment: row.get(1)?,
+        simulated: row.get(2)?,
+        fingerprint: row.get(3)?,
+        started_unix_ms: row.get::<_, i64>(4)? as u64,
+        ended: ended.map(|ended| from_word(&ended, &id)).transpose()?,
+        cells: row.get::<_, Option<u32>>(6)?.unwrap_or(0),
+        host: row.get(7)?,
+        trials: row.get(8)?,
+        counted: row.get(9)?,
+        id: RunId(id),
+    })
 }
 
-fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))
+/// As JSON.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("values of the model have only text as keys of maps")
+}
+
+/// From JSON that we wrote.
+pub(crate) fn parsed<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Fault> {
+    serde_json::from_str(text).map_err(|error| Fault::Unreadable(format!("{what} cannot be read: {error}")))
+}
+
+/// The word by which JSON names a plain variant.
+pub(crate) fn word(value: &impl Serialize) -> String {
+    json(value).trim_matches('"').into()
+}
+
+/// The variant that JSON names by this word.
+pub(crate) fn from_word<T: DeserializeOwned>(word: &str, what: &str) -> Result<T, Fault> {
+    parsed(&format!("\"{word}\""), what)
+}
+
+/// SQLite has no unsigned numbers; the same 64 bits come back as they went in.
+pub(crate) fn whole(number: u64) -> i64 {
+    number as i64
 }

@@ -1,37 +1,64 @@
-//! Imported tables.
+//! Imported tables: kept whole under their names.
 
-use model::record::ImportedTable;
-use rusqlite::{OptionalExtension, params};
+use model::record::{ImportedRow, ImportedTable};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
 
-use crate::run::{json, read_json};
+use crate::error::Fault;
+use crate::run::{json, parsed};
 use crate::{Store, StoreError};
 
+/// A table without its name.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    columns: Vec<String>,
+    rows: Vec<ImportedRow>,
+}
+
 impl Store {
-    /// Stores a table; one of the same name is replaced, as a corrected file is imported again.
+    /// Stores an imported table. The same table again does no harm; another one of the same name is refused.
     pub fn add_table(&mut self, table: &ImportedTable) -> Result<(), StoreError> {
-        let insert = "INSERT OR REPLACE INTO imported_table (name, content) VALUES (?1, ?2)";
-        self.connection.execute(insert, params![table.name, json(table)]).map_err(|error| self.said(&error))?;
-        Ok(())
+        self.write(|transaction| insert(transaction, table).map(|_| ()))
     }
 
-    /// The names of all tables, the latest imported last.
-    pub fn tables(&self) -> Result<Vec<String>, StoreError> {
-        let said = |error: rusqlite::Error| self.said(&error);
-        let mut statement = self.connection.prepare("SELECT name FROM imported_table ORDER BY position").map_err(said)?;
-        let rows = statement.query_map([], |row| row.get(0)).map_err(said)?;
-        rows.collect::<Result<_, _>>().map_err(said)
-    }
-
-    /// The table of this name.
+    /// The imported table of this name.
     pub fn table(&self, name: &str) -> Result<ImportedTable, StoreError> {
-        let query = "SELECT content FROM imported_table WHERE name = ?1";
-        let content = self.connection.query_row(query, [name], |row| read_json(&row.get::<_, String>(0)?)).optional();
-        let missing = || match self.tables() {
-            Ok(names) if !names.is_empty() => {
-                StoreError::NotFound(format!("there is no table '{name}'; there are {}", names.join(", ")))
-            }
-            _ => StoreError::NotFound(format!("there is no imported table '{name}'")),
-        };
-        content.map_err(|error| self.said(&error))?.ok_or_else(missing)
+        self.read(|connection| match load(connection, name)? {
+            Some(table) => Ok(table),
+            None => Err(StoreError::NoSuchTable { name: name.into(), known: names(connection)? }.into()),
+        })
     }
+
+    /// The names of all imported tables, in the order in which they were imported.
+    pub fn tables(&self) -> Result<Vec<String>, StoreError> {
+        self.read(names)
+    }
+}
+
+/// Stores a table; false when it was there already.
+pub(crate) fn insert(connection: &Connection, table: &ImportedTable) -> Result<bool, Fault> {
+    if let Some(stored) = load(connection, &table.name)? {
+        return if stored == *table {
+            Ok(false)
+        } else {
+            Err(StoreError::TableDiffers { name: table.name.clone() }.into())
+        };
+    }
+    let content = json(&Content { columns: table.columns.clone(), rows: table.rows.clone() });
+    connection.execute("INSERT INTO imported (name, content) VALUES (?1, ?2)", params![table.name, content])?;
+    Ok(true)
+}
+
+fn load(connection: &Connection, name: &str) -> Result<Option<ImportedTable>, Fault> {
+    let mut query = connection.prepare("SELECT content FROM imported WHERE name = ?1")?;
+    let content: Option<String> = query.query_row([name], |row| row.get(0)).optional()?;
+    let Some(content) = content else { return Ok(None) };
+    let Content { columns, rows } = parsed(&content, &format!("table {name}"))?;
+    Ok(Some(ImportedTable { name: name.into(), columns, rows }))
+}
+
+fn names(connection: &Connection) -> Result<Vec<String>, Fault> {
+    let mut query = connection.prepare("SELECT name FROM imported ORDER BY number")?;
+    let names = query.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
 }

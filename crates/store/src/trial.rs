@@ -1,120 +1,227 @@
-//! Trials: each with its samples, evidence and verdict in one transaction, and back again.
+//! Trials: stored whole or not at all, once; loaded in the order in which they ran.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use model::plan::Plan;
+use model::placement::Placement;
 use model::record::{RunId, TrialRecord};
-use model::trial::{Outcome, Role, Sample, Trial, TrialId, Verdict};
+use model::trial::{Outcome, Sample, Status, Trial, TrialId, Verdict, short_hash};
 use model::units::Nanos;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use model::workload::Parameters;
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
-use crate::run::{json, read_json};
+use crate::error::Fault;
+use crate::run::{from_word, json, known_number, parsed, whole, word};
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Stores a trial whole, or not at all. A trial that is there already is refused.
+    /// Stores a trial with its samples, evidence and verdict as one transaction. One that is there already is refused,
+    /// so that none is counted twice.
     pub fn add_trial(&mut self, run: &RunId, record: &TrialRecord) -> Result<(), StoreError> {
-        if self.has_trial(&record.trial.id)? {
-            return Err(StoreError::AlreadyStored(record.trial.id.clone()));
-        }
         let path = self.path.clone();
-        let said = |error: rusqlite::Error| StoreError::of(&path, &error);
-        let transaction = self.connection.transaction().map_err(said)?;
-        insert_trial(&transaction, run, record).map_err(said)?;
-        transaction.commit().map_err(said)
+        self.write(|transaction| {
+            let number = known_number(transaction, &path, run)?;
+            insert(transaction, run, number, record)
+        })
     }
 
-    /// Whether a trial is stored.
-    pub fn has_trial(&self, id: &TrialId) -> Result<bool, StoreError> {
-        let query = "SELECT 1 FROM trial WHERE id = ?1";
-        let found = self.connection.query_row(query, [&id.0], |_| Ok(())).optional();
-        found.map(|found| found.is_some()).map_err(|error| self.said(&error))
+    /// Which trials of a run are stored.
+    pub fn trial_ids(&self, run: &RunId) -> Result<HashSet<TrialId>, StoreError> {
+        self.read(|connection| {
+            let number = known_number(connection, &self.path, run)?;
+            let mut query = connection.prepare("SELECT id FROM trial WHERE run = ?1")?;
+            let ids = query.query_map([number], |row| row.get(0).map(TrialId))?;
+            Ok(ids.collect::<Result<_, _>>()?)
+        })
     }
 
-    /// All trials of a run in the order in which they ran.
+    /// The trials of a run by position.
     pub fn trials(&self, run: &RunId) -> Result<Vec<TrialRecord>, StoreError> {
-        let record = self.run(&run.0)?;
-        let said = |error: rusqlite::Error| self.said(&error);
-        let mut samples = self.samples(run).map_err(said)?;
-        let query = "SELECT key, position, cell, role, block, attempt, verdict, reasons, status, evidence, started_unix_ms, took_ns \
-                     FROM trial WHERE run = ?1 ORDER BY position";
-        let mut statement = self.connection.prepare_cached(query).map_err(said)?;
-        let rows = statement
-            .query_map([&run.0], |row| {
-                let key: i64 = row.get(0)?;
-                read_trial(row, &record.plan, &record.id.0, record.seed, samples.remove(&key).unwrap_or_default())
-            })
-            .map_err(said)?;
-        rows.collect::<Result<_, _>>().map_err(said)
-    }
-
-    fn samples(&self, run: &RunId) -> rusqlite::Result<HashMap<i64, Vec<Sample>>> {
-        let query = "SELECT sample.trial, series, value FROM trial JOIN sample ON sample.trial = trial.key \
-                     WHERE run = ?1 ORDER BY sample.trial, sample.position";
-        let mut statement = self.connection.prepare_cached(query)?;
-        let mut rows = statement.query([&run.0])?;
-        let mut samples: HashMap<i64, Vec<Sample>> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let sample = Sample { series: row.get(1)?, value: row.get(2)? };
-            samples.entry(row.get(0)?).or_default().push(sample);
-        }
-        Ok(samples)
+        self.read(|connection| load(connection, known_number(connection, &self.path, run)?))
     }
 }
 
-/// Inserts a trial with everything that belongs to it, inside the caller's transaction.
-pub fn insert_trial(connection: &Connection, run: &RunId, record: &TrialRecord) -> rusqlite::Result<()> {
+/// Stores a trial of the run with this row number.
+pub(crate) fn insert(connection: &Connection, run: &RunId, number: i64, record: &TrialRecord) -> Result<(), Fault> {
+    refuse_twice(connection, run, number, record)?;
+    if let Some(sample) = record.outcome.samples.iter().find(|sample| !sample.value.is_finite()) {
+        let trial = record.trial.id.clone();
+        return Err(StoreError::NotFinite { trial, series: sample.series.clone() }.into());
+    }
     let TrialRecord { position, trial, outcome, verdict } = record;
-    let insert = "INSERT INTO trial (id, run, position, cell, role, block, attempt, verdict, reasons, status, evidence, \
-                  started_unix_ms, took_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-    connection.prepare_cached(insert)?.execute(params![
-        trial.id.0,
-        run.0,
-        position,
-        trial.cell as i64,
-        word(&trial.role),
-        trial.block,
-        trial.attempt,
-        word(&verdict.grade),
-        json(&verdict.reasons),
-        json(&outcome.status),
-        json(&outcome.evidence),
-        outcome.started_unix_ms as i64,
-        outcome.took.0 as i64
-    ])?;
-    let key = connection.last_insert_rowid();
-    let mut insert = connection.prepare_cached("INSERT INTO sample (trial, position, series, value) VALUES (?1, ?2, ?3, ?4)")?;
-    for (position, sample) in outcome.samples.iter().enumerate() {
-        insert.execute(params![key, position as i64, sample.series, sample.value])?;
+    let (status, why) = status_columns(&outcome.status);
+    connection
+        .prepare_cached(
+            "INSERT INTO trial (run, position, id, cell, plan_cell, role, block, attempt, seed, time_limit_ns, \
+             started_unix_ms, took_ns, status, why, verdict, reasons, evidence) VALUES (:run, :position, :id, :cell, \
+             :plan_cell, :role, :block, :attempt, :seed, :time_limit, :started, :took, :status, :why, :verdict, \
+             :reasons, :evidence)",
+        )?
+        .execute(named_params! {
+            ":run": number,
+            ":position": position,
+            ":id": trial.id.0,
+            ":cell": cell(connection, trial)?,
+            ":plan_cell": whole(trial.cell as u64),
+            ":role": word(&trial.role),
+            ":block": trial.block,
+            ":attempt": trial.attempt,
+            ":seed": trial.seed.to_string(),
+            ":time_limit": whole(trial.time_limit.0),
+            ":started": whole(outcome.started_unix_ms),
+            ":took": whole(outcome.took.0),
+            ":status": status,
+            ":why": why,
+            ":verdict": word(&verdict.grade),
+            ":reasons": json(&verdict.reasons),
+            ":evidence": json(&outcome.evidence),
+        })?;
+    let row = connection.last_insert_rowid();
+    let mut statement =
+        connection.prepare_cached("INSERT INTO sample (trial, ordinal, series, value) VALUES (?1, ?2, ?3, ?4)")?;
+    for (ordinal, sample) in outcome.samples.iter().enumerate() {
+        statement.execute(params![row, ordinal as i64, sample.series, sample.value])?;
     }
     Ok(())
 }
 
-/// What the plan says of a trial is not stored with each: it is made again from the plan.
-fn read_trial(row: &Row<'_>, plan: &Plan, run: &str, seed: u64, samples: Vec<Sample>) -> rusqlite::Result<TrialRecord> {
-    let cell = row.get::<_, i64>(2)? as usize;
-    let role: Role = read_word(&row.get::<_, String>(3)?)?;
-    if cell >= plan.cells.len() {
-        return Err(rusqlite::Error::IntegralValueOutOfRange(2, cell as i64));
+fn refuse_twice(connection: &Connection, run: &RunId, number: i64, record: &TrialRecord) -> Result<(), Fault> {
+    let id = &record.trial.id;
+    let mut same = connection.prepare_cached("SELECT 1 FROM trial WHERE run = ?1 AND id = ?2")?;
+    if same.exists(params![number, id.0])? {
+        return Err(StoreError::AlreadyStored { run: run.clone(), trial: id.clone() }.into());
     }
-    let trial: Trial = plan.trial(run, seed, cell, role, row.get(4)?, row.get(5)?);
+    let mut taken = connection.prepare_cached("SELECT 1 FROM trial WHERE run = ?1 AND position = ?2")?;
+    if taken.exists(params![number, record.position])? {
+        return Err(StoreError::PositionTaken { run: run.clone(), position: record.position }.into());
+    }
+    Ok(())
+}
+
+fn status_columns(status: &Status) -> (&'static str, Option<&str>) {
+    match status {
+        Status::Completed => ("completed", None),
+        Status::Failed(why) => ("failed", Some(why)),
+        Status::TimedOut(why) => ("timed-out", Some(why)),
+        Status::Unavailable(why) => ("unavailable", Some(why)),
+    }
+}
+
+fn status(word: &str, why: Option<String>, trial: &str) -> Result<Status, Fault> {
+    match (word, why) {
+        ("completed", None) => Ok(Status::Completed),
+        ("failed", Some(why)) => Ok(Status::Failed(why)),
+        ("timed-out", Some(why)) => Ok(Status::TimedOut(why)),
+        ("unavailable", Some(why)) => Ok(Status::Unavailable(why)),
+        _ => Err(Fault::Unreadable(format!("trial {trial} has status '{word}'"))),
+    }
+}
+
+/// The row number of what the trial ran and where, stored on its first use: all repetitions share it.
+fn cell(connection: &Connection, trial: &Trial) -> Result<i64, Fault> {
+    let (parameters, placement) = (json(&trial.parameters), json(&trial.placement));
+    let hash = short_hash(&format!("{}\n{parameters}\n{placement}", trial.workload));
+    let mut known = connection.prepare_cached("SELECT number FROM cell WHERE hash = ?1")?;
+    if let Some(number) = known.query_row([&hash], |row| row.get(0)).optional()? {
+        return Ok(number);
+    }
+    connection.execute(
+        "INSERT INTO cell (hash, workload, parameters, placement) VALUES (?1, ?2, ?3, ?4)",
+        params![hash, trial.workload, parameters, placement],
+    )?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// The trials of the run with this row number by position.
+pub(crate) fn load(connection: &Connection, number: i64) -> Result<Vec<TrialRecord>, Fault> {
+    let mut query = connection.prepare_cached(
+        "SELECT number, position, id, cell, plan_cell, role, block, attempt, seed, time_limit_ns, started_unix_ms, \
+         took_ns, status, why, verdict, reasons, evidence FROM trial WHERE run = ?1 ORDER BY position",
+    )?;
+    let mut cells = HashMap::new();
+    let mut index_of_row = HashMap::new();
+    let mut trials = Vec::new();
+    let mut rows = query.query([number])?;
+    while let Some(row) = rows.next()? {
+        index_of_row.insert(row.get::<_, i64>(0)?, trials.len());
+        trials.push(decode(connection, row, &mut cells)?);
+    }
+    load_samples(connection, number, &index_of_row, &mut trials)?;
+    Ok(trials)
+}
+
+/// One pass over the samples in the order of their trials' row numbers, which is how they lie in the file.
+fn load_samples(
+    connection: &Connection,
+    run: i64,
+    index_of_row: &HashMap<i64, usize>,
+    trials: &mut [TrialRecord],
+) -> Result<(), Fault> {
+    let mut query = connection.prepare_cached(
+        "SELECT sample.trial, series, value FROM trial CROSS JOIN sample ON sample.trial = trial.number \
+         WHERE trial.run = ?1 ORDER BY trial.position, ordinal",
+    )?;
+    let mut rows = query.query([run])?;
+    while let Some(row) = rows.next()? {
+        let index = index_of_row.get(&row.get(0)?).copied();
+        let trial = index.and_then(|index| trials.get_mut(index));
+        let trial = trial.ok_or_else(|| Fault::Unreadable("a sample belongs to no trial".into()))?;
+        trial.outcome.samples.push(Sample { series: row.get(1)?, value: row.get(2)? });
+    }
+    Ok(())
+}
+
+#[derive(Clone)]
+struct CellColumns {
+    workload: String,
+    parameters: Parameters,
+    placement: Placement,
+}
+
+fn decode(connection: &Connection, row: &Row<'_>, cells: &mut HashMap<i64, CellColumns>) -> Result<TrialRecord, Fault> {
+    let id: String = row.get(2)?;
+    let what = format!("trial {id}");
+    let CellColumns { workload, parameters, placement } = load_cell(connection, row.get(3)?, cells)?;
+    let seed: String = row.get(8)?;
+    let trial = Trial {
+        cell: row.get::<_, i64>(4)? as usize,
+        workload,
+        parameters,
+        placement,
+        role: from_word(&text(row, 5)?, &what)?,
+        block: row.get(6)?,
+        attempt: row.get(7)?,
+        seed: seed.parse().map_err(|_| Fault::Unreadable(format!("{what} has seed '{seed}'")))?,
+        time_limit: Nanos(row.get::<_, i64>(9)? as u64),
+        id: TrialId(id),
+    };
     let outcome = Outcome {
-        status: read_json(&row.get::<_, String>(8)?)?,
-        samples,
-        evidence: read_json(&row.get::<_, String>(9)?)?,
+        status: status(&text(row, 12)?, row.get(13)?, &trial.id.0)?,
+        samples: Vec::new(),
+        evidence: parsed(&text(row, 16)?, &what)?,
         started_unix_ms: row.get::<_, i64>(10)? as u64,
         took: Nanos(row.get::<_, i64>(11)? as u64),
     };
-    let verdict =
-        Verdict { grade: read_word(&row.get::<_, String>(6)?)?, reasons: read_json(&row.get::<_, String>(7)?)? };
+    let verdict = Verdict { grade: from_word(&text(row, 14)?, &what)?, reasons: parsed(&text(row, 15)?, &what)? };
     Ok(TrialRecord { position: row.get(1)?, trial, outcome, verdict })
 }
 
-/// A unit variant as its bare word, which people who query the file would rather read than JSON.
-fn word(value: &impl serde::Serialize) -> String {
-    json(value).trim_matches('"').to_string()
+fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    row.get(column)
 }
 
-fn read_word<T: serde::de::DeserializeOwned>(word: &str) -> rusqlite::Result<T> {
-    read_json(&format!("\"{word}\""))
+fn load_cell(
+    connection: &Connection,
+    number: i64,
+    known: &mut HashMap<i64, CellColumns>,
+) -> Result<CellColumns, Fault> {
+    if let Some(cell) = known.get(&number) {
+        return Ok(cell.clone());
+    }
+    let sql = "SELECT workload, parameters, placement FROM cell WHERE number = ?1";
+    let (workload, parameters, placement): (String, String, String) =
+        connection.query_row(sql, [number], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let what = format!("cell {number}");
+    let cell = CellColumns { workload, parameters: parsed(&parameters, &what)?, placement: parsed(&placement, &what)? };
+    known.insert(number, cell.clone());
+    Ok(cell)
 }

@@ -128,7 +128,8 @@ fn room(folder: &Path) -> Option<Bytes> {
     let limit = bytes(folder, &["memory.max", "memory.limit_in_bytes"])?;
     let used = bytes(folder, &["memory.current", "memory.usage_in_bytes"])?;
     let stat = read_text(folder, "memory.stat").unwrap_or_default();
-    let value = |key: &str| stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse::<u64>().ok());
+    let value =
+        |key: &str| stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse::<u64>().ok());
     // Version 1 has both words and counts descendants only in those with `total_`.
     let of = |name: &str| value(&format!("total_{name}")).or_else(|| value(name)).unwrap_or(0);
     let cache = of("inactive_file").saturating_add(of("active_file"));
@@ -228,7 +229,10 @@ mod tests {
             ("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "400000\n"),
             ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "900000\n"),
             ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "700000\n"),
-            ("sys/fs/cgroup/memory/a/memory.stat", "inactive_file 1\ntotal_inactive_file 30000\ntotal_active_file 5000\n"),
+            (
+                "sys/fs/cgroup/memory/a/memory.stat",
+                "inactive_file 1\ntotal_inactive_file 30000\ntotal_active_file 5000\n",
+            ),
         ]);
         let expected = (folder.path().join("sys/fs/cgroup/memory/a"), Bytes(235_000));
         assert_eq!(memory_room(folder.path()), Some(expected));
@@ -237,7 +241,8 @@ mod tests {
 
     #[test]
     fn odd_values_are_no_limits() {
-        let folder = tree(&[("cpu.max", "100 0"), ("memory.max", "-1")]);
+        let folder = tree(&[("cpu.max", "100 0"), ("memory.max", "-1"), ("v1", "9223372036854771712")]);
+        assert_eq!(bytes(folder.path(), &["v1"]), None);
         assert_eq!(cpu_quota(folder.path()), None);
         assert_eq!(bytes(folder.path(), &["memory.max"]), None);
         assert!(limits(Path::new("/nowhere")).is_none());

@@ -16,6 +16,7 @@ pub(super) fn with_sysfs(topology: &mut Topology, root: &Path) {
     correct_cpus(topology, root);
     correct_nodes(topology, &facts);
     add_nodes(topology, &facts, allowed.nodes.as_ref());
+    correct_sizes(topology, &facts, root);
     if let Some(nodes) = allowed.nodes {
         topology.allowed_nodes = topology.allowed_nodes.intersection(&nodes);
     }
@@ -82,6 +83,23 @@ fn add_node(topology: &mut Topology, fact: &NodeFacts) {
     topology.objects[place].memory.push(topology.nodes.len());
     topology.allowed_nodes.insert(fact.os);
     topology.nodes.push(MemoryNode { os: fact.os, cpus, bytes: fact.bytes, subtype: None });
+}
+
+/// A kernel that initialises memory late counts it in /proc/meminfo at once and in the nodes as it goes.
+fn correct_sizes(topology: &mut Topology, facts: &[NodeFacts], root: &Path) {
+    let meminfo = sysfs::read_text(root, "proc/meminfo").unwrap_or_default();
+    let Some(total) = sysfs::meminfo_bytes(&meminfo, "MemTotal") else { return };
+    let stated = Bytes(facts.iter().map(|fact| fact.bytes.0).sum());
+    // The two are equal in theory; some pages more or less are not worth a note.
+    if facts.is_empty() || total.0 / 20 * 19 <= stated.0 {
+        return;
+    }
+    let mut note = format!("the memory nodes have {stated} by /sys, the machine has {total} by /proc/meminfo");
+    if let ([_], [node]) = (facts, &mut topology.nodes[..]) {
+        node.bytes = total;
+        note += ": believed /proc, as there is one node";
+    }
+    topology.notes.push(note);
 }
 
 /// The object that memory next to these cpus hangs on: where other memory of the same cpus hangs, else the smallest
@@ -193,10 +211,34 @@ mod tests {
         assert!(topology.notes[1].contains("cpus 0-1 at memory node 0, /sys 0"), "{:?}", topology.notes);
     }
 
+    #[test]
+    fn memory_that_is_initialised_late_is_counted() {
+        let check = |text: &str, node_kib: &[u64], total_kib: u64, expected: &[u64], note: &str| {
+            let mut topology = synthetic(text);
+            let mut files: Vec<_> =
+                node_kib.iter().enumerate().flat_map(|(os, kib)| node_files(os as u32, "", *kib, "10 20")).collect();
+            files.push(("proc/meminfo".into(), format!("MemTotal: {total_kib} kB\n")));
+            with_sysfs(&mut topology, tree(&files).path());
+            assert_eq!(topology.nodes.iter().map(|node| node.bytes.0 >> 10).collect::<Vec<_>>(), expected);
+            assert!(topology.notes.join("").contains(note) && topology.notes.len() == usize::from(!note.is_empty()));
+        };
+        check(
+            "[numa(memory=100MiB)] core:2 pu:1",
+            &[102_400],
+            204_800,
+            &[204_800],
+            "have 100MiB by /sys, the machine has 200MiB",
+        );
+        check("[numa(memory=100MiB)] core:2 pu:1", &[102_400], 103_000, &[102_400], "");
+        check("[numa(memory=100MiB)] core:2 pu:1", &[], 204_800, &[102_400], "");
+        let two = "pack:2 [numa(memory=100MiB)] core:2 pu:1";
+        check(two, &[102_400, 102_400], 409_600, &[102_400, 102_400], "the machine has 400MiB by /proc/meminfo");
+    }
+
     /// grace-cxl: firmware says that the memory without cpus is near the first package.
     #[test]
     fn memory_without_cpus_stays_where_firmware_puts_it() {
-        let mut topology = synthetic("package:2 [numa] [numa] core:2 pu:1");
+        let mut topology = synthetic("package:2 [numa(memory=1GiB)] [numa(memory=1GiB)] core:2 pu:1");
         let before = topology.clone();
         let mut files = node_files(0, "0-1", 1 << 20, "10 20 20 20");
         files.extend(node_files(1, "", 1 << 20, "20 10 20 20"));

@@ -26,7 +26,12 @@ pub fn summarise(plan: &Plan, trials: &[TrialRecord]) -> RunFinding {
 
 fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> CellFinding {
     let counted: Vec<&&TrialRecord> = records.iter().filter(|record| record.verdict.grade != Grade::Invalid).collect();
-    let metrics = spec.metrics.iter().map(|metric| metric_finding(metric, &counted)).collect();
+    let mut metrics: Vec<MetricFinding> = spec.metrics.iter().map(|metric| metric_finding(metric, &counted)).collect();
+    // A metric that this cell does not have (a command without a regular expression has no value) is not shown;
+    // a cell without any result shows all that it lacks.
+    if metrics.iter().any(|metric| metric.median.is_some()) {
+        metrics.retain(|metric| metric.median.is_some());
+    }
     CellFinding {
         workload: cell.workload.clone(),
         test: cell.test.clone(),

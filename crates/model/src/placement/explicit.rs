@@ -103,7 +103,7 @@ fn seat(
         cpus = cpus.iter().copied().cycle().take(threads.max(all)).collect();
     }
     if memory != MemoryPolicy::Kernel {
-        reason.push_str(&format!("; memory: {memory}"));
+        reason = format!("{reason}; memory: {memory}");
     }
     Placement { name, reason, threads, seats: cpus, memory }
 }

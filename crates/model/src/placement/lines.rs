@@ -17,7 +17,8 @@ pub struct Lines {
     pub hwloc_bind: Option<String>,
     /// A drop-in for a service: `systemctl edit NAME.service`.
     pub systemd: Option<String>,
-    /// The same as a transient service of systemd-run(1). A scope would not do: it takes no CPUAffinity or NUMAPolicy.
+    /// The same as a transient service of systemd-run(1). A scope would not do: it takes no
+    /// `CPUAffinity` or `NUMAPolicy`.
     pub systemd_run: Option<String>,
     /// docker run, and podman run; IMAGE is yours.
     pub docker: Option<String>,
@@ -113,7 +114,7 @@ fn locations<T: Id>(noun: &str, ids: &IdSet<T>) -> String {
     ranges.join(" ")
 }
 
-/// CPUAffinity is the mask that the process starts with, AllowedCPUs the cgroup's, which its children cannot leave.
+/// `CPUAffinity` is the mask that the process starts with, `AllowedCPUs` the cgroup's, which its children cannot leave.
 fn systemd_properties(wanted: &Wanted) -> Option<Vec<String>> {
     let mut properties = Vec::new();
     if !wanted.cpus.is_empty() {
@@ -157,10 +158,12 @@ fn docker(wanted: &Wanted) -> Option<String> {
 }
 
 fn slurm(wanted: &Wanted) -> Option<String> {
-    let mut words = vec![format!("srun --ntasks=1 --cpus-per-task={}", wanted.cpus.len().max(1))];
-    if !wanted.cpus.is_empty() {
-        words.push(format!("--cpu-bind=mask_cpu:0x{}", plain_mask(&wanted.cpus)));
-    }
+    let (cpus, bind) = if wanted.cpus.is_empty() {
+        (wanted.threads, "none".into())
+    } else {
+        (wanted.cpus.len(), format!("mask_cpu:0x{}", plain_mask(&wanted.cpus)))
+    };
+    let mut words = vec![format!("srun --ntasks=1 --cpus-per-task={cpus} --cpu-bind={bind}")];
     match wanted.memory {
         MemoryPolicy::Bind(nodes) => words.push(format!("--mem-bind=mask_mem:0x{}", plain_mask(nodes))),
         MemoryPolicy::Preferred(node) => words.push(format!("--mem-bind=prefer,map_mem:{node}")),
@@ -185,7 +188,7 @@ fn openmp(wanted: &Wanted) -> Option<String> {
     // Threads that share a cpu share its place: `close` deals out places evenly then.
     wanted.seats.iter().for_each(|cpu| {
         if !places.contains(cpu) {
-            places.push(*cpu)
+            places.push(*cpu);
         }
     });
     Some(format!(

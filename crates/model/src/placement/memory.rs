@@ -108,13 +108,13 @@ fn remote(ground: &Ground, seats: &[CpuId]) -> Result<Explained, String> {
     let Some(node) = farthest(&peers).or_else(|| farthest(&tiers)) else {
         return Err("the seats are on every memory node, so none is remote".into());
     };
-    let (Some(home), mut why) = (own.first().copied(), String::new()) else {
+    let Some(home) = own.first().copied() else {
         return Err("the seats have no memory node of their own, so none is remote".into());
     };
-    why.push_str(&remote_reason(ground, home, node, peers.len() + tiers.len()));
+    let mut why = remote_reason(ground, home, node, others.len());
     let beyond = tiers.iter().filter(|tier| !peers.is_empty() && far(tier) > far(&node)).max_by_key(|tier| far(tier));
     if let Some((tier, distance)) = beyond.and_then(|tier| Some((tier, far(tier)?))) {
-        why.push_str(&format!("; node {tier}, no cpu's own, is farther still ({distance})"));
+        why = format!("{why}; node {tier}, no cpu's own, is farther still ({distance})");
     }
     Ok((MemoryPolicy::Bind([node].into_iter().collect()), why))
 }

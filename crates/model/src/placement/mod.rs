@@ -39,7 +39,7 @@ pub struct Placement {
     pub memory: MemoryPolicy,
 }
 
-/// Where memory lives; the kernel's own policies (set_mempolicy(2)).
+/// Where memory lives; the kernel's own policies (`set_mempolicy(2)`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "policy", content = "nodes")]
 pub enum MemoryPolicy {
@@ -52,7 +52,7 @@ pub enum MemoryPolicy {
     Bind(NodeSet),
     /// Page by page in turn over these nodes.
     Interleave(NodeSet),
-    /// In turn by the weights of /sys/kernel/mm/mempolicy/weighted_interleave (Linux 6.9).
+    /// In turn by the weights of `/sys/kernel/mm/mempolicy/weighted_interleave` (Linux 6.9).
     WeightedInterleave(NodeSet),
     /// On this node while it has room.
     Preferred(NodeId),
@@ -77,7 +77,7 @@ pub fn parse(
     if is_explicit(text) {
         return parse_explicit(topology, text, threads, kernel);
     }
-    offer(topology, text, threads, kernel)
+    policy::named(topology, text, threads, kernel)
 }
 
 /// Whether a text is a placement on some machine, for experiments, which are read before a machine is known.
@@ -87,6 +87,27 @@ pub fn check(text: &str) -> Result<(), String> {
 
 fn is_explicit(text: &str) -> bool {
     text.trim_start().starts_with('-')
+}
+
+/// How many threads the words `all`, `cores` and `l3` stand for on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadCounts {
+    /// Every cpu that this process may use.
+    pub all: usize,
+    /// Every core with such a cpu.
+    pub cores: usize,
+    /// Cores of the largest L3, or of what stands in for it; none where the machine shows no such thing.
+    pub l3: Option<usize>,
+}
+
+/// What the words for thread counts stand for here.
+pub fn thread_counts(topology: &Topology) -> ThreadCounts {
+    let ground = ground::Ground::new(topology);
+    ThreadCounts {
+        all: ground.cpu_count(&ground.all_cores()),
+        cores: ground.cores.len(),
+        l3: ground.clusters.iter().map(|cluster| cluster.cores.len()).max(),
+    }
 }
 
 /// Whether two placements are one thing to measure: the same threads on the same seats with the same memory.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::ground::Ground;
 use super::memory::{MemoryRule, place_memory};
 use super::seats::{SeatRule, place_seats};
-use super::{NoPlacement, Placement, same_place};
+use super::{NoPlacement, Placement, parse, same_place};
 use crate::id_set::NodeId;
 use crate::nearest::nearest_first;
 use crate::topology::Topology;
@@ -33,7 +33,7 @@ pub struct Offer {
 /// What the running kernel offers beyond what a topology shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelOffers {
-    /// Whether /sys/kernel/mm/mempolicy/weighted_interleave exists.
+    /// Whether `/sys/kernel/mm/mempolicy/weighted_interleave` exists.
     pub weighted_interleave: bool,
 }
 
@@ -57,9 +57,39 @@ pub const POLICIES: &[PolicyInfo] = &[
     PolicyInfo { name: "weighted-interleave", about: "the same cores, memory over all nodes by the kernel's weights" },
 ];
 
-/// One policy, or a combination `SEATS+MEMORY`, on this machine. Without a number of threads the policy takes its
-/// natural one: all cores, or the cores of one L3, or of one node.
-pub fn offer(
+/// One placement on this machine, named as `--placement` takes it: a policy, a combination `SEATS+MEMORY`, or
+/// numactl's letters. Without a number of threads a policy takes its natural one: all cores, or the cores of one L3,
+/// or of one node. An error is the user's mistake; what this machine lacks is inside the offer.
+pub fn offer(topology: &Topology, text: &str, threads: Option<usize>, kernel: KernelOffers) -> Result<Offer, String> {
+    let placement = match parse(topology, text, threads, kernel) {
+        Ok(placement) => Ok(placement),
+        Err(NoPlacement::Unavailable(why)) => Err(why),
+        Err(NoPlacement::Mistake(why)) => return Err(why),
+    };
+    Ok(Offer { policy: text.trim().into(), placement, same_as: None })
+}
+
+/// Every policy on this machine; `node:N` once per node.
+pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffers) -> Vec<Offer> {
+    let names = POLICIES.iter().flat_map(|policy| match policy.name {
+        "node:N" => topology.nodes.iter().map(|node| format!("node:{}", node.os)).collect(),
+        name => vec![name.to_string()],
+    });
+    let mut offers: Vec<Offer> = Vec::new();
+    for policy in names {
+        let placement = named(topology, &policy, threads, kernel).map_err(|none| none.to_string());
+        let same = |earlier: &&Offer| match (&earlier.placement, &placement) {
+            (Ok(one), Ok(other)) => same_place(topology, one, other),
+            _ => false,
+        };
+        let same_as = offers.iter().find(same).map(|earlier| earlier.policy.clone());
+        offers.push(Offer { policy, placement, same_as });
+    }
+    offers
+}
+
+/// The placement that a name means on this machine.
+pub(super) fn named(
     topology: &Topology,
     policy: &str,
     threads: Option<usize>,
@@ -71,25 +101,6 @@ pub fn offer(
         return Err(NoPlacement::Mistake("0 threads do nothing; give at least 1".into()));
     }
     place(&Ground::new(topology), policy, rules, threads, kernel).map_err(NoPlacement::Unavailable)
-}
-
-/// Every policy on this machine; `node:N` once per node.
-pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffers) -> Vec<Offer> {
-    let names = POLICIES.iter().flat_map(|policy| match policy.name {
-        "node:N" => topology.nodes.iter().map(|node| format!("node:{}", node.os)).collect(),
-        name => vec![name.to_string()],
-    });
-    let mut offers: Vec<Offer> = Vec::new();
-    for policy in names {
-        let placement = offer(topology, &policy, threads, kernel).map_err(|none| none.to_string());
-        let same = |earlier: &&Offer| match (&earlier.placement, &placement) {
-            (Ok(one), Ok(other)) => same_place(topology, one, other),
-            _ => false,
-        };
-        let same_as = offers.iter().find(same).map(|earlier| earlier.policy.clone());
-        offers.push(Offer { policy, placement, same_as });
-    }
-    offers
 }
 
 /// Whether this is a name that some machine could offer.

@@ -9,7 +9,9 @@ use crate::id_set::{CpuId, NodeId, NodeSet};
 pub(super) fn seats(ground: &Ground, seats: &[CpuId]) -> String {
     let cores: Vec<&Core> = seats.iter().filter_map(|cpu| ground.core_of(*cpu)).collect();
     let mut threads_of: BTreeMap<CpuId, usize> = BTreeMap::new();
-    cores.iter().for_each(|core| *threads_of.entry(core.cpus[0]).or_default() += 1);
+    for core in &cores {
+        *threads_of.entry(core.cpus[0]).or_default() += 1;
+    }
     let distinct: Vec<&Core> = threads_of.keys().filter_map(|cpu| ground.core_of(*cpu)).collect();
     format!("{}{}, {}", cores_by_kind(ground, &distinct), span(ground, &distinct), per_core(&threads_of))
 }
@@ -68,16 +70,17 @@ fn span(ground: &Ground, cores: &[&Core]) -> String {
     if in_cluster.len() > 1 {
         over.push(format!("{}{}", clusters(ground, in_cluster.len()), uneven(&in_cluster)));
     }
-    let mut text = if in_cluster.len() == 1 { format!(" of {}", clusters(ground, 1)) } else { String::new() };
-    text.push_str(&match over.as_slice() {
+    let of = if in_cluster.len() == 1 { format!(" of {}", clusters(ground, 1)) } else { String::new() };
+    let over = match over.as_slice() {
         [] => String::new(),
         [one] => format!(" over {one}"),
         [most @ .., last] => format!(" over {} and {last}", most.join(", ")),
-    });
-    if let (Some(node), 1, true) = (nodes.first(), nodes.len(), ground.homes().len() > 1) {
-        text.push_str(&format!(" on memory node {node}"));
-    }
-    text
+    };
+    let on = match (nodes.first(), nodes.len()) {
+        (Some(node), 1) if ground.homes().len() > 1 => format!(" on memory node {node}"),
+        _ => String::new(),
+    };
+    format!("{of}{over}{on}")
 }
 
 /// ` (4+2)` where clusters have different shares.

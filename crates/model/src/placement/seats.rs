@@ -235,7 +235,7 @@ fn one_kind(ground: &Ground, threads: Option<usize>, name: &str) -> Result<Seats
     let mut seats = some_of(ground, &cores, threads, Reach::Near, &format!("the {name} cores have"))?;
     if let Some((low, high)) = ground.kinds[wanted].capacity {
         let capacity = if low == high { low.to_string() } else { format!("{low}-{high}") };
-        seats.reason.push_str(&format!("; their capacity is {capacity} of 1024"));
+        seats.reason = format!("{}; their capacity is {capacity} of 1024", seats.reason);
     }
     Ok(seats)
 }

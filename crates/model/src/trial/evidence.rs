@@ -13,7 +13,7 @@ use crate::units::{Bytes, Nanos};
 pub struct Evidence {
     /// The affinity mask that the kernel reported for the process before its first instruction.
     pub mask_at_start: Option<CpuSet>,
-    /// The affinity masks, all threads joined, when last seen alive; wider than asked means that it moved itself.
+    /// The affinity masks of all threads at all looks, joined; wider than asked means that it moved itself.
     pub mask_at_end: Option<CpuSet>,
     /// Every cpu on which a thread was seen.
     pub cpus_seen: CpuSet,
@@ -23,14 +23,14 @@ pub struct Evidence {
     pub threads_seen: u64,
     /// Our own kernels prove each thread: where it was asked to sit, what it read back, where it ran.
     pub thread_seats: Vec<ThreadSeat>,
-    /// Resident pages of the measured memory by node: move_pages(2) for our kernels, numa_maps
+    /// Resident pages of the measured memory by node: `move_pages(2)` for our kernels, `numa_maps`
     /// (anonymous memory) for commands.
     pub pages: BTreeMap<NodeId, u64>,
     /// Resident file-backed pages by node; a policy does not move what the page cache already holds.
     pub file_pages: BTreeMap<NodeId, u64>,
     /// The memory policy that the kernel reported back, in its own words (`bind:0`, `default`).
     pub memory_policy: Option<String>,
-    /// Moves from cpu to cpu.
+    /// Moves from cpu to cpu, after the start. Sampled at the looks unless an exact count was asked for.
     pub migrations: Option<u64>,
     /// Gave up the cpu by waiting.
     pub switches_voluntary: Option<u64>,
@@ -40,11 +40,12 @@ pub struct Evidence {
     pub faults_major: Option<u64>,
     /// Page faults that did not.
     pub faults_minor: Option<u64>,
-    /// Swapped-out memory of the process when last seen alive.
+    /// The most swapped-out memory of the processes that a look saw.
     pub swapped: Option<Bytes>,
     /// Time that the hypervisor took from the seats (all cpus when unseated).
     pub steal: Option<Nanos>,
-    /// Cpu time on the seats (all cpus when unseated) that was neither idle nor the trial's own.
+    /// Cpu time on the seats (all cpus when unseated) that was neither idle nor the trial's own. The kernel counts
+    /// it in ticks, so it is rough for short trials.
     pub foreign: Option<Nanos>,
     /// Growth of /proc/pressure/cpu "some" over the trial.
     pub pressure_cpu: Option<Nanos>,
@@ -52,7 +53,7 @@ pub struct Evidence {
     pub pressure_memory: Option<Nanos>,
     /// Interrupts that the seats took during the trial.
     pub interrupts: Option<u64>,
-    /// Lowest and highest frequency seen on the seats, kHz.
+    /// Lowest and highest frequency, kHz, of that cpu on which they differed most while the trial ran on it.
     pub frequency_khz: Option<(u64, u64)>,
     /// From start to exit of the process.
     pub wall: Nanos,

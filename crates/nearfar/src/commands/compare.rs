@@ -18,10 +18,8 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
     let store = existing_store(common)?;
     let comparison = if args.by == "column" { imported(args, &store)? } else { measured(args, &store)? };
     let text = match args.format {
-        TableFormat::Text => {
-            report::table::comparison(&comparison, args.all_metrics, output::width(), output::colours())
-        }
-        TableFormat::Markdown => report::table::comparison_markdown(&comparison, args.all_metrics),
+        TableFormat::Text => report::table::comparison(&comparison, &output::look()),
+        TableFormat::Markdown => report::table::comparison_markdown(&comparison),
         TableFormat::Csv => report::table::comparison_csv(&comparison),
         TableFormat::Json => {
             output::print_json(&report::json::comparison(&comparison))?;

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use machine::topology::Source;
+
 use crate::failure::{Failure, Outcome};
 
 /// Runs one kernel: the trial comes on stdin, the report goes to stdout.
@@ -12,5 +14,6 @@ pub fn worker() -> Outcome {
 
 /// Reads a topology and prints it as JSON; hwloc may crash here without harm.
 pub fn read_topology(source: &str) -> Outcome {
-    Ok(machine::topology::serve_read(source))
+    let source = if source == "live" { Source::Live } else { Source::parse(source).map_err(Failure::usage)? };
+    Ok(ExitCode::from(machine::topology::serve_read(&source)))
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use model::placement::POLICIES;
+
 use crate::cli::{Common, List, Listed, TextOrJson};
 use crate::commands::run::BUILT_IN;
 use crate::failure::{Failure, Outcome};
@@ -9,20 +11,17 @@ use crate::output;
 
 /// Lists one kind of thing.
 pub fn run(args: &List, _common: &Common) -> Outcome {
-    let (width, colours) = (output::width(), output::colours());
+    let look = output::look();
     let (text, json) = match args.what {
         Listed::Workloads => {
             let specs = workloads::specs();
-            (report::table::workloads(&specs, width, colours), report::json::workloads(&specs))
+            (report::table::workloads(&specs, &look), report::json::workloads(&specs))
         }
         Listed::Experiments => {
             let experiments = built_in()?;
-            (report::table::experiments(&experiments, width, colours), report::json::experiments(&experiments))
+            (report::table::experiments(&experiments, &look), report::json::experiments(&experiments))
         }
-        Listed::Policies => (
-            report::table::policies(model::placement::POLICIES, width, colours),
-            report::json::policies(model::placement::POLICIES),
-        ),
+        Listed::Policies => (report::table::policies(POLICIES, &look), report::json::policies(POLICIES)),
     };
     match args.format {
         TextOrJson::Text => output::print(&text)?,

@@ -25,10 +25,10 @@ fn rendered(args: &Map) -> Result<String, Failure> {
         MapFormat::Json => pretty(&report::map::json(&topology, settings.as_ref()))?,
         MapFormat::Svg => report::map::svg(&topology, None),
         MapFormat::Numactl => {
-            let free = args.from.is_none().then(machine::sysfs::free_by_node);
+            let free = args.from.is_none().then(machine::nodes::free_by_node);
             report::map::numactl(&topology, free.as_ref())
         }
-        _ => report::map::text(&topology, settings.as_ref(), output::width(), output::ascii()),
+        _ => report::map::text(&topology, settings.as_ref(), &output::look()),
     })
 }
 

@@ -20,7 +20,7 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
         warmup: args.warmup,
         time_limit: Nanos::parse(&args.time_limit).map_err(Failure::usage)?,
     };
-    let wishes = Wishes { smoke: args.smoke, kernel: machine::settings::kernel_offers() };
+    let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers() };
     let plan = single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(Failure::usage)?;
     check(&plan)?;
     let mut store = open_store(common)?;
@@ -40,7 +40,7 @@ fn settings(args: &Measure) -> Result<Vec<(String, String)>, Failure> {
     };
     let mut pairs = args.set.iter().map(pair).collect::<Result<Vec<_>, Failure>>()?;
     if !args.command.is_empty() {
-        pairs.push(("argv".into(), workloads::join_words(&args.command)));
+        pairs.push(("argv".into(), serde_json::json!(args.command).to_string()));
     }
     Ok(pairs)
 }

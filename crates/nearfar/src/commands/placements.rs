@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use model::placement;
+use model::placement::{self, KernelOffers, NoPlacement, Offer, lines};
+use model::topology::Topology;
+use report::table::OfferLines;
 
 use crate::cli::{Common, Placements, TextOrJson};
 use crate::failure::{Failure, Outcome, Status};
@@ -14,26 +16,43 @@ const PLACEHOLDER: &str = "CMD";
 /// Shows placements.
 pub fn run(args: &Placements, _common: &Common) -> Outcome {
     let topology = subject::read_topology(args.from.as_deref())?;
-    let kernel = machine::settings::kernel_offers();
+    let kernel = machine::nodes::kernel_offers();
     let offers = if args.placements.is_empty() {
         placement::offer_all(&topology, args.threads, kernel)
     } else {
-        let chosen = args.placements.iter().map(|text| placement::offer(&topology, text, args.threads, kernel));
-        chosen.collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?
+        let chosen = args.placements.iter().map(|text| chosen(&topology, text, args.threads, kernel));
+        chosen.collect::<Result<_, _>>()?
     };
-    let command = if args.command.is_empty() { vec![PLACEHOLDER.to_string()] } else { args.command.clone() };
+    let command = if args.command.is_empty() { PLACEHOLDER.into() } else { quoted(&args.command) };
+    let with_lines =
+        |offer: &Offer| offer.placement.as_ref().ok().map(|placement| lines(placement, &topology, &command));
+    let offers: Vec<OfferLines<'_>> =
+        offers.iter().map(|offer| OfferLines { offer, lines: with_lines(offer) }).collect();
     match args.format {
-        TextOrJson::Json => output::print_json(&report::json::placements(&offers, &topology, &command))?,
-        TextOrJson::Text => {
-            output::print(&report::table::placements(
-                &offers,
-                &topology,
-                &command,
-                output::width(),
-                output::colours(),
-            ))?;
-        }
+        TextOrJson::Json => output::print_json(&report::json::placements(&offers))?,
+        TextOrJson::Text => output::print(&report::table::placements(&offers, &output::look()))?,
     }
-    let any = offers.iter().any(|offer| offer.placement.is_ok());
+    let any = offers.iter().any(|one| one.offer.placement.is_ok());
     Ok(if any { ExitCode::SUCCESS } else { Status::Skipped.into() })
+}
+
+/// What the user asked for by name or in numactl's letters.
+fn chosen(topology: &Topology, text: &str, threads: Option<usize>, kernel: KernelOffers) -> Result<Offer, Failure> {
+    let placement = match placement::parse(topology, text, threads, kernel) {
+        Ok(placement) => Ok(placement),
+        Err(NoPlacement::Unavailable(why)) => Err(why),
+        Err(NoPlacement::Mistake(why)) => return Err(Failure::usage(why)),
+    };
+    Ok(Offer { policy: text.into(), placement, same_as: None })
+}
+
+/// The command as it would be typed into a shell.
+fn quoted(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-{}".contains(c);
+    let quote = |word: &String| match word.as_str() {
+        "" => "''".to_string(),
+        word if word.chars().all(plain) => word.to_string(),
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }

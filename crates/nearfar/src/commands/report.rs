@@ -23,10 +23,11 @@ pub fn run(args: &Report, common: &Common) -> Outcome {
     let tables = if args.runs.is_empty() { tables(&store)? } else { Vec::new() };
     let page = ReportPage {
         runs: runs.iter().map(Loaded::section).collect(),
+        comparisons: Vec::new(),
         tables: tables.iter().map(|(table, comparison)| TableSection { table, comparison }).collect(),
         generated_by: format!("nearfar {}", env!("CARGO_PKG_VERSION")),
     };
-    let html = report::html::render(&page).map_err(Failure::failure)?;
+    let html = report::html::render(&page);
     let path = args.output.clone().map_or_else(|| beside(common), Ok)?;
     output::write(&path, &html)?;
     if path != Path::new("-") {

@@ -12,6 +12,7 @@ use model::finding::summarise;
 use model::plan::Plan;
 use model::record::{Ending, RunRecord};
 use model::units::Nanos;
+use report::table::Metrics;
 use store::Store;
 
 use crate::cli::{Common, Run, TextOrJson};
@@ -72,7 +73,7 @@ fn read(name: &str) -> Result<Experiment, Failure> {
 }
 
 fn plan(experiment: &Experiment, subject: &Subject, smoke: bool) -> Result<Plan, Failure> {
-    let wishes = Wishes { smoke, kernel: machine::settings::kernel_offers() };
+    let wishes = Wishes { smoke, kernel: machine::nodes::kernel_offers() };
     let plan = experiment.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(Failure::usage)?;
     check(&plan)?;
     Ok(plan)
@@ -117,13 +118,7 @@ fn dry_run(plan: &Plan, format: TextOrJson) -> Outcome {
     match format {
         TextOrJson::Json => output::print_json(&report::json::plan(plan, estimate.expected, estimate.left))?,
         TextOrJson::Text => {
-            output::print(&report::table::plan(
-                plan,
-                estimate.expected,
-                estimate.left,
-                output::width(),
-                output::colours(),
-            ))?;
+            output::print(&report::table::plan(plan, estimate.expected, estimate.left, &output::look()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -135,10 +130,10 @@ fn show(store: &Store, record: &RunRecord, format: TextOrJson) -> Result<(), Fai
     if format == TextOrJson::Json {
         return output::print_json(&report::json::run(record, &finding));
     }
-    output::print(&report::table::run(&finding, false, output::width(), output::colours()))?;
+    output::print(&report::table::run(record, &finding, Metrics::Main, &output::look()))?;
     let runs = [ComparedRun { record, finding: &finding }];
     if let Some(comparison) = planned(&runs, &record.plan) {
-        output::print(&report::table::comparison(&comparison, false, output::width(), output::colours()))?;
+        output::print(&report::table::comparison(&comparison, &output::look()))?;
     }
     Ok(())
 }

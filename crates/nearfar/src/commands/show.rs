@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use model::finding::summarise;
 
+use report::table::{Metrics, RunLine};
+use store::RunSummary;
+
 use crate::cli::{Common, Show, TextOrJson};
 use crate::failure::{Failure, Outcome};
 use crate::output;
@@ -12,26 +15,37 @@ use crate::subject::existing_store;
 /// Shows what is stored.
 pub fn run(args: &Show, common: &Common) -> Outcome {
     let store = existing_store(common)?;
-    let (width, colours) = (output::width(), output::colours());
+    let look = output::look();
     if args.runs {
         let runs = store.runs().map_err(Failure::failure)?;
-        return print(args.format, || report::table::runs(&runs, width, colours), || report::json::runs(&runs));
+        let lines: Vec<RunLine<'_>> = runs.iter().map(line).collect();
+        return print(args.format, || report::table::runs(&lines, &look), || report::json::runs(&lines));
     }
     let record = store.run(&args.run).map_err(Failure::usage)?;
     let trials = store.trials(&record.id).map_err(Failure::failure)?;
     if args.trials {
-        return print(
-            args.format,
-            || report::table::trials(&record, &trials, width, colours),
-            || report::json::trials(&record, &trials),
-        );
+        return print(args.format, || report::table::trials(&record, &trials, &look), || report::json::trials(&trials));
     }
     let finding = summarise(&record.plan, &trials);
+    let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
     print(
         args.format,
-        || report::table::run(&finding, args.all_metrics, width, colours),
+        || report::table::run(&record, &finding, metrics, &look),
         || report::json::run(&record, &finding),
     )
+}
+
+fn line(run: &RunSummary) -> RunLine<'_> {
+    RunLine {
+        id: &run.id.0,
+        experiment: &run.experiment,
+        host: run.host.as_deref(),
+        simulated: run.simulated.as_deref(),
+        started_unix_ms: run.started_unix_ms,
+        ended: run.ended,
+        cells: run.cells,
+        trials: run.trials,
+    }
 }
 
 fn print(format: TextOrJson, text: impl FnOnce() -> String, json: impl FnOnce() -> serde_json::Value) -> Outcome {

@@ -1,1 +1,142 @@
-//! pages
+//! A report as one HTML file: no network, no script, nothing that depends on when or where it is made. All HTML of the
+//! workspace is made here and in `templates`.
+
+mod plot;
+mod run;
+mod table;
+
+use askama::Template;
+use model::comparison::Comparison;
+use model::finding::RunFinding;
+use model::record::{ImportedTable, RunRecord, TrialRecord};
+
+use crate::look::clean;
+use crate::sentence::{Sentence, sentences};
+use crate::table::{comparison_grid, footnotes};
+use run::RunPart;
+use table::HtmlTable;
+
+/// What a report is made from.
+#[derive(Clone, Debug, Default)]
+pub struct ReportPage<'a> {
+    /// Runs in reading order.
+    pub runs: Vec<RunSection<'a>>,
+    /// Comparisons across runs: hosts, kernels, boots.
+    pub comparisons: Vec<&'a Comparison>,
+    /// Imported tables.
+    pub tables: Vec<TableSection<'a>>,
+    /// The program and its version.
+    pub generated_by: String,
+}
+
+/// One run with its findings.
+#[derive(Clone, Copy, Debug)]
+pub struct RunSection<'a> {
+    /// The run.
+    pub record: &'a RunRecord,
+    /// Its cells.
+    pub finding: &'a RunFinding,
+    /// Its columns side by side, where it has something to compare.
+    pub comparison: Option<&'a Comparison>,
+    /// Its trials; they say which samples were disturbed.
+    pub trials: &'a [TrialRecord],
+}
+
+/// One imported table with its columns side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct TableSection<'a> {
+    /// The table.
+    pub table: &'a ImportedTable,
+    /// Its comparison.
+    pub comparison: &'a Comparison,
+}
+
+/// Sentences beyond this are folded away: a summary has to be short.
+const SENTENCES_MAX: usize = 12;
+/// What keeps the file below 3 MB: rows of tables and points of figures of the whole page.
+const ROWS_MAX: usize = 3_000;
+const POINTS_MAX: usize = 20_000;
+
+/// The page. Equal input gives equal bytes.
+pub fn render(page: &ReportPage) -> String {
+    let limits = Limits::of(page);
+    let runs: Vec<RunPart> =
+        page.runs.iter().enumerate().map(|(index, run)| RunPart::new(run, &page.runs[..index], &limits)).collect();
+    let compared = page.comparisons.iter().map(|comparison| {
+        ComparedPart::new(&format!("By {}", comparison.by), comparison, limits.rows)
+    });
+    let tables = page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
+    let report = Report {
+        title: title(page),
+        simulated: page.runs.iter().any(|run| run.record.simulated.is_some()),
+        runs,
+        comparisons: compared.collect(),
+        tables: tables.collect(),
+        generated_by: clean(&page.generated_by),
+    };
+    report.render().expect("a template of values that are there renders")
+}
+
+/// How much each part may take.
+pub(crate) struct Limits {
+    /// Rows of one table.
+    pub(crate) rows: usize,
+    /// Points of one strip.
+    pub(crate) points: usize,
+}
+
+impl Limits {
+    fn of(page: &ReportPage) -> Self {
+        let cells: usize = page.runs.iter().map(|run| run.finding.cells.len()).sum();
+        let parts = page.runs.len() + page.comparisons.len() + page.tables.len();
+        // At least so many that a strip shows a distribution and a table its beginning.
+        Self { rows: (ROWS_MAX / parts.max(1)).clamp(50, 1_000), points: (POINTS_MAX / cells.max(1)).clamp(24, 400) }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Report {
+    title: String,
+    simulated: bool,
+    runs: Vec<RunPart>,
+    comparisons: Vec<ComparedPart>,
+    tables: Vec<ComparedPart>,
+    generated_by: String,
+}
+
+/// A comparison with what it says in words.
+pub(crate) struct ComparedPart {
+    pub(crate) name: String,
+    pub(crate) sentences: Vec<Sentence>,
+    pub(crate) more: Vec<Sentence>,
+    pub(crate) table: HtmlTable,
+    pub(crate) notes: Vec<String>,
+}
+
+impl ComparedPart {
+    pub(crate) fn new(name: &str, comparison: &Comparison, rows_max: usize) -> Self {
+        let mut sentences = sentences(comparison);
+        let mut more = sentences.split_off(sentences.len().min(SENTENCES_MAX));
+        more.truncate(rows_max);
+        let caption = format!("Against {}, by {}", clean(&comparison.baseline), clean(&comparison.by));
+        Self {
+            name: clean(name),
+            sentences,
+            more,
+            table: HtmlTable::new(&caption, comparison_grid(comparison).without_repeats(1), rows_max),
+            notes: footnotes(comparison),
+        }
+    }
+}
+
+fn title(page: &ReportPage) -> String {
+    let names = page.runs.iter().map(|run| &run.record.plan.experiment).chain(page.tables.iter().map(|part| &part.table.name));
+    let mut names: Vec<String> = names.map(|name| clean(name)).collect();
+    names.dedup();
+    match names.as_slice() {
+        [] => "Empty".into(),
+        [first, second, third, _, ..] => format!("{first}, {second}, {third} and more"),
+        names => names.join(", "),
+    }
+}

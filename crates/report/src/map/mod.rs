@@ -11,3 +11,5 @@ pub use json::json;
 pub use numactl::numactl;
 pub use svg::svg;
 pub use text::text;
+
+pub(crate) use text::fact_text;

@@ -34,7 +34,7 @@ pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
         title: topology.summary(),
         description: drawing.description(),
         width: number(block.width.max(legend_width)),
-        height: number(block.height + 4.0 + LABEL_HEIGHT * legend.len() as f64),
+        height: number(block.height + 8.0 + LABEL_HEIGHT * legend.len() as f64),
         boxes: block.boxes,
         labels: block.labels,
         legend: legend
@@ -223,7 +223,9 @@ impl<'a> Drawing<'a> {
         if used {
             text += ", data here";
         }
-        let mut block = Block { width: text_width(&text, CHARACTER) + 12.0, height: 21.0, ..Block::default() };
+        // Bold text is wider.
+        let character = if used { CHARACTER * 1.15 } else { CHARACTER };
+        let mut block = Block { width: text_width(&text, character) + 12.0, height: 21.0, ..Block::default() };
         block.labels.push(Label::new(6.0, 14.5, if used { "t on" } else { "t" }, text));
         block.framed(if used { "mem on" } else { "mem" }.into(), String::new())
     }
@@ -247,6 +249,7 @@ impl<'a> Drawing<'a> {
             y += 11.0;
             block.labels.push(Label::new(4.0, y - 2.5, "s", line));
         }
+        y += if y > 4.0 { 2.0 } else { 0.0 };
         let (left, height) = ((block.width - cpus.width) / 2.0, cpus.height);
         block.take(cpus, left, y);
         block.height = y + height + 4.0;

@@ -1,7 +1,8 @@
 //! A machine for a person at a terminal: the tree, the memory, the kinds of cores, devices, settings.
 
-use model::settings::{FactValue, Settings};
+use model::settings::{Fact, FactValue, Settings};
 use model::topology::{Device, DeviceKind, Distances, MemoryNode, Topology};
+use model::units::Bytes;
 
 use super::cores::common;
 use super::outline::{Branch, node_facts, outline};
@@ -89,13 +90,13 @@ fn memory(topology: &Topology, look: &Look) -> Option<String> {
 fn node_table(topology: &Topology) -> Grid {
     let mut nodes: Vec<&MemoryNode> = topology.nodes.iter().collect();
     nodes.sort_by_key(|node| node.os);
-    let mut grid = Grid::new(&["node", "size", "cpus"]).numeric(&["node", "size"]);
+    let mut grid = Grid::new(&["node", "size", "cpus"]).numbers(&["node", "size"]);
     let matrix = topology.node_distances();
     if matrix.is_some() {
         let title = |(index, node): (usize, &&MemoryNode)| format!("{}{}", if index == 0 { "to " } else { "" }, node.os);
         let titles: Vec<String> = nodes.iter().enumerate().map(title).collect();
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
-        grid.columns.extend(Grid::new(&titles).numeric(&titles).columns);
+        grid.columns.extend(Grid::new(&titles).numbers(&titles).columns);
     }
     for node in &nodes {
         let cpus = if node.cpus.is_empty() { "none".into() } else { node.cpus.to_string() };
@@ -179,7 +180,7 @@ fn kinds(topology: &Topology, look: &Look) -> Option<String> {
     if topology.cpu_kinds.len() < 2 {
         return None;
     }
-    let mut grid = Grid::new(&["kind", "cpus", "efficiency rank", "capacity", "about"]).numeric(&["kind"]);
+    let mut grid = Grid::new(&["kind", "cpus", "efficiency rank", "capacity", "about"]).numbers(&["kind"]);
     for (index, kind) in topology.cpu_kinds.iter().enumerate() {
         let rank = if kind.efficiency < 0 { "unknown".into() } else { kind.efficiency.to_string() };
         let capacity = kind.capacity.map_or("not stated".into(), |capacity| capacity.to_string());
@@ -225,13 +226,21 @@ fn facts(settings: &Settings, look: &Look) -> Option<String> {
     let mut grid = Grid::new(&["setting", "value"]);
     for fact in &settings.facts {
         let tone = if matches!(fact.value, FactValue::Unavailable(_)) { Tone::Quiet } else { Tone::Plain };
-        let value = match &fact.value {
-            FactValue::Known(value) if value.is_empty() => "(empty)".into(),
-            value => value.to_string(),
-        };
-        grid.rows.push(vec![GridCell::plain(&fact.key), GridCell::new(&value, tone)]);
+        grid.rows.push(vec![GridCell::plain(&fact.key), GridCell::new(&fact_text(fact), tone)]);
     }
     (!settings.facts.is_empty()).then(|| section("Settings", &grid.terminal(look), look))
+}
+
+/// A fact's value for people: sizes also in the units that people use.
+pub(crate) fn fact_text(fact: &Fact) -> String {
+    match &fact.value {
+        FactValue::Known(value) if value.is_empty() => "(empty)".into(),
+        FactValue::Known(value) if fact.key.ends_with("-bytes") => match value.parse().map(Bytes) {
+            Ok(bytes) if bytes.0 >= 1024 => format!("{value} ({bytes})"),
+            _ => value.clone(),
+        },
+        value => value.to_string(),
+    }
 }
 
 fn notes(topology: &Topology, look: &Look) -> Option<String> {

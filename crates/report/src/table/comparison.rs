@@ -5,20 +5,22 @@ use model::workload::Better;
 
 use super::run::better_word;
 use super::{csv_number, csv_text};
-use crate::grid::{Grid, GridCell, markdown_text};
+use crate::grid::{Grid, GridCell, Holds, markdown_text};
 use crate::look::{HARD_SPACE, Look, Tone, clean, finished, wrapped};
 use crate::number::{percent_interval, significant, signed_percent};
 
 /// A column of changes is hard to read when narrower; with less room per column each change gets a line of its own.
-const CHANGE_WIDTH_MIN: usize = 14;
+const CHANGE_WIDTH_MIN: usize = 20;
 /// What test, metric and the baseline's own numbers take of a line, about.
-const FIXED_WIDTH: usize = 44;
+const FIXED_WIDTH: usize = 56;
+
+const NONE_SEEN: &str = "no difference seen";
 
 /// For the terminal.
 pub fn comparison(comparison: &Comparison, look: &Look) -> String {
     let others = comparison.columns.len().saturating_sub(1);
     let grid = if FIXED_WIDTH + others * CHANGE_WIDTH_MIN > look.width {
-        long_grid(comparison).without_repeats(2)
+        long_grid(comparison)
     } else {
         comparison_grid(comparison).without_repeats(1)
     };
@@ -101,15 +103,15 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
             GridCell::quiet(better_word(row.better)),
             own(row, row.values.get(&comparison.baseline)),
         ];
-        cells.extend(others(comparison).map(|column| change(row, row.values.get(column))));
+        cells.extend(others(comparison).map(|column| joined(parts(row, row.values.get(column)))));
         grid.rows.push(cells);
     }
     if !comparison.geomean.is_empty() {
-        let mut cells = vec![GridCell::new("geometric mean", Tone::Strong), GridCell::plain("")];
-        cells.extend([GridCell::quiet("higher"), GridCell::plain("")]);
+        let mut cells = vec![GridCell::new("geometric mean", Tone::Strong), GridCell::plain("main ones")];
+        cells.extend([GridCell::quiet("higher"), GridCell::quiet("baseline")]);
         cells.extend(others(comparison).map(|column| {
             let mean = comparison.geomean.iter().find(|mean| mean.name == column);
-            mean.map_or_else(missing, mean_cell)
+            mean.map_or_else(missing, |mean| joined(mean_parts(mean)))
         }));
         grid.rows.push(cells);
     }
@@ -118,23 +120,27 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
 
 /// One line per compared thing, for comparisons that are wider than the terminal.
 fn long_grid(comparison: &Comparison) -> Grid {
-    let mut grid = Grid::new(&["test", "metric", comparison.by.as_str(), "median", "change"]);
+    let titles = [comparison.by.as_str(), "median", "change", "95 % interval"];
+    let mut grid = Grid::new(&titles).holding(Holds::Word, &["median", "change", "95 % interval"]);
     for row in &comparison.rows {
+        grid.heading(&format!("{}: {}, {} is better", row.test, row.metric, better_word(row.better)));
         for column in &comparison.columns {
             let value = row.values.get(column);
-            let is_baseline = *column == comparison.baseline;
-            grid.rows.push(vec![
-                GridCell::plain(&row.test),
-                GridCell::plain(&format!("{} ({} is better)", row.metric, better_word(row.better))),
-                GridCell::plain(column),
-                own(row, value),
-                if is_baseline { GridCell::quiet("baseline") } else { change(row, value) },
-            ]);
+            let mut cells = vec![GridCell::plain(column), own(row, value)];
+            cells.extend(if *column == comparison.baseline {
+                [GridCell::quiet("baseline"), GridCell::plain("")]
+            } else {
+                parts(row, value)
+            });
+            grid.rows.push(cells);
         }
     }
+    if !comparison.geomean.is_empty() {
+        grid.heading("geometric mean over the tests, higher is better");
+    }
     for mean in &comparison.geomean {
-        let mut cells = vec![GridCell::new("geometric mean", Tone::Strong), GridCell::plain("(higher is better)")];
-        cells.extend([GridCell::plain(&mean.name), GridCell::plain(""), mean_cell(mean)]);
+        let mut cells = vec![GridCell::plain(&mean.name), GridCell::plain("")];
+        cells.extend(mean_parts(mean));
         grid.rows.push(cells);
     }
     grid
@@ -155,48 +161,53 @@ fn missing() -> GridCell {
     GridCell::quiet("not measured")
 }
 
-/// `+12.3 % (10.1 to 14.5)`, `no difference seen (-0.4 to 0.9 %)`, or `+12.3 %` for a single figure.
-pub(crate) fn change(row: &ComparisonRow, value: Option<&ComparedValue>) -> GridCell {
-    let Some(value) = value else { return missing() };
-    let Some(change) = value.change_percent else { return GridCell::quiet("no ratio to the baseline") };
-    let ends = value.ci_low.zip(value.ci_high).map(|(low, high)| percent_interval(low, high, change));
+/// What is said of a change: the words for it, and its interval.
+fn parts(row: &ComparisonRow, value: Option<&ComparedValue>) -> [GridCell; 2] {
+    let Some(value) = value else { return [missing(), GridCell::plain("")] };
+    let Some(change) = value.change_percent else { return [GridCell::quiet("no ratio"), GridCell::plain("")] };
     let better = |higher: bool| if higher == (row.better == Better::Higher) { Tone::Good } else { Tone::Bad };
     let tone = match value.difference {
-        Some(Difference::Higher) => better(true),
-        Some(Difference::Lower) => better(false),
-        Some(Difference::NoneSeen) => return none_seen(ends),
-        None => Tone::Plain,
+        Some(Difference::Higher) => Some(better(true)),
+        Some(Difference::Lower) => Some(better(false)),
+        Some(Difference::NoneSeen) => None,
+        None => Some(Tone::Plain),
     };
-    GridCell::ours(&with_interval(change, ends), tone)
+    change_parts(change, value.ci_low.zip(value.ci_high), tone)
 }
 
-fn mean_cell(mean: &GeomeanChange) -> GridCell {
-    let change = mean.change_percent;
+fn mean_parts(mean: &GeomeanChange) -> [GridCell; 2] {
     let ends = mean.ci_low.zip(mean.ci_high);
-    let written = ends.map(|(low, high)| percent_interval(low, high, change));
     let tone = match ends {
-        Some((low, high)) if low <= 0.0 && 0.0 <= high => return none_seen(written),
-        Some(_) if change > 0.0 => Tone::Good,
-        Some(_) => Tone::Bad,
-        None => Tone::Plain,
+        Some((low, high)) if low <= 0.0 && 0.0 <= high => None,
+        Some(_) if mean.change_percent > 0.0 => Some(Tone::Good),
+        Some(_) => Some(Tone::Bad),
+        None => Some(Tone::Plain),
     };
-    GridCell::ours(&with_interval(change, written), tone)
+    change_parts(mean.change_percent, ends, tone)
 }
 
-fn none_seen(ends: Option<String>) -> GridCell {
-    let ends = ends.map_or(String::new(), |ends| held(&format!(" ({ends} %)"), 1));
-    GridCell::ours(&format!("no difference seen{ends}"), Tone::Quiet)
+/// Without a tone no difference was seen.
+fn change_parts(change: f64, ends: Option<(f64, f64)>, tone: Option<Tone>) -> [GridCell; 2] {
+    let (words, tone) = match tone {
+        Some(tone) => (held(&signed_percent(change)), tone),
+        None => (NONE_SEEN.into(), Tone::Quiet),
+    };
+    let ends = ends.map_or(String::new(), |(low, high)| format!("{} %", percent_interval(low, high, change)));
+    [GridCell::ours(&words, tone), GridCell::ours(&held(&ends), tone)]
 }
 
-fn with_interval(change: f64, ends: Option<String>) -> String {
-    let ends = ends.map_or(String::new(), |ends| held(&format!(" ({ends})"), 1));
-    format!("{}{ends}", held(&signed_percent(change), 0))
+/// `+12.3 % (10.1 to 14.5)`, `no difference seen (-0.4 to 0.9 %)`, or `+12.3 %` for a single figure.
+fn joined([words, ends]: [GridCell; 2]) -> GridCell {
+    if ends.text.is_empty() {
+        return words;
+    }
+    let ends = if words.text == NONE_SEEN { ends.text.as_str() } else { ends.text.trim_end_matches([HARD_SPACE, '%']) };
+    GridCell::ours(&format!("{} ({ends})", words.text), words.tone)
 }
 
-/// Keeps what belongs together on one line, from so many bytes on.
-fn held(text: &str, from: usize) -> String {
-    let (free, fixed) = text.split_at(from);
-    format!("{free}{}", fixed.replace(' ', &HARD_SPACE.to_string()))
+/// Keeps on one line what belongs together.
+fn held(text: &str) -> String {
+    text.replace(' ', &HARD_SPACE.to_string())
 }
 
 /// What a reader has to know before believing the numbers.

@@ -1,16 +1,23 @@
 //! Lists of what there is: trials, runs, workloads, policies, placements.
 
 use model::finding::metric_value;
-use model::placement::{Lines, Offer, PolicyInfo};
+use model::placement::{Lines, Offer, Placement, PolicyInfo};
+use model::plan::Plan;
 use model::record::{Ending, RunRecord, TrialRecord};
 use model::trial::{Grade, Role};
+use model::units::Nanos;
 use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
-use super::run::better_word;
-use crate::grid::{Grid, GridCell};
+use serde::Serialize;
+
+use super::run::{better_word, skipped_grid};
+use crate::grid::{Grid, GridCell, Holds};
 use crate::json::value;
 use crate::look::{Look, Tone, clean, finished, marked, wrapped};
 use crate::number::{date, significant};
+
+/// A list of trials has room for all of its columns on lines of at least this length.
+const ALL_WIDTH_MIN: usize = 110;
 
 /// What a policy makes of this machine, and how to apply it by hand.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,13 +28,36 @@ pub struct OfferLines<'a> {
     pub lines: Option<Lines>,
 }
 
+/// What a list of runs says of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RunLine<'a> {
+    /// Who it is.
+    pub id: &'a str,
+    /// The experiment's name.
+    pub experiment: &'a str,
+    /// The machine's label or cpu model, where one is known.
+    pub host: Option<&'a str>,
+    /// `CAPTURE:SEED` when the machine was simulated.
+    pub simulated: Option<&'a str>,
+    /// When it began, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Why it ended; none while it has not.
+    pub ended: Option<Ending>,
+    /// How many cells its plan has.
+    pub cells: u32,
+    /// How many trials are stored.
+    pub trials: u32,
+}
+
 /// Every trial of a run in the order of the run, with its verdict.
 pub fn trials(record: &RunRecord, trials: &[TrialRecord], look: &Look) -> String {
     let titles = ["trial", "id", "test", "placement", "repetition", "result", "took", "verdict", "reasons"];
-    let mut grid = Grid::new(&titles).numeric(&["trial", "result", "took"]);
+    let mut grid = Grid::new(&titles).numbers(&["trial", "result", "took"]).holding(Holds::Word, &["id"]);
     for trial in trials {
         grid.rows.push(trial_row(record, trial));
     }
+    // Where room is short the reasons need it: the position names a trial too, and the JSON has the rest.
+    let grid = if look.width < ALL_WIDTH_MIN { grid.without("id").without("took") } else { grid };
     grid.terminal(look)
 }
 
@@ -65,23 +95,56 @@ fn repetition(trial: &TrialRecord) -> String {
 }
 
 /// The runs of a results file.
-pub fn runs(records: &[RunRecord], look: &Look) -> String {
-    let mut grid = Grid::new(&["run", "experiment", "machine", "begun", "cells", "ended"]).numeric(&["cells"]);
-    for record in records {
-        let machine = record.simulated.as_ref().map_or_else(
-            || record.host.clone().or(record.machine.settings.get("cpu.model").map(str::to_string)),
-            |simulated| Some(format!("simulated {simulated}")),
-        );
-        let tone = if record.simulated.is_some() { Tone::Warning } else { Tone::Plain };
-        let (ended, unfinished) = ending(record.ended);
+pub fn runs(runs: &[RunLine], look: &Look) -> String {
+    let titles = ["run", "experiment", "machine", "begun", "cells", "trials", "ended"];
+    let mut grid = Grid::new(&titles).numbers(&["cells", "trials"]).holding(Holds::Word, &["run"]);
+    for run in runs {
+        let simulated = run.simulated.map(|simulated| format!("simulated {simulated}"));
+        let tone = if simulated.is_some() { Tone::Warning } else { Tone::Plain };
+        let machine = simulated.or_else(|| run.host.map(Into::into)).unwrap_or("not known".into());
+        let (ended, unfinished) = ending(run.ended);
         grid.rows.push(vec![
-            GridCell::plain(&record.id.0),
-            GridCell::plain(&record.plan.experiment),
-            GridCell::new(&machine.unwrap_or_else(|| record.machine.topology.summary()), tone),
-            GridCell::plain(&date(record.started_unix_ms)),
-            GridCell::plain(&record.plan.cells.len().to_string()),
+            GridCell::plain(run.id),
+            GridCell::plain(run.experiment),
+            GridCell::new(&machine, tone),
+            GridCell::plain(&date(run.started_unix_ms)),
+            GridCell::plain(&run.cells.to_string()),
+            GridCell::plain(&run.trials.to_string()),
             GridCell::new(ended, unfinished),
         ]);
+    }
+    grid.terminal(look)
+}
+
+/// What a run would do: its cells, how many trials that makes, how long they take.
+pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &Look) -> String {
+    let titles = ["placement", "threads", "cpus", "memory", "why"];
+    let mut grid = Grid::new(&titles).numbers(&["threads"]);
+    for cell in &plan.cells {
+        if grid.headings.last().is_none_or(|(_, last)| *last != clean(&cell.test)) {
+            grid.heading(&cell.test);
+        }
+        let Placement { name, reason, threads, memory, .. } = &cell.placement;
+        // A list of many cpus is broken at its commas, since it has no spaces.
+        let cpus = cell.placement.cpus().to_string().replace(',', ", ");
+        let cpus = if cpus.is_empty() { "any".into() } else { cpus };
+        let texts = [name, &threads.to_string(), &cpus, &memory.to_string(), reason];
+        grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
+    }
+    let head = format!("{}: {} cells, about {trials} trials in {time}", clean(&plan.experiment), plan.cells.len());
+    let mut out = format!("{}\n\n{}", finished(&marked(&head, Tone::Strong), look), grid.terminal(look));
+    if !plan.skipped.is_empty() {
+        out += &format!("\n{}\n", finished(&marked("Skipped: this machine cannot offer them", Tone::Strong), look));
+        out += &skipped_grid(&plan.skipped).without_repeats(1).terminal(look);
+    }
+    out
+}
+
+/// Experiments by name and question.
+pub fn experiments(experiments: &[(String, String)], look: &Look) -> String {
+    let mut grid = Grid::new(&["experiment", "question"]);
+    for (name, question) in experiments {
+        grid.rows.push(vec![GridCell::plain(name), GridCell::plain(question)]);
     }
     grid.terminal(look)
 }
@@ -110,7 +173,7 @@ fn workload(spec: &WorkloadSpec, look: &Look) -> String {
     if !spec.parameters.is_empty() {
         let mut grid = Grid::new(&["parameter", "default", "range", "what it is for"]);
         grid.rows = spec.parameters.iter().map(parameter_row).collect();
-        out += &grid.terminal(look);
+        out += &format!("\n{}\n", grid.terminal(look));
     }
     let mut grid = Grid::new(&["metric", "unit", "better"]);
     for metric in &spec.metrics {
@@ -158,25 +221,28 @@ pub fn placements(offers: &[OfferLines], look: &Look) -> String {
     for OfferLines { offer, lines } in offers {
         match &offer.placement {
             Err(why) => lacking.rows.push(vec![GridCell::plain(&offer.policy), GridCell::quiet(why)]),
-            Ok(placement) => {
-                let seats = if placement.is_seated() { placement.cpus().to_string() } else { "as the kernel likes".into() };
-                out += &finished(&marked(&clean(&placement.name), Tone::Strong), look);
-                let facts = format!("{} threads, cpus {seats}, memory {}", placement.threads, placement.memory);
-                for text in [facts, clean(&placement.reason)] {
-                    for line in wrapped(&text, look.width.saturating_sub(2), look.width.saturating_sub(2)) {
-                        out += &format!("\n  {}", finished(&line, look));
-                    }
-                }
-                out += "\n";
-                out += &lines.as_ref().map_or(String::new(), |lines| pasted(lines, look));
-                out += "\n";
-            }
+            Ok(placement) => out += &offered(placement, offer.same_as.as_deref(), lines.as_ref(), look),
         }
     }
     if !lacking.rows.is_empty() {
         out += &lacking.terminal(look);
     }
     out
+}
+
+fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&Lines>, look: &Look) -> String {
+    let seats = if placement.is_seated() { placement.cpus().to_string() } else { "as the kernel likes".into() };
+    let threads = if placement.threads == 1 { "1 thread".into() } else { format!("{} threads", placement.threads) };
+    let facts = format!("{threads}, cpus {seats}, memory {}", placement.memory);
+    let same = same_as.map(|other| format!("here the same as {}", clean(other)));
+    let mut out = finished(&marked(&clean(&placement.name), Tone::Strong), look);
+    let room = look.width.saturating_sub(2);
+    for text in [facts, clean(&placement.reason)].into_iter().chain(same) {
+        for line in wrapped(&text, room, room) {
+            out += &format!("\n  {}", finished(&line, look));
+        }
+    }
+    format!("{out}\n{}\n", lines.map_or(String::new(), |lines| pasted(lines, look)))
 }
 
 /// Each tool's line below its name; never wrapped, since it is to be pasted.

@@ -5,11 +5,12 @@ mod lists;
 mod run;
 
 pub use comparison::{comparison, comparison_csv, comparison_markdown};
-pub use lists::{OfferLines, placements, policies, runs, trials, workloads};
+pub use lists::{OfferLines, RunLine, experiments, placements, plan, policies, runs, trials, workloads};
 pub use run::{Metrics, run, run_csv, run_markdown};
 
-pub(crate) use comparison::{change, comparison_grid};
-pub(crate) use run::{machine, run_grid, simulated, skipped_grid, verdict_words};
+pub(crate) use comparison::{comparison_grid, footnotes};
+pub(crate) use lists::ending;
+pub(crate) use run::{machine, run_grid, simulated, skipped_grid, troubled_grid};
 
 /// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.
 fn csv_text(rows: &[Vec<String>]) -> String {

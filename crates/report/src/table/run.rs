@@ -6,7 +6,7 @@ use model::record::RunRecord;
 use model::workload::Better;
 
 use super::{csv_number, csv_text};
-use crate::grid::{Grid, GridCell, markdown_text};
+use crate::grid::{Grid, GridCell, Holds, markdown_text};
 use crate::look::{Look, Tone, clean, finished, marked, wrapped};
 use crate::number::{Scale, interval};
 
@@ -22,7 +22,7 @@ pub enum Metrics {
 /// For the terminal: what was asked, the cells, what was skipped and why.
 pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, look: &Look) -> String {
     let mut out = heading(record, look);
-    out += &run_grid(finding, metrics).without_repeats(1).terminal(look);
+    out += &headed_grid(finding, metrics).terminal(look);
     let troubled = troubled_grid(finding);
     if !troubled.rows.is_empty() {
         out += &section("Trials that were disturbed or could not be proven", look);
@@ -114,33 +114,53 @@ pub(crate) fn simulated(record: &RunRecord) -> Option<String> {
     Some(clean(&format!("SIMULATED on {simulated}: these numbers were made by a model, no machine was measured")))
 }
 
-/// One row per cell and metric.
+/// One row per cell and metric, tests and their metrics together.
 pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
-    let mut grid = Grid::new(&["test", "placement", "threads", "metric", "median", "95 % interval", "unit", "n", "trials"])
-        .numeric(&["threads", "median", "n"]);
-    for cell in &finding.cells {
-        let shown = match metrics {
-            Metrics::Main => 1,
-            Metrics::All => cell.metrics.len(),
-        };
-        grid.rows.extend(cell.metrics.iter().take(shown).map(|metric| row(cell, metric)));
+    let titles = ["test", "metric", "better", "placement", "threads", "median", "95 % interval", "unit", "n", "trials"];
+    let mut grid = Grid::new(&titles).numbers(&["threads", "median", "n"]).holding(Holds::Word, &["95 % interval"]);
+    for (cell, metric) in shown(finding, metrics) {
+        let [placement, threads, median, ends, samples, trials] = row(cell, metric);
+        let [test, name] = [&cell.test, &metric.name].map(|text| GridCell::plain(text));
+        let [better, unit] = [better_word(metric.better), &metric.unit].map(GridCell::quiet);
+        grid.rows.push(vec![test, name, better, placement, threads, median, ends, unit, samples, trials]);
     }
     grid
 }
 
-fn row(cell: &CellFinding, metric: &MetricFinding) -> Vec<GridCell> {
+/// The same for a terminal: what a test's rows have in common stands above them.
+fn headed_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
+    let titles = ["placement", "threads", "median", "95 % interval", "n", "trials"];
+    let mut grid = Grid::new(&titles).numbers(&["threads", "median", "n"]).holding(Holds::Word, &["95 % interval"]);
+    for (cell, metric) in shown(finding, metrics) {
+        let better = better_word(metric.better);
+        let heading = format!("{}: {} in {}, {better} is better", cell.test, metric.name, metric.unit);
+        if grid.headings.last().is_none_or(|(_, last)| *last != clean(&heading)) {
+            grid.heading(&heading);
+        }
+        grid.rows.push(row(cell, metric).to_vec());
+    }
+    grid
+}
+
+/// Cells of a test stay together for each of its metrics.
+fn shown(finding: &RunFinding, metrics: Metrics) -> impl Iterator<Item = (&CellFinding, &MetricFinding)> {
+    finding.cells.chunk_by(|a, b| a.test == b.test).flat_map(move |cells| {
+        let all = cells.iter().map(|cell| cell.metrics.len()).max().unwrap_or(0);
+        let count = if metrics == Metrics::All { all } else { all.min(1) };
+        (0..count).flat_map(move |rank| cells.iter().filter_map(move |cell| Some((cell, cell.metrics.get(rank)?))))
+    })
+}
+
+fn row(cell: &CellFinding, metric: &MetricFinding) -> [GridCell; 6] {
     let (words, tone) = verdict_words(cell.verdicts);
     let scale = metric.median.map(Scale::of);
     let median = metric.median.zip(scale).map_or("no result".into(), |(median, scale)| scale.write(median));
     let ends = scale.and_then(|scale| interval(metric.ci_low, metric.ci_high, scale));
-    vec![
-        GridCell::plain(&cell.test),
+    [
         GridCell::plain(&cell.placement),
         GridCell::plain(&cell.threads.to_string()),
-        GridCell::plain(&metric.name),
         GridCell::plain(&median),
         GridCell::plain(ends.as_deref().unwrap_or("too few trials")),
-        GridCell::quiet(&metric.unit),
         GridCell::plain(&metric.samples.len().to_string()),
         GridCell::new(&words, tone),
     ]
@@ -161,7 +181,7 @@ pub(crate) fn verdict_words(verdicts: VerdictCounts) -> (String, Tone) {
 
 /// Why trials are not valid, cell by cell.
 pub(crate) fn troubled_grid(finding: &RunFinding) -> Grid {
-    let mut grid = Grid::new(&["test", "placement", "trials", "reason"]).numeric(&["trials"]);
+    let mut grid = Grid::new(&["test", "placement", "trials", "reason"]).numbers(&["trials"]);
     for cell in &finding.cells {
         for (reason, count) in &cell.reasons {
             let texts = [&cell.test, &cell.placement, &count.to_string(), reason];

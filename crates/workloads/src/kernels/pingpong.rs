@@ -94,7 +94,7 @@ fn one_thread(member: &Member<'_>, line: &AtomicU64, rounds: usize, trips: u64) 
         for round in 0..rounds as u64 {
             member.meet()?;
             let began = Instant::now();
-            bounce(line, round * 2 * trips + mine, trips);
+            bounce(line, round * 2 * trips + mine, trips, || member.go_on())?;
             times.push(began.elapsed().as_nanos() as f64);
         }
         Ok(())
@@ -102,9 +102,10 @@ fn one_thread(member: &Member<'_>, line: &AtomicU64, rounds: usize, trips: u64) 
     Ok(times)
 }
 
-/// Takes every second turn, `trips` times, beginning when the counter is at `turn`.
+/// Takes every second turn, `trips` times, beginning when the counter is at `turn`. Asks now and then, while it waits,
+/// whether to go on.
 #[inline(never)]
-fn bounce(line: &AtomicU64, mut turn: u64, trips: u64) {
+fn bounce(line: &AtomicU64, mut turn: u64, trips: u64, go_on: impl Fn() -> Result<(), Failure>) -> Result<(), Failure> {
     for _ in 0..trips {
         let mut spins = 0;
         while line.load(Ordering::Acquire) != turn {
@@ -112,12 +113,14 @@ fn bounce(line: &AtomicU64, mut turn: u64, trips: u64) {
             spins += 1;
             if spins == SPINS_BEFORE_YIELD {
                 std::thread::yield_now();
+                go_on()?;
                 spins = 0;
             }
         }
         line.store(turn + 1, Ordering::Release);
         turn += 2;
     }
+    Ok(())
 }
 
 /// Every turn was taken exactly once if the counter counts them all.
@@ -160,10 +163,16 @@ mod tests {
         std::thread::scope(|scope| {
             for turn in [0, 1] {
                 let line = &line;
-                scope.spawn(move || machine::seat::sit_on(cpu).map(|_| bounce(line, turn, 20)));
+                scope.spawn(move || machine::seat::sit_on(cpu).map(|_| bounce(line, turn, 20, || Ok(()))));
             }
         });
         assert_eq!(check(line.into_inner(), 1, 20), Ok(()));
+    }
+
+    #[test]
+    fn a_turn_that_never_comes_is_not_waited_for_longer_than_the_time_limit() {
+        let job = Job { threads: 3, time_limit: Nanos(50_000_000), ..job_for_tests("pingpong") };
+        assert!(matches!(run(&job), Err(Failure::TimedOut(_))));
     }
 
     #[test]

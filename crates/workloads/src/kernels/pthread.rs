@@ -60,13 +60,19 @@ mod tests {
             for _ in 0..4 {
                 let counted = &counted;
                 scope.spawn(move || {
-                    for _ in 0..20_000 {
-                        // SAFETY: the mutex is held.
-                        counted.mutex.hold(|| unsafe { *counted.count.get() += 1 });
+                    for _ in 0..2_000 {
+                        counted.mutex.hold(|| {
+                            // SAFETY: the mutex is held.
+                            let before = unsafe { *counted.count.get() };
+                            // Here another thread would come in if it could.
+                            std::thread::yield_now();
+                            // SAFETY: the mutex is held.
+                            unsafe { *counted.count.get() = before + 1 };
+                        });
                     }
                 });
             }
         });
-        assert_eq!(counted.count.into_inner(), 80_000);
+        assert_eq!(counted.count.into_inner(), 8_000);
     }
 }

@@ -14,6 +14,8 @@ const SPINS_PER_LOOK: u32 = 256;
 /// A sleeper looks at the deadline this often.
 const NAP: Duration = Duration::from_millis(20);
 
+const OUT_OF_TIME: &str = "a thread waited for the others until the trial's time was over";
+
 /// The meeting point of `count` threads.
 pub(super) struct Gate {
     count: usize,
@@ -67,6 +69,14 @@ impl Gate {
         self.wake_sleepers();
     }
 
+    /// For loops that wait for another thread without meeting it: a failure when that is no longer worth while.
+    pub(super) fn go_on(&self) -> Result<(), Failure> {
+        if Instant::now() >= self.deadline {
+            self.stop(Failure::TimedOut(OUT_OF_TIME.into()));
+        }
+        self.failure()
+    }
+
     /// The failure that stopped the team.
     pub(super) fn failure(&self) -> Result<(), Failure> {
         if !self.stopped.load(Ordering::SeqCst) {
@@ -103,7 +113,7 @@ impl Gate {
         while !self.is_open(meeting) {
             if Instant::now() >= self.deadline {
                 drop(asleep);
-                self.stop(Failure::TimedOut("a thread waited for the others until the trial's time was over".into()));
+                self.stop(Failure::TimedOut(OUT_OF_TIME.into()));
                 asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
                 continue;
             }

@@ -4,6 +4,7 @@
 mod gate;
 
 use std::cell::Cell;
+use std::io;
 use std::time::{Duration, Instant};
 
 use machine::seat;
@@ -57,9 +58,10 @@ where
             let asked = job.seats.get(index).copied();
             let body = move || member(index, asked, gate, work);
             let handle = thread.spawn_scoped(scope, body);
-            handle.inspect_err(|error| {
-                gate.stop(Failure::Failed(format!("thread {index} could not be started: {error}")))
-            })
+            let refused = |error: &io::Error| {
+                gate.stop(Failure::Failed(format!("thread {index} could not be started: {error}")));
+            };
+            handle.inspect_err(refused)
         };
         let handles: Vec<_> = (0..job.threads).map_while(|index| start(index).ok()).collect();
         handles.into_iter().map(|handle| handle.join().ok().flatten()).collect()
@@ -72,6 +74,11 @@ impl Member<'_> {
     /// Waits for all others.
     pub(crate) fn meet(&self) -> Result<(), Failure> {
         self.gate.meet()
+    }
+
+    /// For loops that wait for another thread without meeting it: a failure when the team has failed or is out of time.
+    pub(crate) fn go_on(&self) -> Result<(), Failure> {
+        self.gate.go_on()
     }
 
     /// Runs the timed region, and notes on which cpu the thread was before and after it.
@@ -227,15 +234,17 @@ mod tests {
     #[test]
     fn a_failing_thread_ends_the_job_and_nobody_hangs() {
         let failure = |job: &Job, fail: fn() -> Result<(), Failure>| {
-            run(job, move |member| {
+            let went_on = AtomicUsize::new(0);
+            let failed = run(job, |member| {
                 if member.index == 1 {
                     fail()?;
                 }
-                member.meet()
-            })
-            .err()
-            .unwrap()
-            .to_string()
+                member.meet()?;
+                went_on.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            });
+            assert_eq!(went_on.into_inner(), 0, "a thread measured on without the others");
+            failed.err().unwrap().to_string()
         };
         assert_eq!(failure(&job(3, &[]), || Err(Failure::Failed("no luck".into()))), "no luck");
         assert!(failure(&job(3, &[]), || panic!("planted")).contains("thread 1 panicked"));
@@ -250,7 +259,7 @@ mod tests {
 
     #[test]
     fn impossible_teams_are_refused() {
-        let error = |job: &Job| run(job, Member::meet).err().unwrap().to_string();
+        let error = |job: &Job| run(job, |member| member.timed(|| Ok(()))).err().unwrap().to_string();
         assert!(error(&job(2, &[0])).contains("1 seats for 2 threads"));
         assert!(error(&job(0, &[])).contains("0 threads"));
         assert!(!error(&job(1, &[60_000])).is_empty());

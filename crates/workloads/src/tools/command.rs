@@ -216,8 +216,13 @@ mod tests {
     #[test]
     fn without_a_binding_placeholders_mean_what_is_allowed() {
         let argv = command(&job(&[("argv", r#"["app", "{cpus}", "{node}"]"#)])).unwrap().argv;
-        assert!(!CpuSet::parse_list(&argv[1]).unwrap().is_empty(), "{argv:?}");
-        assert!(!CpuSet::parse_list(&argv[2]).unwrap().is_empty(), "{argv:?}");
+        assert_eq!(argv[1], machine::seat::mask_of(0).unwrap().to_string());
+        let nodes = CpuSet::parse_list(&argv[2]).unwrap();
+        assert!(!nodes.is_empty());
+        for node in nodes.iter() {
+            let path = format!("/sys/devices/system/node/node{node}");
+            assert!(std::path::Path::new(&path).exists(), "{path}");
+        }
     }
 
     #[test]

@@ -274,7 +274,10 @@ mod tests {
                     let results = |run: &dyn Fn(&mut [f64])| {
                         let mut to = vec![-1.0; 64];
                         run(&mut to[range.clone()]);
-                        assert!(to[..start].iter().chain(&to[end..]).all(|x| x.to_bits() == f64::to_bits(-1.0)), "{name} wrote outside");
+                        assert!(
+                            to[..start].iter().chain(&to[end..]).all(|x| x.to_bits() == f64::to_bits(-1.0)),
+                            "{name} wrote outside"
+                        );
                         to[range.clone()].to_vec()
                     };
                     let expected = |f: &dyn Fn(f64, f64) -> f64| -> Vec<f64> {

@@ -1,0 +1,141 @@
+//! Runs trials on this machine: each is a child process, seated before its first instruction and watched while
+//! it runs. Kernels of ours run in this program's own worker process, tools as they are.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use machine::child::{self, Exit, Launch, LaunchError, Migrations};
+use model::trial::{Evidence, Outcome, Sample, Status, Trial};
+use model::units::{Bytes, Nanos};
+use workloads::{CommandLine, Finished, Job, Runner, worker};
+
+use crate::executor::Executor;
+
+/// A program whose output is its result prints less; what is beyond is counted and thrown away.
+const OUTPUT_MAX: Bytes = Bytes(16 << 20);
+
+/// The hidden command that runs a kernel.
+const WORKER: &str = "__worker";
+
+/// This machine.
+#[derive(Debug)]
+pub struct RealExecutor {
+    program: PathBuf,
+    stop: Arc<AtomicBool>,
+}
+
+/// How a trial's process came back: with what it measured, or why not; with evidence as far as there is any.
+struct Ended {
+    result: Result<Vec<Sample>, Status>,
+    evidence: Evidence,
+}
+
+impl RealExecutor {
+    /// `program` is this program's own file, started again as a worker; `stop` ends the trial that runs.
+    pub fn new(program: PathBuf, stop: Arc<AtomicBool>) -> Self {
+        Self { program, stop }
+    }
+
+    fn run_trial(&self, trial: &Trial) -> Result<Ended, Status> {
+        let workload = workloads::find(&trial.workload)
+            .ok_or_else(|| Status::Unavailable(format!("this version has no workload {}", trial.workload)))?;
+        match workload.runner {
+            Runner::Kernel(_) => self.run_kernel(trial),
+            Runner::Tool { command, read } => {
+                let job = Job::of(trial);
+                let finished = self.launch(trial, command(&job)?, Vec::new())?;
+                let result = read(&job, &for_reader(&finished, trial)?).map_err(Status::from);
+                Ok(Ended { result, evidence: finished.evidence })
+            }
+        }
+    }
+
+    fn run_kernel(&self, trial: &Trial) -> Result<Ended, Status> {
+        let argv = vec![self.program.to_string_lossy().into_owned(), WORKER.into()];
+        let stdin = serde_json::to_vec(trial).expect("a trial has text keys, so it is JSON");
+        let finished = self.launch(trial, CommandLine { argv, environment: BTreeMap::new() }, stdin)?;
+        let mut evidence = finished.evidence.clone();
+        let report = worker::read_report(&finished.stdout).map_err(|why| {
+            let said = String::from_utf8_lossy(&finished.stderr);
+            Status::Failed(format!("{why}; it ended with {:?} and said: {}", finished.exit, said.trim()))
+        })?;
+        // The kernel asks for its own arrays, which says more than what was sampled of the whole process.
+        evidence.thread_seats = report.thread_seats;
+        if !report.pages.is_empty() {
+            evidence.pages = report.pages;
+            evidence.unavailable.remove("pages");
+        }
+        let result = if report.status == Status::Completed { Ok(report.samples) } else { Err(report.status) };
+        Ok(Ended { result, evidence })
+    }
+
+    fn launch(&self, trial: &Trial, command: CommandLine, stdin: Vec<u8>) -> Result<child::Finished, Status> {
+        let launch = Launch {
+            argv: command.argv.into_iter().map(Into::into).collect(),
+            environment: command.environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            directory: None,
+            stdin,
+            cpus: trial.placement.cpus(),
+            memory: trial.placement.memory.clone(),
+            time_limit: trial.time_limit,
+            output_max: OUTPUT_MAX,
+            migrations: Migrations::Sampled,
+        };
+        let finished = child::run(&launch, &self.stop).map_err(|error| not_started(&error))?;
+        if finished.exit == Exit::TimedOut {
+            return Err(Status::TimedOut(format!("it had not ended after {}", trial.time_limit)));
+        }
+        Ok(finished)
+    }
+}
+
+impl Executor for RealExecutor {
+    fn run(&mut self, _position: u32, trial: &Trial) -> Option<Outcome> {
+        let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let begun = Instant::now();
+        let ended = self.run_trial(trial);
+        if self.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let took = Nanos(begun.elapsed().as_nanos() as u64);
+        let Ended { result, evidence } =
+            ended.unwrap_or_else(|status| Ended { result: Err(status), evidence: Evidence::default() });
+        let (status, samples) = match result {
+            Ok(samples) => (Status::Completed, samples),
+            Err(status) => (status, Vec::new()),
+        };
+        Some(Outcome { status, samples, evidence, started_unix_ms, took })
+    }
+}
+
+/// A program that is not there will not be there in the next block either; anything else may pass.
+fn not_started(error: &LaunchError) -> Status {
+    let words = error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; hint: {hint}"));
+    match error {
+        LaunchError::NotFound { .. } | LaunchError::NotPermitted { .. } => Status::Unavailable(words),
+        LaunchError::Refused(_) | LaunchError::WillNotDie { .. } => Status::Failed(words),
+    }
+}
+
+/// What a tool's reader is shown of its process.
+fn for_reader(finished: &child::Finished, trial: &Trial) -> Result<Finished, Status> {
+    let exit = match finished.exit {
+        Exit::Code(code) => workloads::Exit::Code(code),
+        Exit::Signal(signal) => workloads::Exit::Signal(signal),
+        Exit::TimedOut | Exit::Stopped => {
+            return Err(Status::TimedOut(format!("it was stopped after {}", trial.time_limit)));
+        }
+    };
+    Ok(Finished {
+        exit,
+        stdout: finished.stdout.clone(),
+        stderr_tail: finished.stderr.clone(),
+        wall: finished.evidence.wall,
+        user: finished.user,
+        system: finished.system,
+        max_rss: finished.max_rss,
+    })
+}

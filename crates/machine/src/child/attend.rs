@@ -1,0 +1,179 @@
+//! Waits for a process: reads what it prints, and stops it at its time limit or when told to.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use super::output::{Keep, Stream};
+use super::start::Started;
+use super::{Launch, LaunchError};
+use crate::syscall::Refusal;
+
+/// Enough for the message that explains a failure.
+const STDERR_BYTES_MAX: usize = 64 << 10;
+/// A flag that a signal handler sets wakes nobody, so it is looked at this often.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+/// What a program gets between being asked to end and being killed.
+const GRACE: Duration = Duration::from_millis(500);
+/// A killed process is gone at once, unless the kernel itself is stuck in it.
+pub(super) const DEATH_MAX: Duration = Duration::from_secs(10);
+
+/// What became of a process that was waited for.
+pub(super) struct Attended {
+    pub cause: Cause,
+    /// Just before it was forked.
+    pub began: Instant,
+    /// When it was seen to have ended.
+    pub ended: Instant,
+    pub stdout: Stream,
+    pub stderr: Stream,
+}
+
+/// Why it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Itself,
+    TimeLimit,
+    Stop,
+}
+
+/// What has been done to end it.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Runs,
+    AskedToEnd,
+    Killed,
+}
+
+impl Attended {
+    /// Reads what is left in the pipes, once the process group is gone.
+    pub(super) fn drain_rest(mut self) -> Self {
+        self.stdout.read_rest();
+        self.stderr.read_rest();
+        self
+    }
+}
+
+/// Waits until the process has ended. It is not reaped: its id stays its own. After an error it may still run, and
+/// the caller kills it.
+pub(super) fn attend(started: Started, launch: &Launch, stop: &AtomicBool) -> Result<Attended, LaunchError> {
+    let refused = |error: Errno| LaunchError::Refused(Refusal::new("wait for a child", &error.into()));
+    let output_max = usize::try_from(launch.output_max.0).unwrap_or(usize::MAX);
+    let mut stdout = Stream::new(started.stdout, Keep::First(output_max)).map_err(refused)?;
+    let mut stderr = Stream::new(started.stderr, Keep::Last(STDERR_BYTES_MAX)).map_err(refused)?;
+    let exit = exit_of(started.pid).map_err(refused)?;
+    let limit = Duration::from_nanos(launch.time_limit.0);
+    let (mut phase, mut until, mut cause) = (Phase::Runs, started.at + limit, Cause::Itself);
+    while !wait_a_while(&exit, [&mut stdout, &mut stderr], until).map_err(refused)? {
+        let now = Instant::now();
+        let late = now >= until;
+        match phase {
+            Phase::Runs if late || stop.load(Ordering::Relaxed) => {
+                cause = if late { Cause::TimeLimit } else { Cause::Stop };
+                signal_group(started.pid, Signal::TERM);
+                (phase, until) = (Phase::AskedToEnd, now + GRACE);
+            }
+            Phase::AskedToEnd if late => {
+                signal_group(started.pid, Signal::KILL);
+                (phase, until) = (Phase::Killed, now + DEATH_MAX);
+            }
+            Phase::Killed if late => return Err(LaunchError::WillNotDie { pid: started.pid }),
+            _ => {}
+        }
+    }
+    Ok(Attended { cause, began: started.at, ended: Instant::now(), stdout, stderr })
+}
+
+/// Whether the process has ended; otherwise its output was read, or some time passed.
+fn wait_a_while(exit: &OwnedFd, streams: [&mut Stream; 2], until: Instant) -> Result<bool, Errno> {
+    let left = until.saturating_duration_since(Instant::now()).min(STOP_LOOK);
+    let mut polled = vec![PollFd::new(exit, PollFlags::IN)];
+    polled.extend(streams.iter().filter_map(|stream| Some(PollFd::from_borrowed_fd(stream.pipe()?, PollFlags::IN))));
+    match rustix::event::poll(&mut polled, Some(&timespec(left))) {
+        // A signal: its handler may have set the flag that the caller looks at.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error),
+    }
+    let ended = !polled[0].revents().is_empty();
+    if !ended {
+        streams.into_iter().for_each(Stream::read_some);
+    }
+    Ok(ended)
+}
+
+/// Whether a process that we have killed ends before its time is over; it is not reaped.
+pub(super) fn ends_in(pid: u32, time: Duration) -> Result<bool, Errno> {
+    let exit = exit_of(pid)?;
+    let until = Instant::now() + time;
+    loop {
+        let mut polled = [PollFd::new(&exit, PollFlags::IN)];
+        let left = until.saturating_duration_since(Instant::now());
+        match rustix::event::poll(&mut polled, Some(&timespec(left))) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result? > 0),
+        }
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+/// Something that can be polled and becomes readable when a child ends, without reaping it.
+fn exit_of(pid: u32) -> Result<OwnedFd, Errno> {
+    let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        // Linux before 5.3, or a container that hides the call.
+        Err(Errno::NOSYS | Errno::PERM) => exit_by_thread(pid),
+        result => result,
+    }
+}
+
+/// As a pidfd: a thread waits and then closes its end of a pipe.
+fn exit_by_thread(pid: Pid) -> Result<OwnedFd, Errno> {
+    let (exit, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    std::thread::spawn(move || {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        // A child that cannot be waited for has been reaped, so it has ended too.
+        let _ = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), ended));
+        drop(end);
+    });
+    Ok(exit)
+}
+
+/// Sends a signal to all of a process group.
+pub(super) fn signal_group(group: u32, signal: Signal) {
+    if let Some(group) = Pid::from_raw(group as i32) {
+        // The only failure is that nobody is left to be told.
+        let _ = rustix::process::kill_process_group(group, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn both_ways_to_see_an_exit_see_it() {
+        for by_thread in [false, true] {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+            let pid = Pid::from_raw(child.id() as i32).unwrap();
+            let exit = if by_thread { exit_by_thread(pid) } else { exit_of(child.id()) }.unwrap();
+            let has_ended = |wait: Duration| {
+                let mut polled = [PollFd::new(&exit, PollFlags::IN)];
+                rustix::event::poll(&mut polled, Some(&timespec(wait))).unwrap() > 0
+            };
+            assert!(!has_ended(Duration::ZERO), "it waits for its input");
+            drop(child.stdin.take());
+            assert!(has_ended(Duration::from_secs(60)), "by_thread {by_thread}");
+            assert!(child.wait().unwrap().success(), "seeing the exit does not reap");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The process of a trial: seated before its first instruction, watched while it runs, bounded in time and output,
+//! and gone with all its process group afterwards. Never a shell.
+
+mod attend;
+mod output;
+mod reap;
+mod start;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Once, OnceLock};
+use std::time::Instant;
+
+use model::id_set::CpuSet;
+use model::placement::MemoryPolicy;
+use model::trial::Evidence;
+use model::units::{Bytes, Nanos};
+
+use crate::evidence::{Counters, Question, Watch};
+use crate::proc::Proc;
+use crate::seat;
+use crate::syscall::{self, Refusal};
+use attend::{Attended, Cause};
+use reap::Used;
+use start::Proof;
+
+/// What is to be run, and where.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The program (a path, or a name to look for in PATH) and its arguments.
+    pub argv: Vec<OsString>,
+    /// Variables to set on top of our own environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs; none is here.
+    pub directory: Option<PathBuf>,
+    /// What it can read from its standard input.
+    pub stdin: Vec<u8>,
+    /// The cpus it may use; empty leaves it those that this process was started with.
+    pub cpus: CpuSet,
+    /// The memory policy it starts with.
+    pub memory: MemoryPolicy,
+    /// Longer than this and it is stopped.
+    pub time_limit: Nanos,
+    /// How much of its standard output is kept; the rest is read, counted and dropped.
+    pub output_max: Bytes,
+    /// How its moves from cpu to cpu are counted.
+    pub migrations: Migrations,
+}
+
+/// How moves from cpu to cpu are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migrations {
+    /// From /proc/PID/sched at every look: free, and misses what threads did after the last look at them.
+    Sampled,
+    /// By a perf event in every thread: exact, and it slows every switch between threads (by about a microsecond; pipe
+    /// ping-pong ran 10 to 25 % longer), so it is not for trials whose time matters.
+    Counted,
+}
+
+/// A trial's process that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// How.
+    pub exit: Exit,
+    /// The beginning of its standard output, up to [`Launch::output_max`].
+    pub stdout: Vec<u8>,
+    /// How much of its standard output was not kept.
+    pub stdout_dropped: Bytes,
+    /// The end of its standard error, up to 64 KiB.
+    pub stderr: Vec<u8>,
+    /// How much of its standard error was not kept.
+    pub stderr_dropped: Bytes,
+    /// Time in user mode, of it and the children that were waited for.
+    pub user: Nanos,
+    /// Time in the kernel.
+    pub system: Nanos,
+    /// The most memory that one of its processes had resident.
+    pub max_rss: Bytes,
+    /// What proved its placement, and what disturbed it.
+    pub evidence: Evidence,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// We stopped it at its time limit.
+    TimedOut,
+    /// We stopped it because we were told to stop.
+    Stopped,
+}
+
+/// Why a process could not be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchError {
+    /// There is no such program.
+    NotFound {
+        /// As it was asked for.
+        program: String,
+        /// The next step.
+        hint: String,
+    },
+    /// The program may not be run.
+    NotPermitted {
+        /// As it was asked for.
+        program: String,
+        /// The next step.
+        hint: String,
+    },
+    /// The kernel refused something else, such as the seats.
+    Refused(Refusal),
+    /// It was killed and did not go: a device or a network file system holds it.
+    WillNotDie {
+        /// Which process.
+        pid: u32,
+    },
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { program, .. } => write!(f, "cannot run '{program}': no such program"),
+            Self::NotPermitted { program, .. } => write!(f, "cannot run '{program}': permission denied"),
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::WillNotDie { pid } => write!(f, "process {pid} was killed and does not go away"),
+        }
+    }
+}
+
+impl std::error::Error for LaunchError {}
+
+impl LaunchError {
+    /// The next step, where one is known.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::NotFound { hint, .. } | Self::NotPermitted { hint, .. } => Some(hint),
+            Self::Refused(refusal) => refusal.hint.as_deref(),
+            Self::WillNotDie { .. } => Some("see /proc/PID/stack for what it waits for in the kernel"),
+        }
+    }
+}
+
+static ORIGINAL_MASK: OnceLock<CpuSet> = OnceLock::new();
+
+/// Remembers the cpus that this process was started with, before it moves itself anywhere; unbound children get
+/// these. To be called first in `main`; otherwise the mask of the first launch counts.
+pub fn remember_original_mask() -> CpuSet {
+    ORIGINAL_MASK.get_or_init(|| seat::mask_of(0).unwrap_or_default()).clone()
+}
+
+/// Runs a process to its end, and gathers the evidence. Sets `stop` to end it early, from a signal handler or another
+/// thread. While it runs, the calling thread stays off its cpus if there are others. Whatever is left of its process
+/// group is killed before this returns; processes that left the group are not followed.
+///
+/// The child dies with the thread that calls this, even when that is killed; its own children then do not.
+pub fn run(launch: &Launch, stop: &AtomicBool) -> Result<Finished, LaunchError> {
+    let original = remember_original_mask();
+    let cpus = if launch.cpus.is_empty() { original.clone() } else { launch.cpus.clone() };
+    adopt_orphans();
+    let _aside = Aside::from(&original, &cpus);
+    let proc = Proc::live();
+    let before = Counters::read(&proc, &cpus);
+    let counter = Counter::open(launch.migrations);
+    // The watching thread is there before the trial starts, so that its creation disturbs nobody.
+    std::thread::scope(|scope| {
+        let (send, receive) = mpsc::channel();
+        let watching = {
+            let (proc, memory) = (proc.clone(), launch.memory.clone());
+            let question = Question { memory, migrations_counted: launch.migrations == Migrations::Counted };
+            scope.spawn(move || watch(proc, question, &receive))
+        };
+        let started = start::start(launch, &cpus)?;
+        // A watcher that is gone has panicked, and the join below says so.
+        let _ = send.send(Some((started.pid, started.at)));
+        let (proof, pid) = (started.proof.clone(), started.pid);
+        let attended = attend::attend(started, launch, stop);
+        let after = Counters::read(&proc, &cpus);
+        drop(send);
+        let watch = watching.join().expect("looking at a process has no reason to panic");
+        let used = reap::all(pid, &proc)?;
+        let attended = attended?.drain_rest();
+        let mut evidence = evidence(proof, &attended, &used, (&before, &after));
+        counter.explain(&mut evidence);
+        if let Some(watch) = watch {
+            watch.explain(&mut evidence);
+        }
+        Ok(finished(attended, &used, evidence))
+    })
+}
+
+type Leader = Option<(u32, Instant)>;
+
+/// Looks at the trial from its start until the sender is dropped, and once more then.
+fn watch(proc: Proc, question: Question, from: &Receiver<Leader>) -> Option<Watch> {
+    let (leader, started) = from.recv().ok().flatten()?;
+    let mut watch = Watch::new(proc, leader, started, question);
+    let mut pause = watch.look();
+    // Nothing more is ever sent: the wait ends with the time or with the trial.
+    while from.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+        pause = watch.look();
+    }
+    watch.look();
+    Some(watch)
+}
+
+fn evidence(proof: Proof, attended: &Attended, used: &Used, counters: (&Counters, &Counters)) -> Evidence {
+    let mut evidence = Evidence {
+        mask_at_start: proof.mask,
+        switches_voluntary: Some(used.switches_voluntary),
+        switches_involuntary: Some(used.switches_involuntary),
+        faults_major: Some(used.faults_major),
+        faults_minor: Some(used.faults_minor),
+        wall: Nanos(attended.ended.duration_since(attended.began).as_nanos() as u64),
+        cpu_time: Nanos(used.user.0 + used.system.0),
+        ..Evidence::default()
+    };
+    match proof.memory_policy {
+        Ok(words) => evidence.memory_policy = Some(words),
+        Err(why) => drop(evidence.unavailable.insert("memory_policy".into(), why.to_string())),
+    }
+    Counters::explain(counters.0, counters.1, &mut evidence);
+    evidence
+}
+
+fn finished(attended: Attended, used: &Used, evidence: Evidence) -> Finished {
+    let exit = match attended.cause {
+        Cause::Itself => used.exit,
+        Cause::TimeLimit => Exit::TimedOut,
+        Cause::Stop => Exit::Stopped,
+    };
+    let (stdout, stdout_dropped) = attended.stdout.into_parts();
+    let (stderr, stderr_dropped) = attended.stderr.into_parts();
+    Finished {
+        exit,
+        stdout,
+        stdout_dropped,
+        stderr,
+        stderr_dropped,
+        user: used.user,
+        system: used.system,
+        max_rss: used.max_rss,
+        evidence,
+    }
+}
+
+/// Makes orphans of a trial ours, so that they can be seen, and waited for after being killed.
+fn adopt_orphans() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Linux has it since 3.4; without it, orphans of a trial are killed and not waited for.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    });
+}
+
+/// This thread, moved off a trial's cpus until dropped.
+struct Aside {
+    home: Option<CpuSet>,
+}
+
+impl Aside {
+    fn from(original: &CpuSet, cpus: &CpuSet) -> Self {
+        let spare = original.difference(cpus);
+        let home = seat::mask_of(0).ok().filter(|home| !spare.is_empty() && *home != spare);
+        // Where it is refused we stay, and what we use there shows as foreign work.
+        Self { home: home.filter(|_| seat::sit_on_any(&spare).is_ok()) }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            // The mask was ours a moment ago; if its cpus have gone offline meanwhile, the kernel keeps us running.
+            let _ = seat::sit_on_any(home);
+        }
+    }
+}
+
+/// The count of migrations, if it was asked for.
+enum Counter {
+    NotAsked,
+    Open(std::os::fd::OwnedFd),
+    Unavailable(String),
+}
+
+impl Counter {
+    /// Counts for processes that this thread forks from now on.
+    fn open(migrations: Migrations) -> Self {
+        if migrations == Migrations::Sampled {
+            return Self::NotAsked;
+        }
+        match syscall::open_migration_counter() {
+            Ok(counter) => Self::Open(counter),
+            Err(error) => Self::Unavailable(format!("perf_event_open: {error}")),
+        }
+    }
+
+    fn explain(self, evidence: &mut Evidence) {
+        let count = match self {
+            Self::NotAsked => return,
+            Self::Open(counter) => syscall::read_counter(&counter).map_err(|error| format!("perf event: {error}")),
+            Self::Unavailable(why) => Err(why),
+        };
+        match count {
+            Ok(count) => evidence.migrations = Some(count),
+            Err(why) => drop(evidence.unavailable.insert("migrations".into(), why)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

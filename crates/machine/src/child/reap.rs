@@ -1,0 +1,106 @@
+//! The end of a trial: nobody of its process group is left, everybody has been waited for, and what they used is summed.
+
+use std::time::Instant;
+
+use model::units::{Bytes, Nanos};
+use rustix::process::Signal;
+
+use super::attend::{self, DEATH_MAX};
+use super::{Exit, LaunchError};
+use crate::proc::Proc;
+use crate::syscall::{self, Reaped, Refusal};
+
+/// What a trial used, from wait4(2): its leader, the children that it waited for, and the ones that it left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Used {
+    pub exit: Exit,
+    pub user: Nanos,
+    pub system: Nanos,
+    pub max_rss: Bytes,
+    pub switches_voluntary: u64,
+    pub switches_involuntary: u64,
+    pub faults_major: u64,
+    pub faults_minor: u64,
+}
+
+/// Kills and reaps a process group that was led by our child `leader`.
+pub(super) fn all(leader: u32, proc: &Proc) -> Result<Used, LaunchError> {
+    // Before the leader is reaped: until then nobody else can have its number.
+    attend::signal_group(leader, Signal::KILL);
+    let until = Instant::now() + DEATH_MAX;
+    await_end(leader, until)?;
+    let first = syscall::reap_child(leader).map_err(|error| refused(&error))?;
+    let mut used = first.as_ref().map(Used::of).ok_or(LaunchError::WillNotDie { pid: leader })?;
+    // Ends when nobody is left; each turn reaps somebody or waits for somebody.
+    loop {
+        match syscall::reap_in_group(leader) {
+            Ok(Some(orphan)) => used.add(&Used::of(&orphan)),
+            Ok(None) => await_end(orphan_of(leader, proc), until)?,
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(used),
+            Err(error) => return Err(refused(&error)),
+        }
+    }
+}
+
+fn refused(error: &std::io::Error) -> LaunchError {
+    LaunchError::Refused(Refusal::new("wait for a child", error))
+}
+
+fn await_end(pid: u32, until: Instant) -> Result<(), LaunchError> {
+    let left = until.saturating_duration_since(Instant::now());
+    match attend::ends_in(pid, left) {
+        Ok(true) => Ok(()),
+        // It ended between being found and being waited for; when that repeats itself, something else is wrong.
+        Err(rustix::io::Errno::SRCH) if !left.is_zero() => Ok(()),
+        Ok(false) | Err(rustix::io::Errno::SRCH) => Err(LaunchError::WillNotDie { pid }),
+        Err(error) => Err(refused(&error.into())),
+    }
+}
+
+/// One that is our child by now, because its parent is dead.
+fn orphan_of(group: u32, proc: &Proc) -> u32 {
+    let ours = std::process::id();
+    let adopted = proc.children(ours).unwrap_or_else(|| proc.processes_of_group(group));
+    let is_one = |pid: &u32| {
+        proc.thread_stat(*pid, *pid).is_some_and(|stat| stat.group == group && stat.parent == ours && stat.state != 'Z')
+    };
+    adopted.into_iter().find(is_one).unwrap_or(0)
+}
+
+impl Used {
+    fn of(reaped: &Reaped) -> Self {
+        let usage = &reaped.usage;
+        let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
+        Self {
+            exit: exit(reaped.status),
+            user: nanos(usage.ru_utime),
+            system: nanos(usage.ru_stime),
+            // In KiB on Linux.
+            max_rss: Bytes(count(usage.ru_maxrss).saturating_mul(1024)),
+            switches_voluntary: count(usage.ru_nvcsw),
+            switches_involuntary: count(usage.ru_nivcsw),
+            faults_major: count(usage.ru_majflt),
+            faults_minor: count(usage.ru_minflt),
+        }
+    }
+
+    /// Adds what another one used; how the first ended stays.
+    fn add(&mut self, other: &Self) {
+        self.user.0 += other.user.0;
+        self.system.0 += other.system.0;
+        self.max_rss = self.max_rss.max(other.max_rss);
+        self.switches_voluntary += other.switches_voluntary;
+        self.switches_involuntary += other.switches_involuntary;
+        self.faults_major += other.faults_major;
+        self.faults_minor += other.faults_minor;
+    }
+}
+
+fn nanos(time: libc::timeval) -> Nanos {
+    let (seconds, micros) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_usec).unwrap_or(0));
+    Nanos(seconds.saturating_mul(1_000_000_000).saturating_add(micros * 1000))
+}
+
+fn exit(status: libc::c_int) -> Exit {
+    if libc::WIFSIGNALED(status) { Exit::Signal(libc::WTERMSIG(status)) } else { Exit::Code(libc::WEXITSTATUS(status)) }
+}

@@ -1,0 +1,430 @@
+//! Experiments: what is wrong with a file is said with its place and the choices; what a machine makes of a right one.
+
+use std::fmt::Write;
+
+use model::experiment::{Experiment, PlanError, Single, Wishes, parse};
+use model::placement::KernelOffers;
+use model::plan::Plan;
+use model::topology::Topology;
+use model::units::{Bytes, Nanos};
+use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+use proptest::prelude::*;
+
+const RYZEN: &str = include_str!("captures/ryzen5-2600.json");
+const XEON: &str = include_str!("captures/xeon-e5-2640-x2.json");
+const RK3399: &str = include_str!("captures/rk3399.json");
+
+fn machine(text: &str) -> Topology {
+    serde_json::from_str(text).expect("captures are JSON of the present shape")
+}
+
+fn parameter(name: &str, kind: ParameterKind, default: Option<&str>, smoke: Option<&str>) -> ParameterSpec {
+    let about = format!("what {name} is");
+    ParameterSpec { name: name.into(), about, kind, default: default.map(Into::into), smoke: smoke.map(Into::into) }
+}
+
+fn workload(name: &str, threads_exactly: Option<usize>, parameters: Vec<ParameterSpec>) -> WorkloadSpec {
+    WorkloadSpec {
+        name: name.into(),
+        summary: format!("how fast {name} is"),
+        about: String::new(),
+        parameters,
+        metrics: Vec::new(),
+        threads_exactly,
+        trial_time_guess: Nanos(1_000_000_000),
+    }
+}
+
+fn specs() -> Vec<WorkloadSpec> {
+    let size = ParameterKind::Size { min: Bytes(1024), max: Bytes(1 << 40) };
+    let time = ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(60_000_000_000) };
+    let choice = ParameterKind::Choice(vec!["copy".into(), "triad".into()]);
+    vec![
+        workload(
+            "stream",
+            None,
+            vec![
+                parameter("size", size, Some("4xllc"), Some("1MiB")),
+                parameter("kernel", choice, Some("triad"), None),
+                parameter("non-temporal", ParameterKind::Switch, Some("false"), None),
+            ],
+        ),
+        workload("pingpong", Some(2), vec![parameter("time", time, Some("1s"), Some("10ms"))]),
+        workload(
+            "queens",
+            None,
+            vec![parameter("n", ParameterKind::Integer { min: 1, max: 20 }, Some("12"), Some("6"))],
+        ),
+        workload("command", None, vec![parameter("argv", ParameterKind::Text, None, Some("[\"true\"]"))]),
+        workload("nothing", None, Vec::new()),
+    ]
+}
+
+const HEAD: &str = "name = \"e\"\nquestion = \"q\"\n";
+
+fn read(text: &str) -> Experiment {
+    parse(text, "e.toml", &specs()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn wishes(smoke: bool) -> Wishes {
+    Wishes { smoke, kernel: KernelOffers { weighted_interleave: true } }
+}
+
+/// A text after the head, which is two lines, and how the error begins after the file's name.
+const WRONG: &[(&str, &str)] = &[
+    ("", "1:1: an experiment has no [[workload]]\nhint: add [[workload]] with name = one of stream, pingpong"),
+    ("[[workload]]\n", "3:1: [[workload]] has no name\nhint: add name = one of stream"),
+    ("[[workload]]\nname = \"strem\"", "4:8: no workload is called 'strem'\nhint: there are stream, "),
+    ("[[workload]]\nname = 5", "4:8: name = 5: it should be a text in quotes, not a whole number"),
+    (
+        "[workload]\nname = \"stream\"",
+        "3:1: workload = [workload]: it should be one or more tables, each headed [[workload]]",
+    ),
+    ("[[workload]]\nname = \"stream\"\nthread = [1]", "5:1: [[workload]] has no key 'thread'\nhint: it has threads, "),
+    ("colour = 1", "3:1: an experiment has no key 'colour'\nhint: it has "),
+    ("[repeat]\nmim = 3", "4:1: [repeat] has no key 'mim'\nhint: it has min, "),
+    ("[repeat]\nmin = \"3\"", "4:7: min = \"3\": it should be a whole number from 1 to 100000, without quotes"),
+    ("[repeat]\nmin = 0", "4:7: min = 0: it should be a whole number from 1"),
+    ("[repeat]\nmin = -1", "4:7: min = -1: it should be"),
+    ("[repeat]\nmin = 9\nmax = 3", "4:7: min = 9 is more than max = 3"),
+    ("[repeat]\nprecision = 0.02", "4:13: precision = 0.02: it should be a text in quotes"),
+    (
+        "[repeat]\nprecision = \"2\"",
+        "4:13: precision: '2' is not a share between 0% and 100%\nhint: write it like \"2%\"",
+    ),
+    ("[repeat]\nprecision = \"0%\"", "4:13: precision: '0%' is not a share"),
+    ("[repeat]\nbudget = \"2MiB\"", "4:10: budget: '2MiB' is not a time; write it like 5s, 250ms or 10m"),
+    ("[repeat]\nbudget = 120", "4:10: budget = 120: it should be a text in quotes"),
+    ("[repeat]\ntime_limit = \"0s\"", "4:14: time_limit is no time at all"),
+    ("repeat = 3", "3:10: repeat = 3: it should be a table: [repeat]"),
+    (
+        "[[workload]]\nname = \"stream\"\nset = { sise = 3 }",
+        "5:9: workload stream has no parameter 'sise'\nhint: it has size, ",
+    ),
+    (
+        "[[workload]]\nname = \"nothing\"\nset = { x = 3 }",
+        "5:9: workload nothing has no parameter 'x'\nhint: it has no parameters",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\nset = { size = \"5s\" }",
+        "5:16: size of workload stream: '5s' is not a size; write it like 64KiB",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\nset = { size = [\"1MiB\", \"1B\"] }",
+        "5:25: size of workload stream: 1B is out of range; it goes from 1KiB to 1TiB",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\nset = { size = \"bigxllc\" }",
+        "5:16: size of workload stream: 'bigxllc' is not a multiple of the last-level cache",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\nset = { kernel = \"scale\" }",
+        "5:18: kernel of workload stream: 'scale' is not one of copy, triad",
+    ),
+    ("[[workload]]\nname = \"stream\"\nset = { size = [] }", "5:16: the list of size is empty"),
+    (
+        "[[workload]]\nname = \"stream\"\nset = { size = [[1]] }",
+        "5:17: size = [1]: it should be a text, a number, true or false, not a list",
+    ),
+    (
+        "[[workload]]\nname = \"pingpong\"\nset = { time = \"64KiB\" }",
+        "5:16: time of workload pingpong: '64KiB' is not a time",
+    ),
+    (
+        "[[workload]]\nname = \"queens\"\nset = { n = 99999999999999999999999 }",
+        "5:13: n of workload queens: '99999999999999999999999' is not a whole number from 1 to 20",
+    ),
+    (
+        "[[workload]]\nname = \"command\"",
+        "3:1: workload command needs argv\nhint: add set = { argv = ... }: what argv is",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\nplacements = [\"kernel\", \"compat\"]",
+        "5:25: no placement is called 'compat'; there are compact, ",
+    ),
+    ("[[workload]]\nname = \"stream\"\nplacements = [\"-Q 3\"]", "5:15: '-Q' is not one of numactl's letters"),
+    ("[[workload]]\nname = \"stream\"\nplacements = []", "5:14: the list of placements is empty"),
+    (
+        "[[workload]]\nname = \"stream\"\nthreads = [1, \"many\"]",
+        "5:15: 'many' is not a number of threads\nhint: a number from 1 to 65536, \"all\", \"cores\" or \"l3\"",
+    ),
+    ("[[workload]]\nname = \"stream\"\nthreads = 0", "5:11: '0' is not a number of threads"),
+    ("[[workload]]\nname = \"pingpong\"\nthreads = [2, 4]", "5:15: workload pingpong needs exactly 2 threads, not 4"),
+    ("[[workload]]\nname = \"stream\"\nlabel = \"\"", "5:9: label is empty"),
+    (
+        "[[workload]]\nname = \"stream\"\n[[workload]]\nname = \"queens\"\nlabel = \"stream\"",
+        "7:9: 'stream' is what workload stream is called above\nhint: give this one another label",
+    ),
+    (
+        "[compare]\nby = \"hots\"\n[[workload]]\nname = \"stream\"",
+        "4:6: 'hots' is nothing to compare by\nhint: placement, threads, host",
+    ),
+    (
+        "[compare]\nby = \"set.sise\"\n[[workload]]\nname = \"stream\"",
+        "4:6: no workload here has a parameter 'sise'; they have size, ",
+    ),
+    (
+        "[compare]\nbaseline = \"kernal\"\n[[workload]]\nname = \"stream\"\nplacements = [\"compact\", \"kernel\"]",
+        "4:12: baseline 'kernal' is not among what is compared by placement\nhint: there are kernel, compact",
+    ),
+    ("[compare]\nwith = 1\n[[workload]]\nname = \"stream\"", "4:1: [compare] has no key 'with'"),
+    ("name = \"again\"", "3:1: not TOML: duplicate key"),
+    ("x = \u{e9}", "3:5: not TOML: "),
+    ("[[workload]\nname = 1", "3:12: not TOML: "),
+];
+
+#[test]
+fn experiment_errors_name_place_and_choices() {
+    for (text, expected) in WRONG {
+        let error = parse(&format!("{HEAD}{text}"), "e.toml", &specs()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("e.toml:{expected}")), "{text}\n--- got\n{error}\n--- wanted\n{expected}");
+    }
+    let heads = [
+        ("", "1:1: an experiment has no name\nhint: add name = \"short-name\""),
+        ("name = \"a\"", "1:1: an experiment has no question\nhint: add question = "),
+        ("name = \" \"\nquestion = \"\"", "1:8: name is empty\nhint: write name = "),
+    ];
+    for (text, expected) in heads {
+        let error = parse(text, "e.toml", &specs()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("e.toml:{expected}")), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn experiment_columns_are_counted_in_characters() {
+    let error = parse("name = \"\u{e9}\u{e9}\u{e9}\"; x", "e.toml", &specs()).unwrap_err();
+    assert_eq!((error.line, error.column), (1, 13));
+}
+
+#[test]
+fn experiment_says_only_what_differs_from_the_defaults() {
+    let short = read(&format!("{HEAD}[[workload]]\nname = \"stream\"\nplacements = \"compact\"\nthreads = 4"));
+    insta::assert_json_snapshot!("short", short);
+    // Two blocks at least and no word about the most: the default, not two.
+    assert_eq!(read(&format!("{HEAD}[repeat]\nmin = 2\n[[workload]]\nname = \"stream\"")).repeat.max, 20);
+    assert_eq!(read(&format!("{HEAD}[repeat]\nmin = 50\n[[workload]]\nname = \"stream\"")).repeat.max, 50);
+    for by in ["host", "kernel", "boot", "threads", "set.size", "kernel.release"] {
+        let text = format!("{HEAD}[compare]\nby = \"{by}\"\nbaseline = \"x\"\n[[workload]]\nname = \"stream\"");
+        assert_eq!(read(&text).compare_by, by);
+    }
+}
+
+/// Cells and what was left out, one a line.
+fn listing(plan: &Plan) -> String {
+    let mut text = String::new();
+    for cell in &plan.cells {
+        writeln!(text, "{} | {}", cell.test, cell.key).expect("text grows");
+    }
+    for skip in &plan.skipped {
+        writeln!(text, "- {} @ {}: {}", skip.test, skip.placement, skip.why).expect("text grows");
+    }
+    writeln!(text, "by {} against {:?}, {:?}", plan.compare_by, plan.baseline, plan.repeat).expect("text grows");
+    let names: Vec<&str> = plan.workloads.iter().map(|spec| spec.name.as_str()).collect();
+    writeln!(text, "{}: {} [{}]", plan.experiment, plan.question, names.join(", ")).expect("text grows");
+    text
+}
+
+const STUDY: &str = r#"
+name = "study"
+question = "Does it matter here?"
+
+[repeat]
+warmup = 2
+min = 5
+max = 30
+precision = "1.5%"
+budget = "2m"
+time_limit = "30s"
+
+[compare]
+by = "placement"
+baseline = "spread"
+
+[[workload]]
+name = "stream"
+set = { size = "4xllc", non-temporal = [false, true] }
+placements = ["kernel", "compact", "spread", "memory-remote", "-C 0-11"]
+threads = [1, "all", "cores", "l3"]
+label = "triad"
+
+[[workload]]
+name = "stream"
+set = { size = ["16KiB", "1xllc"] }
+placements = ["kernel", "one-core"]
+threads = [1]
+
+[[workload]]
+name = "pingpong"
+placements = ["kernel", "smt-pairs", "cores-across-l3", "big"]
+threads = ["all", 2]
+
+[[workload]]
+name = "pingpong"
+label = "pingpong-natural"
+placements = ["compact", "kernel", "compact"]
+
+[[workload]]
+name = "queens"
+placements = ["cores-one-l3", "smt-one-l3"]
+"#;
+
+#[test]
+fn experiment_plans_on_machines() {
+    let experiment = read(STUDY);
+    for (name, text) in [("ryzen", RYZEN), ("xeon", XEON), ("rk3399", RK3399)] {
+        for smoke in [false, true] {
+            let plan = experiment.plan(&machine(text), &specs(), wishes(smoke)).unwrap();
+            insta::assert_snapshot!(format!("plan-{name}{}", if smoke { "-smoke" } else { "" }), listing(&plan));
+        }
+    }
+}
+
+#[test]
+fn experiment_baselines_are_named_as_their_columns() {
+    let plan = |by: &str, baseline: &str| {
+        let text = format!(
+            "{HEAD}[compare]\nby = \"{by}\"\nbaseline = \"{baseline}\"\n[[workload]]\nname = \"stream\"\nset = {{ size = [\"1xllc\", \"65536\"] }}\nthreads = [1, \"all\"]\nplacements = [\"kernel\", \"big\"]"
+        );
+        read(&text).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap().baseline
+    };
+    assert_eq!(plan("threads", "all").as_deref(), Some("12"));
+    assert_eq!(plan("threads", "1").as_deref(), Some("1"));
+    assert_eq!(plan("set.size", "1xllc").as_deref(), Some("8MiB"));
+    assert_eq!(plan("set.size", "65536").as_deref(), Some("64KiB"));
+    assert_eq!(plan("host", "my-board").as_deref(), Some("my-board"));
+    assert_eq!(plan("placement", "kernel").as_deref(), Some("kernel"));
+    assert_eq!(plan("placement", "big"), None, "this machine has no such column");
+}
+
+#[test]
+fn experiment_without_a_runnable_cell_says_why() {
+    let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nplacements = [\"big\", \"-C 77\", \"memory-remote\"]");
+    let error = read(&text).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap_err();
+    let expected = "nothing of e can be run here: queens @ big: all cores that this process may use are of one kind; \
+                    queens @ -C 77: -C: cpu 77 does not exist here; this machine has 0-11; queens @ memory-remote: ";
+    assert!(matches!(&error, PlanError::NothingToRun(why) if why.starts_with(expected)), "{error}");
+    // A machine that does not say how large its cache is has no multiple of it.
+    let text = format!("{HEAD}[[workload]]\nname = \"stream\"");
+    let mut cacheless = machine(RYZEN);
+    cacheless.objects.iter_mut().for_each(|object| object.cache = None);
+    let error = read(&text).plan(&cacheless, &specs(), wishes(false)).unwrap_err();
+    assert!(error.to_string().contains("does not say how large its last-level cache is"), "{error}");
+    assert!(read(&text).plan(&cacheless, &specs(), wishes(true)).is_ok(), "the smoke size is no multiple");
+}
+
+#[test]
+fn experiment_grids_are_bounded() {
+    let many: Vec<String> = (1..=300).map(|number| number.to_string()).collect();
+    let text = format!(
+        "{HEAD}[[workload]]\nname = \"stream\"\nset = {{ size = [{}] }}\nthreads = [{}]",
+        many.iter().map(|number| format!("\"{number}KiB\"")).collect::<Vec<_>>().join(","),
+        many.join(",")
+    );
+    let error = read(&text).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap_err();
+    assert_eq!(error, PlanError::Mistake("the lists make 90000 cells; at most 10000 are possible".into()));
+}
+
+fn single(workload: &str, set: &[(&str, &str)], placements: &[&str], threads: Option<usize>) -> Single {
+    Single {
+        workload: workload.into(),
+        set: set.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        placements: placements.iter().map(|name| (*name).into()).collect(),
+        threads,
+        runs: 5,
+        warmup: 1,
+        time_limit: Nanos(10_000_000_000),
+    }
+}
+
+#[test]
+fn experiment_single_makes_a_plan() {
+    let asked = single("stream", &[("size", "1GiB")], &["kernel", "one-core", "big"], Some(1));
+    insta::assert_snapshot!("single", listing(&asked.plan(&machine(RYZEN), &specs(), wishes(false)).unwrap()));
+    let named = asked.plan(&machine(RYZEN), &specs(), wishes(true)).unwrap();
+    assert_eq!(named.cells[0].parameters.integer("size"), 1 << 30, "what was named keeps its value in a smoke test");
+    let unnamed = single("queens", &[], &["kernel"], None).plan(&machine(RYZEN), &specs(), wishes(true)).unwrap();
+    assert_eq!(unnamed.cells[0].parameters.integer("n"), 6);
+    let twice = single("queens", &[("n", "8"), ("n", "9")], &["kernel"], None);
+    let plan = twice.plan(&machine(RYZEN), &specs(), wishes(false)).unwrap();
+    assert_eq!(plan.cells.iter().map(|cell| cell.test.as_str()).collect::<Vec<_>>(), ["queens n=8", "queens n=9"]);
+    let pair = single("pingpong", &[], &["kernel"], None).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap();
+    assert_eq!(pair.cells[0].placement.threads, 2);
+}
+
+#[test]
+fn experiment_single_mistakes() {
+    let mistakes = [
+        (single("strem", &[], &["kernel"], None), "no workload is called 'strem'; there are stream, "),
+        (
+            single("stream", &[("sise", "1")], &["kernel"], None),
+            "workload stream has no parameter 'sise'; it has size, ",
+        ),
+        (single("stream", &[("size", "5s")], &["kernel"], None), "size of workload stream: '5s' is not a size"),
+        (single("command", &[], &["kernel"], None), "workload command needs argv: what argv is"),
+        (single("stream", &[], &["compat"], None), "no placement is called 'compat'"),
+        (single("stream", &[], &["-C 99"], None), "-C: cpu 99 does not exist here; this machine has 0-11"),
+        (single("stream", &[], &["kernel"], Some(0)), "0 threads do nothing"),
+        (single("pingpong", &[], &["kernel"], Some(3)), "workload pingpong needs exactly 2 threads, not 3"),
+    ];
+    for (single, expected) in mistakes {
+        let error = single.plan(&machine(RYZEN), &specs(), wishes(false)).unwrap_err();
+        assert!(matches!(&error, PlanError::Mistake(why) if why.starts_with(expected)), "{error}");
+    }
+    let lacking = single("stream", &[], &["big"], None).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap_err();
+    assert!(matches!(lacking, PlanError::NothingToRun(_)), "{lacking}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A file that lost, gained or changed a few characters is read or refused with a place inside it.
+    #[test]
+    fn experiment_damaged_files_are_read_or_refused(
+        at in 0..STUDY.len(), length in 0usize..12, put in "[\\[\\]{}=\",.a-z0-9\n-]{0,4}"
+    ) {
+        let end = (at + length).min(STUDY.len());
+        let text = format!("{}{put}{}", &STUDY[..at], &STUDY[end..]);
+        match parse(&text, "e.toml", &specs()) {
+            Ok(experiment) => {
+                let _ = experiment.plan(&machine(XEON), &specs(), wishes(false));
+            }
+            Err(error) => {
+                prop_assert!(error.line >= 1 && error.line <= text.matches('\n').count() + 1, "{error}");
+                prop_assert!(!error.what.is_empty());
+            }
+        }
+    }
+
+    /// Every cell of the grid is either run or left out with a reason, never both, never twice.
+    #[test]
+    fn experiment_grids_are_complete(
+        placements in proptest::sample::subsequence(
+            vec!["kernel", "one-core", "compact", "spread", "cores-one-l3", "smt-pairs", "big", "memory-remote", "-C 0-1"], 1..9),
+        threads in proptest::sample::subsequence(vec!["1", "2", "3", "\"all\"", "\"cores\"", "\"l3\""], 0..6),
+        sizes in proptest::sample::subsequence(vec!["\"16KiB\"", "\"1xllc\"", "\"2GiB\""], 1..4),
+        which in 0usize..3,
+    ) {
+        let quoted: Vec<String> = placements.iter().map(|name| format!("\"{name}\"")).collect();
+        let threads_line = if threads.is_empty() { String::new() } else { format!("threads = [{}]", threads.join(",")) };
+        let text = format!(
+            "{HEAD}[[workload]]\nname = \"stream\"\nset = {{ size = [{}] }}\nplacements = [{}]\n{threads_line}",
+            sizes.join(","), quoted.join(",")
+        );
+        let topology = machine([RYZEN, XEON, RK3399][which]);
+        let Ok(plan) = read(&text).plan(&topology, &specs(), wishes(false)) else { return Ok(()) };
+        let keys: std::collections::BTreeSet<&str> = plan.cells.iter().map(|cell| cell.key.as_str()).collect();
+        prop_assert_eq!(keys.len(), plan.cells.len());
+        for name in &placements {
+            let ran = plan.cells.iter().any(|cell| cell.placement.name == *name);
+            let left_out = plan.skipped.iter().any(|skip| skip.placement == *name);
+            prop_assert!(ran || left_out, "{name} vanished");
+        }
+        for (index, one) in plan.cells.iter().enumerate() {
+            for other in &plan.cells[index + 1..] {
+                let same = one.test == other.test
+                    && model::placement::same_place(&topology, &one.placement, &other.placement);
+                prop_assert!(!same, "{} and {} are one thing", one.key, other.key);
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! One run's part of a report.
+
+use std::collections::BTreeSet;
+
+use askama::Template;
+use model::finding::RunFinding;
+use model::placement::Placement;
+use model::record::{RunRecord, TrialRecord};
+use model::settings::{FactValue, Settings};
+use model::trial::{Grade, Role, TrialId};
+
+use super::plot::{Strip, figure};
+use super::table::HtmlTable;
+use super::{ComparedPart, Limits, RunSection};
+use crate::grid::{Grid, GridCell};
+use crate::look::{Tone, clean};
+use crate::map;
+use crate::number::date;
+use crate::table::{Metrics, ending, machine, run_grid, simulated, skipped_grid, troubled_grid};
+
+/// Sentences about each run at the top of a page with several.
+const HEADLINES: usize = 3;
+/// Strips of one figure; more would be a poster.
+const STRIPS_MAX: usize = 40;
+/// Figures that stand open; the others are folded away.
+const FIGURES_OPEN: usize = 12;
+/// Figures at most.
+const FIGURES_MAX: usize = 150;
+/// Pictures of placements, on machines small enough for several pictures.
+const PICTURES_MAX: usize = 12;
+const PICTURE_CPUS_MAX: usize = 64;
+/// A larger machine's picture is folded away.
+const OPEN_CPUS_MAX: usize = 128;
+
+/// A run, ready for the template.
+pub(crate) struct RunPart {
+    pub(crate) anchor: String,
+    pub(crate) experiment: String,
+    pub(crate) question: String,
+    pub(crate) stamp: Option<String>,
+    pub(crate) facts: Vec<(&'static str, String)>,
+    /// The first claims, for the top of a page with several runs.
+    pub(crate) headlines: Vec<String>,
+    pub(crate) compared: Option<ComparedPart>,
+    pub(crate) results: HtmlTable,
+    pub(crate) all_results: Option<HtmlTable>,
+    pub(crate) figures: Vec<FigurePart>,
+    pub(crate) more_figures: Vec<FigurePart>,
+    pub(crate) figures_left_out: usize,
+    pub(crate) validity: String,
+    pub(crate) troubled: Option<HtmlTable>,
+    pub(crate) invalid: Option<HtmlTable>,
+    pub(crate) skipped: Option<HtmlTable>,
+    pub(crate) placements: HtmlTable,
+    pub(crate) pictures: Vec<(String, String)>,
+    /// The run whose machine this is, shown there.
+    pub(crate) same_machine: Option<String>,
+    pub(crate) machine: String,
+    pub(crate) machine_folded: bool,
+    pub(crate) notes: Vec<String>,
+    pub(crate) settings: Option<HtmlTable>,
+    pub(crate) fingerprint: String,
+    pub(crate) command: String,
+    pub(crate) steps: Vec<(&'static str, String)>,
+}
+
+/// A figure with its caption and the same as a table.
+pub(crate) struct FigurePart {
+    pub(crate) svg: String,
+    pub(crate) caption: String,
+    pub(crate) table: HtmlTable,
+}
+
+impl RunPart {
+    /// `before` are the runs above it, whose machine it may share.
+    pub(crate) fn new(section: &RunSection, before: &[RunSection], limits: &Limits) -> Self {
+        let RunSection { record, finding, comparison, trials } = section;
+        let same = before.iter().find(|other| other.record.machine.topology == record.machine.topology);
+        let mut figures = figures(section, limits);
+        let figures_left_out = figures.len().saturating_sub(FIGURES_MAX);
+        figures.truncate(FIGURES_MAX);
+        let more_figures = figures.split_off(figures.len().min(FIGURES_OPEN));
+        let several = finding.cells.iter().any(|cell| cell.metrics.len() > 1);
+        let all = || HtmlTable::new("All metrics", run_grid(finding, Metrics::All).without_repeats(3), limits.rows).folded();
+        let troubled = troubled_grid(finding);
+        let topology = &record.machine.topology;
+        let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
+        Self {
+            anchor: format!("run-{}", before.len() + 1),
+            experiment: clean(&record.plan.experiment),
+            question: clean(&record.plan.question),
+            stamp: simulated(record),
+            facts: facts(record),
+            headlines: compared.as_ref().map(headlines).unwrap_or_default(),
+            compared,
+            results: HtmlTable::new(
+                "Medians over trials",
+                run_grid(finding, Metrics::Main).without_repeats(3),
+                limits.rows,
+            ),
+            all_results: several.then(all),
+            figures,
+            more_figures,
+            figures_left_out,
+            validity: validity(finding),
+            troubled: table("Why trials were suspect or invalid", troubled.without_repeats(2), limits.rows),
+            invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
+                .map(HtmlTable::folded),
+            skipped: table("What this machine cannot offer", skipped_grid(&finding.skipped).without_repeats(1), limits.rows),
+            placements: HtmlTable::new("Who runs where, whose memory lives where, and why", placement_grid(record), limits.rows),
+            pictures: pictures(record),
+            same_machine: same.map(|other| clean(&other.record.id.0)),
+            machine: if same.is_some() { String::new() } else { map::svg(topology, None) },
+            machine_folded: topology.counts().pus > OPEN_CPUS_MAX,
+            notes: topology.notes.iter().map(|note| clean(note)).collect(),
+            settings: settings_table(&record.machine.settings, limits.rows),
+            fingerprint: record.machine.settings.fingerprint(),
+            command: command(record),
+            steps: steps(record),
+        }
+    }
+}
+
+fn headlines(compared: &ComparedPart) -> Vec<String> {
+    compared.sentences.iter().take(HEADLINES).map(|sentence| sentence.text.clone()).collect()
+}
+
+fn table(caption: &str, grid: Grid, rows_max: usize) -> Option<HtmlTable> {
+    (!grid.rows.is_empty()).then(|| HtmlTable::new(caption, grid, rows_max))
+}
+
+fn facts(record: &RunRecord) -> Vec<(&'static str, String)> {
+    let (ended, _) = ending(record.ended);
+    let kernel = record.machine.settings.get("kernel.release").map(|release| ("kernel", clean(release)));
+    let run = [
+        ("machine", machine(record)),
+        ("run", clean(&record.id.0)),
+        ("begun", date(record.started_unix_ms)),
+        ("ended", ended.into()),
+    ];
+    run.into_iter().chain(kernel).collect()
+}
+
+/// One figure per test, of its main metric.
+fn figures(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
+    let disturbed: BTreeSet<&TrialId> = section
+        .trials
+        .iter()
+        .filter(|trial| trial.verdict.grade == Grade::Suspect)
+        .map(|trial| &trial.trial.id)
+        .collect();
+    let baseline = section.comparison.map_or(section.record.plan.baseline.as_deref(), |made| Some(made.baseline.as_str()));
+    let tests = section.finding.cells.chunk_by(|a, b| a.test == b.test);
+    let one = |cells: &[model::finding::CellFinding]| {
+        let strips: Vec<Strip> = cells
+            .iter()
+            .filter_map(|cell| {
+                let metric = cell.metrics.first()?;
+                let suspect = metric.trials.iter().map(|trial| disturbed.contains(trial)).collect();
+                Some(Strip { cell, metric, baseline: baseline == Some(cell.placement.as_str()), suspect })
+            })
+            .collect();
+        figure_part(&cells[0].test, &strips, limits)
+    };
+    tests.filter_map(one).collect()
+}
+
+fn figure_part(test: &str, strips: &[Strip], limits: &Limits) -> Option<FigurePart> {
+    let shown = &strips[..strips.len().min(STRIPS_MAX)];
+    let figure = figure(test, shown, limits.points)?;
+    let finding = RunFinding { cells: strips.iter().map(|strip| strip.cell.clone()).collect(), skipped: Vec::new() };
+    let grid = ["test", "metric", "better"].into_iter().fold(run_grid(&finding, Metrics::Main), Grid::without);
+    Some(FigurePart {
+        svg: figure.render().expect("a template of values that are there renders"),
+        caption: caption(test, shown, strips.len(), limits.points),
+        table: HtmlTable::new("The same as a table", grid, limits.rows).folded(),
+    })
+}
+
+/// What a reader has to know to read the figure.
+fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String {
+    let mut text = clean(test);
+    text += ". Trials of each placement in the order in which they ran, from top to bottom; the line is the median, the band its 95 % interval.";
+    if shown.iter().any(|strip| strip.suspect.contains(&true)) {
+        text += " Crosses are trials that were disturbed.";
+    }
+    let largest = shown.iter().map(|strip| strip.metric.samples.len()).max().unwrap_or(0);
+    if largest > points_max {
+        text += &format!(
+            " Of up to {largest} samples per placement, at most {points_max} are drawn, evenly chosen and with the \
+             extremes; medians and intervals are of all."
+        );
+    }
+    if all > shown.len() {
+        text += &format!(" The first {} of {all} placements; the table has all.", shown.len());
+    }
+    text
+}
+
+/// How far the trials can be believed, in one sentence.
+fn validity(finding: &RunFinding) -> String {
+    let any = |troubled: fn(&model::finding::VerdictCounts) -> u32| {
+        finding.cells.iter().filter(|cell| troubled(&cell.verdicts) > 0).count()
+    };
+    let cells = finding.cells.len();
+    match (any(|verdicts| verdicts.suspect), any(|verdicts| verdicts.invalid)) {
+        (0, 0) => "Every trial is valid: threads, memory and quiet were proven for each.".into(),
+        (suspect, invalid) => format!(
+            "Of {cells} cells, {suspect} had trials that were disturbed (suspect: they count) and {invalid} had trials whose \
+             placement could not be proven or that failed (invalid: they do not count)."
+        ),
+    }
+}
+
+fn invalid_grid(record: &RunRecord, trials: &[TrialRecord]) -> Grid {
+    let mut grid = Grid::new(&["trial", "test", "placement", "repetition", "reasons"]).numbers(&["trial", "repetition"]);
+    let counts = |trial: &&TrialRecord| trial.trial.role == Role::Measured && trial.verdict.grade == Grade::Invalid;
+    for trial in trials.iter().filter(counts) {
+        let test = record.plan.cells.get(trial.trial.cell).map_or(&trial.trial.workload, |cell| &cell.test);
+        let texts = [
+            &trial.position.to_string(),
+            test,
+            &trial.trial.placement.name,
+            &trial.trial.block.to_string(),
+            &trial.verdict.reasons.join("; "),
+        ];
+        grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
+    }
+    grid
+}
+
+/// Each placement once, in plan order.
+fn placements(record: &RunRecord) -> Vec<&Placement> {
+    let mut placements: Vec<&Placement> = Vec::new();
+    for cell in &record.plan.cells {
+        let known = |other: &&Placement| {
+            let one = &cell.placement;
+            (&other.name, &other.seats, &other.memory, other.threads) == (&one.name, &one.seats, &one.memory, one.threads)
+        };
+        if !placements.iter().any(|other| known(&other)) {
+            placements.push(&cell.placement);
+        }
+    }
+    placements
+}
+
+fn placement_grid(record: &RunRecord) -> Grid {
+    let mut grid = Grid::new(&["placement", "threads", "cpus", "memory", "why"]).numbers(&["threads"]);
+    for placement in placements(record) {
+        let cpus = if placement.is_seated() { placement.cpus().to_string() } else { "any".into() };
+        let texts = [
+            &placement.name,
+            &placement.threads.to_string(),
+            &cpus.replace(',', ", "),
+            &placement.memory.to_string(),
+            &placement.reason,
+        ];
+        grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
+    }
+    grid
+}
+
+/// Seated placements drawn into the machine, each with its name.
+fn pictures(record: &RunRecord) -> Vec<(String, String)> {
+    let topology = &record.machine.topology;
+    if topology.counts().pus > PICTURE_CPUS_MAX {
+        return Vec::new();
+    }
+    let seated = placements(record).into_iter().filter(|placement| placement.is_seated()).take(PICTURES_MAX);
+    seated.map(|placement| (clean(&placement.name), map::svg(topology, Some(placement)))).collect()
+}
+
+fn settings_table(settings: &Settings, rows_max: usize) -> Option<HtmlTable> {
+    let mut grid = Grid::new(&["setting", "value"]);
+    for fact in &settings.facts {
+        let tone = if matches!(fact.value, FactValue::Unavailable(_)) { Tone::Quiet } else { Tone::Plain };
+        grid.rows.push(vec![GridCell::plain(&fact.key), GridCell::new(&map::fact_text(fact), tone)]);
+    }
+    table("Settings when the run began", grid, rows_max)
+}
+
+fn command(record: &RunRecord) -> String {
+    let simulated = record.simulated.as_ref().map_or(String::new(), |simulated| format!(" --sim {simulated}"));
+    clean(&format!("nearfar run {} --seed {}{simulated}", record.plan.experiment, record.seed))
+}
+
+fn steps(record: &RunRecord) -> Vec<(&'static str, String)> {
+    let repeat = &record.plan.repeat;
+    vec![
+        ("program", clean(&record.program)),
+        ("seed", record.seed.to_string()),
+        ("plan", record.plan.key()),
+        (
+            "repetitions",
+            format!("{} to {} measured after {} of warm-up, in random order block by block", repeat.min, repeat.max, repeat.warmup),
+        ),
+        ("budget", repeat.budget.to_string()),
+    ]
+}

@@ -1,0 +1,50 @@
+//! Tables for a page: folded when long, cut when very long, and both said.
+
+use askama::Template;
+
+use crate::grid::{Grid, Holds};
+
+/// More rows than this are folded away, so that the page can still be read from top to bottom.
+const FOLD_FROM: usize = 40;
+
+/// A table, ready for its template.
+#[derive(Template)]
+#[template(path = "table.html")]
+pub(crate) struct HtmlTable {
+    caption: String,
+    folded: bool,
+    /// Title and class.
+    columns: Vec<(String, &'static str)>,
+    /// Text and classes.
+    rows: Vec<Vec<(String, String)>>,
+    rows_all: usize,
+}
+
+impl HtmlTable {
+    /// With at most so many rows.
+    pub(crate) fn new(caption: &str, grid: Grid, rows_max: usize) -> Self {
+        let class = |holds| match holds {
+            Holds::Text => "",
+            Holds::Word => "word",
+            Holds::Number => "number",
+        };
+        let columns: Vec<(String, &'static str)> =
+            grid.columns.into_iter().map(|column| (column.title, class(column.holds))).collect();
+        let rows_all = grid.rows.len();
+        let row = |row: Vec<crate::grid::GridCell>| {
+            let classes = columns.iter().map(|(_, class)| *class);
+            row.into_iter().zip(classes).map(|(cell, class)| (cell.text, joined(class, cell.tone.class()))).collect()
+        };
+        let rows = grid.rows.into_iter().take(rows_max).map(row).collect();
+        Self { caption: caption.into(), folded: rows_all > FOLD_FROM, columns, rows, rows_all }
+    }
+
+    /// Folded whatever its length, for what few will look at.
+    pub(crate) fn folded(self) -> Self {
+        Self { folded: true, ..self }
+    }
+}
+
+fn joined(one: &str, other: &str) -> String {
+    [one, other].into_iter().filter(|class| !class.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,278 @@
+//! A believable run: 3 workloads x 4 placements x 12 blocks, its numbers from a fixed formula.
+
+use model::capture::Capture;
+use model::compare::{By, ComparedRun, compare};
+use model::comparison::Comparison;
+use model::finding::{RunFinding, summarise};
+use model::id_set::{CpuId, NodeId};
+use model::placement::{MemoryPolicy, Placement};
+use model::plan::{Cell, Plan, Repeat, Skipped};
+use model::record::{Ending, RunId, RunRecord, TrialRecord};
+use model::trial::{Evidence, Grade, Outcome, Role, Sample, Status, Verdict};
+use model::units::{Bytes, Nanos};
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec};
+
+use crate::machines;
+
+/// A run with all that reports are made from.
+pub struct Run {
+    pub record: RunRecord,
+    pub trials: Vec<TrialRecord>,
+    pub finding: RunFinding,
+    pub comparison: Option<Comparison>,
+}
+
+/// How large and how noisy.
+pub struct Shape {
+    pub name: &'static str,
+    pub placements: usize,
+    pub blocks: u32,
+    /// Whether some trials go wrong.
+    pub troubled: bool,
+    /// Whether to compare; resampling hundreds of thousands of samples takes long.
+    pub compared: bool,
+}
+
+pub fn run() -> Run {
+    run_of(&Shape { name: "ccx", placements: 4, blocks: 12, troubled: true, compared: true })
+}
+
+pub fn run_of(shape: &Shape) -> Run {
+    let record = record(shape);
+    let trials = trials(&record, shape);
+    finished(record, trials, shape.compared)
+}
+
+/// Finds what a record's trials say.
+pub fn finished(record: RunRecord, trials: Vec<TrialRecord>, compared: bool) -> Run {
+    let finding = summarise(&record.plan, &trials);
+    let runs = [ComparedRun { record: &record, finding: &finding }];
+    let comparison = compared.then(|| compare(&runs, &By::Placement, None).unwrap());
+    Run { record, trials, finding, comparison }
+}
+
+pub fn specs() -> Vec<WorkloadSpec> {
+    let metric = |name: &str, unit: &str, better, series: &str| MetricSpec {
+        name: name.into(),
+        unit: unit.into(),
+        better,
+        series: series.into(),
+        reduce: Reduce::Median,
+    };
+    let parameter = |name: &str, about: &str, kind, default: Option<&str>| ParameterSpec {
+        name: name.into(),
+        about: about.into(),
+        kind,
+        default: default.map(Into::into),
+        smoke: None,
+    };
+    let size = || ParameterKind::Size { min: Bytes(4096), max: Bytes(1 << 40) };
+    let time = || ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(60_000_000_000) };
+    let spec = |name: &str, summary: &str, parameters: Vec<ParameterSpec>, metrics: Vec<MetricSpec>| WorkloadSpec {
+        name: name.into(),
+        summary: summary.into(),
+        about: format!("{summary}, over arrays that no cache holds. It does not measure page faults: pages are touched first."),
+        parameters,
+        metrics,
+        threads_exactly: None,
+        trial_time_guess: Nanos(1_000_000_000),
+    };
+    let mut array = parameter("size", "bytes of each array", size(), Some("4xllc"));
+    array.smoke = Some("1MiB".into());
+    let mut specs = vec![
+        spec(
+            "stream",
+            "Memory bandwidth of a[i] = b[i] + s * c[i]",
+            vec![
+                array,
+                parameter("time", "how long to measure", time(), Some("1s")),
+                parameter("kernel", "what is computed", ParameterKind::Choice(vec!["add".into(), "triad".into()]), Some("triad")),
+                parameter("non-temporal", "stores that bypass the caches", ParameterKind::Switch, Some("false")),
+            ],
+            vec![
+                metric("bandwidth", "MiB/s", Better::Higher, "bandwidth"),
+                metric("slowest", "MiB/s", Better::Higher, "slowest"),
+            ],
+        ),
+        spec(
+            "chase",
+            "Latency of dependent loads",
+            vec![parameter("size", "bytes walked through", size(), None)],
+            vec![metric("latency", "ns", Better::Lower, "latency")],
+        ),
+        spec(
+            "pingpong",
+            "Round trips of a cache line between two threads",
+            vec![parameter("rounds", "how many", ParameterKind::Integer { min: 1, max: 1_000_000_000 }, Some("1000000"))],
+            vec![metric("rate", "rounds", Better::Higher, "rate")],
+        ),
+    ];
+    specs[2].threads_exactly = Some(2);
+    specs
+}
+
+pub fn placements(count: usize) -> Vec<Placement> {
+    let seated = |name: &str, reason: &str, seats: &[u32], memory| Placement {
+        name: name.into(),
+        reason: reason.into(),
+        threads: seats.len(),
+        seats: seats.iter().copied().map(CpuId).collect(),
+        memory,
+    };
+    let bind = || MemoryPolicy::Bind([NodeId(0)].into_iter().collect());
+    let mut placements = vec![
+        Placement::kernel(6),
+        seated("compact", "one core after the other, both threads of each", &[0, 6, 1, 7, 2, 8], bind()),
+        seated("spread", "one thread per core, over both L3 clusters", &[0, 1, 2, 3, 4, 5], bind()),
+        seated("smt-one-l3", "both threads of the cores of one L3 cluster", &[3, 9, 4, 10, 5, 11], MemoryPolicy::Local),
+    ];
+    for index in placements.len()..count {
+        let name = format!("rotated-{index}");
+        placements.push(seated(&name, "as spread, begun elsewhere", &[1, 2, 3, 4, 5, 0], MemoryPolicy::Kernel));
+    }
+    placements.truncate(count);
+    placements
+}
+
+fn parameters(workload: &str) -> Parameters {
+    let given: &[(&str, Value)] = &match workload {
+        "stream" => vec![
+            ("size", Value::Integer(64 << 20)),
+            ("time", Value::Integer(1_000_000_000)),
+            ("kernel", Value::Text("triad".into())),
+            ("non-temporal", Value::Switch(false)),
+        ],
+        "chase" => vec![("size", Value::Integer(512 << 20))],
+        _ => vec![("rounds", Value::Integer(1_000_000))],
+    };
+    Parameters(given.iter().map(|(name, value)| ((*name).into(), value.clone())).collect())
+}
+
+fn record(shape: &Shape) -> RunRecord {
+    let workloads = specs();
+    let tests = ["stream kernel=triad", "chase", "pingpong"];
+    let cells = workloads.iter().zip(tests).flat_map(|(spec, test)| {
+        let cell = |placement| Cell::new(spec, test.into(), parameters(&spec.name), placement);
+        placements(shape.placements).into_iter().map(cell).collect::<Vec<_>>()
+    });
+    let second = Nanos(1_000_000_000);
+    let skipped = |test: &str| Skipped {
+        test: test.into(),
+        placement: "remote".into(),
+        why: "this machine has one memory node, so no memory is remote".into(),
+    };
+    let plan = Plan {
+        experiment: shape.name.into(),
+        question: "Six cores over two L3 clusters, or six threads of one: which is faster?".into(),
+        cells: cells.collect(),
+        skipped: tests.iter().map(|test| skipped(test)).collect(),
+        workloads,
+        repeat: Repeat { warmup: 1, min: 5, max: shape.blocks, precision: 0.02, budget: Nanos(600_000_000_000), time_limit: second },
+        baseline: Some("kernel".into()),
+        compare_by: "placement".into(),
+    };
+    RunRecord {
+        id: RunId("3f9c2a7b11d04e58".into()),
+        plan,
+        seed: 42,
+        machine: Capture::new(machines::ryzen(), machines::settings()),
+        host: Some("ryzen-desk".into()),
+        simulated: None,
+        started_unix_ms: 1_768_000_000_000,
+        ended: Some(Ending::AllBlocks),
+        program: "nearfar 0.1.0".into(),
+    }
+}
+
+/// What a trial of a workload gives on a placement, without noise.
+fn level(workload: &str, placement: usize) -> f64 {
+    let (base, effects) = match workload {
+        "stream" => (18_400.0, [1.0, 0.81, 1.23, 0.812]),
+        "chase" => (91.3, [1.0, 0.985, 1.002, 1.0]),
+        _ => (24_350_000.0, [1.0, 1.62, 0.44, 1.58]),
+    };
+    base * effects[placement % 4] * (1.0 + 0.002 * (placement / 4) as f64)
+}
+
+/// Noise of about 1.5 %, skewed as times and rates are, from the position alone.
+fn noise(position: u32) -> f64 {
+    let uniform = |salt: u64| {
+        let mut x = (u64::from(position) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(salt);
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        ((x ^ (x >> 27)) >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let normal: f64 = (0..12).map(uniform).sum::<f64>() - 6.0;
+    (0.015 * normal).exp()
+}
+
+fn trials(record: &RunRecord, shape: &Shape) -> Vec<TrialRecord> {
+    let plan = &record.plan;
+    let warmup = plan.block(&record.id.0, record.seed, Role::Warmup, 0);
+    let measured = (0..shape.blocks).flat_map(|block| plan.block(&record.id.0, record.seed, Role::Measured, block));
+    let trial = |(position, trial): (usize, model::trial::Trial)| {
+        let position = position as u32;
+        let value = level(&trial.workload, trial.cell % shape.placements) * noise(position);
+        let series = record.plan.spec(&trial.workload).unwrap().metrics.iter().map(|metric| metric.series.clone());
+        let samples = series.enumerate().map(|(rank, series)| Sample { series, value: value * (1.0 - 0.1 * rank as f64) });
+        let (status, verdict) = fate(position, shape.troubled);
+        TrialRecord {
+            position,
+            outcome: Outcome {
+                samples: if status == Status::Completed { samples.collect() } else { Vec::new() },
+                status,
+                evidence: Evidence { wall: Nanos(1_002_000_000), ..Evidence::default() },
+                started_unix_ms: record.started_unix_ms + u64::from(position) * 1_050,
+                took: Nanos(1_014_000_000),
+            },
+            trial,
+            verdict,
+        }
+    };
+    warmup.into_iter().chain(measured).enumerate().map(trial).collect()
+}
+
+fn fate(position: u32, troubled: bool) -> (Status, Verdict) {
+    let verdict = |grade, reason: &str| Verdict { grade, reasons: vec![reason.into()] };
+    match position {
+        29 | 77 if troubled => {
+            (Status::Completed, verdict(Grade::Suspect, "other programs used 4 % of the seats' time"))
+        }
+        50 if troubled => (Status::Completed, verdict(Grade::Invalid, "it ran on cpus 9, outside its seats 0-5")),
+        91 if troubled => {
+            let why = "the child was killed by signal 9";
+            (Status::Failed(why.into()), verdict(Grade::Invalid, &format!("failed: {why}")))
+        }
+        _ => (Status::Completed, Verdict { grade: Grade::Valid, reasons: Vec::new() }),
+    }
+}
+
+/// A run whose every name tries to break out of its place.
+pub fn hostile() -> Run {
+    let mut run = run_of(&Shape { name: "ccx", placements: 2, blocks: 6, troubled: true, compared: true });
+    let nasty = "<script>alert('x')</script> | \"quoted\" & \u{1b}[31m";
+    let record = &mut run.record;
+    record.plan.experiment = nasty.into();
+    record.plan.question = nasty.into();
+    record.host = Some(nasty.into());
+    record.program = nasty.into();
+    for skipped in &mut record.plan.skipped {
+        (skipped.test, skipped.placement, skipped.why) = (nasty.into(), nasty.into(), nasty.into());
+    }
+    record.plan.workloads[0].metrics[0].unit = nasty.into();
+    record.plan.workloads[0].metrics[0].name = nasty.into();
+    for cell in &mut record.plan.cells {
+        cell.test = format!("{} {nasty}", cell.test);
+        cell.placement.name = format!("{} {nasty}", cell.placement.name);
+        cell.placement.reason = nasty.into();
+    }
+    for trial in &mut run.trials {
+        trial.trial.placement.name.push_str(nasty);
+        trial.verdict.reasons.iter_mut().for_each(|reason| *reason = nasty.into());
+    }
+    record.machine.settings.record(nasty, model::settings::FactValue::Known(nasty.into()));
+    record.machine.topology.nodes[0].subtype = Some(nasty.into());
+    record.machine.topology.notes = vec![nasty.into()];
+    record.simulated = Some(nasty.into());
+    finished(run.record, run.trials, true)
+}
+

@@ -1,0 +1,122 @@
+//! Machines as text, as JSON, as numactl's twin, as pictures.
+
+use std::collections::BTreeMap;
+
+use insta::assert_snapshot;
+use model::id_set::NodeId;
+use model::units::Bytes;
+use report::{Look, map};
+
+use crate::{fixture, machines};
+
+const LOOK: Look = Look { width: 80, ascii: false, colour: false };
+
+#[test]
+fn a_desktop_with_its_devices_and_settings() {
+    assert_snapshot!(map::text(&machines::ryzen(), Some(&machines::settings()), &LOOK));
+}
+
+#[test]
+fn the_same_in_ascii() {
+    let text = map::text(&machines::ryzen(), Some(&machines::settings()), &Look { ascii: true, ..LOOK });
+    assert!(text.is_ascii());
+    assert_snapshot!(text);
+}
+
+#[test]
+fn two_kinds_of_cores() {
+    assert_snapshot!(map::text(&machines::rk3399(), None, &LOOK));
+}
+
+#[test]
+fn memory_without_cpus_is_told_apart() {
+    assert_snapshot!(map::text(&machines::grace_cxl(), None, &LOOK));
+}
+
+#[test]
+fn a_machine_of_1152_cpus_fits_a_screen() {
+    let text = map::text(&machines::thirty_two_sockets(), None, &LOOK);
+    assert!(text.lines().count() <= 50, "{} lines", text.lines().count());
+    assert_snapshot!(text);
+}
+
+#[test]
+fn no_line_of_a_map_is_longer_than_the_terminal() {
+    for topology in [machines::ryzen(), machines::rk3399(), machines::grace_cxl(), machines::thirty_two_sockets()] {
+        for width in [60, 80, 120] {
+            let text = map::text(&topology, Some(&machines::settings()), &Look { width, ..LOOK });
+            let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest <= width, "{longest} characters on {width} columns:\n{text}");
+        }
+    }
+}
+
+/// The fields that other tools' fixtures have keep their names and shapes.
+#[test]
+fn the_json_keeps_its_contract() {
+    let json = map::json(&machines::grace_cxl(), Some(&machines::settings()));
+    let shown: serde_json::Map<String, serde_json::Value> =
+        json.as_object().unwrap().clone().into_iter().filter(|(key, _)| key != "objects" && key != "core_cpus").collect();
+    assert_eq!(json["core_cpus"].as_array().unwrap().len(), 144);
+    insta::assert_json_snapshot!(shown);
+}
+
+#[test]
+fn kinds_devices_and_notes_are_in_the_json() {
+    let json = map::json(&machines::rk3399(), None);
+    insta::assert_json_snapshot!((&json["cpukinds"], &json["notes"], &json["settings"], &json["distances"]));
+    insta::assert_json_snapshot!(map::json(&machines::ryzen(), None)["devices"][1]);
+}
+
+#[test]
+fn the_twin_of_numactl_knows_sparse_nodes_and_nodes_without_cpus() {
+    assert_snapshot!(map::numactl(&machines::grace_cxl(), None));
+}
+
+#[test]
+fn the_twin_of_numactl_shows_free_memory_where_it_is_known() {
+    let free = BTreeMap::from([(NodeId(0), Bytes(3 << 30))]);
+    assert_snapshot!(map::numactl(&machines::ryzen(), Some(&free)));
+}
+
+#[test]
+fn the_twin_of_numactl_admits_what_it_does_not_know() {
+    let mut topology = machines::grace_cxl();
+    topology.nodes[0].bytes = Bytes(0);
+    topology.distances.clear();
+    let text = map::numactl(&topology, Some(&BTreeMap::new()));
+    assert!(text.contains("node 0 size: <not available>\nnode 0 free: <not available>\n"), "{text}");
+    assert!(text.ends_with("No distance information available.\n"), "{text}");
+}
+
+#[test]
+fn a_picture_of_a_placement() {
+    let placement = &fixture::placements(4)[1];
+    assert_snapshot!(map::svg(&machines::ryzen(), Some(placement)));
+}
+
+/// Every cpu is in the picture once, inside it.
+#[test]
+fn a_picture_shows_every_cpu() {
+    for topology in [machines::ryzen(), machines::rk3399(), machines::grace_cxl(), machines::thirty_two_sockets()] {
+        let svg = map::svg(&topology, None);
+        let cpus = svg.matches("<rect class=\"pu\"").count();
+        assert_eq!(cpus, topology.allowed_cpus.len());
+        assert_eq!(svg.matches("<rect class=\"mem\"").count(), topology.nodes.len());
+        let (width, height) = size(&svg);
+        assert!(width <= 1200.0 && height <= 3000.0, "{width} x {height}");
+        for line in svg.lines().filter(|line| line.starts_with("<rect class=\"pu")) {
+            let [x, y, w, h] = ["x", "y", "width", "height"].map(|name| attribute(line, name));
+            assert!(x >= 0.0 && y >= 0.0 && x + w <= width && y + h <= height, "{line}");
+        }
+    }
+}
+
+fn size(svg: &str) -> (f64, f64) {
+    (attribute(svg, "width"), attribute(svg, "height"))
+}
+
+fn attribute(text: &str, name: &str) -> f64 {
+    let (_, rest) = text.split_once(&format!(" {name}=\"")).unwrap();
+    rest.split('"').next().unwrap().parse().unwrap()
+}

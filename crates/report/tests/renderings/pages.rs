@@ -1,0 +1,128 @@
+//! The HTML report: what it shows, that nothing breaks out of it, that it stays small and always the same.
+
+use model::compare::compare_table;
+use model::record::{ImportedRow, ImportedTable};
+use model::workload::Better;
+use report::html::{ReportPage, RunSection, TableSection, render};
+
+use crate::fixture::{Run, Shape, hostile, run, run_of};
+
+fn section(run: &Run) -> RunSection<'_> {
+    RunSection {
+        record: &run.record,
+        finding: &run.finding,
+        comparison: run.comparison.as_ref(),
+        trials: &run.trials,
+    }
+}
+
+fn page<'a>(runs: Vec<RunSection<'a>>, tables: Vec<TableSection<'a>>) -> ReportPage<'a> {
+    ReportPage { runs, tables, comparisons: Vec::new(), generated_by: "nearfar 0.1.0".into() }
+}
+
+fn published() -> ImportedTable {
+    let row = |test: &str, better, values| ImportedRow {
+        test: test.into(),
+        metric: "throughput".into(),
+        unit: "lps".into(),
+        better,
+        values,
+        published_change_percent: None,
+    };
+    ImportedTable {
+        name: "ryzen-2600-ccx".into(),
+        columns: vec!["6-core-2ccx".into(), "6-thread-1ccx".into()],
+        rows: vec![
+            row("dhrystone", Better::Higher, vec![Some(267_065_871.8), Some(177_565_964.9)]),
+            row("execl", Better::Higher, vec![Some(24743.5), None]),
+        ],
+    }
+}
+
+#[test]
+fn a_report_of_a_run_and_an_imported_table() {
+    let (run, table) = (run(), published());
+    let comparison = compare_table(&table, None).unwrap();
+    let tables = vec![TableSection { table: &table, comparison: &comparison }];
+    insta::assert_snapshot!(render(&page(vec![section(&run)], tables)));
+}
+
+#[test]
+fn equal_input_gives_equal_bytes() {
+    assert_eq!(render(&page(vec![section(&run())], Vec::new())), render(&page(vec![section(&run())], Vec::new())));
+}
+
+#[test]
+fn nothing_is_fetched_and_nothing_runs() {
+    let html = render(&page(vec![section(&run())], Vec::new()));
+    let without_names = html.replace("http://www.w3.org/2000/svg", "");
+    for forbidden in ["http:", "https:", "<script", "<link", "<iframe", "@import", "url(", " src=", "onload", "javascript:"] {
+        assert!(!without_names.contains(forbidden), "{forbidden}");
+    }
+}
+
+/// Names, parameters, reasons, settings: whatever users and machines write stays text.
+#[test]
+fn what_others_wrote_cannot_become_markup() {
+    let run = hostile();
+    let html = render(&page(vec![section(&run)], Vec::new()));
+    assert!(!html.contains("<script"), "a name became an element");
+    assert!(!html.contains('\u{1b}'), "a control character came through");
+    assert!(html.contains("&#60;script&#62;") || html.contains("&lt;script&gt;"));
+    // Every quote inside an attribute would end it: count the elements that may exist.
+    let elements: std::collections::BTreeSet<&str> = html
+        .split('<')
+        .skip(1)
+        .filter_map(|rest| rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '/' || c == '!')).next())
+        .collect();
+    assert!(!elements.contains("script") && !elements.contains("img"), "{elements:?}");
+    assert!(!html.contains("aria-label=\"<"), "an attribute holds markup");
+}
+
+#[test]
+fn simulated_runs_say_so_at_the_top_and_where_they_stand() {
+    let mut run = run();
+    run.record.simulated = Some("ryzen5-2600.xml:7".into());
+    let html = render(&page(vec![section(&run)], Vec::new()));
+    assert!(html.contains("<p class=\"stamp\"><strong>Simulated.</strong>"));
+    assert!(html.contains("SIMULATED on ryzen5-2600.xml:7"));
+    assert!(html.contains("nearfar run ccx --seed 42 --sim ryzen5-2600.xml:7"));
+    run.record.simulated = None;
+    assert!(!render(&page(vec![section(&run)], Vec::new())).to_lowercase().contains("simulated"));
+}
+
+/// Both ways to a hundred thousand samples: few cells with many, many cells with few.
+#[test]
+fn a_hundred_thousand_samples_stay_below_three_megabytes() {
+    for (placements, blocks) in [(4, 8_400), (1_000, 34)] {
+        let run = run_of(&Shape { name: "large", placements, blocks, troubled: false, compared: false });
+        let samples: usize = run.finding.cells.iter().map(|cell| cell.metrics[0].samples.len()).sum();
+        assert!(samples >= 100_000);
+        let html = render(&page(vec![section(&run)], Vec::new()));
+        assert!(html.len() < 3_000_000, "{} bytes for {placements} placements", html.len());
+        assert!(html.contains("<details>"));
+    }
+}
+
+#[test]
+fn a_thinned_figure_says_that_it_is_thinned() {
+    let run = run_of(&Shape { name: "long", placements: 2, blocks: 3_000, troubled: false, compared: false });
+    let html = render(&page(vec![section(&run)], Vec::new()));
+    assert!(html.contains("Of up to 3000 samples per placement, at most 400 are drawn"));
+    let short = run_of(&Shape { name: "short", placements: 2, blocks: 12, troubled: false, compared: false });
+    assert!(!render(&page(vec![section(&short)], Vec::new())).contains("are drawn"));
+}
+
+#[test]
+fn a_second_run_of_the_same_machine_does_not_draw_it_again() {
+    let run = run();
+    let html = render(&page(vec![section(&run), section(&run)], Vec::new()));
+    assert_eq!(html.matches("The machine of run 3f9c2a7b11d04e58, shown there.").count(), 1);
+    assert!(html.contains("href=\"#run-2\"") && html.contains("id=\"run-2\""));
+}
+
+#[test]
+fn an_empty_report_is_a_page_too() {
+    let html = render(&ReportPage::default());
+    assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
+}

@@ -1,0 +1,235 @@
+//! Tables at the width of a terminal, their Markdown and CSV twins, the JSON contract.
+
+use insta::{assert_json_snapshot, assert_snapshot};
+use model::comparison::Comparison;
+use model::placement::{Lines, Offer};
+use model::record::Ending;
+use model::units::Nanos;
+use report::table::{self, Metrics, OfferLines, RunLine};
+use report::{Look, json};
+
+use crate::fixture::{self, Run, Shape, run, run_of};
+
+const LOOK: Look = Look { width: 80, ascii: false, colour: false };
+const WIDE: Look = Look { width: 120, ..LOOK };
+
+fn comparison(run: &Run) -> &Comparison {
+    run.comparison.as_ref().unwrap()
+}
+
+#[test]
+fn results() {
+    let run = run();
+    assert_snapshot!(table::run(&run.record, &run.finding, Metrics::Main, &LOOK));
+}
+
+#[test]
+fn results_of_all_metrics_in_ascii() {
+    let run = run();
+    let text = table::run(&run.record, &run.finding, Metrics::All, &Look { ascii: true, ..LOOK });
+    assert!(text.is_ascii());
+    assert_snapshot!(text);
+}
+
+#[test]
+fn colours_only_repeat_what_words_say() {
+    let run = run();
+    let plain = table::run(&run.record, &run.finding, Metrics::Main, &LOOK) + &table::comparison(comparison(&run), &LOOK);
+    let look = Look { colour: true, ..LOOK };
+    let coloured = table::run(&run.record, &run.finding, Metrics::Main, &look) + &table::comparison(comparison(&run), &look);
+    assert!(!plain.contains('\u{1b}') && coloured.contains("\u{1b}[32m"));
+    let mut bare = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        bare += before;
+        rest = after.split_once('m').unwrap().1;
+    }
+    assert_eq!(bare + rest, plain);
+}
+
+#[test]
+fn a_simulated_run_is_stamped_in_every_form() {
+    let mut run = run();
+    run.record.simulated = Some("ryzen5-2600.xml:7".into());
+    let texts = [
+        table::run(&run.record, &run.finding, Metrics::Main, &LOOK),
+        table::run_markdown(&run.record, &run.finding, Metrics::Main),
+        table::run_csv(&run.record, &run.finding),
+        json::run(&run.record, &run.finding).to_string(),
+    ];
+    for text in texts {
+        assert!(text.contains("ryzen5-2600.xml:7"), "{text}");
+    }
+}
+
+#[test]
+fn a_comparison_on_a_narrow_terminal() {
+    assert_snapshot!(table::comparison(comparison(&run()), &LOOK));
+}
+
+#[test]
+fn a_comparison_on_a_wide_terminal() {
+    assert_snapshot!(table::comparison(comparison(&run()), &WIDE));
+}
+
+#[test]
+fn a_comparison_as_markdown() {
+    assert_snapshot!(table::comparison_markdown(comparison(&run())));
+}
+
+#[test]
+fn a_comparison_as_csv() {
+    assert_snapshot!(table::comparison_csv(comparison(&run())));
+}
+
+#[test]
+fn results_as_markdown() {
+    let run = run();
+    assert_snapshot!(table::run_markdown(&run.record, &run.finding, Metrics::Main));
+}
+
+#[test]
+fn results_as_csv() {
+    let run = run();
+    assert_snapshot!(table::run_csv(&run.record, &run.finding));
+}
+
+/// A comma, a quote and a line feed in a name do not move a column.
+#[test]
+fn csv_quotes_what_needs_it() {
+    let mut run = run();
+    run.finding.cells[0].test = "a,b\"c\nd".into();
+    let text = table::run_csv(&run.record, &run.finding);
+    assert!(text.contains(",\"a,b\"\"c\nd\",stream,"), "{text}");
+}
+
+#[test]
+fn trials() {
+    let run = run();
+    assert_snapshot!(table::trials(&run.record, &run.trials[..32], &LOOK));
+}
+
+#[test]
+fn trials_on_a_wide_terminal() {
+    let run = run();
+    assert_snapshot!(table::trials(&run.record, &run.trials[48..54], &WIDE));
+}
+
+#[test]
+fn runs_plans_and_lists() {
+    let line = RunLine {
+        id: "3f9c2a7b11d04e58",
+        experiment: "ccx",
+        host: Some("ryzen-desk"),
+        simulated: None,
+        started_unix_ms: 1_768_000_000_000,
+        ended: Some(Ending::Precise),
+        cells: 12,
+        trials: 156,
+    };
+    let lines = [line, RunLine { simulated: Some("ryzen5-2600.xml:7"), ended: None, ..line }];
+    assert_snapshot!("runs", table::runs(&lines, &LOOK));
+    assert_json_snapshot!("runs_json", json::runs(&lines));
+    let record = run().record;
+    assert_snapshot!("plan", table::plan(&record.plan, 156, Nanos(165_000_000_000), &LOOK));
+    assert_snapshot!("workloads", table::workloads(&fixture::specs(), &LOOK));
+    let experiments = [("ccx".to_string(), record.plan.question)];
+    assert_snapshot!("experiments", table::experiments(&experiments, &LOOK));
+}
+
+#[test]
+fn placements_with_their_lines() {
+    let made = fixture::placements(4);
+    let offer = |index: usize, same_as: Option<&str>| Offer {
+        policy: made[index].name.clone(),
+        placement: Ok(made[index].clone()),
+        same_as: same_as.map(Into::into),
+    };
+    let offers = [
+        offer(1, None),
+        offer(2, Some("one-core")),
+        Offer { policy: "remote".into(), placement: Err("this machine has one memory node".into()), same_as: None },
+    ];
+    let lines = Lines {
+        taskset: Some("taskset -c 0-2,6-8 CMD".into()),
+        systemd: Some("[Service]\nCPUAffinity=0-2 6-8".into()),
+        ..Lines::default()
+    };
+    let shown = [
+        OfferLines { offer: &offers[0], lines: Some(lines) },
+        OfferLines { offer: &offers[1], lines: None },
+        OfferLines { offer: &offers[2], lines: None },
+    ];
+    assert_snapshot!(table::placements(&shown, &LOOK));
+    assert_json_snapshot!(json::placements(&shown)["placements"][2]);
+}
+
+#[test]
+fn the_json_of_a_run_keeps_its_contract() {
+    let run = run();
+    let json = json::run(&run.record, &run.finding);
+    let cell = &json["cells"][1];
+    for field in ["workload", "parameters", "placement", "metrics", "verdicts"] {
+        assert!(cell.get(field).is_some(), "{field}");
+    }
+    for field in ["name", "unit", "better", "median", "ci_low", "ci_high", "samples"] {
+        assert!(cell["metrics"][0].get(field).is_some(), "{field}");
+    }
+    assert_eq!(cell["verdicts"], serde_json::json!({ "valid": 11, "suspect": 1, "invalid": 0 }));
+    assert_json_snapshot!(json["run"]);
+    assert_json_snapshot!(cell["reasons"]);
+}
+
+#[test]
+fn the_json_of_trials_keeps_its_contract() {
+    let run = run();
+    let mut json = json::trials(&run.trials);
+    assert_eq!(json["trials"].as_array().unwrap().len(), run.trials.len());
+    let trial = &mut json["trials"][50];
+    assert_eq!(trial["evidence"]["wall"], 1_002_000_000);
+    trial["evidence"] = "(model's)".into();
+    assert_json_snapshot!(trial);
+}
+
+#[test]
+fn the_json_of_a_comparison_keeps_its_contract() {
+    let run = run();
+    let json = json::comparison(comparison(&run));
+    assert_json_snapshot!((&json["baseline"], &json["rows"][2], &json["geomean"][0]));
+}
+
+/// Tables fit, whatever the names; only numbers and what must not be broken may need more.
+#[test]
+fn no_line_is_longer_than_the_terminal() {
+    let run = run_of(&Shape { name: "many", placements: 9, blocks: 3, troubled: true, compared: true });
+    for width in [80, 100, 120, 160] {
+        let look = Look { width, ..LOOK };
+        let texts = [
+            table::run(&run.record, &run.finding, Metrics::All, &look),
+            table::comparison(comparison(&run), &look),
+            table::trials(&run.record, &run.trials, &look),
+            table::workloads(&fixture::specs(), &look),
+            table::plan(&run.record.plan, 1, Nanos(1), &look),
+        ];
+        for text in texts {
+            let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+            assert!(longest.chars().count() <= width, "on {width} columns:\n{longest}");
+        }
+    }
+}
+
+/// What users call things cannot steer the terminal or break a Markdown table.
+#[test]
+fn hostile_names_stay_text() {
+    let run = fixture::hostile();
+    let text = table::run(&run.record, &run.finding, Metrics::All, &LOOK)
+        + &table::comparison(comparison(&run), &LOOK)
+        + &table::trials(&run.record, &run.trials, &LOOK)
+        + &report::map::text(&run.record.machine.topology, Some(&run.record.machine.settings), &LOOK);
+    assert!(!text.contains('\u{1b}'));
+    let markdown = table::comparison_markdown(comparison(&run));
+    assert!(!markdown.contains("<script"));
+    let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+    let lines: Vec<&str> = markdown.lines().take_while(|line| !line.is_empty()).collect();
+    assert!(lines.iter().all(|line| bars(line) == bars(lines[0])), "{markdown}");
+}

@@ -1,0 +1,26 @@
+//! Everything of a run as one JSON object.
+
+use std::io::{self, Write};
+
+use model::finding::{RunFinding, summarise};
+use model::record::{RunRecord, TrialRecord};
+use serde::Serialize;
+
+/// Grows when a field changes its meaning or goes; more fields may come without.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Export<'a> {
+    format: &'static str,
+    version: u32,
+    run: &'a RunRecord,
+    trials: &'a [TrialRecord],
+    finding: RunFinding,
+}
+
+pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> io::Result<()> {
+    let finding = summarise(&record.plan, trials);
+    let export = Export { format: "nearfar-run", version: VERSION, run: record, trials, finding };
+    serde_json::to_writer(&mut *out, &export)?;
+    out.write_all(b"\n")
+}

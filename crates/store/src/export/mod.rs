@@ -1,0 +1,77 @@
+//! Results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON.
+
+mod csv;
+mod hyperfine;
+mod json;
+
+use std::fmt;
+use std::io::{self, Write};
+
+use model::record::{RunId, RunRecord, TrialRecord};
+
+use crate::{Store, StoreError};
+
+/// Why a run was not exported.
+#[derive(Debug)]
+pub enum ExportError {
+    /// The results file said no.
+    Store(StoreError),
+    /// It could not be written.
+    Write(io::Error),
+    /// No cell of the run has a metric that is a time, which is all that hyperfine's format knows.
+    NoTimes(RunId),
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Write(error) => write!(f, "cannot write the export: {error}"),
+            Self::NoTimes(run) => {
+                write!(f, "run {run} has no results that are times, and hyperfine's format knows nothing else")?;
+                write!(f, "\nhint: export it as csv or json")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+impl From<StoreError> for ExportError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for ExportError {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// Writes a run as CSV, one row per sample; a trial without samples has one row without a value. The columns:
+/// run, experiment, host, simulated, trial, position, role, block, attempt, workload, test, parameters (JSON),
+/// placement, threads, cpus, memory, `started_unix_ms`, `took_ns`, status, why, verdict, reasons (`; ` between them),
+/// series, unit, ordinal, value.
+pub fn csv(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
+    let (record, trials) = load(store, run)?;
+    Ok(csv::write(&record, &trials, out)?)
+}
+
+/// Writes everything that is stored of a run, and what it means, as one JSON object:
+/// `{"format":"nearfar-run","version":1,"run":{…},"trials":[…],"finding":{"cells":[…],"skipped":[…]}}`.
+pub fn json(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
+    let (record, trials) = load(store, run)?;
+    Ok(json::write(&record, &trials, out)?)
+}
+
+/// Writes the cells that have a time as `hyperfine --export-json` does, for the programs that read that. Times
+/// are in seconds, one per trial that is not invalid; `command` is `TEST @ PLACEMENT`.
+pub fn hyperfine(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
+    let (record, trials) = load(store, run)?;
+    hyperfine::write(&record, &trials, out)
+}
+
+fn load(store: &Store, run: &RunId) -> Result<(RunRecord, Vec<TrialRecord>), StoreError> {
+    Ok((store.run(&run.0)?, store.trials(run)?))
+}

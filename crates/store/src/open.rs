@@ -1,0 +1,137 @@
+//! Opening a results file: making it, knowing what it is, refusing what it is not.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::Fault;
+use crate::lock::with_suffix;
+use crate::schema::{self, Kind, VERSION};
+use crate::{Store, StoreError};
+
+/// Another program's transaction takes milliseconds; one that takes longer than this waits for something itself.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// Between two tries where SQLite does not wait by itself.
+const LOCK_RETRY: Duration = Duration::from_millis(5);
+
+impl Store {
+    /// Opens a results file to write, making it and its directories where they are missing.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_waiting(path, LOCK_WAIT)
+    }
+
+    /// As [`Store::open`], waiting so long for other programs, now and later.
+    pub fn open_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            std::fs::create_dir_all(directory).map_err(|error| refused(directory, &error))?;
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let store = Self::connect(path, path, flags, wait)?;
+        match store.connection.is_readonly("main") {
+            Ok(false) => Ok(store),
+            _ => Err(StoreError::ReadOnly { path: path.into() }),
+        }
+    }
+
+    /// Opens a results file that must be there; one on a read-only disk can be read.
+    pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        Self::open_existing_waiting(path, LOCK_WAIT)
+    }
+
+    /// As [`Store::open_existing`], waiting so long for other programs, now and later.
+    pub fn open_existing_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
+        std::fs::metadata(path).map_err(|error| refused(path, &error))?;
+        let first = Self::connect(path, path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait);
+        match first {
+            Err(StoreError::ReadOnly { .. } | StoreError::CannotOpen { .. }) => {
+                Self::open_unwritable(path, wait, first)
+            }
+            _ => first,
+        }
+    }
+
+    /// Without a place for the WAL's index, SQLite reads a file only when told that nobody changes it. That is wrong
+    /// while there is a WAL with content: its trials would be missing without a word.
+    fn open_unwritable(path: &Path, wait: Duration, first: Result<Self, StoreError>) -> Result<Self, StoreError> {
+        let plain = Self::connect(path, path, OpenFlags::SQLITE_OPEN_READ_ONLY, wait);
+        let has_wal = std::fs::metadata(with_suffix(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
+        if plain.is_ok() || has_wal {
+            return plain.or(first);
+        }
+        let Some(uri) = immutable_uri(path) else { return first };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        Self::connect(Path::new(&uri), path, flags, wait).or(first)
+    }
+
+    fn connect(name: &Path, path: &Path, flags: OpenFlags, wait: Duration) -> Result<Self, StoreError> {
+        let opening = || {
+            // No mutex inside SQLite: a Store is used from one thread at a time, which the compiler checks.
+            let mut connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            connection.busy_timeout(wait)?;
+            prepare(&mut connection, path, wait)?;
+            Ok(connection)
+        };
+        let connection = opening().map_err(|fault: Fault| fault.explain(path))?;
+        Ok(Self { connection, path: path.into() })
+    }
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+    let path = path.into();
+    match error.kind() {
+        ErrorKind::NotFound => StoreError::Missing { path },
+        ErrorKind::StorageFull => StoreError::NoSpace { path },
+        ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
+        _ => StoreError::CannotOpen { path, why: error.to_string() },
+    }
+}
+
+/// A file name as SQLite wants it in a URI; none where it is not UTF-8.
+fn immutable_uri(path: &Path) -> Option<String> {
+    let path = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    // A relative name needs no slashes, an absolute one brings its own.
+    Some(format!("file:{path}?immutable=1"))
+}
+
+/// Looks first, so that a file that is not ours is left as it is.
+fn prepare(connection: &mut Connection, path: &Path, wait: Duration) -> Result<(), Fault> {
+    let found = schema::kind(connection)?;
+    match found {
+        Kind::Foreign => return Err(StoreError::Foreign { path: path.into() }.into()),
+        Kind::Ours(found) if found > VERSION => {
+            return Err(StoreError::Newer { path: path.into(), found, known: VERSION }.into());
+        }
+        Kind::Ours(_) | Kind::Empty => {}
+    }
+    connection.pragma_update(None, "foreign_keys", true)?;
+    if !connection.is_readonly("main")? {
+        set_durability(connection, wait)?;
+    }
+    if found != Kind::Ours(VERSION) {
+        schema::migrate(connection)?;
+    }
+    Ok(())
+}
+
+/// The crate's documentation says what is promised. Where there is no WAL (some network file systems), NORMAL may
+/// damage the file in a power cut, so FULL it is.
+fn set_durability(connection: &Connection, wait: Duration) -> Result<(), Fault> {
+    let mode = enter_wal(connection, wait)?;
+    let synchronous = if mode.eq_ignore_ascii_case("wal") { "NORMAL" } else { "FULL" };
+    Ok(connection.pragma_update(None, "synchronous", synchronous)?)
+}
+
+/// While another program enters WAL mode too, SQLite gives up at once instead of waiting.
+fn enter_wal(connection: &Connection, wait: Duration) -> Result<String, Fault> {
+    let deadline = Instant::now() + wait;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < deadline => {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            other => return Ok(other?),
+        }
+    }
+}
