@@ -30,7 +30,8 @@ struct CellPast {
     failures: usize,
     has_result: bool,
     given_up: Option<String>,
-    /// The last attempt in the newest block, and whether it was invalid.
+    /// The last attempt in the newest block, and whether repeating it may help: a placement that was not proven or a
+    /// failure may pass, a program that did not end in time would take that time again.
     last: Option<(Role, u32, u32, bool)>,
 }
 
@@ -103,8 +104,8 @@ impl History {
     /// The attempt with which a cell should be repeated in a block, when its last one there was invalid.
     pub fn retry(&self, cell: usize, role: Role, block: u32) -> Option<u32> {
         let past = self.cells.get(&cell).filter(|past| past.given_up.is_none())?;
-        let (_, _, attempt, invalid) = past.last.filter(|last| (last.0, last.1) == (role, block))?;
-        (invalid && attempt + 1 < ATTEMPTS_MAX).then_some(attempt + 1)
+        let (_, _, attempt, may_pass) = past.last.filter(|last| (last.0, last.1) == (role, block))?;
+        (may_pass && attempt + 1 < ATTEMPTS_MAX).then_some(attempt + 1)
     }
 
     /// Whether every cell's main metric is known as precisely as was asked. A cell that was given up does not count.
@@ -128,7 +129,8 @@ impl CellPast {
     fn note(&mut self, record: &TrialRecord) {
         let invalid = record.verdict.grade == Grade::Invalid;
         let reason = || record.verdict.reasons.first().cloned().unwrap_or_default();
-        self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, invalid));
+        let may_pass = invalid && !matches!(record.outcome.status, Status::TimedOut(_));
+        self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, may_pass));
         self.has_result |= !invalid;
         self.failures += usize::from(!self.has_result);
         let hopeless = matches!(record.outcome.status, Status::Unavailable(_)) || self.failures >= FAILURES_TO_GIVE_UP;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use model::plan::Plan;
+use model::plan::{Cell, Plan};
 use model::record::{Ending, RunRecord, TrialRecord};
 use model::trial::{Role, Trial, judge};
 use model::units::Nanos;
@@ -156,8 +156,8 @@ impl Runner<'_> {
 /// How far a run is, from its plan and what is stored of it.
 pub fn forecast(plan: &Plan, history: &History) -> Forecast {
     let live = history.live(plan).max(1);
-    let guesses = plan.cells.iter().filter_map(|cell| plan.spec(&cell.workload));
-    let guess = Nanos(guesses.map(|spec| spec.trial_time_guess.0).sum());
+    let guess = |cell: &Cell| plan.spec(&cell.workload).map(|spec| spec.guess(&cell.parameters).0);
+    let guess = Nanos(plan.cells.iter().filter_map(guess).sum());
     let block_time = if history.len() < plan.cells.len() { guess } else { history.block_time().unwrap_or(guess) };
     let affordable = plan.repeat.budget.0 / block_time.0.max(1);
     let blocks = affordable.clamp(1, u64::from(plan.repeat.max) + u64::from(plan.repeat.warmup));

@@ -24,6 +24,15 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
+impl Comparison {
+    /// Only each test's main metric, for tables that people read at a glance.
+    #[must_use]
+    pub fn main_metrics(mut self) -> Self {
+        self.rows.retain(|row| row.main);
+        self
+    }
+}
+
 /// One test and metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonRow {

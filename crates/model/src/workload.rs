@@ -129,6 +129,9 @@ pub enum Reduce {
     Min,
 }
 
+/// What starting and ending a trial takes beyond its workload, roughly.
+const START_UP: Nanos = Nanos(20_000_000);
+
 impl WorkloadSpec {
     /// The parameter with this name.
     pub fn parameter(&self, name: &str) -> Option<&ParameterSpec> {
@@ -154,6 +157,12 @@ impl WorkloadSpec {
             parameters.insert(parameter.name.clone(), value);
         }
         Ok(Parameters(parameters))
+    }
+
+    /// How long a trial takes, roughly: what its `time` parameter says, else what the description guesses.
+    pub fn guess(&self, parameters: &Parameters) -> Nanos {
+        let Some(Value::Integer(time)) = parameters.0.get("time") else { return self.trial_time_guess };
+        Nanos(u64::try_from(*time).unwrap_or_default() + START_UP.0)
     }
 
     /// Values as people write them (`1GiB`, `5s`), for tables and keys.

@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 
-use model::id_set::CpuSet;
+use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::placement::{KernelOffers, MemoryPolicy, NoPlacement, Placement, check, lines, offer, offer_all, parse};
-use model::topology::{ObjectKind, Topology};
+use model::topology::{Cache, MemoryNode, Object, ObjectKind, Topology};
+use model::units::Bytes;
 use proptest::prelude::*;
 
 const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true };
@@ -172,7 +173,7 @@ fn two_cpus() -> Topology {
 /// A machine of which this process may use only some cpus and nodes; `gone` takes the rest out of the machine.
 fn restricted(mut topology: Topology, cpus: &str, nodes: &str, gone: bool) -> Topology {
     topology.allowed_cpus = CpuSet::parse_list(cpus).expect("a list");
-    topology.allowed_nodes = model::id_set::NodeSet::parse_list(nodes).expect("a list");
+    topology.allowed_nodes = NodeSet::parse_list(nodes).expect("a list");
     let allowed = topology.allowed_cpus.clone();
     topology.objects.iter_mut().for_each(|object| object.cpus = object.cpus.intersection(&allowed));
     topology.nodes.iter_mut().for_each(|node| node.cpus = node.cpus.intersection(&allowed));
@@ -226,6 +227,89 @@ fn placement_reasons_of_restricted_machines() {
     // The kinds of one half are the kinds of the machine: only little cores are left.
     let little = restricted(model("rk3399"), "0-3", "0", false);
     insta::assert_snapshot!("rk3399-little", table(&little, Some(2)));
+}
+
+/// Packages, each with a memory node, of L3s of cores of hardware threads, numbered one after the other.
+fn regular(packages: u32, caches: u32, cores: u32, threads: u32) -> Topology {
+    let mut topology = Topology::default();
+    let cache = Cache { level: 3, bytes: Bytes(8 << 20), line_bytes: 64 };
+    let total = packages * caches * cores * threads;
+    let machine = add(&mut topology, ObjectKind::Machine, None, 0, total);
+    for package in 0..packages {
+        let each = total / packages;
+        let parent = add(&mut topology, ObjectKind::Package, Some(machine), package * each, each);
+        topology.objects[parent].memory = vec![package as usize];
+        let cpus = topology.objects[parent].cpus.clone();
+        topology.nodes.push(MemoryNode { os: NodeId(package), cpus, bytes: Bytes(1 << 30), subtype: None });
+        topology.allowed_nodes.insert(NodeId(package));
+        for number in 0..caches {
+            let first = package * each + number * cores * threads;
+            let l3 = add(&mut topology, ObjectKind::Cache, Some(parent), first, cores * threads);
+            topology.objects[l3].cache = Some(cache);
+            for core in 0..cores {
+                let first = first + core * threads;
+                let core = add(&mut topology, ObjectKind::Core, Some(l3), first, threads);
+                (0..threads).for_each(|thread| {
+                    let pu = add(&mut topology, ObjectKind::Pu, Some(core), first + thread, 1);
+                    topology.objects[pu].os_index = Some(first + thread);
+                });
+            }
+        }
+    }
+    topology.allowed_cpus = topology.objects[machine].cpus.clone();
+    topology.complete_cpus = topology.allowed_cpus.clone();
+    topology
+}
+
+fn add(topology: &mut Topology, kind: ObjectKind, parent: Option<usize>, first: u32, length: u32) -> usize {
+    let index = topology.objects.len();
+    let cpus = (first..first + length).map(CpuId).collect();
+    topology.objects.push(Object {
+        kind,
+        os_index: None,
+        cpus,
+        parent,
+        children: Vec::new(),
+        memory: Vec::new(),
+        cache: None,
+        subtype: None,
+    });
+    if let Some(parent) = parent {
+        topology.objects[parent].children.push(index);
+    }
+    index
+}
+
+#[test]
+fn placement_spans_of_l3s_stay_on_one_node_while_they_fit() {
+    // Two packages with a node each, two L3s of three cores in each, two threads a core.
+    let machine = regular(2, 2, 3, 2);
+    let cases = [
+        ("cores-across-l3", None, "0,2,4,6,8,10"),
+        ("cores-across-l3", Some(2), "0,6"),
+        ("cores-across-l3", Some(5), "0,2,4,6,8"),
+        ("cores-across-l3", Some(8), "0,2,6,8,12,14,18,20"),
+        ("node:1+memory-remote", Some(4), "12,14,16,18"),
+        ("compact", Some(4), "0,2,4,6"),
+        ("compact", Some(8), "0,2,4,6,8,10,12,14"),
+        ("compact", Some(14), "0-3,4,6,8,10,12,14,16,18,20,22"),
+        ("spread", Some(4), "0,6,12,18"),
+        ("spread", Some(14), "0-1,2,4,6,8,10,12-13,14,16,18,20,22"),
+        ("smt-one-l3", Some(5), "0-4"),
+        ("smt-pairs", Some(8), "0-7"),
+    ];
+    for (policy, threads, expected) in cases {
+        let cpus = parse(&machine, policy, threads, KernelOffers::default()).unwrap().cpus();
+        assert_eq!(cpus, CpuSet::parse_list(expected).unwrap(), "{policy} {threads:?}: {cpus}");
+    }
+}
+
+#[test]
+fn placement_of_a_large_machine_takes_no_time_to_speak_of() {
+    let machine = regular(32, 1, 18, 2);
+    let offers = offer_all(&machine, None, WEIGHTS);
+    assert_eq!(offers.len(), 14 + 32);
+    assert_eq!(offers[7].placement.as_ref().unwrap().threads, 1152);
 }
 
 #[test]
@@ -301,13 +385,19 @@ proptest! {
         threads in proptest::option::of(1usize..30),
         hidden in proptest::collection::btree_set(0u32..24, 0..14),
         hidden_node in proptest::option::of(0u32..3),
+        shown in any::<bool>(),
     ) {
         let whole = model(MODELS[machine].0);
-        let hidden: CpuSet = hidden.into_iter().map(model::id_set::CpuId).collect();
-        let hidden_node: model::id_set::NodeSet = hidden_node.into_iter().map(model::id_set::NodeId).collect();
+        let hidden: CpuSet = hidden.into_iter().map(CpuId).collect();
+        let hidden_node: NodeSet = hidden_node.into_iter().map(NodeId).collect();
         let cpus = whole.allowed_cpus.difference(&hidden).to_string();
         let nodes = whole.allowed_nodes.difference(&hidden_node).to_string();
-        let topology = restricted(whole, &cpus, &nodes, false);
+        let objects = whole.objects.clone();
+        let mut topology = restricted(whole, &cpus, &nodes, false);
+        if shown {
+            // Some sources show in objects what this process may not use.
+            topology.objects = objects;
+        }
         let placement = match parse(&topology, &name, threads, WEIGHTS) {
             Ok(placement) => placement,
             Err(NoPlacement::Unavailable(why)) => {

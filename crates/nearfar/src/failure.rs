@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use machine::topology::TopologyError;
+use model::experiment::PlanError;
+
 /// Exit statuses; 0 is success. Part of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -37,6 +40,23 @@ impl Failure {
     /// Our failure, or the machine's.
     pub fn failure(what: impl Display) -> Self {
         Self { status: Status::Failure, what: what.to_string() }
+    }
+
+    /// A topology that cannot be read: the machine's fault when it is the live one, else the user's file.
+    pub fn topology(error: &TopologyError) -> Self {
+        let failure = Self::usage(error);
+        match &error.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
+    /// A plan that cannot be made: a mistake, or a machine that offers nothing of what was asked for.
+    pub fn plan(error: &PlanError) -> Self {
+        match error {
+            PlanError::Mistake(_) => Self::usage(error),
+            PlanError::NothingToRun(_) => Self::with(Status::Skipped, error),
+        }
     }
 
     /// With another status.

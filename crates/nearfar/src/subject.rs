@@ -39,7 +39,7 @@ impl Subject {
         let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
         let host = flags.host_label.clone();
         let Some(sim) = &flags.sim else {
-            let machine = machine::capture::read_live().map_err(Failure::failure)?;
+            let machine = machine::capture::read_live_isolated(&own_program()?).map_err(|error| Failure::topology(&error))?;
             let seed = flags.seed.unwrap_or_else(fresh_seed);
             return Ok(Self { machine, simulated: None, seed, host, faults });
         };
@@ -83,18 +83,15 @@ impl Subject {
     }
 }
 
-/// A topology from `--from`: a file or a synthetic string, read in a child process; this machine without one.
+/// A topology from `--from`: a file or a synthetic string; this machine without one. Read in a child process, because
+/// hwloc may crash on a bad file and reads `HWLOC_*` variables that would make this machine another.
 pub fn read_topology(from: Option<&str>) -> Result<Topology, Failure> {
-    let source = source(from)?;
-    match source {
-        Source::Live => machine::topology::read(&source).map_err(Failure::failure),
-        _ => machine::topology::read_isolated(&source, &own_program()?).map_err(Failure::usage),
-    }
+    machine::topology::read_isolated(&source(from)?, &own_program()?).map_err(|error| Failure::topology(&error))
 }
 
 /// What `--from` means.
 pub fn source(from: Option<&str>) -> Result<Source, Failure> {
-    from.map_or(Ok(Source::Live), |text| Source::parse(text).map_err(Failure::usage))
+    from.map_or(Ok(Source::Live), |text| Source::parse(text).map_err(|error| Failure::topology(&error)))
 }
 
 /// The program itself, to be started again as a worker.

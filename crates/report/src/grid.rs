@@ -130,13 +130,14 @@ impl Grid {
         let words = self.word_widths(look.width);
         let last = self.columns.len().saturating_sub(1);
         for (index, (column, shown)) in self.columns.iter().zip(table.column_iter_mut()).enumerate() {
-            let space = if index == last { 0 } else { SPACE };
-            shown.set_padding((0, space as u16));
+            // The style's junction is the other column between two of them.
+            let padding = if index == last { 0 } else { SPACE - 1 };
+            shown.set_padding((0, padding as u16));
             if column.holds == Holds::Number {
                 shown.set_cell_alignment(CellAlignment::Right);
             }
             shown.set_constraint(match column.holds {
-                Holds::Text => ColumnConstraint::LowerBoundary(Width::Fixed((words[index] + space) as u16)),
+                Holds::Text => ColumnConstraint::LowerBoundary(Width::Fixed((words[index] + padding) as u16)),
                 Holds::Word | Holds::Number => ColumnConstraint::ContentWidth,
             });
         }
@@ -183,7 +184,8 @@ impl Grid {
             self.columns.iter().enumerate().map(|(index, of)| column(index, of).unwrap_or(0)).collect();
         let room = (width + SPACE).saturating_sub(indent + SPACE * widths.len());
         let bounded = |most: usize| -> Vec<usize> {
-            let bound = |(width, of): (&usize, &GridColumn)| if of.holds == Holds::Text { *width.min(&most) } else { *width };
+            let bound =
+                |(width, of): (&usize, &GridColumn)| if of.holds == Holds::Text { *width.min(&most) } else { *width };
             widths.iter().zip(&self.columns).map(bound).collect()
         };
         let bounds = [usize::MAX, COLUMN_WIDTH_MIN].map(bounded);
@@ -242,8 +244,12 @@ mod tests {
         for row in [["x", "1"], ["x", "1"], ["y", "1"]] {
             grid.rows.push(row.iter().map(|text| GridCell::plain(text)).collect());
         }
-        let texts: Vec<Vec<String>> =
-            grid.without_repeats(2).rows.into_iter().map(|row| row.into_iter().map(|cell| cell.text).collect()).collect();
+        let texts: Vec<Vec<String>> = grid
+            .without_repeats(2)
+            .rows
+            .into_iter()
+            .map(|row| row.into_iter().map(|cell| cell.text).collect())
+            .collect();
         assert_eq!(texts, [["x", "1"], ["", ""], ["y", "1"]]);
     }
 }

@@ -1,6 +1,11 @@
 //! Findings, topologies and records as text, Markdown, CSV, JSON, HTML and SVG. Must not compute: every number
 //! shown here was computed by `model`; rounding, wording, layout and pixels are what this crate decides.
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::format_collect,
+    clippy::format_push_string,
+    reason = "this crate makes short texts from parts, where a format! reads better than a write! into a buffer"
+)]
 
 mod grid;
 pub mod html;

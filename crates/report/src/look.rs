@@ -102,8 +102,7 @@ pub(crate) fn finished(text: &str, look: &Look) -> String {
 
 fn ascii_for(c: char) -> char {
     match c {
-        '│' => '|',
-        '├' => '|',
+        '│' | '├' => '|',
         '└' => '`',
         '─' => '-',
         '×' => 'x',
@@ -117,7 +116,8 @@ fn ascii_for(c: char) -> char {
 /// What others wrote, made safe to print: no escape sequences, no characters that turn the line around, no marks.
 pub(crate) fn clean(text: &str) -> String {
     let harmful = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
     };
     text.chars()
         .map(|c| match c {

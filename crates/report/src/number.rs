@@ -18,8 +18,7 @@ impl Scale {
         const STEPS: [(f64, &str); 4] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")];
         let size = value.abs();
         // Just below a step the rounded value would read 1000.0M, which is worse than a digit less.
-        let (divisor, suffix) =
-            STEPS.into_iter().find(|(step, _)| size >= step * 0.99995).unwrap_or((1.0, ""));
+        let (divisor, suffix) = STEPS.into_iter().find(|(step, _)| size >= step * 0.99995).unwrap_or((1.0, ""));
         Self { divisor, suffix, decimals: decimals(size / divisor) }
     }
 

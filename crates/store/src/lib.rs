@@ -5,9 +5,11 @@
 //!
 //! - A trial with its samples, evidence and verdict is one transaction: it is there whole or not at all.
 //! - `kill -9` of the program loses nothing that [`Store::add_trial`] has returned from. A power cut or a crash of the
-//!   kernel may lose the last moments (what the kernel had not yet written back) but damages nothing: the file
-//!   is in WAL mode with `synchronous=NORMAL`. `FULL` would wait for the disk after each trial, and after a trial
-//!   that wrote gigabytes that takes seconds and disturbs the next; what is lost is measured again when the run goes on.
+//!   kernel may lose the last trials of a run that has not ended (what the kernel had not yet written back) and
+//!   damages nothing: the file is in WAL mode with `synchronous=NORMAL`. `FULL` would flush the disk after each
+//!   trial: 2 to 3 ms instead of 0.03 ms on the development machine, a fifth of what a trial may cost beside its command,
+//!   on the disk that the next trial may measure. What is lost is measured again when the run goes on; a run that has
+//!   ended is flushed.
 //! - Nothing is counted twice: a trial's id is unique in its run, and so is its position.
 //! - A file of a newer program, of another program or a damaged one is refused with words, and left as it is.
 #![forbid(unsafe_code)]

@@ -103,7 +103,7 @@ fn prepare(connection: &mut Connection, path: &Path, wait: Duration) -> Result<(
         Kind::Ours(found) if found > VERSION => {
             return Err(StoreError::Newer { path: path.into(), found, known: VERSION }.into());
         }
-        Kind::Ours(_) | Kind::Empty => {}
+        Kind::Ours(_) | Kind::Empty => refuse_cut(connection, path)?,
     }
     connection.pragma_update(None, "foreign_keys", true)?;
     if !connection.is_readonly("main")? {
@@ -113,6 +113,17 @@ fn prepare(connection: &mut Connection, path: &Path, wait: Duration) -> Result<(
         schema::migrate(connection)?;
     }
     Ok(())
+}
+
+/// SQLite notices when whole pages are missing, and takes the missing end of the last one for zeros, which may be
+/// somebody's samples. With content in the WAL the end of the file is not yet what counts.
+fn refuse_cut(connection: &Connection, path: &Path) -> Result<(), Fault> {
+    let bytes = |file: &Path| std::fs::metadata(file).map_or(0, |file| file.len());
+    let page_bytes: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    if bytes(path).is_multiple_of(u64::from(page_bytes)) || bytes(&with_suffix(path, "-wal")) > 0 {
+        return Ok(());
+    }
+    Err(Fault::Unreadable("its end is missing".into()))
 }
 
 /// The crate's documentation says what is promised. Where there is no WAL (some network file systems), NORMAL may

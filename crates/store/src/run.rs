@@ -91,14 +91,18 @@ impl Store {
         })
     }
 
-    /// Records why a run ended.
+    /// Records why a run ended, and flushes all of it to the disk.
     pub fn end_run(&mut self, run: &RunId, ending: Ending) -> Result<(), StoreError> {
         let path = self.path.clone();
         self.write(|transaction| {
             let number = known_number(transaction, &path, run)?;
             transaction.execute("UPDATE run SET ended = ?2 WHERE number = ?1", params![number, word(&ending)])?;
             Ok(())
-        })
+        })?;
+        // A passive checkpoint flushes the WAL and what it moves into the database. It waits for nobody, and when it
+        // cannot be done now (somebody reads, the disk is full) the run is stored as its trials were: nothing is lost.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        Ok(())
     }
 }
 

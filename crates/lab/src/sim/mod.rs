@@ -86,7 +86,7 @@ impl Executor for SimExecutor {
             let (evidence, took) = (Evidence::default(), Nanos(0));
             return Some(Outcome { status, samples: Vec::new(), evidence, started_unix_ms, took });
         };
-        let took = Nanos((spec.trial_time_guess.0 as f64 * slowdown) as u64);
+        let took = Nanos((spec.guess(&trial.parameters).0 as f64 * slowdown) as u64);
         let mut outcome = Outcome {
             status: Status::Completed,
             samples: self.samples(trial, spec, slowdown),

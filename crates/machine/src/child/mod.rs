@@ -25,6 +25,7 @@ use crate::seat;
 use crate::syscall::{self, Refusal};
 use attend::{Attended, Cause};
 use reap::Used;
+pub use start::find_program;
 use start::Proof;
 
 /// What is to be run, and where.

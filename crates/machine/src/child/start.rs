@@ -257,6 +257,19 @@ fn explain_exec(launch: &Launch, program: &str, error: &io::Error) -> LaunchErro
     }
 }
 
+/// Whether there is such a program, asked before anything runs; that it can be started is known when it is.
+pub fn find_program(program: &str) -> Result<(), LaunchError> {
+    let in_path = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    };
+    let found = if program.contains('/') { Path::new(program).is_file() } else { in_path() };
+    if found {
+        return Ok(());
+    }
+    Err(LaunchError::NotFound { program: program.into(), hint: where_to_look(Path::new("."), program) })
+}
+
 fn where_to_look(place: &Path, program: &str) -> String {
     match (place.join(program).exists(), program.contains('/')) {
         (true, true) => "the file is there, but the interpreter in its first line or its dynamic loader is not".into(),

@@ -366,11 +366,14 @@ fn a_child_dies_with_us() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mut pid = String::new();
-    // Waits until the child opens it, and reads until it closes it again.
-    std::fs::File::open(&fifo).unwrap().read_to_string(&mut pid).unwrap();
-    let pid: u32 = pid.trim().parse().unwrap();
-    // Opened before the kill, so that it is this child that ends and no later one with its number.
+    // Opened for both, so that opening waits for nobody; the poll waits for the child's word.
+    let mut words = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let mut polled = [rustix::event::PollFd::new(&words, rustix::event::PollFlags::IN)];
+    let soon = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut polled, Some(&soon)), Ok(1), "the child has started");
+    let mut pid = [0; 20];
+    let length = words.read(&mut pid).unwrap();
+    let pid: u32 = text(&pid[..length]).trim().parse().unwrap();
     parent.kill().unwrap();
     let ended = match attend::ends_in(pid, Duration::from_secs(30)) {
         // Already reaped by whoever adopted it.

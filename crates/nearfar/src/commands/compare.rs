@@ -17,9 +17,10 @@ use crate::subject::existing_store;
 pub fn run(args: &Compare, common: &Common) -> Outcome {
     let store = existing_store(common)?;
     let comparison = if args.by == "column" { imported(args, &store)? } else { measured(args, &store)? };
+    let shown = || if args.all_metrics { comparison.clone() } else { comparison.clone().main_metrics() };
     let text = match args.format {
-        TableFormat::Text => report::table::comparison(&comparison, &output::look()),
-        TableFormat::Markdown => report::table::comparison_markdown(&comparison),
+        TableFormat::Text => report::table::comparison(&shown(), &output::look()),
+        TableFormat::Markdown => report::table::comparison_markdown(&shown()),
         TableFormat::Csv => report::table::comparison_csv(&comparison),
         TableFormat::Json => {
             output::print_json(&report::json::comparison(&comparison))?;

@@ -14,6 +14,6 @@ pub fn worker() -> Outcome {
 
 /// Reads a topology and prints it as JSON; hwloc may crash here without harm.
 pub fn read_topology(source: &str) -> Outcome {
-    let source = if source == "live" { Source::Live } else { Source::parse(source).map_err(Failure::usage)? };
+    let source = Source::parse(source).map_err(|error| Failure::topology(&error))?;
     Ok(ExitCode::from(machine::topology::serve_read(&source)))
 }

@@ -34,7 +34,9 @@ fn rendered(args: &Map) -> Result<String, Failure> {
 
 fn xml(args: &Map) -> Result<String, Failure> {
     let source = subject::source(args.from.as_deref())?;
-    machine::topology::export_xml(&source).map_err(Failure::usage)
+    // First in a child process: what hwloc survives there it survives here.
+    subject::read_topology(args.from.as_deref())?;
+    machine::topology::export_xml(&source).map_err(|error| Failure::topology(&error))
 }
 
 fn capture(args: &Map) -> Result<String, Failure> {
@@ -43,7 +45,8 @@ fn capture(args: &Map) -> Result<String, Failure> {
         let settings = model::settings::Settings::default();
         return pretty(&model::capture::Capture::new(topology, settings));
     }
-    pretty(&machine::capture::read_live().map_err(Failure::failure)?)
+    let own = subject::own_program()?;
+    pretty(&machine::capture::read_live_isolated(&own).map_err(|error| Failure::topology(&error))?)
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {

@@ -11,9 +11,11 @@ use model::experiment::{self, Experiment, Wishes};
 use model::finding::summarise;
 use model::plan::Plan;
 use model::record::{Ending, RunRecord};
+use model::trial::Role;
 use model::units::Nanos;
 use report::table::Metrics;
 use store::Store;
+use workloads::{Job, Runner};
 
 use crate::cli::{Common, Run, TextOrJson};
 use crate::failure::{Failure, Outcome, Status};
@@ -74,17 +76,24 @@ fn read(name: &str) -> Result<Experiment, Failure> {
 
 fn plan(experiment: &Experiment, subject: &Subject, smoke: bool) -> Result<Plan, Failure> {
     let wishes = Wishes { smoke, kernel: machine::nodes::kernel_offers() };
-    let plan = experiment.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(Failure::usage)?;
-    check(&plan)?;
+    let plan = experiment.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
+    check(&plan, subject)?;
     Ok(plan)
 }
 
-/// What descriptions alone cannot say of parameters: a regex that does not compile, a command without words.
-pub fn check(plan: &Plan) -> Result<(), Failure> {
-    for cell in &plan.cells {
-        if let Some(workload) = workloads::find(&cell.workload) {
-            (workload.check)(&cell.parameters)
-                .map_err(|why| Failure::usage(format!("workload {}: {why}", cell.workload)))?;
+/// What descriptions alone cannot say of parameters: a regex that does not compile, a program that is not there.
+pub fn check(plan: &Plan, subject: &Subject) -> Result<(), Failure> {
+    for (index, cell) in plan.cells.iter().enumerate() {
+        let Some(workload) = workloads::find(&cell.workload) else { continue };
+        let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("workload {}: {why}", cell.workload));
+        (workload.check)(&cell.parameters).map_err(|why| wrong(&why))?;
+        if let (Runner::Tool { command, .. }, None) = (&workload.runner, &subject.simulated) {
+            let job = Job::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
+            let argv = command(&job).map_err(|why| wrong(&why))?.argv;
+            machine::child::find_program(&argv[0]).map_err(|error| {
+                let failure = Failure::usage(&error);
+                error.hint().map(str::to_string).map_or(failure, |hint| Failure::usage(&error).hint(hint))
+            })?;
         }
     }
     Ok(())
@@ -133,7 +142,7 @@ fn show(store: &Store, record: &RunRecord, format: TextOrJson) -> Result<(), Fai
     output::print(&report::table::run(record, &finding, Metrics::Main, &output::look()))?;
     let runs = [ComparedRun { record, finding: &finding }];
     if let Some(comparison) = planned(&runs, &record.plan) {
-        output::print(&report::table::comparison(&comparison, &output::look()))?;
+        output::print(&report::table::comparison(&comparison.main_metrics(), &output::look()))?;
     }
     Ok(())
 }

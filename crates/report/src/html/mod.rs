@@ -62,10 +62,12 @@ pub fn render(page: &ReportPage) -> String {
     let limits = Limits::of(page);
     let runs: Vec<RunPart> =
         page.runs.iter().enumerate().map(|(index, run)| RunPart::new(run, &page.runs[..index], &limits)).collect();
-    let compared = page.comparisons.iter().map(|comparison| {
-        ComparedPart::new(&format!("By {}", comparison.by), comparison, limits.rows)
-    });
-    let tables = page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
+    let compared = page
+        .comparisons
+        .iter()
+        .map(|comparison| ComparedPart::new(&format!("By {}", comparison.by), comparison, limits.rows));
+    let tables =
+        page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
     let report = Report {
         title: title(page),
         simulated: page.runs.iter().any(|run| run.record.simulated.is_some()),
@@ -131,7 +133,8 @@ impl ComparedPart {
 }
 
 fn title(page: &ReportPage) -> String {
-    let names = page.runs.iter().map(|run| &run.record.plan.experiment).chain(page.tables.iter().map(|part| &part.table.name));
+    let names =
+        page.runs.iter().map(|run| &run.record.plan.experiment).chain(page.tables.iter().map(|part| &part.table.name));
     let mut names: Vec<String> = names.map(|name| clean(name)).collect();
     names.dedup();
     match names.as_slice() {

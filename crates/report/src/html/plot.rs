@@ -1,8 +1,6 @@
 //! Samples as pictures: one strip per placement, its trials from top to bottom, the median and its interval over
 //! them. Decides pixels only; every number comes from the finding.
 
-use std::fmt::Write;
-
 use askama::Template;
 use model::finding::{CellFinding, MetricFinding};
 
@@ -94,8 +92,7 @@ fn description(strips: &[Strip], title: &str) -> String {
     let mut text = format!("Samples of {title}.");
     for strip in strips {
         let median = strip.metric.median.map_or("no result".into(), |median| format!("median {}", significant(median)));
-        // Writing to a String cannot fail.
-        let _ = write!(text, " {}: {median}.", label(strip));
+        text += &format!(" {}: {median}.", label(strip));
     }
     text
 }
@@ -164,12 +161,11 @@ fn marks(strip: &Strip, axis: &Axis, top: f64, points_max: usize) -> (String, St
         }
         let depth = if samples.len() < 2 { 0.5 } else { index as f64 / (samples.len() - 1) as f64 };
         let (x, y) = (pixels(axis.x(value)), pixels(top + 3.0 + STRIP_INSIDE * depth));
-        // Writing to a String cannot fail.
-        let _ = if strip.suspect.get(index) == Some(&true) {
-            write!(crosses, "M{x} {y}m-3-3l6 6m0-6l-6 6")
+        if strip.suspect.get(index) == Some(&true) {
+            crosses += &format!("M{x} {y}m-3-3l6 6m0-6l-6 6");
         } else {
-            write!(points, "M{x} {y}h0")
-        };
+            points += &format!("M{x} {y}h0");
+        }
     }
     (points, crosses)
 }
@@ -203,7 +199,8 @@ impl Axis {
         let ends = strips.iter().flat_map(|strip| [strip.metric.ci_low, strip.metric.ci_high, strip.metric.median]);
         let values = strips.iter().flat_map(|strip| strip.metric.samples.iter().copied()).chain(ends.flatten());
         let finite = values.filter(|value| value.is_finite());
-        let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) =
+            finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         if !low.is_finite() {
             return None;
         }
@@ -288,9 +285,7 @@ mod tests {
     #[test]
     fn ticks_are_round_numbers_inside_the_axis() {
         let axis = |low, high, logarithmic| Axis { low, high, left: 0.0, logarithmic };
-        let written = |axis: &Axis| -> Vec<String> {
-            axis.ticks().into_iter().map(|(_, text)| text).collect()
-        };
+        let written = |axis: &Axis| -> Vec<String> { axis.ticks().into_iter().map(|(_, text)| text).collect() };
         assert_eq!(written(&axis(14_700.0, 22_900.0, false)), ["16000", "18000", "20000", "22000"]);
         assert_eq!(written(&axis(0.11, 0.37, false)), ["0.15", "0.2", "0.25", "0.3", "0.35"]);
         assert_eq!(written(&axis(-1.0, 1.0, false)), ["-1", "-0.5", "0", "0.5", "1"]);

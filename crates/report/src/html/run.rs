@@ -81,7 +81,8 @@ impl RunPart {
         figures.truncate(FIGURES_MAX);
         let more_figures = figures.split_off(figures.len().min(FIGURES_OPEN));
         let several = finding.cells.iter().any(|cell| cell.metrics.len() > 1);
-        let all = || HtmlTable::new("All metrics", run_grid(finding, Metrics::All).without_repeats(3), limits.rows).folded();
+        let all =
+            || HtmlTable::new("All metrics", run_grid(finding, Metrics::All).without_repeats(3), limits.rows).folded();
         let troubled = troubled_grid(finding);
         let topology = &record.machine.topology;
         let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
@@ -106,8 +107,16 @@ impl RunPart {
             troubled: table("Why trials were suspect or invalid", troubled.without_repeats(2), limits.rows),
             invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
                 .map(HtmlTable::folded),
-            skipped: table("What this machine cannot offer", skipped_grid(&finding.skipped).without_repeats(1), limits.rows),
-            placements: HtmlTable::new("Who runs where, whose memory lives where, and why", placement_grid(record), limits.rows),
+            skipped: table(
+                "What this machine cannot offer",
+                skipped_grid(&finding.skipped).without_repeats(1),
+                limits.rows,
+            ),
+            placements: HtmlTable::new(
+                "Who runs where, whose memory lives where, and why",
+                placement_grid(record),
+                limits.rows,
+            ),
             pictures: pictures(record),
             same_machine: same.map(|other| clean(&other.record.id.0)),
             machine: if same.is_some() { String::new() } else { map::svg(topology, None) },
@@ -149,7 +158,8 @@ fn figures(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
         .filter(|trial| trial.verdict.grade == Grade::Suspect)
         .map(|trial| &trial.trial.id)
         .collect();
-    let baseline = section.comparison.map_or(section.record.plan.baseline.as_deref(), |made| Some(made.baseline.as_str()));
+    let baseline =
+        section.comparison.map_or(section.record.plan.baseline.as_deref(), |made| Some(made.baseline.as_str()));
     let tests = section.finding.cells.chunk_by(|a, b| a.test == b.test);
     let one = |cells: &[model::finding::CellFinding]| {
         let strips: Vec<Strip> = cells
@@ -213,7 +223,8 @@ fn validity(finding: &RunFinding) -> String {
 }
 
 fn invalid_grid(record: &RunRecord, trials: &[TrialRecord]) -> Grid {
-    let mut grid = Grid::new(&["trial", "test", "placement", "repetition", "reasons"]).numbers(&["trial", "repetition"]);
+    let mut grid =
+        Grid::new(&["trial", "test", "placement", "repetition", "reasons"]).numbers(&["trial", "repetition"]);
     let counts = |trial: &&TrialRecord| trial.trial.role == Role::Measured && trial.verdict.grade == Grade::Invalid;
     for trial in trials.iter().filter(counts) {
         let test = record.plan.cells.get(trial.trial.cell).map_or(&trial.trial.workload, |cell| &cell.test);
@@ -235,9 +246,10 @@ fn placements(record: &RunRecord) -> Vec<&Placement> {
     for cell in &record.plan.cells {
         let known = |other: &&Placement| {
             let one = &cell.placement;
-            (&other.name, &other.seats, &other.memory, other.threads) == (&one.name, &one.seats, &one.memory, one.threads)
+            (&other.name, &other.seats, &other.memory, other.threads)
+                == (&one.name, &one.seats, &one.memory, one.threads)
         };
-        if !placements.iter().any(|other| known(&other)) {
+        if !placements.iter().any(known) {
             placements.push(&cell.placement);
         }
     }
@@ -292,7 +304,10 @@ fn steps(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("plan", record.plan.key()),
         (
             "repetitions",
-            format!("{} to {} measured after {} of warm-up, in random order block by block", repeat.min, repeat.max, repeat.warmup),
+            format!(
+                "{} to {} measured after {} of warm-up, in random order block by block",
+                repeat.min, repeat.max, repeat.warmup
+            ),
         ),
         ("budget", repeat.budget.to_string()),
     ]

@@ -3,6 +3,9 @@
 use model::id_set::{CpuId, CpuSet};
 use model::topology::{Cache, Object, ObjectKind, Topology};
 
+/// A listing of a bit more than a line of a terminal is shortened.
+const LISTING_MAX: usize = 90;
+
 /// A core, or a cpu on a machine that shows no cores.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Core {
@@ -103,10 +106,8 @@ pub(crate) fn cpu_listing(cores: &[Core]) -> String {
         return cores.iter().flat_map(|core| core.cpus.iter().copied()).collect::<CpuSet>().to_string();
     }
     let written: Vec<String> = cores.iter().map(|core| joined(&core.cpus)).collect();
-    /// A bit more than a line of a terminal.
-    const LONG: usize = 90;
     let length: usize = written.iter().map(|text| text.len() + 1).sum();
-    if length > LONG && is_regular(cores) {
+    if length > LISTING_MAX && is_regular(cores) {
         let last = written.last().map_or("", String::as_str);
         return format!("{} {} ... {last}", written[0], written[1]);
     }

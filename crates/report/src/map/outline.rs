@@ -1,6 +1,6 @@
 //! The tree of a topology in words, with like siblings told together. Knows nothing of the lines that join them.
 
-use model::id_set::CpuSet;
+use model::id_set::{CpuId, CpuSet, NodeSet};
 use model::topology::{MemoryNode, Object, ObjectKind, Topology};
 use model::units::Bytes;
 
@@ -173,11 +173,12 @@ impl Telling<'_> {
     /// `node 0 16GiB`, or `nodes 0-7 1GiB each`.
     fn memory(&self, object: &Object) -> Vec<String> {
         let nodes = self.near(object);
-        if let [first, .., _] = nodes[..] {
-            if nodes.iter().all(|node| node.bytes == first.bytes && node.subtype == first.subtype) {
-                let numbers: model::id_set::NodeSet = nodes.iter().map(|node| node.os).collect();
-                return vec![format!("nodes {numbers} {} each", node_facts(first))];
-            }
+        let like = |one: &MemoryNode, other: &MemoryNode| one.bytes == other.bytes && one.subtype == other.subtype;
+        if let [first, .., _] = nodes[..]
+            && nodes.iter().all(|node| like(node, first))
+        {
+            let numbers: NodeSet = nodes.iter().map(|node| node.os).collect();
+            return vec![format!("nodes {numbers} {} each", node_facts(first))];
         }
         nodes.iter().map(|node| format!("node {} {}", node.os, node_facts(node))).collect()
     }
@@ -189,7 +190,7 @@ impl Telling<'_> {
             .topology
             .of_kind(ObjectKind::Package)
             .filter(inside)
-            .filter_map(|package| package.os_index.map(model::id_set::CpuId))
+            .filter_map(|package| package.os_index.map(CpuId))
             .collect();
         let nodes = self.topology.local_nodes(&object.cpus);
         let part = |one: &str, many: &str, count: usize, list: String| match count {

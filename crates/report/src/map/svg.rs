@@ -304,7 +304,8 @@ impl<'a> Drawing<'a> {
     }
 
     fn description(&self) -> String {
-        let what = "Nested boxes: packages, caches, cores and their cpus by number, memory nodes above what they belong to.";
+        let what =
+            "Nested boxes: packages, caches, cores and their cpus by number, memory nodes above what they belong to.";
         self.placement.map_or(what.into(), |placement| format!("{what} {}.", placement_line(placement)))
     }
 }

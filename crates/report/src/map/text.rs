@@ -1,5 +1,6 @@
 //! A machine for a person at a terminal: the tree, the memory, the kinds of cores, devices, settings.
 
+use model::id_set::{CpuId, CpuSet};
 use model::settings::{Fact, FactValue, Settings};
 use model::topology::{Device, DeviceKind, Distances, MemoryNode, Topology};
 use model::units::Bytes;
@@ -36,7 +37,7 @@ fn section(title: &str, body: &str, look: &Look) -> String {
 }
 
 fn head(topology: &Topology, settings: Option<&Settings>, look: &Look) -> String {
-    let model = settings.and_then(|settings| settings.get("cpu.model")).map(|model| clean(model));
+    let model = settings.and_then(|settings| settings.get("cpu.model")).map(clean);
     let mut out = model.map_or(String::new(), |model| paragraph(&marked(&model, Tone::Strong), look));
     out += &paragraph(&topology.summary(), look);
     if let Some(facts) = common(topology) {
@@ -93,7 +94,8 @@ fn node_table(topology: &Topology) -> Grid {
     let mut grid = Grid::new(&["node", "size", "cpus"]).numbers(&["node", "size"]);
     let matrix = topology.node_distances();
     if matrix.is_some() {
-        let title = |(index, node): (usize, &&MemoryNode)| format!("{}{}", if index == 0 { "to " } else { "" }, node.os);
+        let title =
+            |(index, node): (usize, &&MemoryNode)| format!("{}{}", if index == 0 { "to " } else { "" }, node.os);
         let titles: Vec<String> = nodes.iter().enumerate().map(title).collect();
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         grid.columns.extend(Grid::new(&titles).numbers(&titles).columns);
@@ -151,7 +153,8 @@ fn attributes(topology: &Topology, look: &Look) -> Option<String> {
                 .filter(|value| value.initiator == *from)
                 .map(|value| format!("node {} {}", value.node, value.value))
                 .collect();
-            let from = from.as_ref().map_or("anywhere".into(), |cpus| format!("cpus {}", cpus.to_string().replace(',', ", ")));
+            let from =
+                from.as_ref().map_or("anywhere".into(), |cpus| format!("cpus {}", cpus.to_string().replace(',', ", ")));
             [clean(&same[0].attr), unit(&same[0].attr).to_string(), from, reached.join(", ")]
         })
     });
@@ -198,7 +201,7 @@ fn devices(devices: &[Device], look: &Look) -> Option<String> {
             DeviceKind::Block => "disk",
             DeviceKind::Network => "network",
         };
-        let taken = device.interrupts.iter().fold(model::id_set::CpuSet::new(), |cpus, interrupt| cpus.union(&interrupt.effective));
+        let taken = device.interrupts.iter().fold(CpuSet::new(), |cpus, interrupt| cpus.union(&interrupt.effective));
         let cells = [
             device.name.clone(),
             kind.into(),
@@ -214,8 +217,7 @@ fn devices(devices: &[Device], look: &Look) -> Option<String> {
 
 /// `3: 24-26`.
 fn interrupt_numbers(device: &Device) -> String {
-    let numbers: model::id_set::CpuSet =
-        device.interrupts.iter().map(|interrupt| model::id_set::CpuId(interrupt.number)).collect();
+    let numbers: CpuSet = device.interrupts.iter().map(|interrupt| CpuId(interrupt.number)).collect();
     match device.interrupts.len() {
         0 => "none of its own".into(),
         count => format!("{count}: {}", numbers.to_string().replace(',', ", ")),

@@ -7,7 +7,7 @@ use super::run::better_word;
 use super::{csv_number, csv_text};
 use crate::grid::{Grid, GridCell, Holds, markdown_text};
 use crate::look::{HARD_SPACE, Look, Tone, clean, finished, wrapped};
-use crate::number::{percent_interval, significant, signed_percent};
+use crate::number::{percent_interval, signed_percent, significant};
 
 /// A column of changes is hard to read when narrower; with less room per column each change gets a line of its own.
 const CHANGE_WIDTH_MIN: usize = 20;
@@ -124,7 +124,9 @@ fn long_grid(comparison: &Comparison) -> Grid {
     let mut grid = Grid::new(&titles).holding(Holds::Word, &["median", "change", "95 % interval"]);
     for row in &comparison.rows {
         grid.heading(&format!("{}: {}, {} is better", row.test, row.metric, better_word(row.better)));
-        for column in &comparison.columns {
+        // A line for each column that has the test; what is absent here was not asked for or is under "skipped".
+        let here = |column: &&String| row.values.contains_key(*column) || **column == comparison.baseline;
+        for column in comparison.columns.iter().filter(here) {
             let value = row.values.get(column);
             let mut cells = vec![GridCell::plain(column), own(row, value)];
             cells.extend(if *column == comparison.baseline {
@@ -213,7 +215,8 @@ fn held(text: &str) -> String {
 /// What a reader has to know before believing the numbers.
 pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
-    let changes = || comparison.rows.iter().flat_map(|row| row.values.values()).filter(|value| value.change_percent.is_some());
+    let changes =
+        || comparison.rows.iter().flat_map(|row| row.values.values()).filter(|value| value.change_percent.is_some());
     if changes().any(|value| value.ci_low.is_some()) {
         notes.push(format!("changes against {} with 95 % intervals", clean(&comparison.baseline)));
     }

@@ -71,7 +71,9 @@ pub fn specs() -> Vec<WorkloadSpec> {
     let spec = |name: &str, summary: &str, parameters: Vec<ParameterSpec>, metrics: Vec<MetricSpec>| WorkloadSpec {
         name: name.into(),
         summary: summary.into(),
-        about: format!("{summary}, over arrays that no cache holds. It does not measure page faults: pages are touched first."),
+        about: format!(
+            "{summary}, over arrays that no cache holds. It does not measure page faults: pages are touched first."
+        ),
         parameters,
         metrics,
         threads_exactly: None,
@@ -86,7 +88,12 @@ pub fn specs() -> Vec<WorkloadSpec> {
             vec![
                 array,
                 parameter("time", "how long to measure", time(), Some("1s")),
-                parameter("kernel", "what is computed", ParameterKind::Choice(vec!["add".into(), "triad".into()]), Some("triad")),
+                parameter(
+                    "kernel",
+                    "what is computed",
+                    ParameterKind::Choice(vec!["add".into(), "triad".into()]),
+                    Some("triad"),
+                ),
                 parameter("non-temporal", "stores that bypass the caches", ParameterKind::Switch, Some("false")),
             ],
             vec![
@@ -103,7 +110,12 @@ pub fn specs() -> Vec<WorkloadSpec> {
         spec(
             "pingpong",
             "Round trips of a cache line between two threads",
-            vec![parameter("rounds", "how many", ParameterKind::Integer { min: 1, max: 1_000_000_000 }, Some("1000000"))],
+            vec![parameter(
+                "rounds",
+                "how many",
+                ParameterKind::Integer { min: 1, max: 1_000_000_000 },
+                Some("1000000"),
+            )],
             vec![metric("rate", "rounds", Better::Higher, "rate")],
         ),
     ];
@@ -167,7 +179,14 @@ fn record(shape: &Shape) -> RunRecord {
         cells: cells.collect(),
         skipped: tests.iter().map(|test| skipped(test)).collect(),
         workloads,
-        repeat: Repeat { warmup: 1, min: 5, max: shape.blocks, precision: 0.02, budget: Nanos(600_000_000_000), time_limit: second },
+        repeat: Repeat {
+            warmup: 1,
+            min: 5,
+            max: shape.blocks,
+            precision: 0.02,
+            budget: Nanos(600_000_000_000),
+            time_limit: second,
+        },
         baseline: Some("kernel".into()),
         compare_by: "placement".into(),
     };
@@ -213,7 +232,8 @@ fn trials(record: &RunRecord, shape: &Shape) -> Vec<TrialRecord> {
         let position = position as u32;
         let value = level(&trial.workload, trial.cell % shape.placements) * noise(position);
         let series = record.plan.spec(&trial.workload).unwrap().metrics.iter().map(|metric| metric.series.clone());
-        let samples = series.enumerate().map(|(rank, series)| Sample { series, value: value * (1.0 - 0.1 * rank as f64) });
+        let samples =
+            series.enumerate().map(|(rank, series)| Sample { series, value: value * (1.0 - 0.1 * rank as f64) });
         let (status, verdict) = fate(position, shape.troubled);
         TrialRecord {
             position,
@@ -275,4 +295,3 @@ pub fn hostile() -> Run {
     record.simulated = Some(nasty.into());
     finished(run.record, run.trials, true)
 }
-

@@ -83,7 +83,9 @@ fn add(topology: &mut Topology, part: Part, parent: Option<usize>) -> CpuSet {
         topology.objects[index].children.push(child_index);
         cpus = cpus.union(&add(topology, child, Some(index)));
     }
-    nodes.iter().for_each(|node| topology.nodes[*node].cpus = cpus.clone());
+    for node in &nodes {
+        topology.nodes[*node].cpus = cpus.clone();
+    }
     topology.objects[index].memory = nodes;
     topology.objects[index].cpus = cpus.clone();
     cpus
@@ -115,7 +117,9 @@ pub fn ryzen() -> Topology {
             kind: DeviceKind::Block,
             bus: Some("0000:01:00.0".into()),
             node: Some(NodeId(0)),
-            interrupts: (40..53).map(|number| interrupt(number, "nvme0q", &number.saturating_sub(41).to_string())).collect(),
+            interrupts: (40..53)
+                .map(|number| interrupt(number, "nvme0q", &number.saturating_sub(41).to_string()))
+                .collect(),
         },
         Device {
             name: "enp5s0".into(),
@@ -171,8 +175,7 @@ pub fn grace_cxl() -> Topology {
 
 /// 32 packages of 18 cores with two threads, in groups of groups: 1152 cpus.
 pub fn thirty_two_sockets() -> Topology {
-    let core =
-        |index: u32| cache(2, MIB, vec![cache(1, 32 * KIB, vec![core(index % 18, &[index, index + 576])])]);
+    let core = |index: u32| cache(2, MIB, vec![cache(1, 32 * KIB, vec![core(index % 18, &[index, index + 576])])]);
     let socket = |os: u32| {
         let cores = (os * 18..os * 18 + 18).map(core).collect();
         package(os, vec![cache(3, 24 * MIB, cores)]).node(os, 192 * GIB)
@@ -205,7 +208,9 @@ pub fn settings() -> Settings {
         ("memory.total-bytes", "16723755008"),
         ("kernel.isolated-cpus", ""),
     ];
-    known.iter().for_each(|(key, value)| settings.record(key, FactValue::Known((*value).into())));
+    for (key, value) in known {
+        settings.record(key, FactValue::Known(value.into()));
+    }
     settings.record("cpu.turbo", FactValue::Unavailable("no cpufreq driver that says so".into()));
     settings
 }

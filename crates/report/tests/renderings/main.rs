@@ -1,4 +1,5 @@
 //! What people read, as snapshots, and what must never happen in it.
+#![allow(clippy::unwrap_used, reason = "a test may panic; clippy excuses only functions with #[test]")]
 
 mod fixture;
 mod machines;

@@ -55,8 +55,13 @@ fn no_line_of_a_map_is_longer_than_the_terminal() {
 #[test]
 fn the_json_keeps_its_contract() {
     let json = map::json(&machines::grace_cxl(), Some(&machines::settings()));
-    let shown: serde_json::Map<String, serde_json::Value> =
-        json.as_object().unwrap().clone().into_iter().filter(|(key, _)| key != "objects" && key != "core_cpus").collect();
+    let shown: serde_json::Map<String, serde_json::Value> = json
+        .as_object()
+        .unwrap()
+        .clone()
+        .into_iter()
+        .filter(|(key, _)| key != "objects" && key != "core_cpus")
+        .collect();
     assert_eq!(json["core_cpus"].as_array().unwrap().len(), 144);
     insta::assert_json_snapshot!(shown);
 }

@@ -8,12 +8,7 @@ use report::html::{ReportPage, RunSection, TableSection, render};
 use crate::fixture::{Run, Shape, hostile, run, run_of};
 
 fn section(run: &Run) -> RunSection<'_> {
-    RunSection {
-        record: &run.record,
-        finding: &run.finding,
-        comparison: run.comparison.as_ref(),
-        trials: &run.trials,
-    }
+    RunSection { record: &run.record, finding: &run.finding, comparison: run.comparison.as_ref(), trials: &run.trials }
 }
 
 fn page<'a>(runs: Vec<RunSection<'a>>, tables: Vec<TableSection<'a>>) -> ReportPage<'a> {
@@ -56,7 +51,9 @@ fn equal_input_gives_equal_bytes() {
 fn nothing_is_fetched_and_nothing_runs() {
     let html = render(&page(vec![section(&run())], Vec::new()));
     let without_names = html.replace("http://www.w3.org/2000/svg", "");
-    for forbidden in ["http:", "https:", "<script", "<link", "<iframe", "@import", "url(", " src=", "onload", "javascript:"] {
+    for forbidden in
+        ["http:", "https:", "<script", "<link", "<iframe", "@import", "url(", " src=", "onload", "javascript:"]
+    {
         assert!(!without_names.contains(forbidden), "{forbidden}");
     }
 }

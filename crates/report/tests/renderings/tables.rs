@@ -34,9 +34,11 @@ fn results_of_all_metrics_in_ascii() {
 #[test]
 fn colours_only_repeat_what_words_say() {
     let run = run();
-    let plain = table::run(&run.record, &run.finding, Metrics::Main, &LOOK) + &table::comparison(comparison(&run), &LOOK);
+    let plain =
+        table::run(&run.record, &run.finding, Metrics::Main, &LOOK) + &table::comparison(comparison(&run), &LOOK);
     let look = Look { colour: true, ..LOOK };
-    let coloured = table::run(&run.record, &run.finding, Metrics::Main, &look) + &table::comparison(comparison(&run), &look);
+    let coloured =
+        table::run(&run.record, &run.finding, Metrics::Main, &look) + &table::comparison(comparison(&run), &look);
     assert!(!plain.contains('\u{1b}') && coloured.contains("\u{1b}[32m"));
     let mut bare = String::new();
     let mut rest = coloured.as_str();

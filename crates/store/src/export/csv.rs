@@ -38,6 +38,14 @@ const COLUMNS: [&str; 26] = [
 ];
 
 pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> io::Result<()> {
+    write_rows(record, trials, out).map_err(|error| match error.into_kind() {
+        // The kind is kept: a closed pipe is no failure to people who wrote `| head`.
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    })
+}
+
+fn write_rows(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> csv::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(COLUMNS)?;
     for trial in trials {
@@ -50,7 +58,7 @@ pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Wr
             csv.write_record(about.iter().chain(&<[String; 4]>::default()))?;
         }
     }
-    csv.flush()
+    Ok(csv.flush()?)
 }
 
 fn about(record: &RunRecord, TrialRecord { position, trial, outcome, verdict }: &TrialRecord) -> [String; 22] {

@@ -36,7 +36,7 @@ pub fn machine(kernel: &str) -> Capture {
     let object = |kind, parent, children: &[usize]| Object {
         kind,
         os_index: Some(0),
-        cpus: CpuSet::parse_list("0").unwrap(),
+        cpus: CpuSet::parse_list("0").expect("one cpu is a list"),
         parent,
         children: children.into(),
         memory: Vec::new(),
@@ -87,7 +87,7 @@ fn plan() -> Plan {
     let cell = |index: usize| {
         let size = Value::Integer(1 << (10 + index));
         let parameters = Parameters(BTreeMap::from([("size".into(), size)]));
-        let placement = if index % 2 == 0 { Placement::kernel(2) } else { one_cpu() };
+        let placement = if index.is_multiple_of(2) { Placement::kernel(2) } else { one_cpu() };
         Cell::new(&spec, format!("stream \"{index}\""), parameters, placement)
     };
     Plan {
@@ -122,13 +122,15 @@ pub fn trial(run: &RunRecord, position: u32, samples: usize) -> TrialRecord {
     let (status, verdict) = ending(position);
     let evidence = evidence(position);
     let took = Nanos(u64::from(position) * 1_000 + 7);
-    let outcome = Outcome { status, samples: values(position, samples), evidence, started_unix_ms: u64::from(position), took };
+    let outcome =
+        Outcome { status, samples: values(position, samples), evidence, started_unix_ms: u64::from(position), took };
     TrialRecord { position, trial, outcome, verdict }
 }
 
 /// Every 17th fails and every 5th is disturbed.
 fn ending(position: u32) -> (Status, Verdict) {
-    let verdict = |grade, reasons: &[&str]| Verdict { grade, reasons: reasons.iter().map(ToString::to_string).collect() };
+    let verdict =
+        |grade, reasons: &[&str]| Verdict { grade, reasons: reasons.iter().map(ToString::to_string).collect() };
     match (position % 17, position % 5) {
         (16, 0) => (Status::TimedOut("after 5s".into()), verdict(Grade::Invalid, &["stopped: after 5s"])),
         (16, 1) => (Status::Unavailable("no node 1".into()), verdict(Grade::Invalid, &["cannot be measured here"])),
@@ -145,7 +147,7 @@ fn values(position: u32, samples: usize) -> Vec<Sample> {
 }
 
 fn evidence(position: u32) -> Evidence {
-    let cpus = CpuSet::parse_list("0").unwrap();
+    let cpus = CpuSet::parse_list("0").expect("one cpu is a list");
     let seat = ThreadSeat { asked: CpuId(0), mask: cpus.clone(), before: CpuId(0), after: CpuId(0) };
     Evidence {
         mask_at_start: Some(cpus.clone()),

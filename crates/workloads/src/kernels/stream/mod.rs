@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn every_element_belongs_to_one_part() {
-        for (elements, threads) in [(1 << 17, 1), (1 << 17, 3), (100_000, 7), (8192, 40), (8192, 8192)] {
+        for (elements, threads) in [(1 << 17, 1), (1 << 17, 3), (100_000, 7), (8192, 40), (100_000, 1000), (8192, 8192)]
+        {
             let mut memory = vec![0.0; 3 * elements + 2 * GAP_ELEMENTS];
             for part in share_out(&mut memory, elements, threads) {
                 let part = part.into_inner().unwrap();
@@ -239,6 +240,19 @@ mod tests {
             }
             let held = |times: f64| memory.iter().filter(|value| value.to_bits() == times.to_bits()).count();
             assert_eq!((held(1.0), held(0.0)), (3 * elements, 2 * GAP_ELEMENTS), "{elements} over {threads}");
+        }
+    }
+
+    #[test]
+    fn no_two_arrays_begin_at_like_addresses() {
+        let elements = 1 << 17;
+        let mut memory = vec![0.0; 3 * elements + 2 * GAP_ELEMENTS];
+        let parts = share_out(&mut memory, elements, 1);
+        let part = parts[0].lock().unwrap();
+        let [a, b, c] = [&part.a, &part.b, &part.c].map(|array| array.as_ptr().addr() % 4096);
+        // At least some lines apart within a page, either way round.
+        for apart in [a.abs_diff(b), b.abs_diff(c), a.abs_diff(c)] {
+            assert!((512..4096 - 512).contains(&apart), "{a} {b} {c}");
         }
     }
 

@@ -1,0 +1,46 @@
+//! Another program holds the file.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+use store::{Store, StoreError};
+
+use crate::fixtures;
+
+const WAIT: Duration = Duration::from_millis(30);
+
+#[test]
+fn a_locked_file_is_named_with_its_holder() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let mut store = Store::open_waiting(&path, WAIT).unwrap();
+    let run = fixtures::run("00000000000000aa", 1);
+    store.begin_run(&run).unwrap();
+
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = store.add_trial(&run.id, &fixtures::trial(&run, 0, 3)).unwrap_err();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
+    let text = error.to_string();
+    let holder = format!("results.db is locked by process {} (", std::process::id());
+    assert!(text.contains(&holder) && text.contains("\nhint: wait until it is done"), "{text}");
+    // One can read meanwhile, and write afterwards.
+    assert_eq!(store.trials(&run.id).unwrap(), []);
+    other.execute_batch("ROLLBACK").unwrap();
+    store.add_trial(&run.id, &fixtures::trial(&run, 0, 3)).unwrap();
+}
+
+#[test]
+fn a_file_that_is_locked_whole_is_not_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    drop(Store::open(&path).unwrap());
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    for error in [Store::open_waiting(&path, WAIT), Store::open_existing_waiting(&path, WAIT)] {
+        let error = error.unwrap_err();
+        assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
+    }
+    drop(other);
+    Store::open(&path).unwrap();
+}

@@ -1,0 +1,14 @@
+//! The results file as its users have it: real SQLite files in temporary directories, other processes, full and
+//! read-only disks, damage.
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+
+mod child;
+mod damage;
+mod disks;
+mod exports;
+mod fixtures;
+mod kill;
+mod locks;
+mod merges;
+mod round_trip;
+mod runs;

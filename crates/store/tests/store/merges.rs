@@ -1,0 +1,137 @@
+//! Two files become one; doing so again adds nothing.
+
+use std::fs;
+use std::path::PathBuf;
+
+use model::record::{Ending, ImportedTable, RunRecord};
+use store::{MergeReport, Store, StoreError};
+use tempfile::TempDir;
+
+use crate::fixtures;
+
+struct Two {
+    _directory: TempDir,
+    here: Store,
+    there: Store,
+    path: PathBuf,
+}
+
+fn two() -> Two {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("there.db");
+    let here = Store::open(&directory.path().join("here.db")).unwrap();
+    Two { here, there: Store::open(&path).unwrap(), path, _directory: directory }
+}
+
+fn fill(store: &mut Store, run: &RunRecord, positions: impl Iterator<Item = u32>) {
+    if store.trials(&run.id).is_err() {
+        store.begin_run(run).unwrap();
+    }
+    positions.for_each(|position| store.add_trial(&run.id, &fixtures::trial(run, position, 5)).unwrap());
+}
+
+fn table(figure: f64) -> ImportedTable {
+    let text = format!("test,metric,unit,better,a\nt,m,u,lower,{figure}\n");
+    store::import::table_from_csv(&text, "board.csv".as_ref()).unwrap()
+}
+
+#[test]
+fn a_merge_adds_what_is_missing_once() {
+    let Two { mut here, mut there, path, _directory } = two();
+    let [only_here, both, only_there] = ["aa", "bb", "cc"].map(|id| fixtures::run(id, 1));
+    fill(&mut here, &only_here, 0..10);
+    fill(&mut here, &both, 0..10);
+    fill(&mut there, &both, 0..25);
+    fill(&mut there, &only_there, 0..7);
+    there.end_run(&both.id, Ending::Precise).unwrap();
+    there.add_table(&table(0.1 + 0.2)).unwrap();
+    let report = here.merge(&path).unwrap();
+    let expected = MergeReport {
+        runs_added: 1,
+        runs_present: 1,
+        trials_added: 22,
+        trials_present: 10,
+        tables_added: 1,
+        tables_present: 0,
+        conflicts: Vec::new(),
+    };
+    assert_eq!(report, expected);
+    assert_eq!(report.to_string(), "added 1 runs, 22 trials, 1 tables; already there: 1 runs, 10 trials, 0 tables");
+    for run in [&both, &only_there] {
+        assert_eq!(here.run(&run.id.0).unwrap(), there.run(&run.id.0).unwrap());
+        assert_eq!(here.trials(&run.id).unwrap(), there.trials(&run.id).unwrap());
+    }
+    assert_eq!(here.trials(&only_here.id).unwrap().len(), 10);
+    assert_eq!(here.table("board").unwrap(), table(0.1 + 0.2));
+
+    let again = here.merge(&path).unwrap();
+    assert_eq!((again.runs_added, again.trials_added, again.tables_added), (0, 0, 0));
+    assert_eq!((again.runs_present, again.trials_present, again.tables_present), (2, 32, 1));
+    let itself = here.path().to_path_buf();
+    assert_eq!(here.merge(&itself).unwrap().runs_present, 3);
+}
+
+#[test]
+fn a_merge_takes_nothing_that_contradicts() {
+    let Two { mut here, mut there, path, _directory } = two();
+    let run = fixtures::run("aa", 1);
+    let other_seed = fixtures::run("bb", 2);
+    let shuffled = fixtures::run("cc", 1);
+    fill(&mut here, &run, 0..3);
+    fill(&mut there, &run, 0..2);
+    let mut differs = fixtures::trial(&run, 2, 5);
+    differs.outcome.samples[0].value += 1.0;
+    there.add_trial(&run.id, &differs).unwrap();
+    fill(&mut here, &fixtures::run("bb", 1), 0..3);
+    fill(&mut there, &other_seed, 0..3);
+    fill(&mut here, &shuffled, 0..2);
+    there.begin_run(&shuffled).unwrap();
+    let mut elsewhere = fixtures::trial(&shuffled, 5, 5);
+    elsewhere.position = 1;
+    there.add_trial(&shuffled.id, &elsewhere).unwrap();
+    here.add_table(&table(1.0)).unwrap();
+    there.add_table(&table(2.0)).unwrap();
+    let before: Vec<_> = [&run, &shuffled].map(|run| here.trials(&run.id).unwrap()).into();
+    let report = here.merge(&path).unwrap();
+    let expected = [
+        "run aa: it went on in both files, and the same trials came out differently",
+        "run bb: here it has another plan, machine or seed",
+        "run cc: it went on in both files, in different orders",
+        "table board: here it has other content",
+    ];
+    assert_eq!(report.conflicts, expected);
+    assert_eq!((report.runs_added, report.runs_present, report.trials_added), (0, 0, 0));
+    let after: Vec<_> = [&run, &shuffled].map(|run| here.trials(&run.id).unwrap()).into();
+    assert_eq!(before, after);
+    assert_eq!(here.table("board").unwrap(), table(1.0));
+    assert!(report.to_string().contains("\nleft out: run aa: it went on"));
+}
+
+#[test]
+fn a_merge_that_fails_adds_nothing() {
+    let Two { mut here, mut there, path, _directory } = two();
+    fill(&mut there, &fixtures::run("aa", 1), 0..3);
+    fill(&mut there, &fixtures::run("bb", 1), 0..3);
+    rusqlite::Connection::open(&path).unwrap().execute_batch("UPDATE run SET plan = '{}' WHERE id = 'bb'").unwrap();
+    let error = here.merge(&path).unwrap_err();
+    assert!(matches!(&error, StoreError::Damaged { path, .. } if path.ends_with("there.db")), "{error:?}");
+    assert_eq!(here.runs().unwrap(), []);
+    assert!(matches!(here.merge(&path.with_file_name("none.db")), Err(StoreError::Missing { .. })));
+    fs::write(&path, "not a database, but long enough to be looked at by SQLite ".repeat(20)).unwrap();
+    assert!(matches!(here.merge(&path), Err(StoreError::NotADatabase { .. } | StoreError::Damaged { .. })));
+}
+
+#[test]
+fn tables_are_kept_by_name() {
+    let Two { mut here, .. } = two();
+    assert_eq!(here.tables().unwrap(), [""; 0]);
+    let error = here.table("board").unwrap_err().to_string();
+    assert!(error.contains("no imported table 'board'\nhint: 'nearfar import --format table FILE'"), "{error}");
+    here.add_table(&table(0.1)).unwrap();
+    here.add_table(&table(0.1)).unwrap();
+    assert_eq!(here.tables().unwrap(), ["board"]);
+    assert!(here.table("x").unwrap_err().to_string().ends_with("\nhint: there is board"));
+    let error = here.add_table(&table(0.2)).unwrap_err().to_string();
+    assert!(error.starts_with("there is another imported table 'board' with other content"), "{error}");
+    assert_eq!(here.table("board").unwrap(), table(0.1));
+}
