@@ -45,7 +45,9 @@ impl History {
     /// From what the store has, in the order of positions.
     pub fn new(records: Vec<TrialRecord>) -> Self {
         let mut history = Self::default();
-        records.into_iter().for_each(|record| history.push(record));
+        for record in records {
+            history.push(record);
+        }
         history
     }
 

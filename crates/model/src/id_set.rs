@@ -177,16 +177,19 @@ impl<T: Id> IdSet<T> {
     }
 
     /// In both.
+    #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.by_word(other, |a, b| a & b)
     }
 
     /// In either.
+    #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.by_word(other, |a, b| a | b)
     }
 
     /// In this one and not in the other.
+    #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.by_word(other, |a, b| a & !b)
     }

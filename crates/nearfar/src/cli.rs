@@ -29,6 +29,7 @@ pub struct Common {
 }
 
 /// The commands.
+#[expect(clippy::large_enum_variant, reason = "there is one, made once")]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// What this machine is: topology, devices, interrupts, settings

@@ -38,7 +38,7 @@ impl Failure {
     }
 
     /// Our failure, or the machine's.
-    pub fn failure(what: impl Display) -> Self {
+    pub fn of(what: impl Display) -> Self {
         Self { status: Status::Failure, what: what.to_string() }
     }
 

@@ -20,7 +20,7 @@ fn width() -> usize {
     terminal_size::terminal_size().map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0))
 }
 
-/// Whether text on stdout may have colours: a terminal, and no NO_COLOR.
+/// Whether text on stdout may have colours: a terminal, and no `NO_COLOR`.
 fn colours() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -40,14 +40,14 @@ pub fn print(text: &str) -> Result<(), Failure> {
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     match write!(stdout, "{text}{newline}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => Err(Failure::failure(format!("cannot write to standard output: {error}"))),
+        Err(error) => Err(Failure::of(format!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
 /// Prints a JSON value.
 pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    print(&serde_json::to_string_pretty(value).map_err(Failure::failure)?)
+    print(&serde_json::to_string_pretty(value).map_err(Failure::of)?)
 }
 
 /// Writes data to a file as a whole: a reader never sees half of it, a full disk leaves the old file. `-` is stdout.
@@ -58,7 +58,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let temporary = path.with_extension("nearfar-partial");
     let refused = |error: std::io::Error| {
         let _ = std::fs::remove_file(&temporary); // may not exist
-        Failure::failure(format!("cannot write {}: {error}", path.display()))
+        Failure::of(format!("cannot write {}: {error}", path.display()))
     };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(refused)?;

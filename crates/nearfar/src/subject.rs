@@ -39,7 +39,8 @@ impl Subject {
         let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
         let host = flags.host_label.clone();
         let Some(sim) = &flags.sim else {
-            let machine = machine::capture::read_live_isolated(&own_program()?).map_err(|error| Failure::topology(&error))?;
+            let machine =
+                machine::capture::read_live_isolated(&own_program()?).map_err(|error| Failure::topology(&error))?;
             let seed = flags.seed.unwrap_or_else(fresh_seed);
             return Ok(Self { machine, simulated: None, seed, host, faults });
         };
@@ -96,7 +97,7 @@ pub fn source(from: Option<&str>) -> Result<Source, Failure> {
 
 /// The program itself, to be started again as a worker.
 pub fn own_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure::failure(format!("cannot find my own program file: {error}")))
+    std::env::current_exe().map_err(|error| Failure::of(format!("cannot find my own program file: {error}")))
 }
 
 /// Where results are kept: `--store`, else nearfar/results.db under the XDG data directory.
@@ -114,7 +115,7 @@ pub fn store_path(common: &cli::Common) -> Result<PathBuf, Failure> {
 
 /// The results file, made when it is not there.
 pub fn open_store(common: &cli::Common) -> Result<Store, Failure> {
-    Store::open(&store_path(common)?).map_err(Failure::failure)
+    Store::open(&store_path(common)?).map_err(Failure::of)
 }
 
 /// The results file, which must be there.

@@ -1,7 +1,7 @@
 //! How fast a simulated machine runs a workload under a placement: a smooth model of cores, shared threads,
 //! caches and distances. It judges decisions, not machines.
 
-use model::id_set::{CpuId, CpuSet, NodeId};
+use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::placement::MemoryPolicy;
 use model::plan::stream;
 use model::topology::Topology;
@@ -107,7 +107,7 @@ fn mean_distance(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) ->
 fn bandwidth(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) -> f64 {
     let cores = core_shares(topology, seats).len() as f64;
     let seated: CpuSet = seats.iter().copied().collect();
-    let nodes = memory.promised_nodes().map_or_else(|| topology.local_nodes(&seated).len(), |nodes| nodes.len());
+    let nodes = memory.promised_nodes().map_or_else(|| topology.local_nodes(&seated).len(), NodeSet::len);
     cores.min(nodes.max(1) as f64 / CORE_BANDWIDTH_SHARE)
 }
 

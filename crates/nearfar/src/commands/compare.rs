@@ -32,7 +32,7 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
 }
 
 fn imported(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
-    let names = store.tables().map_err(Failure::failure)?;
+    let names = store.tables().map_err(Failure::of)?;
     let name = args.table.as_ref().or(names.last()).ok_or_else(|| {
         Failure::usage("there is no imported table to compare by column").hint("nearfar import --format table FILE.csv")
     })?;
@@ -60,9 +60,9 @@ fn records(args: &Compare, by: &By, store: &Store) -> Result<Vec<RunRecord>, Fai
         return Ok(vec![latest]);
     }
     let mut records = Vec::new();
-    for summary in store.runs().map_err(Failure::failure)? {
+    for summary in store.runs().map_err(Failure::of)? {
         if summary.experiment == latest.plan.experiment && summary.simulated.is_some() == latest.simulated.is_some() {
-            records.push(store.run(&summary.id.0).map_err(Failure::failure)?);
+            records.push(store.run(&summary.id.0).map_err(Failure::of)?);
         }
     }
     Ok(records)
@@ -71,7 +71,7 @@ fn records(args: &Compare, by: &By, store: &Store) -> Result<Vec<RunRecord>, Fai
 /// The findings of runs, in the same order.
 pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>, Failure> {
     let finding = |record: &RunRecord| {
-        let trials = store.trials(&record.id).map_err(Failure::failure)?;
+        let trials = store.trials(&record.id).map_err(Failure::of)?;
         Ok(summarise(&record.plan, &trials))
     };
     records.iter().map(finding).collect()

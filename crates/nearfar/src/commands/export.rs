@@ -18,8 +18,8 @@ pub fn run(args: &Export, common: &Common) -> Outcome {
         ExportFormat::Json => store::export::json(&store, &record.id, &mut bytes),
         ExportFormat::HyperfineJson => store::export::hyperfine(&store, &record.id, &mut bytes),
     };
-    written.map_err(Failure::failure)?;
-    let text = String::from_utf8(bytes).map_err(Failure::failure)?;
+    written.map_err(Failure::of)?;
+    let text = String::from_utf8(bytes).map_err(Failure::of)?;
     output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Runs one kernel: the trial comes on stdin, the report goes to stdout.
 pub fn worker() -> Outcome {
-    workloads::worker::serve(std::io::stdin().lock(), std::io::stdout().lock()).map_err(Failure::failure)?;
+    workloads::worker::serve(std::io::stdin().lock(), std::io::stdout().lock()).map_err(Failure::of)?;
     Ok(ExitCode::SUCCESS)
 }
 

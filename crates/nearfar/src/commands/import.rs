@@ -25,7 +25,7 @@ fn merge(args: &Import, common: &Common) -> Result<String, Failure> {
 
 fn table(args: &Import, common: &Common) -> Result<String, Failure> {
     let table = store::import::read_table(&args.file).map_err(Failure::usage)?;
-    open_store(common)?.add_table(&table).map_err(Failure::failure)?;
+    open_store(common)?.add_table(&table).map_err(Failure::of)?;
     let words =
         format!("imported {} rows of {} columns as table {}", table.rows.len(), table.columns.len(), table.name);
     Ok(format!("{words}\nhint: nearfar compare --by column --baseline '{}'", table.columns[0]))

@@ -33,6 +33,6 @@ pub fn run(args: &List, _common: &Common) -> Outcome {
 /// Name and question of every built-in experiment.
 fn built_in() -> Result<Vec<(String, String)>, Failure> {
     let specs = workloads::specs();
-    let read = |(file, text): &(&str, &str)| model::experiment::parse(text, file, &specs).map_err(Failure::failure);
+    let read = |(file, text): &(&str, &str)| model::experiment::parse(text, file, &specs).map_err(Failure::of);
     BUILT_IN.iter().map(read).map(|experiment| experiment.map(|one| (one.name, one.question))).collect()
 }

@@ -50,5 +50,5 @@ fn capture(args: &Map) -> Result<String, Failure> {
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(Failure::failure)
+    serde_json::to_string_pretty(value).map_err(Failure::of)
 }

@@ -21,12 +21,13 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
         time_limit: Nanos::parse(&args.time_limit).map_err(Failure::usage)?,
     };
     let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers() };
-    let plan = single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
+    let plan =
+        single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
     check(&plan, &subject)?;
     let mut store = open_store(common)?;
-    let ordinal = store.runs().map_err(Failure::failure)?.len();
+    let ordinal = store.runs().map_err(Failure::of)?.len();
     let record = subject.begin(plan, ordinal);
-    store.begin_run(&record).map_err(Failure::failure)?;
+    store.begin_run(&record).map_err(Failure::of)?;
     execute(&mut store, &record, &subject, common.quiet, args.format)
 }
 

@@ -68,7 +68,7 @@ impl Loaded {
 
 fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<Loaded>, Failure> {
     let load = |record: &RunRecord| {
-        let trials = store.trials(&record.id).map_err(Failure::failure)?;
+        let trials = store.trials(&record.id).map_err(Failure::of)?;
         let finding = summarise(&record.plan, &trials);
         let runs = [ComparedRun { record, finding: &finding }];
         let comparison = planned(&runs, &record.plan);
@@ -84,9 +84,9 @@ fn records(args: &Report, store: &Store) -> Result<Vec<RunRecord>, Failure> {
     }
     let mut seen = BTreeSet::new();
     let mut records = Vec::new();
-    for summary in store.runs().map_err(Failure::failure)?.iter().rev() {
+    for summary in store.runs().map_err(Failure::of)?.iter().rev() {
         if summary.trials > 0 && seen.insert((summary.experiment.clone(), summary.simulated.clone())) {
-            records.push(store.run(&summary.id.0).map_err(Failure::failure)?);
+            records.push(store.run(&summary.id.0).map_err(Failure::of)?);
         }
     }
     Ok(records)
@@ -94,9 +94,9 @@ fn records(args: &Report, store: &Store) -> Result<Vec<RunRecord>, Failure> {
 
 fn tables(store: &Store) -> Result<Vec<(ImportedTable, Comparison)>, Failure> {
     let table = |name: &String| {
-        let table = store.table(name).map_err(Failure::failure)?;
-        let comparison = compare_table(&table, None).map_err(Failure::failure)?;
+        let table = store.table(name).map_err(Failure::of)?;
+        let comparison = compare_table(&table, None).map_err(Failure::of)?;
         Ok((table, comparison))
     };
-    store.tables().map_err(Failure::failure)?.iter().map(table).collect()
+    store.tables().map_err(Failure::of)?.iter().map(table).collect()
 }

@@ -52,7 +52,7 @@ pub fn execute(store: &mut Store, record: &RunRecord, subject: &Subject, quiet: 
     let mut progress = Progress::new(&record.plan, quiet);
     let ended = lab::run::run(store, record, executor.as_mut(), &stop, &mut |event| progress.show(&event));
     progress.finish();
-    let ended = ended.map_err(Failure::failure)?;
+    let ended = ended.map_err(Failure::of)?;
     show(store, record, format)?;
     if !quiet {
         eprintln!("{}", closing_words(ended, record));
@@ -76,7 +76,9 @@ fn read(name: &str) -> Result<Experiment, Failure> {
 
 fn plan(experiment: &Experiment, subject: &Subject, smoke: bool) -> Result<Plan, Failure> {
     let wishes = Wishes { smoke, kernel: machine::nodes::kernel_offers() };
-    let plan = experiment.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
+    let plan = experiment
+        .plan(&subject.machine.topology, &workloads::specs(), wishes)
+        .map_err(|error| Failure::plan(&error))?;
     check(&plan, subject)?;
     Ok(plan)
 }
@@ -109,16 +111,16 @@ fn resume_or_begin(
     let fingerprint = subject.machine.settings.fingerprint();
     if !fresh {
         let unfinished = store.find_unfinished(&plan.key(), &fingerprint, subject.simulated.as_deref());
-        if let Some(record) = unfinished.map_err(Failure::failure)? {
+        if let Some(record) = unfinished.map_err(Failure::of)? {
             if !quiet {
                 eprintln!("going on with run {}; --fresh would begin a new one", record.id);
             }
             return Ok(record);
         }
     }
-    let ordinal = store.runs().map_err(Failure::failure)?.len();
+    let ordinal = store.runs().map_err(Failure::of)?.len();
     let record = subject.begin(plan, ordinal);
-    store.begin_run(&record).map_err(Failure::failure)?;
+    store.begin_run(&record).map_err(Failure::of)?;
     Ok(record)
 }
 
@@ -135,7 +137,7 @@ fn dry_run(plan: &Plan, format: TextOrJson) -> Outcome {
 
 /// Prints the findings of a run, and its comparison where it compares anything.
 fn show(store: &Store, record: &RunRecord, format: TextOrJson) -> Result<(), Failure> {
-    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::failure)?);
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
     if format == TextOrJson::Json {
         return output::print_json(&report::json::run(record, &finding));
     }
@@ -162,7 +164,7 @@ fn status(store: &Store, record: &RunRecord, ended: Ended) -> Outcome {
     if ended == Ended::Interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::failure)?);
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
     let counted = finding.cells.iter().any(|cell| cell.verdicts.valid + cell.verdicts.suspect > 0);
     Ok(if counted { ExitCode::SUCCESS } else { Status::Invalid.into() })
 }
@@ -173,7 +175,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.clone())
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| Failure::failure(format!("cannot watch for Ctrl-C: {error}")))?;
+            .map_err(|error| Failure::of(format!("cannot watch for Ctrl-C: {error}")))?;
     }
     Ok(stop)
 }

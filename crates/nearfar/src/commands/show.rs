@@ -17,12 +17,12 @@ pub fn run(args: &Show, common: &Common) -> Outcome {
     let store = existing_store(common)?;
     let look = output::look();
     if args.runs {
-        let runs = store.runs().map_err(Failure::failure)?;
+        let runs = store.runs().map_err(Failure::of)?;
         let lines: Vec<RunLine<'_>> = runs.iter().map(line).collect();
         return print(args.format, || report::table::runs(&lines, &look), || report::json::runs(&lines));
     }
     let record = store.run(&args.run).map_err(Failure::usage)?;
-    let trials = store.trials(&record.id).map_err(Failure::failure)?;
+    let trials = store.trials(&record.id).map_err(Failure::of)?;
     if args.trials {
         return print(args.format, || report::table::trials(&record, &trials, &look), || report::json::trials(&trials));
     }
