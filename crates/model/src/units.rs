@@ -60,7 +60,8 @@ impl fmt::Display for Bytes {
         for (name, factor) in UNITS {
             if self.0 >= factor {
                 let value = self.0 as f64 / factor as f64;
-                let text = if self.0.is_multiple_of(factor) { format!("{value}{name}") } else { format!("{value:.1}{name}") };
+                let text =
+                    if self.0.is_multiple_of(factor) { format!("{value}{name}") } else { format!("{value:.1}{name}") };
                 return f.pad(&text);
             }
         }

@@ -25,8 +25,8 @@ use crate::seat;
 use crate::syscall::{self, Refusal};
 use attend::{Attended, Cause};
 use reap::Used;
-pub use start::find_program;
 use start::Proof;
+pub use start::find_program;
 
 /// What is to be run, and where.
 #[derive(Clone, Debug)]

@@ -71,7 +71,7 @@ fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<Loaded>, Failure> 
         let trials = store.trials(&record.id).map_err(Failure::of)?;
         let finding = summarise(&record.plan, &trials);
         let runs = [ComparedRun { record, finding: &finding }];
-        let comparison = planned(&runs, &record.plan);
+        let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
         Ok(Loaded { record: record.clone(), trials, finding, comparison })
     };
     records.iter().map(load).collect()
