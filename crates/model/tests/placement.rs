@@ -298,9 +298,16 @@ fn placement_spans_of_l3s_stay_on_one_node_while_they_fit() {
         ("smt-one-l3", Some(5), "0-4"),
         ("smt-pairs", Some(8), "0-7"),
     ];
+    // The same with the nodes in one package: a node is enough to hold a span together.
+    let mut dies = machine.clone();
+    dies.objects.iter_mut().filter(|object| object.kind == ObjectKind::Package).for_each(|object| {
+        object.kind = ObjectKind::Die;
+    });
     for (policy, threads, expected) in cases {
-        let cpus = parse(&machine, policy, threads, KernelOffers::default()).unwrap().cpus();
-        assert_eq!(cpus, CpuSet::parse_list(expected).unwrap(), "{policy} {threads:?}: {cpus}");
+        for machine in [&machine, &dies] {
+            let cpus = parse(machine, policy, threads, KernelOffers::default()).unwrap().cpus();
+            assert_eq!(cpus, CpuSet::parse_list(expected).unwrap(), "{policy} {threads:?}: {cpus}");
+        }
     }
 }
 

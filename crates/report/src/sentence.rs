@@ -26,8 +26,8 @@ impl Sentence {
 
 /// What was found about all tests together and about every test's main metric; where nothing was seen comes last.
 pub fn sentences(comparison: &Comparison) -> Vec<Sentence> {
-    let tests = comparison.rows.iter().filter(|row| row.main).count();
-    let overall = comparison.geomean.iter().filter(|_| tests > 1).map(|mean| overall(comparison, mean));
+    // A mean over one test has no interval and says nothing that its test does not.
+    let overall = comparison.geomean.iter().filter(|mean| mean.ci_low.is_some()).map(|mean| overall(comparison, mean));
     let single = comparison.rows.iter().filter(|row| row.main).flat_map(|row| {
         let columns = comparison.columns.iter().filter(|column| **column != comparison.baseline);
         columns.filter_map(move |column| Some(single(comparison, row, column, row.values.get(column)?)))

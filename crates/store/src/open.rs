@@ -146,3 +146,20 @@ fn enter_wal(connection: &Connection, wait: Duration) -> Result<String, Fault> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durability_is_as_promised() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("results.db")).unwrap();
+        let pragma = |name: &str| {
+            store.connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap()
+        };
+        assert_eq!(pragma("journal_mode"), "wal".to_string().into());
+        assert_eq!(pragma("synchronous"), 1.into(), "NORMAL");
+        assert_eq!(pragma("foreign_keys"), 1.into());
+    }
+}

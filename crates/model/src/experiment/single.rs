@@ -49,8 +49,7 @@ impl Single {
         let threads = self.threads.map(ThreadCount::Exactly);
         threads.map_or(Ok(()), |count| check_exact(spec, count))?;
         for text in &self.placements {
-            let threads = self.threads.or(spec.threads_exactly);
-            if let Err(NoPlacement::Mistake(why)) = placement::parse(topology, text, threads, wishes.kernel) {
+            if let Err(NoPlacement::Mistake(why)) = placement::parse(topology, text, self.threads, wishes.kernel) {
                 return Err(why);
             }
         }

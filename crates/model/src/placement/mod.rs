@@ -77,7 +77,7 @@ pub fn parse(
     if is_explicit(text) {
         return parse_explicit(topology, text, threads, kernel);
     }
-    policy::named(topology, text, threads, kernel)
+    policy::named(&ground::Ground::new(topology), text, threads, kernel)
 }
 
 /// Whether a text is a placement on some machine, for experiments, which are read before a machine is known.

@@ -75,9 +75,10 @@ pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffe
         "node:N" => topology.nodes.iter().map(|node| format!("node:{}", node.os)).collect(),
         name => vec![name.to_string()],
     });
+    let ground = Ground::new(topology);
     let mut offers: Vec<Offer> = Vec::new();
     for policy in names {
-        let placement = named(topology, &policy, threads, kernel).map_err(|none| none.to_string());
+        let placement = named(&ground, &policy, threads, kernel).map_err(|none| none.to_string());
         let same = |earlier: &&Offer| match (&earlier.placement, &placement) {
             (Ok(one), Ok(other)) => same_place(topology, one, other),
             _ => false,
@@ -90,7 +91,7 @@ pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffe
 
 /// The placement that a name means on this machine.
 pub(super) fn named(
-    topology: &Topology,
+    ground: &Ground,
     policy: &str,
     threads: Option<usize>,
     kernel: KernelOffers,
@@ -100,7 +101,7 @@ pub(super) fn named(
     if threads == Some(0) {
         return Err(NoPlacement::Mistake("0 threads do nothing; give at least 1".into()));
     }
-    place(&Ground::new(topology), policy, rules, threads, kernel).map_err(NoPlacement::Unavailable)
+    place(ground, policy, rules, threads, kernel).map_err(NoPlacement::Unavailable)
 }
 
 /// Whether this is a name that some machine could offer.

@@ -12,7 +12,7 @@ use model::record::{ImportedTable, RunRecord, TrialRecord};
 
 use crate::look::clean;
 use crate::sentence::{Sentence, sentences};
-use crate::table::{comparison_grid, footnotes};
+use crate::table::{comparison_grid, footnotes, long_grid};
 use run::RunPart;
 use table::HtmlTable;
 
@@ -53,6 +53,8 @@ pub struct TableSection<'a> {
 
 /// Sentences beyond this are folded away: a summary has to be short.
 const SENTENCES_MAX: usize = 12;
+/// Columns that stand side by side.
+const COLUMNS_MAX: usize = 5;
 /// What keeps the file below 3 MB: rows of tables and points of figures of the whole page.
 const ROWS_MAX: usize = 3_000;
 const POINTS_MAX: usize = 20_000;
@@ -121,12 +123,15 @@ impl ComparedPart {
         let mut sentences = sentences(comparison);
         let mut more = sentences.split_off(sentences.len().min(SENTENCES_MAX));
         more.truncate(rows_max);
+        // Beyond that a reader would have to scroll sideways to compare.
+        let wide = comparison.columns.len() <= COLUMNS_MAX;
+        let grid = if wide { comparison_grid(comparison).without_repeats(1) } else { long_grid(comparison) };
         let caption = format!("Against {}, by {}", clean(&comparison.baseline), clean(&comparison.by));
         Self {
             name: clean(name),
             sentences,
             more,
-            table: HtmlTable::new(&caption, comparison_grid(comparison).without_repeats(1), rows_max),
+            table: HtmlTable::new(&caption, grid, rows_max),
             notes: footnotes(comparison),
         }
     }

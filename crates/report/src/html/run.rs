@@ -16,7 +16,7 @@ use crate::grid::{Grid, GridCell};
 use crate::look::{Tone, clean};
 use crate::map;
 use crate::number::date;
-use crate::table::{Metrics, ending, machine, run_grid, simulated, skipped_grid, troubled_grid};
+use crate::table::{Metrics, ending, headed_grid, machine, run_grid, simulated, skipped_grid, troubled_grid};
 
 /// Sentences about each run at the top of a page with several.
 const HEADLINES: usize = 3;
@@ -81,8 +81,7 @@ impl RunPart {
         figures.truncate(FIGURES_MAX);
         let more_figures = figures.split_off(figures.len().min(FIGURES_OPEN));
         let several = finding.cells.iter().any(|cell| cell.metrics.len() > 1);
-        let all =
-            || HtmlTable::new("All metrics", run_grid(finding, Metrics::All).without_repeats(3), limits.rows).folded();
+        let all = || HtmlTable::new("All metrics", headed_grid(finding, Metrics::All), limits.rows).folded();
         let troubled = troubled_grid(finding);
         let topology = &record.machine.topology;
         let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
@@ -94,11 +93,7 @@ impl RunPart {
             facts: facts(record),
             headlines: compared.as_ref().map(headlines).unwrap_or_default(),
             compared,
-            results: HtmlTable::new(
-                "Medians over trials",
-                run_grid(finding, Metrics::Main).without_repeats(3),
-                limits.rows,
-            ),
+            results: HtmlTable::new("Medians over trials", headed_grid(finding, Metrics::Main), limits.rows),
             all_results: several.then(all),
             figures,
             more_figures,

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::grid::{Grid, Holds};
+use crate::grid::{Grid, GridCell, Holds};
 
 /// More rows than this are folded away, so that the page can still be read from top to bottom.
 const FOLD_FROM: usize = 40;
@@ -15,9 +15,15 @@ pub(crate) struct HtmlTable {
     folded: bool,
     /// Title and class.
     columns: Vec<(String, &'static str)>,
-    /// Text and classes.
-    rows: Vec<Vec<(String, String)>>,
+    rows: Vec<HtmlRow>,
     rows_all: usize,
+}
+
+/// One row, and the heading above it where one begins.
+struct HtmlRow {
+    heading: Option<String>,
+    /// Text and classes.
+    cells: Vec<(String, String)>,
 }
 
 impl HtmlTable {
@@ -31,11 +37,16 @@ impl HtmlTable {
         let columns: Vec<(String, &'static str)> =
             grid.columns.into_iter().map(|column| (column.title, class(column.holds))).collect();
         let rows_all = grid.rows.len();
-        let row = |row: Vec<crate::grid::GridCell>| {
+        let mut headings = grid.headings.into_iter().peekable();
+        let row = |(index, cells): (usize, Vec<GridCell>)| {
             let classes = columns.iter().map(|(_, class)| *class);
-            row.into_iter().zip(classes).map(|(cell, class)| (cell.text, joined(class, cell.tone.class()))).collect()
+            let cells = cells.into_iter().zip(classes);
+            HtmlRow {
+                heading: headings.next_if(|(at, _)| *at == index).map(|(_, text)| text),
+                cells: cells.map(|(cell, class)| (cell.text, joined(class, cell.tone.class()))).collect(),
+            }
         };
-        let rows = grid.rows.into_iter().take(rows_max).map(row).collect();
+        let rows = grid.rows.into_iter().take(rows_max).enumerate().map(row).collect();
         Self { caption: caption.into(), folded: rows_all > FOLD_FROM, columns, rows, rows_all }
     }
 

@@ -6,7 +6,7 @@ use model::workload::Better;
 use super::run::better_word;
 use super::{csv_number, csv_text};
 use crate::grid::{Grid, GridCell, Holds, markdown_text};
-use crate::look::{HARD_SPACE, Look, Tone, clean, finished, wrapped};
+use crate::look::{HARD_SPACE, Look, Tone, clean, finished, marked, wrapped};
 use crate::number::{percent_interval, signed_percent, significant};
 
 /// A column of changes is hard to read when narrower; with less room per column each change gets a line of its own.
@@ -15,6 +15,8 @@ const CHANGE_WIDTH_MIN: usize = 20;
 const FIXED_WIDTH: usize = 56;
 
 const NONE_SEEN: &str = "no difference seen";
+/// Instead of an interval, which takes two tests.
+const ONE_TEST: &str = "one test only";
 
 /// For the terminal.
 pub fn comparison(comparison: &Comparison, look: &Look) -> String {
@@ -24,14 +26,16 @@ pub fn comparison(comparison: &Comparison, look: &Look) -> String {
     } else {
         comparison_grid(comparison).without_repeats(1)
     };
-    let mut out = grid.terminal(look);
+    let title = clean(&format!("Against {}, by {}", comparison.baseline, comparison.by));
+    let mut out = paragraph(&marked(&title, Tone::Strong), look) + &grid.terminal(look);
     for note in footnotes(comparison) {
-        out += "\n";
-        for line in wrapped(&note, look.width, look.width) {
-            out += &finished(&line, look);
-        }
+        out += &format!("\n{}", paragraph(&note, look));
     }
-    out + "\n"
+    out
+}
+
+fn paragraph(text: &str, look: &Look) -> String {
+    wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
 }
 
 /// The same as Markdown.
@@ -119,7 +123,7 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
 }
 
 /// One line per compared thing, for comparisons that are wider than the terminal.
-fn long_grid(comparison: &Comparison) -> Grid {
+pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
     let titles = [comparison.by.as_str(), "median", "change", "95 % interval"];
     let mut grid = Grid::new(&titles).holding(Holds::Word, &["median", "change", "95 % interval"]);
     for row in &comparison.rows {
@@ -178,14 +182,16 @@ fn parts(row: &ComparisonRow, value: Option<&ComparedValue>) -> [GridCell; 2] {
 }
 
 fn mean_parts(mean: &GeomeanChange) -> [GridCell; 2] {
-    let ends = mean.ci_low.zip(mean.ci_high);
-    let tone = match ends {
-        Some((low, high)) if low <= 0.0 && 0.0 <= high => None,
-        Some(_) if mean.change_percent > 0.0 => Some(Tone::Good),
-        Some(_) => Some(Tone::Bad),
-        None => Some(Tone::Plain),
+    let Some((low, high)) = mean.ci_low.zip(mean.ci_high) else {
+        let change = GridCell::ours(&held(&signed_percent(mean.change_percent)), Tone::Quiet);
+        return [change, GridCell::ours(&held(ONE_TEST), Tone::Quiet)];
     };
-    change_parts(mean.change_percent, ends, tone)
+    let tone = match mean.change_percent {
+        _ if low <= 0.0 && 0.0 <= high => None,
+        change if change > 0.0 => Some(Tone::Good),
+        _ => Some(Tone::Bad),
+    };
+    change_parts(mean.change_percent, Some((low, high)), tone)
 }
 
 /// Without a tone no difference was seen.
@@ -218,7 +224,7 @@ pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
     let changes =
         || comparison.rows.iter().flat_map(|row| row.values.values()).filter(|value| value.change_percent.is_some());
     if changes().any(|value| value.ci_low.is_some()) {
-        notes.push(format!("changes against {} with 95 % intervals", clean(&comparison.baseline)));
+        notes.push("intervals are 95 % intervals; no difference is claimed where one holds 0 %".into());
     }
     if changes().any(|value| value.ci_low.is_none()) {
         notes.push("a change without an interval is between single figures: nothing is known of its noise".into());

@@ -8,9 +8,9 @@ pub use comparison::{comparison, comparison_csv, comparison_markdown};
 pub use lists::{OfferLines, RunLine, experiments, placements, plan, policies, runs, trials, workloads};
 pub use run::{Metrics, run, run_csv, run_markdown};
 
-pub(crate) use comparison::{comparison_grid, footnotes};
+pub(crate) use comparison::{comparison_grid, footnotes, long_grid};
 pub(crate) use lists::ending;
-pub(crate) use run::{machine, run_grid, simulated, skipped_grid, troubled_grid};
+pub(crate) use run::{headed_grid, machine, run_grid, simulated, skipped_grid, troubled_grid};
 
 /// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.
 fn csv_text(rows: &[Vec<String>]) -> String {

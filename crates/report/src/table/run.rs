@@ -128,7 +128,7 @@ pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
 }
 
 /// The same for a terminal: what a test's rows have in common stands above them.
-fn headed_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
+pub(crate) fn headed_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
     let titles = ["placement", "threads", "median", "95 % interval", "n", "trials"];
     let mut grid = Grid::new(&titles).numbers(&["threads", "median", "n"]).holding(Holds::Word, &["95 % interval"]);
     for (cell, metric) in shown(finding, metrics) {

@@ -103,6 +103,9 @@ fn a_read_only_disk_hides_no_trial_of_a_killed_program() {
     mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk");
     fs::remove_file(copy.path().join("results.db-shm")).unwrap();
     mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk_with_a_wal");
+    // Nor where the WAL's index cannot be opened.
+    fs::create_dir(copy.path().join("results.db-shm")).unwrap();
+    mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk_with_a_wal");
 }
 
 /// Not a test by itself: runs where the file's directory is read-only.

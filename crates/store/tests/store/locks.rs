@@ -1,5 +1,6 @@
 //! Another program holds the file.
 
+use std::sync::Barrier;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -43,4 +44,22 @@ fn a_file_that_is_locked_whole_is_not_opened() {
     }
     drop(other);
     Store::open(&path).unwrap();
+}
+
+#[test]
+fn many_open_a_new_file_at_once() {
+    const OPENERS: usize = 8;
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/results.db");
+        let begin = Barrier::new(OPENERS);
+        let open = || {
+            begin.wait();
+            Store::open(&path).map(|store| store.runs().unwrap())
+        };
+        std::thread::scope(|scope| {
+            let openers: Vec<_> = (0..OPENERS).map(|_| scope.spawn(open)).collect();
+            openers.into_iter().for_each(|opener| assert_eq!(opener.join().unwrap().unwrap(), []));
+        });
+    }
 }

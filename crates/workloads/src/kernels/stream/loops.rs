@@ -249,6 +249,7 @@ mod tests {
     use super::*;
 
     /// Every variant that this cpu runs.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     fn variants() -> Vec<(&'static str, Loops)> {
         let mut variants = vec![("plain", plain::LOOPS)];
         #[cfg(target_arch = "x86_64")]
