@@ -350,4 +350,16 @@ sysbench-threads,latency-max,ms,lower,9.23,,
         let error = read_table(&directory.path().join("none.csv")).unwrap_err().to_string();
         assert!(error.contains("none.csv: No such file"), "{error}");
     }
+
+    #[test]
+    fn the_published_figures_are_read() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/published/ryzen-2600-ccx.csv");
+        if !file.exists() {
+            println!("skipped: there is no {}", file.display());
+            return;
+        }
+        let table = read_table(&file).unwrap();
+        assert_eq!((table.columns.len(), table.rows.len()), (2, 18));
+        assert_eq!(table.rows[17].values, [Some(2985.89), Some(2985.89)]);
+    }
 }

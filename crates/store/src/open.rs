@@ -97,7 +97,8 @@ fn immutable_uri(path: &Path) -> Option<String> {
 
 /// Looks first, so that a file that is not ours is left as it is.
 fn prepare(connection: &mut Connection, path: &Path, wait: Duration) -> Result<(), Fault> {
-    let found = schema::kind(connection)?;
+    // In one transaction: another program may just be making the file, and half of what it made looks foreign.
+    let found = schema::kind(&*connection.unchecked_transaction()?)?;
     match found {
         Kind::Foreign => return Err(StoreError::Foreign { path: path.into() }.into()),
         Kind::Ours(found) if found > VERSION => {

@@ -94,6 +94,9 @@ fn a_read_only_disk_hides_no_trial_of_a_killed_program() {
     let mut store = Store::open(&path).unwrap();
     let run = fixtures::run("00000000000000aa", 1);
     store.begin_run(&run).unwrap();
+    // Closing moves the run into the database; the trial stays in the WAL.
+    drop(store);
+    let mut store = Store::open(&path).unwrap();
     store.add_trial(&run.id, &fixtures::trial(&run, 0, 5)).unwrap();
     // A copy of the files as they are now is what a killed program leaves: the trial is in the WAL.
     let copy = tempfile::tempdir().unwrap();
@@ -103,8 +106,9 @@ fn a_read_only_disk_hides_no_trial_of_a_killed_program() {
     mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk");
     fs::remove_file(copy.path().join("results.db-shm")).unwrap();
     mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk_with_a_wal");
-    // Nor where the WAL's index cannot be opened.
-    fs::create_dir(copy.path().join("results.db-shm")).unwrap();
+    // A directory stands for a WAL that may not be read; these tests may run as root, who may read everything.
+    fs::remove_file(copy.path().join("results.db-wal")).unwrap();
+    fs::create_dir(copy.path().join("results.db-wal")).unwrap();
     mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk_with_a_wal");
 }
 
