@@ -83,8 +83,9 @@ impl Cell {
     pub fn new(spec: &WorkloadSpec, test: String, parameters: Parameters, placement: Placement) -> Self {
         let written: Vec<String> =
             spec.written(&parameters).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let second = if placement.second.is_empty() { String::new() } else { format!(" second={}", placement.second) };
         let key = format!(
-            "{} {} @ {} threads={} cpus={} memory={}",
+            "{} {} @ {} threads={} cpus={} memory={}{second}",
             spec.name,
             written.join(" "),
             placement.name,

@@ -105,7 +105,7 @@ fn seat(
     if memory != MemoryPolicy::Kernel {
         reason = format!("{reason}; memory: {memory}");
     }
-    Placement { name, reason, threads, seats: cpus, memory }
+    Placement { name, reason, threads, seats: cpus, memory, second: CpuSet::default() }
 }
 
 fn cpus_of(ground: &Ground, clause: &Clause) -> Result<Vec<CpuId>, String> {

@@ -37,6 +37,10 @@ pub struct Placement {
     pub seats: Vec<CpuId>,
     /// Where its memory lives.
     pub memory: MemoryPolicy,
+    /// The cpus of a second command that runs beside it, such as the server of a load generator; empty when there is
+    /// none or the kernel chooses. Both commands have the same memory policy.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub second: CpuSet,
 }
 
 /// Where memory lives; the kernel's own policies (`set_mempolicy(2)`).
@@ -114,7 +118,7 @@ pub fn thread_counts(topology: &Topology) -> ThreadCounts {
 /// With one memory node every memory policy comes to the same.
 pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bool {
     let same_memory = one.memory == other.memory || topology.allowed_nodes.len() < 2;
-    one.threads == other.threads && one.seats == other.seats && same_memory
+    one.threads == other.threads && one.seats == other.seats && one.second == other.second && same_memory
 }
 
 impl fmt::Display for NoPlacement {
@@ -135,6 +139,7 @@ impl Placement {
             threads,
             seats: Vec::new(),
             memory: MemoryPolicy::Kernel,
+            second: CpuSet::default(),
         }
     }
 

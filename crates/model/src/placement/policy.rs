@@ -6,7 +6,7 @@ use super::ground::Ground;
 use super::memory::{MemoryRule, place_memory};
 use super::seats::{SeatRule, place_seats};
 use super::{NoPlacement, Placement, parse, same_place};
-use crate::id_set::NodeId;
+use crate::id_set::{CpuSet, NodeId};
 use crate::nearest::nearest_first;
 use crate::topology::Topology;
 
@@ -119,7 +119,8 @@ fn place(
     let seats = place_seats(ground, seat_rule, threads)?;
     let (memory, why) = place_memory(ground, memory_rule, &seats.cpus, kernel)?;
     let reason = if why.is_empty() { seats.reason } else { format!("{}; {why}", seats.reason) };
-    Ok(Placement { name: name.into(), reason, threads: seats.threads, seats: seats.cpus, memory })
+    let second = CpuSet::default();
+    Ok(Placement { name: name.into(), reason, threads: seats.threads, seats: seats.cpus, memory, second })
 }
 
 /// What a name says about cpus and about memory.

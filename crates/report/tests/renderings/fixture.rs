@@ -130,6 +130,7 @@ pub fn placements(count: usize) -> Vec<Placement> {
         threads: seats.len(),
         seats: seats.iter().copied().map(CpuId).collect(),
         memory,
+        ..Placement::kernel(1)
     };
     let bind = || MemoryPolicy::Bind([NodeId(0)].into_iter().collect());
     let mut placements = vec![

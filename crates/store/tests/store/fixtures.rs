@@ -111,7 +111,13 @@ fn plan() -> Plan {
 
 fn one_cpu() -> Placement {
     let memory = MemoryPolicy::Bind([NodeId(0)].into_iter().collect());
-    Placement { name: "one, core".into(), reason: "the \"first\"".into(), threads: 1, seats: vec![CpuId(0)], memory }
+    Placement {
+        name: "one, core".into(),
+        reason: "the \"first\"".into(),
+        seats: vec![CpuId(0)],
+        memory,
+        ..Placement::kernel(1)
+    }
 }
 
 /// The trial at this position of a run, with so many samples.
