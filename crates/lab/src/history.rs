@@ -22,6 +22,8 @@ pub struct History {
     spent_ns: u64,
     cells: BTreeMap<usize, CellPast>,
     blocks: BTreeMap<(Role, u32), BlockPast>,
+    /// Cells and time of the fullest block, the longest of several.
+    fullest: Option<(usize, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +61,7 @@ impl History {
         let block = self.blocks.entry((record.trial.role, record.trial.block)).or_default();
         block.took_ns += took;
         block.cells.insert(record.trial.cell);
+        self.fullest = self.fullest.max(Some((block.cells.len(), block.took_ns)));
         self.cells.entry(record.trial.cell).or_default().note(&record);
         self.records.push(record);
     }
@@ -121,9 +124,7 @@ impl History {
 
     /// How long a whole block took at most; while there is only a part of one, as much as is known of it.
     pub fn block_time(&self) -> Option<Nanos> {
-        let most = self.blocks.values().map(|block| block.cells.len()).max()?;
-        let whole = self.blocks.values().filter(|block| block.cells.len() == most);
-        whole.map(|block| Nanos(block.took_ns)).max()
+        self.fullest.map(|(_, took_ns)| Nanos(took_ns))
     }
 }
 

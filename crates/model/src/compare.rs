@@ -424,6 +424,7 @@ mod tests {
                 repeat,
                 compare_by: "placement".into(),
                 baseline: None,
+                command: Vec::new(),
             },
             seed: 1,
             machine: Capture::new(Topology::default(), settings),

@@ -13,6 +13,7 @@ pub mod placement;
 pub mod plan;
 pub mod record;
 pub mod settings;
+pub mod shell;
 pub mod statistics;
 pub mod topology;
 pub mod trial;

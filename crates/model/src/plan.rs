@@ -30,6 +30,9 @@ pub struct Plan {
     pub compare_by: String,
     /// The column that others are compared with; none for the first.
     pub baseline: Option<String>,
+    /// The words after the program's name that ask for this plan, to say how to reproduce it; empty when not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
 }
 
 /// One workload x parameters x placement.
@@ -164,6 +167,7 @@ mod tests {
             repeat,
             compare_by: "placement".into(),
             baseline: None,
+            command: Vec::new(),
         }
     }
 

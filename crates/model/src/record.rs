@@ -41,6 +41,31 @@ pub struct RunRecord {
     pub program: String,
 }
 
+/// A run in a list of runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunSummary {
+    /// Who it is.
+    pub id: RunId,
+    /// The experiment's name.
+    pub experiment: String,
+    /// The machine's label, else its cpu model; none when neither is known.
+    pub host: Option<String>,
+    /// `CAPTURE:SEED` when the machine was simulated.
+    pub simulated: Option<String>,
+    /// The fingerprint of the machine's state.
+    pub fingerprint: String,
+    /// When it began, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Why it ended; none while it has not.
+    pub ended: Option<Ending>,
+    /// How many cells its plan has.
+    pub cells: u32,
+    /// How many trials are stored, warm-up and invalid ones included.
+    pub trials: u32,
+    /// How many of them are measured, and not invalid.
+    pub counted: u32,
+}
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

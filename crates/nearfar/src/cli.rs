@@ -151,7 +151,7 @@ pub struct Subject {
     /// Simulate: a hwloc XML file, a capture or a synthetic string, then a seed
     #[arg(long, value_name = "CAPTURE[:SEED]")]
     pub sim: Option<String>,
-    /// Faults of the simulated machine: kill-after=7,lost-cpu=3@2,never-ends=0.01,escapes=0.05
+    /// Faults of the simulated machine: kill-after=7,disk=200KiB,lost-cpu=3@2,never-ends=0.01,escapes=0.05
     #[arg(long, value_name = "FAULTS", requires = "sim", hide = true)]
     pub sim_faults: Option<String>,
     /// For everything random [default: another one each time]

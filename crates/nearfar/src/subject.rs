@@ -45,16 +45,24 @@ impl Subject {
             return Ok(Self { machine, simulated: None, seed, host, faults });
         };
         let (capture, sim_seed) = split_seed(sim);
-        let topology = read_topology(Some(capture))?;
         // The name of the file, not its path: reports of the same simulation agree wherever it lies.
         let name = capture.rsplit('/').next().unwrap_or(capture);
         Ok(Self {
-            machine: Capture::new(topology, simulated_settings(name)),
+            machine: simulated_machine(capture, name)?,
             simulated: Some(format!("{name}:{sim_seed}")),
             seed: flags.seed.unwrap_or(sim_seed),
             host,
             faults,
         })
+    }
+
+    /// The results file for what is measured on it, made when it is not there.
+    pub fn open_store(&self, common: &cli::Common) -> Result<Store, Failure> {
+        let store = open_store(common)?;
+        if let Some(room) = self.faults.disk {
+            store.limit_size(room.0).map_err(Failure::of)?;
+        }
+        Ok(store)
     }
 
     /// What runs its trials.
@@ -138,6 +146,14 @@ fn split_seed(text: &str) -> (&str, u64) {
 fn ends_in_object(head: &str) -> bool {
     let last = head.split_whitespace().next_back().unwrap_or("");
     !last.contains(':')
+}
+
+/// A capture brings its settings along, other files have none.
+fn simulated_machine(from: &str, name: &str) -> Result<Capture, Failure> {
+    if let Source::CaptureFile(path) = source(Some(from))? {
+        return machine::topology::read_capture(&path).map_err(|error| Failure::topology(&error));
+    }
+    Ok(Capture::new(read_topology(Some(from))?, simulated_settings(name)))
 }
 
 fn simulated_settings(name: &str) -> Settings {

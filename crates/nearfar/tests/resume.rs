@@ -40,6 +40,10 @@ fn report(store: &Path) -> Vec<u8> {
     output.stdout
 }
 
+fn size(store: &Path) -> u64 {
+    std::fs::metadata(store).expect("the results file is there").len()
+}
+
 fn trials(store: &Path) -> usize {
     let output = nearfar(store, &["show", "--trials", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("show prints JSON");
@@ -67,6 +71,31 @@ fn a_run_killed_after_every_kth_trial_reports_the_same() {
         assert_eq!(trials(&store), total, "killed after {k}: none lost, none twice");
         assert!(report(&store) == expected, "killed after {k}: the report differs");
     }
+}
+
+#[test]
+fn a_full_disk_ends_a_run_with_words_and_loses_nothing() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let file = experiment(folder.path());
+    let file = file.to_str().expect("the path is text");
+    let sim = format!("{MODEL}:7");
+    let whole = folder.path().join("whole.db");
+    assert!(nearfar(&whole, &["run", file, "--sim", &sim, "--quiet"]).status.success());
+    // Room for about half of its trials: between a file with one and the whole.
+    let one = folder.path().join("one.db");
+    nearfar(&one, &["run", file, "--sim", &sim, "--sim-faults", "kill-after=1", "--quiet"]);
+    assert_eq!(trials(&one), 1);
+    let room = format!("disk={}B", u64::midpoint(size(&one), size(&whole)));
+    let store = folder.path().join("r.db");
+    let full = nearfar(&store, &["run", file, "--sim", &sim, "--sim-faults", &room, "--quiet"]);
+    let said = String::from_utf8_lossy(&full.stderr);
+    assert_eq!(full.status.code(), Some(1), "{said}");
+    assert!(said.contains("no space left on the disk") && said.contains("r.db"), "{said}");
+    let stored = trials(&store);
+    assert!((1..15).contains(&stored), "{stored} trials: the disk should be full in the middle of the run");
+    assert!(nearfar(&store, &["run", file, "--sim", &sim, "--quiet"]).status.success());
+    assert_eq!(trials(&store), 15);
+    assert!(report(&store) == report(&whole), "with room again it ends as if nothing had happened");
 }
 
 #[test]

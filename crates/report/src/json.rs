@@ -5,14 +5,14 @@ use model::comparison::Comparison;
 use model::finding::RunFinding;
 use model::placement::PolicyInfo;
 use model::plan::{Cell, Plan};
-use model::record::{RunRecord, TrialRecord};
+use model::record::{RunRecord, RunSummary, TrialRecord};
 use model::trial::{Role, Status};
 use model::units::Nanos;
 use model::workload::WorkloadSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::table::{OfferLines, RunLine};
+use crate::table::OfferLines;
 
 /// `{"run":{…},"cells":[…],"skipped":[…]}`.
 pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
@@ -24,7 +24,7 @@ pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
 }
 
 /// `{"runs":[…]}`: what there is, without results.
-pub fn runs(runs: &[RunLine]) -> Value {
+pub fn runs(runs: &[RunSummary]) -> Value {
     json!({ "runs": value(&runs) })
 }
 

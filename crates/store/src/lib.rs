@@ -31,7 +31,6 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use error::StoreError;
 pub use merge::MergeReport;
-pub use run::RunSummary;
 
 use error::Fault;
 
@@ -54,6 +53,15 @@ impl Store {
             let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
             if found == "ok" { Ok(()) } else { Err(Fault::Unreadable(found)) }
         })
+    }
+
+    /// Refuses to let the file grow beyond this, as a full disk would: for simulations of one.
+    pub fn limit_size(&self, bytes: u64) -> Result<(), StoreError> {
+        let limit = || {
+            let page_bytes: u32 = self.connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+            Ok(self.connection.pragma_update(None, "max_page_count", (bytes / u64::from(page_bytes)) as i64)?)
+        };
+        limit().map_err(|fault: Fault| fault.explain(&self.path))
     }
 
     /// Runs `work` on one consistent state of the file.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use model::capture::Capture;
 use model::plan::Plan;
-use model::record::{Ending, RunId, RunRecord};
+use model::record::{Ending, RunId, RunRecord, RunSummary};
 use model::trial::short_hash;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde::Serialize;
@@ -15,31 +15,6 @@ use crate::{Store, StoreError};
 
 /// How many runs an error lists.
 const CANDIDATES_MAX: u32 = 5;
-
-/// A run in a list of runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RunSummary {
-    /// Who it is.
-    pub id: RunId,
-    /// The experiment's name.
-    pub experiment: String,
-    /// The machine's label, else its cpu model; none when neither is known.
-    pub host: Option<String>,
-    /// `CAPTURE:SEED` when the machine was simulated.
-    pub simulated: Option<String>,
-    /// The fingerprint of the machine's state.
-    pub fingerprint: String,
-    /// When it began, milliseconds since 1970.
-    pub started_unix_ms: u64,
-    /// Why it ended; none while it has not.
-    pub ended: Option<Ending>,
-    /// How many cells its plan has.
-    pub cells: u32,
-    /// How many trials are stored, warm-up and invalid ones included.
-    pub trials: u32,
-    /// How many of them are measured, and not invalid.
-    pub counted: u32,
-}
 
 impl Store {
     /// Records that a run begins.

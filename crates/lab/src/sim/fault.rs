@@ -1,14 +1,17 @@
-//! What goes wrong on a simulated machine, when asked: the program is killed, a cpu goes away, a child never
-//! ends, a placement is not obeyed.
+//! What goes wrong on a simulated machine, when asked: the program is killed, the disk is full, a cpu goes away, a
+//! child never ends, a placement is not obeyed.
 
 use model::id_set::CpuId;
 use model::trial::{Outcome, Status, Trial};
+use model::units::Bytes;
 
 /// Faults, all off by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Die like `kill -9` when so many trials of this process are stored.
     pub kill_after: Option<u32>,
+    /// The disk has room for a results file of this size; whoever opens the file has to say so to the store.
+    pub disk: Option<Bytes>,
     /// This cpu goes offline when this measured block begins.
     pub lost_cpu: Option<(CpuId, u32)>,
     /// This share of the trials never ends.
@@ -18,7 +21,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Reads `kill-after=7,lost-cpu=3@2,never-ends=0.01,escapes=0.05`.
+    /// Reads `kill-after=7,disk=200KiB,lost-cpu=3@2,never-ends=0.01,escapes=0.05`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -27,6 +30,7 @@ impl Faults {
             let share = || value.parse().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong);
             match name {
                 "kill-after" => faults.kill_after = Some(value.parse().map_err(|_| wrong())?),
+                "disk" => faults.disk = Some(Bytes::parse(value).map_err(|_| wrong())?),
                 "lost-cpu" => {
                     let (cpu, block) = value.split_once('@').ok_or_else(wrong)?;
                     faults.lost_cpu =
@@ -35,7 +39,8 @@ impl Faults {
                 "never-ends" => faults.never_ends = share()?,
                 "escapes" => faults.escapes = share()?,
                 _ => {
-                    return Err(format!("'{name}' is not a fault; they are kill-after, lost-cpu, never-ends, escapes"));
+                    let names = "kill-after, disk, lost-cpu, never-ends, escapes";
+                    return Err(format!("'{name}' is not a fault; they are {names}"));
                 }
             }
         }

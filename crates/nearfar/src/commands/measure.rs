@@ -6,7 +6,7 @@ use model::units::Nanos;
 use crate::cli::{Common, Measure};
 use crate::commands::run::{check, execute};
 use crate::failure::{Failure, Outcome};
-use crate::subject::{Subject, open_store};
+use crate::subject::Subject;
 
 /// Measures one workload under one or more placements.
 pub fn run(args: &Measure, common: &Common) -> Outcome {
@@ -21,14 +21,29 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
         time_limit: Nanos::parse(&args.time_limit).map_err(Failure::usage)?,
     };
     let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers() };
-    let plan =
+    let mut plan =
         single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
+    plan.command = words(&single, args.smoke);
     check(&plan, &subject)?;
-    let mut store = open_store(common)?;
+    let mut store = subject.open_store(common)?;
     let ordinal = store.runs().map_err(Failure::of)?.len();
     let record = subject.begin(plan, ordinal);
     store.begin_run(&record).map_err(Failure::of)?;
     execute(&mut store, &record, &subject, common.quiet, args.format)
+}
+
+/// The words that ask for the same plan again.
+fn words(single: &Single, smoke: bool) -> Vec<String> {
+    let mut words = vec!["measure".to_string(), single.workload.clone()];
+    let mut flag = |name: &str, value: String| words.extend([name.to_string(), value]);
+    single.set.iter().for_each(|(name, value)| flag("--set", format!("{name}={value}")));
+    single.placements.iter().for_each(|placement| flag("--placement", placement.clone()));
+    single.threads.iter().for_each(|threads| flag("--threads", threads.to_string()));
+    flag("--runs", single.runs.to_string());
+    flag("--warmup", single.warmup.to_string());
+    flag("--time-limit", single.time_limit.to_string());
+    words.extend(smoke.then(|| "--smoke".into()));
+    words
 }
 
 fn settings(args: &Measure) -> Result<Vec<(String, String)>, Failure> {

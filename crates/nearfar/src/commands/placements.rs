@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use model::placement::{self, KernelOffers, NoPlacement, Offer, lines};
-use model::topology::Topology;
+use model::placement::{self, Offer, lines};
 use report::table::OfferLines;
 
 use crate::cli::{Common, Placements, TextOrJson};
@@ -20,10 +19,10 @@ pub fn run(args: &Placements, _common: &Common) -> Outcome {
     let offers = if args.placements.is_empty() {
         placement::offer_all(&topology, args.threads, kernel)
     } else {
-        let chosen = args.placements.iter().map(|text| chosen(&topology, text, args.threads, kernel));
-        chosen.collect::<Result<_, _>>()?
+        let chosen = args.placements.iter().map(|text| placement::offer(&topology, text, args.threads, kernel));
+        chosen.collect::<Result<_, _>>().map_err(Failure::usage)?
     };
-    let command = if args.command.is_empty() { PLACEHOLDER.into() } else { quoted(&args.command) };
+    let command = if args.command.is_empty() { PLACEHOLDER.into() } else { model::shell::quoted(&args.command) };
     let with_lines =
         |offer: &Offer| offer.placement.as_ref().ok().map(|placement| lines(placement, &topology, &command));
     let offers: Vec<OfferLines<'_>> =
@@ -34,25 +33,4 @@ pub fn run(args: &Placements, _common: &Common) -> Outcome {
     }
     let any = offers.iter().any(|one| one.offer.placement.is_ok());
     Ok(if any { ExitCode::SUCCESS } else { Status::Skipped.into() })
-}
-
-/// What the user asked for by name or in numactl's letters.
-fn chosen(topology: &Topology, text: &str, threads: Option<usize>, kernel: KernelOffers) -> Result<Offer, Failure> {
-    let placement = match placement::parse(topology, text, threads, kernel) {
-        Ok(placement) => Ok(placement),
-        Err(NoPlacement::Unavailable(why)) => Err(why),
-        Err(NoPlacement::Mistake(why)) => return Err(Failure::usage(why)),
-    };
-    Ok(Offer { policy: text.into(), placement, same_as: None })
-}
-
-/// The command as it would be typed into a shell.
-fn quoted(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-{}".contains(c);
-    let quote = |word: &String| match word.as_str() {
-        "" => "''".to_string(),
-        word if word.chars().all(plain) => word.to_string(),
-        word => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }

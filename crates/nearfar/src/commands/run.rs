@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use lab::run::{Ended, forecast};
 use model::compare::{ComparedRun, planned};
 use model::experiment::{self, Experiment, Wishes};
-use model::finding::summarise;
+use model::finding::{RunFinding, summarise};
 use model::plan::Plan;
 use model::record::{Ending, RunRecord};
 use model::trial::Role;
@@ -21,7 +21,7 @@ use crate::cli::{Common, Run, TextOrJson};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 use crate::progress::Progress;
-use crate::subject::{Subject, open_store};
+use crate::subject::Subject;
 
 /// The experiments that the program brings along: file name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[("experiments/quick.toml", include_str!("../../../../experiments/quick.toml"))];
@@ -37,10 +37,11 @@ pub fn run(args: &Run, common: &Common) -> Outcome {
     if let Some(budget) = &args.budget {
         plan.repeat.budget = Nanos::parse(budget).map_err(Failure::usage)?;
     }
+    plan.command = words(args);
     if args.dry_run {
         return dry_run(&plan, args.format);
     }
-    let mut store = open_store(common)?;
+    let mut store = subject.open_store(common)?;
     let record = resume_or_begin(&mut store, &subject, plan, args.fresh, common.quiet)?;
     execute(&mut store, &record, &subject, common.quiet, args.format)
 }
@@ -53,11 +54,20 @@ pub fn execute(store: &mut Store, record: &RunRecord, subject: &Subject, quiet: 
     let ended = lab::run::run(store, record, executor.as_mut(), &stop, &mut |event| progress.show(&event));
     progress.finish();
     let ended = ended.map_err(Failure::of)?;
-    show(store, record, format)?;
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
+    show(record, &finding, format)?;
     if !quiet {
         eprintln!("{}", closing_words(ended, record));
     }
-    status(store, record, ended)
+    Ok(status(&finding, ended))
+}
+
+/// The words that ask for the same plan again.
+fn words(args: &Run) -> Vec<String> {
+    let mut words = vec!["run".into(), args.experiment.clone()];
+    words.extend(args.budget.iter().flat_map(|budget| ["--budget".into(), budget.clone()]));
+    words.extend(args.smoke.then(|| "--smoke".into()));
+    words
 }
 
 fn read(name: &str) -> Result<Experiment, Failure> {
@@ -136,14 +146,14 @@ fn dry_run(plan: &Plan, format: TextOrJson) -> Outcome {
 }
 
 /// Prints the findings of a run, and its comparison where it compares anything.
-fn show(store: &Store, record: &RunRecord, format: TextOrJson) -> Result<(), Failure> {
-    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
+fn show(record: &RunRecord, finding: &RunFinding, format: TextOrJson) -> Result<(), Failure> {
     if format == TextOrJson::Json {
-        return output::print_json(&report::json::run(record, &finding));
+        return output::print_json(&report::json::run(record, finding));
     }
-    output::print(&report::table::run(record, &finding, Metrics::Main, &output::look()))?;
-    let runs = [ComparedRun { record, finding: &finding }];
+    output::print(&report::table::run(record, finding, Metrics::Main, &output::look()))?;
+    let runs = [ComparedRun { record, finding }];
     if let Some(comparison) = planned(&runs, &record.plan) {
+        output::print("")?;
         output::print(&report::table::comparison(&comparison.main_metrics(), &output::look()))?;
     }
     Ok(())
@@ -160,13 +170,12 @@ fn closing_words(ended: Ended, record: &RunRecord) -> String {
 }
 
 /// A run in which not one trial of any cell could prove its placement or give a result is not a success.
-fn status(store: &Store, record: &RunRecord, ended: Ended) -> Outcome {
+fn status(finding: &RunFinding, ended: Ended) -> ExitCode {
     if ended == Ended::Interrupted {
-        return Ok(ExitCode::from(INTERRUPTED));
+        return ExitCode::from(INTERRUPTED);
     }
-    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
     let counted = finding.cells.iter().any(|cell| cell.verdicts.valid + cell.verdicts.suspect > 0);
-    Ok(if counted { ExitCode::SUCCESS } else { Status::Invalid.into() })
+    if counted { ExitCode::SUCCESS } else { Status::Invalid.into() }
 }
 
 /// Set by Ctrl-C and SIGTERM; a second Ctrl-C ends the program at once.

@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use model::finding::summarise;
 
-use report::table::{Metrics, RunLine};
-use store::RunSummary;
+use report::table::Metrics;
 
 use crate::cli::{Common, Show, TextOrJson};
 use crate::failure::{Failure, Outcome};
@@ -18,8 +17,7 @@ pub fn run(args: &Show, common: &Common) -> Outcome {
     let look = output::look();
     if args.runs {
         let runs = store.runs().map_err(Failure::of)?;
-        let lines: Vec<RunLine<'_>> = runs.iter().map(line).collect();
-        return print(args.format, || report::table::runs(&lines, &look), || report::json::runs(&lines));
+        return print(args.format, || report::table::runs(&runs, &look), || report::json::runs(&runs));
     }
     let record = store.run(&args.run).map_err(Failure::usage)?;
     let trials = store.trials(&record.id).map_err(Failure::of)?;
@@ -33,19 +31,6 @@ pub fn run(args: &Show, common: &Common) -> Outcome {
         || report::table::run(&record, &finding, metrics, &look),
         || report::json::run(&record, &finding),
     )
-}
-
-fn line(run: &RunSummary) -> RunLine<'_> {
-    RunLine {
-        id: &run.id.0,
-        experiment: &run.experiment,
-        host: run.host.as_deref(),
-        simulated: run.simulated.as_deref(),
-        started_unix_ms: run.started_unix_ms,
-        ended: run.ended,
-        cells: run.cells,
-        trials: run.trials,
-    }
 }
 
 fn print(format: TextOrJson, text: impl FnOnce() -> String, json: impl FnOnce() -> serde_json::Value) -> Outcome {

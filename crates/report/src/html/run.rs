@@ -7,6 +7,7 @@ use model::finding::RunFinding;
 use model::placement::Placement;
 use model::record::{RunRecord, TrialRecord};
 use model::settings::{FactValue, Settings};
+use model::shell::quoted;
 use model::trial::{Grade, Role, TrialId};
 
 use super::plot::{Strip, figure};
@@ -287,8 +288,14 @@ fn settings_table(settings: &Settings, rows_max: usize) -> Option<HtmlTable> {
 }
 
 fn command(record: &RunRecord) -> String {
-    let simulated = record.simulated.as_ref().map_or(String::new(), |simulated| format!(" --sim {simulated}"));
-    clean(&format!("nearfar run {} --seed {}{simulated}", record.plan.experiment, record.seed))
+    let mut words = vec!["nearfar".to_string()];
+    words.extend(record.plan.command.iter().cloned());
+    let mut machine = vec!["--seed".to_string(), record.seed.to_string()];
+    machine.extend(record.simulated.iter().flat_map(|simulated| ["--sim".into(), simulated.clone()]));
+    // What stands after `--` belongs to another program.
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    words.splice(end..end, machine);
+    clean(&quoted(&words))
 }
 
 fn steps(record: &RunRecord) -> Vec<(&'static str, String)> {

@@ -3,12 +3,10 @@
 use model::finding::metric_value;
 use model::placement::{Lines, Offer, Placement, PolicyInfo};
 use model::plan::Plan;
-use model::record::{Ending, RunRecord, TrialRecord};
+use model::record::{Ending, RunRecord, RunSummary, TrialRecord};
 use model::trial::{Grade, Role};
 use model::units::Nanos;
 use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
-
-use serde::Serialize;
 
 use super::run::{better_word, skipped_grid};
 use crate::grid::{Grid, GridCell, Holds};
@@ -26,27 +24,6 @@ pub struct OfferLines<'a> {
     pub offer: &'a Offer,
     /// Lines to paste; none to leave them out.
     pub lines: Option<Lines>,
-}
-
-/// What a list of runs says of one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct RunLine<'a> {
-    /// Who it is.
-    pub id: &'a str,
-    /// The experiment's name.
-    pub experiment: &'a str,
-    /// The machine's label or cpu model, where one is known.
-    pub host: Option<&'a str>,
-    /// `CAPTURE:SEED` when the machine was simulated.
-    pub simulated: Option<&'a str>,
-    /// When it began, milliseconds since 1970.
-    pub started_unix_ms: u64,
-    /// Why it ended; none while it has not.
-    pub ended: Option<Ending>,
-    /// How many cells its plan has.
-    pub cells: u32,
-    /// How many trials are stored.
-    pub trials: u32,
 }
 
 /// Every trial of a run in the order of the run, with its verdict.
@@ -95,17 +72,17 @@ fn repetition(trial: &TrialRecord) -> String {
 }
 
 /// The runs of a results file.
-pub fn runs(runs: &[RunLine], look: &Look) -> String {
+pub fn runs(runs: &[RunSummary], look: &Look) -> String {
     let titles = ["run", "experiment", "machine", "begun", "cells", "trials", "ended"];
     let mut grid = Grid::new(&titles).numbers(&["cells", "trials"]).holding(Holds::Word, &["run"]);
     for run in runs {
-        let simulated = run.simulated.map(|simulated| format!("simulated {simulated}"));
+        let simulated = run.simulated.as_ref().map(|simulated| format!("simulated {simulated}"));
         let tone = if simulated.is_some() { Tone::Warning } else { Tone::Plain };
-        let machine = simulated.or_else(|| run.host.map(Into::into)).unwrap_or("not known".into());
+        let machine = simulated.or_else(|| run.host.clone()).unwrap_or("not known".into());
         let (ended, unfinished) = ending(run.ended);
         grid.rows.push(vec![
-            GridCell::plain(run.id),
-            GridCell::plain(run.experiment),
+            GridCell::plain(&run.id.0),
+            GridCell::plain(&run.experiment),
             GridCell::new(&machine, tone),
             GridCell::plain(&date(run.started_unix_ms)),
             GridCell::plain(&run.cells.to_string()),

@@ -5,7 +5,7 @@ mod lists;
 mod run;
 
 pub use comparison::{comparison, comparison_csv, comparison_markdown};
-pub use lists::{OfferLines, RunLine, experiments, placements, plan, policies, runs, trials, workloads};
+pub use lists::{OfferLines, experiments, placements, plan, policies, runs, trials, workloads};
 pub use run::{Metrics, run, run_csv, run_markdown};
 
 pub(crate) use comparison::{comparison_grid, footnotes, long_grid};

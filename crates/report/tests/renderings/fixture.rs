@@ -190,6 +190,7 @@ fn record(shape: &Shape) -> RunRecord {
         },
         baseline: Some("kernel".into()),
         compare_by: "placement".into(),
+        command: ["run", "ccx.toml"].map(Into::into).into(),
     };
     RunRecord {
         id: RunId("3f9c2a7b11d04e58".into()),

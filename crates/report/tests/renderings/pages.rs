@@ -83,7 +83,7 @@ fn simulated_runs_say_so_at_the_top_and_where_they_stand() {
     let html = render(&page(vec![section(&run)], Vec::new()));
     assert!(html.contains("<p class=\"stamp\"><strong>Simulated.</strong>"));
     assert!(html.contains("SIMULATED on ryzen5-2600.xml:7"));
-    assert!(html.contains("nearfar run ccx --seed 42 --sim ryzen5-2600.xml:7"));
+    assert!(html.contains("nearfar run ccx.toml --seed 42 --sim ryzen5-2600.xml:7"));
     run.record.simulated = None;
     assert!(!render(&page(vec![section(&run)], Vec::new())).to_lowercase().contains("simulated"));
 }

@@ -3,9 +3,9 @@
 use insta::{assert_json_snapshot, assert_snapshot};
 use model::comparison::Comparison;
 use model::placement::{Lines, Offer};
-use model::record::Ending;
+use model::record::{Ending, RunId, RunSummary};
 use model::units::Nanos;
-use report::table::{self, Metrics, OfferLines, RunLine};
+use report::table::{self, Metrics, OfferLines};
 use report::{Look, json};
 
 use crate::fixture::{self, Run, Shape, run, run_of};
@@ -119,17 +119,20 @@ fn trials_on_a_wide_terminal() {
 
 #[test]
 fn runs_plans_and_lists() {
-    let line = RunLine {
-        id: "3f9c2a7b11d04e58",
-        experiment: "ccx",
-        host: Some("ryzen-desk"),
+    let line = RunSummary {
+        id: RunId("3f9c2a7b11d04e58".into()),
+        experiment: "ccx".into(),
+        host: Some("ryzen-desk".into()),
         simulated: None,
         started_unix_ms: 1_768_000_000_000,
         ended: Some(Ending::Precise),
         cells: 12,
+        fingerprint: "8d1b6f02c3e94a75".into(),
         trials: 156,
+        counted: 144,
     };
-    let lines = [line, RunLine { simulated: Some("ryzen5-2600.xml:7"), ended: None, ..line }];
+    let simulated = RunSummary { simulated: Some("ryzen5-2600.xml:7".into()), ended: None, ..line.clone() };
+    let lines = [line, simulated];
     assert_snapshot!("runs", table::runs(&lines, &LOOK));
     assert_json_snapshot!("runs_json", json::runs(&lines));
     let record = run().record;

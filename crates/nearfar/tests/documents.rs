@@ -1,0 +1,53 @@
+//! The commands in README and the documents work when they are pasted: each `nearfar` line of a `sh` block is run as it
+//! stands, in order, in an empty folder with the repository's `tests` beside it. Only what measures is made smaller.
+
+use std::path::Path;
+use std::process::Command;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The `nearfar` lines of a document's `sh` blocks; a line that ends in a backslash goes on.
+fn commands(document: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut inside = false;
+    for line in document.replace("\\\n", " ").lines() {
+        if line.starts_with("```") {
+            inside = !inside && line == "```sh";
+        } else if inside && line.starts_with("nearfar ") {
+            commands.push(line.to_string());
+        }
+    }
+    commands
+}
+
+/// Pasted commands may take minutes; here they need not measure well.
+fn smaller(command: &str) -> String {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    match words[1] {
+        "run" => command.replacen("nearfar run", "nearfar run --smoke --budget 5s", 1),
+        "measure" if words[2] != "command" => command.replacen("nearfar measure", "nearfar measure --smoke", 1),
+        _ => command.to_string(),
+    }
+}
+
+fn paste(folder: &Path, command: &str) {
+    let programs = Path::new(env!("CARGO_BIN_EXE_nearfar")).parent().expect("the program lies in a folder");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &smaller(command)]).current_dir(folder).env("PATH", path);
+    let output = shell.env("NEARFAR_STORE", folder.join("results.db")).output().expect("a shell starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}\nended with {}: {said}", output.status);
+}
+
+#[test]
+fn pasted_commands_work() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    std::os::unix::fs::symlink(Path::new(ROOT).join("tests"), folder.path().join("tests")).expect("links can be made");
+    for document in ["README.md"] {
+        let text = std::fs::read_to_string(Path::new(ROOT).join(document)).expect("the document is there");
+        let commands = commands(&text);
+        assert!(commands.len() >= 5, "{document} should show how to use the program, found {commands:?}");
+        commands.iter().for_each(|command| paste(folder.path(), command));
+    }
+}
