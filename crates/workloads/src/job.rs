@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::id_set::{CpuId, NodeId};
+use model::id_set::{CpuId, CpuSet, NodeId};
 use model::placement::MemoryPolicy;
 use model::trial::{Sample, Status, ThreadSeat, Trial};
 use model::units::Nanos;
@@ -18,6 +18,8 @@ pub struct Job {
     pub threads: usize,
     /// Thread i sits on `seats[i]`; empty when the kernel chooses. For a command: the cpus it may use.
     pub seats: Vec<CpuId>,
+    /// The cpus of a second command, such as a server; empty when there is none or the kernel chooses.
+    pub second: CpuSet,
     /// Where memory lives.
     pub memory: MemoryPolicy,
     /// For everything random.
@@ -55,6 +57,7 @@ impl Job {
             parameters: trial.parameters.clone(),
             threads: trial.placement.threads,
             seats: trial.placement.seats.clone(),
+            second: trial.placement.second.clone(),
             memory: trial.placement.memory.clone(),
             seed: trial.seed,
             time_limit: trial.time_limit,

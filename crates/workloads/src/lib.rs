@@ -1,18 +1,19 @@
 //! The workloads that can be measured, in one ordered registry: kernels (ours, run in a worker process) and
 //! tools (other people's programs). Must not know plans, experiments or where results are kept.
 
-mod command_line;
 mod describe;
 mod job;
 mod kernels;
 mod random;
+mod recipe;
 mod team;
 mod tools;
 pub mod worker;
 
-pub use command_line::{CommandLine, Exit, Finished};
 pub use job::{Failure, Job, Measured};
+pub use recipe::{CommandLine, Recipe, ServerLine};
 
+use machine::child::Finished;
 use model::trial::Sample;
 use model::workload::{Parameters, WorkloadSpec};
 
@@ -32,9 +33,9 @@ pub enum Runner {
     Kernel(fn(&Job) -> Result<Measured, Failure>),
     /// Another program.
     Tool {
-        /// Which command line.
-        command: fn(&Job) -> Result<CommandLine, Failure>,
-        /// How to read what it printed.
+        /// What its trial runs.
+        recipe: fn(&Job) -> Result<Recipe, Failure>,
+        /// How to read what a run of its command printed; an error fails the trial.
         read: fn(&Job, &Finished) -> Result<Vec<Sample>, Failure>,
     },
 }
@@ -51,7 +52,7 @@ static REGISTRY: [Workload; 8] = [
     Workload {
         describe: tools::command::describe,
         check: tools::command::check,
-        runner: Runner::Tool { command: tools::command::command, read: tools::command::read },
+        runner: Runner::Tool { recipe: tools::command::recipe, read: tools::command::read },
     },
 ];
 

@@ -10,6 +10,7 @@ pub use fault::Faults;
 
 use std::collections::BTreeMap;
 
+use model::id_set::NodeId;
 use model::plan::stream;
 use model::topology::Topology;
 use model::trial::{Evidence, Outcome, Sample, Status, ThreadSeat, Trial};
@@ -55,10 +56,9 @@ impl SimExecutor {
     }
 
     fn evidence(&self, trial: &Trial, wall: Nanos) -> Evidence {
+        let second = (!trial.placement.second.is_empty()).then(|| Box::new(second_evidence(trial, wall)));
         let cpus = trial.placement.cpus();
         let on_seat = |cpu| ThreadSeat { asked: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
-        let pages =
-            trial.placement.memory.promised_nodes().map(|nodes| nodes.iter().map(|node| (node, 1000)).collect());
         Evidence {
             mask_at_start: trial.placement.is_seated().then(|| cpus.clone()),
             mask_at_end: trial.placement.is_seated().then(|| cpus.clone()),
@@ -66,12 +66,33 @@ impl SimExecutor {
             looks: 1,
             threads_seen: trial.placement.threads as u64,
             thread_seats: trial.placement.seats.iter().map(|cpu| on_seat(*cpu)).collect(),
-            pages: pages.unwrap_or_default(),
+            pages: pages(trial),
             wall,
+            second,
             unavailable: BTreeMap::from([("counters".into(), "the machine is simulated".into())]),
             ..Evidence::default()
         }
     }
+}
+
+/// A second command that stays on its seats.
+fn second_evidence(trial: &Trial, wall: Nanos) -> Evidence {
+    let cpus = trial.placement.second.clone();
+    Evidence {
+        mask_at_start: Some(cpus.clone()),
+        mask_at_end: Some(cpus.clone()),
+        cpus_seen: cpus,
+        looks: 1,
+        pages: pages(trial),
+        wall,
+        ..Evidence::default()
+    }
+}
+
+/// Some pages on every node that the policy promises.
+fn pages(trial: &Trial) -> BTreeMap<NodeId, u64> {
+    let promised = trial.placement.memory.promised_nodes();
+    promised.map(|nodes| nodes.iter().map(|node| (node, 1000)).collect()).unwrap_or_default()
 }
 
 impl Executor for SimExecutor {

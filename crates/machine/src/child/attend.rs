@@ -9,19 +9,35 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use super::output::{Keep, Stream};
+use model::units::Bytes;
+
+use super::LaunchError;
+use super::output::{Keep, LineWatch, Stream};
 use super::start::Started;
-use super::{Launch, LaunchError};
 use crate::syscall::Refusal;
 
 /// Enough for the message that explains a failure.
 const STDERR_BYTES_MAX: usize = 64 << 10;
 /// A flag that a signal handler sets wakes nobody, so it is looked at this often.
 const STOP_LOOK: Duration = Duration::from_millis(50);
-/// What a program gets between being asked to end and being killed.
-const GRACE: Duration = Duration::from_millis(500);
 /// A killed process is gone at once, unless the kernel itself is stuck in it.
 pub(super) const DEATH_MAX: Duration = Duration::from_secs(10);
+
+/// How a process is to be waited for.
+pub(super) struct Orders<'a> {
+    /// How much of its standard output is kept.
+    pub output_max: Bytes,
+    /// It is stopped when it takes longer; none for no limit.
+    pub time_limit: Option<Duration>,
+    /// It is stopped when one of these is set.
+    pub stop: &'a [&'a AtomicBool],
+    /// It is stopped when the other end of this pipe is closed.
+    pub hang_up: Option<OwnedFd>,
+    /// What it gets between being asked to end and being killed.
+    pub grace: Duration,
+    /// Who wants to see the lines of both of its outputs.
+    pub lines: Option<LineWatch>,
+}
 
 /// What became of a process that was waited for.
 pub(super) struct Attended {
@@ -61,26 +77,34 @@ impl Attended {
 
 /// Waits until the process has ended. It is not reaped: its id stays its own. After an error it may still run, and
 /// the caller kills it.
-pub(super) fn attend(started: Started, launch: &Launch, stop: &AtomicBool) -> Result<Attended, LaunchError> {
+pub(super) fn attend(started: Started, orders: Orders<'_>) -> Result<Attended, LaunchError> {
     let refused = |error: Errno| LaunchError::Refused(Refusal::new("wait for a child", &error.into()));
-    let output_max = usize::try_from(launch.output_max.0).unwrap_or(usize::MAX);
-    let mut stdout = Stream::new(started.stdout, Keep::First(output_max)).map_err(refused)?;
-    let mut stderr = Stream::new(started.stderr, Keep::Last(STDERR_BYTES_MAX)).map_err(refused)?;
+    let output_max = usize::try_from(orders.output_max.0).unwrap_or(usize::MAX);
+    let lines = orders.lines;
+    let mut stdout = Stream::new(started.stdout, Keep::First(output_max), lines.clone()).map_err(refused)?;
+    let mut stderr = Stream::new(started.stderr, Keep::Last(STDERR_BYTES_MAX), lines).map_err(refused)?;
     let exit = exit_of(started.pid).map_err(refused)?;
-    let limit = Duration::from_nanos(launch.time_limit.0);
-    let (mut phase, mut until, mut cause) = (Phase::Runs, started.at + limit, Cause::Itself);
-    while !wait_a_while(&exit, [&mut stdout, &mut stderr], until).map_err(refused)? {
+    let (mut phase, mut cause) = (Phase::Runs, Cause::Itself);
+    let mut until = orders.time_limit.and_then(|limit| started.at.checked_add(limit));
+    loop {
+        // A pipe that was closed stays so: it is news only once.
+        let hang_up = orders.hang_up.as_ref().filter(|_| matches!(phase, Phase::Runs));
+        let news = wait_a_while(&exit, hang_up, [&mut stdout, &mut stderr], until).map_err(refused)?;
+        if news == News::Ended {
+            break;
+        }
         let now = Instant::now();
-        let late = now >= until;
+        let late = until.is_some_and(|until| now >= until);
+        let told = news == News::HungUp || orders.stop.iter().any(|stop| stop.load(Ordering::Relaxed));
         match phase {
-            Phase::Runs if late || stop.load(Ordering::Relaxed) => {
+            Phase::Runs if late || told => {
                 cause = if late { Cause::TimeLimit } else { Cause::Stop };
                 signal_group(started.pid, Signal::TERM);
-                (phase, until) = (Phase::AskedToEnd, now + GRACE);
+                (phase, until) = (Phase::AskedToEnd, Some(now + orders.grace));
             }
             Phase::AskedToEnd if late => {
                 signal_group(started.pid, Signal::KILL);
-                (phase, until) = (Phase::Killed, now + DEATH_MAX);
+                (phase, until) = (Phase::Killed, Some(now + DEATH_MAX));
             }
             Phase::Killed if late => return Err(LaunchError::WillNotDie { pid: started.pid }),
             _ => {}
@@ -89,21 +113,36 @@ pub(super) fn attend(started: Started, launch: &Launch, stop: &AtomicBool) -> Re
     Ok(Attended { cause, began: started.at, ended: Instant::now(), stdout, stderr })
 }
 
-/// Whether the process has ended; otherwise its output was read, or some time passed.
-fn wait_a_while(exit: &OwnedFd, streams: [&mut Stream; 2], until: Instant) -> Result<bool, Errno> {
-    let left = until.saturating_duration_since(Instant::now()).min(STOP_LOOK);
+/// What a wait came back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Ended,
+    HungUp,
+    /// Output was read, or some time passed.
+    Nothing,
+}
+
+fn wait_a_while(
+    exit: &OwnedFd,
+    hang_up: Option<&OwnedFd>,
+    streams: [&mut Stream; 2],
+    until: Option<Instant>,
+) -> Result<News, Errno> {
+    let left = until.map_or(STOP_LOOK, |until| until.saturating_duration_since(Instant::now()).min(STOP_LOOK));
     let mut polled = vec![PollFd::new(exit, PollFlags::IN)];
+    polled.extend(hang_up.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
     polled.extend(streams.iter().filter_map(|stream| Some(PollFd::from_borrowed_fd(stream.pipe()?, PollFlags::IN))));
     match rustix::event::poll(&mut polled, Some(&timespec(left))) {
         // A signal: its handler may have set the flag that the caller looks at.
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error),
     }
-    let ended = !polled[0].revents().is_empty();
-    if !ended {
-        streams.into_iter().for_each(Stream::read_some);
+    if !polled[0].revents().is_empty() {
+        return Ok(News::Ended);
     }
-    Ok(ended)
+    let hung_up = hang_up.is_some() && !polled[1].revents().is_empty();
+    streams.into_iter().for_each(Stream::read_some);
+    Ok(if hung_up { News::HungUp } else { News::Nothing })
 }
 
 /// Whether a process that we have killed ends before its time is over; it is not reaped.

@@ -1,9 +1,11 @@
 //! The process of a trial: seated before its first instruction, watched while it runs, bounded in time and output,
 //! and gone with all its process group afterwards. Never a shell.
 
+mod aside;
 mod attend;
 mod output;
 mod reap;
+mod server;
 mod start;
 
 use std::ffi::OsString;
@@ -12,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Once, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::id_set::CpuSet;
 use model::placement::MemoryPolicy;
@@ -23,10 +25,17 @@ use crate::evidence::{Counters, Question, Watch};
 use crate::proc::Proc;
 use crate::seat;
 use crate::syscall::{self, Refusal};
-use attend::{Attended, Cause};
+use aside::Aside;
+use attend::{Attended, Cause, Orders};
 use reap::Used;
-use start::Proof;
+pub use server::{Ready, Server, ServerError, with_server};
 pub use start::find_program;
+use start::{Proof, Started};
+
+/// How much of stderr a failure quotes.
+const QUOTED_BYTES_MAX: usize = 1000;
+/// What a program gets between being asked to end and being killed.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// What is to be run, and where.
 #[derive(Clone, Debug)]
@@ -43,7 +52,7 @@ pub struct Launch {
     pub cpus: CpuSet,
     /// The memory policy it starts with.
     pub memory: MemoryPolicy,
-    /// Longer than this and it is stopped.
+    /// Longer than this and it is stopped; for a server: until it is ready.
     pub time_limit: Nanos,
     /// How much of its standard output is kept; the rest is read, counted and dropped.
     pub output_max: Bytes,
@@ -123,6 +132,32 @@ pub enum LaunchError {
     },
 }
 
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "status {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::TimedOut => f.write_str("its time limit"),
+            Self::Stopped => f.write_str("being stopped"),
+        }
+    }
+}
+
+impl Finished {
+    /// How it ended, and the last of what it said on stderr, up to 1000 bytes: `status 3: no such file`.
+    pub fn last_words(&self) -> String {
+        match self.stderr_end().as_str() {
+            "" => self.exit.to_string(),
+            words => format!("{}: {words}", self.exit),
+        }
+    }
+
+    fn stderr_end(&self) -> String {
+        let tail = &self.stderr[self.stderr.len().saturating_sub(QUOTED_BYTES_MAX)..];
+        String::from_utf8_lossy(tail).trim().to_owned()
+    }
+}
+
 impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,18 +190,40 @@ pub fn remember_original_mask() -> CpuSet {
     ORIGINAL_MASK.get_or_init(|| seat::mask_of(0).unwrap_or_default()).clone()
 }
 
-/// Runs a process to its end, and gathers the evidence. Sets `stop` to end it early, from a signal handler or another
-/// thread. While it runs, the calling thread stays off its cpus if there are others. Whatever is left of its process
-/// group is killed before this returns; processes that left the group are not followed.
+/// Runs a process to its end, and gathers the evidence. Set one of `stop` to end it early, from a signal handler or
+/// another thread. While it runs, the calling thread stays off its cpus if there are others. Whatever is left of its
+/// process group is killed before this returns; processes that left the group are not followed.
 ///
 /// The child dies with the thread that calls this, even when that is killed; its own children then do not.
-pub fn run(launch: &Launch, stop: &AtomicBool) -> Result<Finished, LaunchError> {
+pub fn run(launch: &Launch, stop: &[&AtomicBool]) -> Result<Finished, LaunchError> {
     let original = remember_original_mask();
-    let cpus = if launch.cpus.is_empty() { original.clone() } else { launch.cpus.clone() };
+    let cpus = seats_or(&launch.cpus, &original);
     adopt_orphans();
-    let _aside = Aside::from(&original, &cpus);
+    let _aside = Aside::from(&original, &[&cpus]);
+    let orders = Orders {
+        output_max: launch.output_max,
+        time_limit: Some(Duration::from_nanos(launch.time_limit.0)),
+        stop,
+        hang_up: None,
+        grace: GRACE,
+        lines: None,
+    };
+    observe(launch, &cpus, |started| attend::attend(started, orders))
+}
+
+/// The seats, or all that there are when none are named.
+fn seats_or(cpus: &CpuSet, all: &CpuSet) -> CpuSet {
+    if cpus.is_empty() { all.clone() } else { cpus.clone() }
+}
+
+/// Starts a process, watches it while `attend` waits for its end, and reaps it and its group.
+fn observe(
+    launch: &Launch,
+    cpus: &CpuSet,
+    attend: impl FnOnce(Started) -> Result<Attended, LaunchError>,
+) -> Result<Finished, LaunchError> {
     let proc = Proc::live();
-    let before = Counters::read(&proc, &cpus);
+    let before = Counters::read(&proc, cpus);
     let counter = Counter::open(launch.migrations);
     // The watching thread is there before the trial starts, so that its creation disturbs nobody.
     std::thread::scope(|scope| {
@@ -176,12 +233,12 @@ pub fn run(launch: &Launch, stop: &AtomicBool) -> Result<Finished, LaunchError> 
             let question = Question { memory, migrations_counted: launch.migrations == Migrations::Counted };
             scope.spawn(move || watch(proc, question, &receive))
         };
-        let started = start::start(launch, &cpus)?;
+        let started = start::start(launch, cpus)?;
         // A watcher that is gone has panicked, and the join below says so.
         let _ = send.send(Some((started.pid, started.at)));
         let (proof, pid) = (started.proof.clone(), started.pid);
-        let attended = attend::attend(started, launch, stop);
-        let after = Counters::read(&proc, &cpus);
+        let attended = attend(started);
+        let after = Counters::read(&proc, cpus);
         drop(send);
         let watch = watching.join().expect("looking at a process has no reason to panic");
         let used = reap::all(pid, &proc)?;
@@ -257,29 +314,6 @@ fn adopt_orphans() {
         // Linux has it since 3.4; without it, orphans of a trial are killed and not waited for.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
-}
-
-/// This thread, moved off a trial's cpus until dropped.
-struct Aside {
-    home: Option<CpuSet>,
-}
-
-impl Aside {
-    fn from(original: &CpuSet, cpus: &CpuSet) -> Self {
-        let spare = original.difference(cpus);
-        let home = seat::mask_of(0).ok().filter(|home| !spare.is_empty() && *home != spare);
-        // Where it is refused we stay, and what we use there shows as foreign work.
-        Self { home: home.filter(|_| seat::sit_on_any(&spare).is_ok()) }
-    }
-}
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        if let Some(home) = &self.home {
-            // The mask was ours a moment ago; if its cpus have gone offline meanwhile, the kernel keeps us running.
-            let _ = seat::sit_on_any(home);
-        }
-    }
 }
 
 /// The count of migrations, if it was asked for.

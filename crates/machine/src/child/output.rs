@@ -1,9 +1,12 @@
-//! What a trial prints, kept within bounds: its beginning or its end, and how much more there was.
+//! What a trial prints, kept within bounds: its beginning or its end, how much more there was, and whether a line that
+//! somebody waits for came by.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::Sender;
 
 use model::units::Bytes;
+use regex::bytes::Regex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -47,19 +50,57 @@ impl Kept {
     }
 }
 
+/// A line longer than this is matched without its beginning.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Waits for a line of a stream, and tells of the first one that matches.
+#[derive(Clone, Debug)]
+pub(super) struct LineWatch {
+    wanted: Regex,
+    found: Sender<()>,
+    /// The line that is not yet at its end.
+    begun: Vec<u8>,
+}
+
+impl LineWatch {
+    pub(super) fn new(wanted: Regex, found: Sender<()>) -> Self {
+        Self { wanted, found, begun: Vec::new() }
+    }
+
+    /// Whether it has found what it waits for. Only whole lines count: `ready` is no line yet when ` in 5 s` follows.
+    fn add(&mut self, bytes: &[u8]) -> bool {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend(piece);
+            if let Some(line) = self.begun.strip_suffix(b"\n") {
+                if self.wanted.is_match(line.strip_suffix(b"\r").unwrap_or(line)) {
+                    // Nobody listens when the other stream was first, or when it is too late.
+                    let _ = self.found.send(());
+                    return true;
+                }
+                self.begun.clear();
+            }
+            let excess = self.begun.len().saturating_sub(LINE_BYTES_MAX);
+            self.begun.drain(..excess);
+        }
+        false
+    }
+}
+
 /// One output stream of a process, read without ever waiting for it.
 pub(super) struct Stream {
     /// None after its end.
     pipe: Option<OwnedFd>,
     kept: Kept,
     chunk: Vec<u8>,
+    /// None when nobody waits for a line, or no longer.
+    lines: Option<LineWatch>,
 }
 
 impl Stream {
-    pub(super) fn new(pipe: OwnedFd, keep: Keep) -> Result<Self, Errno> {
+    pub(super) fn new(pipe: OwnedFd, keep: Keep, lines: Option<LineWatch>) -> Result<Self, Errno> {
         rustix::fs::fcntl_setfl(&pipe, rustix::fs::fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
         let kept = Kept { keep, bytes: VecDeque::new(), dropped: 0 };
-        Ok(Self { pipe: Some(pipe), kept, chunk: vec![0; CHUNK_BYTES] })
+        Ok(Self { pipe: Some(pipe), kept, chunk: vec![0; CHUNK_BYTES], lines })
     }
 
     /// What to poll; none after its end.
@@ -83,7 +124,10 @@ impl Stream {
         for _ in 0..most {
             let Some(pipe) = &self.pipe else { return };
             match rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut self.chunk[..])) {
-                Ok(length) if length > 0 => self.kept.add(&self.chunk[..length]),
+                Ok(length) if length > 0 => {
+                    self.kept.add(&self.chunk[..length]);
+                    self.lines.take_if(|lines| lines.add(&self.chunk[..length]));
+                }
                 Err(Errno::AGAIN) => return,
                 // The end; and a pipe that cannot be read has nothing more to give.
                 Ok(_) | Err(_) => self.pipe = None,
@@ -107,6 +151,28 @@ mod tests {
             kept.add(piece.as_bytes());
         }
         (String::from_utf8(kept.bytes.into()).unwrap(), kept.dropped)
+    }
+
+    #[test]
+    fn a_line_counts_when_it_is_whole() {
+        let cases: [(&[&str], bool); 7] = [
+            (&["ready\n"], true),
+            (&["ready"], false),
+            (&["re", "ady", "\n"], true),
+            (&["not\nready\r\nmore"], true),
+            (&["ready in 5 s\n"], false),
+            (&["already\n", "rea", "\ndy\n"], false),
+            (&["\u{fe}\nready\n"], true),
+        ];
+        for (pieces, expected) in cases {
+            let (found, _listener) = std::sync::mpsc::channel();
+            let mut lines = LineWatch::new(Regex::new("^ready$").unwrap(), found);
+            assert_eq!(pieces.iter().any(|piece| lines.add(piece.as_bytes())), expected, "{pieces:?}");
+        }
+        let (found, listener) = std::sync::mpsc::channel();
+        let mut endless = LineWatch::new(Regex::new("x$").unwrap(), found);
+        assert!(!endless.add(&vec![b'x'; 3 * LINE_BYTES_MAX]) && endless.begun.len() == LINE_BYTES_MAX);
+        assert!(endless.add(b"\n") && listener.try_recv().is_ok(), "its end is what is left of it");
     }
 
     #[test]

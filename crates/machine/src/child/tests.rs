@@ -37,7 +37,7 @@ fn sh(script: &str) -> Launch {
 }
 
 fn run(launch: &Launch) -> Result<Finished, LaunchError> {
-    super::run(launch, &AtomicBool::new(false))
+    super::run(launch, &[])
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -270,7 +270,7 @@ fn what_a_trial_leaves_behind_is_ended_and_waited_for() {
 
 #[test]
 fn being_told_to_stop_ends_it() {
-    let finished = super::run(&launch(&["sleep", "1000"]), &AtomicBool::new(true)).unwrap();
+    let finished = super::run(&launch(&["sleep", "1000"]), &[&AtomicBool::new(false), &AtomicBool::new(true)]).unwrap();
     assert_eq!(finished.exit, Exit::Stopped);
 }
 

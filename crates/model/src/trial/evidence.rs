@@ -61,6 +61,10 @@ pub struct Evidence {
     pub cpu_time: Nanos,
     /// What could not be observed here, and why: field name to reason.
     pub unavailable: BTreeMap<String, String>,
+    /// The same of the second command, such as a server, from its start until it was stopped; none where there was
+    /// none. All other fields are of the measured command alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second: Option<Box<Evidence>>,
 }
 
 /// One worker thread of our own kernels.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Status, Trial};
-use crate::id_set::NodeSet;
+use crate::id_set::{CpuSet, NodeSet};
 use crate::placement::MemoryPolicy;
 use crate::units::Nanos;
 
@@ -47,13 +47,19 @@ const FREQUENCY_FALL_MAX: f64 = 0.10;
 
 /// Weighs the evidence.
 pub fn judge(trial: &Trial, status: &Status, evidence: &Evidence) -> Verdict {
+    let subjects = subjects(trial, evidence);
     let mut invalid = failures(status);
     if matches!(status, Status::Completed) {
-        invalid.extend(seats_not_proven(trial, evidence));
-        invalid.extend(another_policy(trial, evidence));
-        invalid.extend(pages_elsewhere(trial, evidence));
+        for subject in &subjects {
+            invalid.extend(seats_not_proven(subject));
+            invalid.extend(another_policy(subject));
+            invalid.extend(pages_elsewhere(subject));
+        }
+        if evidence.second.is_none() && !trial.placement.second.is_empty() {
+            invalid.push(format!("no second command was seen, asked for one on cpus {}", trial.placement.second));
+        }
     }
-    let suspect = disturbances(trial, evidence);
+    let suspect: Vec<String> = subjects.iter().flat_map(disturbances).collect();
     let grade = match (invalid.is_empty(), suspect.is_empty()) {
         (false, _) => Grade::Invalid,
         (true, false) => Grade::Suspect,
@@ -61,6 +67,59 @@ pub fn judge(trial: &Trial, status: &Status, evidence: &Evidence) -> Verdict {
     };
     invalid.extend(suspect);
     Verdict { grade, reasons: invalid }
+}
+
+/// One of a trial's commands: what was asked for it and what was seen of it.
+struct Subject<'a> {
+    evidence: &'a Evidence,
+    /// Empty when the kernel chooses.
+    cpus: CpuSet,
+    /// How many cpus' time `steal` and `foreign` are shares of.
+    cpu_count: usize,
+    memory: &'a MemoryPolicy,
+    /// Work of others on its seats; none when it is not known or not to be judged.
+    foreign: Option<Nanos>,
+    is_second: bool,
+}
+
+impl Subject<'_> {
+    /// A reason that says what it did: `ran on cpus 3`.
+    fn did(&self, what: &str) -> String {
+        format!("{} {what}", if self.is_second { "the second command" } else { "it" })
+    }
+
+    /// A reason that does not begin with the command itself.
+    fn of(&self, what: String) -> String {
+        if self.is_second { format!("the second command: {what}") } else { what }
+    }
+}
+
+/// The measured command and, where there was one, the second.
+fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<Subject<'a>> {
+    let placement = &trial.placement;
+    let (cpus, memory) = (placement.cpus(), &placement.memory);
+    let share_seats = placement.second.is_empty() || cpus.is_empty() || cpus.intersects(&placement.second);
+    // What the one does on the other's seats is the placement's doing. The second also lived before the first began,
+    // so more is taken off than it used meanwhile: the doubt is to the good of the trial.
+    let seconds = evidence.second.as_ref().filter(|_| share_seats).map_or(Nanos(0), |second| second.cpu_time);
+    let first = Subject {
+        evidence,
+        cpu_count: placement.seats.len().max(placement.threads).max(1),
+        foreign: evidence.foreign.map(|foreign| Nanos(foreign.0.saturating_sub(seconds.0))),
+        cpus,
+        memory,
+        is_second: false,
+    };
+    let second = evidence.second.as_deref().map(|evidence| Subject {
+        evidence,
+        cpus: placement.second.clone(),
+        cpu_count: placement.second.len().max(1),
+        memory,
+        // On shared seats the work of warm-up runs would be foreign, and nobody counted it.
+        foreign: evidence.foreign.filter(|_| !share_seats),
+        is_second: true,
+    });
+    std::iter::once(first).chain(second).collect()
 }
 
 fn failures(status: &Status) -> Vec<String> {
@@ -72,39 +131,41 @@ fn failures(status: &Status) -> Vec<String> {
     }
 }
 
-fn seats_not_proven(trial: &Trial, evidence: &Evidence) -> Vec<String> {
-    if !trial.placement.is_seated() {
+fn seats_not_proven(subject: &Subject<'_>) -> Vec<String> {
+    let Subject { evidence, cpus, .. } = subject;
+    if cpus.is_empty() {
         return Vec::new();
     }
-    let cpus = trial.placement.cpus();
     let mut reasons = Vec::new();
     match &evidence.mask_at_start {
-        None => reasons.push("the affinity mask could not be read back".into()),
-        Some(mask) if *mask != cpus => reasons.push(format!("asked for cpus {cpus}, the kernel gave {mask}")),
+        None => reasons.push(subject.of("the affinity mask could not be read back".into())),
+        Some(mask) if mask != cpus => {
+            reasons.push(subject.of(format!("asked for cpus {cpus}, the kernel gave {mask}")));
+        }
         Some(_) => {}
     }
-    if let Some(mask) = evidence.mask_at_end.as_ref().filter(|mask| !mask.is_subset(&cpus)) {
-        reasons.push(format!("it changed its own affinity to {mask}, outside its seats {cpus}"));
+    if let Some(mask) = evidence.mask_at_end.as_ref().filter(|mask| !mask.is_subset(cpus)) {
+        reasons.push(subject.did(&format!("changed its own affinity to {mask}, outside its seats {cpus}")));
     }
-    let strays = evidence.cpus_seen.difference(&cpus);
+    let strays = evidence.cpus_seen.difference(cpus);
     if !strays.is_empty() {
-        reasons.push(format!("it ran on cpus {strays}, outside its seats {cpus}"));
+        reasons.push(subject.did(&format!("ran on cpus {strays}, outside its seats {cpus}")));
     }
     for seat in &evidence.thread_seats {
         let alone = seat.mask.len() == 1 && seat.mask.contains(seat.asked);
         if !alone || seat.before != seat.asked || seat.after != seat.asked {
-            reasons.push(format!(
+            reasons.push(subject.of(format!(
                 "a thread asked for cpu {} had mask {} and ran on {} and {}",
                 seat.asked, seat.mask, seat.before, seat.after
-            ));
+            )));
         }
     }
     reasons
 }
 
 /// The kernel takes nodes away that are offline or not allowed without a word.
-fn another_policy(trial: &Trial, evidence: &Evidence) -> Option<String> {
-    let asked = match &trial.placement.memory {
+fn another_policy(subject: &Subject<'_>) -> Option<String> {
+    let asked = match subject.memory {
         // What we were started with is the kernel's choice too.
         MemoryPolicy::Kernel => return None,
         MemoryPolicy::Local => "local".into(),
@@ -113,50 +174,52 @@ fn another_policy(trial: &Trial, evidence: &Evidence) -> Option<String> {
         MemoryPolicy::WeightedInterleave(nodes) => format!("weighted interleave:{nodes}"),
         MemoryPolicy::Preferred(node) => format!("prefer:{node}"),
     };
-    let given = evidence.memory_policy.as_ref().filter(|given| **given != asked)?;
-    Some(format!("asked for the memory policy {asked}, the kernel gave {given}"))
+    let given = subject.evidence.memory_policy.as_ref().filter(|given| **given != asked)?;
+    Some(subject.of(format!("asked for the memory policy {asked}, the kernel gave {given}")))
 }
 
-fn pages_elsewhere(trial: &Trial, evidence: &Evidence) -> Vec<String> {
-    let Some(promised) = trial.placement.memory.promised_nodes() else { return Vec::new() };
+fn pages_elsewhere(subject: &Subject<'_>) -> Option<String> {
+    let (promised, evidence) = (subject.memory.promised_nodes()?, subject.evidence);
     let total: u64 = evidence.pages.values().sum();
     if total == 0 {
         let why = evidence.unavailable.get("pages").map_or("no pages were seen", String::as_str);
-        return vec![format!("memory on nodes {promised} was asked for and could not be proven: {why}")];
+        let what = format!("memory on nodes {promised} was asked for and could not be proven: {why}");
+        return Some(subject.of(what));
     }
     let elsewhere: u64 =
         evidence.pages.iter().filter(|(node, _)| !promised.contains(**node)).map(|(_, pages)| pages).sum();
     let share = elsewhere as f64 / total as f64;
     if share <= PAGES_ELSEWHERE_MAX {
-        return Vec::new();
+        return None;
     }
     let nodes: NodeSet = evidence.pages.keys().copied().filter(|node| !promised.contains(*node)).collect();
-    vec![format!("{:.0} % of its pages were on nodes {nodes}, asked for {promised}", share * 100.0)]
+    Some(subject.of(format!("{:.0} % of its pages were on nodes {nodes}, asked for {promised}", share * 100.0)))
 }
 
-fn disturbances(trial: &Trial, evidence: &Evidence) -> Vec<String> {
+fn disturbances(subject: &Subject<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
-    let cpus = trial.placement.seats.len().max(trial.placement.threads).max(1);
-    let capacity_ns = evidence.wall.0 as f64 * cpus as f64;
+    let evidence = subject.evidence;
+    let capacity_ns = evidence.wall.0 as f64 * subject.cpu_count as f64;
     let mut share = |time: Option<Nanos>, limit_ns: f64, what: &str| {
         let Some(time) = time else { return };
         if time.0 as f64 > limit_ns.max(ROUNDING_MAX_NS) {
-            reasons.push(format!("{what} {:.0} % of the seats' time", 100.0 * time.0 as f64 / capacity_ns));
+            let share = 100.0 * time.0 as f64 / capacity_ns;
+            reasons.push(subject.of(format!("{what} {share:.0} % of the seats' time")));
         }
     };
     share(evidence.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took");
-    if trial.placement.is_seated() {
+    if !subject.cpus.is_empty() {
         // Without seats the scheduler moves the trial out of the way of other work, which is part of what is measured.
         let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
-        share(evidence.foreign, limit_ns, "other programs used");
+        share(subject.foreign, limit_ns, "other programs used");
     }
     if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0) {
-        reasons.push(format!("{bytes} of its memory was swapped out"));
+        reasons.push(subject.of(format!("{bytes} of its memory was swapped out")));
     }
     if let Some((low, high)) = evidence.frequency_khz {
         let fall = (high.saturating_sub(low)) as f64 / high.max(1) as f64;
         if fall > FREQUENCY_FALL_MAX {
-            reasons.push(format!("the cores' frequency fell by {:.0} % while it ran", fall * 100.0));
+            reasons.push(subject.of(format!("the cores' frequency fell by {:.0} % while it ran", fall * 100.0)));
         }
     }
     reasons
@@ -310,6 +373,113 @@ mod tests {
             seen.swapped = Some(Bytes(4096));
         });
         assert_eq!((both.grade, both.reasons.len()), (Grade::Invalid, 2), "disturbances are told as well: {both:?}");
+    }
+
+    /// As [`quiet`], with a second command on cpus 2 and 3.
+    fn judged_second(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
+        judged(|trial, seen| {
+            trial.placement.second = cpus("2-3");
+            let second = Evidence {
+                mask_at_start: Some(cpus("2-3")),
+                mask_at_end: Some(cpus("2-3")),
+                cpus_seen: cpus("2"),
+                thread_seats: Vec::new(),
+                ..quiet()
+            };
+            seen.second = Some(Box::new(second));
+            change(trial, seen);
+        })
+    }
+
+    fn second(seen: &mut Evidence) -> &mut Evidence {
+        seen.second.as_mut().expect("judged_second gives one")
+    }
+
+    #[test]
+    fn a_second_command_is_judged_as_the_first() {
+        assert_eq!(judged_second(|_, _| {}), Verdict { grade: Grade::Valid, reasons: vec![] });
+        let cases: [(Change, Grade, &str); 9] = [
+            (|_, seen| seen.second = None, Grade::Invalid, "no second command was seen, asked for one on cpus 2-3"),
+            (
+                |_, seen| second(seen).mask_at_start = None,
+                Grade::Invalid,
+                "the second command: the affinity mask could not be read back",
+            ),
+            (
+                |_, seen| second(seen).mask_at_end = Some(cpus("0-3")),
+                Grade::Invalid,
+                "the second command changed its own affinity to 0-3, outside its seats 2-3",
+            ),
+            (
+                |_, seen| second(seen).cpus_seen = cpus("1-2"),
+                Grade::Invalid,
+                "the second command ran on cpus 1, outside its seats 2-3",
+            ),
+            (
+                |_, seen| second(seen).memory_policy = Some("default".into()),
+                Grade::Invalid,
+                "the second command: asked for the memory policy bind:0, the kernel gave default",
+            ),
+            (
+                |_, seen| second(seen).pages = [(NodeId(0), 1), (NodeId(1), 1)].into(),
+                Grade::Invalid,
+                "the second command: 50 % of its pages were on nodes 1, asked for 0",
+            ),
+            (
+                |_, seen| second(seen).pages.clear(),
+                Grade::Invalid,
+                "the second command: memory on nodes 0 was asked for and could not be proven: no pages were seen",
+            ),
+            (
+                |_, seen| second(seen).foreign = Some(Nanos(2 * SECOND)),
+                Grade::Suspect,
+                "the second command: other programs used 10 % of the seats' time",
+            ),
+            (
+                |_, seen| second(seen).swapped = Some(Bytes(3 << 20)),
+                Grade::Suspect,
+                "the second command: 3MiB of its memory was swapped out",
+            ),
+        ];
+        for (change, grade, reason) in cases {
+            assert_eq!(judged_second(change), Verdict { grade, reasons: vec![reason.into()] });
+        }
+    }
+
+    #[test]
+    fn commands_that_share_seats_are_not_foreign_to_each_other() {
+        let shared = |trial: &mut Trial, seen: &mut Evidence| {
+            trial.placement.second = cpus("1-2");
+            let second = second(seen);
+            (second.mask_at_start, second.mask_at_end) = (Some(cpus("1-2")), Some(cpus("1-2")));
+            (second.cpu_time, second.foreign) = (Nanos(5 * SECOND), Some(Nanos(9 * SECOND)));
+            seen.foreign = Some(Nanos(5 * SECOND));
+        };
+        assert_eq!(judged_second(shared), Verdict { grade: Grade::Valid, reasons: vec![] });
+        let chosen = judged_second(|trial, seen| {
+            shared(trial, seen);
+            trial.placement.second = CpuSet::new();
+        });
+        assert_eq!(chosen, Verdict { grade: Grade::Valid, reasons: vec![] }, "the kernel may put it anywhere");
+        let more = judged_second(|trial, seen| {
+            shared(trial, seen);
+            seen.foreign = Some(Nanos(7 * SECOND));
+        });
+        assert_eq!(more.reasons, ["other programs used 10 % of the seats' time"]);
+        let apart = judged_second(|_, seen| {
+            second(seen).cpu_time = Nanos(5 * SECOND);
+            seen.foreign = Some(Nanos(5 * SECOND));
+        });
+        assert_eq!(apart.reasons, ["other programs used 25 % of the seats' time"], "it was not there");
+    }
+
+    #[test]
+    fn evidence_without_a_second_command_is_stored_as_before() {
+        let text = serde_json::to_string(&quiet()).unwrap();
+        assert!(!text.contains("second"), "{text}");
+        assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), quiet());
+        let both = Evidence { second: Some(Box::new(quiet())), ..quiet() };
+        assert_eq!(serde_json::from_str::<Evidence>(&serde_json::to_string(&both).unwrap()).unwrap(), both);
     }
 
     #[test]

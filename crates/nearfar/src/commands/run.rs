@@ -99,13 +99,15 @@ pub fn check(plan: &Plan, subject: &Subject) -> Result<(), Failure> {
         let Some(workload) = workloads::find(&cell.workload) else { continue };
         let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("workload {}: {why}", cell.workload));
         (workload.check)(&cell.parameters).map_err(|why| wrong(&why))?;
-        if let (Runner::Tool { command, .. }, None) = (&workload.runner, &subject.simulated) {
+        if let (Runner::Tool { recipe, .. }, None) = (&workload.runner, &subject.simulated) {
             let job = Job::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
-            let argv = command(&job).map_err(|why| wrong(&why))?.argv;
-            machine::child::find_program(&argv[0]).map_err(|error| {
-                let failure = Failure::usage(&error);
-                error.hint().map(str::to_string).map_or(failure, |hint| Failure::usage(&error).hint(hint))
-            })?;
+            let recipe = recipe(&job).map_err(|why| wrong(&why))?;
+            for program in recipe.programs() {
+                machine::child::find_program(program).map_err(|error| {
+                    let failure = Failure::usage(&error);
+                    error.hint().map(str::to_string).map_or(failure, |hint| Failure::usage(&error).hint(hint))
+                })?;
+            }
         }
     }
     Ok(())

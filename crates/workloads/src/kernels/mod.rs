@@ -19,6 +19,7 @@ pub(crate) use for_tests::{check_smoke, job_for_tests, set};
 mod for_tests {
     use std::collections::BTreeMap;
 
+    use model::id_set::CpuSet;
     use model::placement::MemoryPolicy;
     use model::units::{Bytes, Nanos};
 
@@ -32,6 +33,7 @@ mod for_tests {
             parameters: spec.resolve(&smoke, Some(Bytes(1 << 20))).unwrap(),
             threads: spec.threads_exactly.unwrap_or(1),
             seats: Vec::new(),
+            second: CpuSet::new(),
             memory: MemoryPolicy::Kernel,
             seed: 1,
             time_limit: Nanos(60_000_000_000),

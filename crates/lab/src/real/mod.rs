@@ -1,5 +1,7 @@
 //! Runs trials on this machine: each is a child process, seated before its first instruction and watched while
-//! it runs. Kernels of ours run in this program's own worker process, tools as they are.
+//! it runs. Kernels of ours run in this program's own worker process, tools as they are (`tool`).
+
+mod tool;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,9 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use machine::child::{self, Exit, Launch, LaunchError, Migrations};
+use model::id_set::CpuSet;
+use model::placement::MemoryPolicy;
 use model::trial::{Evidence, Outcome, Sample, Status, Trial};
 use model::units::{Bytes, Nanos};
-use workloads::{CommandLine, Finished, Job, Runner, worker};
+use workloads::{CommandLine, Job, Runner, worker};
 
 use crate::executor::Executor;
 
@@ -44,11 +48,10 @@ impl RealExecutor {
             .ok_or_else(|| Status::Unavailable(format!("this version has no workload {}", trial.workload)))?;
         match workload.runner {
             Runner::Kernel(_) => self.run_kernel(trial),
-            Runner::Tool { command, read } => {
+            Runner::Tool { recipe, read } => {
                 let job = Job::of(trial);
-                let finished = self.launch(trial, command(&job)?, Vec::new())?;
-                let result = read(&job, &for_reader(&finished, trial)?).map_err(Status::from);
-                Ok(Ended { result, evidence: finished.evidence })
+                let recipe = recipe(&job)?;
+                tool::run(&tool::Tool { trial, job, recipe, read, stop: &self.stop })
             }
         }
     }
@@ -56,11 +59,12 @@ impl RealExecutor {
     fn run_kernel(&self, trial: &Trial) -> Result<Ended, Status> {
         let argv = vec![self.program.to_string_lossy().into_owned(), WORKER.into()];
         let stdin = serde_json::to_vec(trial).expect("a trial has text keys, so it is JSON");
-        let finished = self.launch(trial, CommandLine { argv, environment: BTreeMap::new() }, stdin)?;
+        let worker = seated(trial, &CommandLine { argv, environment: BTreeMap::new() });
+        let finished = run_to_its_end(&Launch { stdin, ..worker }, &[&self.stop])?;
         let mut evidence = finished.evidence.clone();
         let report = worker::read_report(&finished.stdout).map_err(|why| {
             let said = String::from_utf8_lossy(&finished.stderr);
-            Status::Failed(format!("{why}; it ended with {:?} and said: {}", finished.exit, said.trim()))
+            Status::Failed(format!("{why}; it ended with {} and said: {}", finished.exit, said.trim()))
         })?;
         // The kernel asks for its own arrays, which says more than what was sampled of the whole process.
         evidence.thread_seats = report.thread_seats;
@@ -71,25 +75,35 @@ impl RealExecutor {
         let result = if report.status == Status::Completed { Ok(report.samples) } else { Err(report.status) };
         Ok(Ended { result, evidence })
     }
+}
 
-    fn launch(&self, trial: &Trial, command: CommandLine, stdin: Vec<u8>) -> Result<child::Finished, Status> {
-        let launch = Launch {
-            argv: command.argv.into_iter().map(Into::into).collect(),
-            environment: command.environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            directory: None,
-            stdin,
-            cpus: trial.placement.cpus(),
-            memory: trial.placement.memory.clone(),
-            time_limit: trial.time_limit,
-            output_max: OUTPUT_MAX,
-            migrations: Migrations::Sampled,
-        };
-        let finished = child::run(&launch, &self.stop).map_err(|error| not_started(&error))?;
-        if finished.exit == Exit::TimedOut {
-            return Err(Status::TimedOut(format!("it had not ended after {}", trial.time_limit)));
-        }
-        Ok(finished)
+/// A command line on the seats of a trial.
+fn seated(trial: &Trial, command: &CommandLine) -> Launch {
+    let placement = &trial.placement;
+    Launch { cpus: placement.cpus(), memory: placement.memory.clone(), ..unseated(trial, command) }
+}
+
+/// A command line on the cpus that this program was started with, its memory where the kernel likes.
+fn unseated(trial: &Trial, command: &CommandLine) -> Launch {
+    Launch {
+        argv: command.argv.iter().map(Into::into).collect(),
+        environment: command.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        directory: None,
+        stdin: Vec::new(),
+        cpus: CpuSet::new(),
+        memory: MemoryPolicy::Kernel,
+        time_limit: trial.time_limit,
+        output_max: OUTPUT_MAX,
+        migrations: Migrations::Sampled,
     }
+}
+
+fn run_to_its_end(launch: &Launch, stop: &[&AtomicBool]) -> Result<child::Finished, Status> {
+    let finished = child::run(launch, stop).map_err(|error| not_started(&error))?;
+    if finished.exit == Exit::TimedOut {
+        return Err(Status::TimedOut(format!("it had not ended after {}", launch.time_limit)));
+    }
+    Ok(finished)
 }
 
 impl Executor for RealExecutor {
@@ -113,29 +127,13 @@ impl Executor for RealExecutor {
 
 /// A program that is not there will not be there in the next block either; anything else may pass.
 fn not_started(error: &LaunchError) -> Status {
-    let words = error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; hint: {hint}"));
+    let words = with_hint(error, error.hint());
     match error {
         LaunchError::NotFound { .. } | LaunchError::NotPermitted { .. } => Status::Unavailable(words),
         LaunchError::Refused(_) | LaunchError::WillNotDie { .. } => Status::Failed(words),
     }
 }
 
-/// What a tool's reader is shown of its process.
-fn for_reader(finished: &child::Finished, trial: &Trial) -> Result<Finished, Status> {
-    let exit = match finished.exit {
-        Exit::Code(code) => workloads::Exit::Code(code),
-        Exit::Signal(signal) => workloads::Exit::Signal(signal),
-        Exit::TimedOut | Exit::Stopped => {
-            return Err(Status::TimedOut(format!("it was stopped after {}", trial.time_limit)));
-        }
-    };
-    Ok(Finished {
-        exit,
-        stdout: finished.stdout.clone(),
-        stderr_tail: finished.stderr.clone(),
-        wall: finished.evidence.wall,
-        user: finished.user,
-        system: finished.system,
-        max_rss: finished.max_rss,
-    })
+fn with_hint(error: &dyn std::error::Error, hint: Option<&str>) -> String {
+    hint.map_or_else(|| error.to_string(), |hint| format!("{error}; hint: {hint}"))
 }

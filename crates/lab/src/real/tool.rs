@@ -1,0 +1,120 @@
+//! One trial of a tool: its preparation, server, warm-up runs, measured run and cleaning up, in the right order, each
+//! within the trial's time limit. Whatever fails, what was started is ended and cleaned up. How a process is
+//! started and watched is for `machine`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use machine::child::{self, Exit, Finished, Launch, Server, ServerError};
+use model::trial::{Sample, Status, Trial};
+use model::units::Nanos;
+use workloads::{Failure, Job, Recipe, ServerLine};
+
+use super::{Ended, not_started, run_to_its_end, seated, unseated, with_hint};
+
+/// After Ctrl-C the user waits, but what a trial has changed should be changed back.
+const CLEANUP_AFTER_STOP_MAX: Nanos = Nanos(10_000_000_000);
+
+/// What runs, and how its output is read.
+pub(super) struct Tool<'a> {
+    pub trial: &'a Trial,
+    pub job: Job,
+    pub recipe: Recipe,
+    pub read: fn(&Job, &Finished) -> Result<Vec<Sample>, Failure>,
+    pub stop: &'a AtomicBool,
+}
+
+/// Runs the trial. With a server, that is what preparation and cleaning up are around, and all runs are beside it;
+/// without one they are around each run, as hyperfine has it.
+pub(super) fn run(tool: &Tool<'_>) -> Result<Ended, Status> {
+    if let Some(server) = &tool.recipe.server {
+        return tool.prepared(|| tool.beside(server));
+    }
+    for _ in 0..tool.recipe.warmup {
+        tool.prepared(|| tool.measure(&[tool.stop])).and_then(warmed_up)?;
+    }
+    tool.prepared(|| tool.measure(&[tool.stop]))
+}
+
+impl Tool<'_> {
+    /// What `run` gives, with preparation before it and cleaning up after it, also when preparing or running failed.
+    fn prepared(&self, run: impl FnOnce() -> Result<Ended, Status>) -> Result<Ended, Status> {
+        let ended = self.prepare().and_then(|()| run());
+        let cleaned = self.clean_up();
+        let Ended { result, evidence } = ended?;
+        // What failed first is the reason.
+        Ok(Ended { result: result.and_then(|samples| cleaned.map(|()| samples)), evidence })
+    }
+
+    fn prepare(&self) -> Result<(), Status> {
+        let Some(command) = &self.recipe.prepare else { return Ok(()) };
+        succeed("preparing", &unseated(self.trial, command), &[self.stop])
+    }
+
+    /// Not ended by Ctrl-C, within bounds; a second Ctrl-C ends the whole program.
+    fn clean_up(&self) -> Result<(), Status> {
+        let Some(command) = &self.recipe.cleanup else { return Ok(()) };
+        let mut launch = unseated(self.trial, command);
+        if self.stop.load(Ordering::Relaxed) {
+            launch.time_limit = launch.time_limit.min(CLEANUP_AFTER_STOP_MAX);
+        }
+        succeed("cleaning up", &launch, &[])
+    }
+
+    /// All runs of the command beside the server.
+    fn beside(&self, server: &ServerLine) -> Result<Ended, Status> {
+        let placement = &self.trial.placement;
+        let launch = Launch { cpus: placement.second.clone(), ..seated(self.trial, &server.command) };
+        let server = Server { launch, ready: server.ready.clone(), measured: placement.cpus() };
+        let ran = child::with_server(&server, self.stop, |ended| {
+            let stop = [self.stop, ended];
+            for _ in 0..self.recipe.warmup {
+                self.measure(&stop).and_then(warmed_up)?;
+            }
+            self.measure(&stop)
+        });
+        let (result, server) = ran.map_err(|error| no_server(&error))?;
+        let mut ended = result?;
+        ended.evidence.second = Some(Box::new(server.evidence));
+        Ok(ended)
+    }
+
+    fn measure(&self, stop: &[&AtomicBool]) -> Result<Ended, Status> {
+        let finished = run_to_its_end(&seated(self.trial, &self.recipe.command), stop)?;
+        let result = (self.read)(&self.job, &finished).map_err(Status::from);
+        Ok(Ended { result, evidence: finished.evidence })
+    }
+}
+
+/// A run that has to succeed and counts for nothing.
+fn warmed_up(ended: Ended) -> Result<(), Status> {
+    ended.result.map(drop).map_err(|status| match status {
+        Status::Failed(why) => Status::Failed(format!("a warm-up run: {why}")),
+        other => other,
+    })
+}
+
+/// Runs what is not measured. That it took too long says nothing about how fast the measured command is, so it is a
+/// failure and no time-out.
+fn succeed(what: &str, launch: &Launch, stop: &[&AtomicBool]) -> Result<(), Status> {
+    let finished = child::run(launch, stop).map_err(|error| match not_started(&error) {
+        Status::Unavailable(why) => Status::Unavailable(format!("{what}: {why}")),
+        other => other,
+    })?;
+    match finished.exit {
+        Exit::Code(0) => Ok(()),
+        Exit::TimedOut => Err(Status::Failed(format!("{what} had not ended after {}", launch.time_limit))),
+        Exit::Code(_) | Exit::Signal(_) | Exit::Stopped => {
+            Err(Status::Failed(format!("{what} ended with {}", finished.last_words())))
+        }
+    }
+}
+
+fn no_server(error: &ServerError) -> Status {
+    let words = with_hint(error, error.hint());
+    match error {
+        ServerError::Launch(launch) if matches!(not_started(launch), Status::Unavailable(_)) => {
+            Status::Unavailable(words)
+        }
+        _ => Status::Failed(words),
+    }
+}

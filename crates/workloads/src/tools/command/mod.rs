@@ -1,0 +1,182 @@
+//! Any command line as a workload, with what it needs around it: preparation, a server, warm-up runs, cleaning up.
+//!
+//! Measures: wall time, cpu time and peak memory of a program and its children, and a number that it prints when a
+//! regular expression or a JSON pointer says where. All of these are of the measured command; a server's are in the
+//! trial's evidence. Does NOT look into the program: seats are the cpus that it may use together.
+//! The command is a list of words in JSON, `["./app", "--threads", "{threads}"]`, and no shell sees it unless `shell`
+//! asks for one: JSON says where a word ends without quoting rules of our own. In each word these are replaced:
+//! `{threads}` by the placement's thread count, `{cpus}` by its cpus as taskset writes them (all that this process
+//! may use when the kernel chooses; in the server the server's), `{node}` by its memory nodes as numactl writes them
+//! (likewise). Each command that a trial runs has the trial's time limit for itself; a server has it to become ready.
+
+mod number;
+mod words;
+
+use std::path::PathBuf;
+
+use machine::child::{Exit, Finished, Ready};
+use model::id_set::CpuSet;
+use model::trial::Sample;
+use model::units::Nanos;
+use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
+
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::recipe::{Recipe, ServerLine};
+
+/// More warm-up runs than this in every trial is a mistyped number.
+const WARMUP_MAX: i64 = 1000;
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "command".into(),
+        summary: "any program: its wall time, cpu time, peak memory, or a number that it prints".into(),
+        about:
+            "Runs a command line, without a shell unless `shell` asks for one (whose start-up is then measured too). \
+                Wall time from start to exit; cpu time with waited-for children; peak memory of the largest process. \
+                With `metric`, the last match in its output is the value. {threads}, {cpus} and {node} in a word stand \
+                for the placement's; in the server, {cpus} are the second command's. All metrics are of the measured \
+                command, not of the server. The time limit holds for each command that a trial runs on its own: \
+                preparation, the server until it is ready, each run, cleaning up."
+                .into(),
+        parameters: all_parameters(),
+        metrics: all_metrics(),
+        threads_exactly: None,
+        trial_time_guess: Nanos(10_000_000_000),
+    }
+}
+
+fn all_parameters() -> Vec<model::workload::ParameterSpec> {
+    let text = |name, about| Parameter { name, about, kind: ParameterKind::Text, default: Some(""), smoke: None };
+    let switch =
+        |name, about| Parameter { name, about, kind: ParameterKind::Switch, default: Some("false"), smoke: None };
+    parameters([
+        Parameter {
+            name: "argv",
+            about: "the program and its arguments as a JSON list: [\"./app\", \"-t\", \"{threads}\"]",
+            kind: ParameterKind::Text,
+            default: None,
+            smoke: Some("[\"true\"]"),
+        },
+        text("metric", "regular expression with one group that captures a number in the output; empty for none"),
+        text("metric-json", "instead: JSON pointer to a number in the standard output, like /jobs/0/iops"),
+        switch("higher-is-better", "whether more of that number is better; it is then called value-higher"),
+        text(
+            "prepare",
+            "command before each run, as argv: neither timed nor seated; once, before the server, with one",
+        ),
+        text("cleanup", "command after each run, also a failed one: as prepare; once, after the server, with one"),
+        Parameter {
+            name: "warmup",
+            about: "runs of the command in each trial before the one that is measured",
+            kind: ParameterKind::Integer { min: 0, max: WARMUP_MAX },
+            default: Some("0"),
+            smoke: None,
+        },
+        switch("shell", "whether a command that is no JSON list is a line for sh -c"),
+        switch("ignore-failure", "whether the command may end with a status other than 0; a signal still fails"),
+        switch("openmp", "whether the command gets OMP_NUM_THREADS, the placement's threads"),
+        text("server", "second command, as argv: started before the runs, stopped after them; on the second's cpus"),
+        text(
+            "ready",
+            "when the server can be used: port:N, file:PATH or line:REGEX; empty for as soon as it is started",
+        ),
+    ])
+}
+
+fn all_metrics() -> Vec<model::workload::MetricSpec> {
+    let metric = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
+    metrics([
+        metric("wall", "s", Better::Lower),
+        metric("user", "s", Better::Lower),
+        metric("system", "s", Better::Lower),
+        metric("cpu-time", "s", Better::Lower),
+        metric("peak-memory", "MiB", Better::Lower),
+        metric("value", "", Better::Lower),
+        metric("value-higher", "", Better::Higher),
+    ])
+}
+
+/// What an experiment's reader should know before anything runs: lists are lists, expressions and pointers are right,
+/// and what goes together is there.
+pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
+    argv(parameters)?;
+    for name in ["prepare", "cleanup"] {
+        words::words(parameters, name)?;
+    }
+    number::wanted(parameters)?;
+    ready(parameters)?;
+    if words::words(parameters, "server")?.is_none() && !parameters.text("ready").is_empty() {
+        return Err("ready is given without a server".into());
+    }
+    Ok(())
+}
+
+pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
+    let cpus: CpuSet = job.seats.iter().copied().collect();
+    let line = |name| words::command_line(job, name, &cpus);
+    argv(&job.parameters).map_err(Failure::Failed)?;
+    let mut command = line("argv")?.expect("it was checked to name a program");
+    if job.parameters.switch("openmp") {
+        // Not OMP_PROC_BIND: it would take the choice from the kernel where that is the placement.
+        command.environment.insert("OMP_NUM_THREADS".into(), job.threads.to_string());
+    }
+    let server = words::command_line(job, "server", &job.second)?;
+    let ready = ready(&job.parameters).map_err(Failure::Failed)?;
+    Ok(Recipe {
+        prepare: line("prepare")?,
+        server: server.map(|command| ServerLine { command, ready }),
+        warmup: u32::try_from(job.parameters.size("warmup")).expect("its bounds are those of a small number"),
+        command,
+        cleanup: line("cleanup")?,
+    })
+}
+
+pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+    let fails = match finished.exit {
+        Exit::Code(0) => false,
+        Exit::Code(_) => !job.parameters.switch("ignore-failure"),
+        Exit::Signal(_) | Exit::TimedOut | Exit::Stopped => true,
+    };
+    if fails {
+        return Err(Failure::Failed(format!("it ended with {}", finished.last_words())));
+    }
+    let mut measured = Measured::default();
+    if let Some(number) = number::wanted(&job.parameters).map_err(Failure::Failed)? {
+        let series = if job.parameters.switch("higher-is-better") { "value-higher" } else { "value" };
+        measured.push(series, number.read(finished)?)?;
+    }
+    measured.push("wall", finished.evidence.wall.seconds())?;
+    measured.push("user", finished.user.seconds())?;
+    measured.push("system", finished.system.seconds())?;
+    measured.push("cpu-time", finished.user.seconds() + finished.system.seconds())?;
+    measured.push("peak-memory", finished.max_rss.0 as f64 / f64::from(1 << 20))?;
+    Ok(measured.samples)
+}
+
+fn argv(parameters: &Parameters) -> Result<(), String> {
+    let named = words::words(parameters, "argv")?;
+    named.map(drop).ok_or_else(|| "argv names no program; write it like [\"./app\", \"--fast\"]".into())
+}
+
+fn ready(parameters: &Parameters) -> Result<Ready, String> {
+    let text = parameters.text("ready");
+    if text.is_empty() {
+        return Ok(Ready::Started);
+    }
+    let wrong = |why: &dyn std::fmt::Display| format!("ready '{text}': {why}");
+    match text.split_once(':') {
+        Some(("port", number)) => match number.parse() {
+            Ok(port) if port != 0 => Ok(Ready::Port(port)),
+            _ => Err(wrong(&"a port is a number from 1 to 65535")),
+        },
+        Some(("file", path)) if !path.is_empty() => Ok(Ready::File(PathBuf::from(path))),
+        Some(("line", expression)) if !expression.is_empty() => {
+            regex::bytes::Regex::new(expression).map(Ready::Line).map_err(|error| wrong(&error))
+        }
+        _ => Err(wrong(&"it is port:N, file:PATH or line:REGEX")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
