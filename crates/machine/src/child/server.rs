@@ -71,6 +71,8 @@ pub enum ServerError {
     Ended {
         /// Whether it had been ready.
         was_ready: bool,
+        /// How.
+        exit: Exit,
         /// How it ended and what it said last.
         last_words: String,
     },
@@ -141,7 +143,8 @@ fn conclude<T>(
     finished: Finished,
 ) -> Result<(T, Finished), ServerError> {
     if let Exit::Code(_) | Exit::Signal(_) = finished.exit {
-        return Err(ServerError::Ended { was_ready: answer.is_some(), last_words: finished.last_words() });
+        let (was_ready, last_words) = (answer.is_some(), finished.last_words());
+        return Err(ServerError::Ended { was_ready, exit: finished.exit, last_words });
     }
     match answer {
         Some(answer) => Ok((answer, finished)),
@@ -249,6 +252,9 @@ impl ServerError {
         match self {
             Self::Launch(error) => error.hint(),
             Self::PortTaken(_) => Some("stop the other program, or give the server another port"),
+            Self::Ended { exit: Exit::Code(0), .. } => {
+                Some("let it run in the foreground: what it leaves in the background is not watched")
+            }
             Self::NotReady { .. } | Self::Ended { .. } | Self::Stopped => None,
         }
     }
@@ -262,7 +268,7 @@ impl fmt::Display for ServerError {
             Self::NotReady { missing, time_limit, said } => {
                 write!(f, "the server was not ready after {time_limit}: {missing}{said}")
             }
-            Self::Ended { was_ready, last_words } => {
+            Self::Ended { was_ready, last_words, .. } => {
                 let when = if *was_ready { "before the trial was over" } else { "before it was ready" };
                 write!(f, "the server ended {when} with {last_words}")
             }

@@ -16,9 +16,9 @@ use super::*;
 const LIMIT: Nanos = Nanos(60_000_000_000);
 
 /// About a third of a second of a cpu, in plain sh.
-const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+pub(super) const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 
-fn launch(argv: &[&str]) -> Launch {
+pub(super) fn launch(argv: &[&str]) -> Launch {
     Launch {
         argv: argv.iter().map(OsString::from).collect(),
         environment: Vec::new(),
@@ -32,7 +32,7 @@ fn launch(argv: &[&str]) -> Launch {
     }
 }
 
-fn sh(script: &str) -> Launch {
+pub(super) fn sh(script: &str) -> Launch {
     launch(&["sh", "-c", script])
 }
 
@@ -40,16 +40,16 @@ fn run(launch: &Launch) -> Result<Finished, LaunchError> {
     super::run(launch, &[])
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn one(cpu: CpuId) -> CpuSet {
+pub(super) fn one(cpu: CpuId) -> CpuSet {
     [cpu].into_iter().collect()
 }
 
 /// Two cpus that we may use; none, with a word, where there are fewer.
-fn two_cpus() -> Option<(CpuId, CpuId)> {
+pub(super) fn two_cpus() -> Option<(CpuId, CpuId)> {
     let allowed = remember_original_mask();
     let mut cpus = allowed.iter();
     let two = cpus.next().zip(cpus.next());
@@ -59,7 +59,7 @@ fn two_cpus() -> Option<(CpuId, CpuId)> {
     two
 }
 
-fn has(program: &str) -> bool {
+pub(super) fn has(program: &str) -> bool {
     let there = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !there {
         println!("skipped: needs {program}");
@@ -67,7 +67,7 @@ fn has(program: &str) -> bool {
     there
 }
 
-fn verdict(seats: &[CpuId], memory: MemoryPolicy, finished: &Finished) -> Verdict {
+pub(super) fn verdict(seats: &[CpuId], memory: MemoryPolicy, finished: &Finished) -> Verdict {
     let placement = Placement { seats: seats.to_vec(), memory, ..Placement::kernel(1) };
     let trial = Trial {
         id: TrialId("t".into()),
@@ -84,7 +84,7 @@ fn verdict(seats: &[CpuId], memory: MemoryPolicy, finished: &Finished) -> Verdic
     judge(&trial, &Status::Completed, &finished.evidence)
 }
 
-fn is_gone(pid: &str) -> bool {
+pub(super) fn is_gone(pid: &str) -> bool {
     !std::path::Path::new(&format!("/proc/{}", pid.trim())).exists()
 }
 

@@ -1,1 +1,311 @@
-//! x
+//! Real servers beside real commands: every sign of readiness, every way to fail, and that nothing is left behind.
+
+use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+
+use model::id_set::CpuId;
+use model::placement::{MemoryPolicy, Placement};
+use model::trial::{Grade, Role, Status, Trial, TrialId, Verdict, judge};
+use model::workload::Parameters;
+
+use super::super::tests::{WORK, has, is_gone, launch, one, sh, text, two_cpus};
+use super::super::{run, seat};
+use super::*;
+
+const PORT: &str = "TEST_PORT_OF_A_SERVER";
+
+fn server(launch: Launch, ready: Ready) -> Server {
+    Server { launch, ready, measured: CpuSet::new() }
+}
+
+fn line(wanted: &str) -> Ready {
+    Ready::Line(Regex::new(wanted).unwrap())
+}
+
+fn with<T>(server: &Server, meanwhile: impl FnOnce(&AtomicBool) -> T) -> Result<(T, Finished), ServerError> {
+    with_server(server, &AtomicBool::new(false), meanwhile)
+}
+
+fn fails(server: &Server) -> String {
+    with(server, |_| panic!("it is not ready")).unwrap_err().to_string()
+}
+
+fn short(mut launch: Launch) -> Launch {
+    launch.time_limit = Nanos(200_000_000);
+    launch
+}
+
+/// A port of the loopback on which nobody listens.
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// This program again, as a server on a port.
+fn listener(port: u16) -> Launch {
+    let own = std::env::current_exe().unwrap();
+    let mut launch = launch(&[own.to_str().unwrap(), "--exact", "child::server::tests::a_server_that_listens"]);
+    launch.environment = vec![(PORT.into(), port.to_string().into())];
+    launch
+}
+
+/// Not a test of its own: the server that others start.
+#[test]
+fn a_server_that_listens() {
+    if let Ok(port) = std::env::var(PORT) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.parse().unwrap())).unwrap();
+        listener.incoming().for_each(drop);
+    }
+}
+
+fn fifo(folder: &tempfile::TempDir) -> PathBuf {
+    let path = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+#[test]
+fn a_port_that_answers_is_ready_and_closed_afterwards() {
+    let port = free_port();
+    let server = server(listener(port), Ready::Port(port));
+    let (answered, finished) = with(&server, |_| answers(port)).unwrap();
+    assert!(answered);
+    assert_eq!(finished.exit, Exit::Stopped);
+    assert!(!answers(port), "it is gone");
+}
+
+#[test]
+fn the_port_of_somebody_else_is_an_error() {
+    let theirs = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = theirs.local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let mut launch = sh("touch started; exec sleep 1000");
+    launch.directory = Some(folder.path().into());
+    let error = fails(&server(launch, Ready::Port(port)));
+    assert!(error.contains("another program already answers") && error.contains(&port.to_string()), "{error}");
+    assert!(!folder.path().join("started").exists(), "it was not even started");
+}
+
+#[test]
+fn a_line_on_either_output_is_ready() {
+    for script in ["echo begins; echo now ready; exec sleep 1000", "echo now ready >&2; exec sleep 1000"] {
+        let (_, finished) = with(&server(sh(script), line("^now r[a-z]+$")), |_| ()).unwrap();
+        assert_eq!(finished.exit, Exit::Stopped, "{script}");
+    }
+}
+
+#[test]
+fn a_file_is_ready_unless_it_is_stale() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let in_folder = |script: &str| {
+        let mut launch = sh(script);
+        launch.directory = Some(folder.path().into());
+        launch
+    };
+    let ready = Ready::File(path.clone());
+    let none = fails(&server(short(in_folder("exec sleep 1000")), ready.clone()));
+    assert!(none.contains("there is no file") && none.contains("after 200ms"), "{none}");
+    let writes = server(in_folder("echo one > socket; exec sleep 1000"), ready.clone());
+    assert!(with(&writes, |_| path.exists()).unwrap().0);
+    let stale = fails(&server(short(in_folder("exec sleep 1000")), ready.clone()));
+    assert!(stale.contains("has not changed since"), "{stale}");
+    let anew = server(in_folder("echo two more > new; mv new socket; exec sleep 1000"), ready);
+    assert_eq!(with(&anew, |_| std::fs::read_to_string(&path).unwrap()).unwrap().0, "two more\n");
+}
+
+#[test]
+fn without_a_sign_it_is_ready_when_started() {
+    let (_, finished) = with(&server(sh("exec sleep 1000"), Ready::Started), |_| ()).unwrap();
+    assert_eq!((finished.exit, finished.evidence.mask_at_start), (Exit::Stopped, Some(remember_original_mask())));
+}
+
+#[test]
+fn one_that_never_gets_ready_says_what_is_missing_and_what_it_said() {
+    let error = fails(&server(short(sh("echo no disk >&2; echo ready soon; exec sleep 1000")), line("^ready$")));
+    assert!(
+        error.starts_with("the server was not ready after 200ms: no line of its output matches '^ready$'"),
+        "{error}"
+    );
+    assert!(error.ends_with("it said: no disk"), "{error}");
+}
+
+#[test]
+fn one_that_ends_before_it_is_ready_says_why() {
+    for ready in [line("ready"), Ready::Port(free_port()), Ready::File("/no/such/file".into())] {
+        let error = fails(&server(sh("echo no disk >&2; exit 3"), ready));
+        assert_eq!(error, "the server ended before it was ready with status 3: no disk");
+    }
+    let error = with(&server(sh("exit 0"), line("ready")), |_| ()).unwrap_err();
+    assert!(error.hint().unwrap().contains("foreground"), "{error:?}");
+}
+
+#[test]
+fn one_that_is_not_there_is_named() {
+    for ready in [Ready::Started, line("x")] {
+        let error = fails(&server(launch(&["no-such-program"]), ready));
+        assert_eq!(error, "the server: cannot run 'no-such-program': no such program");
+    }
+}
+
+#[test]
+fn one_that_ends_during_the_trial_ends_the_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = fifo(&folder);
+    let mut dies = sh("echo ready; read word < \"$FIFO\"; echo $word >&2; exit 4");
+    let mut command = sh("echo overload > \"$FIFO\"; exec sleep 1000");
+    dies.environment = vec![("FIFO".into(), fifo.into())];
+    command.environment = dies.environment.clone();
+    let mut exit = None;
+    let error = with(&server(dies, line("ready")), |ended| exit = Some(run(&command, &[ended]).unwrap().exit));
+    let error = error.unwrap_err();
+    assert_eq!(exit, Some(Exit::Stopped), "the command was given up at once");
+    assert_eq!(error.to_string(), "the server ended before the trial was over with status 4: overload");
+}
+
+#[test]
+fn nothing_is_left_of_one_with_children_that_does_not_want_to_go() {
+    for stubborn in ["", "trap '' TERM; "] {
+        let inner = format!("{stubborn}sleep 1000 & echo $!; echo $$; echo ready; wait");
+        let script = format!("{stubborn}sleep 1000 & echo $!; echo $$; sh -c \"$INNER\" & wait");
+        let mut launch = sh(&script);
+        launch.environment = vec![("INNER".into(), inner.into())];
+        let (_, finished) = with(&server(launch, line("ready")), |_| ()).unwrap();
+        let output = text(&finished.stdout);
+        let pids: Vec<&str> = output.lines().filter(|line| *line != "ready").collect();
+        assert_eq!(pids.len(), 4, "{output}");
+        for pid in pids {
+            assert!(is_gone(pid), "process {pid} of {script} still runs");
+        }
+    }
+}
+
+#[test]
+fn one_that_is_asked_to_go_can_say_goodbye() {
+    let script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done";
+    let (_, finished) = with(&server(sh(script), line("ready")), |_| ()).unwrap();
+    assert_eq!((text(&finished.stdout).as_str(), finished.exit), ("ready\nbye\n", Exit::Stopped));
+}
+
+#[test]
+fn being_told_to_stop_ends_the_wait_and_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = fifo(&folder);
+    let mut waits = sh("echo $$ > \"$FIFO\"; exec sleep 1000");
+    waits.environment = vec![("FIFO".into(), fifo.clone().into())];
+    let stop = AtomicBool::new(false);
+    let (error, pid) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let pid = std::fs::read_to_string(&fifo).unwrap();
+            stop.store(true, Ordering::Relaxed);
+            pid
+        });
+        let error = with_server(&server(waits, line("never")), &stop, |_| ()).unwrap_err();
+        (error, reading.join().unwrap())
+    });
+    assert_eq!(error, ServerError::Stopped);
+    assert!(is_gone(&pid), "process {pid} still runs");
+}
+
+#[test]
+fn nothing_is_left_after_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    let mut launch = sh("echo $$ > pid; echo ready; exec sleep 1000");
+    launch.directory = Some(folder.path().into());
+    let server = server(launch, line("ready"));
+    let result = catch_unwind(AssertUnwindSafe(|| with(&server, |_| panic!("on purpose"))));
+    assert!(result.is_err() && is_gone(&std::fs::read_to_string(path).unwrap()));
+}
+
+/// What a trial of two commands is worth: the measured one on the first cpu, the server on the second.
+fn verdict(first: CpuId, second: CpuId, command: Finished, server: Finished) -> Verdict {
+    let placement = Placement { seats: vec![first], second: one(second), ..Placement::kernel(1) };
+    let trial = Trial {
+        id: TrialId("t".into()),
+        cell: 0,
+        workload: "command".into(),
+        parameters: Parameters::default(),
+        placement,
+        role: Role::Measured,
+        block: 0,
+        attempt: 0,
+        seed: 1,
+        time_limit: Nanos(60_000_000_000),
+    };
+    let mut evidence = command.evidence;
+    evidence.second = Some(Box::new(server.evidence));
+    judge(&trial, &Status::Completed, &evidence)
+}
+
+/// A command that works on the one cpu beside a server on the other.
+fn two_commands(first: CpuId, second: CpuId, script: &str) -> (Finished, Finished, CpuSet) {
+    let (mut command, mut serves) = (sh(WORK), sh(script));
+    (command.cpus, serves.cpus) = (one(first), one(second));
+    let server = Server { measured: one(first), ..server(serves, line("ready")) };
+    let meanwhile = |ended: &AtomicBool| (run(&command, &[ended]).unwrap(), seat::mask_of(0).unwrap());
+    let ((command, watcher), server) = with(&server, meanwhile).unwrap();
+    (command, server, watcher)
+}
+
+#[test]
+fn both_commands_are_proven_on_their_seats() {
+    let Some((a, b)) = two_cpus() else { return };
+    let home = seat::mask_of(0).unwrap();
+    for (first, second) in [(a, b), (b, a)] {
+        let script = "grep Cpus_allowed_list /proc/self/status; echo ready; while :; do :; done";
+        let (command, server, watcher) = two_commands(first, second, script);
+        assert!(!watcher.contains(first), "who watches keeps off the measured command's cpus: {watcher}");
+        for (finished, cpu) in [(&command, first), (&server, second)] {
+            let evidence = &finished.evidence;
+            assert_eq!(evidence.mask_at_start, Some(one(cpu)));
+            assert_eq!(evidence.mask_at_end, Some(one(cpu)));
+            assert_eq!(evidence.cpus_seen, one(cpu));
+            assert!(evidence.looks >= 3 && evidence.cpu_time > Nanos(0), "{evidence:?}");
+        }
+        assert!(text(&server.stdout).contains(&format!("\t{second}\n")), "{}", text(&server.stdout));
+        let verdict = verdict(first, second, command, server);
+        assert_ne!(verdict.grade, Grade::Invalid, "{verdict:?}");
+    }
+    assert_eq!(seat::mask_of(0).unwrap(), home, "back where it was");
+}
+
+#[test]
+fn a_server_that_leaves_its_seats_is_caught() {
+    let Some((a, b)) = two_cpus() else { return };
+    if !has("taskset") {
+        return;
+    }
+    let (command, server, _) = two_commands(a, b, &format!("taskset -cp {a} $$; echo ready; while :; do :; done"));
+    let verdict = verdict(a, b, command, server);
+    assert_eq!(verdict.grade, Grade::Invalid);
+    let expected = format!(
+        "the second command changed its own affinity to {}, outside its seats {b}",
+        [a, b].into_iter().collect::<CpuSet>()
+    );
+    assert!(
+        verdict
+            .reasons
+            .iter()
+            .any(|why| *why == expected || why.contains(&format!("the second command ran on cpus {a}"))),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn a_server_has_its_memory_policy() {
+    let mut serves = sh(&format!("{WORK}; echo ready; exec sleep 1000"));
+    serves.memory = MemoryPolicy::Bind(model::id_set::NodeSet::parse_list("0").unwrap());
+    match with(&server(serves, line("ready")), |_| ()) {
+        Err(ServerError::Launch(LaunchError::Refused(refusal)))
+            if matches!(refusal.errno, libc::EPERM | libc::ENOSYS) =>
+        {
+            println!("skipped: a_server_has_its_memory_policy: {refusal}");
+        }
+        finished => {
+            let evidence = finished.unwrap().1.evidence;
+            assert_eq!(evidence.memory_policy.as_deref(), Some("bind:0"));
+            assert_eq!(evidence.pages.keys().map(|node| node.0).collect::<Vec<_>>(), [0]);
+        }
+    }
+}

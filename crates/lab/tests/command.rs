@@ -1,0 +1,305 @@
+//! Whole trials of the workload `command` on this machine: in which order its commands run, where, and that whatever
+//! fails is said, cleaned up and gone. Real processes; how readiness is told is tested in `machine`.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lab::executor::Executor;
+use lab::real::RealExecutor;
+use machine::child::remember_original_mask;
+use model::id_set::{CpuId, CpuSet};
+use model::placement::Placement;
+use model::trial::{Grade, Outcome, Role, Status, Trial, TrialId, judge};
+use model::units::Nanos;
+use serde_json::json;
+
+/// No test takes this long; a fault must not hang the suite.
+const LIMIT: Nanos = Nanos(60_000_000_000);
+const SHORT: Nanos = Nanos(300_000_000);
+
+/// A server that says when it is asked to go.
+const SERVER: &str = "trap 'echo stopped >> log; exit 0' TERM; echo server >> log; echo ready; \
+                      while :; do sleep 1000 & wait; done";
+
+/// A scratch folder in which every command of a trial runs.
+struct Scene(tempfile::TempDir);
+
+impl Scene {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a scratch folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A command of a trial: words, as the parameter has them.
+    fn sh(&self, script: &str) -> String {
+        let folder = self.0.path().display();
+        json!(["sh", "-c", format!("cd {folder}; {script}")]).to_string()
+    }
+
+    fn fifo(&self) -> PathBuf {
+        let path = self.path("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo is there").success());
+        path
+    }
+
+    /// What the commands wrote to the file `log`, in one line.
+    fn log(&self) -> String {
+        let text = std::fs::read_to_string(self.path("log")).unwrap_or_default();
+        text.lines().collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn trial(parameters: &[(&str, &str)]) -> Trial {
+    let spec = workloads::specs().into_iter().find(|spec| spec.name == "command").expect("it is registered");
+    let given = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let parameters = spec.resolve(&given, None).expect("they are right");
+    let workload = workloads::find("command").expect("it is registered");
+    (workload.check)(&parameters).expect("they go together");
+    Trial {
+        id: TrialId("t".into()),
+        cell: 0,
+        workload: "command".into(),
+        parameters,
+        placement: Placement::kernel(3),
+        role: Role::Measured,
+        block: 0,
+        attempt: 0,
+        seed: 1,
+        time_limit: LIMIT,
+    }
+}
+
+fn run_until(trial: &Trial, stop: &Arc<AtomicBool>) -> Option<Outcome> {
+    RealExecutor::new("/no/such/worker".into(), stop.clone()).run(0, trial)
+}
+
+fn run(trial: &Trial) -> Outcome {
+    run_until(trial, &Arc::default()).expect("nobody stops it")
+}
+
+fn value(outcome: &Outcome, series: &str) -> f64 {
+    let sample = outcome.samples.iter().find(|sample| sample.series == series);
+    sample.unwrap_or_else(|| panic!("no {series} in {outcome:?}")).value
+}
+
+fn is_gone(pid: &str) -> bool {
+    !Path::new("/proc").join(pid.trim()).exists()
+}
+
+fn two_cpus(test: &str) -> Option<(CpuId, CpuId)> {
+    let allowed = remember_original_mask();
+    let mut cpus = allowed.iter();
+    let two = cpus.next().zip(cpus.next());
+    if two.is_none() {
+        println!("skipped: {test}: needs 2 cpus");
+    }
+    two
+}
+
+#[test]
+fn without_a_server_every_run_is_prepared_and_cleaned_up() {
+    let scene = Scene::new();
+    let outcome = run(&trial(&[
+        ("prepare", &scene.sh("echo prepare {threads} >> log")),
+        ("argv", &scene.sh("echo run >> log; grep -c run log")),
+        ("metric", "([0-9]+)"),
+        ("cleanup", &scene.sh("echo cleanup >> log")),
+        ("warmup", "2"),
+    ]));
+    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(scene.log(), ["prepare 3 run cleanup"; 3].join(" "));
+    assert_eq!(value(&outcome, "value").to_string(), "3", "the last run is the one that is measured");
+    assert_eq!(outcome.samples.iter().filter(|sample| sample.series == "wall").count(), 1);
+    assert_eq!(outcome.evidence.second, None);
+}
+
+#[test]
+fn with_a_server_preparation_and_cleaning_up_are_around_it() {
+    let scene = Scene::new();
+    let outcome = run(&trial(&[
+        ("prepare", &scene.sh("echo prepare >> log")),
+        ("server", &scene.sh(SERVER)),
+        ("ready", "line:^ready$"),
+        ("argv", &scene.sh("echo run >> log")),
+        ("cleanup", &scene.sh("echo cleanup >> log")),
+        ("warmup", "2"),
+    ]));
+    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(scene.log(), "prepare server run run run stopped cleanup");
+    let server = outcome.evidence.second.expect("it is watched too");
+    assert!(server.looks > 0 && server.wall > outcome.evidence.wall, "{server:?}");
+}
+
+#[test]
+fn whatever_fails_is_said_and_cleaned_up() {
+    let scene = Scene::new();
+    let (fails, sleeps) = (scene.sh("echo why >&2; exit 3"), scene.sh("exec sleep 1000"));
+    let (serves, falls) = (scene.sh(SERVER), scene.sh("echo ready; read word < fifo; echo why >&2; exit 3"));
+    let (runs, wakes) = (scene.sh("echo run >> log"), scene.sh("echo go > fifo; exec sleep 1000"));
+    scene.fifo();
+    let line = ("ready", "line:ready");
+    let failed = |why: &str| Status::Failed(why.into());
+    let cases: [(Vec<(&str, &str)>, Nanos, Status, &str); 9] = [
+        (vec![("prepare", &fails), ("argv", &runs)], LIMIT, failed("preparing ended with status 3: why"), ""),
+        (vec![("prepare", &sleeps), ("argv", &runs)], SHORT, failed("preparing had not ended after 300ms"), ""),
+        (vec![("argv", &fails)], LIMIT, failed("it ended with status 3: why"), ""),
+        (vec![("argv", &fails), ("warmup", "1")], LIMIT, failed("a warm-up run: it ended with status 3: why"), ""),
+        (vec![("argv", &sleeps)], SHORT, Status::TimedOut("it had not ended after 300ms".into()), ""),
+        (
+            vec![("server", &fails), line, ("argv", &runs)],
+            LIMIT,
+            failed("the server ended before it was ready with status 3: why"),
+            "",
+        ),
+        (
+            vec![("server", &sleeps), ("ready", "file:/no/such/file"), ("argv", &runs)],
+            SHORT,
+            failed("the server was not ready after 300ms: there is no file '/no/such/file'"),
+            "",
+        ),
+        (
+            vec![("server", &falls), line, ("argv", &wakes)],
+            LIMIT,
+            failed("the server ended before the trial was over with status 3: why"),
+            "",
+        ),
+        (
+            vec![("server", &serves), line, ("argv", &fails)],
+            LIMIT,
+            failed("it ended with status 3: why"),
+            "server stopped ",
+        ),
+    ];
+    let cleanup = scene.sh("echo cleanup >> log");
+    for (mut parameters, time_limit, status, before) in cases {
+        parameters.push(("cleanup", &cleanup));
+        let outcome = run(&Trial { time_limit, ..trial(&parameters) });
+        assert_eq!(outcome.status, status);
+        assert_eq!((scene.log(), outcome.samples.len()), (format!("{before}cleanup"), 0), "{status:?}");
+        std::fs::remove_file(scene.path("log")).expect("cleaning up has written it");
+    }
+}
+
+#[test]
+fn cleaning_up_that_fails_fails_the_trial() {
+    let scene = Scene::new();
+    let fails = scene.sh("exit 4");
+    let outcome = run(&trial(&[("argv", r#"["true"]"#), ("cleanup", &fails)]));
+    assert_eq!(outcome.status, Status::Failed("cleaning up ended with status 4".into()));
+    assert!(outcome.evidence.mask_at_start.is_some(), "what was seen is kept");
+    let both = run(&trial(&[("argv", &scene.sh("exit 3")), ("cleanup", &fails)]));
+    assert_eq!(both.status, Status::Failed("it ended with status 3".into()), "the first failure is the reason");
+}
+
+#[test]
+fn a_program_that_is_not_there_will_not_be_there_later() {
+    let none = r#"["no-such-program"]"#;
+    for name in ["prepare", "server", "argv", "cleanup"] {
+        let mut parameters = vec![(name, none)];
+        if name != "argv" {
+            parameters.push(("argv", r#"["true"]"#));
+        }
+        let status = run(&trial(&parameters)).status;
+        let Status::Unavailable(why) = &status else { panic!("{name}: {status:?}") };
+        assert!(why.contains("cannot run 'no-such-program'") && why.contains("hint: install it"), "{why}");
+    }
+}
+
+#[test]
+fn the_port_of_somebody_else_is_not_measured() {
+    let theirs = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = theirs.local_addr().expect("it is bound").port();
+    let scene = Scene::new();
+    let (server, ready) = (scene.sh("echo server >> log; exec sleep 1000"), format!("port:{port}"));
+    let outcome = run(&trial(&[("server", &server), ("ready", &ready), ("argv", &scene.sh("echo run >> log"))]));
+    let Status::Failed(why) = &outcome.status else { panic!("{outcome:?}") };
+    assert!(why.contains("another program already answers on its port") && why.contains("hint: "), "{why}");
+    assert_eq!(scene.log(), "", "neither was started");
+}
+
+#[test]
+fn a_shell_threads_for_openmp_and_a_number_in_json() {
+    let line = r#"echo "{\"rate\": [1, $OMP_NUM_THREADS]}"; exit 7"#;
+    let mut parameters = vec![("argv", line), ("shell", "true"), ("openmp", "true"), ("metric-json", "/rate/1")];
+    let strict = run(&trial(&parameters));
+    assert_eq!(strict.status, Status::Failed("it ended with status 7".into()));
+    parameters.push(("ignore-failure", "true"));
+    let outcome = run(&trial(&parameters));
+    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(value(&outcome, "value").to_string(), "3");
+    let parts = value(&outcome, "user") + value(&outcome, "system");
+    assert!((value(&outcome, "cpu-time") - parts).abs() < 1e-12);
+}
+
+#[test]
+fn each_command_is_where_it_belongs() {
+    let Some((a, b)) = two_cpus("each_command_is_where_it_belongs") else { return };
+    let scene = Scene::new();
+    let mask = "$(grep Cpus_allowed_list /proc/self/status | cut -f 2)";
+    let says = |who: &str, then: &str| scene.sh(&format!("echo {who} {mask} {{cpus}} >> log; {then}"));
+    let mut trial = trial(&[
+        ("prepare", &says("prepare", "")),
+        ("server", &says("server", "echo ready; while :; do :; done")),
+        ("ready", "line:ready"),
+        ("argv", &says("run", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")),
+        ("cleanup", &says("cleanup", "")),
+    ]);
+    trial.placement.seats = vec![a];
+    trial.placement.second = [b].into_iter().collect();
+    let outcome = run(&trial);
+    assert_eq!(outcome.status, Status::Completed);
+    let all = remember_original_mask();
+    assert_eq!(scene.log(), format!("prepare {all} {a} server {b} {b} run {a} {a} cleanup {all} {a}"));
+    let verdict = judge(&trial, &outcome.status, &outcome.evidence);
+    assert_ne!(verdict.grade, Grade::Invalid, "{verdict:?}");
+
+    // The same evidence does not prove other seats.
+    trial.placement.second = CpuSet::from_iter([a]);
+    let verdict = judge(&trial, &outcome.status, &outcome.evidence);
+    let expected = format!("the second command ran on cpus {b}, outside its seats {a}");
+    assert!(verdict.grade == Grade::Invalid && verdict.reasons.contains(&expected), "{verdict:?}");
+}
+
+#[test]
+fn ctrl_c_ends_everything_and_still_cleans_up() {
+    let stubborn = "trap '' TERM; ";
+    let children = "sleep 1000 & echo $! >> pids; echo $$ >> pids; ";
+    let tells = "echo go > fifo; ";
+    let serves = format!("{stubborn}{children}echo ready; wait");
+    let cases = [
+        (format!("{children}{tells}wait"), serves.clone(), "true".to_owned()),
+        (String::new(), format!("{children}{tells}wait"), "true".to_owned()),
+        (String::new(), serves, format!("{stubborn}{children}{tells}wait")),
+    ];
+    for (prepare, server, command) in cases {
+        let scene = Scene::new();
+        let fifo = scene.fifo();
+        let trial = trial(&[
+            ("prepare", &scene.sh(&prepare)),
+            ("server", &scene.sh(&server)),
+            ("ready", "line:ready"),
+            ("argv", &scene.sh(&command)),
+            ("cleanup", &scene.sh("echo cleanup >> log")),
+        ]);
+        let stop = Arc::new(AtomicBool::new(false));
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Opening it waits for the word.
+                std::fs::read(&fifo).expect("somebody writes to it");
+                stop.store(true, Ordering::Relaxed);
+            });
+            run_until(&trial, &stop)
+        });
+        assert_eq!(outcome, None);
+        assert_eq!(scene.log(), "cleanup");
+        let pids = std::fs::read_to_string(scene.path("pids")).expect("they were written");
+        for pid in pids.lines() {
+            assert!(is_gone(pid), "process {pid} still runs after {command}");
+        }
+    }
+}
