@@ -135,6 +135,9 @@ fn with_a_server_preparation_and_cleaning_up_are_around_it() {
     assert!(server.looks > 0 && server.wall > outcome.evidence.wall, "{server:?}");
 }
 
+/// Parameters, the time limit, how the trial ends, and what the log has before the cleaning up.
+type Failing<'a> = (Vec<(&'a str, &'a str)>, Nanos, Status, &'a str);
+
 #[test]
 fn whatever_fails_is_said_and_cleaned_up() {
     let scene = Scene::new();
@@ -144,7 +147,7 @@ fn whatever_fails_is_said_and_cleaned_up() {
     scene.fifo();
     let line = ("ready", "line:ready");
     let failed = |why: &str| Status::Failed(why.into());
-    let cases: [(Vec<(&str, &str)>, Nanos, Status, &str); 9] = [
+    let cases: [Failing<'_>; 9] = [
         (vec![("prepare", &fails), ("argv", &runs)], LIMIT, failed("preparing ended with status 3: why"), ""),
         (vec![("prepare", &sleeps), ("argv", &runs)], SHORT, failed("preparing had not ended after 300ms"), ""),
         (vec![("argv", &fails)], LIMIT, failed("it ended with status 3: why"), ""),

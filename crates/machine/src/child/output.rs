@@ -164,9 +164,10 @@ mod tests {
             (&["already\n", "rea", "\ndy\n"], false),
             (&["\u{fe}\nready\n"], true),
         ];
+        let wanted = Regex::new("^ready$").unwrap();
         for (pieces, expected) in cases {
             let (found, _listener) = std::sync::mpsc::channel();
-            let mut lines = LineWatch::new(Regex::new("^ready$").unwrap(), found);
+            let mut lines = LineWatch::new(wanted.clone(), found);
             assert_eq!(pieces.iter().any(|piece| lines.add(piece.as_bytes())), expected, "{pieces:?}");
         }
         let (found, listener) = std::sync::mpsc::channel();

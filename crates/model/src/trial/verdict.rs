@@ -77,7 +77,8 @@ struct Subject<'a> {
     /// How many cpus' time `steal` and `foreign` are shares of.
     cpu_count: usize,
     memory: &'a MemoryPolicy,
-    /// Work of others on its seats; none when it is not known or not to be judged.
+    /// Time of its seats that the hypervisor took, and work of others there; none when not known or not to be judged.
+    steal: Option<Nanos>,
     foreign: Option<Nanos>,
     is_second: bool,
 }
@@ -105,6 +106,7 @@ fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<Subject<'a>> {
     let first = Subject {
         evidence,
         cpu_count: placement.seats.len().max(placement.threads).max(1),
+        steal: evidence.steal,
         foreign: evidence.foreign.map(|foreign| Nanos(foreign.0.saturating_sub(seconds.0))),
         cpus,
         memory,
@@ -115,6 +117,8 @@ fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<Subject<'a>> {
         cpus: placement.second.clone(),
         cpu_count: placement.second.len().max(1),
         memory,
+        // Without seats it is of all cpus, which the first is judged by already.
+        steal: evidence.steal.filter(|_| !placement.second.is_empty()),
         // On shared seats the work of warm-up runs would be foreign, and nobody counted it.
         foreign: evidence.foreign.filter(|_| !share_seats),
         is_second: true,
@@ -207,7 +211,7 @@ fn disturbances(subject: &Subject<'_>) -> Vec<String> {
             reasons.push(subject.of(format!("{what} {share:.0} % of the seats' time")));
         }
     };
-    share(evidence.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took");
+    share(subject.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took");
     if !subject.cpus.is_empty() {
         // Without seats the scheduler moves the trial out of the way of other work, which is part of what is measured.
         let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
@@ -233,302 +237,4 @@ fn tick_noise_ns(own: Nanos, capacity_ns: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::id_set::{CpuId, CpuSet, NodeId};
-    use crate::placement::Placement;
-    use crate::trial::{Role, ThreadSeat, TrialId};
-    use crate::units::Bytes;
-    use crate::workload::Parameters;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn cpus(list: &str) -> CpuSet {
-        CpuSet::parse_list(list).unwrap()
-    }
-
-    fn nodes(list: &str) -> NodeSet {
-        NodeSet::parse_list(list).unwrap()
-    }
-
-    /// On seats 0 and 1, memory on node 0.
-    fn trial() -> Trial {
-        Trial {
-            id: TrialId("t".into()),
-            cell: 0,
-            workload: "stream".into(),
-            parameters: Parameters::default(),
-            placement: Placement {
-                seats: vec![CpuId(0), CpuId(1)],
-                memory: MemoryPolicy::Bind(nodes("0")),
-                ..Placement::kernel(2)
-            },
-            role: Role::Measured,
-            block: 0,
-            attempt: 0,
-            seed: 1,
-            time_limit: Nanos(60 * SECOND),
-        }
-    }
-
-    /// Ten seconds on both seats with nobody else there; what ticks make of that is a few of them.
-    fn quiet() -> Evidence {
-        Evidence {
-            mask_at_start: Some(cpus("0-1")),
-            mask_at_end: Some(cpus("0-1")),
-            cpus_seen: cpus("0-1"),
-            looks: 100,
-            thread_seats: vec![seat(0), seat(1)],
-            pages: [(NodeId(0), 10_000), (NodeId(1), 100)].into(),
-            memory_policy: Some("bind:0".into()),
-            swapped: Some(Bytes(0)),
-            steal: Some(Nanos(20_000_000)),
-            foreign: Some(Nanos(30_000_000)),
-            frequency_khz: Some((3_300_000, 3_500_000)),
-            wall: Nanos(10 * SECOND),
-            cpu_time: Nanos(20 * SECOND - 50_000_000),
-            ..Evidence::default()
-        }
-    }
-
-    fn seat(cpu: u32) -> ThreadSeat {
-        ThreadSeat { asked: CpuId(cpu), mask: cpus(&cpu.to_string()), before: CpuId(cpu), after: CpuId(cpu) }
-    }
-
-    fn judged(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
-        let (mut trial, mut evidence) = (trial(), quiet());
-        change(&mut trial, &mut evidence);
-        judge(&trial, &Status::Completed, &evidence)
-    }
-
-    #[test]
-    fn a_quiet_trial_is_valid() {
-        assert_eq!(judged(|_, _| {}), Verdict { grade: Grade::Valid, reasons: vec![] });
-        let unobserved = judged(|trial, evidence| {
-            trial.placement = Placement::kernel(2);
-            *evidence = Evidence { wall: Nanos(SECOND), ..Evidence::default() };
-        });
-        assert_eq!(unobserved.grade, Grade::Valid, "what cannot be seen is not held against it: {unobserved:?}");
-    }
-
-    type Change = fn(&mut Trial, &mut Evidence);
-
-    #[test]
-    fn a_placement_that_is_not_proven_is_invalid() {
-        let cases: [(Change, &str); 11] = [
-            (|_, seen| seen.mask_at_start = None, "the affinity mask could not be read back"),
-            (|_, seen| seen.mask_at_start = Some(cpus("0")), "asked for cpus 0-1, the kernel gave 0"),
-            (
-                |_, seen| seen.mask_at_end = Some(cpus("0-3")),
-                "it changed its own affinity to 0-3, outside its seats 0-1",
-            ),
-            (|_, seen| seen.cpus_seen = cpus("0-2"), "it ran on cpus 2, outside its seats 0-1"),
-            (
-                |_, seen| seen.thread_seats[1].mask = cpus("0-1"),
-                "a thread asked for cpu 1 had mask 0-1 and ran on 1 and 1",
-            ),
-            (|_, seen| seen.thread_seats[1].after = CpuId(0), "a thread asked for cpu 1 had mask 1 and ran on 1 and 0"),
-            (
-                |_, seen| seen.memory_policy = Some("default".into()),
-                "asked for the memory policy bind:0, the kernel gave default",
-            ),
-            (
-                |trial, _| trial.placement.memory = MemoryPolicy::Preferred(NodeId(1)),
-                "asked for the memory policy prefer:1, the kernel gave bind:0",
-            ),
-            (|_, seen| _ = seen.pages.insert(NodeId(1), 1_000), "9 % of its pages were on nodes 1, asked for 0"),
-            (
-                |_, seen| seen.pages.clear(),
-                "memory on nodes 0 was asked for and could not be proven: no pages were seen",
-            ),
-            (
-                |_, seen| {
-                    seen.pages.clear();
-                    seen.unavailable.insert("pages".into(), "numa_maps: Permission denied".into());
-                },
-                "memory on nodes 0 was asked for and could not be proven: numa_maps: Permission denied",
-            ),
-        ];
-        for (change, reason) in cases {
-            assert_eq!(judged(change), Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
-        }
-    }
-
-    #[test]
-    fn a_disturbed_trial_is_suspect() {
-        let cases: [(Change, &str); 4] = [
-            (|_, seen| seen.steal = Some(Nanos(SECOND)), "the hypervisor took 5 % of the seats' time"),
-            (|_, seen| seen.foreign = Some(Nanos(2 * SECOND)), "other programs used 10 % of the seats' time"),
-            (|_, seen| seen.swapped = Some(Bytes(3 << 20)), "3MiB of its memory was swapped out"),
-            (
-                |_, seen| seen.frequency_khz = Some((2_000_000, 4_000_000)),
-                "the cores' frequency fell by 50 % while it ran",
-            ),
-        ];
-        for (change, reason) in cases {
-            assert_eq!(judged(change), Verdict { grade: Grade::Suspect, reasons: vec![reason.into()] });
-        }
-        let both = judged(|_, seen| {
-            seen.cpus_seen = cpus("3");
-            seen.swapped = Some(Bytes(4096));
-        });
-        assert_eq!((both.grade, both.reasons.len()), (Grade::Invalid, 2), "disturbances are told as well: {both:?}");
-    }
-
-    /// As [`quiet`], with a second command on cpus 2 and 3.
-    fn judged_second(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
-        judged(|trial, seen| {
-            trial.placement.second = cpus("2-3");
-            let second = Evidence {
-                mask_at_start: Some(cpus("2-3")),
-                mask_at_end: Some(cpus("2-3")),
-                cpus_seen: cpus("2"),
-                thread_seats: Vec::new(),
-                ..quiet()
-            };
-            seen.second = Some(Box::new(second));
-            change(trial, seen);
-        })
-    }
-
-    fn second(seen: &mut Evidence) -> &mut Evidence {
-        seen.second.as_mut().expect("judged_second gives one")
-    }
-
-    #[test]
-    fn a_second_command_is_judged_as_the_first() {
-        assert_eq!(judged_second(|_, _| {}), Verdict { grade: Grade::Valid, reasons: vec![] });
-        let cases: [(Change, Grade, &str); 9] = [
-            (|_, seen| seen.second = None, Grade::Invalid, "no second command was seen, asked for one on cpus 2-3"),
-            (
-                |_, seen| second(seen).mask_at_start = None,
-                Grade::Invalid,
-                "the second command: the affinity mask could not be read back",
-            ),
-            (
-                |_, seen| second(seen).mask_at_end = Some(cpus("0-3")),
-                Grade::Invalid,
-                "the second command changed its own affinity to 0-3, outside its seats 2-3",
-            ),
-            (
-                |_, seen| second(seen).cpus_seen = cpus("1-2"),
-                Grade::Invalid,
-                "the second command ran on cpus 1, outside its seats 2-3",
-            ),
-            (
-                |_, seen| second(seen).memory_policy = Some("default".into()),
-                Grade::Invalid,
-                "the second command: asked for the memory policy bind:0, the kernel gave default",
-            ),
-            (
-                |_, seen| second(seen).pages = [(NodeId(0), 1), (NodeId(1), 1)].into(),
-                Grade::Invalid,
-                "the second command: 50 % of its pages were on nodes 1, asked for 0",
-            ),
-            (
-                |_, seen| second(seen).pages.clear(),
-                Grade::Invalid,
-                "the second command: memory on nodes 0 was asked for and could not be proven: no pages were seen",
-            ),
-            (
-                |_, seen| second(seen).foreign = Some(Nanos(2 * SECOND)),
-                Grade::Suspect,
-                "the second command: other programs used 10 % of the seats' time",
-            ),
-            (
-                |_, seen| second(seen).swapped = Some(Bytes(3 << 20)),
-                Grade::Suspect,
-                "the second command: 3MiB of its memory was swapped out",
-            ),
-        ];
-        for (change, grade, reason) in cases {
-            assert_eq!(judged_second(change), Verdict { grade, reasons: vec![reason.into()] });
-        }
-    }
-
-    #[test]
-    fn commands_that_share_seats_are_not_foreign_to_each_other() {
-        let shared = |trial: &mut Trial, seen: &mut Evidence| {
-            trial.placement.second = cpus("1-2");
-            let second = second(seen);
-            (second.mask_at_start, second.mask_at_end) = (Some(cpus("1-2")), Some(cpus("1-2")));
-            (second.cpu_time, second.foreign) = (Nanos(5 * SECOND), Some(Nanos(9 * SECOND)));
-            seen.foreign = Some(Nanos(5 * SECOND));
-        };
-        assert_eq!(judged_second(shared), Verdict { grade: Grade::Valid, reasons: vec![] });
-        let chosen = judged_second(|trial, seen| {
-            shared(trial, seen);
-            trial.placement.second = CpuSet::new();
-        });
-        assert_eq!(chosen, Verdict { grade: Grade::Valid, reasons: vec![] }, "the kernel may put it anywhere");
-        let more = judged_second(|trial, seen| {
-            shared(trial, seen);
-            seen.foreign = Some(Nanos(7 * SECOND));
-        });
-        assert_eq!(more.reasons, ["other programs used 10 % of the seats' time"]);
-        let apart = judged_second(|_, seen| {
-            second(seen).cpu_time = Nanos(5 * SECOND);
-            seen.foreign = Some(Nanos(5 * SECOND));
-        });
-        assert_eq!(apart.reasons, ["other programs used 25 % of the seats' time"], "it was not there");
-    }
-
-    #[test]
-    fn evidence_without_a_second_command_is_stored_as_before() {
-        let text = serde_json::to_string(&quiet()).unwrap();
-        assert!(!text.contains("second"), "{text}");
-        assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), quiet());
-        let both = Evidence { second: Some(Box::new(quiet())), ..quiet() };
-        assert_eq!(serde_json::from_str::<Evidence>(&serde_json::to_string(&both).unwrap()).unwrap(), both);
-    }
-
-    #[test]
-    fn without_seats_cpus_and_foreign_work_are_not_judged() {
-        let verdict = judged(|trial, seen| {
-            trial.placement = Placement::kernel(2);
-            seen.mask_at_start = None;
-            seen.mask_at_end = Some(cpus("0-7"));
-            seen.cpus_seen = cpus("0-7");
-            seen.foreign = Some(Nanos(30 * SECOND));
-            seen.memory_policy = Some("interleave:0-1".into());
-        });
-        assert_eq!(verdict.grade, Grade::Valid, "{verdict:?}");
-    }
-
-    #[test]
-    fn rounding_of_ticks_is_no_disturbance() {
-        // A second of a trial that runs all the time, half of the time, hardly; and how much foreign time is seen.
-        let cases = [
-            (2 * SECOND, 41_000_000, Grade::Suspect),
-            (2 * SECOND, 39_000_000, Grade::Valid),
-            (SECOND, 200_000_000, Grade::Valid),
-            (SECOND, 220_000_000, Grade::Suspect),
-            (20_000_000, 42_000_000, Grade::Valid),
-            (0, 41_000_000, Grade::Suspect),
-        ];
-        for (cpu_time, foreign, expected) in cases {
-            let verdict = judged(|_, seen| {
-                (seen.wall, seen.steal) = (Nanos(SECOND), None);
-                (seen.cpu_time, seen.foreign) = (Nanos(cpu_time), Some(Nanos(foreign)));
-            });
-            assert_eq!(verdict.grade, expected, "{cpu_time} {foreign} {verdict:?}");
-        }
-        let short = judged(|_, seen| (seen.wall, seen.cpu_time) = (Nanos(2_000_000), Nanos(4_000_000)));
-        assert_eq!(short.grade, Grade::Valid, "three ticks in a trial of 2 ms: {short:?}");
-        let instant = judged(|_, seen| (seen.wall, seen.cpu_time) = (Nanos(0), Nanos(0)));
-        assert_eq!(instant.grade, Grade::Valid, "{instant:?}");
-    }
-
-    #[test]
-    fn trials_without_a_result_are_invalid_whatever_was_seen() {
-        let cases = [
-            (Status::Failed("exit status 1".into()), "failed: exit status 1"),
-            (Status::TimedOut("60s".into()), "stopped: 60s"),
-            (Status::Unavailable("no counters".into()), "cannot be measured here: no counters"),
-        ];
-        for (status, reason) in cases {
-            let verdict = judge(&trial(), &status, &quiet());
-            assert_eq!(verdict, Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
-        }
-    }
-}
+mod tests;

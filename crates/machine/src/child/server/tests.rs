@@ -89,7 +89,7 @@ fn the_port_of_somebody_else_is_an_error() {
 #[test]
 fn a_line_on_either_output_is_ready() {
     for script in ["echo begins; echo now ready; exec sleep 1000", "echo now ready >&2; exec sleep 1000"] {
-        let (_, finished) = with(&server(sh(script), line("^now r[a-z]+$")), |_| ()).unwrap();
+        let ((), finished) = with(&server(sh(script), line("^now r[a-z]+$")), |_| ()).unwrap();
         assert_eq!(finished.exit, Exit::Stopped, "{script}");
     }
 }
@@ -116,7 +116,7 @@ fn a_file_is_ready_unless_it_is_stale() {
 
 #[test]
 fn without_a_sign_it_is_ready_when_started() {
-    let (_, finished) = with(&server(sh("exec sleep 1000"), Ready::Started), |_| ()).unwrap();
+    let ((), finished) = with(&server(sh("exec sleep 1000"), Ready::Started), |_| ()).unwrap();
     assert_eq!((finished.exit, finished.evidence.mask_at_start), (Exit::Stopped, Some(remember_original_mask())));
 }
 
@@ -170,7 +170,7 @@ fn nothing_is_left_of_one_with_children_that_does_not_want_to_go() {
         let script = format!("{stubborn}sleep 1000 & echo $!; echo $$; sh -c \"$INNER\" & wait");
         let mut launch = sh(&script);
         launch.environment = vec![("INNER".into(), inner.into())];
-        let (_, finished) = with(&server(launch, line("ready")), |_| ()).unwrap();
+        let ((), finished) = with(&server(launch, line("ready")), |_| ()).unwrap();
         let output = text(&finished.stdout);
         let pids: Vec<&str> = output.lines().filter(|line| *line != "ready").collect();
         assert_eq!(pids.len(), 4, "{output}");
@@ -183,7 +183,7 @@ fn nothing_is_left_of_one_with_children_that_does_not_want_to_go() {
 #[test]
 fn one_that_is_asked_to_go_can_say_goodbye() {
     let script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done";
-    let (_, finished) = with(&server(sh(script), line("ready")), |_| ()).unwrap();
+    let ((), finished) = with(&server(sh(script), line("ready")), |_| ()).unwrap();
     assert_eq!((text(&finished.stdout).as_str(), finished.exit), ("ready\nbye\n", Exit::Stopped));
 }
 
