@@ -2,6 +2,7 @@
 //! samples mean. Must not know files, clocks, threads, entropy or processes.
 #![forbid(unsafe_code)]
 
+pub mod candidates;
 pub mod capture;
 pub mod compare;
 pub mod comparison;

@@ -7,7 +7,7 @@ use crate::id_set::{CpuId, CpuSet, NodeId};
 use crate::topology::{CpuKind, MemoryNode, ObjectKind, Topology};
 
 /// What policies choose from.
-pub(super) struct Ground<'a> {
+pub(crate) struct Ground<'a> {
     pub topology: &'a Topology,
     /// In logical order, without cpus that this process may not use.
     pub cores: Vec<Core>,
@@ -24,7 +24,7 @@ pub(super) struct Ground<'a> {
 }
 
 /// One core.
-pub(super) struct Core {
+pub(crate) struct Core {
     /// Its hardware threads in logical order.
     pub cpus: Vec<CpuId>,
     /// Its index in [`Ground::kinds`]: 0 is the fastest.
@@ -38,14 +38,14 @@ pub(super) struct Core {
 }
 
 /// Cores that share a cache.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     /// Indices into [`Ground::cores`].
     pub cores: Vec<usize>,
 }
 
 /// What holds the cores of a cluster together.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClusterNoun {
+pub(crate) enum ClusterNoun {
     /// A cache of this level.
     Cache(u32),
     /// A group that the machine calls a cluster and shows no cache for.
@@ -55,7 +55,7 @@ pub(super) enum ClusterNoun {
 }
 
 /// Cores of one speed.
-pub(super) struct Kind {
+pub(crate) struct Kind {
     pub cpus: CpuSet,
     /// The lowest and the highest `cpu_capacity`, where stated.
     pub capacity: Option<(u32, u32)>,
@@ -182,7 +182,7 @@ impl ClusterNoun {
 }
 
 /// Whether this process may put memory there. A node of 0 bytes has no memory, unless no node's size is known.
-pub(super) fn usable(topology: &Topology, node: NodeId) -> bool {
+pub(crate) fn usable(topology: &Topology, node: NodeId) -> bool {
     let sizes_known = topology.nodes.iter().any(|node| node.bytes.0 > 0);
     let Some(node) = topology.node(node) else { return false };
     topology.allowed_nodes.contains(node.os) && (node.bytes.0 > 0 || !sizes_known)

@@ -8,7 +8,7 @@ use crate::id_set::{CpuId, NodeId, NodeSet};
 
 /// What the name of a policy says about memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MemoryRule {
+pub(crate) enum MemoryRule {
     /// Nothing.
     Kernel,
     /// Bound to the seats' own node; seats on several nodes get it thread by thread.
@@ -24,10 +24,10 @@ pub(super) enum MemoryRule {
 }
 
 /// A policy for memory, and the part of the reason that explains it.
-pub(super) type Explained = (MemoryPolicy, String);
+pub(crate) type Explained = (MemoryPolicy, String);
 
 /// What a rule means for these seats. No seats: the kernel chooses the cpus.
-pub(super) fn place_memory(
+pub(crate) fn place_memory(
     ground: &Ground,
     rule: MemoryRule,
     seats: &[CpuId],
@@ -138,7 +138,7 @@ fn remote_reason(ground: &Ground, home: NodeId, node: NodeId, others: usize) -> 
 }
 
 /// The nodes that are main memory: some core's home, or one like it (numa=fake gives every cpu all of the slices).
-fn main_memory(ground: &Ground) -> Vec<NodeId> {
+pub(crate) fn main_memory(ground: &Ground) -> Vec<NodeId> {
     let homes = ground.homes();
     let is_slice = |node: &NodeId| {
         let Some(this) = ground.topology.node(*node) else { return false };

@@ -3,11 +3,11 @@
 //! letters (`explicit`), and `lines` says how to apply one by hand.
 
 mod explicit;
-mod ground;
+pub(crate) mod ground;
 mod lines;
-mod memory;
-mod policy;
-mod reason;
+pub(crate) mod memory;
+pub(crate) mod policy;
+pub(crate) mod reason;
 mod region;
 mod seats;
 

@@ -90,7 +90,7 @@ pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffe
 }
 
 /// The placement that a name means on this machine.
-pub(super) fn named(
+pub(crate) fn named(
     ground: &Ground,
     policy: &str,
     threads: Option<usize>,
@@ -141,7 +141,7 @@ fn rules(name: &str) -> Result<(SeatRule, MemoryRule), String> {
     }
 }
 
-const SEAT_NAMES: [&str; 11] = [
+pub(crate) const SEAT_NAMES: [&str; 11] = [
     "kernel",
     "one-core",
     "compact",
@@ -155,7 +155,7 @@ const SEAT_NAMES: [&str; 11] = [
     "node:N",
 ];
 
-const MEMORY_NAMES: [&str; 5] = ["memory-local", "memory-remote", "interleave", "weighted-interleave", "node:N"];
+pub(crate) const MEMORY_NAMES: [&str; 5] = ["memory-local", "memory-remote", "interleave", "weighted-interleave", "node:N"];
 
 fn seat_rule(name: &str) -> Option<SeatRule> {
     Some(match name {
@@ -173,7 +173,7 @@ fn seat_rule(name: &str) -> Option<SeatRule> {
     })
 }
 
-fn memory_rule(name: &str) -> Option<MemoryRule> {
+pub(crate) fn memory_rule(name: &str) -> Option<MemoryRule> {
     Some(match name {
         "memory-local" => MemoryRule::Local,
         "memory-remote" => MemoryRule::Remote,
@@ -183,7 +183,7 @@ fn memory_rule(name: &str) -> Option<MemoryRule> {
     })
 }
 
-fn node(name: &str) -> Option<NodeId> {
+pub(crate) fn node(name: &str) -> Option<NodeId> {
     let number = name.strip_prefix("node:")?;
     number.chars().all(|c| c.is_ascii_digit()).then(|| number.parse().ok().map(NodeId))?
 }

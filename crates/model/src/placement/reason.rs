@@ -6,7 +6,7 @@ use super::ground::{Core, Ground};
 use crate::id_set::{CpuId, NodeId, NodeSet};
 
 /// `6 cores over 2 L3s, one thread per core`.
-pub(super) fn seats(ground: &Ground, seats: &[CpuId]) -> String {
+pub(crate) fn seats(ground: &Ground, seats: &[CpuId]) -> String {
     let cores: Vec<&Core> = seats.iter().filter_map(|cpu| ground.core_of(*cpu)).collect();
     let mut threads_of: BTreeMap<CpuId, usize> = BTreeMap::new();
     for core in &cores {
@@ -16,8 +16,25 @@ pub(super) fn seats(ground: &Ground, seats: &[CpuId]) -> String {
     format!("{}{}, {}", cores_by_kind(ground, &distinct), span(ground, &distinct), per_core(&threads_of))
 }
 
+/// The same for cpus that threads share among themselves: `6 cores over 2 L3s, 2 hardware threads of each`.
+pub(crate) fn shared_cpus(ground: &Ground, cpus: &[CpuId]) -> String {
+    let mut threads_of: BTreeMap<CpuId, usize> = BTreeMap::new();
+    cpus.iter().filter_map(|cpu| ground.core_of(*cpu)).for_each(|core| *threads_of.entry(core.cpus[0]).or_default() += 1);
+    let cores: Vec<&Core> = threads_of.keys().filter_map(|cpu| ground.core_of(*cpu)).collect();
+    let least = threads_of.values().copied().min().unwrap_or(0);
+    let most = threads_of.values().copied().max().unwrap_or(0);
+    let each = if least == most { count(most, "hardware thread") } else { format!("{least} to {most} hardware threads") };
+    let whole = cores.iter().all(|core| threads_of.get(&core.cpus[0]) == Some(&core.cpus.len()));
+    let each = match (whole, most) {
+        (true, 1) => String::new(),
+        (true, _) => ", all hardware threads".into(),
+        (false, _) => format!(", {each} of each"),
+    };
+    format!("{}{}{each}", cores_by_kind(ground, &cores), span(ground, &cores))
+}
+
 /// `1 core`, `6 cores`.
-pub(super) fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
@@ -107,6 +124,6 @@ fn per_core(threads_of: &BTreeMap<CpuId, usize>) -> String {
 }
 
 /// `node 0`, `nodes 0-1`.
-pub(super) fn nodes(nodes: &NodeSet) -> String {
+pub(crate) fn nodes(nodes: &NodeSet) -> String {
     if nodes.len() == 1 { format!("node {nodes}") } else { format!("nodes {nodes}") }
 }

@@ -1,0 +1,96 @@
+//! Seats for two commands side by side, such as a server and its load generator: few seats for the first, and for each
+//! the places beside it that differ.
+
+use std::collections::BTreeSet;
+
+use super::explain::Tally;
+use super::family::Family;
+use super::form::{Forms, Labels};
+use super::gather::{Gather, Shape};
+use super::memory::MemoryChoice;
+use super::{Draft, Threads};
+use crate::id_set::{CpuId, CpuSet};
+use crate::placement::MemoryPolicy;
+use crate::placement::ground::{Core, Ground};
+
+/// Each of the first command's shapes brings up to eight of the second's.
+const FIRST_MAX: usize = 9;
+
+/// Pairs of seats. Both commands have the kernel's memory policy: which memory suits which of two is another question.
+pub(super) fn drafts(gather: &mut Gather) -> (Vec<Draft>, Tally) {
+    let places = Family::new(gather.forms.tree()).places();
+    match gather.wish.threads {
+        Threads::Fixed(threads) => {
+            gather.prefer(Some(threads));
+            gather.add_sets(places.clone().into_iter().filter(|cpus| cpus.len() >= threads).collect(), Some(threads), true);
+            gather.add_policies();
+        }
+        Threads::Natural | Threads::Free => {
+            gather.prefer(None);
+            gather.add_sets(places.clone(), None, true);
+        }
+    }
+    let barred = gather.excluded_shapes();
+    let shapes: Vec<(usize, Shape)> = gather.shapes.iter().cloned().enumerate().filter(|(index, _)| !barred.contains(index)).collect();
+    let mut seen = BTreeSet::new();
+    let mut drafts = Vec::new();
+    for (index, shape) in shapes.into_iter().take(FIRST_MAX) {
+        for (second, words) in beside(gather.ground, &shape.seats, &places) {
+            let fits = second.len() <= gather.limits.cpus_max;
+            let form = pair_form(&mut gather.forms, &shape.seats, &second);
+            if !fits || !allowed(gather, &shape.seats, &second) || !seen.insert((shape.threads, form)) {
+                continue;
+            }
+            let draft = gather.draft(index, &shape, MemoryChoice::Kernel, MemoryPolicy::Kernel, true);
+            drafts.push(Draft { second, second_words: words, ..draft });
+        }
+    }
+    let tally = Tally { family: drafts.len(), first_stage: drafts.len(), ..Tally::default() };
+    (drafts, tally)
+}
+
+fn allowed(gather: &Gather, seats: &[CpuId], second: &CpuSet) -> bool {
+    // Under limits nobody is left to the kernel, which would use all cpus.
+    !gather.is_limited() || (!seats.is_empty() && !second.is_empty())
+}
+
+fn pair_form(forms: &mut Forms, seats: &[CpuId], second: &CpuSet) -> (bool, bool, Vec<u32>) {
+    let mut labels = Labels::seats(seats);
+    labels.cpus.extend(second.iter().map(|cpu| (cpu, 2)));
+    (seats.is_empty(), second.is_empty(), forms.form(&labels))
+}
+
+/// Where the second command may sit beside the first one's seats.
+fn beside(ground: &Ground, seats: &[CpuId], places: &[Vec<CpuId>]) -> Vec<(CpuSet, &'static str)> {
+    let all: CpuSet = ground.cores.iter().flat_map(|core| core.cpus.iter().copied()).collect();
+    let mut sets: Vec<(CpuSet, &'static str)> = vec![(CpuSet::default(), "the kernel chooses its cpus")];
+    if seats.is_empty() {
+        let places = places.iter().map(|cpus| cpus.iter().copied().collect::<CpuSet>());
+        sets.extend(places.filter(|cpus| *cpus != all && !cpus.is_empty()).map(|cpus| (cpus, "bound, beside the first one's freedom")));
+        return sets;
+    }
+    let own: CpuSet = seats.iter().copied().collect();
+    let mine: Vec<&Core> = ground.cores.iter().filter(|core| core.cpus.iter().any(|cpu| own.contains(*cpu))).collect();
+    let cores_where = |holds: &dyn Fn(&Core) -> bool| -> CpuSet {
+        ground.cores.iter().filter(|core| holds(core)).flat_map(|core| core.cpus.iter().copied()).collect()
+    };
+    let whole = cores_where(&|core| core.cpus.iter().any(|cpu| own.contains(*cpu)));
+    let same_cluster = cores_where(&|core| core.cluster.is_some() && mine.iter().any(|own| own.cluster == core.cluster));
+    let same_node = cores_where(&|core| core.home.is_some() && mine.iter().any(|own| own.home == core.home));
+    let same_package = cores_where(&|core| core.package.is_some() && mine.iter().any(|own| own.package == core.package));
+    sets.push((own.clone(), "on the same cpus"));
+    sets.push((whole.difference(&own), "on the SMT siblings of the first one's cores"));
+    sets.push((same_cluster.difference(&whole), "on the other cores that share its last cache"));
+    sets.push((same_node.difference(&whole), "on the other cores of its memory node"));
+    sets.push((one_place(ground, &all.difference(&same_node)), "on another memory node"));
+    sets.push((all.difference(&same_package), "on the other packages"));
+    sets.push((all.difference(&own), "on all other cpus"));
+    sets.retain(|(cpus, words)| !cpus.is_empty() || *words == "the kernel chooses its cpus");
+    sets
+}
+
+/// Of these cpus those of the first memory node.
+fn one_place(ground: &Ground, cpus: &CpuSet) -> CpuSet {
+    let home = cpus.iter().find_map(|cpu| ground.core_of(cpu)?.home);
+    cpus.iter().filter(|cpu| home.is_some() && ground.core_of(*cpu).is_some_and(|core| core.home == home)).collect()
+}
