@@ -55,7 +55,13 @@ fn below(tree: &Tree, place: usize, degree: usize, known: &mut BTreeMap<u32, Cla
 
 /// The mean number of labellings that an exchange of units leaves alone (Burnside). A cycle of units leaves alone what
 /// is the same in all of them, and the node that is picked out must be in a unit that stays.
-fn listed(tree: &Tree, units: &[Unit], orders: &[Vec<usize>], degree: usize, known: &mut BTreeMap<u32, Classes>) -> Classes {
+fn listed(
+    tree: &Tree,
+    units: &[Unit],
+    orders: &[Vec<usize>],
+    degree: usize,
+    known: &mut BTreeMap<u32, Classes>,
+) -> Classes {
     let classes: Vec<Classes> = units
         .iter()
         .map(|unit| match unit {
@@ -79,7 +85,8 @@ fn listed(tree: &Tree, units: &[Unit], orders: &[Vec<usize>], degree: usize, kno
             }
             seats = product(&seats, &same, degree);
         }
-        let often = |counts: Polynomial| -> Polynomial { counts.iter().map(|count| count.times(Count::new(times))).collect() };
+        let often =
+            |counts: Polynomial| -> Polynomial { counts.iter().map(|count| count.times(Count::new(times))).collect() };
         total.seats = sum(&total.seats, &often(seats));
         total.with_node = sum(&total.with_node, &often(with_node));
     }

@@ -179,9 +179,9 @@ mod tests {
             (Count::new(1_000_000), "1.0e6"),
             (Count::new(99_999_999), "1.0e8"),
             (Count::choose(1152, 32), "2.3e62"),
-            (Count::choose(1152, 576), "1.5e345"),
+            (Count::choose(1152, 576), "1.4e345"),
             (Count::two_to(1152), "6.1e346"),
-            (Count::two_to(2000).times(Count::two_to(2000)), "1.7e1204"),
+            (Count::two_to(2000).times(Count::two_to(2000)), "1.3e1204"),
             (Count::two_to(700).plus(Count::two_to(700)).over(2), "5.3e210"),
             (Count::two_to(600).plus(Count::ZERO), "4.1e180"),
             (Count::ZERO.plus(Count::two_to(600)), "4.1e180"),
@@ -189,8 +189,13 @@ mod tests {
         for (count, expected) in cases {
             assert_eq!(count.to_string(), expected);
         }
-        assert!(Count::two_to(600) > Count::new(5) && Count::new(5) > Count::ZERO && Count::two_to(9) < Count::two_to(700));
-        assert_eq!((Count::new(7).as_f64(), Count::new(7).less_one(), Count::ZERO.less_one()), (7.0, Count::new(6), Count::ZERO));
+        assert!(
+            Count::two_to(600) > Count::new(5) && Count::new(5) > Count::ZERO && Count::two_to(9) < Count::two_to(700)
+        );
+        assert_eq!(
+            (Count::new(7).as_f64(), Count::new(7).less_one(), Count::ZERO.less_one()),
+            (7.0, Count::new(6), Count::ZERO)
+        );
     }
 
     /// Multisets of k of n plain things: n + k - 1 over k.

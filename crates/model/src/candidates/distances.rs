@@ -2,7 +2,7 @@
 //! whose distances the tree does not explain gets groups from the distances; where that is not enough either, the
 //! exchanges are listed one by one. A wrong exchange would lose a placement, so in doubt there is none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::form::Interner;
 use super::tree::{Level, Nodes, Part, Tree, memory_in_order, speed_levels};
@@ -81,6 +81,30 @@ pub(super) fn relation(topology: &Topology, nodes: &[NodeId], interner: &mut Int
         }
     }
     keys.iter().map(|row| row.iter().map(|key| interner.intern(key)).collect()).collect()
+}
+
+/// Tells nodes of one class apart whose distances to the classes of all others differ, until nothing more is told
+/// apart: no exchange of such nodes could keep the distances.
+pub(super) fn refine(classes: &mut Vec<u32>, relation: &[Vec<u32>], interner: &mut Interner) {
+    let different = |classes: &[u32]| classes.iter().collect::<BTreeSet<_>>().len();
+    // Each round but the last tells more apart.
+    for _ in 0..classes.len() {
+        let finer: Vec<u32> = (0..classes.len())
+            .map(|node| {
+                let seen_from = |other: usize| [relation[node][other], relation[other][node], classes[other]];
+                let mut others: Vec<[u32; 3]> =
+                    (0..classes.len()).filter(|other| *other != node).map(seen_from).collect();
+                others.sort_unstable();
+                let key: Vec<u32> =
+                    [classes[node], relation[node][node]].into_iter().chain(others.into_iter().flatten()).collect();
+                interner.intern(&key)
+            })
+            .collect();
+        if different(&finer) == different(classes) {
+            return;
+        }
+        *classes = finer;
+    }
 }
 
 /// Puts parts that are nearer to each other than to the rest into a part of their own, level by level. Says whether
@@ -230,8 +254,7 @@ fn orders(tree: &mut Tree, units: &[Unit], relation: &[Vec<u32>]) -> Option<Vec<
         let key: Vec<u32> = [shared as u32].into_iter().chain(between).collect();
         tree.interner.intern(&key)
     };
-    let pairs: Vec<Vec<u32>> =
-        facts.iter().map(|one| facts.iter().map(|other| pair(one, other)).collect()).collect();
+    let pairs: Vec<Vec<u32>> = facts.iter().map(|one| facts.iter().map(|other| pair(one, other)).collect()).collect();
     let looks: Vec<(&Vec<u32>, Vec<u32>)> = facts
         .iter()
         .zip(&pairs)

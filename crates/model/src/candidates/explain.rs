@@ -70,8 +70,7 @@ pub(super) fn count(tree: &Tree, threads: Threads) -> Counted {
     };
     counted.raw = sets.times(policies);
     counted.seats = seats;
-    counted.with_memory =
-        if nodes > 1 { seats.times(Count::new(PLAIN_POLICIES)).plus(with_node) } else { seats };
+    counted.with_memory = if nodes > 1 { seats.times(Count::new(PLAIN_POLICIES)).plus(with_node) } else { seats };
     counted
 }
 
@@ -116,7 +115,7 @@ pub(super) fn facts(ground: &Ground, tree: &Tree, wish: &Wish) -> Vec<String> {
     classes.sort_unstable();
     classes.dedup();
     if classes.len() > 1 {
-        facts.push(format!("{} classes of memory nodes, by size and tier, are told apart", classes.len()));
+        facts.push(format!("{} classes of memory nodes are told apart by size, tier or distances", classes.len()));
     }
     if !wish.measured.is_empty() {
         facts.push(format!("{} measured classes of cpus are told apart", wish.measured.len()));
@@ -177,7 +176,11 @@ pub(super) fn steps(limits: &Limits, wish: &Wish, counted: &Counted, tally: &Tal
     };
     steps.push(step("raw", counted.raw, format!("{sets}{policies}")));
     steps.extend(facts.into_iter().map(note));
-    steps.push(step("classes", counted.seats, "classes of sets of cpus: alike places exchanged make the same set".into()));
+    steps.push(step(
+        "classes",
+        counted.seats,
+        "classes of sets of cpus: alike places exchanged make the same set".into(),
+    ));
     if counted.nodes > 1 {
         let text = "the same with memory: kernel, local, interleaved, or bound to one node".into();
         steps.push(step("with memory", counted.with_memory, text));
@@ -194,7 +197,10 @@ pub(super) fn steps(limits: &Limits, wish: &Wish, counted: &Counted, tally: &Tal
     };
     steps.push(step("family", Count::new(tally.family), family.into()));
     if tally.places > 0 {
-        steps.push(note(format!("and {} whole places (a cache, a node, a package, a kind of cores) to move in", tally.places)));
+        steps.push(note(format!(
+            "and {} whole places (a cache, a node, a package, a kind of cores) to move in",
+            tally.places
+        )));
     }
     if tally.policies > 0 {
         steps.push(note(format!("and {} sets of cpus that only named policies take", tally.policies)));

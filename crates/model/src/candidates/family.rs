@@ -143,7 +143,10 @@ impl<'a> Family<'a> {
             if uses.len() * level.len() > COMBINATIONS_MAX {
                 uses.iter_mut().for_each(|chosen| chosen.push(level[level.len() - 1]));
             } else {
-                uses = level.iter().flat_map(|children| uses.iter().map(|chosen| [chosen.as_slice(), &[*children]].concat())).collect();
+                uses = level
+                    .iter()
+                    .flat_map(|children| uses.iter().map(|chosen| [chosen.as_slice(), &[*children]].concat()))
+                    .collect();
             }
         }
         uses
@@ -213,7 +216,8 @@ impl<'a> Family<'a> {
     fn cpus_of_core(&self, place: usize, kinds: u32) -> Vec<CpuId> {
         let of_kind = |place: &&usize| kinds >> self.tree.places[**place].kind & 1 == 1;
         let here = [place];
-        let cpus = if self.tree.places[place].level == Level::Cpu { &here[..] } else { &self.tree.places[place].children };
+        let cpus =
+            if self.tree.places[place].level == Level::Cpu { &here[..] } else { &self.tree.places[place].children };
         cpus.iter().filter(of_kind).filter_map(|place| self.tree.places[*place].cpu).collect()
     }
 
@@ -227,7 +231,8 @@ impl<'a> Family<'a> {
         let below_core = |place: &usize| self.tree.places[*place].parent.is_some_and(|parent| is_core(&parent));
         let cores: Vec<usize> =
             (0..self.tree.places.len()).filter(|place| is_core(place) && !below_core(place)).collect();
-        let of_kind = |kinds: u32| cores.iter().map(move |core| self.cpus_of_core(*core, kinds)).filter(|cpus| !cpus.is_empty());
+        let of_kind =
+            |kinds: u32| cores.iter().map(move |core| self.cpus_of_core(*core, kinds)).filter(|cpus| !cpus.is_empty());
         let first: Vec<Vec<CpuId>> = single.iter().map(|kind| of_kind(*kind).map(|cpus| cpus[0]).collect()).collect();
         let siblings: Vec<CpuId> = of_kind(*all).flat_map(|cpus| cpus.into_iter().skip(1)).collect();
         let longest = first.iter().map(Vec::len).max().unwrap_or(0);

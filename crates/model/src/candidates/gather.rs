@@ -6,18 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::explain::{Counted, Tally};
 use super::family::{Family, Steps};
 use super::form::{Form, Forms, Labels};
-use super::memory::{MemoryChoice, choices};
+use super::memory::{Choice, MemoryChoice, choices};
 use super::tree::Tree;
 use super::{Draft, Limits, Threads, Wish, classes};
 use crate::id_set::{CpuId, CpuSet};
 use crate::placement::ground::Ground;
-use crate::placement::policy::SEAT_NAMES;
+use crate::placement::policy::{SEAT_NAMES, named};
 use crate::placement::{MemoryPolicy, NoPlacement, Placement, check, parse};
 
 /// So few classes of seats: take all of them.
 const ALL_CLASSES_MAX: f64 = 48.0;
 /// Machines whose exchanges had to be listed make lists this long before they shrink to classes.
 const LIST_MAX: f64 = 20_000.0;
+
+/// Machines with more cpus try only powers of two between the sizes of their places: the first stage has all numbers
+/// of threads, and should stay in the hundreds.
+const FINE_LADDER_MAX: usize = 128;
 
 /// Collects candidates.
 pub(super) struct Gather<'a> {
@@ -31,6 +35,8 @@ pub(super) struct Gather<'a> {
     /// Seats that a named policy takes.
     preferred: BTreeMap<(usize, Form), Vec<CpuId>>,
     usable: usize,
+    /// By shape, for the first shapes.
+    choices: Vec<Vec<Choice>>,
 }
 
 /// Threads and the cpus that they may use.
@@ -43,12 +49,18 @@ pub(super) struct Shape {
 }
 
 impl<'a> Gather<'a> {
-    pub fn new(ground: &'a Ground<'a>, limits: &'a Limits, wish: &'a Wish, tree: &'a mut Tree, reference: usize) -> Self {
+    pub fn new(
+        ground: &'a Ground<'a>,
+        limits: &'a Limits,
+        wish: &'a Wish,
+        tree: &'a mut Tree,
+        reference: usize,
+    ) -> Self {
         let usable = tree.places[0].cpus;
         let unbound = Shape { threads: reference, seats: Vec::new(), first_stage: true };
         let seen = BTreeMap::from([((reference, Form::new()), 0)]);
         let (forms, preferred) = (Forms::new(tree), BTreeMap::new());
-        Self { ground, limits, wish, forms, shapes: vec![unbound], seen, preferred, usable }
+        Self { ground, limits, wish, forms, shapes: vec![unbound], seen, preferred, usable, choices: Vec::new() }
     }
 
     /// Every candidate that the limits allow.
@@ -114,7 +126,8 @@ impl<'a> Gather<'a> {
     fn family(&mut self, threads: usize, counted: &Counted) {
         let few = Family::new(self.forms.tree()).of_threads(threads, Steps::Ends);
         self.add_sets(few, Some(threads), true);
-        let listable = counted.seats_of(threads).as_f64() <= ALL_CLASSES_MAX && counted.listed(threads).as_f64() <= LIST_MAX;
+        let listable =
+            counted.seats_of(threads).as_f64() <= ALL_CLASSES_MAX && counted.listed(threads).as_f64() <= LIST_MAX;
         let more = if listable && threads <= self.usable {
             classes::list(&mut self.forms, threads)
         } else {
@@ -127,7 +140,8 @@ impl<'a> Gather<'a> {
     fn ladder(&self) -> Vec<usize> {
         let most = self.usable.min(self.limits.cpus_max);
         let doubled = (0..usize::BITS - 2).flat_map(|power| [1 << power, 3 << power]);
-        let mut ladder: Vec<usize> = doubled.take_while(|threads| *threads <= most * 2).collect();
+        let is_step = |threads: &usize| threads.is_power_of_two() || self.usable <= FINE_LADDER_MAX;
+        let mut ladder: Vec<usize> = doubled.take_while(|threads| *threads <= most * 2).filter(is_step).collect();
         ladder.extend(Family::new(self.forms.tree()).sizes());
         ladder.extend([self.ground.cores.len(), most]);
         ladder.retain(|threads| *threads <= most);
@@ -139,7 +153,7 @@ impl<'a> Gather<'a> {
     /// Notes which seats named policies take, so that their classes get their names.
     pub fn prefer(&mut self, threads: Option<usize>) {
         for name in SEAT_NAMES.iter().filter(|name| !matches!(**name, "kernel" | "node:N")) {
-            let Ok(placement) = parse(&self.limits.topology, name, threads, self.wish.kernel) else { continue };
+            let Ok(placement) = named(self.ground, name, threads, self.wish.kernel) else { continue };
             if placement.cpus().len() == placement.seats.len() {
                 let key = (placement.threads, self.forms.form(&Labels::seats(&placement.seats)));
                 self.preferred.entry(key).or_insert(placement.seats);
@@ -199,13 +213,29 @@ impl<'a> Gather<'a> {
         self.limits.narrowed || self.limits.cpus_max < self.usable
     }
 
+    /// The memory policies for a shape, alike ones once: seats on two nodes may have two nearest others.
+    fn choices(&mut self, shape: usize) -> &[Choice] {
+        while self.choices.len() <= shape {
+            let seats = &self.shapes[self.choices.len()].seats;
+            let mut choices = choices(self.ground, self.forms.tree(), seats, self.wish.kernel);
+            let mut seen = BTreeSet::new();
+            choices.retain(|(_, memory, _)| {
+                let MemoryPolicy::Bind(nodes) = memory else { return true };
+                seen.insert(self.forms.form(&Labels { nodes: nodes.iter().collect(), ..Labels::seats(seats) }))
+            });
+            self.choices.push(choices);
+        }
+        &self.choices[shape]
+    }
+
     /// How many placements the shapes from here on make, and how many of them in the first stage.
-    fn with_memory(&self, from: usize) -> (usize, usize) {
+    fn with_memory(&mut self, from: usize) -> (usize, usize) {
         let mut total = (0, 0);
-        for shape in &self.shapes[from..] {
-            let choices = choices(self.ground, self.forms.tree(), &shape.seats, self.wish.kernel);
+        for shape in from..self.shapes.len() {
+            let first_stage = self.shapes[shape].first_stage;
+            let choices = self.choices(shape);
             total.0 += choices.len();
-            total.1 += choices.iter().filter(|(_, _, first)| *first && shape.first_stage).count();
+            total.1 += choices.iter().filter(|(_, _, first)| *first && first_stage).count();
         }
         total
     }
@@ -215,8 +245,10 @@ impl<'a> Gather<'a> {
         let barred = self.excluded_shapes();
         let mut drafts = Vec::new();
         let mut excluded = 0;
-        for (index, shape) in self.shapes.iter().enumerate() {
-            for (choice, memory, first) in choices(self.ground, self.forms.tree(), &shape.seats, self.wish.kernel) {
+        for index in 0..self.shapes.len() {
+            let choices = self.choices(index).to_vec();
+            let shape = &self.shapes[index];
+            for (choice, memory, first) in choices {
                 if shape.seats.is_empty() && self.is_limited() {
                     continue;
                 }
@@ -231,11 +263,18 @@ impl<'a> Gather<'a> {
         (drafts, excluded)
     }
 
-    pub fn draft(&self, index: usize, shape: &Shape, choice: MemoryChoice, memory: MemoryPolicy, first_stage: bool) -> Draft {
+    pub fn draft(
+        &self,
+        index: usize,
+        shape: &Shape,
+        choice: MemoryChoice,
+        memory: MemoryPolicy,
+        first_stage: bool,
+    ) -> Draft {
         let fewest = if self.wish.threads == Threads::Natural { 0 } else { shape.threads };
         let seats = shape.seats.iter().copied().cycle().take(fewest.max(shape.seats.len())).collect();
         let seats = if shape.seats.is_empty() { Vec::new() } else { seats };
-        let (second, second_words) = (CpuSet::default(), "");
+        let (second, second_words) = (CpuSet::default(), String::new());
         Draft { threads: shape.threads, seats, memory, choice, second, second_words, shape: index, first_stage }
     }
 
@@ -250,7 +289,7 @@ impl<'a> Gather<'a> {
         }
         for name in self.limits.seats_excluded.clone() {
             for threads in &threads {
-                let Ok(placement) = parse(&self.limits.topology, &name, *threads, self.wish.kernel) else { continue };
+                let Ok(placement) = named(self.ground, &name, *threads, self.wish.kernel) else { continue };
                 let key = (placement.threads, self.forms.form(&Labels::seats(&placement.seats)));
                 barred.extend(self.seen.get(&key));
             }
@@ -273,7 +312,7 @@ impl<'a> Gather<'a> {
             let mut why_none = None;
             for threads in &threads {
                 match parse(&self.limits.topology, name, *threads, self.wish.kernel) {
-                    Ok(placement) => drafts.extend(self.named(placement, &drafts)),
+                    Ok(placement) => drafts.extend(self.named_draft(placement, &drafts)),
                     Err(NoPlacement::Mistake(why)) => return Err(format!("--only: {why}")),
                     Err(NoPlacement::Unavailable(why)) => why_none = Some(why),
                 }
@@ -288,7 +327,7 @@ impl<'a> Gather<'a> {
     }
 
     /// A named policy's placement as a candidate; none where the limits forbid it or it is there already.
-    fn named(&mut self, placement: Placement, drafts: &[Draft]) -> Option<Draft> {
+    fn named_draft(&mut self, placement: Placement, drafts: &[Draft]) -> Option<Draft> {
         let cpus = placement.cpus();
         let too_many = cpus.len() > self.limits.cpus_max || (cpus.is_empty() && self.is_limited());
         let there = |draft: &Draft| {
@@ -303,7 +342,7 @@ impl<'a> Gather<'a> {
             self.add(placement.threads, cpus.iter().collect(), true)?
         };
         let choice = if placement.memory == MemoryPolicy::Kernel { MemoryChoice::Kernel } else { MemoryChoice::Named };
-        let (second, second_words) = (CpuSet::default(), "");
+        let (second, second_words) = (CpuSet::default(), String::new());
         let Placement { threads, seats, memory, .. } = placement;
         Some(Draft { threads, seats, memory, choice, second, second_words, shape, first_stage: true })
     }

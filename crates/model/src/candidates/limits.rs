@@ -93,7 +93,10 @@ fn within_cpus(topology: &Topology, option: &str, cpus: &CpuSet) -> Result<CpuSe
     }
     let barred = cpus.difference(&topology.allowed_cpus);
     if !barred.is_empty() {
-        return Err(format!("{option}: cpu {barred} is not usable by this process; it may use {}", topology.allowed_cpus));
+        return Err(format!(
+            "{option}: cpu {barred} is not usable by this process; it may use {}",
+            topology.allowed_cpus
+        ));
     }
     Ok(cpus.clone())
 }

@@ -26,7 +26,7 @@ pub enum MemoryChoice {
     Local,
     /// Only on the node with most seats.
     Own,
-    /// Only on the nearest other node of this class (tier and size); numbers are this machine's own.
+    /// Only on the nearest other node of this tier and size; numbers are this machine's own.
     Other(u32),
     /// Only on the farthest node without seats.
     Farthest,
@@ -34,17 +34,15 @@ pub enum MemoryChoice {
     Named,
 }
 
+/// A memory policy, and whether it belongs to the first stage.
+pub(super) type Choice = (MemoryChoice, MemoryPolicy, bool);
+
 /// The distance where the machine states none: the firmware's number for "another node".
 const DISTANCE_UNSTATED: u64 = 20;
 
-/// The policies for these seats, and whether each belongs to the first stage. No seats: the kernel chooses the cpus.
+/// The policies for these seats. No seats: the kernel chooses the cpus.
 /// With one memory node every policy is the kernel's.
-pub(super) fn choices(
-    ground: &Ground,
-    tree: &Tree,
-    seats: &[CpuId],
-    offers: KernelOffers,
-) -> Vec<(MemoryChoice, MemoryPolicy, bool)> {
+pub(super) fn choices(ground: &Ground, tree: &Tree, seats: &[CpuId], offers: KernelOffers) -> Vec<Choice> {
     let all = ground.memory_nodes();
     let mut choices = vec![(MemoryChoice::Kernel, MemoryPolicy::Kernel, true)];
     if all.len() < 2 {
@@ -68,7 +66,7 @@ pub(super) fn choices(
     if every != main {
         choices.push((MemoryChoice::InterleaveTiers, MemoryPolicy::Interleave(every.clone()), false));
     }
-    let tiers = tree.memory.iter().any(|memory| memory.class != tree.memory[0].class);
+    let tiers = tree.memory.iter().any(|memory| memory.tier != tree.memory[0].tier);
     if offers.weighted_interleave && (tiers || every != main) {
         // Between nodes of one speed the kernel's weights are equal, and this is plain interleaving.
         choices.push((MemoryChoice::Weighted, MemoryPolicy::WeightedInterleave(every), false));
@@ -90,7 +88,7 @@ fn used(ground: &Ground, seats: &[CpuId]) -> Vec<NodeId> {
     used
 }
 
-/// Nodes without seats: the nearest of each class, and the farthest.
+/// Nodes without seats: the nearest of each tier, and the farthest.
 fn others(ground: &Ground, tree: &Tree, seats: &[CpuId], used: &[NodeId]) -> Vec<(MemoryChoice, NodeId)> {
     let cpus: CpuSet = seats.iter().copied().collect();
     let far = |node: NodeId| used.first().and_then(|own| ground.distance(*own, node)).unwrap_or(DISTANCE_UNSTATED);
@@ -99,8 +97,8 @@ fn others(ground: &Ground, tree: &Tree, seats: &[CpuId], used: &[NodeId]) -> Vec
     let mut nearest: BTreeMap<u32, NodeId> = BTreeMap::new();
     let mut farthest: Option<NodeId> = None;
     for node in ground.memory_nodes().into_iter().filter(|node| !used.contains(node)) {
-        let class = tree.memory.iter().find(|memory| memory.node == node).map_or(0, |memory| memory.class);
-        let best = nearest.entry(class).or_insert(node);
+        let tier = tree.memory.iter().find(|memory| memory.node == node).map_or(0, |memory| memory.tier);
+        let best = nearest.entry(tier).or_insert(node);
         if (!beside(node), far(node)) < (!beside(*best), far(*best)) {
             *best = node;
         }
@@ -110,7 +108,7 @@ fn others(ground: &Ground, tree: &Tree, seats: &[CpuId], used: &[NodeId]) -> Vec
     }
     let known: Vec<NodeId> = nearest.values().copied().collect();
     let farthest = farthest.filter(|node| known.iter().all(|other| far(*other) != far(*node)));
-    let nearest = nearest.into_iter().map(|(class, node)| (MemoryChoice::Other(class), node));
+    let nearest = nearest.into_iter().map(|(tier, node)| (MemoryChoice::Other(tier), node));
     nearest.chain(farthest.map(|node| (MemoryChoice::Farthest, node))).collect()
 }
 

@@ -11,6 +11,8 @@ mod gather;
 mod limits;
 mod memory;
 mod neighbours;
+#[cfg(test)]
+mod orbits;
 mod second;
 mod tree;
 mod words;
@@ -108,7 +110,7 @@ struct Draft {
     choice: MemoryChoice,
     second: CpuSet,
     /// What the second command's cpus are, in words.
-    second_words: &'static str,
+    second_words: String,
     shape: usize,
     first_stage: bool,
 }
@@ -135,12 +137,11 @@ pub fn candidates(topology: &Topology, wish: &Wish) -> Result<Candidates, String
         gather.all(&counted)
     };
     let steps = explain::steps(&limits, wish, &counted, &tally, facts);
-    Ok(finish(topology, &as_named, wish, drafts, counted, steps, reference))
+    Ok(finish(&as_named, wish, drafts, counted, steps, reference))
 }
 
 /// Names the candidates, puts the kernel's choice first and says which are raced first.
 fn finish(
-    topology: &Topology,
     ground: &Ground,
     wish: &Wish,
     drafts: Vec<Draft>,
@@ -162,7 +163,6 @@ fn finish(
         steps,
         threads_free: wish.threads == Threads::Free,
     };
-    debug_assert!(topology.allowed_cpus.len() >= ground.cores.len());
     let mut names = words::Names::new(ground, wish.kernel);
     for draft in drafts.into_iter().filter(|draft| !same(draft)) {
         all.first_stage.push(draft.first_stage);
@@ -207,8 +207,8 @@ impl Candidates {
         };
         let wanted = |index: &usize| {
             let policy = self.policy[*index];
-            let alike = policy == self.policy[winner]
-                || (policy == MemoryChoice::Kernel && !has_policy(self.shape[*index]));
+            let alike =
+                policy == self.policy[winner] || (policy == MemoryChoice::Kernel && !has_policy(self.shape[*index]));
             let same_shape = self.shape[*index] == self.shape[winner];
             let near = !self.threads_free || near.contains(&self.placements[*index].threads);
             *index == 0 || *index == winner || same_shape || (alike && near)

@@ -10,8 +10,8 @@ use super::gather::{Gather, Shape};
 use super::memory::MemoryChoice;
 use super::{Draft, Threads};
 use crate::id_set::{CpuId, CpuSet};
-use crate::placement::MemoryPolicy;
 use crate::placement::ground::{Core, Ground};
+use crate::placement::{MemoryPolicy, reason};
 
 /// Each of the first command's shapes brings up to eight of the second's.
 const FIRST_MAX: usize = 9;
@@ -22,7 +22,11 @@ pub(super) fn drafts(gather: &mut Gather) -> (Vec<Draft>, Tally) {
     match gather.wish.threads {
         Threads::Fixed(threads) => {
             gather.prefer(Some(threads));
-            gather.add_sets(places.clone().into_iter().filter(|cpus| cpus.len() >= threads).collect(), Some(threads), true);
+            gather.add_sets(
+                places.clone().into_iter().filter(|cpus| cpus.len() >= threads).collect(),
+                Some(threads),
+                true,
+            );
             gather.add_policies();
         }
         Threads::Natural | Threads::Free => {
@@ -31,7 +35,8 @@ pub(super) fn drafts(gather: &mut Gather) -> (Vec<Draft>, Tally) {
         }
     }
     let barred = gather.excluded_shapes();
-    let shapes: Vec<(usize, Shape)> = gather.shapes.iter().cloned().enumerate().filter(|(index, _)| !barred.contains(index)).collect();
+    let shapes: Vec<(usize, Shape)> =
+        gather.shapes.iter().cloned().enumerate().filter(|(index, _)| !barred.contains(index)).collect();
     let mut seen = BTreeSet::new();
     let mut drafts = Vec::new();
     for (index, shape) in shapes.into_iter().take(FIRST_MAX) {
@@ -60,14 +65,17 @@ fn pair_form(forms: &mut Forms, seats: &[CpuId], second: &CpuSet) -> (bool, bool
     (seats.is_empty(), second.is_empty(), forms.form(&labels))
 }
 
-/// Where the second command may sit beside the first one's seats.
-fn beside(ground: &Ground, seats: &[CpuId], places: &[Vec<CpuId>]) -> Vec<(CpuSet, &'static str)> {
+/// Where the second command may sit beside the first one's seats, with words.
+fn beside(ground: &Ground, seats: &[CpuId], places: &[Vec<CpuId>]) -> Vec<(CpuSet, String)> {
     let all: CpuSet = ground.cores.iter().flat_map(|core| core.cpus.iter().copied()).collect();
-    let mut sets: Vec<(CpuSet, &'static str)> = vec![(CpuSet::default(), "the kernel chooses its cpus")];
+    let free = (CpuSet::default(), "the kernel chooses its cpus".to_string());
     if seats.is_empty() {
-        let places = places.iter().map(|cpus| cpus.iter().copied().collect::<CpuSet>());
-        sets.extend(places.filter(|cpus| *cpus != all && !cpus.is_empty()).map(|cpus| (cpus, "bound, beside the first one's freedom")));
-        return sets;
+        let bound = places.iter().map(|cpus| cpus.iter().copied().collect::<CpuSet>());
+        let bound = bound.filter(|cpus| *cpus != all && !cpus.is_empty()).map(|cpus| {
+            let words = reason::shared_cpus(ground, &cpus.iter().collect::<Vec<_>>());
+            (cpus, words)
+        });
+        return [free].into_iter().chain(bound).collect();
     }
     let own: CpuSet = seats.iter().copied().collect();
     let mine: Vec<&Core> = ground.cores.iter().filter(|core| core.cpus.iter().any(|cpu| own.contains(*cpu))).collect();
@@ -75,18 +83,22 @@ fn beside(ground: &Ground, seats: &[CpuId], places: &[Vec<CpuId>]) -> Vec<(CpuSe
         ground.cores.iter().filter(|core| holds(core)).flat_map(|core| core.cpus.iter().copied()).collect()
     };
     let whole = cores_where(&|core| core.cpus.iter().any(|cpu| own.contains(*cpu)));
-    let same_cluster = cores_where(&|core| core.cluster.is_some() && mine.iter().any(|own| own.cluster == core.cluster));
+    let same_cluster =
+        cores_where(&|core| core.cluster.is_some() && mine.iter().any(|own| own.cluster == core.cluster));
     let same_node = cores_where(&|core| core.home.is_some() && mine.iter().any(|own| own.home == core.home));
-    let same_package = cores_where(&|core| core.package.is_some() && mine.iter().any(|own| own.package == core.package));
-    sets.push((own.clone(), "on the same cpus"));
-    sets.push((whole.difference(&own), "on the SMT siblings of the first one's cores"));
-    sets.push((same_cluster.difference(&whole), "on the other cores that share its last cache"));
-    sets.push((same_node.difference(&whole), "on the other cores of its memory node"));
-    sets.push((one_place(ground, &all.difference(&same_node)), "on another memory node"));
-    sets.push((all.difference(&same_package), "on the other packages"));
-    sets.push((all.difference(&own), "on all other cpus"));
-    sets.retain(|(cpus, words)| !cpus.is_empty() || *words == "the kernel chooses its cpus");
-    sets
+    let same_package =
+        cores_where(&|core| core.package.is_some() && mine.iter().any(|own| own.package == core.package));
+    let sets = [
+        ("on the same cpus", own.clone()),
+        ("on the SMT siblings of the first one's cores", whole.difference(&own)),
+        ("on the other cores that share its last cache", same_cluster.difference(&whole)),
+        ("on the other cores of its memory node", same_node.difference(&whole)),
+        ("on another memory node", one_place(ground, &all.difference(&same_node))),
+        ("on the other packages", all.difference(&same_package)),
+        ("on all other cpus", all.difference(&own)),
+    ];
+    let bound = sets.into_iter().filter(|(_, cpus)| !cpus.is_empty());
+    [free].into_iter().chain(bound.map(|(words, cpus)| (cpus.clone(), format!("{words} ({cpus})")))).collect()
 }
 
 /// Of these cpus those of the first memory node.

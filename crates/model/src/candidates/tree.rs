@@ -46,7 +46,9 @@ pub(super) struct Memory {
     pub node: NodeId,
     /// The place where it hangs.
     pub holder: usize,
-    /// Equal for nodes of one size, tier and local speed.
+    /// Equal for nodes of one size, tier and speed.
+    pub tier: u32,
+    /// Equal for nodes of one tier with alike distances to all others.
     pub class: u32,
 }
 
@@ -79,6 +81,7 @@ pub(super) struct Part {
 /// The memory nodes while the tree is built.
 pub(super) struct Nodes {
     pub ids: Vec<NodeId>,
+    pub tiers: Vec<u32>,
     pub classes: Vec<u32>,
 }
 
@@ -86,14 +89,15 @@ impl Tree {
     /// None when this process may use no cpu. `measured` are classes of cpus that a measurement told apart.
     pub fn new(ground: &Ground, measured: &[CpuSet]) -> Option<Self> {
         let mut interner = Interner::default();
-        let nodes = nodes(ground, &mut interner);
+        let mut nodes = nodes(ground, &mut interner);
+        let relation = distances::relation(ground.topology, &nodes.ids, &mut interner);
+        distances::refine(&mut nodes.classes, &relation, &mut interner);
         let mut build = Build { ground, measured, interner, nodes: &nodes };
         let mut root = build.part(ground.topology.objects.first()?)?;
         let hung: Vec<usize> = memory_in_order(&root, &nodes.classes);
         root.memory.extend((0..nodes.ids.len()).filter(|node| !hung.contains(node)));
         let mut interner = build.interner;
         classify(&mut root, &nodes, &mut interner);
-        let relation = distances::relation(ground.topology, &nodes.ids, &mut interner);
         let mut grouped = root.clone();
         let mut tree = Self::planted(root, &nodes, &relation, interner);
         if !tree.exchange.is_all() && distances::group_by_distance(&mut grouped, &nodes, ground.topology) {
@@ -104,8 +108,9 @@ impl Tree {
     }
 
     fn planted(root: Part, nodes: &Nodes, relation: &[Vec<u32>], interner: Interner) -> Self {
-        let memory = nodes.ids.iter().zip(&nodes.classes);
-        let memory = memory.map(|(node, class)| Memory { node: *node, holder: 0, class: *class }).collect();
+        let memory = nodes.ids.iter().zip(&nodes.tiers).zip(&nodes.classes);
+        let memory =
+            memory.map(|((node, tier), class)| Memory { node: *node, holder: 0, tier: *tier, class: *class }).collect();
         let (places, leaf, exchange) = (Vec::new(), BTreeMap::new(), Exchange::All);
         let mut tree = Self { places, memory, leaf, interner, exchange };
         tree.flatten(root, None);
@@ -193,7 +198,8 @@ impl Build<'_> {
         if self.ground.kinds.is_empty() {
             key.extend(topology.cpu_kinds.iter().map(|kind| u32::from(kind.cpus.contains(cpu))));
         }
-        let from_here = |attribute: &&MemoryAttribute| attribute.initiator.as_ref().is_some_and(|from| from.contains(cpu));
+        let from_here =
+            |attribute: &&MemoryAttribute| attribute.initiator.as_ref().is_some_and(|from| from.contains(cpu));
         let levels = speed_levels(topology);
         let mut stated: Vec<[u32; 3]> = topology
             .memory_attributes
@@ -224,7 +230,8 @@ fn merged(mut part: Part) -> Part {
 
 /// Caches of one level and different sizes differ.
 fn label(object: &Object) -> Vec<u32> {
-    let Cache { level, bytes, .. } = object.cache.unwrap_or(Cache { level: 0, bytes: crate::units::Bytes(0), line_bytes: 0 });
+    let Cache { level, bytes, .. } =
+        object.cache.unwrap_or(Cache { level: 0, bytes: crate::units::Bytes(0), line_bytes: 0 });
     vec![object.kind as u32, level, (bytes.0 >> 32) as u32, bytes.0 as u32]
 }
 
@@ -256,7 +263,10 @@ fn nodes(ground: &Ground, interner: &mut Interner) -> Nodes {
     let sizes = clusters(usable.iter().map(|node| node.bytes.0).collect());
     let levels = speed_levels(topology);
     let class = |node: &&MemoryNode| {
-        let mut key = vec![sizes.get(&node.bytes.0).copied().unwrap_or(0), node.subtype.as_ref().map_or(0, |name| name.len() as u32)];
+        let mut key = vec![
+            sizes.get(&node.bytes.0).copied().unwrap_or(0),
+            node.subtype.as_ref().map_or(0, |name| name.len() as u32),
+        ];
         key.extend(node.subtype.iter().flat_map(|name| name.bytes().map(u32::from)));
         let mut stated: Vec<[u32; 2]> = topology
             .memory_attributes
@@ -269,7 +279,8 @@ fn nodes(ground: &Ground, interner: &mut Interner) -> Nodes {
         key.extend(stated.iter().flatten());
         interner.intern(&key)
     };
-    Nodes { ids: usable.iter().map(|node| node.os).collect(), classes: usable.iter().map(class).collect() }
+    let tiers: Vec<u32> = usable.iter().map(class).collect();
+    Nodes { ids: usable.iter().map(|node| node.os).collect(), classes: tiers.clone(), tiers }
 }
 
 /// Values of memory attributes as (attribute, level of value): raw numbers would make every cpu unlike any other.

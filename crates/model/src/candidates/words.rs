@@ -52,7 +52,8 @@ fn memory_name(ground: &Ground, seats: &[CpuId], memory: &MemoryPolicy, offers: 
 
 fn policies(ground: &Ground, threads: Option<usize>, offers: KernelOffers) -> Vec<Placement> {
     let nodes = ground.homes().into_iter().map(|node| format!("node:{node}"));
-    let fixed = SEAT_NAMES.iter().chain(&MEMORY_NAMES).filter(|name| **name != "node:N").map(|name| (*name).to_string());
+    let fixed =
+        SEAT_NAMES.iter().chain(&MEMORY_NAMES).filter(|name| **name != "node:N").map(|name| (*name).to_string());
     fixed.chain(nodes).filter_map(|name| named(ground, &name, threads, offers).ok()).collect()
 }
 
@@ -84,7 +85,7 @@ pub(super) fn sentence(ground: &Ground, placement: &Placement, own_threads: bool
         (threads, all) if threads > all && !own_threads => {
             format!("{threads} threads share {}: {}", reason::count(all, "cpu"), reason::shared_cpus(ground, &distinct))
         }
-        (_, 1) => format!("one cpu of {}", reason::shared_cpus(ground, &distinct)),
+        (_, 1) => format!("one cpu: {}", reason::shared_cpus(ground, &distinct)),
         (_, all) => format!("any of {}: {}", reason::count(all, "cpu"), reason::shared_cpus(ground, &distinct)),
     };
     match memory(ground, placement) {
@@ -108,7 +109,9 @@ fn memory(ground: &Ground, placement: &Placement) -> Option<String> {
             format!("memory only on {}{whose}", reason::nodes(nodes))
         }
         MemoryPolicy::Interleave(nodes) => format!("memory page by page over {}", reason::nodes(nodes)),
-        MemoryPolicy::WeightedInterleave(nodes) => format!("memory over {} by the kernel's weights", reason::nodes(nodes)),
+        MemoryPolicy::WeightedInterleave(nodes) => {
+            format!("memory over {} by the kernel's weights", reason::nodes(nodes))
+        }
         MemoryPolicy::Preferred(node) => format!("memory on node {node} while it has room"),
     })
 }

@@ -155,7 +155,8 @@ pub(crate) const SEAT_NAMES: [&str; 11] = [
     "node:N",
 ];
 
-pub(crate) const MEMORY_NAMES: [&str; 5] = ["memory-local", "memory-remote", "interleave", "weighted-interleave", "node:N"];
+pub(crate) const MEMORY_NAMES: [&str; 5] =
+    ["memory-local", "memory-remote", "interleave", "weighted-interleave", "node:N"];
 
 fn seat_rule(name: &str) -> Option<SeatRule> {
     Some(match name {

@@ -19,16 +19,23 @@ pub(crate) fn seats(ground: &Ground, seats: &[CpuId]) -> String {
 /// The same for cpus that threads share among themselves: `6 cores over 2 L3s, 2 hardware threads of each`.
 pub(crate) fn shared_cpus(ground: &Ground, cpus: &[CpuId]) -> String {
     let mut threads_of: BTreeMap<CpuId, usize> = BTreeMap::new();
-    cpus.iter().filter_map(|cpu| ground.core_of(*cpu)).for_each(|core| *threads_of.entry(core.cpus[0]).or_default() += 1);
+    cpus.iter()
+        .filter_map(|cpu| ground.core_of(*cpu))
+        .for_each(|core| *threads_of.entry(core.cpus[0]).or_default() += 1);
     let cores: Vec<&Core> = threads_of.keys().filter_map(|cpu| ground.core_of(*cpu)).collect();
     let least = threads_of.values().copied().min().unwrap_or(0);
     let most = threads_of.values().copied().max().unwrap_or(0);
-    let each = if least == most { count(most, "hardware thread") } else { format!("{least} to {most} hardware threads") };
     let whole = cores.iter().all(|core| threads_of.get(&core.cpus[0]) == Some(&core.cpus.len()));
+    let threads = match (least, most) {
+        (1, 1) => "one hardware thread".into(),
+        (least, most) if least == most => format!("{most} hardware threads"),
+        (least, most) => format!("{least} to {most} hardware threads"),
+    };
     let each = match (whole, most) {
         (true, 1) => String::new(),
         (true, _) => ", all hardware threads".into(),
-        (false, _) => format!(", {each} of each"),
+        (false, _) if cores.len() == 1 => format!(", {threads}"),
+        (false, _) => format!(", {threads} of each"),
     };
     format!("{}{}{each}", cores_by_kind(ground, &cores), span(ground, &cores))
 }
