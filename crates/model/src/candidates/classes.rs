@@ -146,7 +146,7 @@ impl List<'_> {
         let each = self.tree.places[run[0]].cpus;
         let room: usize = rest.iter().map(|run| run.len() * self.tree.places[run[0]].cpus).sum();
         let mut sets = Vec::new();
-        for here in threads.saturating_sub(room)..=threads.min(run.len() * each) {
+        for here in (threads.saturating_sub(room)..=threads.min(run.len() * each)).rev() {
             let elsewhere = self.over(rest, first + run.len() * each, threads - here);
             for shares in shares(here, run.len(), each) {
                 let own = self.run(run[0], first, &shares);

@@ -152,8 +152,8 @@ fn nearest_groups(part: &Part, nodes: &Nodes, distances: &Distances) -> Option<V
     let pairs = (0..count).flat_map(|one| (0..one).map(move |other| (one, other)));
     let nearest = pairs.map(|(one, other)| gap[one][other]).min()?;
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    for child in 0..count {
-        let near = |group: &&mut Vec<usize>| group.iter().all(|member| gap[*member][child] == nearest);
+    for (child, gaps) in gap.iter().enumerate() {
+        let near = |group: &&mut Vec<usize>| group.iter().all(|member| gaps[*member] == nearest);
         match groups.iter_mut().find(near) {
             Some(group) => group.push(child),
             None => groups.push(vec![child]),
@@ -302,7 +302,7 @@ pub(super) fn cycles(orders: &[Vec<usize>], alike: &[u32]) -> BTreeMap<Vec<(u32,
     for order in orders {
         let mut seen = vec![false; order.len()];
         let mut cycles = Vec::new();
-        for start in 0..order.len() {
+        for (start, looks) in alike.iter().enumerate() {
             let mut length = 0;
             let mut unit = start;
             while !seen[unit] {
@@ -311,7 +311,7 @@ pub(super) fn cycles(orders: &[Vec<usize>], alike: &[u32]) -> BTreeMap<Vec<(u32,
                 length += 1;
             }
             if length > 0 {
-                cycles.push((alike[start], length));
+                cycles.push((*looks, length));
             }
         }
         cycles.sort_unstable();

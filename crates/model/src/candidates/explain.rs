@@ -43,6 +43,7 @@ pub(super) fn count(tree: &Tree, threads: Threads) -> Counted {
     let usable = tree.places[0].cpus;
     let nodes = tree.memory.len();
     let policies = Count::new(if nodes > 1 { PLAIN_POLICIES + nodes } else { 1 });
+    let threads = counted_as(threads, usable);
     let degree = match threads {
         Threads::Fixed(threads) => threads.min(usable.saturating_sub(threads)),
         Threads::Free | Threads::Natural => usable / 2,
@@ -64,7 +65,6 @@ pub(super) fn count(tree: &Tree, threads: Threads) -> Counted {
         with_node = with_node.plus(counted.at(&counted.classes.with_node, size));
     }
     let sets = match threads {
-        Threads::Fixed(threads) if threads > usable => Count::ZERO,
         Threads::Fixed(threads) => Count::choose(usable, threads),
         Threads::Free | Threads::Natural => Count::two_to(usable).less_one(),
     };
@@ -72,6 +72,14 @@ pub(super) fn count(tree: &Tree, threads: Threads) -> Counted {
     counted.seats = seats;
     counted.with_memory = if nodes > 1 { seats.times(Count::new(PLAIN_POLICIES)).plus(with_node) } else { seats };
     counted
+}
+
+/// More threads than cpus share sets of any size.
+fn counted_as(threads: Threads, usable: usize) -> Threads {
+    match threads {
+        Threads::Fixed(threads) if threads > usable => Threads::Natural,
+        threads => threads,
+    }
 }
 
 impl Counted {
@@ -165,7 +173,7 @@ pub(super) fn steps(limits: &Limits, wish: &Wish, counted: &Counted, tally: &Tal
     let note = |text: String| Step { name: "note", count: None, text };
     let step = |name, count: Count, text: String| Step { name, count: Some(count), text };
     let mut steps: Vec<Step> = limits.words.iter().map(|words| note(words.clone())).collect();
-    let sets = match wish.threads {
+    let sets = match counted_as(wish.threads, counted.usable) {
         Threads::Fixed(threads) => format!("sets of {threads} of {} cpus", counted.usable),
         Threads::Free | Threads::Natural => format!("sets of any size of {} cpus", counted.usable),
     };
@@ -174,7 +182,12 @@ pub(super) fn steps(limits: &Limits, wish: &Wish, counted: &Counted, tally: &Tal
     } else {
         "; with one memory node every memory policy is the kernel's".into()
     };
-    steps.push(step("raw", counted.raw, format!("{sets}{policies}")));
+    if wish.second {
+        let text = format!("{sets} for the first command{policies}; sets of any size for the second");
+        steps.push(step("raw", counted.raw.times(Count::two_to(counted.usable)), text));
+    } else {
+        steps.push(step("raw", counted.raw, format!("{sets}{policies}")));
+    }
     steps.extend(facts.into_iter().map(note));
     steps.push(step(
         "classes",

@@ -78,7 +78,7 @@ pub struct Candidates {
     pub shape: Vec<usize>,
     /// What each one's memory policy is in relation to its seats.
     pub policy: Vec<MemoryChoice>,
-    /// The placements there are without symmetry.
+    /// The placements there are without symmetry; of the first command where there are two.
     pub raw: Count,
     /// The classes of seats alone; placements that alike places make equal are one class.
     pub classes: Count,
@@ -137,7 +137,7 @@ pub fn candidates(topology: &Topology, wish: &Wish) -> Result<Candidates, String
         gather.all(&counted)
     };
     let steps = explain::steps(&limits, wish, &counted, &tally, facts);
-    Ok(finish(&as_named, wish, drafts, counted, steps, reference))
+    Ok(finish(&as_named, wish, drafts, &counted, steps, reference))
 }
 
 /// Names the candidates, puts the kernel's choice first and says which are raced first.
@@ -145,7 +145,7 @@ fn finish(
     ground: &Ground,
     wish: &Wish,
     drafts: Vec<Draft>,
-    counted: explain::Counted,
+    counted: &explain::Counted,
     steps: Vec<Step>,
     reference: usize,
 ) -> Candidates {

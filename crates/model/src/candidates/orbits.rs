@@ -338,3 +338,16 @@ fn candidate_forms_keep_measured_classes_apart() {
     assert_eq!(count(&["0-1"]), Count::new(2));
     assert_eq!(count(&["0,2", "1,3"]), Count::new(2));
 }
+
+/// With one package left of two, the machine and the package are one place; the machine's own memory is still nobody's.
+#[test]
+fn candidate_forms_keep_far_memory_apart_where_one_package_is_left() {
+    let empty = Package { nodes: Vec::new(), caches: Vec::new() };
+    let packages = [packages_of(1, 2, 1, &[64]), vec![empty]].concat();
+    let sketch = Sketch { packages, far_nodes: 1, distances: Vec::new(), regular: false };
+    let topology = machine(&sketch);
+    check_orbits(&topology).unwrap();
+    let mut tree = Tree::new(&Ground::new(&topology), &[]).unwrap();
+    let mut forms = Forms::new(&mut tree);
+    assert_ne!(forms.form(&labels((1, Some(0)))), forms.form(&labels((1, Some(1)))));
+}

@@ -256,7 +256,16 @@ pub(super) fn memory_in_order(part: &Part, classes: &[u32]) -> Vec<usize> {
     memory
 }
 
-/// The memory nodes with what tells them apart: tier, size, speed of what is stated for no cpu in particular.
+/// How many objects are around the one where a node hangs: places with an only child become one, and memory of the
+/// outer one may be no cpu's own.
+fn depth(topology: &Topology, node: NodeId) -> u32 {
+    let hangs_here =
+        |object: &usize| topology.objects[*object].memory.iter().any(|index| topology.nodes[*index].os == node);
+    let holder = (0..topology.objects.len()).find(hangs_here);
+    std::iter::successors(holder, |object| topology.objects[*object].parent).count() as u32
+}
+
+/// The memory nodes with what tells them apart: where they hang, tier, size, speed of what is stated for no cpu in particular.
 fn nodes(ground: &Ground, interner: &mut Interner) -> Nodes {
     let topology = ground.topology;
     let usable: Vec<&MemoryNode> = ground.memory_nodes().iter().filter_map(|node| topology.node(*node)).collect();
@@ -264,6 +273,7 @@ fn nodes(ground: &Ground, interner: &mut Interner) -> Nodes {
     let levels = speed_levels(topology);
     let class = |node: &&MemoryNode| {
         let mut key = vec![
+            depth(topology, node.os),
             sizes.get(&node.bytes.0).copied().unwrap_or(0),
             node.subtype.as_ref().map_or(0, |name| name.len() as u32),
         ];

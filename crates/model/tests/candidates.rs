@@ -1,0 +1,526 @@
+//! Candidates of `nearfar place` on model machines: numbers that were published with the algorithm, limits, names
+//! that lead back to the same place, and time on the largest machine.
+
+use std::fmt::Write;
+
+use model::candidates::{Candidates, Count, MemoryChoice, Threads, Wish, candidates, neighbours};
+use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::placement::{KernelOffers, MemoryPolicy, Placement, parse, same_place};
+use model::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind, Topology};
+use model::units::Bytes;
+use proptest::prelude::*;
+
+const MODELS: [(&str, &str); 7] = [
+    ("ryzen5-2600", include_str!("captures/ryzen5-2600.json")),
+    ("xeon-e5-2640-x2", include_str!("captures/xeon-e5-2640-x2.json")),
+    ("xeon-e5-2640-x2-roundrobin", include_str!("captures/xeon-e5-2640-x2-roundrobin.json")),
+    ("rk3399", include_str!("captures/rk3399.json")),
+    ("rpi5-numafake8", include_str!("captures/rpi5-numafake8.json")),
+    ("grace-cxl", include_str!("captures/grace-cxl.json")),
+    ("grace-cxl-nohmat", include_str!("captures/grace-cxl-nohmat.json")),
+];
+const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true };
+
+fn model(name: &str) -> Topology {
+    let (_, text) = MODELS.iter().find(|(model, _)| *model == name).expect("it is in the list");
+    serde_json::from_str(text).expect("captures are JSON of the present shape")
+}
+
+/// A level of a regular machine: what its objects are, how many in each object above, whether each has a node.
+struct Level(ObjectKind, u32, bool);
+
+const L3: ObjectKind = ObjectKind::Cache;
+
+/// Machines whose places on one level are all alike; hardware threads are numbered one after the other.
+fn regular(levels: &[Level], distances: impl Fn(u32, u32) -> u64) -> Topology {
+    let mut topology = Topology::default();
+    let root = add(&mut topology, ObjectKind::Machine, None);
+    fill(&mut topology, root, levels);
+    let nodes: Vec<NodeId> = topology.nodes.iter().map(|node| node.os).collect();
+    let values = nodes.iter().flat_map(|from| nodes.iter().map(|to| distances(from.0, to.0))).collect();
+    topology.distances = vec![Distances { name: Some("NUMALatency".into()), nodes, values }];
+    topology.allowed_cpus = topology.objects[0].cpus.clone();
+    topology.complete_cpus = topology.allowed_cpus.clone();
+    topology.allowed_nodes = topology.nodes.iter().map(|node| node.os).collect();
+    topology
+}
+
+fn fill(topology: &mut Topology, parent: usize, levels: &[Level]) {
+    let Some((Level(kind, count, has_node), below)) = levels.split_first() else {
+        let cpu = CpuId(topology.objects[0].cpus.len() as u32);
+        topology.objects[parent].os_index = Some(cpu.0);
+        let mut above = Some(parent);
+        while let Some(object) = above {
+            topology.objects[object].cpus.insert(cpu);
+            above = topology.objects[object].parent;
+        }
+        return;
+    };
+    for _ in 0..*count {
+        let object = add(topology, *kind, Some(parent));
+        if *kind == L3 {
+            topology.objects[object].cache = Some(Cache { level: 3, bytes: Bytes(8 << 20), line_bytes: 64 });
+        }
+        if *has_node {
+            topology.objects[object].memory.push(topology.nodes.len());
+            let os = NodeId(topology.nodes.len() as u32);
+            topology.nodes.push(MemoryNode { os, cpus: CpuSet::new(), bytes: Bytes(1 << 30), subtype: None });
+        }
+        fill(topology, object, below);
+        if let [node] = topology.objects[object].memory[..] {
+            topology.nodes[node].cpus = topology.objects[object].cpus.clone();
+        }
+    }
+}
+
+fn add(topology: &mut Topology, kind: ObjectKind, parent: Option<usize>) -> usize {
+    let index = topology.objects.len();
+    let (cpus, children, memory) = (CpuSet::new(), Vec::new(), Vec::new());
+    topology.objects.push(Object { kind, os_index: None, cpus, parent, children, memory, cache: None, subtype: None });
+    if let Some(parent) = parent {
+        topology.objects[parent].children.push(index);
+    }
+    index
+}
+
+/// Two packages of four nodes of two L3s of three cores, as an EPYC 7401 in NPS4.
+fn epyc() -> Topology {
+    use ObjectKind::{Core, Group, Package, Pu};
+    let levels = [
+        Level(Package, 2, false),
+        Level(Group, 4, true),
+        Level(L3, 2, false),
+        Level(Core, 3, false),
+        Level(Pu, 2, false),
+    ];
+    regular(&levels, |from, to| {
+        if from == to {
+            10
+        } else if from / 4 == to / 4 {
+            16
+        } else {
+            32
+        }
+    })
+}
+
+/// 32 sockets in 8 boards of 2 pairs, 1152 cpus.
+fn large() -> Topology {
+    use ObjectKind::{Core, Group, Package, Pu};
+    let levels = [
+        Level(Group, 8, false),
+        Level(Group, 2, false),
+        Level(Package, 2, true),
+        Level(L3, 1, false),
+        Level(Core, 18, false),
+        Level(Pu, 2, false),
+    ];
+    regular(&levels, |from, to| match () {
+        () if from == to => 10,
+        () if from / 2 == to / 2 => 16,
+        () if from / 4 == to / 4 => 18,
+        () => 25,
+    })
+}
+
+/// Six fast cores with two hardware threads, eight frugal ones with an L2 for each four, as a Core i7-1370P.
+fn hybrid() -> Topology {
+    let mut topology = Topology::default();
+    let root = add(&mut topology, ObjectKind::Machine, None);
+    let l3 = add(&mut topology, ObjectKind::Cache, Some(root));
+    topology.objects[l3].cache = Some(Cache { level: 3, bytes: Bytes(24 << 20), line_bytes: 64 });
+    for (caches, cores, threads) in [(6, 1, 2), (2, 4, 1)] {
+        for _ in 0..caches {
+            let l2 = add(&mut topology, ObjectKind::Cache, Some(l3));
+            topology.objects[l2].cache = Some(Cache { level: 2, bytes: Bytes(2 << 20), line_bytes: 64 });
+            fill(&mut topology, l2, &[Level(ObjectKind::Core, cores, false), Level(ObjectKind::Pu, threads, false)]);
+        }
+    }
+    topology.objects[root].memory.push(0);
+    topology.allowed_cpus = topology.objects[root].cpus.clone();
+    topology.complete_cpus = topology.allowed_cpus.clone();
+    let cpus = topology.allowed_cpus.clone();
+    topology.nodes.push(MemoryNode { os: NodeId(0), cpus, bytes: Bytes(1 << 34), subtype: None });
+    topology.allowed_nodes.insert(NodeId(0));
+    topology.cpu_kinds = [("12-19", 0), ("0-11", 1)]
+        .map(|(cpus, efficiency)| CpuKind {
+            cpus: CpuSet::parse_list(cpus).expect("a list"),
+            efficiency,
+            capacity: None,
+            info: Vec::new(),
+        })
+        .to_vec();
+    topology
+}
+
+fn two_cpus() -> Topology {
+    regular(
+        &[Level(ObjectKind::Package, 1, true), Level(ObjectKind::Core, 2, false), Level(ObjectKind::Pu, 1, false)],
+        |_, _| 10,
+    )
+}
+
+fn fixed(threads: usize) -> Wish {
+    Wish { threads: Threads::Fixed(threads), ..Wish::default() }
+}
+
+fn step(all: &Candidates, name: &str) -> String {
+    let step = all.steps.iter().find(|step| step.name == name).and_then(|step| step.count);
+    step.map(|count: Count| count.to_string()).unwrap_or_default()
+}
+
+/// The table of the published prototype, whole.
+#[test]
+fn candidate_counts_are_the_published_ones() {
+    // Threads, then raw, classes, with memory, family, first stage.
+    let ryzen = "1: 12 1 1 1 1|2: 66 3 3 3 3|4: 495 7 7 7 3|6: 924 9 9 9 3|12: 1 1 1 1 1";
+    let core_i7 =
+        "1: 20 2 2 2 2|2: 190 5 5 5 5|4: 4845 14 14 14 6|6: 38760 27 27 27 5|16: 4845 14 14 14 4|20: 1 1 1 1 1";
+    let two_epycs = "1: 1056 1 6 6 2|2: 50160 5 29 31 12|4: 3.7e7 39 256 261 21|6: 1.0e10 245 1781 112 30|\
+        16: 7.3e18 382506 3.5e6 68 27|32: 3.3e26 4.8e8 5.0e9 37 18|96: 11 1 4 4 2";
+    let sockets = "1: 40320 1 7 6 2|2: 2.3e7 5 33 32 13|4: 2.6e12 40 322 271 22|6: 1.1e17 278 2651 124 25|\
+        16: 1.4e37 2.0e6 3.0e7 166 34|32: 8.0e63 4.9e11 1.1e13 182 40|1152: 35 1 4 4 2";
+    let machines = [(model("ryzen5-2600"), ryzen), (hybrid(), core_i7), (epyc(), two_epycs), (large(), sockets)];
+    for (machine, table) in machines {
+        for row in table.split('|') {
+            let (threads, expected) = row.split_once(": ").unwrap();
+            let all = candidates(&machine, &fixed(threads.parse().unwrap())).unwrap();
+            let with_memory = if step(&all, "with memory").is_empty() { "classes" } else { "with memory" };
+            let names = ["raw", "classes", with_memory, "family", "first stage"];
+            let counts: Vec<String> = names.iter().map(|name| step(&all, name)).collect();
+            assert_eq!(counts.join(" "), expected, "{threads} threads of {}", machine.summary());
+        }
+    }
+}
+
+/// Every candidate as a reader sees it.
+fn table(all: &Candidates) -> String {
+    let mut text = String::new();
+    for step in &all.steps {
+        let count = step.count.map(|count| count.to_string()).unwrap_or_default();
+        writeln!(text, "{:12} {count:>8} {}", step.name, step.text).expect("text grows");
+    }
+    for (index, placement) in all.placements.iter().enumerate() {
+        let stage = if all.first_stage[index] { 1 } else { 2 };
+        let Placement { name, reason, threads, second, .. } = placement;
+        let second = if second.is_empty() { String::new() } else { format!(" | {second}") };
+        writeln!(text, "{stage} {threads:3} {name}: {reason}{second}").expect("text grows");
+    }
+    text
+}
+
+#[test]
+fn candidate_tables() {
+    let second = |threads| Wish { threads, second: true, ..Wish::default() };
+    let cases = [
+        ("ryzen-natural", model("ryzen5-2600"), Wish::default()),
+        ("ryzen-4", model("ryzen5-2600"), fixed(4)),
+        ("ryzen-free", model("ryzen5-2600"), Wish { threads: Threads::Free, ..Wish::default() }),
+        ("ryzen-second", model("ryzen5-2600"), second(Threads::Natural)),
+        ("xeon-natural", model("xeon-e5-2640-x2"), Wish::default()),
+        ("xeon-second-2", model("xeon-e5-2640-x2"), second(Threads::Fixed(2))),
+        ("rk3399-natural", model("rk3399"), Wish::default()),
+        ("rpi5-2", model("rpi5-numafake8"), fixed(2)),
+        ("grace-cxl-2", model("grace-cxl"), Wish { kernel: WEIGHTS, ..fixed(2) }),
+        ("hybrid-natural", hybrid(), Wish::default()),
+        ("two-cpus-natural", two_cpus(), Wish::default()),
+        ("two-cpus-second", two_cpus(), second(Threads::Natural)),
+        ("two-cpus-oversubscribed", two_cpus(), fixed(5)),
+    ];
+    for (name, machine, wish) in cases {
+        insta::assert_snapshot!(name, table(&candidates(&machine, &wish).unwrap()));
+    }
+}
+
+/// What each offer promises: a name that leads back to it, seats that may be used, no place twice.
+fn check_promises(machine: &Topology, wish: &Wish) -> Result<(), TestCaseError> {
+    let Ok(all) = candidates(machine, wish) else { return Ok(()) };
+    prop_assert_eq!(&all.placements[0], &Placement::kernel(all.placements[0].threads));
+    prop_assert!(all.first_stage[0]);
+    prop_assert_eq!(all.placements.len(), all.first_stage.len());
+    prop_assert_eq!(all.placements.len(), all.shape.len());
+    prop_assert_eq!(all.placements.len(), all.policy.len());
+    prop_assert_eq!(step(&all, "offered"), Count::new(all.placements.len()).to_string());
+    let mut places = Vec::new();
+    for placement in &all.placements {
+        let given = (wish.threads != Threads::Natural).then_some(placement.threads);
+        let mut again = parse(machine, &placement.name, given, wish.kernel)
+            .map_err(|why| TestCaseError::fail(format!("{}: {why}", placement.name)))?;
+        again.second = placement.second.clone();
+        prop_assert!(same_place(machine, placement, &again), "{:?} leads to {:?}", placement, again);
+        prop_assert!(placement.cpus().is_subset(&machine.allowed_cpus));
+        prop_assert!(placement.second.is_subset(&machine.allowed_cpus));
+        let nodes = placement.memory.promised_nodes().cloned().unwrap_or_default();
+        prop_assert!(nodes.is_subset(&machine.allowed_nodes));
+        prop_assert!(!placement.reason.is_empty() && !placement.reason.contains("  "), "{}", placement.reason);
+        if let Threads::Fixed(threads) = wish.threads {
+            prop_assert_eq!(placement.threads, threads);
+        }
+        prop_assert!(placement.seats.is_empty() || placement.seats.len() >= placement.threads);
+        places.push((
+            placement.threads,
+            placement.seats.clone(),
+            placement.memory.to_string(),
+            placement.second.clone(),
+        ));
+    }
+    let offered = places.len();
+    places.sort();
+    places.dedup();
+    prop_assert_eq!(places.len(), offered, "a place is offered twice");
+    Ok(())
+}
+
+fn machines() -> Vec<Topology> {
+    MODELS.iter().map(|(name, _)| model(name)).chain([epyc(), hybrid(), two_cpus()]).collect()
+}
+
+#[test]
+fn candidate_names_lead_back_to_the_place_on_every_model() {
+    for machine in machines() {
+        for threads in [Threads::Natural, Threads::Free, Threads::Fixed(1), Threads::Fixed(2), Threads::Fixed(6)] {
+            for second in [false, true] {
+                check_promises(&machine, &Wish { threads, second, kernel: WEIGHTS, ..Wish::default() }).unwrap();
+            }
+        }
+    }
+    check_promises(&large(), &Wish { threads: Threads::Fixed(6), ..Wish::default() }).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever part of a machine may be used, by the process or by the user's wish.
+    #[test]
+    fn candidates_keep_their_promises(
+        machine in 0..machines().len(),
+        threads in prop_oneof![Just(Threads::Natural), Just(Threads::Free), (1usize..30).prop_map(Threads::Fixed)],
+        hidden in proptest::collection::btree_set(0u32..24, 0..14),
+        barred in proptest::collection::btree_set(0u32..24, 0..14),
+        hidden_node in proptest::option::of(0u32..3),
+        cpus_max in proptest::option::of(1usize..20),
+        second in any::<bool>(),
+        exclude in proptest::option::of(proptest::sample::select(vec!["compact", "interleave", "memory-remote", "node:1"])),
+    ) {
+        let mut machine = machines()[machine].clone();
+        let hidden: CpuSet = hidden.into_iter().map(CpuId).collect();
+        let hidden_node: NodeSet = hidden_node.into_iter().map(NodeId).collect();
+        machine.allowed_cpus = machine.allowed_cpus.difference(&hidden);
+        machine.allowed_nodes = machine.allowed_nodes.difference(&hidden_node);
+        let barred: CpuSet = barred.into_iter().map(CpuId).collect();
+        let within = Some(machine.allowed_cpus.difference(&barred)).filter(|cpus| !cpus.is_empty());
+        let exclude: Vec<String> = exclude.into_iter().map(String::from).collect();
+        let wish = Wish { threads, cpus_max, within: within.clone(), exclude, second, kernel: WEIGHTS, ..Wish::default() };
+        check_promises(&machine, &wish)?;
+        if let Ok(all) = candidates(&machine, &wish) {
+            for placement in &all.placements[1..] {
+                prop_assert!(placement.cpus().is_subset(within.as_ref().unwrap_or(&machine.allowed_cpus)));
+                prop_assert!(placement.cpus().len() <= cpus_max.unwrap_or(usize::MAX));
+            }
+        }
+    }
+}
+
+fn names(machine: &Topology, wish: &Wish) -> Vec<String> {
+    candidates(machine, wish)
+        .expect("the wish is right")
+        .placements
+        .into_iter()
+        .map(|placement| placement.name)
+        .collect()
+}
+
+#[test]
+fn candidate_limits_limit() {
+    let xeon = model("xeon-e5-2640-x2");
+    let only = |names: &[&str]| Wish { only: names.iter().map(|name| (*name).into()).collect(), ..fixed(4) };
+    let exclude = |names: &[&str]| Wish { exclude: names.iter().map(|name| (*name).into()).collect(), ..fixed(4) };
+    let offered = |wish: &Wish| candidates(&xeon, wish).unwrap();
+    assert_eq!(names(&xeon, &only(&["compact", "spread+interleave"])), ["kernel", "compact", "spread+interleave"]);
+    assert_eq!(names(&xeon, &only(&["compact", "cores-one-l3", "big"])), ["kernel", "compact"]);
+    assert_eq!(names(&xeon, &only(&["kernel"])), ["kernel"]);
+    let spread = |placement: &Placement| placement.cpus().to_string() == "0-1,6-7";
+    assert!(offered(&fixed(4)).placements.iter().any(spread));
+    assert!(!offered(&exclude(&["spread"])).placements.iter().any(spread));
+    let without = offered(&exclude(&["interleave", "memory-remote"]));
+    assert!(
+        without
+            .policy
+            .iter()
+            .all(|choice| matches!(choice, MemoryChoice::Kernel | MemoryChoice::Local | MemoryChoice::Own))
+    );
+    let half = CpuSet::parse_list("6-11,18-23").unwrap();
+    for wish in [exclude(&["node:0"]), exclude(&["0-5,12-17"]), Wish { within: Some(half.clone()), ..fixed(4) }] {
+        let all = offered(&wish);
+        assert!(all.placements.len() > 5);
+        assert!(
+            all.placements[1..]
+                .iter()
+                .all(|placement| !placement.seats.is_empty() && placement.cpus().is_subset(&half))
+        );
+    }
+    let bound_to_0 = |all: Candidates| all.placements.iter().any(|placement| placement.memory.to_string() == "bind 0");
+    assert!(bound_to_0(offered(&exclude(&["0-5,12-17"]))) && !bound_to_0(offered(&exclude(&["node:0"]))));
+    let few = offered(&Wish { cpus_max: Some(2), ..Wish::default() });
+    assert!(
+        few.placements.len() > 2
+            && few.placements[1..].iter().all(|placement| (1..=2).contains(&placement.cpus().len()))
+    );
+    // Four threads on two cpus share them.
+    let sharing = offered(&Wish { cpus_max: Some(2), ..fixed(4) });
+    assert!(sharing.placements.len() > 1);
+    assert!(sharing.placements[1..].iter().all(|placement| placement.seats.len() == 4 && placement.cpus().len() <= 2));
+}
+
+#[test]
+fn candidate_mistakes_name_the_choices() {
+    let xeon = model("xeon-e5-2640-x2");
+    let list = |text: &str| CpuSet::parse_list(text).unwrap();
+    let only = |name: &str| Wish { only: vec![name.into()], ..fixed(4) };
+    let exclude = |name: &str| Wish { exclude: vec![name.into()], ..fixed(4) };
+    let cases = [
+        (fixed(0), "0 threads do nothing; give at least 1"),
+        (Wish { cpus_max: Some(0), ..fixed(4) }, "--cpus-max 0 leaves no cpu; give at least 1"),
+        (Wish { within: Some(list("20-40")), ..fixed(4) }, "-C: no cpu 24-40 here; this machine has 0-23"),
+        (Wish { within: Some(CpuSet::new()), ..fixed(4) }, "-C needs a list of cpus such as 0-3"),
+        (only("compat"), "--only: no placement is called 'compat'; there are compact, "),
+        (
+            only("big"),
+            "--only leaves nothing but the kernel's choice: big: all cores that this process may use are of one kind",
+        ),
+        (exclude("compat"), "--exclude: no placement is called 'compat'; there are compact, "),
+        (exclude("kernel"), "--exclude: the kernel's choice is what everything is measured against"),
+        (exclude("node:7"), "--exclude: memory node 7 does not exist here; this machine has 0-1"),
+        (exclude("0-23"), "the limits leave no cpu; this process may use cpus 0-23"),
+        (exclude("0-99"), "--exclude: no cpu 24-99 here; this machine has 0-23"),
+        (exclude("0-"), "--exclude: '0-' in '0-' is not a cpu"),
+        (exclude("-C 0"), "--exclude takes a policy (one-core, compact, "),
+        (exclude("compact+interleave"), "--exclude takes a policy (one-core, compact, "),
+    ];
+    for (wish, expected) in cases {
+        let why = candidates(&xeon, &wish).unwrap_err();
+        assert!(why.starts_with(expected), "{why}");
+    }
+    assert_eq!(
+        candidates(&Topology::default(), &fixed(1)),
+        Err("the limits leave no cpu; this process may use cpus ".into())
+    );
+}
+
+/// Opteron 6134: four packages of two nodes, linked so that the nodes of a package are not alike.
+#[test]
+fn candidate_distances_that_break_the_tree_are_respected() {
+    use ObjectKind::{Core, Group, Package, Pu};
+    let levels = [Level(Package, 4, false), Level(Group, 2, true), Level(Core, 4, false), Level(Pu, 1, false)];
+    // The even nodes of all packages see each other directly, and the odd ones do.
+    let opteron = |from: u32, to: u32| match () {
+        () if from == to => 10,
+        () if from / 2 == to / 2 || from % 2 == to % 2 => 16,
+        () => 22,
+    };
+    let symmetric = |from: u32, to: u32| {
+        if from == to {
+            10
+        } else if from / 2 == to / 2 {
+            16
+        } else {
+            22
+        }
+    };
+    let classes = |machine: &Topology| candidates(machine, &fixed(2)).unwrap().classes.as_f64();
+    // On one node, on one package, on two packages.
+    assert!((classes(&regular(&levels, symmetric)) - 3.0).abs() < 0.5);
+    // On two packages the nodes may be linked directly or not.
+    let machine = regular(&levels, opteron);
+    assert!((classes(&machine) - 4.0).abs() < 0.5);
+    let all = candidates(&machine, &fixed(2)).unwrap();
+    let seats: Vec<String> = all.placements.iter().map(|placement| placement.cpus().to_string()).collect();
+    let on = |list: &&str| seats.iter().any(|seats| seats == list);
+    assert!(["0-1", "0,4", "0,8", "0,12"].iter().all(on), "{seats:?}");
+    let words: Vec<&str> = all.steps.iter().map(|step| step.text.as_str()).collect();
+    assert!(words.iter().any(|words| words.contains("break the symmetry of the tree")), "{words:?}");
+}
+
+#[test]
+fn candidate_memory_without_cpus_is_used() {
+    let grace = model("grace-cxl-nohmat");
+    for threads in [Threads::Natural, Threads::Fixed(2), Threads::Free] {
+        let all = candidates(&grace, &Wish { threads, ..Wish::default() }).unwrap();
+        let bound: Vec<String> = all.placements.iter().map(|placement| placement.memory.to_string()).collect();
+        assert!(
+            ["bind 0", "bind 1", "bind 2", "interleave 0-1", "interleave 0-2"]
+                .iter()
+                .all(|text| bound.contains(&text.to_string())),
+            "{threads:?}"
+        );
+    }
+    let ryzen = candidates(&model("ryzen5-2600"), &fixed(2)).unwrap();
+    assert!(ryzen.placements.iter().all(|placement| placement.memory == MemoryPolicy::Kernel));
+}
+
+#[test]
+fn candidate_stages_cross_shapes_and_policies() {
+    let all = candidates(&epyc(), &fixed(4)).unwrap();
+    assert!(all.is_staged());
+    let winner = (0..all.placements.len())
+        .find(|index| all.first_stage[*index] && all.policy[*index] == MemoryChoice::InterleaveUsed)
+        .unwrap();
+    let second = all.second_stage(winner);
+    assert!(second.contains(&0) && second.contains(&winner));
+    let shapes = all.shape.iter().max().unwrap() + 1;
+    for shape in 0..shapes {
+        assert!(second.iter().any(|index| all.shape[*index] == shape), "shape {shape} is in the second stage");
+    }
+    for index in 0..all.placements.len() {
+        assert!(all.shape[index] != all.shape[winner] || second.contains(&index), "every policy of the winner's shape");
+    }
+    assert!(second.len() < all.placements.len() / 2);
+    // Where the number of threads is searched, only its neighbours go on.
+    let all = candidates(&epyc(), &Wish { threads: Threads::Free, ..Wish::default() }).unwrap();
+    let winner = (0..all.placements.len()).find(|index| all.placements[*index].threads == 6).unwrap();
+    let mut threads: Vec<usize> =
+        all.second_stage(winner).iter().skip(1).map(|index| all.placements[*index].threads).collect();
+    threads.dedup();
+    assert_eq!(threads, [4, 6, 8]);
+    assert!(!candidates(&model("ryzen5-2600"), &fixed(6)).unwrap().is_staged());
+}
+
+#[test]
+fn candidate_neighbours_are_one_move_away() {
+    let ryzen = model("ryzen5-2600");
+    let placement = |name: &str| parse(&ryzen, name, Some(2), KernelOffers::default()).unwrap();
+    let around = |name: &str, wish: &Wish| -> Vec<String> {
+        let near = neighbours(&ryzen, wish, &placement(name)).unwrap();
+        near.iter().map(|placement| placement.cpus().to_string()).collect()
+    };
+    // Two threads have three classes: one core, one L3, two L3s.
+    assert_eq!(around("-C 0-1", &fixed(2)), ["1,7", "1,3"]);
+    assert_eq!(around("-C 0,6", &fixed(2)), ["1,6", "3,6"]);
+    let within = Wish { within: Some(CpuSet::parse_list("0-2").unwrap()), ..fixed(2) };
+    assert_eq!(around("-C 0-1", &within), Vec::<String>::new());
+    assert_eq!(around("kernel", &fixed(2)), Vec::<String>::new());
+    for moved in neighbours(&ryzen, &fixed(2), &placement("-C 0-1")).unwrap() {
+        assert!(same_place(&ryzen, &moved, &parse(&ryzen, &moved.name, Some(2), KernelOffers::default()).unwrap()));
+    }
+    // With memory on one node, moving to that node and moving to the other are two things.
+    let xeon = model("xeon-e5-2640-x2");
+    let near = |memory: &str| {
+        let start = parse(&xeon, &format!("-C 0,6{memory}"), Some(2), KernelOffers::default()).unwrap();
+        neighbours(&xeon, &fixed(2), &start).unwrap().len()
+    };
+    assert_eq!((near(""), near(" -m 0"), near(" -i 0-1")), (2, 4, 2));
+}
+
+/// Budgets of the largest machine, generous: the tests are not optimised and the machine is shared.
+#[test]
+fn candidates_of_the_largest_machine_stay_few() {
+    for (threads, most) in
+        [(Threads::Fixed(4), 400), (Threads::Fixed(100), 400), (Threads::Natural, 1300), (Threads::Free, 2000)]
+    {
+        let all = candidates(&large(), &Wish { threads, ..Wish::default() }).unwrap();
+        let first = all.first_stage.iter().filter(|first| **first).count();
+        assert!(all.placements.len() <= most && first <= 400, "{threads:?}: {} and {first}", all.placements.len());
+    }
+    let second = candidates(&large(), &Wish { second: true, ..Wish::default() }).unwrap();
+    assert!(second.placements.len() < 100, "{}", second.placements.len());
+}
