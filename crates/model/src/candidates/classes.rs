@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::count::{Count, Polynomial, multisets, product, stretched, sum};
+use super::count::{Count, Number, Polynomial, multisets, product, stretched, sum};
 use super::distances::{Exchange, Unit, cycles};
 use super::form::{Forms, Labels};
 use super::tree::{Level, Tree};
@@ -10,15 +10,24 @@ use crate::id_set::CpuId;
 
 /// Classes by number of threads.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Classes {
+pub(super) struct Classes<N> {
     /// Of seats.
-    pub seats: Polynomial,
+    pub seats: Polynomial<N>,
     /// Of seats with one memory node picked out.
-    pub with_node: Polynomial,
+    pub with_node: Polynomial<N>,
 }
 
 /// Counts the classes with up to `degree` threads.
-pub(super) fn count(tree: &Tree, degree: usize) -> Classes {
+pub(super) fn count(tree: &Tree, degree: usize) -> Classes<Count> {
+    let fits = |counts: Polynomial<f64>| counts.into_iter().map(Number::counted).collect::<Option<Vec<Count>>>();
+    let Classes { seats, with_node } = count_with::<f64>(tree, degree);
+    match (fits(seats), fits(with_node)) {
+        (Some(seats), Some(with_node)) => Classes { seats, with_node },
+        _ => count_with::<Count>(tree, degree),
+    }
+}
+
+fn count_with<N: Number>(tree: &Tree, degree: usize) -> Classes<N> {
     let mut known = BTreeMap::new();
     match &tree.exchange {
         Exchange::All => below(tree, 0, degree, &mut known),
@@ -26,18 +35,17 @@ pub(super) fn count(tree: &Tree, degree: usize) -> Classes {
     }
 }
 
-fn cpu() -> Polynomial {
-    vec![Count::ONE, Count::ONE]
-}
+/// Classes by shape.
+type Known<N> = BTreeMap<u32, Classes<N>>;
 
 /// Classes of one place, from those of its children: alike children are a multiset.
-fn below(tree: &Tree, place: usize, degree: usize, known: &mut BTreeMap<u32, Classes>) -> Classes {
+fn below<N: Number>(tree: &Tree, place: usize, degree: usize, known: &mut Known<N>) -> Classes<N> {
     let here = &tree.places[place];
     if let Some(classes) = known.get(&here.shape) {
         return classes.clone();
     }
-    let mut seats = if here.level == Level::Cpu { cpu() } else { vec![Count::ONE] };
-    let mut with_node = vec![Count::ZERO];
+    let mut seats = if here.level == Level::Cpu { vec![N::ONE; 2] } else { vec![N::ONE] };
+    let mut with_node = vec![N::ZERO];
     for alike in tree.alike(place) {
         let child = below(tree, alike[0], degree, known);
         let sets = multisets(&child.seats, alike.len(), degree);
@@ -47,7 +55,7 @@ fn below(tree: &Tree, place: usize, degree: usize, known: &mut BTreeMap<u32, Cla
         seats = product(&seats, all, degree);
     }
     let own = here.memory.chunk_by(|one, other| tree.memory[*one].class == tree.memory[*other].class).count();
-    let with_own: Polynomial = seats.iter().map(|count| count.times(Count::new(own))).collect();
+    let with_own: Polynomial<N> = seats.iter().map(|count| count.times(N::from_size(own))).collect();
     let classes = Classes { with_node: sum(&with_node, &with_own), seats };
     known.insert(here.shape, classes.clone());
     classes
@@ -55,27 +63,27 @@ fn below(tree: &Tree, place: usize, degree: usize, known: &mut BTreeMap<u32, Cla
 
 /// The mean number of labellings that an exchange of units leaves alone (Burnside). A cycle of units leaves alone what
 /// is the same in all of them, and the node that is picked out must be in a unit that stays.
-fn listed(
+fn listed<N: Number>(
     tree: &Tree,
     units: &[Unit],
     orders: &[Vec<usize>],
     degree: usize,
-    known: &mut BTreeMap<u32, Classes>,
-) -> Classes {
-    let classes: Vec<Classes> = units
+    known: &mut Known<N>,
+) -> Classes<N> {
+    let classes: Vec<Classes<N>> = units
         .iter()
         .map(|unit| match unit {
             Unit::Place(place) => below(tree, *place, degree, known),
-            Unit::Memory(_) => Classes { seats: vec![Count::ONE], with_node: vec![Count::ONE] },
-            Unit::Cpu(_) => Classes { seats: cpu(), with_node: vec![Count::ZERO] },
+            Unit::Memory(_) => Classes { seats: vec![N::ONE], with_node: vec![N::ONE] },
+            Unit::Cpu(_) => Classes { seats: vec![N::ONE; 2], with_node: vec![N::ZERO] },
         })
         .collect();
-    let first_alike = |unit: &Classes| classes.iter().position(|other| other == unit).unwrap_or(0) as u32;
+    let first_alike = |unit: &Classes<N>| classes.iter().position(|other| other == unit).unwrap_or(0) as u32;
     let alike: Vec<u32> = classes.iter().map(first_alike).collect();
     let mut total = Classes { seats: Vec::new(), with_node: Vec::new() };
     for (cycles, times) in cycles(orders, &alike) {
-        let mut seats = vec![Count::ONE];
-        let mut with_node = vec![Count::ZERO];
+        let mut seats = vec![N::ONE];
+        let mut with_node = vec![N::ZERO];
         for (unit, length) in cycles {
             let unit = &classes[unit as usize];
             let same = stretched(&unit.seats, length, degree);
@@ -85,12 +93,13 @@ fn listed(
             }
             seats = product(&seats, &same, degree);
         }
-        let often =
-            |counts: Polynomial| -> Polynomial { counts.iter().map(|count| count.times(Count::new(times))).collect() };
+        let often = |counts: Polynomial<N>| -> Polynomial<N> {
+            counts.iter().map(|count| count.times(N::from_size(times))).collect()
+        };
         total.seats = sum(&total.seats, &often(seats));
         total.with_node = sum(&total.with_node, &often(with_node));
     }
-    let mean = |counts: &Polynomial| counts.iter().map(|count| count.over(orders.len())).collect();
+    let mean = |counts: &Polynomial<N>| counts.iter().map(|count| count.over(orders.len())).collect();
     Classes { seats: mean(&total.seats), with_node: mean(&total.with_node) }
 }
 

@@ -121,31 +121,95 @@ impl fmt::Display for Count {
     }
 }
 
+/// What polynomials count with: f64, and where that overflows, [`Count`], which is several times slower.
+pub(super) trait Number: Copy + PartialEq {
+    const ZERO: Self;
+    const ONE: Self;
+    fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    fn over(self, divisor: usize) -> Self;
+    fn from_size(number: usize) -> Self;
+    /// None where the value did not fit.
+    fn counted(self) -> Option<Count>;
+}
+
+impl Number for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+    fn times(self, other: Self) -> Self {
+        self * other
+    }
+    fn over(self, divisor: usize) -> Self {
+        self / divisor as f64
+    }
+    fn from_size(number: usize) -> Self {
+        number as f64
+    }
+    fn counted(self) -> Option<Count> {
+        self.is_finite().then(|| Count { mantissa: self, exponent: 0 }.carried())
+    }
+}
+
+impl Number for Count {
+    const ZERO: Self = Self::ZERO;
+    const ONE: Self = Self::ONE;
+    fn plus(self, other: Self) -> Self {
+        Self::plus(self, other)
+    }
+    fn times(self, other: Self) -> Self {
+        Self::times(self, other)
+    }
+    fn over(self, divisor: usize) -> Self {
+        Self::over(self, divisor)
+    }
+    fn from_size(number: usize) -> Self {
+        Self::new(number)
+    }
+    fn counted(self) -> Option<Count> {
+        Some(self)
+    }
+}
+
 /// Counts by number of threads: `self[t]` is how many there are with t threads.
-pub(super) type Polynomial = Vec<Count>;
+pub(super) type Polynomial<N> = Vec<N>;
 
 /// The product, without the terms above `degree`.
-pub(super) fn product(one: &[Count], other: &[Count], degree: usize) -> Polynomial {
-    let top = (one.len() + other.len()).saturating_sub(2).min(degree);
-    let mut result = vec![Count::ZERO; top + 1];
-    for (i, a) in one.iter().enumerate().filter(|(_, a)| **a != Count::ZERO) {
-        for (j, b) in other.iter().enumerate().take((top + 1).saturating_sub(i)) {
-            result[i + j] = result[i + j].plus(a.times(*b));
-        }
-    }
+pub(super) fn product<N: Number>(one: &[N], other: &[N], degree: usize) -> Polynomial<N> {
+    // The long one goes into the inner loop.
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    let mut result = Vec::new();
+    add_product(&mut result, short, 1, long, degree);
     result
 }
 
+/// Adds to a polynomial the product of `factors`, with x to the power `step` for x, and `terms`.
+fn add_product<N: Number>(total: &mut Polynomial<N>, factors: &[N], step: usize, terms: &[N], degree: usize) {
+    let top = ((factors.len() * step + terms.len()).saturating_sub(1 + step)).min(degree);
+    if total.len() <= top {
+        total.resize(top + 1, N::ZERO);
+    }
+    for (index, factor) in factors.iter().enumerate().take_while(|(index, _)| index * step <= top) {
+        if *factor != N::ZERO {
+            for (sum, term) in total[index * step..=top].iter_mut().zip(terms) {
+                *sum = sum.plus(factor.times(*term));
+            }
+        }
+    }
+}
+
 /// The sum.
-pub(super) fn sum(one: &[Count], other: &[Count]) -> Polynomial {
-    let at = |polynomial: &[Count], index: usize| polynomial.get(index).copied().unwrap_or(Count::ZERO);
+pub(super) fn sum<N: Number>(one: &[N], other: &[N]) -> Polynomial<N> {
+    let at = |polynomial: &[N], index: usize| polynomial.get(index).copied().unwrap_or(N::ZERO);
     (0..one.len().max(other.len())).map(|index| at(one, index).plus(at(other, index))).collect()
 }
 
 /// The polynomial with x to the power `step` for x.
-pub(super) fn stretched(polynomial: &[Count], step: usize, degree: usize) -> Polynomial {
-    let top = ((polynomial.len() - 1) * step).min(degree);
-    let mut result = vec![Count::ZERO; top + 1];
+pub(super) fn stretched<N: Number>(polynomial: &[N], step: usize, degree: usize) -> Polynomial<N> {
+    let top = (polynomial.len().saturating_sub(1) * step).min(degree);
+    let mut result = vec![N::ZERO; top + 1];
     polynomial.iter().enumerate().take_while(|(power, _)| power * step <= top).for_each(|(power, count)| {
         result[power * step] = *count;
     });
@@ -154,12 +218,11 @@ pub(super) fn stretched(polynomial: &[Count], step: usize, degree: usize) -> Pol
 
 /// Multisets of 0, 1, .. `size` things that a polynomial counts: Pólya's enumeration with the cycle index of the
 /// symmetric group, by k h(k) = sum over j of p(x^j) h(k - j).
-pub(super) fn multisets(things: &[Count], size: usize, degree: usize) -> Vec<Polynomial> {
-    let stretched: Vec<Polynomial> = (1..=size).map(|step| stretched(things, step, degree)).collect();
-    let mut sets: Vec<Polynomial> = vec![vec![Count::ONE]];
+pub(super) fn multisets<N: Number>(things: &[N], size: usize, degree: usize) -> Vec<Polynomial<N>> {
+    let mut sets: Vec<Polynomial<N>> = vec![vec![N::ONE]];
     for k in 1..=size {
-        let terms = (1..=k).map(|j| product(&stretched[j - 1], &sets[k - j], degree));
-        let total = terms.fold(Vec::new(), |total, term| sum(&total, &term));
+        let mut total = Vec::new();
+        (1..=k).for_each(|j| add_product(&mut total, things, j, &sets[k - j], degree));
         sets.push(total.into_iter().map(|count| count.over(k)).collect());
     }
     sets
@@ -208,5 +271,12 @@ mod tests {
         // Four alike cpus: one class for each number of threads.
         assert_eq!(multisets(&[Count::ONE, Count::ONE], 4, 4)[4], vec![Count::ONE; 5]);
         assert_eq!(multisets(&[Count::ONE, Count::ONE], 4, 2)[4], vec![Count::ONE; 3]);
+        assert_eq!(multisets(&[1.0, 1.0], 4, 4)[4], vec![1.0; 5]);
+    }
+
+    #[test]
+    fn floats_say_where_they_end() {
+        assert_eq!(1e300.counted().map(|count| count.to_string()), Some("1.0e300".into()));
+        assert_eq!(1e300.times(1e300).counted(), None);
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Counted {
     with_memory: Count,
     usable: usize,
     nodes: usize,
-    classes: Classes,
+    classes: Classes<Count>,
     /// Ways to exchange units where they had to be listed.
     orders: usize,
 }
