@@ -312,8 +312,14 @@ proptest! {
         let exclude: Vec<String> = exclude.into_iter().map(String::from).collect();
         let wish = Wish { threads, cpus_max, within: within.clone(), exclude, second, kernel: WEIGHTS, ..Wish::default() };
         check_promises(&machine, &wish)?;
+        let limited = (wish.exclude.iter().any(|name| name == "node:1") && machine.allowed_nodes.contains(NodeId(1)))
+            || within.as_ref().is_some_and(|cpus| *cpus != machine.allowed_cpus)
+            || cpus_max.is_some_and(|most| most < machine.allowed_cpus.len());
         if let Ok(all) = candidates(&machine, &wish) {
             for placement in &all.placements[1..] {
+                // What is left to the kernel would use what it may not.
+                prop_assert!(!limited || placement.is_seated(), "{:?}", placement);
+                prop_assert!(!limited || !second || !placement.second.is_empty(), "{:?}", placement);
                 prop_assert!(placement.cpus().is_subset(within.as_ref().unwrap_or(&machine.allowed_cpus)));
                 prop_assert!(placement.cpus().len() <= cpus_max.unwrap_or(usize::MAX));
             }
@@ -339,6 +345,10 @@ fn candidate_limits_limit() {
     assert_eq!(names(&xeon, &only(&["compact", "spread+interleave"])), ["kernel", "compact", "spread+interleave"]);
     assert_eq!(names(&xeon, &only(&["compact", "cores-one-l3", "big"])), ["kernel", "compact"]);
     assert_eq!(names(&xeon, &only(&["kernel"])), ["kernel"]);
+    let pairs = offered(&Wish { second: true, ..only(&["compact"]) });
+    let seconds: Vec<String> = pairs.placements.iter().skip(1).map(|placement| placement.second.to_string()).collect();
+    assert!(pairs.placements.iter().skip(1).all(|placement| placement.name == "compact"));
+    assert_eq!(seconds, ["", "0-3", "12-15", "4-5,16-17", "6-11,18-23", "4-23"]);
     let spread = |placement: &Placement| placement.cpus().to_string() == "0-1,6-7";
     assert!(offered(&fixed(4)).placements.iter().any(spread));
     assert!(!offered(&exclude(&["spread"])).placements.iter().any(spread));
@@ -361,6 +371,9 @@ fn candidate_limits_limit() {
     }
     let bound_to_0 = |all: Candidates| all.placements.iter().any(|placement| placement.memory.to_string() == "bind 0");
     assert!(bound_to_0(offered(&exclude(&["0-5,12-17"]))) && !bound_to_0(offered(&exclude(&["node:0"]))));
+    // The cpus of a machine with numa=fake are its first node's.
+    let fake = candidates(&model("rpi5-numafake8"), &exclude(&["node:1"])).unwrap();
+    assert!(fake.placements.iter().any(|placement| placement.memory.to_string() == "interleave 0,2-7"));
     let few = offered(&Wish { cpus_max: Some(2), ..Wish::default() });
     assert!(
         few.placements.len() > 2

@@ -50,7 +50,7 @@ struct Rule<'a> {
 
 impl<'a> Family<'a> {
     pub fn new(tree: &'a Tree) -> Self {
-        let mut kinds: Vec<u32> = tree.leaf.values().map(|place| 1 << tree.places[*place].kind.min(31)).collect();
+        let mut kinds: Vec<u32> = tree.leaf.values().map(|place| 1 << tree.places[*place].kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
         if kinds.len() > 1 {

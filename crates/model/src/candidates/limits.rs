@@ -54,8 +54,8 @@ pub(super) fn read(topology: &Topology, wish: &Wish) -> Result<Limits, String> {
                 words.push(format!("--exclude: not cpus {barred}"));
             }
             Exclusion::Node(node) => {
-                let of_node = topology.node(node).map(|node| node.cpus.clone()).unwrap_or_default();
-                cpus = cpus.difference(&of_node);
+                // Cpus of several nodes (DRAM and HBM, numa=fake) are those of the first.
+                cpus = cpus.iter().filter(|cpu| topology.nodes_of_cpu(*cpu).first() != Some(&node)).collect();
                 nodes.remove(node);
                 words.push(format!("--exclude: nothing on memory node {node}"));
             }

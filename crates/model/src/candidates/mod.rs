@@ -130,7 +130,8 @@ pub fn candidates(topology: &Topology, wish: &Wish) -> Result<Candidates, String
     let facts = explain::facts(&ground, &tree, wish);
     let mut gather = Gather::new(&ground, &limits, wish, &mut tree, reference);
     let (drafts, tally) = if !wish.only.is_empty() {
-        gather.only()?
+        let (drafts, tally) = gather.only()?;
+        (if wish.second { second::beside_named(&mut gather, drafts) } else { drafts }, tally)
     } else if wish.second {
         second::drafts(&mut gather)
     } else {

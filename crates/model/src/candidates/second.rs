@@ -54,6 +54,22 @@ pub(super) fn drafts(gather: &mut Gather) -> (Vec<Draft>, Tally) {
     (drafts, tally)
 }
 
+/// What named policies make for the first command, each with the places beside it for the second.
+pub(super) fn beside_named(gather: &mut Gather, named: Vec<Draft>) -> Vec<Draft> {
+    let places = Family::new(gather.forms.tree()).places();
+    let mut drafts = Vec::new();
+    for draft in named {
+        let mut seen = BTreeSet::new();
+        for (second, second_words) in beside(gather.ground, &draft.seats, &places) {
+            let fits = second.len() <= gather.limits.cpus_max && allowed(gather, &draft.seats, &second);
+            if fits && seen.insert(pair_form(&mut gather.forms, &draft.seats, &second)) {
+                drafts.push(Draft { second, second_words, ..draft.clone() });
+            }
+        }
+    }
+    drafts
+}
+
 fn allowed(gather: &Gather, seats: &[CpuId], second: &CpuSet) -> bool {
     // Under limits nobody is left to the kernel, which would use all cpus.
     !gather.is_limited() || (!seats.is_empty() && !second.is_empty())

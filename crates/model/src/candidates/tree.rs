@@ -12,6 +12,9 @@ use crate::topology::{Cache, MemoryAttribute, MemoryNode, Object, ObjectKind, To
 /// Nodes whose sizes differ by less are alike: firmware takes some of the first node.
 const ALIKE_PERCENT: u64 = 110;
 
+/// Kinds of cores that a family tells apart, a bit for each; no machine has more than five.
+const KINDS_MAX: usize = 32;
+
 /// What kind of place a node of the tree is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -188,6 +191,7 @@ impl Build<'_> {
             ObjectKind::Core => Level::Core,
             _ => Level::Region,
         };
+        let kind = kind.min(KINDS_MAX - 1);
         Some(merged(Part { level, labels, children, memory, cpu, kind, shape: 0 }))
     }
 
