@@ -203,12 +203,15 @@ pub(super) fn steps(limits: &Limits, wish: &Wish, counted: &Counted, tally: &Tal
         steps.extend(tally.lacking.iter().map(|why| note(format!("not on this machine: {why}"))));
         return steps;
     }
-    let family = if wish.second {
-        "pairs of seats for two commands, with the kernel's memory policy"
-    } else {
-        "all classes where they are few, else regular ones: 1, 2, 4 .. all children at each level, one or all hardware threads of a core"
+    let regular = "1, 2, 4 .. all children at each level, one or all hardware threads of a core";
+    let family = match wish.threads {
+        _ if wish.second => "pairs of seats for two commands, with the kernel's memory policy".into(),
+        Threads::Natural => format!("regular sets of cpus with memory policies: {regular}"),
+        Threads::Fixed(_) | Threads::Free => {
+            format!("with memory policies: all classes where they are few, else regular ones: {regular}")
+        }
     };
-    steps.push(step("family", Count::new(tally.family), family.into()));
+    steps.push(step("family", Count::new(tally.family), family));
     if tally.places > 0 {
         steps.push(note(format!(
             "and {} whole places (a cache, a node, a package, a kind of cores) to move in",
