@@ -12,6 +12,7 @@ pub mod id_set;
 pub mod nearest;
 pub mod placement;
 pub mod plan;
+pub mod racing;
 pub mod record;
 pub mod settings;
 pub mod shell;

@@ -1,6 +1,6 @@
 //! Normal and t quantiles, and the t intervals of means: one sample, two samples, several parts together.
 
-use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+use statrs::distribution::{ChiSquared, ContinuousCDF, Normal, StudentsT};
 use statrs::function::erf::erfc;
 
 use super::{Interval, is_confidence};
@@ -47,12 +47,12 @@ pub(super) fn logarithms(values: &[f64]) -> Vec<f64> {
 
 /// A mean of samples with what is known of its error.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mean {
-    pub(super) value: f64,
+pub(crate) struct Mean {
+    pub(crate) value: f64,
     /// The variance of the mean itself: that of the samples over their number.
-    pub(super) variance: f64,
+    pub(crate) variance: f64,
     /// The degrees of freedom of that variance.
-    pub(super) freedom: f64,
+    pub(crate) freedom: f64,
 }
 
 impl Mean {
@@ -73,7 +73,7 @@ impl Mean {
 
 /// The t interval around a sum or difference of independent means, with the degrees of freedom of Satterthwaite
 /// (Biometrics Bulletin 2, 1946); those of one mean are its own.
-pub(super) fn mean_interval(center: f64, parts: &[Mean], confidence: f64) -> Option<Interval> {
+pub(crate) fn mean_interval(center: f64, parts: &[Mean], confidence: f64) -> Option<Interval> {
     if !is_confidence(confidence) {
         return None;
     }
@@ -85,6 +85,16 @@ pub(super) fn mean_interval(center: f64, parts: &[Mean], confidence: f64) -> Opt
     let inverse: f64 = parts.iter().map(|part| (part.variance / variance).powi(2) / part.freedom).sum();
     let half = t_quantile(f64::midpoint(1.0, confidence), 1.0 / inverse)? * variance.sqrt();
     Interval::between(center - half, center + half)
+}
+
+/// The probability that a t distribution keeps below this value; small ones keep their digits. The freedom is above 0.
+pub(crate) fn t_probability(value: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::NAN, |t| t.cdf(value))
+}
+
+/// The median of a chi-squared distribution, whose freedom is above 0.
+pub(crate) fn chi_squared_median(freedom: f64) -> f64 {
+    ChiSquared::new(freedom).map_or(f64::NAN, |chi_squared| chi_squared.inverse_cdf(0.5))
 }
 
 /// The value below which a t distribution keeps this probability; `None` for a freedom that is not above 0.
