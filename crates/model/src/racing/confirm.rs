@@ -19,8 +19,8 @@ const DEVIATION_GUESS: f64 = 0.05;
 const DEVIATION_MIN: f64 = 0.005;
 /// What a deviation from the middle of the race counts against the plain one, in degrees of freedom.
 const ROBUST_FREEDOM: f64 = 4.0;
-/// An interval this many times wider than planned is wide. The number of pairs comes from a few blocks, so a width
-/// that is a quarter over is chance.
+/// An interval this many times wider than planned is wide: the number of pairs comes from a few blocks of the race, so
+/// that widths up to there are chance.
 const WIDE: f64 = 1.5;
 
 /// What confirmation was planned to be, fixed before its first pair (two-stage procedures: Stein, Annals of
@@ -150,4 +150,55 @@ fn verdict(better: Better, interval: Interval, planned: Planned) -> Verdict {
 /// A difference of logarithms as a change in percent.
 pub(super) fn percent(log_ratio: f64) -> f64 {
     100.0 * log_ratio.exp_m1()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLANNED: Planned = Planned { pairs: 12, half_width: 0.01 };
+
+    /// Pairs whose ratios scatter evenly by this much around one.
+    fn pairs(ratio: f64, scatter: f64, count: u32) -> Vec<(f64, f64)> {
+        let at = |index: u32| (f64::from(index) + 0.5) / f64::from(count) - 0.5;
+        (0..count).map(|index| (ratio * 3.0 * (scatter * at(index)).exp(), 3.0)).collect()
+    }
+
+    fn check(better: Better, pairs: &[(f64, f64)], expected: Verdict) -> Confirmed {
+        let confirmed = confirm(better, pairs, PLANNED, 1).unwrap();
+        assert_eq!(confirmed.verdict, expected, "{confirmed:?}");
+        assert!(confirmed.ci_low <= confirmed.change_percent && confirmed.change_percent <= confirmed.ci_high);
+        confirmed
+    }
+
+    #[test]
+    fn the_interval_says_what_may_be_said() {
+        let faster = check(Better::Lower, &pairs(0.9, 0.05, 12), Verdict::Faster);
+        assert!((faster.change_percent + 10.0).abs() < 1e-6 && (faster.median_ratio - 0.9).abs() < 1e-6, "{faster:?}");
+        assert!(faster.median_interval.unwrap().contains(0.9));
+        check(Better::Higher, &pairs(0.9, 0.05, 12), Verdict::Slower);
+        check(Better::Higher, &pairs(1.1, 0.05, 12), Verdict::Faster);
+        check(Better::Lower, &pairs(1.1, 0.05, 12), Verdict::Slower);
+        check(Better::Lower, &pairs(1.002, 0.03, 12), Verdict::NoDifferenceSeen { wide: false });
+        check(Better::Lower, &pairs(1.002, 0.3, 12), Verdict::NoDifferenceSeen { wide: true });
+    }
+
+    #[test]
+    fn pairs_without_two_numbers_do_not_count() {
+        let mut some = pairs(0.9, 0.05, 12);
+        let expected = confirm(Better::Lower, &some, PLANNED, 1).unwrap();
+        some.extend([(f64::NAN, 1.0), (1.0, 0.0), (-1.0, 1.0), (1.0, f64::INFINITY)]);
+        assert_eq!(confirm(Better::Lower, &some, PLANNED, 1), Some(expected));
+        assert_eq!(confirm(Better::Lower, &some[..1], PLANNED, 1), None);
+        assert_eq!(confirm(Better::Lower, &[], PLANNED, 1), None);
+    }
+
+    #[test]
+    fn the_number_of_pairs_is_bounded() {
+        for (deviation, half_width, pairs) in
+            [(0.05, 0.01, 100), (0.001, 0.01, 10), (1.0, 0.01, 250), (0.05, 0.02, 25), (0.05, 0.0, 250), (0.0, 0.0, 10)]
+        {
+            assert_eq!(planned(deviation, half_width).pairs, pairs, "{deviation} {half_width}");
+        }
+    }
 }

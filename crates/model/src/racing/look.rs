@@ -23,15 +23,6 @@ const PRIOR_FREEDOM: f64 = 4.0;
 /// Fewer challengers than this have no common variance worth the name.
 const POOLED_FROM: usize = 3;
 
-/// What one look says.
-#[derive(Clone, Debug)]
-pub(super) struct Look {
-    /// The column of the leader.
-    pub leader: usize,
-    /// All other columns.
-    pub challengers: Vec<Challenger>,
-}
-
 /// One column against the leader's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Challenger {
@@ -70,13 +61,13 @@ pub(super) fn leader(columns: &[Vec<f64>]) -> usize {
 }
 
 /// Looks at a table of columns of equal length, at least 2 rows and 2 columns. `seen(column, leader)` is in how many
-/// rows both were really measured; the other rows were guessed and add no precision.
+/// rows both were really measured; the other rows were guessed and add no precision. All columns but the leader's.
 pub(super) fn look(
     columns: &[Vec<f64>],
     seen: impl Fn(usize, usize) -> usize,
     indifference: f64,
     early: Early,
-) -> Look {
+) -> Vec<Challenger> {
     let leader = leader(columns);
     let rows = columns[0].len();
     let others: Vec<usize> = (0..columns.len()).filter(|column| *column != leader).collect();
@@ -93,7 +84,7 @@ pub(super) fn look(
         error *= (rows as f64 / seen(*column, leader).max(1) as f64).sqrt();
         Challenger { column: *column, mean, better: probability_below(-indifference, mean, error, freedom) }
     };
-    Look { leader, challengers: others.iter().enumerate().map(challenger).collect() }
+    others.iter().enumerate().map(challenger).collect()
 }
 
 /// A mean difference with its standard error and degrees of freedom.
@@ -193,4 +184,95 @@ pub(super) fn middle(mut values: Vec<f64>) -> f64 {
     let even = values.len().is_multiple_of(2);
     let (below, upper, _) = values.select_nth_unstable_by(half, f64::total_cmp);
     if even { f64::midpoint(*upper, below.iter().copied().fold(f64::NEG_INFINITY, f64::max)) } else { *upper }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::racing::holes::filled;
+    use crate::statistics::golden::{assert_close, number, numbers};
+
+    /// Made by `make_racing.py` beside it, with the formulas of the Python prototype that the rule was tuned with.
+    fn golden() -> Value {
+        serde_json::from_str(include_str!("../../tests/golden/racing.json")).unwrap()
+    }
+
+    fn columns(rows: &Value, blocks: usize, count: usize) -> Vec<Vec<f64>> {
+        let rows: Vec<Vec<f64>> = rows.as_array().unwrap().iter().take(blocks).map(numbers).collect();
+        (0..count).map(|column| rows.iter().map(|row| row[column]).collect()).collect()
+    }
+
+    #[test]
+    fn looks_agree_with_the_prototype() {
+        let golden = golden();
+        for case in golden["looks"].as_array().unwrap() {
+            let blocks = case["blocks"].as_u64().unwrap() as usize;
+            let columns = columns(&golden["rows"], blocks, case["columns"].as_u64().unwrap() as usize);
+            let name = format!("{blocks} blocks of {}", columns.len());
+            assert_eq!(leader(&columns) as u64, case["leader"].as_u64().unwrap(), "{name}");
+            for (early, key) in [(Early::Kind, "probability"), (Early::Plain, "plain")] {
+                let look = look(&columns, |_, _| blocks, 0.01, early);
+                for (index, challenger) in look.iter().enumerate() {
+                    assert_close(challenger.better, numbers(&case[key])[index], &name);
+                    if early == Early::Kind || blocks >= 5 {
+                        assert_close(challenger.mean, numbers(&case["mean"])[index], &name);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn holes_are_filled_as_in_the_prototype() {
+        let golden = golden();
+        let blocks = golden["filled"]["blocks"].as_u64().unwrap() as usize;
+        let mut rows: Vec<Vec<Option<f64>>> = golden["rows"].as_array().unwrap()[..blocks]
+            .iter()
+            .map(|row| numbers(row).into_iter().map(Some).collect())
+            .collect();
+        for hole in golden["filled"]["holes"].as_array().unwrap() {
+            rows[number(&hole[0]) as usize][number(&hole[1]) as usize] = None;
+        }
+        for (column, expected) in filled(&rows).iter().zip(golden["filled"]["columns"].as_array().unwrap()) {
+            for (value, expected) in column.iter().zip(numbers(expected)) {
+                assert_close(*value, expected, "filled");
+            }
+        }
+    }
+
+    #[test]
+    fn guessed_rows_add_no_precision() {
+        let golden = golden();
+        let columns = columns(&golden["rows"], 6, 7);
+        let all = look(&columns, |_, _| 6, 0.01, Early::Kind);
+        let half = look(&columns, |_, _| 3, 0.01, Early::Kind);
+        for (all, half) in all.iter().zip(&half) {
+            assert_eq!(all.mean.to_bits(), half.mean.to_bits());
+            assert!(half.better > all.better, "{half:?} {all:?}");
+        }
+    }
+
+    #[test]
+    fn one_burst_in_the_first_two_blocks_drops_nobody() {
+        let slow = 1.3f64.ln();
+        // The second column is the best by 5 %, and a burst fell on its first lap.
+        let mut columns: Vec<Vec<f64>> =
+            [0.05, 0.0, 0.06, 0.07, 0.06].iter().map(|value| vec![*value, value + 0.001]).collect();
+        columns[1][0] += slow;
+        let beaten = |early| {
+            let look = look(&columns, |_, _| 2, 0.01, early);
+            let burst = look.iter().find(|challenger| challenger.column == 1).unwrap();
+            burst.better < 0.0025
+        };
+        assert!(!beaten(Early::Kind), "with the kinder block it stays");
+    }
+
+    #[test]
+    fn equal_values_are_no_more_than_equal() {
+        let look = look(&vec![vec![1.0; 6]; 4], |_, _| 6, 0.01, Early::Kind);
+        assert!(look.iter().all(|challenger| challenger.better.abs() < f64::MIN_POSITIVE), "{look:?}");
+        assert!((probability_below(-0.01, -0.02, 0.0, 5.0) - 1.0).abs() < f64::MIN_POSITIVE);
+    }
 }

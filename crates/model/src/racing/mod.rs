@@ -26,7 +26,7 @@ pub use standing::{Effect, Standing, Word};
 
 use crate::workload::Better;
 use holes::{LapCount, Leaves};
-use look::{Early, Look, SETTLED_FROM};
+use look::{Challenger, Early, SETTLED_FROM};
 use stage::{Entrant, Stage};
 
 /// The indifference unless told: 1 %, below which nobody moves a program.
@@ -344,27 +344,27 @@ impl Race {
         let early = if self.rules.strict { Early::Plain } else { Early::Kind };
         let seen =
             |one: usize, other: usize| rows.iter().filter(|row| row[one].is_some() && row[other].is_some()).count();
-        let look = look::look(&holes::filled(&rows), seen, self.rules.indifference, early);
-        if blocks >= SETTLED_FROM && present.len() == self.active.len() && self.is_resolved(&look) {
+        let challengers = look::look(&holes::filled(&rows), seen, self.rules.indifference, early);
+        if blocks >= SETTLED_FROM && present.len() == self.active.len() && self.is_resolved(&challengers) {
             self.state = State::Resolved;
             return;
         }
-        for column in beaten(&look, self.drop_below(&look), blocks) {
+        for column in beaten(&challengers, self.drop_below(&challengers), blocks) {
             self.fates[present[column]] = Fate::Dropped;
         }
     }
 
-    fn is_resolved(&self, look: &Look) -> bool {
+    fn is_resolved(&self, challengers: &[Challenger]) -> bool {
         if self.rules.strict {
-            return look.challengers.iter().all(|challenger| challenger.better < self.drop_below(look));
+            return challengers.iter().all(|challenger| challenger.better < self.drop_below(challengers));
         }
-        look.challengers.iter().map(|challenger| challenger.better).sum::<f64>() <= RESOLVED_AT
+        challengers.iter().map(|challenger| challenger.better).sum::<f64>() <= RESOLVED_AT
     }
 
     /// Below which probability of being better a challenger leaves.
-    fn drop_below(&self, look: &Look) -> f64 {
+    fn drop_below(&self, challengers: &[Challenger]) -> f64 {
         if self.rules.strict {
-            return STRICT_ERROR / LOOKS.len() as f64 / look.challengers.len() as f64;
+            return STRICT_ERROR / LOOKS.len() as f64 / challengers.len() as f64;
         }
         DROP_BELOW
     }
@@ -412,13 +412,12 @@ impl Race {
 }
 
 /// The columns that leave at a look with this many blocks.
-fn beaten(look: &Look, below: f64, blocks: usize) -> Vec<usize> {
-    let mut leaving: Vec<&look::Challenger> =
-        look.challengers.iter().filter(|challenger| challenger.better < below).collect();
-    let staying = look.challengers.len() - leaving.len();
+fn beaten(challengers: &[Challenger], below: f64, blocks: usize) -> Vec<usize> {
+    let mut leaving: Vec<&Challenger> = challengers.iter().filter(|challenger| challenger.better < below).collect();
+    let staying = challengers.len() - leaving.len();
     if blocks < SETTLED_FROM && staying < CHALLENGERS_MIN {
         // The two that look best stay, whoever else does.
-        let mut ranked: Vec<&look::Challenger> = look.challengers.iter().collect();
+        let mut ranked: Vec<&Challenger> = challengers.iter().collect();
         ranked.sort_by(|one, other| one.mean.total_cmp(&other.mean));
         let kept: Vec<usize> = ranked.iter().take(CHALLENGERS_MIN).map(|challenger| challenger.column).collect();
         leaving.retain(|challenger| !kept.contains(&challenger.column));

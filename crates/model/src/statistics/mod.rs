@@ -10,7 +10,7 @@ mod bootstrap;
 mod coverage;
 mod geomean;
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 mod rank;
 mod rank_distribution;
 mod ratio;
