@@ -201,7 +201,7 @@ fn table(all: &Candidates) -> String {
         writeln!(text, "{:12} {count:>8} {}", step.name, step.text).expect("text grows");
     }
     for (index, placement) in all.placements.iter().enumerate() {
-        let stage = if all.first_stage[index] { 1 } else { 2 };
+        let stage = if all.stages.first[index] { 1 } else { 2 };
         let Placement { name, reason, threads, second, .. } = placement;
         let second = if second.is_empty() { String::new() } else { format!(" | {second}") };
         writeln!(text, "{stage} {threads:3} {name}: {reason}{second}").expect("text grows");
@@ -236,10 +236,10 @@ fn candidate_tables() {
 fn check_promises(machine: &Topology, wish: &Wish) -> Result<(), TestCaseError> {
     let Ok(all) = candidates(machine, wish) else { return Ok(()) };
     prop_assert_eq!(&all.placements[0], &Placement::kernel(all.placements[0].threads));
-    prop_assert!(all.first_stage[0]);
-    prop_assert_eq!(all.placements.len(), all.first_stage.len());
-    prop_assert_eq!(all.placements.len(), all.shape.len());
-    prop_assert_eq!(all.placements.len(), all.policy.len());
+    prop_assert!(all.stages.first[0]);
+    prop_assert_eq!(all.placements.len(), all.stages.first.len());
+    prop_assert_eq!(all.placements.len(), all.stages.shape.len());
+    prop_assert_eq!(all.placements.len(), all.stages.policy.len());
     prop_assert_eq!(step(&all, "offered"), Count::new(all.placements.len()).to_string());
     let mut places = Vec::new();
     for placement in &all.placements {
@@ -355,6 +355,7 @@ fn candidate_limits_limit() {
     let without = offered(&exclude(&["interleave", "memory-remote"]));
     assert!(
         without
+            .stages
             .policy
             .iter()
             .all(|choice| matches!(choice, MemoryChoice::Kernel | MemoryChoice::Local | MemoryChoice::Own))
@@ -474,28 +475,31 @@ fn candidate_memory_without_cpus_is_used() {
 #[test]
 fn candidate_stages_cross_shapes_and_policies() {
     let all = candidates(&epyc(), &fixed(4)).unwrap();
-    assert!(all.is_staged());
+    assert!(all.stages.are_two());
     let winner = (0..all.placements.len())
-        .find(|index| all.first_stage[*index] && all.policy[*index] == MemoryChoice::InterleaveUsed)
+        .find(|index| all.stages.first[*index] && all.stages.policy[*index] == MemoryChoice::InterleaveUsed)
         .unwrap();
-    let second = all.second_stage(winner);
+    let second = all.stages.second(winner);
     assert!(second.contains(&0) && second.contains(&winner));
-    let shapes = all.shape.iter().max().unwrap() + 1;
+    let shapes = all.stages.shape.iter().max().unwrap() + 1;
     for shape in 0..shapes {
-        assert!(second.iter().any(|index| all.shape[*index] == shape), "shape {shape} is in the second stage");
+        assert!(second.iter().any(|index| all.stages.shape[*index] == shape), "shape {shape} is in the second stage");
     }
     for index in 0..all.placements.len() {
-        assert!(all.shape[index] != all.shape[winner] || second.contains(&index), "every policy of the winner's shape");
+        assert!(
+            all.stages.shape[index] != all.stages.shape[winner] || second.contains(&index),
+            "every policy of the winner's shape"
+        );
     }
     assert!(second.len() < all.placements.len() / 2);
     // Where the number of threads is searched, only its neighbours go on.
     let all = candidates(&epyc(), &Wish { threads: Threads::Free, ..Wish::default() }).unwrap();
     let winner = (0..all.placements.len()).find(|index| all.placements[*index].threads == 6).unwrap();
     let mut threads: Vec<usize> =
-        all.second_stage(winner).iter().skip(1).map(|index| all.placements[*index].threads).collect();
+        all.stages.second(winner).iter().skip(1).map(|index| all.placements[*index].threads).collect();
     threads.dedup();
     assert_eq!(threads, [4, 6, 8]);
-    assert!(!candidates(&model("ryzen5-2600"), &fixed(6)).unwrap().is_staged());
+    assert!(!candidates(&model("ryzen5-2600"), &fixed(6)).unwrap().stages.are_two());
 }
 
 #[test]
@@ -531,7 +535,7 @@ fn candidates_of_the_largest_machine_stay_few() {
         [(Threads::Fixed(4), 400), (Threads::Fixed(100), 400), (Threads::Natural, 1300), (Threads::Free, 2000)]
     {
         let all = candidates(&large(), &Wish { threads, ..Wish::default() }).unwrap();
-        let first = all.first_stage.iter().filter(|first| **first).count();
+        let first = all.stages.first.iter().filter(|first| **first).count();
         assert!(all.placements.len() <= most && first <= 400, "{threads:?}: {} and {first}", all.placements.len());
     }
     let second = candidates(&large(), &Wish { second: true, ..Wish::default() }).unwrap();

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::tree::Tree;
 use crate::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::placement::ground::Ground;
@@ -10,7 +12,8 @@ use crate::placement::memory::main_memory;
 use crate::placement::{KernelOffers, MemoryPolicy};
 
 /// What a memory policy is in relation to the seats, so that different seats can be compared under one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum MemoryChoice {
     /// The kernel's default.
     Kernel,

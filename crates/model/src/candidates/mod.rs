@@ -14,12 +14,14 @@ mod neighbours;
 #[cfg(test)]
 mod orbits;
 mod second;
+mod stages;
 mod tree;
 mod words;
 
 pub use count::Count;
 pub use memory::MemoryChoice;
 pub use neighbours::neighbours;
+pub use stages::{STAGED_ABOVE, Stages};
 
 use crate::id_set::{CpuId, CpuSet};
 use crate::placement::ground::Ground;
@@ -28,9 +30,6 @@ use crate::topology::Topology;
 use gather::Gather;
 use limits::Limits;
 use tree::Tree;
-
-/// With more candidates than this, racing in two stages costs fewer trials than racing all at once.
-pub const STAGED_ABOVE: usize = 100;
 
 /// How many threads the command runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,25 +66,19 @@ pub struct Wish {
     pub measured: Vec<CpuSet>,
 }
 
-/// The candidates, in an order that depends on the machine and the wish alone. The vectors are parallel.
+/// The candidates, in an order that depends on the machine and the wish alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidates {
     /// The first is the kernel's choice, which is not bound by any limit: everything is measured against it.
     pub placements: Vec<Placement>,
-    /// Whether each is raced first; all are unless there are more than [`STAGED_ABOVE`].
-    pub first_stage: Vec<bool>,
-    /// Which share cpus and number of threads, and differ only in memory (or in the second command's cpus).
-    pub shape: Vec<usize>,
-    /// What each one's memory policy is in relation to its seats.
-    pub policy: Vec<MemoryChoice>,
+    /// Who is raced first.
+    pub stages: Stages,
     /// The placements there are without symmetry; of the first command where there are two.
     pub raw: Count,
     /// The classes of seats alone; placements that alike places make equal are one class.
     pub classes: Count,
     /// How the raw placements became the candidates.
     pub steps: Vec<Step>,
-    /// Whether the number of threads is searched too.
-    threads_free: bool,
 }
 
 /// One step from the raw placements to the candidates.
@@ -156,26 +149,22 @@ fn finish(
     };
     let mut all = Candidates {
         placements: vec![kernel.clone()],
-        first_stage: vec![true],
-        shape: vec![0],
-        policy: vec![MemoryChoice::Kernel],
+        stages: Stages { threads_searched: wish.threads == Threads::Free, ..Stages::default() },
         raw: counted.raw,
         classes: counted.seats,
         steps,
-        threads_free: wish.threads == Threads::Free,
     };
+    all.stages.push(true, 0, MemoryChoice::Kernel, reference);
     let mut names = words::Names::new(ground, wish.kernel);
     for draft in drafts.into_iter().filter(|draft| !same(draft)) {
-        all.first_stage.push(draft.first_stage);
-        all.shape.push(draft.shape);
-        all.policy.push(draft.choice);
+        all.stages.push(draft.first_stage, draft.shape, draft.choice, draft.threads);
         all.placements.push(placement(ground, &mut names, wish.threads, draft));
     }
     if all.placements.len() <= STAGED_ABOVE {
-        all.first_stage.fill(true);
+        all.stages.first.fill(true);
     }
     let offered = all.placements.len();
-    all.steps.push(explain::offered(offered, all.first_stage.iter().filter(|first| **first).count()));
+    all.steps.push(explain::offered(offered, all.stages.first.iter().filter(|first| **first).count()));
     all
 }
 
@@ -189,38 +178,4 @@ fn placement(ground: &Ground, names: &mut words::Names, wish: Threads, draft: Dr
         placement.reason = format!("{}; second command: {second_words}", placement.reason);
     }
     placement
-}
-
-impl Candidates {
-    /// Whether the race has two stages.
-    pub fn is_staged(&self) -> bool {
-        self.first_stage.iter().any(|first| !first)
-    }
-
-    /// The candidates of the second stage after this one won the first: its cpus with every memory policy, and all cpus
-    /// with its memory policy (with the kernel's where a set of cpus has no such policy). Where the number of threads
-    /// is searched, only those with the winner's number, the next smaller and the next larger one. Sorted; the kernel's
-    /// choice and the winner are always among them.
-    pub fn second_stage(&self, winner: usize) -> Vec<usize> {
-        let near = self.near_threads(self.placements[winner].threads);
-        let has_policy = |shape: usize| {
-            (0..self.shape.len()).any(|other| self.shape[other] == shape && self.policy[other] == self.policy[winner])
-        };
-        let wanted = |index: &usize| {
-            let policy = self.policy[*index];
-            let alike =
-                policy == self.policy[winner] || (policy == MemoryChoice::Kernel && !has_policy(self.shape[*index]));
-            let same_shape = self.shape[*index] == self.shape[winner];
-            let near = !self.threads_free || near.contains(&self.placements[*index].threads);
-            *index == 0 || *index == winner || same_shape || (alike && near)
-        };
-        (0..self.placements.len()).filter(wanted).collect()
-    }
-
-    fn near_threads(&self, threads: usize) -> Vec<usize> {
-        let all = || self.placements.iter().map(|placement| placement.threads);
-        let smaller = all().filter(|other| *other < threads).max();
-        let larger = all().filter(|other| *other > threads).min();
-        [Some(threads), smaller, larger].into_iter().flatten().collect()
-    }
 }

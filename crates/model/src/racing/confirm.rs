@@ -75,7 +75,8 @@ pub enum Verdict {
 
 impl Race {
     /// How many pairs confirm the leader: as many as bring the interval to a half-width of the indifference, or a
-    /// tenth of the effect. Fixed before the first of them. 0 where the kernel's choice leads.
+    /// tenth of the effect, within what the budget has left. Fixed before the first of them. 0 where the kernel's
+    /// choice leads.
     pub fn pairs(&self) -> u32 {
         self.planned().pairs
     }
@@ -85,10 +86,16 @@ impl Race {
         let half_width = self.rules.indifference;
         let Some(leader) = self.leader().filter(|leader| *leader != 0) else { return Planned { pairs: 0, half_width } };
         let differences = self.differences(leader, 0, 0..self.rows.len());
-        if differences.len() < 2 {
-            return planned(DEVIATION_GUESS, half_width);
+        let mut planned = if differences.len() < 2 {
+            planned(DEVIATION_GUESS, half_width)
+        } else {
+            let wide = HALF_WIDTH_SHARE * middle(differences.clone()).abs();
+            planned(pair_deviation(&differences), half_width.max(wide))
+        };
+        if let Some(budget) = self.rules.max_trials {
+            planned.pairs = planned.pairs.min((budget.saturating_sub(self.trials) / 2) as u32);
         }
-        planned(pair_deviation(&differences), half_width.max(HALF_WIDTH_SHARE * middle(differences.clone()).abs()))
+        planned
     }
 }
 

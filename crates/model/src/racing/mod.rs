@@ -22,12 +22,13 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use confirm::{Confirmed, Planned, Verdict, confirm};
+pub use look::{column_effects, winsorized_means};
 pub use standing::{Effect, Standing, Word};
 
 use crate::workload::Better;
 use holes::{LapCount, Leaves};
 use look::{Challenger, Early, SETTLED_FROM};
-use stage::{Entrant, Stage};
+use stage::Stage;
 
 /// The indifference unless told: 1 %, below which nobody moves a program.
 pub const INDIFFERENCE: f64 = 0.01;
@@ -150,7 +151,6 @@ enum Fate {
 pub struct Race {
     rules: Rules,
     better: Better,
-    entrants: Vec<Entrant>,
     stage: Stage,
     fates: Vec<Fate>,
     counts: Vec<LapCount>,
@@ -162,22 +162,18 @@ pub struct Race {
 }
 
 impl Race {
-    /// A race before its first block. All three lists have one entry per candidate, the kernel's choice first: it
-    /// always runs. Up to 100 candidates race at once; of more, those of the first stage race first, and then the
-    /// winner's shape under every policy with every shape under the winner's policy. Shapes and policies are any
-    /// numbers, equal for equal ones; those of the kernel's choice are not used.
-    pub fn new(rules: Rules, better: Better, first_stage: Vec<bool>, shape: Vec<usize>, policy: Vec<usize>) -> Self {
+    /// A race before its first block. `first_stage` has one entry per candidate, the kernel's choice first: it always
+    /// runs. Up to 100 candidates race at once. Of more, those of the first stage race first, and then those that
+    /// `second_stage` gives for each that is left of them: it is asked once for everyone of the first stage, and only
+    /// if there are two stages. What it says of the kernel's choice is not used.
+    pub fn new(rules: Rules, better: Better, first_stage: &[bool], second_stage: impl Fn(usize) -> Vec<usize>) -> Self {
         assert!(!first_stage.is_empty(), "a race has at least the kernel's choice");
-        let lengths = (shape.len(), policy.len());
-        assert_eq!(lengths, (first_stage.len(), first_stage.len()), "one shape and one policy per candidate");
-        let entrant = |((first_stage, shape), policy)| Entrant { first_stage, shape, policy };
-        let entrants: Vec<Entrant> = first_stage.into_iter().zip(shape).zip(policy).map(entrant).collect();
-        let count = entrants.len();
+        let count = first_stage.len();
+        let (field, stage) = stage::first(first_stage, second_stage);
         let mut race = Self {
             rules,
             better,
-            stage: Stage::first(&entrants),
-            entrants,
+            stage,
             fates: vec![Fate::Waiting; count],
             counts: vec![LapCount::default(); count],
             rows: Vec::new(),
@@ -185,7 +181,7 @@ impl Race {
             state: State::Racing,
             trials: 0,
         };
-        race.enter(stage::first_field(&race.entrants));
+        race.enter(field);
         race.end_without_rivals();
         race.check_budget();
         race
@@ -202,7 +198,7 @@ impl Race {
         if self.state != State::Racing {
             return;
         }
-        let mut row = vec![None; self.entrants.len()];
+        let mut row = vec![None; self.fates.len()];
         for (candidate, lap) in laps {
             if self.active.contains(candidate) {
                 row[*candidate] = self.note(*candidate, lap);

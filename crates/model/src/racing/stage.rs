@@ -1,85 +1,76 @@
 //! Two stages, for more candidates than are worth racing at once: first a few shapes under the policies that interact
-//! with the shape, then the winner's shape under every policy and every shape under the winner's policy.
+//! with the shape, then those that the survivors of the first point to.
+//!
+//! All survivors and not the winner alone: among 222 candidates, many of them equal, the winner alone led to the best or
+//! within 1 % of it in 94 % of simulated races, all survivors in 99.5 %, for a third more trials.
 
-use super::{Fate, Race, State};
+use std::collections::BTreeSet;
+
+use super::{Fate, Race, State, look};
 
 /// Above this many candidates staging saves trials (20 to 47 % at 183), below it costs some (20 to 60 % at 40 and
 /// less), at the same accuracy.
 const AT_ONCE: usize = 100;
 
-/// What the stages need to know of a candidate.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entrant {
-    pub first_stage: bool,
-    pub shape: usize,
-    pub policy: usize,
-}
-
 /// Where a race is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Stage {
-    /// Whether another stage follows.
-    pub more: bool,
+    /// Who comes in after each survivor of this stage; nobody where there is no other stage.
+    pub next: Option<Vec<Vec<usize>>>,
     /// The block with which this stage began.
     pub from: usize,
     /// Who won the stage before.
     pub winner: Option<usize>,
 }
 
-impl Stage {
-    pub fn first(entrants: &[Entrant]) -> Self {
-        Self { more: entrants.len() > AT_ONCE, from: 0, winner: None }
-    }
-}
-
-/// Who races first.
-pub(super) fn first_field(entrants: &[Entrant]) -> Vec<usize> {
-    let at_once = entrants.len() <= AT_ONCE;
-    (0..entrants.len()).filter(|candidate| at_once || *candidate == 0 || entrants[*candidate].first_stage).collect()
+/// Who races first, and what comes after.
+pub(super) fn first(first_stage: &[bool], second_stage: impl Fn(usize) -> Vec<usize>) -> (Vec<usize>, Stage) {
+    let count = first_stage.len();
+    let runs_first = |candidate: &usize| count <= AT_ONCE || *candidate == 0 || first_stage[*candidate];
+    let field: Vec<usize> = (0..count).filter(runs_first).collect();
+    // Only who runs first can survive the first stage.
+    let fields = |candidate: usize| if runs_first(&candidate) { second_stage(candidate) } else { Vec::new() };
+    let next = (field.len() < count).then(|| (0..count).map(fields).collect());
+    (field, Stage { next, from: 0, winner: None })
 }
 
 impl Race {
-    /// Where the first of two stages has ended with a leader, lets the second in. Who was dropped stays out, but the
-    /// kernel's choice comes back.
+    /// Where the first of two stages has ended with a leader, lets the second in: who comes after any of those whom the
+    /// first could not tell apart. They stay, who was dropped stays out, but the kernel's choice comes back.
     pub(super) fn begin_second_stage(&mut self) {
         let ended = matches!(self.state, State::Resolved | State::OnlyOneLeft | State::OutOfBlocks);
-        if !ended || !self.stage.more {
+        let Some(winner) = self.leader().filter(|_| ended) else { return };
+        let Some(next) = self.stage.next.take() else { return };
+        let field = self.second_field(&next);
+        // Nobody new but the kernel's choice that was beaten: the answer stands.
+        if field.iter().all(|candidate| *candidate == 0 || self.active.contains(candidate)) {
             return;
         }
-        let Some(winner) = self.leader() else { return };
-        let field = self.second_field(winner);
-        // Only the winner, or the winner and the kernel's choice that it has beaten: the answer stands.
-        if field.iter().all(|candidate| *candidate == 0 || *candidate == winner) {
-            return;
-        }
-        self.stage = Stage { more: false, from: self.rows.len(), winner: Some(winner) };
+        self.stage = Stage { next: None, from: self.rows.len(), winner: Some(winner) };
         self.enter(field);
         self.state = State::Racing;
     }
 
-    fn second_field(&self, winner: usize) -> Vec<usize> {
-        // The kernel's choice has no shape: where it won, the best of the others shows where to look.
-        let guide = if winner == 0 { self.best_placed() } else { Some(winner) };
-        let fits = |candidate: usize| {
-            let (entrant, guide) = (self.entrants[candidate], guide.map(|guide| self.entrants[guide]));
-            guide.is_some_and(|guide| entrant.shape == guide.shape || entrant.policy == guide.policy)
-        };
-        let may = |candidate: usize| matches!(self.fates[candidate], Fate::Waiting | Fate::Running);
-        (0..self.entrants.len())
-            .filter(|candidate| *candidate == 0 || *candidate == winner || (may(*candidate) && fits(*candidate)))
+    fn second_field(&self, next: &[Vec<usize>]) -> Vec<usize> {
+        // The kernel's choice has no shape: where nobody else is left, the best of the others shows where to look.
+        let mut guides: Vec<usize> = self.active.iter().copied().filter(|candidate| *candidate != 0).collect();
+        if guides.is_empty() {
+            guides.extend(self.best_placed());
+        }
+        let fits: BTreeSet<usize> = guides.iter().flat_map(|guide| next[*guide].iter().copied()).collect();
+        let may = |candidate: &usize| self.fates[*candidate] == Fate::Waiting && fits.contains(candidate);
+        (0..self.fates.len())
+            .filter(|candidate| *candidate == 0 || self.active.contains(candidate) || may(candidate))
             .collect()
     }
 
-    /// The candidate with the smallest median that is not the kernel's choice: of those still in, else of all that ran.
+    /// Of all that ran but the kernel's choice the one with the smallest median.
     fn best_placed(&self) -> Option<usize> {
         let median = |candidate: &usize| {
             let values: Vec<f64> = self.rows.iter().filter_map(|row| row[*candidate]).collect();
-            if values.is_empty() { f64::INFINITY } else { super::look::middle(values) }
+            if values.is_empty() { f64::INFINITY } else { look::middle(values) }
         };
-        let best = |candidates: &mut dyn Iterator<Item = usize>| {
-            candidates.filter(|candidate| *candidate != 0).min_by(|one, other| median(one).total_cmp(&median(other)))
-        };
-        let ran = |candidate: &usize| median(candidate).is_finite();
-        best(&mut self.active.iter().copied()).or_else(|| best(&mut (0..self.entrants.len()).filter(ran)))
+        let ran = (1..self.fates.len()).filter(|candidate| median(candidate).is_finite());
+        ran.min_by(|one, other| median(one).total_cmp(&median(other)))
     }
 }

@@ -1,6 +1,7 @@
 //! What a race says of every candidate, with intervals that hold for all of them together. Not for the leader against
 //! the kernel's choice: that is what confirmation is for.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -80,16 +81,22 @@ struct Difference {
     parts: Vec<Mean>,
 }
 
+/// The variance that differences from a candidate usually have, by candidate; none where nobody was measured twice.
+type Commons = BTreeMap<usize, Option<f64>>;
+
 impl Race {
     /// All candidates: the leader, the ties, who is worse, then who was stopped or could not be measured.
     pub fn standings(&self) -> Vec<Standing> {
         let leader = self.leader();
-        let mut standings: Vec<(usize, f64, Standing)> = (0..self.entrants.len())
+        let measured_against = [Some(0), leader, self.stage.winner].into_iter().flatten();
+        let commons: Commons = measured_against.map(|other| (other, self.common_variance(other))).collect();
+        let mut standings: Vec<(usize, f64, Standing)> = (0..self.fates.len())
             .map(|candidate| {
-                let difference =
-                    leader.filter(|leader| *leader != candidate).and_then(|leader| self.difference(candidate, leader));
+                let difference = leader
+                    .filter(|leader| *leader != candidate)
+                    .and_then(|leader| self.difference(candidate, leader, &commons));
                 let value = difference.as_ref().map_or(f64::INFINITY, |difference| difference.value);
-                let standing = self.standing(candidate, leader, difference.as_ref());
+                let standing = self.standing(candidate, leader, difference.as_ref(), &commons);
                 (rank(&standing.word), value, standing)
             })
             .collect();
@@ -97,10 +104,16 @@ impl Race {
         standings.into_iter().map(|(.., standing)| standing).collect()
     }
 
-    fn standing(&self, candidate: usize, leader: Option<usize>, difference: Option<&Difference>) -> Standing {
+    fn standing(
+        &self,
+        candidate: usize,
+        leader: Option<usize>,
+        difference: Option<&Difference>,
+        commons: &Commons,
+    ) -> Standing {
         let rows = self.rows.iter();
         let against_kernel =
-            (candidate != 0 && Some(candidate) != leader).then(|| self.difference(candidate, 0)).flatten();
+            (candidate != 0 && Some(candidate) != leader).then(|| self.difference(candidate, 0, commons)).flatten();
         Standing {
             candidate,
             blocks: rows.filter(|row| row[candidate].is_some()).count() as u32,
@@ -155,7 +168,7 @@ impl Race {
     }
 
     fn interval(&self, difference: &Difference) -> Option<Interval> {
-        let others = (self.entrants.len() - 1).max(1) as f64;
+        let others = (self.fates.len() - 1).max(1) as f64;
         (!difference.parts.is_empty())
             .then(|| mean_interval(difference.value, &difference.parts, 1.0 - TOGETHER / others))
             .flatten()
@@ -163,15 +176,15 @@ impl Race {
 
     /// How much worse one candidate is than another: from the blocks that they share, or, where they ran in different
     /// stages, by way of the winner of the first, which ran in both.
-    fn difference(&self, candidate: usize, other: usize) -> Option<Difference> {
+    fn difference(&self, candidate: usize, other: usize, commons: &Commons) -> Option<Difference> {
         let all = 0..self.rows.len();
-        if let Some(direct) = self.shared(candidate, other, all) {
+        if let Some(direct) = self.shared(candidate, other, all, commons) {
             return Some(direct);
         }
         let winner = self.stage.winner.filter(|winner| *winner != candidate && *winner != other)?;
         let (first, second) = (0..self.stage.from, self.stage.from..self.rows.len());
         let by_way = |one: Range<usize>, two: Range<usize>| {
-            let (to, from) = (self.shared(candidate, winner, one)?, self.shared(winner, other, two)?);
+            let (to, from) = (self.shared(candidate, winner, one, commons)?, self.shared(winner, other, two, commons)?);
             // Different blocks, so independent.
             let parts =
                 if to.parts.is_empty() || from.parts.is_empty() { Vec::new() } else { [to.parts, from.parts].concat() };
@@ -180,14 +193,14 @@ impl Race {
         by_way(first.clone(), second.clone()).or_else(|| by_way(second, first))
     }
 
-    fn shared(&self, candidate: usize, other: usize, blocks: Range<usize>) -> Option<Difference> {
+    fn shared(&self, candidate: usize, other: usize, blocks: Range<usize>, commons: &Commons) -> Option<Difference> {
         let differences = self.differences(candidate, other, blocks);
         if differences.is_empty() {
             return None;
         }
         let (count, value) = (differences.len() as f64, mean(&differences));
         let own = if differences.len() > 1 { variance(&differences) } else { 0.0 };
-        let part = self.common_variance(other).map(|common| {
+        let part = commons.get(&other).copied().flatten().map(|common| {
             let (variance, freedom) = moderated_variance(common, own, count - 1.0);
             Mean { value, variance: variance / count, freedom }
         });
@@ -196,7 +209,7 @@ impl Race {
 
     /// The variance that differences from this candidate usually have; none where nobody was measured twice.
     fn common_variance(&self, other: usize) -> Option<f64> {
-        let variances: Vec<(f64, f64)> = (0..self.entrants.len())
+        let variances: Vec<(f64, f64)> = (0..self.fates.len())
             .filter(|candidate| *candidate != other)
             .map(|candidate| self.differences(candidate, other, 0..self.rows.len()))
             .filter(|differences| differences.len() > 1)

@@ -12,7 +12,7 @@ fn flat(count: usize) -> Race {
 }
 
 fn flat_with(rules: Rules, better: Better, count: usize) -> Race {
-    Race::new(rules, better, vec![true; count], vec![0; count], vec![0; count])
+    Race::new(rules, better, &vec![true; count], |_| Vec::new())
 }
 
 /// A repeatable number between -0.5 and 0.5, different for each block and candidate (the mixer of `SplitMix64`).
@@ -70,16 +70,19 @@ fn a_look_drops_the_beaten_and_keeps_two_challengers_until_settled() {
 
 #[test]
 fn between_looks_nobody_leaves() {
-    let mut race = flat(6);
-    let equal = [1.0; 6];
-    run(&mut race, &equal, 0.05, 6);
-    assert_eq!((race.state(), race.active().len()), (State::Racing, 6));
-    // From now on the last one is far behind, but block 7 is no look.
-    let behind = [1.0, 1.0, 1.0, 1.0, 1.0, 1.9];
-    run(&mut race, &behind, 0.05, 1);
-    assert_eq!(race.active().len(), 6);
-    run(&mut race, &behind, 0.05, 60);
-    assert!(!race.active().contains(&5));
+    let seconds: Vec<f64> = (0..40).map(|candidate| 1.0 + 0.01 * f64::from(candidate)).collect();
+    let mut race = flat(40);
+    let mut left_at = Vec::new();
+    while race.state() == State::Racing {
+        let before = race.active().len();
+        run(&mut race, &seconds, 0.05, 1);
+        if race.active().len() < before {
+            left_at.push(race.blocks() as usize);
+        }
+    }
+    assert!(left_at.len() > 8, "{left_at:?}");
+    assert!(left_at.iter().all(|block| LOOKS.contains(block)), "{left_at:?}");
+    assert!(LOOKS.contains(&(race.blocks() as usize)));
 }
 
 #[test]
@@ -222,7 +225,9 @@ fn a_budget_ends_the_race_and_leaves_the_reserve() {
     for budget in [30, 100, 200, 1000] {
         let rules = Rules { max_trials: Some(budget), ..RULES };
         let mut race = flat_with(rules, Better::Lower, 20);
-        run(&mut race, &[1.0; 20], 0.3, 400);
+        let mut seconds = [1.0; 20];
+        seconds[0] = 1.9;
+        run(&mut race, &seconds, 0.3, 400);
         assert_eq!(race.state(), State::OutOfBudget, "{budget}");
         assert!(!race.state().is_resolved());
         let reserve = race.reserve(budget as f64, 1.0);
@@ -231,6 +236,8 @@ fn a_budget_ends_the_race_and_leaves_the_reserve() {
         assert!(race.trials() as f64 + reserve <= budget as f64, "{budget}: {} and {reserve}", race.trials());
         assert!((race.trials() + race.active().len()) as f64 + reserve > budget as f64, "another block fits");
         assert_eq!(race.leader().is_some(), budget > 30);
+        assert!(race.trials() + 2 * race.pairs() as usize <= budget, "{budget}: {} pairs", race.pairs());
+        assert!(race.leader() == Some(0) || race.pairs() >= 20 || budget < 80, "{budget}: {} pairs", race.pairs());
     }
     // In seconds, a trial of half a second each.
     assert!((flat(2).reserve(60.0, 0.5) - 20.0).abs() < 1e-9);
@@ -296,15 +303,30 @@ fn strict_asks_for_more() {
         race.trials()
     };
     assert!(trials(true) > trials(false), "{} {}", trials(true), trials(false));
+    // 5 % shared by 26 looks and these challengers; first at the third block.
+    let mut race = flat_with(Rules { strict: true, ..RULES }, Better::Lower, 7);
+    let challengers = [Challenger { column: 1, mean: 0.0, better: 0.0 }; 4];
+    assert!((race.drop_below(&challengers) - 0.05 / 26.0 / 4.0).abs() < 1e-12);
+    run(&mut race, &[1.0, 1.5, 1.6, 1.7, 1.8, 1.9, 1.9], 0.001, 2);
+    assert_eq!(race.active().len(), 7);
+    run(&mut race, &[1.0, 1.5, 1.6, 1.7, 1.8, 1.9, 1.9], 0.001, 1);
+    assert_eq!(race.active(), [0, 1, 2]);
 }
 
 /// A race of two stages: 4 policies and 30 shapes, policy 0 and every third shape with policy 1 in the first stage.
 fn staged() -> Race {
     let all: Vec<(usize, usize)> = (0..30).flat_map(|shape| (0..4).map(move |policy| (shape, policy))).collect();
     let first = |(shape, policy): &(usize, usize)| *policy == 0 || (*policy == 1 && shape % 3 == 0);
-    let list = |of: fn(&(usize, usize)) -> usize| [usize::MAX].into_iter().chain(all.iter().map(of)).collect();
-    let first_stage = [true].into_iter().chain(all.iter().map(first)).collect();
-    Race::new(RULES, Better::Lower, first_stage, list(|one| one.0), list(|one| one.1))
+    let list = |of: fn(&(usize, usize)) -> usize| -> Vec<usize> {
+        [usize::MAX].into_iter().chain(all.iter().map(of)).collect()
+    };
+    let first_stage: Vec<bool> = [true].into_iter().chain(all.iter().map(first)).collect();
+    let (shape, policy) = (list(|one| one.0), list(|one| one.1));
+    let cross = |winner: usize| {
+        let alike = |one: &usize| shape[*one] == shape[winner] || policy[*one] == policy[winner];
+        (0..shape.len()).filter(alike).collect()
+    };
+    Race::new(RULES, Better::Lower, &first_stage, cross)
 }
 
 /// Seconds in that race: a sum of a part per shape and one per policy, best at shape 12 and policy 3.
@@ -319,15 +341,22 @@ fn above_a_hundred_the_second_stage_follows_the_first() {
     assert_eq!(race.active().len(), 1 + 30 + 10);
     let first: Vec<usize> = race.active().to_vec();
     let seconds = staged_seconds();
+    let mut survivors = Vec::new();
     while race.active().iter().all(|candidate| first.contains(candidate)) {
+        survivors = race.active().iter().copied().filter(|candidate| *candidate != 0).collect::<Vec<_>>();
         run(&mut race, &seconds, 0.005, 1);
     }
+    assert!((1..10).contains(&survivors.len()), "{survivors:?}");
     assert_eq!(race.state(), State::Racing);
     let begin = race.blocks();
     assert_eq!(race.leader(), Some(1 + 12 * 4 + 1), "until its first block the winner of the first stage leads");
     assert!(race.kill_limit().is_some());
     let (policy, shape) = (|candidate: usize| (candidate - 1) % 4, |candidate: usize| (candidate - 1) / 4);
-    assert!(race.active().iter().all(|one| *one == 0 || policy(*one) == 1 || shape(*one) == 12), "{:?}", race.active());
+    let guided = |one: usize| policy(one) == 1 || survivors.iter().any(|guide| shape(*guide) == shape(one));
+    assert!(race.active().iter().all(|one| *one == 0 || guided(*one)), "{:?}", race.active());
+    assert!(survivors.iter().all(|one| race.active().contains(one)), "who could not be told apart stays");
+    let dropped = |one: &usize| *one != 0 && !survivors.contains(one);
+    assert!(!first.iter().any(|one| dropped(one) && race.active().contains(one)), "who was dropped stays out");
     assert!(race.active().contains(&0), "the reference comes back");
     assert!(race.active().contains(&(1 + 12 * 4 + 3)));
     run(&mut race, &seconds, 0.005, 100);
@@ -358,9 +387,9 @@ fn where_the_kernels_choice_wins_the_first_stage_the_best_of_the_others_guides_t
 
 #[test]
 fn a_hundred_race_at_once() {
-    let race = Race::new(RULES, Better::Lower, vec![false; 100], vec![0; 100], vec![0; 100]);
+    let race = Race::new(RULES, Better::Lower, &[false; 100], |_| Vec::new());
     assert_eq!(race.active().len(), 100);
-    let race = Race::new(RULES, Better::Lower, vec![false; 101], vec![0; 101], vec![0; 101]);
+    let race = Race::new(RULES, Better::Lower, &[false; 101], |_| Vec::new());
     assert_eq!(race.active(), [0]);
 }
 

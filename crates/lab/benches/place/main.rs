@@ -1,0 +1,275 @@
+//! What the racing rule of `nearfar place` is worth: simulated worlds, the rules against each other, and the targets.
+//!
+//!   cargo bench -p lab --bench place -- [--what main|nothing|kernel|bursts|holes|hangs|budget|strict|regret|all]
+//!       [--seeds 200] [--noise 2,3,5] [--topologies FOLDER] [--only WORLD] [--brief]
+//!
+//! Exit status 1 when a target is missed. With the tests it runs at smoke size. Must not know how a race decides.
+
+mod noise;
+mod regret;
+mod rules;
+mod table;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use machine::topology::{Source, read};
+use model::plan::stream;
+use model::racing::{INDIFFERENCE, Rules};
+use model::topology::Topology;
+use noise::{Machine, Random, Weather};
+use table::{Outcome, Row};
+use world::{PROGRAMS, Program, World};
+
+/// Two, as many as the smallest machine that builds this has.
+const WORKERS: usize = 2;
+/// No constant of the race was tuned on seeds from here on, and no rule chosen: those from 10000 to 10199 decided who
+/// comes into the second stage.
+const FIRST_SEED: usize = 20_000;
+/// What measuring everything costs hardly varies.
+const EXHAUSTIVE_RUNS: usize = 3;
+
+/// Name, file in the folder of topologies (or in this repository), threads.
+const MACHINES: [(&str, &str, usize); 4] = [
+    ("Ryzen 2600", "models/ryzen5-2600.xml", 6),
+    ("EPYC 7401 2P", "corpus/v02-epyc7401-2p-nps4.xml", 16),
+    ("hybrid i7-1370P", "corpus/v06-raptorlake-hybrid.xml", 8),
+    ("32 sockets", "corpus/v13-model-32s-1152pu.xml", 32),
+];
+
+/// What the command line says.
+struct Settings {
+    what: String,
+    seeds: usize,
+    noises: Vec<f64>,
+    topologies: PathBuf,
+    /// Only worlds with this in their name.
+    only: String,
+    brief: bool,
+    smoke: bool,
+}
+
+/// One experiment: worlds under a weather, with the rules of the race.
+struct Setting<'a> {
+    what: &'a str,
+    weather: Weather,
+    kernel_wins: bool,
+    strict: bool,
+    /// The budget as a part of what measuring everything to the same interval costs by calculation.
+    budget: Option<f64>,
+    others: bool,
+}
+
+fn main() -> ExitCode {
+    let settings = match settings(std::env::args().skip(1)) {
+        Ok(settings) => settings,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    let (machines, skipped) = machines(&settings);
+    let mut worlds = worlds(&machines);
+    worlds.retain(|world| world.name().contains(&settings.only));
+    let mut met = true;
+    let whats: Vec<&str> = match settings.what.as_str() {
+        "all" => vec!["main", "nothing", "kernel", "bursts", "holes", "hangs", "budget", "strict", "regret"],
+        one => vec![one],
+    };
+    for what in whats {
+        if what == "regret" {
+            regret(&machines);
+        } else {
+            met &= experiment(what, &settings, &worlds);
+        }
+    }
+    if skipped > 0 {
+        println!("\n{skipped} machines skipped");
+    }
+    if met || settings.smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn settings(mut words: impl Iterator<Item = String>) -> Result<Settings, String> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let default = repository.join("../shared/topologies");
+    let mut settings = Settings {
+        what: "main".into(),
+        seeds: 200,
+        noises: vec![0.02, 0.03, 0.05],
+        topologies: std::env::var_os("NEARFAR_TOPOLOGIES").map_or(default, PathBuf::from),
+        only: String::new(),
+        brief: false,
+        smoke: true,
+    };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        match word.as_str() {
+            // `cargo bench` says so; `cargo test` does not.
+            "--bench" => settings.smoke = false,
+            "--brief" => settings.brief = true,
+            "--only" => settings.only = value()?,
+            "--what" => settings.what = value()?,
+            "--topologies" => settings.topologies = value()?.into(),
+            "--seeds" => settings.seeds = value()?.parse().map_err(|_| "--seeds needs a number")?,
+            "--noise" => {
+                let percents: Result<Vec<f64>, _> = value()?.split(',').map(str::parse::<f64>).collect();
+                let percents = percents.map_err(|_| "--noise needs percents such as 2,3,5")?;
+                settings.noises = percents.iter().map(|percent| percent / 100.0).collect();
+            }
+            other => return Err(format!("place: unknown word '{other}'; see the first lines of its main.rs")),
+        }
+    }
+    if settings.smoke {
+        (settings.seeds, settings.noises) = (2, vec![0.03]);
+    }
+    Ok(settings)
+}
+
+/// A machine on file and how many threads its programs run.
+struct OnFile {
+    name: &'static str,
+    topology: Topology,
+    threads: usize,
+}
+
+/// The machines, and how many are not on file here. At smoke size the small one alone.
+fn machines(settings: &Settings) -> (Vec<OnFile>, usize) {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/topologies");
+    let (mut machines, mut skipped) = (Vec::new(), 0);
+    for (name, file, threads) in MACHINES.into_iter().take(if settings.smoke { 1 } else { MACHINES.len() }) {
+        let ours = repository.join(file);
+        let path = if ours.exists() { ours } else { settings.topologies.join(file) };
+        if !path.exists() {
+            println!("skipped: {name}: {} is not here (--topologies FOLDER)", path.display());
+            skipped += 1;
+            continue;
+        }
+        let topology = read(&Source::XmlFile(path)).expect("the topologies of the bench can be read");
+        machines.push(OnFile { name, topology, threads });
+    }
+    (machines, skipped)
+}
+
+fn worlds(machines: &[OnFile]) -> Vec<World> {
+    let all = machines.iter().flat_map(|machine| PROGRAMS.map(|program| (machine, program)));
+    let world = |(OnFile { name, topology, threads }, program): (&OnFile, _)| {
+        World::new(name, topology, program, *threads).expect("the wish is valid")
+    };
+    all.map(world).collect()
+}
+
+/// What the family gives away; nothing is promised of it.
+fn regret(machines: &[OnFile]) {
+    println!("\nregret: what the family of candidates gives away");
+    for OnFile { name, topology, threads } in machines {
+        // Where the number of threads is searched there is no neighbour to move to.
+        for program in PROGRAMS.into_iter().filter(|program| *program != Program::Few) {
+            regret::print(name, topology, program, *threads).expect("the wish is valid");
+        }
+    }
+}
+
+/// Runs one experiment and prints it; whether its targets are met.
+fn experiment(what: &str, settings: &Settings, worlds: &[World]) -> bool {
+    let middle = [settings.noises[settings.noises.len() / 2]];
+    let nothing = [World::null(40)];
+    let plain = |noise: f64| Setting {
+        what,
+        weather: Weather::fair(noise),
+        kernel_wins: false,
+        strict: false,
+        budget: None,
+        others: false,
+    };
+    match what {
+        "main" => {
+            let others = |noise| Setting { others: true, ..plain(noise) };
+            settings.noises.iter().fold(true, |met, noise| run(settings, worlds, &others(*noise)) & met)
+        }
+        "nothing" => run(settings, &nothing, &plain(middle[0])),
+        "kernel" => run(settings, worlds, &Setting { kernel_wins: true, ..plain(middle[0]) }),
+        "strict" => run(settings, worlds, &Setting { strict: true, ..plain(middle[0]) }),
+        "bursts" => {
+            let weather = Weather { bursts_in_time: true, ..Weather::fair(middle[0]) };
+            run(settings, worlds, &Setting { weather, ..plain(middle[0]) })
+        }
+        "holes" => {
+            let weather = Weather { not_proven: 0.2, ..Weather::fair(middle[0]) };
+            run(settings, worlds, &Setting { weather, ..plain(middle[0]) })
+        }
+        "hangs" => {
+            let weather = Weather { hangs: 0.01, ..Weather::fair(middle[0]) };
+            run(settings, worlds, &Setting { weather, ..plain(middle[0]) })
+        }
+        "budget" => [0.05, 0.10, 0.15, 0.25, 0.5]
+            .iter()
+            .fold(true, |met, part| run(settings, worlds, &Setting { budget: Some(*part), ..plain(middle[0]) }) & met),
+        other => {
+            println!("place: there is no experiment '{other}'");
+            false
+        }
+    }
+}
+
+fn run(settings: &Settings, worlds: &[World], setting: &Setting<'_>) -> bool {
+    let rows: Vec<Row> = worlds.iter().map(|world| row(settings.seeds, world, setting)).collect();
+    table::print(setting.what, setting.weather, setting.budget, &rows, settings.brief)
+}
+
+/// All seeds of one world, on a few threads; the result does not depend on how many.
+fn row(seeds: usize, world: &World, setting: &Setting<'_>) -> Row {
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= seeds {
+                        break;
+                    }
+                    let outcome = one(world, setting, FIRST_SEED + index);
+                    outcomes.lock().expect("no worker panicked").push((index, outcome));
+                }
+            });
+        }
+    });
+    let mut outcomes = outcomes.into_inner().expect("no worker panicked");
+    outcomes.sort_by_key(|(index, _)| *index);
+    let exhaustive = |run: usize| {
+        let (mut machine, ..) = machine(world, setting, run);
+        rules::exhaustive(&mut machine, world.len(), INDIFFERENCE) as f64
+    };
+    Row {
+        machine: world.machine.clone(),
+        program: world.program.clone(),
+        candidates: world.len(),
+        exhaustive: (0..EXHAUSTIVE_RUNS).map(exhaustive).sum::<f64>() / EXHAUSTIVE_RUNS as f64,
+        outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect(),
+    }
+}
+
+/// The machine and the truth of one seed; the same for every rule.
+fn machine(world: &World, setting: &Setting<'_>, seed: usize) -> (Machine, Vec<f64>) {
+    let purpose = |of: &str| stream(seed as u64, &format!("{} {:.3} {of}", world.name(), setting.weather.noise));
+    let mut random = Random::new(purpose("truth"));
+    let truth =
+        if setting.kernel_wins { world.truth_where_the_kernel_wins(&mut random) } else { world.truth(&mut random) };
+    (Machine::new(truth.clone(), setting.weather, Random::new(purpose("noise"))), truth)
+}
+
+fn one(world: &World, setting: &Setting<'_>, seed: usize) -> Outcome {
+    let (mut place, truth) = machine(world, setting, seed);
+    let strict_trials = (world.len() * table::strict_blocks(setting.weather.noise)) as f64;
+    let rules = Rules {
+        indifference: INDIFFERENCE,
+        strict: setting.strict,
+        max_trials: setting.budget.map(|part| (part * strict_trials) as usize),
+    };
+    let found = rules::place(&mut place, &world.candidates, rules, seed as u64);
+    let halving = setting.others.then(|| rules::halving(&mut machine(world, setting, seed).0, world.len()));
+    Outcome { truth, found, halving }
+}

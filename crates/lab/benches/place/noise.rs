@@ -1,0 +1,178 @@
+//! What a run sees of the truth: noise, drift, bursts, trials that come to nothing, trials that hang. Must not know
+//! any rule. All of it follows from a seed.
+
+use model::racing::Lap;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A slow spell of the machine.
+const BURST: f64 = 1.3;
+/// In so many blocks (or of so many trials).
+const BURST_SHARE: f64 = 0.05;
+/// A burst in time lasts so many trials.
+const BURST_TRIALS: f64 = 15.0;
+/// Block effect, drift (a slow wave and a random walk).
+const BLOCK_SD: f64 = 0.01;
+const WAVE: f64 = 0.015;
+const WAVE_TRIALS: f64 = 700.0;
+const WALK_SD: f64 = 0.0007;
+/// Candidates differ in their noise by this, as a standard deviation of logarithms.
+const NOISE_SPREAD: f64 = 0.2;
+/// The kernel's choice varies more.
+const KERNEL_NOISE: f64 = 1.5;
+/// A trial that hangs takes so many times its time.
+const HANG: f64 = 20.0;
+
+/// Random numbers from a seed.
+pub struct Random(ChaCha8Rng);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// In (0, 1).
+    pub fn uniform(&mut self) -> f64 {
+        (f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0
+    }
+
+    /// By Box and Muller, Annals of Mathematical Statistics 29, 1958.
+    pub fn normal(&mut self) -> f64 {
+        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    pub fn below(&mut self, count: usize) -> usize {
+        ((self.uniform() * count as f64) as usize).min(count - 1)
+    }
+
+    pub fn shuffle<T>(&mut self, values: &mut [T]) {
+        for index in (1..values.len()).rev() {
+            let other = self.below(index + 1);
+            values.swap(index, other);
+        }
+    }
+}
+
+/// What disturbs a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weather {
+    /// The standard deviation of a trial's logarithm.
+    pub noise: f64,
+    /// Bursts come in time, over a few trials, and not over part of a block.
+    pub bursts_in_time: bool,
+    /// The share of trials whose placement is not proven; each is repeated once at the end of its block.
+    pub not_proven: f64,
+    /// The share of trials that hang, and are killed at the limit.
+    pub hangs: f64,
+}
+
+impl Weather {
+    pub fn fair(noise: f64) -> Self {
+        Self { noise, bursts_in_time: false, not_proven: 0.0, hangs: 0.0 }
+    }
+}
+
+/// One machine in time.
+pub struct Machine {
+    truth: Vec<f64>,
+    noise: Vec<f64>,
+    weather: Weather,
+    random: Random,
+    /// Trials run, repeated ones included.
+    pub trials: usize,
+    walk: f64,
+    phase: f64,
+    burst_left: usize,
+}
+
+impl Machine {
+    pub fn new(truth: Vec<f64>, weather: Weather, mut random: Random) -> Self {
+        let mut noise: Vec<f64> =
+            truth.iter().map(|_| weather.noise * (NOISE_SPREAD * random.normal()).exp()).collect();
+        noise[0] *= KERNEL_NOISE;
+        let phase = std::f64::consts::TAU * random.uniform();
+        Self { truth, noise, weather, random, trials: 0, walk: 0.0, phase, burst_left: 0 }
+    }
+
+    /// Each of these once in random order: logarithms of times.
+    pub fn block(&mut self, active: &[usize]) -> Vec<f64> {
+        let mut order: Vec<usize> = (0..active.len()).collect();
+        self.random.shuffle(&mut order);
+        let common = BLOCK_SD * self.random.normal();
+        let burst = self.burst_in_block(active.len());
+        let mut values = vec![0.0; active.len()];
+        for (position, index) in order.into_iter().enumerate() {
+            let candidate = active[index];
+            let slow = if burst.contains(&position) || self.burst_in_time() { BURST.ln() } else { 0.0 };
+            let noise = self.noise[candidate] * self.random.normal();
+            values[index] = self.truth[candidate] + common + self.drift() + slow + noise;
+        }
+        values
+    }
+
+    /// The same as laps of a race, with what can happen to a trial: times in seconds, killed at the limit.
+    pub fn laps(&mut self, active: &[usize], limit: Option<f64>) -> Vec<(usize, Lap)> {
+        let times = self.block(active);
+        let laps = active.iter().zip(times).map(|(candidate, time)| (*candidate, self.lap(time.exp(), limit)));
+        let mut laps: Vec<(usize, Lap)> = laps.collect();
+        for (candidate, lap) in &mut laps {
+            if matches!(lap, Lap::NotProven(_)) {
+                let time = self.block(&[*candidate])[0].exp();
+                *lap = self.lap(time, limit);
+            }
+        }
+        laps
+    }
+
+    fn lap(&mut self, time: f64, limit: Option<f64>) -> Lap {
+        if self.weather.not_proven > 0.0 && self.random.uniform() < self.weather.not_proven {
+            return Lap::NotProven("it was seen on another cpu".into());
+        }
+        let hangs = self.weather.hangs > 0.0 && self.random.uniform() < self.weather.hangs;
+        let time = if hangs { time * HANG } else { time };
+        match limit.filter(|limit| time > *limit) {
+            Some(limit) => Lap::TooSlow { at_least: limit },
+            None => Lap::Value(time),
+        }
+    }
+
+    /// Fresh pairs of the leader and the kernel's choice, each in random order: times in seconds.
+    pub fn pairs(&mut self, leader: usize, count: u32) -> Vec<(f64, f64)> {
+        let pair = |_| {
+            let times = self.block(&[leader, 0]);
+            (times[0].exp(), times[1].exp())
+        };
+        (0..count).map(pair).collect()
+    }
+
+    /// Which positions of this block are slow.
+    fn burst_in_block(&mut self, count: usize) -> std::ops::Range<usize> {
+        if self.weather.bursts_in_time || self.random.uniform() >= BURST_SHARE {
+            return 0..0;
+        }
+        let share = 0.2 + 0.8 * self.random.uniform();
+        let length = ((count as f64 * share).round() as usize).clamp(1, count);
+        let from = self.random.below(count - length + 1);
+        from..from + length
+    }
+
+    fn burst_in_time(&mut self) -> bool {
+        if !self.weather.bursts_in_time {
+            return false;
+        }
+        if self.burst_left > 0 {
+            self.burst_left -= 1;
+            return true;
+        }
+        if self.random.uniform() < BURST_SHARE / BURST_TRIALS {
+            self.burst_left = (-BURST_TRIALS * self.random.uniform().ln()).ceil() as usize;
+        }
+        false
+    }
+
+    fn drift(&mut self) -> f64 {
+        self.trials += 1;
+        self.walk = self.walk * 0.9999 + WALK_SD * self.random.normal();
+        WAVE * (self.trials as f64 * std::f64::consts::TAU / WAVE_TRIALS + self.phase).sin() + self.walk
+    }
+}

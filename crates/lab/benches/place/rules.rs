@@ -1,0 +1,114 @@
+//! The rules that are compared: the race itself (`model::racing`, not a copy of it), successive halving, and
+//! measuring every candidate. Must not know the truth.
+
+use model::candidates::Stages;
+use model::racing::{self, Confirmed, Race, Rules, State, confirm};
+use model::workload::Better;
+
+use crate::noise::Machine;
+
+/// What a search found and cost.
+pub struct Found {
+    pub winner: usize,
+    pub search_trials: usize,
+    /// With confirmation; the same where the kernel's choice won.
+    pub all_trials: usize,
+    pub confirmed: Option<Confirmed>,
+    /// What the race said beforehand that it would cost, had it known the number of pairs.
+    pub estimate: usize,
+    pub blocks: u32,
+    /// How the race ended; none for rules that are not races.
+    pub state: Option<State>,
+}
+
+/// The race with its confirmation. None where it ended without a leader.
+pub fn place(machine: &mut Machine, stages: &Stages, rules: Rules, seed: u64) -> Option<Found> {
+    let mut race = Race::new(rules, Better::Lower, &stages.first, |guide| stages.second(guide));
+    // The warm-up trial, thrown away but for the limit.
+    let mut limit = racing::KILL_FACTOR * machine.block(&[0])[0].exp();
+    while race.state() == State::Racing {
+        let laps = machine.laps(race.active(), Some(limit));
+        race.push(&laps);
+        limit = race.kill_limit().unwrap_or(limit);
+    }
+    let winner = race.leader()?;
+    let search_trials = machine.trials;
+    let pairs = machine.pairs(winner, race.pairs());
+    let confirmed = confirm(Better::Lower, &pairs, race.planned(), seed);
+    let (all_trials, state) = (machine.trials, Some(race.state()));
+    let estimate = Race::estimate(stages.first.len(), race.pairs());
+    Some(Found { winner, search_trials, all_trials, confirmed, estimate, blocks: race.blocks(), state })
+}
+
+/// Each round keeps the better half and doubles the blocks (Karnin et al., ICML 2013); all values of a survivor count.
+pub fn halving(machine: &mut Machine, count: usize) -> Found {
+    const FIRST_BLOCKS: usize = 4;
+    const BLOCKS_MAX: usize = 350;
+    let mut active: Vec<usize> = (0..count).collect();
+    let mut columns: Vec<Vec<f64>> = vec![Vec::new(); count];
+    let (mut done, mut blocks) = (0, FIRST_BLOCKS);
+    while active.len() > 1 && done < BLOCKS_MAX {
+        for _ in 0..blocks.min(BLOCKS_MAX - done) {
+            for (candidate, value) in active.iter().zip(machine.block(&active)) {
+                columns[*candidate].push(value);
+            }
+            done += 1;
+        }
+        let kept = active.len().div_ceil(2);
+        active = best(&columns, &active, kept);
+        blocks *= 2;
+    }
+    let trials = machine.trials;
+    Found {
+        winner: active[0],
+        search_trials: trials,
+        all_trials: trials,
+        confirmed: None,
+        estimate: trials,
+        blocks: done as u32,
+        state: None,
+    }
+}
+
+/// The best so many.
+fn best(columns: &[Vec<f64>], active: &[usize], count: usize) -> Vec<usize> {
+    let table: Vec<Vec<f64>> = active.iter().map(|candidate| columns[*candidate].clone()).collect();
+    let effects = racing::column_effects(&table);
+    let mut order: Vec<usize> = (0..active.len()).collect();
+    order.sort_by(|one, other| effects[*one].total_cmp(&effects[*other]));
+    order.into_iter().take(count).map(|column| active[column]).collect()
+}
+
+/// Measures every candidate until its own 95 % interval against the kernel's choice is as narrow as that; the trials
+/// that this takes.
+pub fn exhaustive(machine: &mut Machine, count: usize, half_width: f64) -> usize {
+    const BLOCKS_MAX: usize = 360;
+    let looks_at = |blocks: usize| blocks >= 5 && (blocks < 9 || blocks.is_multiple_of((blocks / 10).max(2)));
+    let mut active: Vec<usize> = (0..count).collect();
+    let mut columns: Vec<Vec<f64>> = vec![Vec::new(); count];
+    for blocks in 1..=BLOCKS_MAX {
+        for (candidate, value) in active.iter().zip(machine.block(&active)) {
+            columns[*candidate].push(value);
+        }
+        if !looks_at(blocks) {
+            continue;
+        }
+        let against = |candidate: &usize| -> Vec<f64> {
+            columns[*candidate].iter().zip(&columns[0]).map(|(value, kernel)| value - kernel).collect()
+        };
+        let differences: Vec<Vec<f64>> = active[1..].iter().map(against).collect();
+        let known = racing::winsorized_means(&differences, 0.95);
+        let precise = known.iter().map(|(_, interval)| interval.is_some_and(|one| one.half_width() <= half_width));
+        let precise: Vec<bool> = precise.collect();
+        let mut index = 0;
+        active.retain(|candidate| {
+            let keep = *candidate == 0 || !precise[index];
+            index += usize::from(*candidate != 0);
+            keep
+        });
+        if active.len() < 2 {
+            break;
+        }
+    }
+    machine.trials
+}

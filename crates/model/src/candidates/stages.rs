@@ -1,0 +1,76 @@
+//! Which candidates are raced first when there are many, and who follows the winner. Knows what they share, not what
+//! they are.
+
+use serde::{Deserialize, Serialize};
+
+use super::MemoryChoice;
+
+/// With more candidates than this, racing in two stages costs fewer trials than racing all at once.
+pub const STAGED_ABOVE: usize = 100;
+
+/// The stages of a race of candidates. The vectors have one entry per candidate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stages {
+    /// Whether each is raced first; all are unless there are more than [`STAGED_ABOVE`].
+    pub first: Vec<bool>,
+    /// Which share cpus and number of threads, and differ only in memory (or in the second command's cpus).
+    pub shape: Vec<usize>,
+    /// What each one's memory policy is in relation to its seats.
+    pub policy: Vec<MemoryChoice>,
+    /// How many threads each has.
+    pub threads: Vec<usize>,
+    /// Whether the number of threads is searched too.
+    pub threads_searched: bool,
+}
+
+impl Stages {
+    /// So many candidates, all raced at once.
+    pub fn at_once(count: usize) -> Self {
+        Self {
+            first: vec![true; count],
+            shape: (0..count).collect(),
+            policy: vec![MemoryChoice::Kernel; count],
+            threads: vec![1; count],
+            threads_searched: false,
+        }
+    }
+
+    /// Adds a candidate.
+    pub(super) fn push(&mut self, first: bool, shape: usize, policy: MemoryChoice, threads: usize) {
+        self.first.push(first);
+        self.shape.push(shape);
+        self.policy.push(policy);
+        self.threads.push(threads);
+    }
+
+    /// Whether the race has two stages.
+    pub fn are_two(&self) -> bool {
+        self.first.iter().any(|first| !first)
+    }
+
+    /// The candidates of the second stage after this one won the first: its cpus with every memory policy, and all cpus
+    /// with its memory policy (with the kernel's where a set of cpus has no such policy). Where the number of threads
+    /// is searched, only those with the winner's number, the next smaller and the next larger one. Sorted; the kernel's
+    /// choice and the winner are always among them.
+    pub fn second(&self, winner: usize) -> Vec<usize> {
+        let near = self.near_threads(self.threads[winner]);
+        let has_policy = |shape: usize| {
+            (0..self.shape.len()).any(|other| self.shape[other] == shape && self.policy[other] == self.policy[winner])
+        };
+        let wanted = |index: &usize| {
+            let policy = self.policy[*index];
+            let alike =
+                policy == self.policy[winner] || (policy == MemoryChoice::Kernel && !has_policy(self.shape[*index]));
+            let same_shape = self.shape[*index] == self.shape[winner];
+            let near = !self.threads_searched || near.contains(&self.threads[*index]);
+            *index == 0 || *index == winner || same_shape || (alike && near)
+        };
+        (0..self.first.len()).filter(wanted).collect()
+    }
+
+    fn near_threads(&self, threads: usize) -> Vec<usize> {
+        let smaller = self.threads.iter().copied().filter(|other| *other < threads).max();
+        let larger = self.threads.iter().copied().filter(|other| *other > threads).min();
+        [Some(threads), smaller, larger].into_iter().flatten().collect()
+    }
+}
