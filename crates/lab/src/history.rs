@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::finding::summarise;
-use model::plan::{ATTEMPTS_MAX, Plan};
+use model::plan::Plan;
 use model::record::TrialRecord;
 use model::statistics::relative_half_width;
 use model::trial::{Grade, Role, Status, TrialId};
@@ -32,8 +32,7 @@ struct CellPast {
     failures: usize,
     has_result: bool,
     given_up: Option<String>,
-    /// The last attempt in the newest block, and whether repeating it may help: a placement that was not proven or a
-    /// failure may pass, a program that did not end in time would take that time again.
+    /// The last attempt in the newest block, and whether repeating it may help.
     last: Option<(Role, u32, u32, bool)>,
 }
 
@@ -107,10 +106,9 @@ impl History {
     }
 
     /// The attempt with which a cell should be repeated in a block, when its last one there was invalid.
-    pub fn retry(&self, cell: usize, role: Role, block: u32) -> Option<u32> {
-        let past = self.cells.get(&cell).filter(|past| past.given_up.is_none())?;
-        let (_, _, attempt, may_pass) = past.last.filter(|last| (last.0, last.1) == (role, block))?;
-        (may_pass && attempt + 1 < ATTEMPTS_MAX).then_some(attempt + 1)
+    pub fn retry(&self, cell: usize, role: Role, block: u32, attempts_max: u32) -> Option<u32> {
+        let (_, _, attempt, may_pass) = self.cells.get(&cell)?.last.filter(|last| (last.0, last.1) == (role, block))?;
+        (may_pass && attempt + 1 < attempts_max).then_some(attempt + 1)
     }
 
     /// Whether every cell's main metric is known as precisely as was asked. A cell that was given up does not count.
@@ -120,6 +118,12 @@ impl History {
             let samples = cell.metrics.first().map_or(&[][..], |metric| &metric.samples);
             relative_half_width(samples).is_some_and(|width| width <= plan.repeat.precision)
         })
+    }
+
+    /// The trials of one block, in the order in which they ran.
+    pub fn of_block(&self, role: Role, block: u32) -> Vec<&TrialRecord> {
+        let of_block = |record: &&TrialRecord| (record.trial.role, record.trial.block) == (role, block);
+        self.records.iter().filter(of_block).collect()
     }
 
     /// How long a whole block took at most; while there is only a part of one, as much as is known of it.
@@ -132,8 +136,7 @@ impl CellPast {
     fn note(&mut self, record: &TrialRecord) {
         let invalid = record.verdict.grade == Grade::Invalid;
         let reason = || record.verdict.reasons.first().cloned().unwrap_or_default();
-        let may_pass = invalid && !matches!(record.outcome.status, Status::TimedOut(_));
-        self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, may_pass));
+        self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, record.may_pass_again()));
         self.has_result |= !invalid;
         self.failures += usize::from(!self.has_result);
         let hopeless = matches!(record.outcome.status, Status::Unavailable(_)) || self.failures >= FAILURES_TO_GIVE_UP;

@@ -4,6 +4,8 @@
 
 pub mod executor;
 pub mod history;
+mod place;
 pub mod real;
 pub mod run;
+mod runner;
 pub mod sim;

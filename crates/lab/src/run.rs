@@ -1,16 +1,19 @@
 //! Runs a plan to its end: warm-up blocks, then measured blocks until it is precise enough or the budget is
 //! spent. Every trial is stored before the next begins, so a run that is cut off goes on where it was.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use model::plan::{Cell, Plan};
+use model::place::Course;
+use model::plan::{ATTEMPTS_MAX, Block, Cell, Plan};
 use model::record::{Ending, RunRecord, TrialRecord};
-use model::trial::{Role, Trial, judge};
+use model::trial::{Role, Trial};
 use model::units::Nanos;
 use store::{Store, StoreError};
 
 use crate::executor::Executor;
 use crate::history::History;
+use crate::place;
+use crate::runner::Runner;
 
 /// What a watcher is told. Times are of the machine that runs, real or simulated.
 #[derive(Debug)]
@@ -28,6 +31,11 @@ pub enum Event<'a> {
         record: &'a TrialRecord,
         /// How far the run is.
         forecast: Forecast,
+    },
+    /// A block of a race is whole.
+    Raced {
+        /// How the race stands.
+        course: &'a Course<'a>,
     },
 }
 
@@ -60,97 +68,62 @@ pub fn run(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ended, StoreError> {
     let history = History::new(store.trials(&record.id)?);
-    let mut runner = Runner { store, record, plan: &record.plan, executor, stop, watch, history };
-    let ended = runner.run_blocks()?;
+    let mut runner = Runner { store, record, executor, stop, watch, history };
+    let ended = match &record.plan.race {
+        Some(_) => place::run_race(&mut runner)?,
+        None => run_blocks(&mut runner)?,
+    };
     if let Ended::Over(ending) = ended {
         runner.store.end_run(&record.id, ending)?;
     }
     Ok(ended)
 }
 
-struct Runner<'a> {
-    store: &'a mut Store,
-    record: &'a RunRecord,
-    plan: &'a Plan,
-    executor: &'a mut dyn Executor,
-    stop: &'a AtomicBool,
-    watch: &'a mut dyn FnMut(Event<'_>),
-    history: History,
+fn run_blocks(runner: &mut Runner<'_>) -> Result<Ended, StoreError> {
+    let plan = &runner.record.plan;
+    for number in 0..plan.repeat.warmup {
+        if !run_block(runner, Role::Warmup, number)? {
+            return Ok(Ended::Interrupted);
+        }
+    }
+    for number in 0..plan.repeat.max {
+        if let Some(ending) = ending(plan, &runner.history, number) {
+            return Ok(Ended::Over(ending));
+        }
+        if !run_block(runner, Role::Measured, number)? {
+            return Ok(Ended::Interrupted);
+        }
+    }
+    Ok(Ended::Over(Ending::AllBlocks))
 }
 
-impl Runner<'_> {
-    fn run_blocks(&mut self) -> Result<Ended, StoreError> {
-        for block in 0..self.plan.repeat.warmup {
-            if !self.run_block(Role::Warmup, block)? {
-                return Ok(Ended::Interrupted);
-            }
-        }
-        for block in 0..self.plan.repeat.max {
-            if let Some(ending) = self.ending(block) {
-                return Ok(Ended::Over(ending));
-            }
-            if !self.run_block(Role::Measured, block)? {
-                return Ok(Ended::Interrupted);
-            }
-        }
-        Ok(Ended::Over(Ending::AllBlocks))
-    }
+/// Every cell that may still come to something, once.
+fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, StoreError> {
+    let plan = &runner.record.plan;
+    let block = Block {
+        role,
+        number,
+        cells: (0..plan.cells.len()).collect(),
+        gives_up: true,
+        // What is thrown away need not be repeated.
+        attempts_max: if role == Role::Warmup { 1 } else { ATTEMPTS_MAX },
+        time_limit: plan.repeat.time_limit,
+        kill_limit: None,
+    };
+    runner.run_block(&block, &|history| forecast(plan, history))
+}
 
-    /// Whether the run is over before this block. A block that is already begun is finished, so that the
-    /// decision does not depend on where a run was cut off.
-    fn ending(&self, block: u32) -> Option<Ending> {
-        if block == 0 || self.history.has_begun(Role::Measured, block) {
-            return None;
-        }
-        if block >= self.plan.repeat.min && self.history.is_precise(self.plan) {
-            return Some(Ending::Precise);
-        }
-        let next = self.history.block_time().unwrap_or_default();
-        (self.history.spent().0 + next.0 > self.plan.repeat.budget.0).then_some(Ending::Budget)
+/// Whether the run is over before this block. A block that is already begun is finished, so that the
+/// decision does not depend on where a run was cut off.
+fn ending(plan: &Plan, history: &History, block: u32) -> Option<Ending> {
+    if block == 0 || history.has_begun(Role::Measured, block) {
+        return None;
     }
-
-    /// Runs what is missing of a block; false when the user stopped it.
-    fn run_block(&mut self, role: Role, block: u32) -> Result<bool, StoreError> {
-        let (run, seed) = (self.record.id.0.clone(), self.record.seed);
-        for trial in self.plan.block(&run, seed, role, block) {
-            let wanted = !self.history.has(&trial.id) && self.history.given_up(trial.cell).is_none();
-            if wanted && !self.run_trial(&trial)? {
-                return Ok(false);
-            }
-        }
-        if role == Role::Warmup {
-            return Ok(true);
-        }
-        for cell in 0..self.plan.cells.len() {
-            while let Some(attempt) = self.history.retry(cell, role, block) {
-                if !self.run_trial(&self.plan.trial(&run, seed, cell, role, block, attempt))? {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
+    if block >= plan.repeat.min && history.is_precise(plan) {
+        return Some(Ending::Precise);
     }
-
-    fn run_trial(&mut self, trial: &Trial) -> Result<bool, StoreError> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        let forecast = self.forecast();
-        (self.watch)(Event::Begins { trial, forecast });
-        let position = self.history.len() as u32;
-        let Some(outcome) = self.executor.run(position, trial) else { return Ok(false) };
-        let verdict = judge(trial, &outcome.status, &outcome.evidence);
-        let record = TrialRecord { position, trial: trial.clone(), outcome, verdict };
-        self.store.add_trial(&self.record.id, &record)?;
-        self.history.push(record.clone());
-        let forecast = self.forecast();
-        (self.watch)(Event::Stored { record: &record, forecast });
-        Ok(true)
-    }
-
-    fn forecast(&self) -> Forecast {
-        forecast(self.plan, &self.history)
-    }
+    let next = history.block_time().unwrap_or_default();
+    (history.spent().0 + next.0 > plan.repeat.budget.0).then_some(Ending::Budget)
 }
 
 /// How far a run is, from its plan and what is stored of it.

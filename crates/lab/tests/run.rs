@@ -84,6 +84,7 @@ fn record(placements: Vec<Placement>, repeat: Repeat) -> RunRecord {
         repeat,
         compare_by: "placement".into(),
         baseline: None,
+        race: None,
         command: Vec::new(),
     };
     RunRecord {

@@ -78,6 +78,10 @@ pub fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Res
 
 /// The comparison that a plan asks for; none when there is only one thing to compare, or its baseline was not measured.
 pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
+    if plan.race.is_some() {
+        // A race's trials overstate its winner; its answer compares fresh pairs.
+        return None;
+    }
     let comparison = compare(runs, &By::parse(&plan.compare_by), plan.baseline.as_deref()).ok()?;
     (comparison.columns.len() > 1).then_some(comparison)
 }
@@ -424,6 +428,7 @@ mod tests {
                 repeat,
                 compare_by: "placement".into(),
                 baseline: None,
+                race: None,
                 command: Vec::new(),
             },
             seed: 1,

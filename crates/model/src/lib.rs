@@ -10,6 +10,7 @@ pub mod experiment;
 pub mod finding;
 pub mod id_set;
 pub mod nearest;
+pub mod place;
 pub mod placement;
 pub mod plan;
 pub mod racing;

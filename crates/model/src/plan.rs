@@ -6,6 +6,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::place::RacePlan;
 use crate::placement::Placement;
 use crate::trial::{Role, Trial, TrialId, short_hash};
 use crate::units::Nanos;
@@ -30,6 +31,9 @@ pub struct Plan {
     pub compare_by: String,
     /// The column that others are compared with; none for the first.
     pub baseline: Option<String>,
+    /// What makes it a race of its cells; none for an experiment, which runs them all to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub race: Option<RacePlan>,
     /// The words after the program's name that ask for this plan, to say how to reproduce it; empty when not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
@@ -78,6 +82,33 @@ pub struct Repeat {
     pub time_limit: Nanos,
 }
 
+/// What is to be run next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// What its trials count for.
+    pub role: Role,
+    /// Counted from 0 within its role.
+    pub number: u32,
+    /// Which cells take part, each once.
+    pub cells: Vec<usize>,
+    /// How often a cell is tried at most: what comes to nothing is repeated at the end of the block.
+    pub attempts_max: u32,
+    /// Whether a cell that the history has given up is left alone. A race gives up by its own rule.
+    pub gives_up: bool,
+    /// A trial is stopped after this.
+    pub time_limit: Nanos,
+    /// A trial of another cell than the first, which is a race's reference, is stopped after this already.
+    pub kill_limit: Option<Nanos>,
+}
+
+impl Block {
+    /// After which time a trial of this cell is stopped.
+    pub fn limit_of(&self, cell: usize) -> Nanos {
+        let kill = self.kill_limit.filter(|_| cell != 0);
+        kill.map_or(self.time_limit, |kill| kill.min(self.time_limit))
+    }
+}
+
 /// An invalid trial is repeated at the end of its block so often.
 pub const ATTEMPTS_MAX: u32 = 3;
 
@@ -105,7 +136,8 @@ impl Plan {
     /// not in it; a run records that beside it.
     pub fn key(&self) -> String {
         let cells: Vec<&str> = self.cells.iter().map(|cell| cell.key.as_str()).collect();
-        short_hash(&format!("{}\n{}\n{:?}", self.experiment, cells.join("\n"), self.repeat))
+        let race = self.race.as_ref().map_or(String::new(), |race| format!("\n{race:?}"));
+        short_hash(&format!("{}\n{}\n{:?}{race}", self.experiment, cells.join("\n"), self.repeat))
     }
 
     /// The trials of one block in their order.
@@ -167,6 +199,7 @@ mod tests {
             repeat,
             compare_by: "placement".into(),
             baseline: None,
+            race: None,
             command: Vec::new(),
         }
     }

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Capture;
+use crate::placement::Placement;
 use crate::plan::Plan;
-use crate::trial::{Outcome, Trial, Verdict};
+use crate::trial::{Grade, Outcome, Status, Trial, Verdict, short_hash};
 use crate::workload::Better;
 
 /// Which run: a short hash.
@@ -66,6 +67,57 @@ pub struct RunSummary {
     pub counted: u32,
 }
 
+/// A placement that the user keeps under a name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedPlacement {
+    /// The user's name for it.
+    pub name: String,
+    /// The run that found it.
+    pub run: RunId,
+    /// Where things go.
+    pub placement: Placement,
+    /// The machine that it was found on, in short.
+    pub machine: String,
+    /// A hash of its topology.
+    pub topology: String,
+    /// The fingerprint of its settings.
+    pub settings: String,
+}
+
+impl SavedPlacement {
+    /// A run's placement under a name.
+    pub fn new(name: &str, record: &RunRecord, placement: &Placement) -> Self {
+        Self {
+            name: name.into(),
+            run: record.id.clone(),
+            placement: placement.clone(),
+            machine: record.machine.topology.summary(),
+            topology: topology_hash(&record.machine),
+            settings: record.machine.settings.fingerprint(),
+        }
+    }
+
+    /// What is another on this machine than when the placement was found, in words that follow "since then".
+    pub fn changes(&self, machine: &Capture) -> Vec<String> {
+        let now = machine.topology.summary();
+        let mut changes = Vec::new();
+        if self.machine != now {
+            changes.push(format!("the machine has become another: {} was {}", now, self.machine));
+        } else if self.topology != topology_hash(machine) {
+            changes.push("the machine's topology has changed".into());
+        }
+        if self.settings != machine.settings.fingerprint() {
+            changes.push("the machine's settings have changed".into());
+        }
+        changes
+    }
+}
+
+/// Free memory and counters are not in a topology, so it only changes when the machine does.
+fn topology_hash(machine: &Capture) -> String {
+    short_hash(&serde_json::to_string(&machine.topology).expect("a topology has text keys only"))
+}
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -76,6 +128,19 @@ pub enum Ending {
     AllBlocks,
     /// The budget is spent.
     Budget,
+    /// A race is decided: nobody is likely to be better than its leader.
+    Resolved,
+    /// The kernel's choice came to nothing, so a race has nothing to compare with.
+    NoReference,
+}
+
+impl TrialRecord {
+    /// Whether repeating it may help: a placement that was not proven or a failure may pass; a program that did not end
+    /// in time would take that time again, and what cannot be measured here cannot be measured here.
+    pub fn may_pass_again(&self) -> bool {
+        let hopeless = matches!(self.outcome.status, Status::TimedOut(_) | Status::Unavailable(_));
+        self.verdict.grade == Grade::Invalid && !hopeless
+    }
 }
 
 /// One trial as it ended.

@@ -36,6 +36,13 @@ const SIZE_UNITS: [(&str, u64); 15] = [
 
 const TIME_UNITS: [(&str, f64); 6] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
+/// Reads a share of something, `2%` or `0.5%`, as a number: 0.02, 0.005. Above 0 and at most 1.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let percent = number.filter(|percent| *percent > 0.0 && *percent <= 100.0);
+    percent.map(|percent| percent / 100.0).ok_or_else(|| format!("'{text}' is not a share between 0% and 100%"))
+}
+
 impl Bytes {
     /// Reads `4096`, `64KiB`, `1.5GiB`, `10MB`; a bare letter (`64k`) is binary.
     pub fn parse(text: &str) -> Result<Self, String> {

@@ -13,6 +13,8 @@ pub enum Status {
     Failure = 1,
     /// The user's mistake: the command line, an experiment, a file.
     Usage = 2,
+    /// Measured, but too noisy or too little to say more.
+    Inconclusive = 3,
     /// Measured, but no trial could prove its placement.
     Invalid = 4,
     /// The system did not permit it.

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod conduct;
 mod failure;
 mod output;
 mod progress;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::List(args) => commands::list::run(args, settings),
         Command::Measure(args) => commands::measure::run(args, settings),
         Command::Run(args) => commands::run::run(args, settings),
+        Command::Place(args) => commands::place::run(args, settings),
         Command::Show(args) => commands::show::run(args, settings),
         Command::Compare(args) => commands::compare::run(args, settings),
         Command::Report(args) => commands::report::run(args, settings),

@@ -15,6 +15,12 @@ pub fn look() -> Look {
     Look { width: width(), ascii: ascii(), colour: colours() }
 }
 
+/// How text on stderr may look, where that is a terminal.
+pub fn look_of_stderr() -> Look {
+    let width = terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    Look { width, ascii: ascii(), colour: std::io::stderr().is_terminal() && colours_wanted() }
+}
+
 /// Columns of the terminal that stdout is.
 fn width() -> usize {
     terminal_size::terminal_size().map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0))
@@ -22,7 +28,11 @@ fn width() -> usize {
 
 /// Whether text on stdout may have colours: a terminal, and no `NO_COLOR`.
 fn colours() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    std::io::stdout().is_terminal() && colours_wanted()
+}
+
+fn colours_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Whether pictures must do without Unicode.

@@ -1,54 +1,77 @@
-//! What a person sees while a run goes on: a bar with trials done, the current cell and the time left; plain
-//! lines when stderr is not a terminal.
+//! What a person sees while a run goes on: a bar with trials done, the current cell and the time left, above it the
+//! ranking of a race; plain lines when stderr is not a terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use lab::run::{Event, Forecast};
 use model::finding::metric_value;
-use model::plan::Plan;
-use model::record::TrialRecord;
+use model::place::{Answer, Course};
+use model::record::{RunRecord, TrialRecord};
 use model::trial::{Grade, Role};
+
+use crate::output;
 
 /// Plain lines come at most this often, so that a log stays readable.
 const LINES_APART: Duration = Duration::from_secs(2);
 
+/// How many candidates of a race stand above the bar.
+const RANKED: usize = 8;
+
 /// Shows a run's progress on stderr.
 pub struct Progress<'a> {
-    plan: &'a Plan,
+    record: &'a RunRecord,
     bar: Option<ProgressBar>,
+    ranking: Vec<ProgressBar>,
     last_line: Option<Instant>,
     quiet: bool,
 }
 
 impl<'a> Progress<'a> {
     /// For one run.
-    pub fn new(plan: &'a Plan, quiet: bool) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} trials  {msg}")
-                .expect("the template is constant and right");
+    pub fn new(record: &'a RunRecord, quiet: bool) -> Self {
+        let mut progress = Self { record, bar: None, ranking: Vec::new(), last_line: None, quiet };
+        if !quiet && std::io::stderr().is_terminal() {
+            progress.draw();
+        }
+        progress
+    }
+
+    fn draw(&mut self) {
+        let styled = |template| {
+            let style = ProgressStyle::with_template(template).expect("the template is constant and right");
             ProgressBar::new(0).with_style(style)
-        });
-        Self { plan, bar, last_line: None, quiet }
+        };
+        let all = MultiProgress::new();
+        if self.record.plan.race.is_some() {
+            let lines = RANKED.min(self.record.plan.cells.len());
+            self.ranking = (0..lines).map(|_| all.add(styled("{msg}"))).collect();
+        }
+        self.bar = Some(all.add(styled("{bar:24} {pos}/{len} trials  {msg}")));
     }
 
     /// Shows an event.
     pub fn show(&mut self, event: &Event<'_>) {
         match event {
             Event::Begins { trial, forecast } => {
-                let cell = &self.plan.cells[trial.cell];
-                let warmup = if trial.role == Role::Warmup { "warm-up, " } else { "" };
-                let now = format!("{warmup}{} @ {}", cell.test, cell.placement.name);
+                let cell = &self.record.plan.cells[trial.cell];
+                let role = match trial.role {
+                    Role::Warmup => "warm-up, ",
+                    Role::Measured => "",
+                    Role::Confirm => "confirming, ",
+                };
+                let now = format!("{role}{} @ {}", cell.test, cell.placement.name);
                 self.bar(*forecast, &format!("{now}, {}", left(*forecast)));
             }
             Event::Stored { record, forecast } => self.stored(record, *forecast),
+            Event::Raced { course } => self.raced(course),
         }
     }
 
-    /// Takes the bar away.
+    /// Takes all of it away.
     pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
+        for bar in self.ranking.iter().chain(&self.bar) {
             bar.finish_and_clear();
         }
     }
@@ -77,9 +100,26 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// How a race stands after a block.
+    fn raced(&mut self, course: &Course<'_>) {
+        if self.quiet {
+            return;
+        }
+        let answer = Answer::from_course(self.record, course);
+        let (blocks, left) = (course.race().blocks(), course.race().active().len());
+        if self.bar.is_none() && course.stage() == Role::Measured && blocks > 0 {
+            self.last_line = Some(Instant::now());
+            eprintln!("{}", report::table::standing(&answer, blocks, left));
+        }
+        let lines = report::table::ranking(&answer, self.ranking.len(), &output::look_of_stderr());
+        for (bar, line) in self.ranking.iter().zip(lines) {
+            bar.set_message(line);
+        }
+    }
+
     fn result(&self, record: &TrialRecord) -> String {
-        let cell = &self.plan.cells[record.trial.cell];
-        let metric = self.plan.spec(&cell.workload).and_then(|spec| spec.metrics.first());
+        let cell = &self.record.plan.cells[record.trial.cell];
+        let metric = self.record.plan.spec(&cell.workload).and_then(|spec| spec.metrics.first());
         let value = metric.and_then(|metric| Some((metric, metric_value(metric, &record.outcome.samples)?)));
         let name = format!("{} @ {}", cell.test, cell.placement.name);
         match (value, record.verdict.grade) {

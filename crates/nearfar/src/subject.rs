@@ -15,7 +15,6 @@ use model::record::{RunId, RunRecord};
 use model::settings::{FactValue, Settings};
 use model::topology::Topology;
 use model::trial::short_hash;
-use model::workload::WorkloadSpec;
 use store::Store;
 
 use crate::cli;
@@ -66,12 +65,12 @@ impl Subject {
     }
 
     /// What runs its trials.
-    pub fn executor(&self, specs: Vec<WorkloadSpec>, stop: Arc<AtomicBool>) -> Result<Box<dyn Executor>, Failure> {
+    pub fn executor(&self, plan: &Plan, stop: Arc<AtomicBool>) -> Result<Box<dyn Executor>, Failure> {
         if self.simulated.is_some() {
             let topology = self.machine.topology.clone();
-            return Ok(Box::new(SimExecutor::new(topology, specs, self.seed, self.faults.clone())));
+            return Ok(Box::new(SimExecutor::new(topology, plan.workloads.clone(), self.seed, self.faults.clone())));
         }
-        Ok(Box::new(RealExecutor::new(own_program()?, stop)))
+        Ok(Box::new(RealExecutor::new(own_program()?, stop, plan.repeat.time_limit)))
     }
 
     /// A new run of a plan on it; `ordinal` tells apart runs of the same plan with the same seed.

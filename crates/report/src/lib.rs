@@ -13,6 +13,7 @@ pub mod json;
 mod look;
 pub mod map;
 pub mod number;
+mod race;
 mod sentence;
 pub mod table;
 

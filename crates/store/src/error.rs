@@ -96,6 +96,13 @@ pub enum StoreError {
         /// What there is.
         known: Vec<String>,
     },
+    /// No placement is kept under this name.
+    NoSuchPlacement {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
     /// A run of this id is there already.
     RunAlreadyStored {
         /// The run.
@@ -153,7 +160,12 @@ impl StoreError {
             Self::NoSuchRun { .. } => "'nearfar show --runs' lists them; 'latest' is the newest",
             Self::AmbiguousRun { .. } => "give more letters of its id",
             Self::NoSuchTable { known, .. } if known.is_empty() => "'nearfar import --format table FILE' imports one",
-            Self::NoSuchTable { known, .. } => return Some(format!("there is {}", known.join(", "))),
+            Self::NoSuchPlacement { known, .. } if known.is_empty() => {
+                "'nearfar place --save NAME -- COMMAND' keeps one"
+            }
+            Self::NoSuchTable { known, .. } | Self::NoSuchPlacement { known, .. } => {
+                return Some(format!("there is {}", known.join(", ")));
+            }
             Self::TableDiffers { .. } => "rename the file; a table is called as its file is",
             Self::CannotOpen { .. }
             | Self::Refused { .. }
@@ -190,6 +202,7 @@ impl StoreError {
                 format!("several runs begin with '{name}': {}", ids.join(", "))
             }
             Self::NoSuchTable { name, .. } => format!("there is no imported table '{name}'"),
+            Self::NoSuchPlacement { name, .. } => format!("no placement is kept as '{name}'"),
             Self::RunAlreadyStored { run } => format!("run {run} is stored already"),
             Self::AlreadyStored { run, trial } => format!("trial {trial} of run {run} is stored already"),
             Self::PositionTaken { run, position } => format!("run {run} has another trial at position {position}"),

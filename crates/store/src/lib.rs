@@ -21,6 +21,7 @@ mod lock;
 mod merge;
 mod open;
 mod run;
+mod saved;
 mod schema;
 mod table;
 mod trial;

@@ -8,7 +8,7 @@ use crate::error::Fault;
 const APPLICATION_ID: u32 = 0x4e46_4152;
 
 /// Entry n makes version n + 1 of version n. Entries that were released never change.
-const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// The version that this program writes.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;

@@ -29,6 +29,7 @@ const WORKER: &str = "__worker";
 pub struct RealExecutor {
     program: PathBuf,
     stop: Arc<AtomicBool>,
+    around_limit: Nanos,
 }
 
 /// How a trial's process came back: with what it measured, or why not; with evidence as far as there is any.
@@ -38,9 +39,11 @@ struct Ended {
 }
 
 impl RealExecutor {
-    /// `program` is this program's own file, started again as a worker; `stop` ends the trial that runs.
-    pub fn new(program: PathBuf, stop: Arc<AtomicBool>) -> Self {
-        Self { program, stop }
+    /// `program` is this program's own file, started again as a worker; `stop` ends the trial that runs. What surrounds a
+    /// measured command (preparation, a server until it is ready, cleaning up) may take `around_limit` each: a trial's
+    /// own limit may be short, because a race kills what is slow.
+    pub fn new(program: PathBuf, stop: Arc<AtomicBool>, around_limit: Nanos) -> Self {
+        Self { program, stop, around_limit }
     }
 
     fn run_trial(&self, trial: &Trial) -> Result<Ended, Status> {
@@ -51,7 +54,7 @@ impl RealExecutor {
             Runner::Tool { recipe, read } => {
                 let job = Job::of(trial);
                 let recipe = recipe(&job)?;
-                tool::run(&tool::Tool { trial, job, recipe, read, stop: &self.stop })
+                tool::run(&tool::Tool { trial, job, recipe, read, stop: &self.stop, around_limit: self.around_limit })
             }
         }
     }

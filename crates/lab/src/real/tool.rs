@@ -1,5 +1,5 @@
 //! One trial of a tool: its preparation, server, warm-up runs, measured run and cleaning up, in the right order, each
-//! within the trial's time limit. Whatever fails, what was started is ended and cleaned up. How a process is
+//! within a time limit of its own. Whatever fails, what was started is ended and cleaned up. How a process is
 //! started and watched is for `machine`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,8 @@ pub(super) struct Tool<'a> {
     pub recipe: Recipe,
     pub read: fn(&Job, &Finished) -> Result<Vec<Sample>, Failure>,
     pub stop: &'a AtomicBool,
+    /// For each of what surrounds the measured command.
+    pub around_limit: Nanos,
 }
 
 /// Runs the trial. With a server, that is what preparation and cleaning up are around, and all runs are beside it;
@@ -47,13 +49,14 @@ impl Tool<'_> {
 
     fn prepare(&self) -> Result<(), Status> {
         let Some(command) = &self.recipe.prepare else { return Ok(()) };
-        succeed("preparing", &unseated(self.trial, command), &[self.stop])
+        let launch = Launch { time_limit: self.around_limit, ..unseated(self.trial, command) };
+        succeed("preparing", &launch, &[self.stop])
     }
 
     /// Not ended by Ctrl-C, within bounds; a second Ctrl-C ends the whole program.
     fn clean_up(&self) -> Result<(), Status> {
         let Some(command) = &self.recipe.cleanup else { return Ok(()) };
-        let mut launch = unseated(self.trial, command);
+        let mut launch = Launch { time_limit: self.around_limit, ..unseated(self.trial, command) };
         if self.stop.load(Ordering::Relaxed) {
             launch.time_limit = launch.time_limit.min(CLEANUP_AFTER_STOP_MAX);
         }
@@ -63,7 +66,11 @@ impl Tool<'_> {
     /// All runs of the command beside the server.
     fn beside(&self, server: &ServerLine) -> Result<Ended, Status> {
         let placement = &self.trial.placement;
-        let launch = Launch { cpus: placement.second.clone(), ..seated(self.trial, &server.command) };
+        let launch = Launch {
+            cpus: placement.second.clone(),
+            time_limit: self.around_limit,
+            ..seated(self.trial, &server.command)
+        };
         let server = Server { launch, ready: server.ready.clone(), measured: placement.cpus() };
         let ran = child::with_server(&server, self.stop, |ended| {
             let stop = [self.stop, ended];

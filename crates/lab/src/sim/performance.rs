@@ -15,6 +15,8 @@ const ACROSS_CACHES_LOSS: f64 = 0.15;
 const MEMORY_SHARE: f64 = 0.3;
 /// One core alone draws this part of its node's bandwidth.
 const CORE_BANDWIDTH_SHARE: f64 = 0.35;
+/// What threads lose that the kernel moves about.
+const KERNEL_LOSS: f64 = 0.03;
 /// Differences between placements that no model explains.
 const UNEXPLAINED_SD: f64 = 0.004;
 
@@ -27,11 +29,15 @@ enum Limit {
     Sharing,
 }
 
-fn limit(workload: &str) -> Limit {
-    match workload {
-        "stream" => Limit::Bandwidth,
-        "chase" => Limit::Latency,
-        "pingpong" | "threads" | "mutex" => Limit::Sharing,
+/// A command is limited by what it is called: `./sharing 4` shares.
+fn limit(trial: &Trial) -> Limit {
+    let argv = trial.parameters.0.get("argv").map(ToString::to_string).unwrap_or_default();
+    let words: Vec<String> = serde_json::from_str(&argv).unwrap_or_default();
+    let program = words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
+    match if trial.workload == "command" { program } else { &trial.workload } {
+        "stream" | "bandwidth" => Limit::Bandwidth,
+        "chase" | "latency" => Limit::Latency,
+        "pingpong" | "threads" | "mutex" | "sharing" => Limit::Sharing,
         _ => Limit::Compute,
     }
 }
@@ -41,7 +47,7 @@ pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
     let seats = seats(topology, trial);
     let compute: f64 = core_shares(topology, &seats).iter().sum();
     let distance = mean_distance(topology, &seats, &trial.placement.memory);
-    let speed = match limit(&trial.workload) {
+    let speed = match limit(trial) {
         Limit::Compute => compute / (1.0 - MEMORY_SHARE + MEMORY_SHARE * distance),
         Limit::Bandwidth => bandwidth(topology, &seats, &trial.placement.memory) / distance.sqrt(),
         Limit::Latency => 1.0 / distance,
@@ -50,18 +56,22 @@ pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
     let words = format!("{} {} {}", trial.workload, trial.placement.cpus(), trial.placement.memory);
     let unexplained = stream(seed, &words) as f64 / u64::MAX as f64 - 0.5;
     // A uniform number on (-0.5, 0.5) has the standard deviation 1/sqrt(12).
-    speed * (UNEXPLAINED_SD * 12f64.sqrt() * unexplained).exp()
+    let moved = if trial.placement.is_seated() { 1.0 } else { 1.0 - KERNEL_LOSS };
+    speed * moved * (UNEXPLAINED_SD * 12f64.sqrt() * unexplained).exp()
 }
 
-/// Where its threads run; the kernel's choice is one thread per core, from the first core on.
+/// Where its threads run. Where there are more cpus than threads the scheduler chooses among them: one thread per core,
+/// from the first core on.
 fn seats(topology: &Topology, trial: &Trial) -> Vec<CpuId> {
-    if trial.placement.is_seated() {
-        return trial.placement.seats.clone();
+    let placement = &trial.placement;
+    if placement.is_seated() && placement.seats.len() <= placement.threads {
+        return placement.seats.clone();
     }
-    let cores = topology.cores();
+    let allowed = if placement.is_seated() { placement.cpus() } else { topology.allowed_cpus.clone() };
+    let cores: Vec<CpuSet> = topology.cores().iter().map(|core| core.intersection(&allowed)).collect();
     let widest = cores.iter().map(CpuSet::len).max().unwrap_or(1);
     let in_turn = (0..widest).flat_map(|thread| cores.iter().filter_map(move |core| core.iter().nth(thread)));
-    in_turn.take(trial.placement.threads).collect()
+    in_turn.take(placement.threads).collect()
 }
 
 /// What each used core contributes: its kind's capacity, more with two threads on it.

@@ -86,6 +86,7 @@ impl Experiment {
             repeat: if wishes.smoke { smoke(&self.repeat) } else { self.repeat.clone() },
             compare_by: self.compare_by.clone(),
             baseline: self.baseline_here(&bench, &cells, specs),
+            race: None,
             command: Vec::new(),
             cells,
             skipped,

@@ -9,7 +9,7 @@ use crate::compare::By;
 use crate::nearest::nearest_first;
 use crate::placement;
 use crate::plan::Repeat;
-use crate::units::Nanos;
+use crate::units::{Nanos, parse_share};
 use crate::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
 /// More blocks than anybody waits for; the bound catches typing mistakes.
@@ -66,12 +66,9 @@ fn repeat(source: Source<'_>, root: &Section<'_>) -> Result<Repeat, ExperimentEr
 
 fn percent(source: Source<'_>, section: &Section<'_>) -> Result<Option<f64>, ExperimentError> {
     let Some(text) = section.text("precision")? else { return Ok(None) };
-    let number = text.value.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-    let percent = number.filter(|percent| *percent > 0.0 && *percent <= 100.0).ok_or_else(|| {
-        let what = format!("precision: '{}' is not a share between 0% and 100%", text.value);
-        source.error(&text.at, what, Some("write it like \"2%\"".into()))
-    })?;
-    Ok(Some(percent / 100.0))
+    let hint = || Some("write it like \"2%\"".into());
+    let share = parse_share(&text.value);
+    share.map(Some).map_err(|why| source.error(&text.at, format!("precision: {why}"), hint()))
 }
 
 fn time(source: Source<'_>, section: &Section<'_>, key: &str) -> Result<Option<Nanos>, ExperimentError> {

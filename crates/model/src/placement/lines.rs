@@ -26,6 +26,10 @@ pub struct Lines {
     pub slurm: Option<String>,
     /// OpenMP's environment: one thread per place. Cpus only.
     pub openmp: Option<String>,
+    /// What kubelet and container have to say so that Kubernetes chooses cpus like these; it chooses them itself.
+    pub kubernetes: Option<String>,
+    /// Elements of a libvirt domain with one virtual cpu per cpu.
+    pub libvirt: Option<String>,
 }
 
 /// The lines for a placement of a command, which is pasted as it is.
@@ -51,6 +55,8 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Lines
         docker: docker(&wanted),
         slurm: slurm(&wanted),
         openmp: openmp(&wanted),
+        kubernetes: kubernetes(&wanted, topology),
+        libvirt: libvirt(&wanted),
     }
 }
 
@@ -197,6 +203,58 @@ fn openmp(wanted: &Wanted) -> Option<String> {
         place_list(&places),
         wanted.command
     ))
+}
+
+/// The static policies of kubelet's managers of cpus, memory and topology; a container gets cpus of its own when its
+/// requests are its limits and whole numbers.
+fn kubernetes(wanted: &Wanted, topology: &Topology) -> Option<String> {
+    // Kubernetes knows no memory policy but the nodes of the cpus.
+    let nodes = topology.local_nodes(&wanted.cpus);
+    let memory_fits = match wanted.memory {
+        MemoryPolicy::Bind(bound) => *bound == nodes,
+        MemoryPolicy::Kernel | MemoryPolicy::Local => true,
+        _ => !wanted.memory_matters,
+    };
+    if wanted.cpus.is_empty() || !memory_fits {
+        return None;
+    }
+    let topology_policy = if nodes.len() == 1 { "single-numa-node" } else { "best-effort" };
+    let cores: Vec<CpuSet> = topology.cores().into_iter().filter(|core| core.intersects(&wanted.cpus)).collect();
+    let whole = cores.iter().all(|core| core.is_subset(&wanted.cpus)) && cores.iter().any(|core| core.len() > 1);
+    let mut kubelet = vec!["cpuManagerPolicy: static".into(), format!("topologyManagerPolicy: {topology_policy}")];
+    if whole {
+        kubelet.push("cpuManagerPolicyOptions: {full-pcpus-only: \"true\"}".into());
+    }
+    if wanted.memory_matters && matches!(wanted.memory, MemoryPolicy::Bind(_)) {
+        kubelet.push("memoryManagerPolicy: Static".into());
+    }
+    let count = wanted.cpus.len();
+    let container = format!("resources: {{requests: {{cpu: \"{count}\"}}, limits: {{cpu: \"{count}\"}}}}");
+    Some(format!(
+        "# kubelet\n{}\n# container, its memory request equal to its limit too\n{container}",
+        kubelet.join("\n")
+    ))
+}
+
+fn libvirt(wanted: &Wanted) -> Option<String> {
+    if wanted.cpus.is_empty() {
+        return None;
+    }
+    let memory = match wanted.memory {
+        _ if !wanted.memory_matters => None,
+        MemoryPolicy::Kernel | MemoryPolicy::Local => None,
+        MemoryPolicy::Bind(nodes) => Some(("strict", nodes.to_string())),
+        MemoryPolicy::Interleave(nodes) => Some(("interleave", nodes.to_string())),
+        MemoryPolicy::Preferred(node) => Some(("preferred", node.to_string())),
+        MemoryPolicy::WeightedInterleave(_) => return None,
+    };
+    let pins = wanted.cpus.iter().enumerate();
+    let pins: Vec<String> = pins.map(|(vcpu, cpu)| format!("  <vcpupin vcpu='{vcpu}' cpuset='{cpu}'/>")).collect();
+    let tune = memory.map_or(String::new(), |(mode, nodes)| {
+        format!("\n<numatune><memory mode='{mode}' nodeset='{nodes}'/></numatune>")
+    });
+    let count = wanted.cpus.len();
+    Some(format!("<vcpu placement='static'>{count}</vcpu>\n<cputune>\n{}\n</cputune>{tune}", pins.join("\n")))
 }
 
 /// `{0}:4,{8}`: OpenMP's notation for places of one cpu, runs of neighbours drawn together.

@@ -29,6 +29,8 @@ pub enum Role {
     Warmup,
     /// Counts.
     Measured,
+    /// Counts for the winner of a race against the kernel's choice, and for nothing else.
+    Confirm,
 }
 
 /// One workload x placement x parameters x repetition, one process.

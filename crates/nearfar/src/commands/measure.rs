@@ -4,7 +4,8 @@ use model::experiment::{Single, Wishes};
 use model::units::Nanos;
 
 use crate::cli::{Common, Measure};
-use crate::commands::run::{check, execute};
+use crate::commands::run::execute;
+use crate::conduct::check;
 use crate::failure::{Failure, Outcome};
 use crate::subject::Subject;
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use model::compare::{ComparedRun, compare_table, planned};
 use model::comparison::Comparison;
 use model::finding::{RunFinding, summarise};
+use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
 use report::html::{ReportPage, RunSection, TableSection};
 use store::Store;
@@ -53,6 +54,7 @@ struct Loaded {
     trials: Vec<TrialRecord>,
     finding: RunFinding,
     comparison: Option<Comparison>,
+    answer: Option<Answer>,
 }
 
 impl Loaded {
@@ -61,6 +63,7 @@ impl Loaded {
             record: &self.record,
             finding: &self.finding,
             comparison: self.comparison.as_ref(),
+            answer: self.answer.as_ref(),
             trials: &self.trials,
         }
     }
@@ -72,7 +75,8 @@ fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<Loaded>, Failure> 
         let finding = summarise(&record.plan, &trials);
         let runs = [ComparedRun { record, finding: &finding }];
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
-        Ok(Loaded { record: record.clone(), trials, finding, comparison })
+        let answer = Answer::of(record, &trials);
+        Ok(Loaded { record: record.clone(), trials, finding, comparison, answer })
     };
     records.iter().map(load).collect()
 }

@@ -2,32 +2,25 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use lab::run::{Ended, forecast};
 use model::compare::{ComparedRun, planned};
 use model::experiment::{self, Experiment, Wishes};
 use model::finding::{RunFinding, summarise};
 use model::plan::Plan;
-use model::record::{Ending, RunRecord};
-use model::trial::Role;
+use model::record::RunRecord;
 use model::units::Nanos;
 use report::table::Metrics;
 use store::Store;
-use workloads::{Job, Runner};
 
 use crate::cli::{Common, Run, TextOrJson};
+use crate::conduct::{INTERRUPTED, check, closing_words, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
-use crate::progress::Progress;
 use crate::subject::Subject;
 
 /// The experiments that the program brings along: file name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[("experiments/quick.toml", include_str!("../../../../experiments/quick.toml"))];
-
-/// Exit status of a program that Ctrl-C ended, as shells have it.
-const INTERRUPTED: u8 = 130;
 
 /// Runs an experiment, or goes on with it.
 pub fn run(args: &Run, common: &Common) -> Outcome {
@@ -48,12 +41,7 @@ pub fn run(args: &Run, common: &Common) -> Outcome {
 
 /// Runs what is left of a run and shows what came out.
 pub fn execute(store: &mut Store, record: &RunRecord, subject: &Subject, quiet: bool, format: TextOrJson) -> Outcome {
-    let stop = stop_flag()?;
-    let mut executor = subject.executor(record.plan.workloads.clone(), stop.clone())?;
-    let mut progress = Progress::new(&record.plan, quiet);
-    let ended = lab::run::run(store, record, executor.as_mut(), &stop, &mut |event| progress.show(&event));
-    progress.finish();
-    let ended = ended.map_err(Failure::of)?;
+    let ended = conduct(store, record, subject, quiet)?;
     let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
     show(record, &finding, format)?;
     if !quiet {
@@ -93,49 +81,6 @@ fn plan(experiment: &Experiment, subject: &Subject, smoke: bool) -> Result<Plan,
     Ok(plan)
 }
 
-/// What descriptions alone cannot say of parameters: a regex that does not compile, a program that is not there.
-pub fn check(plan: &Plan, subject: &Subject) -> Result<(), Failure> {
-    for (index, cell) in plan.cells.iter().enumerate() {
-        let Some(workload) = workloads::find(&cell.workload) else { continue };
-        let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("workload {}: {why}", cell.workload));
-        (workload.check)(&cell.parameters).map_err(|why| wrong(&why))?;
-        if let (Runner::Tool { recipe, .. }, None) = (&workload.runner, &subject.simulated) {
-            let job = Job::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
-            let recipe = recipe(&job).map_err(|why| wrong(&why))?;
-            for program in recipe.programs() {
-                machine::child::find_program(program).map_err(|error| {
-                    let failure = Failure::usage(&error);
-                    error.hint().map(str::to_string).map_or(failure, |hint| Failure::usage(&error).hint(hint))
-                })?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn resume_or_begin(
-    store: &mut Store,
-    subject: &Subject,
-    plan: Plan,
-    fresh: bool,
-    quiet: bool,
-) -> Result<RunRecord, Failure> {
-    let fingerprint = subject.machine.settings.fingerprint();
-    if !fresh {
-        let unfinished = store.find_unfinished(&plan.key(), &fingerprint, subject.simulated.as_deref());
-        if let Some(record) = unfinished.map_err(Failure::of)? {
-            if !quiet {
-                eprintln!("going on with run {}; --fresh would begin a new one", record.id);
-            }
-            return Ok(record);
-        }
-    }
-    let ordinal = store.runs().map_err(Failure::of)?.len();
-    let record = subject.begin(plan, ordinal);
-    store.begin_run(&record).map_err(Failure::of)?;
-    Ok(record)
-}
-
 fn dry_run(plan: &Plan, format: TextOrJson) -> Outcome {
     let estimate = forecast(plan, &lab::history::History::default());
     match format {
@@ -161,16 +106,6 @@ fn show(record: &RunRecord, finding: &RunFinding, format: TextOrJson) -> Result<
     Ok(())
 }
 
-fn closing_words(ended: Ended, record: &RunRecord) -> String {
-    let id = &record.id;
-    match ended {
-        Ended::Over(Ending::Precise) => format!("run {id}: every cell is as precise as was asked"),
-        Ended::Over(Ending::AllBlocks) => format!("run {id}: all blocks are measured"),
-        Ended::Over(Ending::Budget) => format!("run {id}: the budget of {} is spent", record.plan.repeat.budget),
-        Ended::Interrupted => format!("run {id} was interrupted; the same command goes on with it"),
-    }
-}
-
 /// A run in which not one trial of any cell could prove its placement or give a result is not a success.
 fn status(finding: &RunFinding, ended: Ended) -> ExitCode {
     if ended == Ended::Interrupted {
@@ -178,15 +113,4 @@ fn status(finding: &RunFinding, ended: Ended) -> ExitCode {
     }
     let counted = finding.cells.iter().any(|cell| cell.verdicts.valid + cell.verdicts.suspect > 0);
     if counted { ExitCode::SUCCESS } else { Status::Invalid.into() }
-}
-
-/// Set by Ctrl-C and SIGTERM; a second Ctrl-C ends the program at once.
-fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| Failure::of(format!("cannot watch for Ctrl-C: {error}")))?;
-    }
-    Ok(stop)
 }

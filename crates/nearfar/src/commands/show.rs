@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use model::finding::summarise;
+use model::place::Answer;
 
 use report::table::Metrics;
 
@@ -25,6 +26,10 @@ pub fn run(args: &Show, common: &Common) -> Outcome {
         return print(args.format, || report::table::trials(&record, &trials, &look), || report::json::trials(&trials));
     }
     let finding = summarise(&record.plan, &trials);
+    if let Some(answer) = Answer::of(&record, &trials) {
+        let text = || report::table::answer(&record, &answer, &look);
+        return print(args.format, text, || report::json::race(&record, &finding, &answer));
+    }
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
     print(
         args.format,

@@ -2,12 +2,14 @@
 //! workspace is made here and in `templates`.
 
 mod plot;
+mod race;
 mod run;
 mod table;
 
 use askama::Template;
 use model::comparison::Comparison;
 use model::finding::RunFinding;
+use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
 
 use crate::look::clean;
@@ -38,6 +40,8 @@ pub struct RunSection<'a> {
     pub finding: &'a RunFinding,
     /// Its columns side by side, where it has something to compare.
     pub comparison: Option<&'a Comparison>,
+    /// What its race came to, where it is one.
+    pub answer: Option<&'a Answer>,
     /// Its trials; they say which samples were disturbed.
     pub trials: &'a [TrialRecord],
 }

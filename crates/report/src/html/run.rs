@@ -11,6 +11,7 @@ use model::shell::quoted;
 use model::trial::{Grade, Role, TrialId};
 
 use super::plot::{Strip, figure};
+use super::race::RacePart;
 use super::table::HtmlTable;
 use super::{ComparedPart, Limits, RunSection};
 use crate::grid::{Grid, GridCell};
@@ -42,6 +43,7 @@ pub(crate) struct RunPart {
     pub(crate) facts: Vec<(&'static str, String)>,
     /// The first claims, for the top of a page with several runs.
     pub(crate) headlines: Vec<String>,
+    pub(crate) race: Option<RacePart>,
     pub(crate) compared: Option<ComparedPart>,
     pub(crate) results: HtmlTable,
     pub(crate) all_results: Option<HtmlTable>,
@@ -75,7 +77,7 @@ pub(crate) struct FigurePart {
 impl RunPart {
     /// `before` are the runs above it, whose machine it may share.
     pub(crate) fn new(section: &RunSection, before: &[RunSection], limits: &Limits) -> Self {
-        let RunSection { record, finding, comparison, trials } = section;
+        let RunSection { record, finding, comparison, answer, trials } = section;
         let same = before.iter().find(|other| other.record.machine.topology == record.machine.topology);
         let mut figures = figures(section, limits);
         let figures_left_out = figures.len().saturating_sub(FIGURES_MAX);
@@ -86,13 +88,15 @@ impl RunPart {
         let troubled = troubled_grid(finding);
         let topology = &record.machine.topology;
         let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
+        let race = answer.map(|answer| RacePart::new(answer, limits.rows));
         Self {
             anchor: format!("run-{}", before.len() + 1),
             experiment: clean(&record.plan.experiment),
             question: clean(&record.plan.question),
             stamp: simulated(record),
             facts: facts(record),
-            headlines: compared.as_ref().map(headlines).unwrap_or_default(),
+            headlines: headlines(race.as_ref(), compared.as_ref()),
+            race,
             compared,
             results: HtmlTable::new("Medians over trials", headed_grid(finding, Metrics::Main), limits.rows),
             all_results: several.then(all),
@@ -126,8 +130,10 @@ impl RunPart {
     }
 }
 
-fn headlines(compared: &ComparedPart) -> Vec<String> {
-    compared.sentences.iter().take(HEADLINES).map(|sentence| sentence.text.clone()).collect()
+fn headlines(race: Option<&RacePart>, compared: Option<&ComparedPart>) -> Vec<String> {
+    let answer = race.map(|race| race.headline.clone());
+    let sentences = compared.into_iter().flat_map(|compared| &compared.sentences).map(|sentence| sentence.text.clone());
+    answer.into_iter().chain(sentences).take(HEADLINES).collect()
 }
 
 fn table(caption: &str, grid: Grid, rows_max: usize) -> Option<HtmlTable> {

@@ -68,6 +68,7 @@ fn repetition(trial: &TrialRecord) -> String {
     match trial.role {
         Role::Warmup => format!("warm-up {}{again}", trial.block),
         Role::Measured => format!("{}{again}", trial.block),
+        Role::Confirm => format!("confirming {}{again}", trial.block),
     }
 }
 
@@ -131,6 +132,8 @@ pub(crate) fn ending(ended: Option<Ending>) -> (&'static str, Tone) {
         Some(Ending::Precise) => ("as precise as asked", Tone::Plain),
         Some(Ending::AllBlocks) => ("all repetitions", Tone::Plain),
         Some(Ending::Budget) => ("time was up", Tone::Plain),
+        Some(Ending::Resolved) => ("resolved", Tone::Plain),
+        Some(Ending::NoReference) => ("no reference", Tone::Warning),
         None => ("not finished", Tone::Warning),
     }
 }
@@ -223,7 +226,7 @@ fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&Lines>, 
 }
 
 /// Each tool's line below its name; never wrapped, since it is to be pasted.
-fn pasted(lines: &Lines, look: &Look) -> String {
+pub(super) fn pasted(lines: &Lines, look: &Look) -> String {
     let lines = value(lines);
     let fields = lines.as_object().into_iter().flatten().filter_map(|(tool, line)| Some((tool, line.as_str()?)));
     let written = fields.map(|(tool, line)| {

@@ -2,10 +2,12 @@
 
 mod comparison;
 mod lists;
+mod race;
 mod run;
 
 pub use comparison::{comparison, comparison_csv, comparison_markdown};
 pub use lists::{OfferLines, experiments, placements, plan, policies, runs, trials, workloads};
+pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
 
 pub(crate) use comparison::{comparison_grid, footnotes, long_grid};

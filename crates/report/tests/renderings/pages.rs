@@ -8,7 +8,13 @@ use report::html::{ReportPage, RunSection, TableSection, render};
 use crate::fixture::{Run, Shape, hostile, run, run_of};
 
 fn section(run: &Run) -> RunSection<'_> {
-    RunSection { record: &run.record, finding: &run.finding, comparison: run.comparison.as_ref(), trials: &run.trials }
+    RunSection {
+        record: &run.record,
+        finding: &run.finding,
+        comparison: run.comparison.as_ref(),
+        answer: None,
+        trials: &run.trials,
+    }
 }
 
 fn page<'a>(runs: Vec<RunSection<'a>>, tables: Vec<TableSection<'a>>) -> ReportPage<'a> {

@@ -42,7 +42,7 @@ fn other_files_are_refused_and_left_as_they_are() {
         ("cookies.sqlite", "FILE is a database of another program\nhint: name another file with --store"),
         (
             "newer.db",
-            "results file FILE was written by a newer nearfar (schema 7, this program knows 1)\nhint: use that",
+            "results file FILE was written by a newer nearfar (schema 7, this program knows 2)\nhint: use that",
         ),
     ];
     for (name, expected) in cases {

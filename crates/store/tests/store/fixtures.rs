@@ -106,6 +106,7 @@ fn plan() -> Plan {
         },
         compare_by: "placement".into(),
         baseline: None,
+        race: None,
         command: Vec::new(),
     }
 }

@@ -12,3 +12,4 @@ mod locks;
 mod merges;
 mod round_trip;
 mod runs;
+mod saved;

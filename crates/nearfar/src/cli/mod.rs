@@ -1,9 +1,13 @@
 //! The command line: every flag with its meaning, in one place. Help texts, completions and reference pages
 //! are made from it.
 
+mod place;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use place::{Objective, Place};
 
 /// Finds out by measuring where code and data should live on this machine.
 #[derive(Debug, Parser)]
@@ -42,6 +46,8 @@ pub enum Command {
     Measure(Measure),
     /// Run an experiment; the same command again goes on where it was cut off
     Run(Run),
+    /// Find the best placement of a command, against leaving it to the kernel
+    Place(Box<Place>),
     /// Look at a run: its cells, or its trials
     Show(Show),
     /// Compare placements, thread counts, machines, kernels or any recorded fact

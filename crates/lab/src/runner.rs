@@ -1,0 +1,80 @@
+//! Runs one block of trials: what is missing of it, with repetitions where they may help. Every trial is stored before
+//! the next begins. Which block comes next, and until when, is decided elsewhere.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use model::plan::Block;
+use model::record::{RunRecord, TrialRecord};
+use model::trial::{Trial, judge};
+use store::{Store, StoreError};
+
+use crate::executor::Executor;
+use crate::history::History;
+use crate::run::{Event, Forecast};
+
+/// A run while it runs.
+pub(crate) struct Runner<'a> {
+    pub(crate) store: &'a mut Store,
+    pub(crate) record: &'a RunRecord,
+    pub(crate) executor: &'a mut dyn Executor,
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) watch: &'a mut dyn FnMut(Event<'_>),
+    pub(crate) history: History,
+}
+
+impl Runner<'_> {
+    /// Runs what is missing of a block; false when the user stopped it.
+    pub(crate) fn run_block(
+        &mut self,
+        block: &Block,
+        forecast: &dyn Fn(&History) -> Forecast,
+    ) -> Result<bool, StoreError> {
+        let (run, plan) = (&self.record.id.0, &self.record.plan);
+        for trial in plan.block(run, self.record.seed, block.role, block.number) {
+            let wanted = block.cells.contains(&trial.cell) && self.is_live(block, trial.cell);
+            let wanted = wanted && !self.history.has(&trial.id);
+            if wanted && !self.run_trial(trial, block, forecast)? {
+                return Ok(false);
+            }
+        }
+        for cell in &block.cells {
+            while let Some(attempt) = self.retry(block, *cell) {
+                let trial = plan.trial(run, self.record.seed, *cell, block.role, block.number, attempt);
+                if !self.run_trial(trial, block, forecast)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn retry(&self, block: &Block, cell: usize) -> Option<u32> {
+        let retry = self.history.retry(cell, block.role, block.number, block.attempts_max);
+        retry.filter(|_| self.is_live(block, cell))
+    }
+
+    fn is_live(&self, block: &Block, cell: usize) -> bool {
+        !block.gives_up || self.history.given_up(cell).is_none()
+    }
+
+    fn run_trial(
+        &mut self,
+        trial: Trial,
+        block: &Block,
+        forecast: &dyn Fn(&History) -> Forecast,
+    ) -> Result<bool, StoreError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let trial = Trial { time_limit: block.limit_of(trial.cell), ..trial };
+        (self.watch)(Event::Begins { trial: &trial, forecast: forecast(&self.history) });
+        let position = self.history.len() as u32;
+        let Some(outcome) = self.executor.run(position, &trial) else { return Ok(false) };
+        let verdict = judge(&trial, &outcome.status, &outcome.evidence);
+        let record = TrialRecord { position, trial, outcome, verdict };
+        self.store.add_trial(&self.record.id, &record)?;
+        self.history.push(record.clone());
+        (self.watch)(Event::Stored { record: &record, forecast: forecast(&self.history) });
+        Ok(true)
+    }
+}

@@ -1,0 +1,243 @@
+//! What a race came to, ready to be shown and pasted.
+
+use serde::Serialize;
+
+use super::Course;
+use crate::placement::{Lines, Placement, lines};
+use crate::plan::stream;
+use crate::racing::{Confirmed, Effect, State, Verdict, Word};
+use crate::record::{Ending, RunRecord, TrialRecord};
+use crate::shell::quoted;
+use crate::workload::{Better, Value};
+
+/// What a race came to. Field names are part of the JSON contract.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// What may be said.
+    pub claim: Claim,
+    /// How the search ended; only `resolved` and `only-one-left` say that nobody is likely to be better.
+    pub search: State,
+    /// Why the kernel's choice came to nothing; none when it did not.
+    pub reference_failed: Option<String>,
+    /// What decided.
+    pub metric: Metric,
+    /// What to use: the kernel's choice where no placement was seen to be better. None without a reference.
+    pub winner: Option<Placed>,
+    /// Who was not seen to differ from the winner.
+    pub ties: Vec<Placed>,
+    /// The winner, or the race's leader where the winner is the kernel's choice, against the kernel's choice, from fresh
+    /// pairs alone; none where the kernel's choice led.
+    pub versus_kernel: Option<VersusKernel>,
+    /// All candidates, the best first.
+    pub standings: Vec<Ranked>,
+    /// Trials, the thrown away and the repeated ones included.
+    pub trials: u32,
+    /// What the trials took together, seconds.
+    pub seconds: f64,
+    /// How many were raced.
+    pub candidates: usize,
+    /// How many placements there are on this machine, in digits.
+    pub raw_placements: String,
+    /// Whether candidates differ in the number of threads that the command is told.
+    pub threads_searched: bool,
+    /// The winner's lines; none where the kernel's choice is as good.
+    pub lines: Option<Lines>,
+    /// The lines of the second command.
+    pub second_lines: Option<Lines>,
+}
+
+/// What may be said of the winner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Claim {
+    /// It is better than the kernel's choice.
+    Better,
+    /// No placement is better than the kernel's choice by more than the indifference.
+    KernelIsBest,
+    /// The race's leader and the kernel's choice were not seen to differ.
+    NoDifferenceSeen,
+    /// Too noisy, or too little time, to say more.
+    Inconclusive,
+    /// The kernel's choice came to nothing, so there is nothing to compare with.
+    NoReference,
+    /// The race is not over.
+    Unfinished,
+}
+
+/// What decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Metric {
+    /// Its name.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Which direction is better.
+    pub better: Better,
+}
+
+/// A placement as people read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Placed {
+    /// As `--placement` takes it.
+    pub placement: String,
+    /// What that is, in words.
+    pub reason: String,
+    /// How many threads the command was told.
+    pub threads: usize,
+    /// Its cpus as a list; empty when the kernel chooses.
+    pub cpus: String,
+    /// Its memory policy in words.
+    pub memory: String,
+    /// The cpus of the second command; empty when there is none or the kernel chooses.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub second: String,
+}
+
+/// The winner against the kernel's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct VersusKernel {
+    /// Its pairs, its interval and what they say.
+    #[serde(flatten)]
+    pub confirmed: Confirmed,
+}
+
+/// A candidate in the ranking.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ranked {
+    /// Where it is.
+    #[serde(flatten)]
+    pub placed: Placed,
+    /// Its index among the cells of the plan.
+    pub cell: usize,
+    /// In how many blocks it has a value.
+    pub blocks: u32,
+    /// What may be said of it against the leader.
+    pub word: Word,
+    /// Against the leader.
+    pub effect: Option<Effect>,
+    /// Against the kernel's choice, from the race itself, which flatters the best.
+    pub against_kernel: Option<Effect>,
+}
+
+impl Answer {
+    /// What a race's stored trials came to. None when the run is no race.
+    pub fn of(record: &RunRecord, trials: &[TrialRecord]) -> Option<Self> {
+        Some(Self::from_course(record, &Course::replay(&record.plan, trials)?))
+    }
+
+    /// What a race has come to where it is.
+    pub fn from_course(record: &RunRecord, course: &Course<'_>) -> Self {
+        let confirmed = course.confirmed(stream(record.seed, "confirm"));
+        let leader = course.race().leader();
+        let claim = claim(course, leader, confirmed);
+        let winner = match claim {
+            Claim::NoReference => None,
+            Claim::KernelIsBest | Claim::NoDifferenceSeen => Some(0),
+            Claim::Better | Claim::Inconclusive | Claim::Unfinished => leader,
+        };
+        let placement = |cell: usize| &record.plan.cells[cell].placement;
+        let standings: Vec<Ranked> = course
+            .race()
+            .standings()
+            .into_iter()
+            .map(|one| {
+                let placed = placed(placement(one.candidate));
+                Ranked {
+                    placed,
+                    cell: one.candidate,
+                    blocks: one.blocks,
+                    word: one.word,
+                    effect: one.effect,
+                    against_kernel: one.against_kernel,
+                }
+            })
+            .collect();
+        let tied = |one: &&Ranked| matches!(one.word, Word::Leads | Word::NotSeenToDiffer { .. });
+        let ties = standings.iter().filter(tied).filter(|one| Some(one.cell) != winner).map(|one| one.placed.clone());
+        let seated = winner.map(placement).filter(|placement| claim == Claim::Better && placement.is_seated());
+        let race = record.plan.race.as_ref();
+        Self {
+            claim,
+            search: course.race().state(),
+            reference_failed: reference_failed(course, &standings),
+            metric: metric(course),
+            winner: winner.map(|cell| placed(placement(cell))),
+            ties: ties.collect(),
+            versus_kernel: confirmed.map(|confirmed| VersusKernel { confirmed }),
+            trials: course.trials(),
+            seconds: course.spent().seconds(),
+            candidates: record.plan.cells.len(),
+            raw_placements: race.map(|race| race.raw_placements.clone()).unwrap_or_default(),
+            threads_searched: race.is_some_and(|race| race.stages.threads_searched),
+            lines: seated
+                .map(|placement| lines(placement, &record.machine.topology, &typed(record, placement, "argv"))),
+            second_lines: seated.and_then(|placement| second_lines(record, placement)),
+            standings,
+        }
+    }
+}
+
+fn claim(course: &Course<'_>, leader: Option<usize>, confirmed: Option<Confirmed>) -> Claim {
+    let resolved = course.race().state().is_resolved();
+    match (course.race().state(), course.ending()) {
+        (State::NoReference | State::NobodyLeft, _) | (_, Some(Ending::NoReference)) => return Claim::NoReference,
+        (State::Racing, _) | (_, None) => return Claim::Unfinished,
+        _ => {}
+    }
+    match confirmed.map(|confirmed| confirmed.verdict) {
+        Some(Verdict::Faster) => Claim::Better,
+        // Fresh pairs do not flatter: what led the race by chance is not better.
+        Some(Verdict::Slower) if resolved => Claim::KernelIsBest,
+        Some(Verdict::NoDifferenceSeen { wide: false }) if resolved => Claim::NoDifferenceSeen,
+        None if resolved && leader == Some(0) => Claim::KernelIsBest,
+        _ => Claim::Inconclusive,
+    }
+}
+
+fn reference_failed(course: &Course<'_>, standings: &[Ranked]) -> Option<String> {
+    let in_race = standings.iter().find(|one| one.cell == 0).and_then(|one| match &one.word {
+        Word::Failed(why) | Word::NotProven(why) => Some(why.as_str()),
+        _ => None,
+    });
+    course.reference_failed().or(in_race).map(str::to_string)
+}
+
+fn metric(course: &Course<'_>) -> Metric {
+    let metric = course.metric();
+    Metric { name: metric.name.clone(), unit: metric.unit.clone(), better: metric.better }
+}
+
+fn placed(placement: &Placement) -> Placed {
+    Placed {
+        placement: placement.name.clone(),
+        reason: placement.reason.clone(),
+        threads: placement.threads,
+        cpus: placement.cpus().to_string(),
+        memory: placement.memory.to_string(),
+        second: placement.second.to_string(),
+    }
+}
+
+/// The lines of the second command: its own cpus, the same memory policy.
+fn second_lines(record: &RunRecord, placement: &Placement) -> Option<Lines> {
+    let seats: Vec<_> = placement.second.iter().collect();
+    let second = Placement { threads: seats.len(), seats, ..placement.clone() };
+    second.is_seated().then(|| lines(&second, &record.machine.topology, &typed(record, &second, "server")))
+}
+
+/// A command as it would be typed, with what stands for the placement filled in.
+fn typed(record: &RunRecord, placement: &Placement, parameter: &str) -> String {
+    let cells = record.plan.cells.first();
+    let Some(Value::Text(text)) = cells.and_then(|cell| cell.parameters.0.get(parameter)) else { return String::new() };
+    // With a shell the command is one text and no list.
+    let Ok(words) = serde_json::from_str::<Vec<String>>(text) else { return format!("sh -c {}", quoted(&[text])) };
+    let topology = &record.machine.topology;
+    let nodes = placement.memory.promised_nodes().cloned();
+    let nodes = nodes.unwrap_or_else(|| topology.local_nodes(&placement.cpus()));
+    let fill_in = |word: &String| {
+        word.replace("{threads}", &placement.threads.to_string())
+            .replace("{cpus}", &placement.cpus().to_string())
+            .replace("{node}", &nodes.to_string())
+    };
+    quoted(&words.iter().map(fill_in).collect::<Vec<_>>())
+}

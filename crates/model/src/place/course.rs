@@ -1,0 +1,328 @@
+//! The course of a race: which block runs next, until when, and what is known after each. Fed with stored trials in
+//! their order it comes to the same state, whether they ran just now or last week.
+
+use crate::finding::metric_value;
+use crate::place::RacePlan;
+use crate::plan::{Block, Plan};
+use crate::racing::{Confirmed, End, Lap, Planned, Race, State, confirm};
+use crate::record::{Ending, TrialRecord};
+use crate::trial::{Grade, Role, Status};
+use crate::units::Nanos;
+use crate::workload::MetricSpec;
+
+/// A trial that is invalid or failed is repeated once at the end of its block (racing.md, "The algorithm").
+const ATTEMPTS_MAX: u32 = 2;
+/// Fewer pairs than this say nothing, so the budget does not cut them.
+const PAIRS_MIN: u32 = 10;
+/// No trial is killed before this: a moment's hiccup of the machine is many times a short trial.
+const KILLED_FROM: Nanos = Nanos(1_000_000_000);
+/// How many pairs an estimate counts on.
+const PAIRS_USUAL: u32 = 40;
+
+/// How far a race is.
+#[derive(Clone, Debug)]
+pub struct Course<'a> {
+    plan: &'a Plan,
+    metric: &'a MetricSpec,
+    race: Race,
+    phase: Phase,
+    spent: Nanos,
+    trials: u32,
+    /// Mean time of the trials of the last whole block.
+    trial_time: Nanos,
+    /// Values of the leader and of the kernel's choice, fresh.
+    pairs: Vec<(f64, f64)>,
+    /// What was planned of the pairs, when all have run.
+    confirmed: Option<Planned>,
+    /// Why the kernel's choice failed before the race began.
+    reference_failed: Option<String>,
+}
+
+/// What it is at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// One trial of the kernel's choice, thrown away: it warms caches and tells how long a trial takes.
+    WarmUp,
+    /// Candidates against each other.
+    Racing,
+    /// Fresh pairs of the leader and the kernel's choice; their number is fixed before the first.
+    Confirming { planned: Planned, done: u32 },
+    /// Nothing more is run.
+    Over(Ending),
+}
+
+impl<'a> Course<'a> {
+    /// Before the first block. None when the plan is no race, or has no metric.
+    pub fn new(plan: &'a Plan) -> Option<Self> {
+        let RacePlan { rules, stages, .. } = plan.race.as_ref()?;
+        let metric = plan.workloads.first()?.metrics.first()?;
+        let race = Race::new(rules.clone(), metric.better, &stages.first, |guide| stages.second(guide));
+        Some(Self {
+            plan,
+            metric,
+            race,
+            phase: Phase::WarmUp,
+            spent: Nanos(0),
+            trials: 0,
+            trial_time: plan.workloads[0].guess(&plan.cells.first()?.parameters),
+            pairs: Vec::new(),
+            confirmed: None,
+            reference_failed: None,
+        })
+    }
+
+    /// What a run's stored trials have come to: every whole block of them.
+    pub fn replay(plan: &'a Plan, trials: &[TrialRecord]) -> Option<Self> {
+        let mut course = Self::new(plan)?;
+        while let Some(block) = course.next() {
+            let of_block =
+                |record: &&TrialRecord| (record.trial.role, record.trial.block) == (block.role, block.number);
+            let records: Vec<&TrialRecord> = trials.iter().filter(of_block).collect();
+            if !is_whole(&block, &records) {
+                break;
+            }
+            course.push(&block, &records);
+        }
+        Some(course)
+    }
+
+    /// The block to run next; none when the race is over.
+    pub fn next(&self) -> Option<Block> {
+        let time_limit = self.plan.repeat.time_limit;
+        Some(match self.phase {
+            Phase::WarmUp => Block {
+                role: Role::Warmup,
+                number: 0,
+                cells: vec![0],
+                attempts_max: ATTEMPTS_MAX,
+                gives_up: false,
+                time_limit,
+                kill_limit: None,
+            },
+            Phase::Racing => Block {
+                role: Role::Measured,
+                number: self.race.blocks(),
+                cells: self.race.active().to_vec(),
+                attempts_max: ATTEMPTS_MAX,
+                gives_up: false,
+                time_limit,
+                kill_limit: self.kill_limit(),
+            },
+            Phase::Confirming { done, .. } => Block {
+                role: Role::Confirm,
+                number: done,
+                cells: vec![0, self.race.leader()?],
+                attempts_max: ATTEMPTS_MAX,
+                gives_up: false,
+                time_limit,
+                kill_limit: None,
+            },
+            Phase::Over(_) => return None,
+        })
+    }
+
+    /// Takes in a whole block.
+    pub fn push(&mut self, block: &Block, records: &[&TrialRecord]) {
+        let took: u64 = records.iter().map(|record| record.outcome.took.0).sum();
+        self.spent.0 += took;
+        self.trials += records.len() as u32;
+        self.trial_time = Nanos(took / (records.len() as u64).max(1));
+        let laps: Vec<(usize, Lap)> = block.cells.iter().map(|cell| (*cell, self.lap(*cell, records))).collect();
+        match self.phase {
+            Phase::WarmUp => self.warmed_up(&laps[0].1),
+            Phase::Racing => self.raced(&laps),
+            Phase::Confirming { planned, done } => self.paired(&laps, planned, done + 1),
+            Phase::Over(_) => {}
+        }
+    }
+
+    /// Ends it where it is: the user's wish, or time.
+    pub fn end(&mut self, why: End) {
+        if self.phase == Phase::Racing {
+            self.race.end(why);
+        }
+    }
+
+    fn warmed_up(&mut self, lap: &Lap) {
+        // A command that fails by itself would fail under every placement.
+        self.phase = Phase::Racing;
+        if let Lap::Failed(why) = lap {
+            self.reference_failed = Some(why.clone());
+            self.phase = Phase::Over(Ending::NoReference);
+        }
+    }
+
+    fn raced(&mut self, laps: &[(usize, Lap)]) {
+        self.race.push(laps);
+        if self.race.state() == State::Racing && self.is_spent() {
+            self.race.end(End::Budget);
+        }
+        if self.race.state() == State::Racing {
+            return;
+        }
+        let ending = match self.race.state() {
+            State::NoReference | State::NobodyLeft => Ending::NoReference,
+            state if state.is_resolved() => Ending::Resolved,
+            _ => Ending::Budget,
+        };
+        self.phase = match self.race.leader() {
+            Some(leader) if leader != 0 && ending != Ending::NoReference => {
+                Phase::Confirming { planned: self.affordable(), done: 0 }
+            }
+            _ => Phase::Over(ending),
+        };
+    }
+
+    fn paired(&mut self, laps: &[(usize, Lap)], planned: Planned, done: u32) {
+        // A pair with a hole does not count, and is not made up for.
+        if let [(0, Lap::Value(kernel)), (_, Lap::Value(leader))] = laps {
+            self.pairs.push((*leader, *kernel));
+        }
+        self.confirmed = (done >= planned.pairs).then_some(planned);
+        self.phase = match (self.confirmed, self.race.state().is_resolved()) {
+            (None, _) => Phase::Confirming { planned, done },
+            (Some(_), true) => Phase::Over(Ending::Resolved),
+            (Some(_), false) => Phase::Over(Ending::Budget),
+        };
+    }
+
+    /// Whether another block would take time that the confirmation needs. The race itself counts trials.
+    fn is_spent(&self) -> bool {
+        let budget = self.plan.repeat.budget.seconds();
+        let block = self.race.active().len() as f64 * self.trial_time.seconds();
+        // While the kernel's choice leads there is nothing to confirm.
+        let reserve = match self.race.leader() {
+            Some(0) => 0.0,
+            _ => self.race.reserve(budget, self.trial_time.seconds()),
+        };
+        self.spent.seconds() + block > budget - reserve
+    }
+
+    /// As many pairs as the race asks for and the budget pays, and never so few that they say nothing.
+    fn affordable(&self) -> Planned {
+        let planned = self.race.planned();
+        let left = self.plan.repeat.budget.0.saturating_sub(self.spent.0);
+        let by_time = left / (2 * self.trial_time.0).max(1);
+        let most = self.plan.race.as_ref().and_then(|race| race.rules.max_trials);
+        let by_trials = most.map_or(u64::MAX, |most| most.saturating_sub(self.trials as usize) as u64 / 2);
+        let affordable = u32::try_from(by_time.min(by_trials)).unwrap_or(u32::MAX).max(PAIRS_MIN);
+        Planned { pairs: planned.pairs.min(affordable), ..planned }
+    }
+
+    /// A trial so much slower than the leader's is stopped; only where the metric is the time that it takes.
+    fn kill_limit(&self) -> Option<Nanos> {
+        let seconds = self.race.kill_limit().filter(|_| self.is_time())?;
+        Some(Nanos((seconds * 1e9) as u64).max(KILLED_FROM))
+    }
+
+    fn is_time(&self) -> bool {
+        self.metric.series == "wall"
+    }
+
+    /// What a candidate did in a block: what its last attempt came to.
+    fn lap(&self, cell: usize, records: &[&TrialRecord]) -> Lap {
+        let attempts = records.iter().filter(|record| record.trial.cell == cell);
+        let Some(record) = attempts.max_by_key(|record| record.trial.attempt) else {
+            return Lap::Failed("it did not run".into());
+        };
+        match &record.outcome.status {
+            Status::Completed if record.verdict.grade == Grade::Invalid => {
+                Lap::NotProven(record.verdict.reasons.first().cloned().unwrap_or_default())
+            }
+            Status::Completed => match metric_value(self.metric, &record.outcome.samples) {
+                Some(value) => Lap::Value(value),
+                None => Lap::Failed(format!("it gave no {}", self.metric.name)),
+            },
+            Status::TimedOut(_) if self.is_time() => Lap::TooSlow { at_least: record.trial.time_limit.seconds() },
+            Status::Failed(why) | Status::TimedOut(why) | Status::Unavailable(why) => Lap::Failed(why.clone()),
+        }
+    }
+
+    /// What its next trials count for.
+    pub fn stage(&self) -> Role {
+        match self.phase {
+            Phase::WarmUp => Role::Warmup,
+            Phase::Racing => Role::Measured,
+            Phase::Confirming { .. } | Phase::Over(_) => Role::Confirm,
+        }
+    }
+
+    /// The race without its confirmation.
+    pub fn race(&self) -> &Race {
+        &self.race
+    }
+
+    /// What fresh pairs say of the leader against the kernel's choice; none before all of them have run, and where the
+    /// kernel's choice leads. `seed` is the bootstrap's.
+    pub fn confirmed(&self, seed: u64) -> Option<Confirmed> {
+        confirm(self.metric.better, &self.pairs, self.confirmed?, seed)
+    }
+
+    /// How many pairs are run, of how many; none before the race is over.
+    pub fn confirming(&self) -> Option<(u32, u32)> {
+        match self.phase {
+            Phase::Confirming { planned, done } => Some((done, planned.pairs)),
+            _ => None,
+        }
+    }
+
+    /// Why it is over; none while it is not.
+    pub fn ending(&self) -> Option<Ending> {
+        match self.phase {
+            Phase::Over(ending) => Some(ending),
+            _ => None,
+        }
+    }
+
+    /// Why the kernel's choice failed before the race began; none when it did not.
+    pub fn reference_failed(&self) -> Option<&str> {
+        self.reference_failed.as_deref()
+    }
+
+    /// What decides.
+    pub fn metric(&self) -> &'a MetricSpec {
+        self.metric
+    }
+
+    /// The candidates are its cells.
+    pub fn plan(&self) -> &'a Plan {
+        self.plan
+    }
+
+    /// Time that its trials took together.
+    pub fn spent(&self) -> Nanos {
+        self.spent
+    }
+
+    /// Trials of its whole blocks.
+    pub fn trials(&self) -> u32 {
+        self.trials
+    }
+
+    /// Trials that are still to come, roughly, and at most what the budget pays.
+    pub fn trials_left(&self) -> u32 {
+        let guess = match self.phase {
+            Phase::Confirming { planned, done } => 2 * (planned.pairs - done),
+            Phase::Over(_) => 0,
+            Phase::WarmUp | Phase::Racing => {
+                let whole = Race::estimate(self.race.active().len(), PAIRS_USUAL);
+                whole.saturating_sub(self.race.active().len() * self.race.blocks() as usize) as u32
+            }
+        };
+        let budget = self.plan.repeat.budget.0.saturating_sub(self.spent.0) / self.trial_time.0.max(1);
+        guess.min(u32::try_from(budget).unwrap_or(u32::MAX))
+    }
+
+    /// Time that is still to come, roughly.
+    pub fn time_left(&self) -> Nanos {
+        Nanos(u64::from(self.trials_left()) * self.trial_time.0)
+    }
+}
+
+/// Whether every cell of a block has its last attempt.
+fn is_whole(block: &Block, records: &[&TrialRecord]) -> bool {
+    block.cells.iter().all(|cell| {
+        let last = records.iter().filter(|record| record.trial.cell == *cell).max_by_key(|record| record.trial.attempt);
+        last.is_some_and(|last| last.trial.attempt + 1 >= block.attempts_max || !last.may_pass_again())
+    })
+}

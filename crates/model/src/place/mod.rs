@@ -1,0 +1,38 @@
+//! What `nearfar place` asks and answers: a question makes a plan whose cells are the candidates (`question`), a course
+//! says which block of it runs next and when it is over (`course`), an answer says what came out (`answer`). All of them
+//! follow from the plan and the stored trials alone, so a race that was cut off goes on as if nothing had happened.
+
+mod answer;
+mod course;
+mod question;
+
+pub use answer::{Answer, Claim, Metric, Placed, Ranked, VersusKernel};
+pub use course::Course;
+pub use question::{Objective, Question};
+
+use serde::{Deserialize, Serialize};
+
+use crate::candidates::Stages;
+use crate::racing::Rules;
+
+/// What makes a plan a race: its cells are candidates, the first of them the kernel's choice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RacePlan {
+    /// How it is decided.
+    pub rules: Rules,
+    /// Who runs first, and who follows.
+    pub stages: Stages,
+    /// How many placements there are in all, in digits: it may be beyond any number type.
+    pub raw_placements: String,
+    /// How they became so few.
+    pub steps: Vec<Step>,
+}
+
+/// One step from the raw placements to the candidates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// How many there are after it, in digits; none for a remark.
+    pub count: Option<String>,
+    /// What it is, in words.
+    pub text: String,
+}

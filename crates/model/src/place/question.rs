@@ -1,0 +1,145 @@
+//! What the user asks: a command, what is to be best, what may be tried. Makes the plan of the race.
+
+use std::collections::BTreeMap;
+
+use super::{RacePlan, Step};
+use crate::candidates::{Stages, Wish, candidates, neighbours};
+use crate::placement::Placement;
+use crate::plan::{Cell, Plan, Repeat};
+use crate::racing::Rules;
+use crate::topology::Topology;
+use crate::units::Nanos;
+use crate::workload::WorkloadSpec;
+
+/// What is to be best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// Time from start to end.
+    WallTime,
+    /// Time on cpus, in user mode and in the kernel.
+    CpuTime,
+    /// The most memory that one of its processes had resident.
+    PeakMemory,
+    /// A number in its output, less is better.
+    Number,
+    /// A number in its output, more is better.
+    NumberHigher,
+}
+
+/// A question.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What tables call the command.
+    pub name: String,
+    /// Parameters of the workload `command`, as written.
+    pub given: BTreeMap<String, String>,
+    /// What is to be best.
+    pub objective: Objective,
+    /// What may be tried.
+    pub wish: Wish,
+    /// How it is decided.
+    pub rules: Rules,
+    /// Search and confirmation together take no longer.
+    pub budget: Nanos,
+    /// A trial is stopped after this.
+    pub time_limit: Nanos,
+}
+
+impl Question {
+    /// The plan of the race on this machine; `spec` describes the workload `command`. An error is the user's mistake.
+    pub fn plan(&self, topology: &Topology, spec: &WorkloadSpec) -> Result<Plan, String> {
+        let candidates = candidates(topology, &self.wish)?;
+        let race = RacePlan {
+            rules: self.rules.clone(),
+            stages: candidates.stages,
+            raw_placements: candidates.raw.to_string(),
+            steps: candidates.steps.into_iter().map(step).collect(),
+        };
+        self.plan_of(format!("place {}", self.name), candidates.placements, race, topology, spec)
+    }
+
+    /// The plan of a second race: the kernel's choice and the winner of the first against what differs from it in the
+    /// seat of one thread. None where nothing does.
+    pub fn refined(
+        &self,
+        reference: &Placement,
+        winner: &Placement,
+        topology: &Topology,
+        spec: &WorkloadSpec,
+    ) -> Result<Option<Plan>, String> {
+        let near = neighbours(topology, &self.wish, winner)?;
+        if near.is_empty() {
+            return Ok(None);
+        }
+        let count = near.len();
+        let placements: Vec<Placement> = [reference, winner].into_iter().cloned().chain(near).collect();
+        let race = RacePlan {
+            rules: self.rules.clone(),
+            stages: Stages::at_once(placements.len()),
+            raw_placements: placements.len().to_string(),
+            steps: vec![Step {
+                count: Some(count.to_string()),
+                text: format!("classes of placements that differ from {} in the seat of one thread", winner.name),
+            }],
+        };
+        self.plan_of(format!("refine {}", self.name), placements, race, topology, spec).map(Some)
+    }
+
+    fn plan_of(
+        &self,
+        experiment: String,
+        placements: Vec<Placement>,
+        race: RacePlan,
+        topology: &Topology,
+        spec: &WorkloadSpec,
+    ) -> Result<Plan, String> {
+        let parameters = spec.resolve(&self.given, topology.last_cache_bytes())?;
+        let spec = self.deciding_first(spec);
+        let cell = |placement| Cell::new(&spec, self.name.clone(), parameters.clone(), placement);
+        Ok(Plan {
+            experiment,
+            question: format!("Which placement is best for {}?", self.name),
+            cells: placements.into_iter().map(cell).collect(),
+            skipped: Vec::new(),
+            workloads: vec![spec.clone()],
+            // A race decides by itself how often; what is left of this is the budget and the limit.
+            repeat: Repeat {
+                warmup: 1,
+                min: 1,
+                max: u32::MAX,
+                precision: 0.0,
+                budget: self.budget,
+                time_limit: self.time_limit,
+            },
+            compare_by: "placement".into(),
+            baseline: Some("kernel".into()),
+            race: Some(race),
+            command: Vec::new(),
+        })
+    }
+
+    /// The metric that decides stands first, as the main metric does everywhere.
+    fn deciding_first(&self, spec: &WorkloadSpec) -> WorkloadSpec {
+        let mut spec = spec.clone();
+        let series = self.objective.series();
+        spec.metrics.sort_by_key(|metric| metric.series != series);
+        spec
+    }
+}
+
+fn step(step: crate::candidates::Step) -> Step {
+    Step { count: step.count.map(|count| count.to_string()), text: step.text }
+}
+
+impl Objective {
+    /// The series of samples of the workload `command` that decides.
+    fn series(self) -> &'static str {
+        match self {
+            Self::WallTime => "wall",
+            Self::CpuTime => "cpu-time",
+            Self::PeakMemory => "peak-memory",
+            Self::Number => "value",
+            Self::NumberHigher => "value-higher",
+        }
+    }
+}

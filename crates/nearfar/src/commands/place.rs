@@ -1,0 +1,300 @@
+//! `nearfar place`: the best placement of the user's own command, found by racing.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
+
+use model::candidates::{Threads, Wish};
+use model::id_set::CpuSet;
+use model::place::{Answer, Claim, Objective, Question};
+use model::placement::Placement;
+use model::plan::Plan;
+use model::racing::Rules;
+use model::record::{RunRecord, SavedPlacement};
+use model::shell::quoted;
+use model::units::{Nanos, parse_share};
+use model::workload::WorkloadSpec;
+use store::Store;
+
+use crate::cli::{self, Common, Place, TextOrJson};
+use crate::conduct::{INTERRUPTED, check, conduct, resume_or_begin};
+use crate::failure::{Failure, Outcome, Status};
+use crate::output;
+use crate::subject::{Subject, existing_store};
+
+/// The word that stands for the number of threads.
+const THREADS: &str = "{threads}";
+
+/// Finds the best placement, or applies one that was found before.
+pub fn run(args: &Place, common: &Common) -> Outcome {
+    if let Some(name) = &args.then.used {
+        return use_saved(name, args, common);
+    }
+    let subject = Subject::from_flags(&args.subject)?;
+    let (question, spec) = (question(args)?, command_spec());
+    let mut plan = question.plan(&subject.machine.topology, &spec).map_err(Failure::usage)?;
+    plan.command = words(args);
+    if args.decided.explain {
+        return explain(&plan, args.format);
+    }
+    check(&plan, &subject)?;
+    let mut store = subject.open_store(common)?;
+    let (mut record, mut answer) = race(&mut store, &subject, plan, args, common)?;
+    if let Some(plan) = refined(args, &question, &record, &answer)? {
+        (record, answer) = race(&mut store, &subject, plan, args, common)?;
+    }
+    show(&record, &answer, args.format)?;
+    if let Some(name) = &args.then.save {
+        save(&mut store, name, &record, &answer, common.quiet)?;
+    }
+    if args.then.apply && matches!(answer.claim, Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen) {
+        let winner = winner(&record, &answer).cloned().unwrap_or_else(|| Placement::kernel(1));
+        return Err(become_command(&args.command, &winner));
+    }
+    Ok(status(answer.claim, record.ended.is_none()))
+}
+
+fn race(
+    store: &mut Store,
+    subject: &Subject,
+    plan: Plan,
+    args: &Place,
+    common: &Common,
+) -> Result<(RunRecord, Answer), Failure> {
+    let record = resume_or_begin(store, subject, plan, args.decided.fresh, common.quiet)?;
+    conduct(store, &record, subject, common.quiet)?;
+    // What ended it is in the store by now.
+    let record = store.run(&record.id.0).map_err(Failure::of)?;
+    let trials = store.trials(&record.id).map_err(Failure::of)?;
+    let answer = Answer::of(&record, &trials).ok_or_else(|| Failure::of("the plan of this run is no race"))?;
+    Ok((record, answer))
+}
+
+fn command_spec() -> WorkloadSpec {
+    (workloads::find("command").expect("it is in the registry").describe)()
+}
+
+/// The race around the winner, where it was asked for and there is something around it.
+fn refined(args: &Place, question: &Question, record: &RunRecord, answer: &Answer) -> Result<Option<Plan>, Failure> {
+    let Some(winner) = winner(record, answer).filter(|winner| args.tried.refine && winner.is_seated()) else {
+        return Ok(None);
+    };
+    let (reference, topology) = (&record.plan.cells[0].placement, &record.machine.topology);
+    let plan = question.refined(reference, winner, topology, &command_spec()).map_err(Failure::usage)?;
+    Ok(plan.map(|plan| Plan { command: record.plan.command.clone(), ..plan }))
+}
+
+fn question(args: &Place) -> Result<Question, Failure> {
+    let measured = args.ran.with.as_deref().map_or(Ok(args.command.clone()), |load| split("--with", load))?;
+    let program = measured.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
+    Ok(Question {
+        name: program.to_string(),
+        given: parameters(args)?,
+        objective: objective(args),
+        wish: wish(args)?,
+        rules: Rules {
+            indifference: parse_share(&args.decided.indifference)
+                .map_err(|why| Failure::usage(format!("--indifference: {why}")))?,
+            strict: args.decided.strict,
+            max_trials: args.decided.max_trials,
+        },
+        budget: time("--budget", &args.decided.budget)?,
+        time_limit: time("--time-limit", &args.ran.time_limit)?,
+    })
+}
+
+fn time(flag: &str, text: &str) -> Result<Nanos, Failure> {
+    match Nanos::parse(text) {
+        Ok(Nanos(0)) => Err(Failure::usage(format!("{flag} {text} is no time at all"))),
+        Ok(time) => Ok(time),
+        Err(why) => Err(Failure::usage(format!("{flag}: {why}"))),
+    }
+}
+
+fn objective(args: &Place) -> Objective {
+    match (
+        args.best.metric.is_some() || args.best.metric_json.is_some(),
+        args.best.higher_is_better,
+        args.best.objective,
+    ) {
+        (true, true, _) => Objective::NumberHigher,
+        (true, false, _) => Objective::Number,
+        (false, _, cli::Objective::WallTime) => Objective::WallTime,
+        (false, _, cli::Objective::CpuTime) => Objective::CpuTime,
+        (false, _, cli::Objective::PeakMemory) => Objective::PeakMemory,
+    }
+}
+
+/// What the workload `command` is told.
+fn parameters(args: &Place) -> Result<BTreeMap<String, String>, Failure> {
+    let list = |words: &[String]| serde_json::json!(words).to_string();
+    let line = |flag: &str, text: &String| {
+        // With a shell the text is the shell's.
+        if args.ran.shell { Ok(text.clone()) } else { split(flag, text).map(|words| list(&words)) }
+    };
+    let command = if args.ran.shell { args.command.join(" ") } else { list(&args.command) };
+    let (argv, server) = match (&args.ran.with, &args.ran.server) {
+        (Some(load), _) => (line("--with", load)?, Some(command)),
+        (None, server) => (command, server.as_ref().map(|server| line("--server", server)).transpose()?),
+    };
+    let switch = |on: bool| Some(on.to_string());
+    let given = [
+        ("argv", Some(argv)),
+        ("server", server),
+        ("ready", args.ran.ready.clone()),
+        ("prepare", args.ran.prepare.as_ref().map(|text| line("--prepare", text)).transpose()?),
+        ("cleanup", args.ran.cleanup.as_ref().map(|text| line("--cleanup", text)).transpose()?),
+        ("warmup", Some(args.ran.warmup.to_string())),
+        ("shell", switch(args.ran.shell)),
+        ("openmp", switch(args.ran.openmp)),
+        ("ignore-failure", switch(args.ran.ignore_failure)),
+        ("metric", args.best.metric.clone()),
+        ("metric-json", args.best.metric_json.clone()),
+        ("higher-is-better", switch(args.best.higher_is_better)),
+    ];
+    Ok(given.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect())
+}
+
+/// A command given as one text, taken apart as a shell would, with nothing replaced in it.
+fn split(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    words.ok_or_else(|| Failure::usage(format!("{flag} '{text}' is no command: it is empty, or a quote is not closed")))
+}
+
+fn wish(args: &Place) -> Result<Wish, Failure> {
+    let texts = [&args.ran.server, &args.ran.with].into_iter().flatten().chain(&args.command);
+    let free = texts.into_iter().any(|text| text.contains(THREADS));
+    let threads = match (args.tried.threads, free) {
+        (Some(0), _) => return Err(Failure::usage("--threads 0: a command runs on at least 1 thread")),
+        (Some(threads), _) => Threads::Fixed(threads),
+        (None, true) => Threads::Free,
+        (None, false) => Threads::Natural,
+    };
+    let within = args.tried.within.as_ref().map(|list| CpuSet::parse_list(list)).transpose();
+    Ok(Wish {
+        threads,
+        cpus_max: args.tried.cpus_max,
+        within: within.map_err(|error| Failure::usage(format!("-C: {error}")))?,
+        only: args.tried.only.clone(),
+        exclude: args.tried.exclude.clone(),
+        second: args.ran.server.is_some() || args.ran.with.is_some(),
+        kernel: machine::nodes::kernel_offers(),
+        ..Wish::default()
+    })
+}
+
+/// The words that ask for the same plan again.
+fn words(args: &Place) -> Vec<String> {
+    let mut words = vec!["place".to_string()];
+    let mut flag = |name: &str, value: &Option<String>| {
+        words.extend(value.iter().flat_map(|value| [name.to_string(), value.clone()]));
+    };
+    flag("--threads", &args.tried.threads.map(|threads| threads.to_string()));
+    flag("-C", &args.tried.within);
+    flag("--cpus-max", &args.tried.cpus_max.map(|most| most.to_string()));
+    args.tried.only.iter().for_each(|policy| flag("--only", &Some(policy.clone())));
+    args.tried.exclude.iter().for_each(|what| flag("--exclude", &Some(what.clone())));
+    flag("--server", &args.ran.server);
+    flag("--with", &args.ran.with);
+    flag("--ready", &args.ran.ready);
+    flag("--prepare", &args.ran.prepare);
+    flag("--cleanup", &args.ran.cleanup);
+    flag("--warmup", &(args.ran.warmup > 0).then(|| args.ran.warmup.to_string()));
+    flag("--time-limit", &Some(args.ran.time_limit.clone()));
+    flag("--metric", &args.best.metric);
+    flag("--metric-json", &args.best.metric_json);
+    flag("--indifference", &Some(args.decided.indifference.clone()));
+    flag("--budget", &Some(args.decided.budget.clone()));
+    flag("--max-trials", &args.decided.max_trials.map(|most| most.to_string()));
+    let objective = match args.best.objective {
+        cli::Objective::WallTime => None,
+        cli::Objective::CpuTime => Some("cpu-time".to_string()),
+        cli::Objective::PeakMemory => Some("peak-memory".to_string()),
+    };
+    flag("--objective", &objective);
+    let switches = [
+        ("--shell", args.ran.shell),
+        ("--openmp", args.ran.openmp),
+        ("--ignore-failure", args.ran.ignore_failure),
+        ("--higher-is-better", args.best.higher_is_better),
+        ("--strict", args.decided.strict),
+        ("--refine", args.tried.refine),
+    ];
+    words.extend(switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()));
+    words.push("--".into());
+    words.extend(args.command.iter().cloned());
+    words
+}
+
+fn explain(plan: &Plan, format: TextOrJson) -> Outcome {
+    let steps = plan.race.as_ref().map_or(&[][..], |race| &race.steps);
+    match format {
+        TextOrJson::Json => output::print_json(&report::json::explanation(plan, steps))?,
+        TextOrJson::Text => output::print(&report::table::explanation(plan, steps, &output::look()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(record: &RunRecord, answer: &Answer, format: TextOrJson) -> Result<(), Failure> {
+    match format {
+        TextOrJson::Json => output::print_json(&report::json::answer(record, answer)),
+        TextOrJson::Text => output::print(&report::table::answer(record, answer, &output::look())),
+    }
+}
+
+fn status(claim: Claim, interrupted: bool) -> ExitCode {
+    match claim {
+        _ if interrupted => ExitCode::from(INTERRUPTED),
+        Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen => ExitCode::SUCCESS,
+        Claim::Inconclusive | Claim::Unfinished => Status::Inconclusive.into(),
+        Claim::NoReference => Status::Failure.into(),
+    }
+}
+
+fn winner<'a>(record: &'a RunRecord, answer: &Answer) -> Option<&'a Placement> {
+    let winner = answer.winner.as_ref()?;
+    record.plan.cells.iter().map(|cell| &cell.placement).find(|placement| {
+        placement.name == winner.placement
+            && placement.second.to_string() == winner.second
+            && placement.threads == winner.threads
+    })
+}
+
+fn save(store: &mut Store, name: &str, record: &RunRecord, answer: &Answer, quiet: bool) -> Result<(), Failure> {
+    let Some(placement) = winner(record, answer) else {
+        return Err(Failure::of("there is no winner to be kept"));
+    };
+    let saved = SavedPlacement::new(name, record, placement);
+    store.save_placement(&saved).map_err(Failure::of)?;
+    if !quiet {
+        eprintln!("kept as {name}: nearfar place --use {} -- COMMAND applies it", quoted(&[name]));
+    }
+    Ok(())
+}
+
+/// Applies a placement that was kept, and says when the machine is another since.
+fn use_saved(name: &str, args: &Place, common: &Common) -> Outcome {
+    let saved = existing_store(common)?.saved_placement(name).map_err(Failure::usage)?;
+    let here = Subject::from_flags(&args.subject)?;
+    for change in saved.changes(&here.machine) {
+        eprintln!("nearfar: since {name} was measured, {change}; measure again to be sure");
+    }
+    Err(become_command(&args.command, &saved.placement))
+}
+
+/// Turns this process into the command, seated. Comes back only when that fails.
+fn become_command(command: &[String], placement: &Placement) -> Failure {
+    let seated = if placement.is_seated() { machine::seat::sit_on_any(&placement.cpus()).map(drop) } else { Ok(()) };
+    if let Err(error) = seated {
+        return Failure::with(Status::NotPermitted, error);
+    }
+    if let Err(refusal) = machine::seat::set_memory_policy(&placement.memory) {
+        return Failure::with(Status::NotPermitted, refusal);
+    }
+    let fill_in = |word: &String| {
+        word.replace(THREADS, &placement.threads.to_string()).replace("{cpus}", &placement.cpus().to_string())
+    };
+    let words: Vec<String> = command.iter().map(fill_in).collect();
+    let error = std::process::Command::new(&words[0]).args(&words[1..]).exec();
+    Failure::of(format!("cannot run '{}': {error}", words[0]))
+}

@@ -1,0 +1,97 @@
+//! What every command that measures does: looks whether the plan can run at all, goes on with an unfinished run or
+//! begins one, and runs it to its end while a person watches.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lab::run::Ended;
+use model::plan::Plan;
+use model::record::{Ending, RunRecord};
+use model::trial::Role;
+use store::Store;
+use workloads::{Job, Runner};
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::subject::Subject;
+
+/// Exit status of a program that Ctrl-C ended, as shells have it.
+pub const INTERRUPTED: u8 = 130;
+
+/// What descriptions alone cannot say of parameters: a regex that does not compile, a program that is not there.
+pub fn check(plan: &Plan, subject: &Subject) -> Result<(), Failure> {
+    for (index, cell) in plan.cells.iter().enumerate() {
+        let Some(workload) = workloads::find(&cell.workload) else { continue };
+        let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("workload {}: {why}", cell.workload));
+        (workload.check)(&cell.parameters).map_err(|why| wrong(&why))?;
+        if let (Runner::Tool { recipe, .. }, None) = (&workload.runner, &subject.simulated) {
+            let job = Job::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
+            let recipe = recipe(&job).map_err(|why| wrong(&why))?;
+            for program in recipe.programs() {
+                machine::child::find_program(program).map_err(|error| {
+                    let failure = Failure::usage(&error);
+                    error.hint().map(str::to_string).map_or(failure, |hint| Failure::usage(&error).hint(hint))
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The unfinished run of the same plan in the same state of the machine, else a new one.
+pub fn resume_or_begin(
+    store: &mut Store,
+    subject: &Subject,
+    plan: Plan,
+    fresh: bool,
+    quiet: bool,
+) -> Result<RunRecord, Failure> {
+    let fingerprint = subject.machine.settings.fingerprint();
+    if !fresh {
+        let unfinished = store.find_unfinished(&plan.key(), &fingerprint, subject.simulated.as_deref());
+        if let Some(record) = unfinished.map_err(Failure::of)? {
+            if !quiet {
+                eprintln!("going on with run {}; --fresh would begin a new one", record.id);
+            }
+            return Ok(record);
+        }
+    }
+    let ordinal = store.runs().map_err(Failure::of)?.len();
+    let record = subject.begin(plan, ordinal);
+    store.begin_run(&record).map_err(Failure::of)?;
+    Ok(record)
+}
+
+/// Runs what is left of a run.
+pub fn conduct(store: &mut Store, record: &RunRecord, subject: &Subject, quiet: bool) -> Result<Ended, Failure> {
+    let stop = stop_flag()?;
+    let mut executor = subject.executor(&record.plan, stop.clone())?;
+    let mut progress = Progress::new(record, quiet);
+    let ended = lab::run::run(store, record, executor.as_mut(), &stop, &mut |event| progress.show(&event));
+    progress.finish();
+    ended.map_err(Failure::of)
+}
+
+/// How it ended, for stderr.
+pub fn closing_words(ended: Ended, record: &RunRecord) -> String {
+    let id = &record.id;
+    match ended {
+        Ended::Over(Ending::Precise) => format!("run {id}: every cell is as precise as was asked"),
+        Ended::Over(Ending::AllBlocks) => format!("run {id}: all blocks are measured"),
+        Ended::Over(Ending::Budget) => format!("run {id}: the budget of {} is spent", record.plan.repeat.budget),
+        Ended::Over(Ending::Resolved) => format!("run {id}: resolved"),
+        Ended::Over(Ending::NoReference) => format!("run {id}: the kernel's choice came to nothing"),
+        Ended::Interrupted => format!("run {id} was interrupted; the same command goes on with it"),
+    }
+}
+
+/// Set by Ctrl-C and SIGTERM; a second Ctrl-C ends the program at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|error| Failure::of(format!("cannot watch for Ctrl-C: {error}")))?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,110 @@
+//! A race on a page: the answer in words, who stayed in for how long, the ranking, the lines to paste.
+
+use askama::Template;
+use model::place::Answer;
+use model::placement::Lines;
+use model::racing::Word;
+
+use super::table::HtmlTable;
+use crate::json::value;
+use crate::look::clean;
+use crate::race::{grid, headline, sentences, title, verdict};
+
+/// Candidates drawn; the table has all.
+const DRAWN_MAX: usize = 40;
+const ROW_HEIGHT: usize = 20;
+const WIDTH: f64 = 760.0;
+const LABEL_WIDTH: f64 = 230.0;
+/// Room for the verdict beside a bar.
+const VERDICT_WIDTH: f64 = 240.0;
+
+/// A race, ready for its template.
+#[derive(Template)]
+#[template(path = "race.html")]
+pub(crate) struct RacePart {
+    pub(crate) headline: String,
+    class: &'static str,
+    sentences: Vec<String>,
+    /// Whom the lines are for, and each tool with its line.
+    lines: Vec<(&'static str, Vec<(String, String)>)>,
+    picture: Option<RacePicture>,
+    ranking: HtmlTable,
+}
+
+/// How many blocks each candidate was in.
+#[derive(Template)]
+#[template(path = "race.svg")]
+struct RacePicture {
+    title: String,
+    height: usize,
+    bars: Vec<Bar>,
+    left_out: usize,
+}
+
+struct Bar {
+    label: String,
+    class: &'static str,
+    top: usize,
+    /// Where its texts stand.
+    middle: usize,
+    width: String,
+    /// Where its verdict begins.
+    beside: String,
+    verdict: String,
+}
+
+impl RacePart {
+    pub(crate) fn new(answer: &Answer, rows_max: usize) -> Self {
+        let (text, tone) = headline(answer);
+        let whose = if answer.second_lines.is_some() { "To apply it to the command" } else { "To apply it" };
+        let lines = [(whose, &answer.lines), ("To the server", &answer.second_lines)];
+        Self {
+            headline: text,
+            class: tone.class(),
+            sentences: sentences(answer),
+            lines: lines.into_iter().filter_map(|(whose, lines)| Some((whose, pasted(lines.as_ref()?)))).collect(),
+            picture: picture(answer),
+            ranking: HtmlTable::new("All candidates, the best first", grid(answer), rows_max),
+        }
+    }
+}
+
+fn pasted(lines: &Lines) -> Vec<(String, String)> {
+    let lines = value(lines);
+    let fields = lines.as_object().into_iter().flatten();
+    fields.filter_map(|(tool, line)| Some((tool.replace('_', " "), clean_lines(line.as_str()?)))).collect()
+}
+
+fn clean_lines(text: &str) -> String {
+    text.lines().map(clean).collect::<Vec<_>>().join("\n")
+}
+
+fn picture(answer: &Answer) -> Option<RacePicture> {
+    let most = answer.standings.iter().map(|one| one.blocks).max().filter(|most| *most > 0)?;
+    let per_block = (WIDTH - LABEL_WIDTH - VERDICT_WIDTH) / f64::from(most);
+    let shown = answer.standings.iter().take(DRAWN_MAX).enumerate();
+    let bars: Vec<Bar> = shown
+        .map(|(row, one)| {
+            let width = per_block * f64::from(one.blocks);
+            Bar {
+                label: title(answer, &one.placed),
+                class: match one.word {
+                    Word::Leads => "leads",
+                    Word::NotSeenToDiffer { .. } => "ties",
+                    _ => "left",
+                },
+                top: row * ROW_HEIGHT + 4,
+                middle: row * ROW_HEIGHT + 14,
+                width: format!("{width:.1}"),
+                beside: format!("{:.1}", LABEL_WIDTH + width + 6.0),
+                verdict: verdict(one, answer.metric.better).0,
+            }
+        })
+        .collect();
+    Some(RacePicture {
+        title: format!("How many of {most} blocks each candidate was in"),
+        height: bars.len() * ROW_HEIGHT + 8,
+        left_out: answer.standings.len() - bars.len(),
+        bars,
+    })
+}

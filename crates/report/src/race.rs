@@ -1,0 +1,203 @@
+//! What a race found, in sentences and as a table, for the terminal and for pages alike.
+
+use model::place::{Answer, Claim, Placed, Ranked, VersusKernel};
+use model::racing::{Effect, State, Word};
+use model::units::Nanos;
+use model::workload::Better;
+
+use crate::grid::{Grid, GridCell};
+use crate::look::{Tone, clean};
+use crate::number::{percent_interval, percent_size, signed_percent};
+
+/// Ties beyond this are counted and not named.
+const TIES_NAMED: usize = 6;
+
+/// What may be said first: who is best, or that nobody is.
+pub(crate) fn headline(answer: &Answer) -> (String, Tone) {
+    let winner = answer.winner.as_ref().map_or(String::new(), |winner| title(answer, winner));
+    match answer.claim {
+        Claim::Better => (format!("{winner} is best: {}", against(answer, "than the kernel's choice")), Tone::Good),
+        Claim::KernelIsBest => ("No placement is better than leaving it to the kernel.".into(), Tone::Strong),
+        Claim::NoDifferenceSeen => (
+            format!("No placement is better than leaving it to the kernel: {}", against(answer, "for the best")),
+            Tone::Strong,
+        ),
+        Claim::Inconclusive => {
+            let seen = answer
+                .versus_kernel
+                .map_or(String::new(), |_| format!(", {}", against(answer, "than the kernel's choice")));
+            (format!("Not decided: {winner} leads{seen}"), Tone::Warning)
+        }
+        Claim::NoReference => {
+            let why = answer.reference_failed.as_ref().map_or(String::new(), |why| format!(": {}", clean(why)));
+            (format!("Nothing to compare with: without any placement the command gave no result{why}"), Tone::Bad)
+        }
+        Claim::Unfinished => (format!("The race is not over: {winner} leads so far, not confirmed"), Tone::Warning),
+    }
+}
+
+/// A placement's name; with its threads where their number was searched too.
+pub(crate) fn title(answer: &Answer, placed: &Placed) -> String {
+    let second = if placed.second.is_empty() { String::new() } else { format!(" | {}", placed.second) };
+    let name = format!("{}{second}", clean(&placed.placement));
+    if threads_vary(answer) { format!("{name} with {} threads", placed.threads) } else { name }
+}
+
+/// Whether a number of threads tells candidates apart. For a command that is not told, it is the number of its cpus.
+fn threads_vary(answer: &Answer) -> bool {
+    answer.threads_searched
+}
+
+/// What people call a metric.
+fn metric_words(name: &str) -> String {
+    match name {
+        "wall" => "wall time".into(),
+        "value" | "value-higher" => "of the metric".into(),
+        name => clean(name).replace('-', " "),
+    }
+}
+
+/// What it means, what it cost, what would help.
+pub(crate) fn sentences(answer: &Answer) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some(winner) = &answer.winner {
+        sentences.push(format!("{}: {}", title(answer, winner), clean(&winner.reason)));
+    }
+    sentences.extend(ties(answer));
+    sentences.extend(search(answer));
+    sentences.extend(unmeasured(answer));
+    if answer.versus_kernel.is_some_and(|versus| versus.confirmed.two_modes) {
+        sentences
+            .push("Mean and median disagree: one of the two runs in two modes, so look at its single values.".into());
+    }
+    if answer.claim == Claim::Inconclusive {
+        sentences.push(
+            "What would help: a longer --budget, a command that runs longer, a quieter machine, or --only fewer policies."
+                .into(),
+        );
+    }
+    sentences.push(cost(answer));
+    sentences
+}
+
+/// By how much, with its interval: `12.3 % lower wall than the kernel's choice, 95 % interval 11.1 to 13.5, from 40 fresh pairs`.
+fn against(answer: &Answer, whom: &str) -> String {
+    let Some(VersusKernel { confirmed }) = answer.versus_kernel else { return "not confirmed".into() };
+    let change = confirmed.change_percent;
+    let word = if change < 0.0 { "lower" } else { "higher" };
+    let (low, high) = (confirmed.ci_low, confirmed.ci_high);
+    // Said in words the direction needs no sign, unless the interval holds both.
+    let interval = match (low < 0.0, high < 0.0) {
+        (true, true) => percent_interval(-high, -low, change),
+        (true, false) => format!("{} % change", percent_interval(low, high, change)),
+        (false, _) => percent_interval(low, high, change),
+    };
+    let (size, metric) = (percent_size(change), metric_words(&answer.metric.name));
+    format!("{size} % {word} {metric} {whom}, 95 % interval {interval}, from {} fresh pairs", confirmed.pairs)
+}
+
+fn ties(answer: &Answer) -> Option<String> {
+    if answer.ties.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = answer.ties.iter().take(TIES_NAMED).map(|tie| title(answer, tie)).collect();
+    let more = answer.ties.len().saturating_sub(TIES_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Some(format!("Not proven worse than the leader: {}{more}", named.join("; ")))
+}
+
+fn search(answer: &Answer) -> Option<String> {
+    let why = match answer.search {
+        State::Racing | State::Resolved | State::OnlyOneLeft | State::NoReference => return None,
+        State::OutOfBlocks => "the most blocks that a race may have are run",
+        State::OutOfBudget => "the budget is spent",
+        State::Stopped => "it was stopped",
+        State::NobodyLeft => "no candidate could be measured to the end",
+    };
+    Some(format!("The search is not resolved, {why}: another candidate may be better still."))
+}
+
+/// Candidates that could not be measured might have been better.
+fn unmeasured(answer: &Answer) -> Option<String> {
+    let could_not = |one: &&Ranked| matches!(one.word, Word::Failed(_) | Word::NotProven(_));
+    let count = answer.standings.iter().filter(could_not).count();
+    let first = answer.standings.iter().find(could_not)?;
+    let (Word::Failed(why) | Word::NotProven(why)) = &first.word else { return None };
+    let name = title(answer, &first.placed);
+    Some(match count {
+        1 => format!("Could not be measured: {name} ({})", clean(why)),
+        count => format!("{count} candidates could not be measured, {name} for one ({})", clean(why)),
+    })
+}
+
+fn cost(answer: &Answer) -> String {
+    let time = Nanos((answer.seconds * 1e9) as u64);
+    let (trials, candidates) = (answer.trials, answer.candidates);
+    format!("{trials} trials in {time}; {candidates} candidates stand for {} placements", clean(&answer.raw_placements))
+}
+
+/// All candidates, the best first.
+pub(crate) fn grid(answer: &Answer) -> Grid {
+    let titles = [
+        "placement",
+        "threads",
+        "cpus",
+        "memory",
+        "second",
+        "blocks",
+        "against the leader",
+        "against kernel",
+        "verdict",
+    ];
+    let mut grid = Grid::new(&titles).numbers(&["threads", "blocks", "against the leader", "against kernel"]);
+    for one in &answer.standings {
+        let (verdict, tone) = verdict(one, answer.metric.better);
+        grid.rows.push(vec![
+            GridCell::new(&one.placed.placement, tone),
+            GridCell::plain(&one.placed.threads.to_string()),
+            GridCell::plain(&cpus(&one.placed)),
+            GridCell::plain(&one.placed.memory),
+            GridCell::plain(&one.placed.second),
+            GridCell::plain(&one.blocks.to_string()),
+            GridCell::plain(&effect(one.effect)),
+            GridCell::plain(&effect(one.against_kernel)),
+            GridCell::new(&verdict, tone),
+        ]);
+    }
+    let second = answer.standings.iter().any(|one| !one.placed.second.is_empty());
+    let grid = if threads_vary(answer) { grid } else { grid.without("threads") };
+    if second { grid } else { grid.without("second") }
+}
+
+fn cpus(placed: &Placed) -> String {
+    if placed.cpus.is_empty() { "any".into() } else { placed.cpus.replace(',', ", ") }
+}
+
+fn effect(effect: Option<Effect>) -> String {
+    let Some(effect) = effect else { return String::new() };
+    match effect.interval {
+        Some(interval) => {
+            let ends = percent_interval(interval.low, interval.high, effect.mean_percent);
+            format!("{} [{ends}]", signed_percent(effect.mean_percent))
+        }
+        None => signed_percent(effect.mean_percent),
+    }
+}
+
+/// What may be said of a candidate, and how it looks.
+pub(crate) fn verdict(one: &Ranked, better: Better) -> (String, Tone) {
+    let worse = if better == Better::Lower { "more" } else { "less" };
+    match &one.word {
+        Word::Leads => ("leads".into(), Tone::Good),
+        Word::Worse { by } => (format!("worse: {} % {worse}", percent_interval(by.low, by.high, by.high)), Tone::Quiet),
+        Word::NotSeenToDiffer { at_most: Some(at_most) } => {
+            (format!("not seen to differ, at most {} % worse", percent_size(*at_most)), Tone::Plain)
+        }
+        Word::NotSeenToDiffer { at_most: None } => ("not seen to differ".into(), Tone::Plain),
+        Word::TooSlow { times: Some(times) } => (format!("too slow, stopped: {times:.1} times"), Tone::Quiet),
+        Word::TooSlow { times: None } => ("too slow, stopped".into(), Tone::Quiet),
+        Word::NotProven(why) => (format!("not proven: {}", clean(why)), Tone::Bad),
+        Word::Failed(why) => (format!("failed: {}", clean(why)), Tone::Bad),
+        Word::NotRaced => ("not raced".into(), Tone::Quiet),
+    }
+}

@@ -1,0 +1,82 @@
+//! A race's answer on a terminal: who is best and by how much, what ties with it, the lines to paste; and the ranked
+//! list while it runs.
+
+use model::place::{Answer, Step};
+use model::plan::Plan;
+use model::record::RunRecord;
+
+use super::lists::pasted;
+use super::run::simulated;
+use crate::grid::{Grid, GridCell};
+use crate::look::{Look, Tone, clean, finished, marked, wrapped};
+use crate::race::{grid, headline, sentences, title, verdict};
+
+/// The answer, its reasons, the ranking, the lines.
+pub fn answer(record: &RunRecord, answer: &Answer, look: &Look) -> String {
+    let mut out = simulated(record).map_or(String::new(), |stamp| line(&stamp, Tone::Warning, look));
+    let (text, tone) = headline(answer);
+    out += &line(&text, tone, look);
+    for sentence in sentences(answer) {
+        out += &line(&sentence, Tone::Plain, look);
+    }
+    out += &format!("\n{}", grid(answer).terminal(look));
+    if let Some(lines) = &answer.lines {
+        out += &format!(
+            "\nTo apply it{}\n{}",
+            if answer.second_lines.is_some() { " to the command:" } else { ":" },
+            pasted(lines, look)
+        );
+    }
+    if let Some(lines) = &answer.second_lines {
+        out += &format!("To the server:\n{}", pasted(lines, look));
+    }
+    out
+}
+
+/// How raw placements became candidates, and the candidates.
+pub fn explanation(plan: &Plan, steps: &[Step], look: &Look) -> String {
+    let mut out = String::new();
+    for step in steps {
+        let count = step.count.as_ref().map_or(String::new(), |count| format!("{count:>14}  "));
+        out += &line(&format!("{count}{}", clean(&step.text)), Tone::Plain, look);
+    }
+    let mut grid = Grid::new(&["placement", "threads", "cpus", "memory", "second", "why"]).numbers(&["threads"]);
+    for cell in &plan.cells {
+        let placement = &cell.placement;
+        let cpus = placement.cpus().to_string().replace(',', ", ");
+        grid.rows.push(vec![
+            GridCell::plain(&placement.name),
+            GridCell::plain(&placement.threads.to_string()),
+            GridCell::plain(if cpus.is_empty() { "any" } else { &cpus }),
+            GridCell::plain(&placement.memory.to_string()),
+            GridCell::plain(&placement.second.to_string()),
+            GridCell::quiet(&placement.reason),
+        ]);
+    }
+    let second = plan.cells.iter().any(|cell| !cell.placement.second.is_empty());
+    let grid = if second { grid } else { grid.without("second") };
+    format!("{out}\n{}", grid.terminal(look))
+}
+
+/// The best few candidates, a line each, for a display that is drawn anew after each block.
+pub fn ranking(answer: &Answer, lines: usize, look: &Look) -> Vec<String> {
+    let best = answer.standings.iter().take(lines).enumerate();
+    let line = best.map(|(rank, one)| {
+        let (verdict, tone) = verdict(one, answer.metric.better);
+        let text = format!("{:>3}  {:<32} {verdict}", rank + 1, title(answer, &one.placed));
+        let short: String = text.chars().take(look.width).collect();
+        finished(&marked(&short, tone), look)
+    });
+    line.collect()
+}
+
+/// How a race stands, on one line of a log.
+pub fn standing(answer: &Answer, blocks: u32, left: usize) -> String {
+    let leader = answer.winner.as_ref().map_or("nobody yet".into(), |leader| title(answer, leader));
+    format!("block {blocks}: {left} of {} candidates left, {leader} leads", answer.candidates)
+}
+
+fn line(text: &str, tone: Tone, look: &Look) -> String {
+    let lines = wrapped(text, look.width, look.width);
+    lines.iter().map(|line| format!("{}\n", finished(&marked(line, tone), look))).collect()
+}

@@ -1,0 +1,29 @@
+//! Placements kept under names.
+
+use model::placement::Placement;
+use model::record::SavedPlacement;
+use store::Store;
+
+use crate::fixtures::run;
+
+#[test]
+fn a_placement_is_kept_until_another_takes_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let mut store = Store::open(&path).unwrap();
+    let text = store.saved_placement("web").unwrap_err().to_string();
+    assert!(text.starts_with("no placement is kept as 'web'"), "{text}");
+
+    let record = run("r", 1);
+    let saved = |name: &str, threads| SavedPlacement::new(name, &record, &Placement::kernel(threads));
+    for one in [saved("web", 2), saved("db", 3), saved("web", 4)] {
+        store.save_placement(&one).unwrap();
+    }
+    drop(store);
+    let store = Store::open_existing(&path).unwrap();
+    assert_eq!(store.saved_placement("web").unwrap(), saved("web", 4));
+    assert_eq!(store.saved_placement("db").unwrap(), saved("db", 3));
+    let error = store.saved_placement("wob").unwrap_err();
+    assert!(error.to_string().contains("there is db, web"), "{error}");
+    assert!(saved("web", 2).changes(&record.machine).is_empty());
+}
