@@ -1,6 +1,7 @@
 //! What a race found, in sentences and as a table, for the terminal and for pages alike.
 
 use model::place::{Answer, Claim, Placed, Ranked, VersusKernel};
+use model::placement::Lines;
 use model::racing::{Effect, State, Word};
 use model::units::Nanos;
 use model::workload::Better;
@@ -134,6 +135,14 @@ fn cost(answer: &Answer) -> String {
     let time = Nanos((answer.seconds * 1e9) as u64);
     let (trials, candidates) = (answer.trials, answer.candidates);
     format!("{trials} trials in {time}; {candidates} candidates stand for {} placements", clean(&answer.raw_placements))
+}
+
+/// The lines to paste, and whom they are for.
+pub(crate) fn lines_of(answer: &Answer) -> Vec<(&'static str, &Lines)> {
+    let two = answer.standings.iter().any(|one| !one.placed.second.is_empty());
+    let whose = if two { "To apply it to what was measured" } else { "To apply it" };
+    let lines = [(whose, &answer.lines), ("To apply it to the server", &answer.second_lines)];
+    lines.into_iter().filter_map(|(whose, lines)| Some((whose, lines.as_ref()?))).collect()
 }
 
 /// All candidates, the best first.

@@ -154,7 +154,7 @@ impl Answer {
             .collect();
         let tied = |one: &&Ranked| matches!(one.word, Word::Leads | Word::NotSeenToDiffer { .. });
         let ties = standings.iter().filter(tied).filter(|one| Some(one.cell) != winner).map(|one| one.placed.clone());
-        let seated = winner.map(placement).filter(|placement| claim == Claim::Better && placement.is_seated());
+        let bound = winner.map(placement).filter(|_| claim == Claim::Better);
         let race = record.plan.race.as_ref();
         Self {
             claim,
@@ -169,9 +169,8 @@ impl Answer {
             candidates: record.plan.cells.len(),
             raw_placements: race.map(|race| race.raw_placements.clone()).unwrap_or_default(),
             threads_searched: race.is_some_and(|race| race.stages.threads_searched),
-            lines: seated
-                .map(|placement| lines(placement, &record.machine.topology, &typed(record, placement, "argv"))),
-            second_lines: seated.and_then(|placement| second_lines(record, placement)),
+            lines: bound.and_then(|placement| own_lines(record, placement, "argv")),
+            second_lines: bound.and_then(|placement| second_lines(record, placement)),
             standings,
         }
     }
@@ -218,11 +217,18 @@ fn placed(placement: &Placement) -> Placed {
     }
 }
 
+/// The lines that apply a placement to the command in this parameter; none where nothing is bound.
+fn own_lines(record: &RunRecord, placement: &Placement, parameter: &str) -> Option<Lines> {
+    let made = lines(placement, &record.machine.topology, &typed(record, placement, parameter));
+    (made != Lines::default()).then_some(made)
+}
+
 /// The lines of the second command: its own cpus, the same memory policy.
 fn second_lines(record: &RunRecord, placement: &Placement) -> Option<Lines> {
+    let has_second = record.plan.cells.iter().any(|cell| !cell.placement.second.is_empty());
     let seats: Vec<_> = placement.second.iter().collect();
-    let second = Placement { threads: seats.len(), seats, ..placement.clone() };
-    second.is_seated().then(|| lines(&second, &record.machine.topology, &typed(record, &second, "server")))
+    let second = Placement { threads: seats.len().max(1), seats, ..placement.clone() };
+    has_second.then(|| own_lines(record, &second, "server")).flatten()
 }
 
 /// A command as it would be typed, with what stands for the placement filled in.

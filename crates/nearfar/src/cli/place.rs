@@ -135,7 +135,7 @@ pub struct Decided {
 #[derive(Args, Debug)]
 pub struct Then {
     /// Then start the command once under the winner, in place of this program
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["server", "with"])]
     pub apply: bool,
     /// Keep the winner under this name
     #[arg(long, value_name = "NAME")]

@@ -8,7 +8,7 @@ use model::racing::Word;
 use super::table::HtmlTable;
 use crate::json::value;
 use crate::look::clean;
-use crate::race::{grid, headline, sentences, title, verdict};
+use crate::race::{grid, headline, lines_of, sentences, title, verdict};
 
 /// Candidates drawn; the table has all.
 const DRAWN_MAX: usize = 40;
@@ -56,13 +56,11 @@ struct Bar {
 impl RacePart {
     pub(crate) fn new(answer: &Answer, rows_max: usize) -> Self {
         let (text, tone) = headline(answer);
-        let whose = if answer.second_lines.is_some() { "To apply it to the command" } else { "To apply it" };
-        let lines = [(whose, &answer.lines), ("To the server", &answer.second_lines)];
         Self {
             headline: text,
             class: tone.class(),
             sentences: sentences(answer),
-            lines: lines.into_iter().filter_map(|(whose, lines)| Some((whose, pasted(lines.as_ref()?)))).collect(),
+            lines: lines_of(answer).into_iter().map(|(whose, lines)| (whose, pasted(lines))).collect(),
             picture: picture(answer),
             ranking: HtmlTable::new("All candidates, the best first", grid(answer), rows_max),
         }

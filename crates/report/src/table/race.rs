@@ -9,7 +9,7 @@ use super::lists::pasted;
 use super::run::simulated;
 use crate::grid::{Grid, GridCell};
 use crate::look::{Look, Tone, clean, finished, marked, wrapped};
-use crate::race::{grid, headline, sentences, title, verdict};
+use crate::race::{grid, headline, lines_of, sentences, title, verdict};
 
 /// The answer, its reasons, the ranking, the lines.
 pub fn answer(record: &RunRecord, answer: &Answer, look: &Look) -> String {
@@ -20,15 +20,8 @@ pub fn answer(record: &RunRecord, answer: &Answer, look: &Look) -> String {
         out += &line(&sentence, Tone::Plain, look);
     }
     out += &format!("\n{}", grid(answer).terminal(look));
-    if let Some(lines) = &answer.lines {
-        out += &format!(
-            "\nTo apply it{}\n{}",
-            if answer.second_lines.is_some() { " to the command:" } else { ":" },
-            pasted(lines, look)
-        );
-    }
-    if let Some(lines) = &answer.second_lines {
-        out += &format!("To the server:\n{}", pasted(lines, look));
+    for (whose, lines) in lines_of(answer) {
+        out += &format!("\n{whose}:\n{}", pasted(lines, look));
     }
     out
 }

@@ -1,0 +1,274 @@
+//! The course of a race from block to block: what runs next, what a block comes to, when it is over, and that stored
+//! trials lead to the same state again.
+
+use model::candidates::{Threads, Wish};
+use model::capture::Capture;
+use model::place::{Answer, Claim, Course, Objective, Question};
+use model::plan::{Block, Plan};
+use model::racing::{Rules, State, Word};
+use model::record::{Ending, RunId, RunRecord, TrialRecord};
+use model::settings::Settings;
+use model::topology::Topology;
+use model::trial::{Evidence, Grade, Outcome, Role, Sample, Status, Verdict};
+use model::units::Nanos;
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
+
+const SECOND: Nanos = Nanos(1_000_000_000);
+const HOUR: Nanos = Nanos(3_600_000_000_000);
+
+fn ryzen() -> Topology {
+    serde_json::from_str(include_str!("captures/ryzen5-2600.json")).expect("captures are JSON of the present shape")
+}
+
+fn command() -> WorkloadSpec {
+    let metric = |name: &str, better| MetricSpec {
+        name: name.into(),
+        unit: "s".into(),
+        better,
+        series: name.into(),
+        reduce: Reduce::Median,
+    };
+    let argv = ParameterSpec {
+        name: "argv".into(),
+        about: String::new(),
+        kind: ParameterKind::Text,
+        default: None,
+        smoke: None,
+    };
+    WorkloadSpec {
+        name: "command".into(),
+        summary: String::new(),
+        about: String::new(),
+        parameters: vec![argv],
+        metrics: vec![metric("wall", Better::Lower), metric("value-higher", Better::Higher)],
+        threads_exactly: None,
+        trial_time_guess: SECOND,
+    }
+}
+
+fn question() -> Question {
+    Question {
+        name: "app".into(),
+        given: [("argv".to_string(), r#"["app", "-t", "{threads}"]"#.to_string())].into(),
+        objective: Objective::WallTime,
+        wish: Wish { threads: Threads::Fixed(4), ..Wish::default() },
+        rules: Rules { indifference: 0.01, strict: false, max_trials: None },
+        budget: HOUR,
+        time_limit: Nanos(100 * SECOND.0),
+    }
+}
+
+fn plan(question: &Question) -> Plan {
+    question.plan(&ryzen(), &command()).expect("the question is right")
+}
+
+/// What one attempt of a cell does.
+type Script<'a> = &'a dyn Fn(&Block, usize, u32) -> (Status, Grade, f64);
+
+/// Seconds by cell with a little noise that follows from cell and block: cell 2 is best by far.
+fn steady(block: &Block, cell: usize, _: u32) -> (Status, Grade, f64) {
+    let best = if cell == 2 { 1.0 } else { 1.3 + 0.05 * cell as f64 };
+    let noise = ((block.number * 7 + cell as u32 * 13) % 11) as f64 / 1000.0;
+    (Status::Completed, Grade::Valid, best + noise)
+}
+
+/// The trials of a block, attempt by attempt until one helps.
+fn trials(plan: &Plan, block: &Block, script: Script<'_>) -> Vec<TrialRecord> {
+    let mut records = Vec::new();
+    for cell in &block.cells {
+        for attempt in 0..block.attempts_max {
+            let (status, grade, seconds) = script(block, *cell, attempt);
+            let completed = status == Status::Completed;
+            let sample = |series: &str| Sample { series: series.into(), value: seconds };
+            let mut trial = plan.trial("r", 1, *cell, block.role, block.number, attempt);
+            trial.time_limit = block.limit_of(*cell);
+            let record = TrialRecord {
+                position: 0,
+                trial,
+                outcome: Outcome {
+                    status,
+                    samples: if completed { vec![sample("wall"), sample("value-higher")] } else { Vec::new() },
+                    evidence: Evidence::default(),
+                    started_unix_ms: 0,
+                    took: Nanos((seconds * 1e9) as u64),
+                },
+                verdict: Verdict { grade, reasons: vec!["it ran elsewhere".into()] },
+            };
+            let again = record.may_pass_again();
+            records.push(record);
+            if !again {
+                break;
+            }
+        }
+    }
+    records
+}
+
+/// Runs a race to its end: how it stands, and all trials in order.
+fn raced<'a>(plan: &'a Plan, script: Script<'_>) -> (Course<'a>, Vec<TrialRecord>) {
+    let mut course = Course::new(plan).expect("the plan is a race");
+    let mut all = Vec::new();
+    while let Some(block) = course.next() {
+        let records = trials(plan, &block, script);
+        course.push(&block, &records.iter().collect::<Vec<_>>());
+        all.extend(records);
+        assert!(all.len() < 20_000, "it must end");
+    }
+    (course, all)
+}
+
+fn record(plan: Plan) -> RunRecord {
+    RunRecord {
+        id: RunId("r".into()),
+        plan,
+        seed: 1,
+        machine: Capture::new(ryzen(), Settings::default()),
+        host: None,
+        simulated: None,
+        started_unix_ms: 0,
+        ended: None,
+        program: String::new(),
+    }
+}
+
+#[test]
+fn place_warms_up_races_and_confirms() {
+    let plan = plan(&question());
+    let (course, all) = raced(&plan, &steady);
+    let roles: Vec<Role> = all.chunk_by(|a, b| a.trial.role == b.trial.role).map(|part| part[0].trial.role).collect();
+    assert_eq!(roles, [Role::Warmup, Role::Measured, Role::Confirm]);
+    assert_eq!(all.iter().filter(|record| record.trial.role == Role::Warmup).count(), 1);
+    let confirming: Vec<usize> =
+        all.iter().filter(|record| record.trial.role == Role::Confirm).map(|record| record.trial.cell).collect();
+    assert!(confirming.len() >= 20 && confirming.chunks(2).all(|pair| pair == [0, 2]), "{confirming:?}");
+    assert_eq!((course.ending(), course.race().state()), (Some(Ending::Resolved), State::Resolved));
+    let record = record(plan.clone());
+    let answer = Answer::from_course(&record, &course);
+    assert_eq!(answer.claim, Claim::Better);
+    let versus = answer.versus_kernel.expect("it was confirmed").confirmed;
+    assert!((versus.change_percent - (100.0 / 1.3 - 100.0)).abs() < 0.5, "{versus:?}");
+    let lines = answer.lines.expect("the winner is seated");
+    let cpus = &plan.cells[2].placement.cpus();
+    assert_eq!(lines.taskset, Some(format!("taskset -c {cpus} app -t 4")));
+}
+
+#[test]
+fn place_comes_to_the_same_from_stored_trials() {
+    let plan = plan(&question());
+    let (course, all) = raced(&plan, &steady);
+    let record = record(plan.clone());
+    let answer = Answer::from_course(&record, &course);
+    assert_eq!(Answer::of(&record, &all), Some(answer));
+    for cut in [0, 1, 7, all.len() / 2, all.len() - 1] {
+        let replayed = Course::replay(&plan, &all[..cut]).expect("the plan is a race");
+        let next = replayed.next().expect("something is missing");
+        // What runs next is the block of the first trial that is not there, or the one that was cut.
+        assert_eq!((next.role, next.number), (all[cut].trial.role, all[cut].trial.block), "cut at {cut}");
+    }
+}
+
+#[test]
+fn place_stops_slow_trials_but_never_the_reference() {
+    let question = question();
+    let wall = plan(&question);
+    let mut course = Course::new(&wall).expect("the plan is a race");
+    for _ in 0..2 {
+        let block = course.next().expect("it goes on");
+        assert_eq!(block.limit_of(3), Nanos(100 * SECOND.0), "nothing is known yet");
+        let records = trials(&wall, &block, &steady);
+        course.push(&block, &records.iter().collect::<Vec<_>>());
+    }
+    let block = course.next().expect("it goes on");
+    let (limit, reference) = (block.limit_of(3).seconds(), block.limit_of(0));
+    assert!((4.9..5.2).contains(&limit), "five times the leader's second: {limit}");
+    assert_eq!(reference, Nanos(100 * SECOND.0));
+    // For short trials a hiccup is many times the median.
+    let hurried = |block: &Block, cell: usize, attempt: u32| {
+        let (status, grade, seconds) = steady(block, cell, attempt);
+        (status, grade, seconds / 100.0)
+    };
+    let mut course = Course::new(&wall).expect("the plan is a race");
+    for _ in 0..2 {
+        let block = course.next().expect("it goes on");
+        let records = trials(&wall, &block, &hurried);
+        course.push(&block, &records.iter().collect::<Vec<_>>());
+    }
+    assert_eq!(course.next().expect("it goes on").limit_of(3), SECOND);
+    // A number in the output says nothing about time.
+    let number = plan(&Question { objective: Objective::NumberHigher, ..question });
+    let (_, all) = raced(&number, &steady);
+    assert!(all.iter().all(|record| record.trial.time_limit == Nanos(100 * SECOND.0)));
+}
+
+#[test]
+fn place_tells_what_came_to_nothing() {
+    let plan = plan(&question());
+    let troubled = |block: &Block, cell: usize, attempt: u32| match (cell, attempt) {
+        (1, _) => (Status::Failed("status 3".into()), Grade::Invalid, 0.1),
+        (3, _) => (Status::Completed, Grade::Invalid, 1.0),
+        (4, _) if block.role == Role::Measured => (Status::TimedOut("100 s".into()), Grade::Invalid, 100.0),
+        // The first attempt escapes, the second is proven.
+        (2, 0) if block.number % 2 == 1 => (Status::Completed, Grade::Invalid, 1.0),
+        _ => steady(block, cell, attempt),
+    };
+    let (course, all) = raced(&plan, &troubled);
+    let record = record(plan.clone());
+    let answer = Answer::from_course(&record, &course);
+    let word = |cell: usize| &answer.standings.iter().find(|one| one.cell == cell).expect("it is ranked").word;
+    assert_eq!(word(1), &Word::Failed("status 3".into()));
+    assert_eq!(word(3), &Word::NotProven("it ran elsewhere".into()));
+    assert!(matches!(word(4), Word::TooSlow { .. }), "{:?}", word(4));
+    assert_eq!((word(2), answer.claim), (&Word::Leads, Claim::Better));
+    let repeated =
+        |cell: usize| all.iter().filter(|record| record.trial.cell == cell && record.trial.attempt == 1).count();
+    assert!(repeated(2) > 0 && repeated(1) == repeated(3) && repeated(1) >= 3, "three holes of five");
+    assert_eq!(repeated(4), 0, "what did not end would not end again");
+}
+
+#[test]
+fn place_needs_the_kernels_choice() {
+    let plan = plan(&question());
+    let broken = |_: &Block, _: usize, _: u32| (Status::Failed("status 1".into()), Grade::Invalid, 0.1);
+    let (course, all) = raced(&plan, &broken);
+    assert_eq!((course.ending(), all.len()), (Some(Ending::NoReference), 2), "tried twice, no candidate is");
+    let record = record(plan.clone());
+    let answer = Answer::from_course(&record, &course);
+    assert_eq!((answer.claim, answer.reference_failed.as_deref()), (Claim::NoReference, Some("status 1")));
+    assert_eq!((answer.winner, answer.lines), (None, None));
+}
+
+#[test]
+fn place_keeps_its_budget_and_a_reserve() {
+    // A hundred seconds are a few blocks of ten candidates; fifteen per cent or twenty pairs are kept.
+    let plan = plan(&Question { budget: Nanos(100 * SECOND.0), ..question() });
+    let close = |block: &Block, cell: usize, _: u32| {
+        let hash = block.number.wrapping_mul(2_654_435_761).wrapping_add(cell as u32 * 40_503) >> 7;
+        (Status::Completed, Grade::Valid, 1.0 + f64::from(hash % 97) / 1000.0)
+    };
+    let (course, all) = raced(&plan, &close);
+    assert_eq!(course.ending(), Some(Ending::Budget));
+    assert_eq!(course.race().state(), State::OutOfBudget);
+    assert!(course.spent() < Nanos(115 * SECOND.0), "{}", course.spent());
+    let confirming = all.iter().filter(|record| record.trial.role == Role::Confirm).count();
+    assert!(course.race().leader() == Some(0) || confirming >= 20, "{confirming} trials confirm");
+    let record = record(plan.clone());
+    assert!(matches!(Answer::from_course(&record, &course).claim, Claim::Inconclusive | Claim::Better));
+}
+
+#[test]
+fn place_says_when_nothing_is_better_than_the_kernel() {
+    let plan = plan(&question());
+    let kernel = |block: &Block, cell: usize, attempt: u32| {
+        let (status, grade, seconds) = steady(block, cell, attempt);
+        (status, grade, if cell == 0 { 0.9 } else { seconds })
+    };
+    let (course, all) = raced(&plan, &kernel);
+    let record = record(plan.clone());
+    let answer = Answer::from_course(&record, &course);
+    assert_eq!(
+        (answer.claim, answer.winner.map(|winner| winner.placement)),
+        (Claim::KernelIsBest, Some("kernel".into()))
+    );
+    assert!(all.iter().all(|record| record.trial.role != Role::Confirm), "there is nothing to confirm");
+    assert!(answer.lines.is_none() && answer.versus_kernel.is_none());
+}
