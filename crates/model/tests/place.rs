@@ -40,7 +40,7 @@ fn command() -> WorkloadSpec {
         summary: String::new(),
         about: String::new(),
         parameters: vec![argv],
-        metrics: vec![metric("wall", Better::Lower), metric("value-higher", Better::Higher)],
+        metrics: vec![metric("wall", Better::Lower), metric("value", Better::Lower)],
         threads_exactly: None,
         trial_time_guess: SECOND,
     }
@@ -87,7 +87,7 @@ fn trials(plan: &Plan, block: &Block, script: Script<'_>) -> Vec<TrialRecord> {
                 trial,
                 outcome: Outcome {
                     status,
-                    samples: if completed { vec![sample("wall"), sample("value-higher")] } else { Vec::new() },
+                    samples: if completed { vec![sample("wall"), sample("value")] } else { Vec::new() },
                     evidence: Evidence::default(),
                     started_unix_ms: 0,
                     took: Nanos((seconds * 1e9) as u64),
@@ -195,7 +195,7 @@ fn place_stops_slow_trials_but_never_the_reference() {
     }
     assert_eq!(course.next().expect("it goes on").limit_of(3), SECOND);
     // A number in the output says nothing about time.
-    let number = plan(&Question { objective: Objective::NumberHigher, ..question });
+    let number = plan(&Question { objective: Objective::Number, ..question });
     let (_, all) = raced(&number, &steady);
     assert!(all.iter().all(|record| record.trial.time_limit == Nanos(100 * SECOND.0)));
 }
