@@ -53,7 +53,7 @@ fn threads_vary(answer: &Answer) -> bool {
 fn metric_words(name: &str) -> String {
     match name {
         "wall" => "wall time".into(),
-        "value" | "value-higher" => "of the metric".into(),
+        "value" | "value-higher" => "metric".into(),
         name => clean(name).replace('-', " "),
     }
 }
@@ -160,7 +160,7 @@ pub(crate) fn grid(answer: &Answer) -> Grid {
     ];
     let mut grid = Grid::new(&titles).numbers(&["threads", "blocks", "against the leader", "against kernel"]);
     for one in &answer.standings {
-        let (verdict, tone) = verdict(one, answer.metric.better);
+        let (verdict, tone) = word(one);
         grid.rows.push(vec![
             GridCell::new(&one.placed.placement, tone),
             GridCell::plain(&one.placed.threads.to_string()),
@@ -173,9 +173,14 @@ pub(crate) fn grid(answer: &Answer) -> Grid {
             GridCell::new(&verdict, tone),
         ]);
     }
-    let second = answer.standings.iter().any(|one| !one.placed.second.is_empty());
-    let grid = if threads_vary(answer) { grid } else { grid.without("threads") };
-    if second { grid } else { grid.without("second") }
+    let of_any = |differs: fn(&Placed) -> bool| answer.standings.iter().any(|one| differs(&one.placed));
+    let columns = [
+        ("threads", threads_vary(answer)),
+        ("memory", of_any(|placed| placed.memory != "kernel")),
+        ("second", of_any(|placed| !placed.second.is_empty())),
+    ];
+    // A column that says the same in every row says nothing.
+    columns.into_iter().filter(|(_, says)| !says).fold(grid, |grid, (title, _)| grid.without(title))
 }
 
 fn cpus(placed: &Placed) -> String {
@@ -193,18 +198,28 @@ fn effect(effect: Option<Effect>) -> String {
     }
 }
 
-/// What may be said of a candidate, and how it looks.
+/// What may be said of a candidate on a line of its own, and how it looks.
 pub(crate) fn verdict(one: &Ranked, better: Better) -> (String, Tone) {
+    let (word, tone) = word(one);
     let worse = if better == Better::Lower { "more" } else { "less" };
+    let text = match &one.word {
+        Word::Worse { by } => format!("{word}: {} % {worse}", percent_interval(by.low, by.high, by.high)),
+        Word::NotSeenToDiffer { at_most: Some(at_most) } => {
+            format!("{word}, at most {} % worse", percent_size(*at_most))
+        }
+        Word::TooSlow { times: Some(times) } => format!("{word}: {times:.1} times"),
+        _ => word,
+    };
+    (text, tone)
+}
+
+/// The same beside a column that says how much.
+fn word(one: &Ranked) -> (String, Tone) {
     match &one.word {
         Word::Leads => ("leads".into(), Tone::Good),
-        Word::Worse { by } => (format!("worse: {} % {worse}", percent_interval(by.low, by.high, by.high)), Tone::Quiet),
-        Word::NotSeenToDiffer { at_most: Some(at_most) } => {
-            (format!("not seen to differ, at most {} % worse", percent_size(*at_most)), Tone::Plain)
-        }
-        Word::NotSeenToDiffer { at_most: None } => ("not seen to differ".into(), Tone::Plain),
-        Word::TooSlow { times: Some(times) } => (format!("too slow, stopped: {times:.1} times"), Tone::Quiet),
-        Word::TooSlow { times: None } => ("too slow, stopped".into(), Tone::Quiet),
+        Word::Worse { .. } => ("worse".into(), Tone::Quiet),
+        Word::NotSeenToDiffer { .. } => ("not seen to differ".into(), Tone::Plain),
+        Word::TooSlow { .. } => ("too slow, stopped".into(), Tone::Quiet),
         Word::NotProven(why) => (format!("not proven: {}", clean(why)), Tone::Bad),
         Word::Failed(why) => (format!("failed: {}", clean(why)), Tone::Bad),
         Word::NotRaced => ("not raced".into(), Tone::Quiet),

@@ -11,6 +11,9 @@ use crate::grid::{Grid, GridCell};
 use crate::look::{Look, Tone, clean, finished, marked, wrapped};
 use crate::race::{grid, headline, lines_of, sentences, title, verdict};
 
+/// A ranking has room for all of its columns on lines of at least this length.
+const ALL_WIDTH_MIN: usize = 120;
+
 /// The answer, its reasons, the ranking, the lines.
 pub fn answer(record: &RunRecord, answer: &Answer, look: &Look) -> String {
     let mut out = simulated(record).map_or(String::new(), |stamp| line(&stamp, Tone::Warning, look));
@@ -19,7 +22,10 @@ pub fn answer(record: &RunRecord, answer: &Answer, look: &Look) -> String {
     for sentence in sentences(answer) {
         out += &line(&sentence, Tone::Plain, look);
     }
-    out += &format!("\n{}", grid(answer).terminal(look));
+    let grid = grid(answer);
+    // Where room is short, what the race says against the kernel's choice goes first: fresh pairs say it better.
+    let grid = if look.width < ALL_WIDTH_MIN { grid.without("against kernel") } else { grid };
+    out += &format!("\n{}", grid.terminal(look));
     for (whose, lines) in lines_of(answer) {
         out += &format!("\n{whose}:\n{}", pasted(lines, look));
     }

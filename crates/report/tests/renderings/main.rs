@@ -5,4 +5,5 @@ mod fixture;
 mod machines;
 mod maps;
 mod pages;
+mod races;
 mod tables;
