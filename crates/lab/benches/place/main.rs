@@ -92,7 +92,11 @@ fn main() -> ExitCode {
     if met || settings.smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn settings(mut words: impl Iterator<Item = String>) -> Result<Settings, String> {
+fn settings(words: impl Iterator<Item = String>) -> Result<Settings, String> {
+    let words: Vec<String> = words.collect();
+    // `cargo bench` says so; `cargo test` does not, and its words are for tests.
+    let smoke = !words.iter().any(|word| word == "--bench");
+    let mut words = words.into_iter().filter(|word| !smoke && word != "--bench");
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let default = repository.join("../shared/topologies");
     let mut settings = Settings {
@@ -102,13 +106,11 @@ fn settings(mut words: impl Iterator<Item = String>) -> Result<Settings, String>
         topologies: std::env::var_os("NEARFAR_TOPOLOGIES").map_or(default, PathBuf::from),
         only: String::new(),
         brief: false,
-        smoke: true,
+        smoke,
     };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
-            // `cargo bench` says so; `cargo test` does not.
-            "--bench" => settings.smoke = false,
             "--brief" => settings.brief = true,
             "--only" => settings.only = value()?,
             "--what" => settings.what = value()?,
