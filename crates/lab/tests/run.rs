@@ -169,21 +169,28 @@ fn what_cannot_be_measured_here_is_tried_once() {
 
 #[test]
 fn interrupted_anywhere_it_goes_on_to_the_same_trials() {
-    let record = record(vec![Placement::kernel(1), seated("one", 0), seated("two", 1)], repeat(3, 4));
-    let (whole, _) = run_all(&record, &mut Scripted(noisy));
+    let placements = || vec![Placement::kernel(1), seated("one", 0), seated("two", 1)];
+    goes_on(&record(placements(), repeat(3, 4)));
+    // Three blocks of three seconds are all that it pays for: what is begun is finished, wherever it was cut.
+    let poor = Repeat { budget: Nanos(12 * SECOND.0), ..repeat(2, 9) };
+    goes_on(&record(placements(), poor));
+}
+
+fn goes_on(record: &RunRecord) {
+    let (whole, _) = run_all(record, &mut Scripted(noisy));
     for cut in 1..whole.len() {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let mut store = Store::open(&folder.path().join("r.db")).expect("a new store");
-        store.begin_run(&record).expect("a new run");
+        store.begin_run(record).expect("a new run");
         let stop = AtomicBool::new(false);
         let mut stored = 0;
         let mut watch = |event: Event<'_>| {
             stored += usize::from(matches!(event, Event::Stored { .. }));
             stop.store(stored >= cut, Ordering::Relaxed);
         };
-        let ended = run(&mut store, &record, &mut Scripted(noisy), &stop, &mut watch).expect("the store works");
+        let ended = run(&mut store, record, &mut Scripted(noisy), &stop, &mut watch).expect("the store works");
         assert_eq!(ended, Ended::Interrupted);
-        run(&mut store, &record, &mut Scripted(noisy), &AtomicBool::new(false), &mut |_| {}).expect("the store works");
+        run(&mut store, record, &mut Scripted(noisy), &AtomicBool::new(false), &mut |_| {}).expect("the store works");
         assert_eq!(store.trials(&record.id).expect("the store reads"), whole, "cut after {cut}");
     }
 }

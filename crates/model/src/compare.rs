@@ -479,6 +479,31 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_different_runs_are_no_pairs() {
+        let (one, other) = (record("a", &[], None), record("b", &[], None));
+        let of = |factor| finding(vec![cell("t", "kernel", Better::Higher, &drifting(factor))]);
+        let (plain, faster) = (of(1.0), of(1.2));
+        let runs = [ComparedRun { record: &one, finding: &plain }, ComparedRun { record: &other, finding: &faster }];
+        let estimate =
+            compared(&[&entries(&runs, &By::Placement).unwrap()[0]], &[&entries(&runs, &By::Placement).unwrap()[1]], 1);
+        assert!((estimate.change_percent.unwrap() - 20.0).abs() < 1.0, "{estimate:?}");
+        assert_eq!(
+            estimate.difference,
+            Some(Difference::NoneSeen),
+            "a drift that is not shared hides it: {estimate:?}"
+        );
+    }
+
+    #[test]
+    fn the_kernels_choice_is_the_baseline_wherever_it_stands() {
+        let record = record("a", &[], None);
+        let cells = ["compact", "kernel"].map(|placement| cell("t", placement, Better::Higher, &[1.0, 2.0]));
+        let finding = finding(cells.into());
+        let runs = [ComparedRun { record: &record, finding: &finding }];
+        assert_eq!(compare(&runs, &By::Placement, None).unwrap().baseline, "kernel");
+    }
+
+    #[test]
     fn blocks_of_one_run_are_compared_pair_by_pair() {
         let record = record("a", &[], None);
         let cells = vec![
