@@ -6,7 +6,7 @@ use crate::id_set::{CpuId, CpuSet};
 use crate::placement::ground::Ground;
 use crate::placement::memory::place_memory;
 use crate::placement::policy::{MEMORY_NAMES, SEAT_NAMES, memory_rule, named};
-use crate::placement::{KernelOffers, MemoryPolicy, Placement, reason};
+use crate::placement::{KernelOffers, MemoryPolicy, Placement, lines, reason};
 
 /// Finds names on the machine as the user will name it: without the limits of one search.
 pub(super) struct Names<'a> {
@@ -57,22 +57,10 @@ fn policies(ground: &Ground, threads: Option<usize>, offers: KernelOffers) -> Ve
     fixed.chain(nodes).filter_map(|name| named(ground, &name, threads, offers).ok()).collect()
 }
 
-/// `-C 0-2,6-8 -m 0`.
+/// `-C 0-2,6-8 -m 0`, or `kernel` where nothing is bound.
 pub(super) fn letters(seats: &[CpuId], memory: &MemoryPolicy) -> String {
-    let cpus: CpuSet = seats.iter().copied().collect();
-    let mut words = Vec::new();
-    if !cpus.is_empty() {
-        words.push(format!("-C {cpus}"));
-    }
-    match memory {
-        MemoryPolicy::Kernel => {}
-        MemoryPolicy::Local => words.push("-l".into()),
-        MemoryPolicy::Bind(nodes) => words.push(format!("-m {nodes}")),
-        MemoryPolicy::Interleave(nodes) => words.push(format!("-i {nodes}")),
-        MemoryPolicy::WeightedInterleave(nodes) => words.push(format!("-w {nodes}")),
-        MemoryPolicy::Preferred(node) => words.push(format!("-p {node}")),
-    }
-    if words.is_empty() { "kernel".into() } else { words.join(" ") }
+    let letters = lines::letters(&seats.iter().copied().collect(), memory);
+    if letters.is_empty() { "kernel".into() } else { letters.join(" ") }
 }
 
 /// One sentence that says what a placement is.

@@ -75,20 +75,26 @@ fn taskset(wanted: &Wanted) -> Option<String> {
 }
 
 fn numactl(wanted: &Wanted) -> String {
-    let mut words = vec!["numactl".to_string()];
-    if !wanted.cpus.is_empty() {
-        words.push(format!("-C {}", wanted.cpus));
+    let letters = letters(&wanted.cpus, wanted.memory);
+    let words = [vec!["numactl".to_string()], letters, vec![wanted.command.into()]];
+    words.concat().join(" ")
+}
+
+/// A placement in numactl's letters: `-C 0-2,6-8` and `-m 0`; none where nothing is bound.
+pub(crate) fn letters(cpus: &CpuSet, memory: &MemoryPolicy) -> Vec<String> {
+    let mut letters = Vec::new();
+    if !cpus.is_empty() {
+        letters.push(format!("-C {cpus}"));
     }
-    match wanted.memory {
+    match memory {
         MemoryPolicy::Kernel => {}
-        MemoryPolicy::Local => words.push("-l".into()),
-        MemoryPolicy::Bind(nodes) => words.push(format!("-m {nodes}")),
-        MemoryPolicy::Interleave(nodes) => words.push(format!("-i {nodes}")),
-        MemoryPolicy::WeightedInterleave(nodes) => words.push(format!("-w {nodes}")),
-        MemoryPolicy::Preferred(node) => words.push(format!("-p {node}")),
+        MemoryPolicy::Local => letters.push("-l".into()),
+        MemoryPolicy::Bind(nodes) => letters.push(format!("-m {nodes}")),
+        MemoryPolicy::Interleave(nodes) => letters.push(format!("-i {nodes}")),
+        MemoryPolicy::WeightedInterleave(nodes) => letters.push(format!("-w {nodes}")),
+        MemoryPolicy::Preferred(node) => letters.push(format!("-p {node}")),
     }
-    words.push(wanted.command.into());
-    words.join(" ")
+    letters
 }
 
 /// hwloc's "bind" without --strict is the kernel's "preferred"; only with it pages stay on the nodes.

@@ -4,7 +4,7 @@
 
 mod explicit;
 pub(crate) mod ground;
-mod lines;
+pub(crate) mod lines;
 pub(crate) mod memory;
 pub(crate) mod policy;
 pub(crate) mod reason;
