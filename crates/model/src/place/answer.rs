@@ -32,6 +32,8 @@ pub struct Answer {
     pub standings: Vec<Ranked>,
     /// Trials, the thrown away and the repeated ones included.
     pub trials: u32,
+    /// How many of them gave no result: failed, stopped, or not proven.
+    pub came_to_nothing: u32,
     /// What the trials took together, seconds.
     pub seconds: f64,
     /// How many were raced.
@@ -165,6 +167,7 @@ impl Answer {
             ties: ties.collect(),
             versus_kernel: confirmed.map(|confirmed| VersusKernel { confirmed }),
             trials: course.trials(),
+            came_to_nothing: course.came_to_nothing(),
             seconds: course.spent().seconds(),
             candidates: record.plan.cells.len(),
             raw_placements: race.map(|race| race.raw_placements.clone()).unwrap_or_default(),

@@ -4,7 +4,7 @@
 use crate::finding::metric_value;
 use crate::place::RacePlan;
 use crate::plan::{Block, Plan};
-use crate::racing::{Confirmed, End, Lap, Planned, Race, State, confirm};
+use crate::racing::{Confirmed, End, Lap, Planned, Race, State, Verdict, confirm, replanned};
 use crate::record::{Ending, TrialRecord};
 use crate::trial::{Grade, Role, Status};
 use crate::units::Nanos;
@@ -12,8 +12,8 @@ use crate::workload::MetricSpec;
 
 /// A trial that is invalid or failed is repeated once at the end of its block (racing.md, "The algorithm").
 const ATTEMPTS_MAX: u32 = 2;
-/// Fewer pairs than this say nothing, so the budget does not cut them.
-const PAIRS_MIN: u32 = 10;
+/// Fewer pairs than this say nothing, so they are not run.
+const PAIRS_MIN: u32 = 3;
 /// No trial is killed before this: a moment's hiccup of the machine is many times a short trial.
 const KILLED_FROM: Nanos = Nanos(1_000_000_000);
 /// How many pairs an estimate counts on.
@@ -36,6 +36,8 @@ pub struct Course<'a> {
     confirmed: Option<Planned>,
     /// Why the kernel's choice failed before the race began.
     reference_failed: Option<String>,
+    /// Trials that gave no result.
+    came_to_nothing: u32,
 }
 
 /// What it is at.
@@ -46,7 +48,8 @@ enum Phase {
     /// Candidates against each other.
     Racing,
     /// Fresh pairs of the leader and the kernel's choice; their number is fixed before the first.
-    Confirming { planned: Planned, done: u32 },
+    /// `from` pairs were run before and are no part of it: they were too few to tell, so they only say how many it takes.
+    Confirming { planned: Planned, done: u32, from: u32 },
     /// Nothing more is run.
     Over(Ending),
 }
@@ -68,6 +71,7 @@ impl<'a> Course<'a> {
             pairs: Vec::new(),
             confirmed: None,
             reference_failed: None,
+            came_to_nothing: 0,
         })
     }
 
@@ -88,7 +92,8 @@ impl<'a> Course<'a> {
 
     /// The block to run next; none when the race is over.
     pub fn next(&self) -> Option<Block> {
-        let time_limit = self.plan.repeat.time_limit;
+        let left = self.plan.repeat.budget.0.saturating_sub(self.spent.0);
+        let time_limit = self.plan.repeat.time_limit.min(Nanos(left).max(KILLED_FROM));
         Some(match self.phase {
             Phase::WarmUp => Block {
                 role: Role::Warmup,
@@ -108,9 +113,9 @@ impl<'a> Course<'a> {
                 time_limit,
                 kill_limit: self.kill_limit(),
             },
-            Phase::Confirming { done, .. } => Block {
+            Phase::Confirming { done, from, .. } => Block {
                 role: Role::Confirm,
-                number: done,
+                number: from + done,
                 cells: vec![0, self.race.leader()?],
                 attempts_max: ATTEMPTS_MAX,
                 gives_up: false,
@@ -126,12 +131,13 @@ impl<'a> Course<'a> {
         let took: u64 = records.iter().map(|record| record.outcome.took.0).sum();
         self.spent.0 += took;
         self.trials += records.len() as u32;
+        self.came_to_nothing += records.iter().filter(|record| record.verdict.grade == Grade::Invalid).count() as u32;
         self.trial_time = Nanos(took / (records.len() as u64).max(1));
         let laps: Vec<(usize, Lap)> = block.cells.iter().map(|cell| (*cell, self.lap(*cell, records))).collect();
         match self.phase {
             Phase::WarmUp => self.warmed_up(&laps[0].1),
             Phase::Racing => self.raced(&laps),
-            Phase::Confirming { planned, done } => self.paired(&laps, planned, done + 1),
+            Phase::Confirming { planned, done, from } => self.paired(&laps, planned, done + 1, from),
             Phase::Over(_) => {}
         }
     }
@@ -149,7 +155,10 @@ impl<'a> Course<'a> {
         if let Lap::Failed(why) = lap {
             self.reference_failed = Some(why.clone());
             self.phase = Phase::Over(Ending::NoReference);
+        } else if self.block_time() + self.spent.seconds() > self.plan.repeat.budget.seconds() {
+            self.race.end(End::Budget);
         }
+        self.settle();
     }
 
     fn raced(&mut self, laps: &[(usize, Lap)]) {
@@ -157,7 +166,12 @@ impl<'a> Course<'a> {
         if self.race.state() == State::Racing && self.is_spent() {
             self.race.end(End::Budget);
         }
-        if self.race.state() == State::Racing {
+        self.settle();
+    }
+
+    /// What comes after the race, once it is over.
+    fn settle(&mut self) {
+        if self.phase != Phase::Racing || self.race.state() == State::Racing {
             return;
         }
         let ending = match self.race.state() {
@@ -165,47 +179,67 @@ impl<'a> Course<'a> {
             state if state.is_resolved() => Ending::Resolved,
             _ => Ending::Budget,
         };
+        let planned = self.affordable(self.race.planned());
         self.phase = match self.race.leader() {
-            Some(leader) if leader != 0 && ending != Ending::NoReference => {
-                Phase::Confirming { planned: self.affordable(), done: 0 }
+            Some(leader) if leader != 0 && ending != Ending::NoReference && planned.pairs >= PAIRS_MIN => {
+                Phase::Confirming { planned, done: 0, from: 0 }
             }
+            Some(leader) if leader != 0 && ending == Ending::Resolved => Phase::Over(Ending::Budget),
             _ => Phase::Over(ending),
         };
     }
 
-    fn paired(&mut self, laps: &[(usize, Lap)], planned: Planned, done: u32) {
+    fn paired(&mut self, laps: &[(usize, Lap)], planned: Planned, done: u32, from: u32) {
         // A pair with a hole does not count, and is not made up for.
         if let [(0, Lap::Value(kernel)), (_, Lap::Value(leader))] = laps {
             self.pairs.push((*leader, *kernel));
         }
-        self.confirmed = (done >= planned.pairs).then_some(planned);
-        self.phase = match (self.confirmed, self.race.state().is_resolved()) {
-            (None, _) => Phase::Confirming { planned, done },
-            (Some(_), true) => Phase::Over(Ending::Resolved),
-            (Some(_), false) => Phase::Over(Ending::Budget),
-        };
+        if done < planned.pairs {
+            self.phase = Phase::Confirming { planned, done, from };
+            return;
+        }
+        if let Some(planned) = self.once_more(planned).filter(|_| from == 0) {
+            self.pairs.clear();
+            self.phase = Phase::Confirming { planned, done: 0, from: done };
+            return;
+        }
+        self.confirmed = Some(planned);
+        let resolved = self.race.state().is_resolved();
+        self.phase = Phase::Over(if resolved { Ending::Resolved } else { Ending::Budget });
+    }
+
+    /// Pairs that were too few to tell give way to a second confirmation with as many as they show to be needed, where
+    /// the budget pays for them. Its pairs are all fresh, so its interval covers as well as the first's.
+    fn once_more(&self, planned: Planned) -> Option<Planned> {
+        let confirmed = confirm(self.metric.better, &self.pairs, planned, 0)?;
+        let again = self.affordable(replanned(&self.pairs, planned));
+        let unclear = confirmed.verdict == Verdict::NoDifferenceSeen { wide: true };
+        (unclear && again.pairs > planned.pairs).then_some(again)
+    }
+
+    /// What a block of those still in takes, in seconds.
+    fn block_time(&self) -> f64 {
+        self.race.active().len() as f64 * self.trial_time.seconds()
     }
 
     /// Whether another block would take time that the confirmation needs. The race itself counts trials.
     fn is_spent(&self) -> bool {
         let budget = self.plan.repeat.budget.seconds();
-        let block = self.race.active().len() as f64 * self.trial_time.seconds();
         // While the kernel's choice leads there is nothing to confirm.
         let reserve = match self.race.leader() {
             Some(0) => 0.0,
             _ => self.race.reserve(budget, self.trial_time.seconds()),
         };
-        self.spent.seconds() + block > budget - reserve
+        self.spent.seconds() + self.block_time() > budget - reserve
     }
 
-    /// As many pairs as the race asks for and the budget pays, and never so few that they say nothing.
-    fn affordable(&self) -> Planned {
-        let planned = self.race.planned();
+    /// As many pairs as the budget pays.
+    fn affordable(&self, planned: Planned) -> Planned {
         let left = self.plan.repeat.budget.0.saturating_sub(self.spent.0);
         let by_time = left / (2 * self.trial_time.0).max(1);
         let most = self.plan.race.as_ref().and_then(|race| race.rules.max_trials);
         let by_trials = most.map_or(u64::MAX, |most| most.saturating_sub(self.trials as usize) as u64 / 2);
-        let affordable = u32::try_from(by_time.min(by_trials)).unwrap_or(u32::MAX).max(PAIRS_MIN);
+        let affordable = u32::try_from(by_time.min(by_trials)).unwrap_or(u32::MAX);
         Planned { pairs: planned.pairs.min(affordable), ..planned }
     }
 
@@ -219,22 +253,26 @@ impl<'a> Course<'a> {
         self.metric.series == "wall"
     }
 
-    /// What a candidate did in a block: what its last attempt came to.
+    /// What a candidate did in a block: what its last attempt came to. Where that is nothing, the first attempt says why:
+    /// the second may only have stumbled over what the first left behind.
     fn lap(&self, cell: usize, records: &[&TrialRecord]) -> Lap {
-        let attempts = records.iter().filter(|record| record.trial.cell == cell);
-        let Some(record) = attempts.max_by_key(|record| record.trial.attempt) else {
-            return Lap::Failed("it did not run".into());
-        };
-        match &record.outcome.status {
-            Status::Completed if record.verdict.grade == Grade::Invalid => {
-                Lap::NotProven(record.verdict.reasons.first().cloned().unwrap_or_default())
+        let attempts = || records.iter().filter(|record| record.trial.cell == cell);
+        let last = attempts().max_by_key(|record| record.trial.attempt);
+        let first = attempts().min_by_key(|record| record.trial.attempt);
+        let Some((first, last)) = first.zip(last) else { return Lap::Failed("it did not run".into()) };
+        match (&last.outcome.status, &first.outcome.status) {
+            (Status::Completed, _) if last.verdict.grade != Grade::Invalid => {
+                match metric_value(self.metric, &last.outcome.samples) {
+                    Some(value) => Lap::Value(value),
+                    None => Lap::Failed(format!("it gave no {}", self.metric.name)),
+                }
             }
-            Status::Completed => match metric_value(self.metric, &record.outcome.samples) {
-                Some(value) => Lap::Value(value),
-                None => Lap::Failed(format!("it gave no {}", self.metric.name)),
-            },
-            Status::TimedOut(_) if self.is_time() => Lap::TooSlow { at_least: record.trial.time_limit.seconds() },
-            Status::Failed(why) | Status::TimedOut(why) | Status::Unavailable(why) => Lap::Failed(why.clone()),
+            // The kernel's choice has the whole time limit: what does not end in that does not end.
+            (Status::TimedOut(_), _) if self.is_time() && cell != 0 => {
+                Lap::TooSlow { at_least: last.trial.time_limit.seconds() }
+            }
+            (_, Status::Completed) => Lap::NotProven(first.verdict.reasons.first().cloned().unwrap_or_default()),
+            (_, Status::Failed(why) | Status::TimedOut(why) | Status::Unavailable(why)) => Lap::Failed(why.clone()),
         }
     }
 
@@ -261,7 +299,7 @@ impl<'a> Course<'a> {
     /// How many pairs are run, of how many; none before the race is over.
     pub fn confirming(&self) -> Option<(u32, u32)> {
         match self.phase {
-            Phase::Confirming { planned, done } => Some((done, planned.pairs)),
+            Phase::Confirming { planned, done, .. } => Some((done, planned.pairs)),
             _ => None,
         }
     }
@@ -277,6 +315,11 @@ impl<'a> Course<'a> {
     /// Why the kernel's choice failed before the race began; none when it did not.
     pub fn reference_failed(&self) -> Option<&str> {
         self.reference_failed.as_deref()
+    }
+
+    /// Trials of its whole blocks that gave no result.
+    pub fn came_to_nothing(&self) -> u32 {
+        self.came_to_nothing
     }
 
     /// What decides.
@@ -302,7 +345,7 @@ impl<'a> Course<'a> {
     /// Trials that are still to come, roughly, and at most what the budget pays.
     pub fn trials_left(&self) -> u32 {
         let guess = match self.phase {
-            Phase::Confirming { planned, done } => 2 * (planned.pairs - done),
+            Phase::Confirming { planned, done, .. } => 2 * (planned.pairs - done),
             Phase::Over(_) => 0,
             Phase::WarmUp | Phase::Racing => {
                 let whole = Race::estimate(self.race.active().len(), PAIRS_USUAL);

@@ -99,6 +99,14 @@ impl Race {
     }
 }
 
+/// How many pairs it would have taken, as far as these say: for a second confirmation, of which these are then no part.
+pub fn replanned(pairs: &[(f64, f64)], before: Planned) -> Planned {
+    let usable = |value: f64| signed_log(value, Better::Lower);
+    let ratios: Vec<f64> =
+        pairs.iter().filter_map(|(leader, kernel)| Some(usable(*leader)? - usable(*kernel)?)).collect();
+    if ratios.len() < 2 { before } else { planned(pair_deviation(&ratios), before.half_width) }
+}
+
 fn planned(deviation: f64, half_width: f64) -> Planned {
     let pairs = (2.0 * deviation / half_width.max(f64::MIN_POSITIVE)).powi(2).ceil();
     Planned { pairs: pairs.clamp(f64::from(PAIRS_MIN), f64::from(PAIRS_MAX)) as u32, half_width }

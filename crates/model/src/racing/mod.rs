@@ -21,7 +21,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use confirm::{Confirmed, Planned, Verdict, confirm};
+pub use confirm::{Confirmed, Planned, Verdict, confirm, replanned};
 pub use look::{column_effects, winsorized_means};
 pub use standing::{Effect, Standing, Word};
 
@@ -323,11 +323,16 @@ impl Race {
 
     fn drop_hopeless(&mut self) {
         let Some(row) = self.rows.last() else { return };
-        let fastest = self.active.iter().filter_map(|candidate| row[*candidate]).fold(f64::INFINITY, f64::min);
-        for candidate in self.active.iter().filter(|candidate| **candidate != 0) {
-            // A hole stays in.
-            let Some(value) = row[*candidate].filter(|value| value - fastest >= HOPELESS.ln()) else { continue };
-            self.fates[*candidate] = Fate::Hopeless { times: (value - fastest).exp() };
+        // A hole stays in.
+        let mut ranked: Vec<(f64, usize)> =
+            self.active.iter().filter_map(|candidate| Some((row[*candidate]?, *candidate))).collect();
+        ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let Some((fastest, _)) = ranked.first().copied() else { return };
+        // The leader and two challengers stay: one disturbed trial must not end the whole search.
+        for (value, candidate) in ranked.into_iter().skip(1 + CHALLENGERS_MIN) {
+            if candidate != 0 && value - fastest >= HOPELESS.ln() {
+                self.fates[candidate] = Fate::Hopeless { times: (value - fastest).exp() };
+            }
         }
     }
 

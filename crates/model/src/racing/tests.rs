@@ -214,9 +214,11 @@ fn killed_laps_are_lower_bounds_and_most_of_them_end_a_candidate() {
     assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
     // Killed in its first block: that alone is hopeless. Where more is better, being killed says nothing of the metric.
     for (better, stays) in [(Better::Lower, false), (Better::Higher, true)] {
-        let mut race = flat_with(RULES, better, 3);
-        race.push(&[(0, Lap::Value(1.0)), (1, Lap::Value(1.1)), (2, Lap::TooSlow { at_least: 5.0 })]);
-        assert_eq!(race.active().contains(&2), stays, "{better:?}");
+        let mut race = flat_with(RULES, better, 5);
+        let mut laps: Vec<(usize, Lap)> = (0..4).map(|one| (one, Lap::Value(1.0 + 0.1 * one as f64))).collect();
+        laps.push((4, Lap::TooSlow { at_least: 5.0 }));
+        race.push(&laps);
+        assert_eq!(race.active().contains(&4), stays, "{better:?}");
     }
 }
 
@@ -278,9 +280,21 @@ fn a_race_of_one_or_of_nobody_is_over() {
     assert_eq!((alone.state(), alone.leader(), alone.pairs()), (State::OnlyOneLeft, Some(0), 0));
     assert_eq!(alone.standings()[0].word, Word::Leads);
     let mut beaten = flat(4);
-    run(&mut beaten, &[1.0, 2.5, 3.0, 4.0], 0.0, 1);
-    assert_eq!((beaten.state(), beaten.leader()), (State::OnlyOneLeft, Some(0)));
-    assert!(beaten.state().is_resolved());
+    run(&mut beaten, &[1.0, 2.5, 3.0, 4.0], 0.0, 1000);
+    assert_eq!((beaten.state().is_resolved(), beaten.leader()), (true, Some(0)));
+}
+
+#[test]
+fn one_disturbed_trial_ends_no_search() {
+    let mut race = flat(2);
+    race.push(&[(0, Lap::Value(1.0)), (1, Lap::Value(14.0))]);
+    assert_eq!((race.state(), race.active()), (State::Racing, &[0, 1][..]));
+    run(&mut race, &[1.0, 0.7], 0.01, 1000);
+    assert_eq!((race.state(), race.leader()), (State::Resolved, Some(1)), "it is the better one in all other blocks");
+    // Of many, the leader and the two next stay.
+    let mut race = flat(6);
+    run(&mut race, &[1.0, 9.0, 3.0, 8.0, 4.0, 5.0], 0.0, 1);
+    assert_eq!(race.active(), [0, 2, 4]);
 }
 
 #[test]
