@@ -60,18 +60,26 @@ pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print(&serde_json::to_string_pretty(value).map_err(Failure::of)?)
 }
 
-/// Writes data to a file as a whole: a reader never sees half of it, a full disk leaves the old file. `-` is stdout.
+/// Writes data to a file as a whole: a reader never sees half of it, a full disk leaves the old file, which keeps its
+/// permissions. What is no file (a device, a pipe) is written to as it is; `-` is stdout.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if path == Path::new("-") {
         return print(text);
     }
-    let temporary = path.with_extension("nearfar-partial");
-    let refused = |error: std::io::Error| {
-        let _ = std::fs::remove_file(&temporary); // may not exist
-        Failure::of(format!("cannot write {}: {error}", path.display()))
-    };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(refused)?;
+    let refused = |error: std::io::Error| Failure::of(format!("cannot write {}: {error}", path.display()));
+    // A link stays one: what it leads to is written.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let present = std::fs::metadata(&target).ok();
+    if present.as_ref().is_some_and(|present| !present.is_file()) {
+        let mut file = std::fs::OpenOptions::new().write(true).open(&target).map_err(refused)?;
+        return file.write_all(text.as_bytes()).map_err(refused);
     }
-    std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, path)).map_err(refused)
+    let temporary = target.with_extension("nearfar-partial");
+    let written = std::fs::write(&temporary, text)
+        .and_then(|()| present.map_or(Ok(()), |present| std::fs::set_permissions(&temporary, present.permissions())))
+        .and_then(|()| std::fs::rename(&temporary, &target));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&temporary); // may not exist
+        refused(error)
+    })
 }

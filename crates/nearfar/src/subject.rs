@@ -110,7 +110,13 @@ pub fn own_program() -> Result<PathBuf, Failure> {
 /// Where results are kept: `--store`, else nearfar/results.db under the XDG data directory.
 pub fn store_path(common: &cli::Common) -> Result<PathBuf, Failure> {
     if let Some(path) = &common.store {
-        return Ok(path.clone());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        return match folder.filter(|folder| !folder.is_dir()) {
+            Some(folder) => {
+                Err(Failure::usage(format!("--store {}: there is no folder {}", path.display(), folder.display())))
+            }
+            None => Ok(path.clone()),
+        };
     }
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));

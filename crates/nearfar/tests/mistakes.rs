@@ -40,6 +40,8 @@ fn mistakes_are_named() {
         (&["map", "--from", "cut.xml"], "cut.xml"),
         (&["map", "--from", "pack:0 core:x"], "pack:0 core:x"),
         (&["show"], "there is no results file"),
+        (&["place", "--budget", "0s", "--", "true"], "no time at all"),
+        (&["place", "--save", " ", "--", "true"], "under a name"),
         (&["import", "missing.csv", "--format", "table"], "missing.csv"),
         (&["run", "quick", "--sim", "missing.xml:1"], "missing.xml"),
     ];

@@ -15,38 +15,41 @@ const TIES_NAMED: usize = 6;
 
 /// What may be said first: who is best, or that nobody is.
 pub(crate) fn headline(answer: &Answer) -> (String, Tone) {
-    let winner = answer.winner.as_ref().map_or(String::new(), |winner| title(answer, winner));
+    let winner = answer.winner.as_ref().map_or(String::new(), |winner| clean(&winner.placement));
     match answer.claim {
-        Claim::Better => (format!("{winner} is best: {}", against(answer, "than the kernel's choice")), Tone::Good),
+        Claim::Better => {
+            // Better than the kernel's choice is proven; best of all only when nobody is likely to be better still.
+            let word = if answer.search.is_resolved() { "best" } else { "better than leaving it to the kernel" };
+            (format!("{winner} is {word}: {}", against(answer, "than the kernel's choice")), Tone::Good)
+        }
         Claim::KernelIsBest => ("No placement is better than leaving it to the kernel.".into(), Tone::Strong),
         Claim::NoDifferenceSeen => (
             format!("No placement is better than leaving it to the kernel: {}", against(answer, "for the best")),
             Tone::Strong,
         ),
-        Claim::Inconclusive => {
-            let seen = answer
-                .versus_kernel
-                .map_or(String::new(), |_| format!(", {}", against(answer, "than the kernel's choice")));
-            (format!("Not decided: {winner} leads{seen}"), Tone::Warning)
-        }
+        Claim::Inconclusive => (undecided(answer, &winner), Tone::Warning),
         Claim::NoReference => {
             let why = answer.reference_failed.as_ref().map_or(String::new(), |why| format!(": {}", clean(why)));
             (format!("Nothing to compare with: without any placement the command gave no result{why}"), Tone::Bad)
+        }
+        Claim::Unfinished if answer.winner.is_none() => {
+            ("The race is not over, and nothing is known yet".into(), Tone::Warning)
         }
         Claim::Unfinished => (format!("The race is not over: {winner} leads so far, not confirmed"), Tone::Warning),
     }
 }
 
-/// A placement's name; with its threads where their number was searched too.
-pub(crate) fn title(answer: &Answer, placed: &Placed) -> String {
-    let second = if placed.second.is_empty() { String::new() } else { format!(" | {}", placed.second) };
-    let name = format!("{}{second}", clean(&placed.placement));
-    if threads_vary(answer) { format!("{name} with {} threads", placed.threads) } else { name }
-}
-
-/// Whether a number of threads tells candidates apart. For a command that is not told, it is the number of its cpus.
-fn threads_vary(answer: &Answer) -> bool {
-    answer.threads_searched
+fn undecided(answer: &Answer, winner: &str) -> String {
+    match (&answer.winner, answer.versus_kernel) {
+        (None, _) => {
+            format!("Not decided: one block of {} candidates is more than may be spent", answer.standings.len())
+        }
+        (_, None) => format!("Not decided: {winner} leads the race, not confirmed"),
+        (_, Some(_)) => {
+            let fresh = against(answer, "than the kernel's choice");
+            format!("Not decided: {winner} led the race, but fresh pairs gave {fresh}")
+        }
+    }
 }
 
 /// What people call a metric.
@@ -62,18 +65,20 @@ fn metric_words(name: &str) -> String {
 pub(crate) fn sentences(answer: &Answer) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some(winner) = &answer.winner {
-        sentences.push(format!("{}: {}", title(answer, winner), clean(&winner.reason)));
+        sentences.push(format!("{}: {}", clean(&winner.placement), clean(&winner.reason)));
     }
     sentences.extend(ties(answer));
     sentences.extend(search(answer));
     sentences.extend(unmeasured(answer));
+    sentences.extend(came_to_nothing(answer));
     if answer.versus_kernel.is_some_and(|versus| versus.confirmed.two_modes) {
-        sentences
-            .push("Mean and median disagree: one of the two runs in two modes, so look at its single values.".into());
+        sentences.push(
+            "Mean and median disagree: one of the two runs in two modes; nearfar show --trials has every value.".into(),
+        );
     }
     if answer.claim == Claim::Inconclusive {
         sentences.push(
-            "What would help: a longer --budget, a command that runs longer, a quieter machine, or --only fewer policies."
+            "What would help: more --budget or --max-trials, fewer candidates (--only, --cpus-max), a command that runs longer, a quieter machine."
                 .into(),
         );
     }
@@ -101,7 +106,7 @@ fn ties(answer: &Answer) -> Option<String> {
     if answer.ties.is_empty() {
         return None;
     }
-    let named: Vec<String> = answer.ties.iter().take(TIES_NAMED).map(|tie| title(answer, tie)).collect();
+    let named: Vec<String> = answer.ties.iter().take(TIES_NAMED).map(|tie| clean(&tie.placement)).collect();
     let more = answer.ties.len().saturating_sub(TIES_NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     Some(format!("Not proven worse than the leader: {}{more}", named.join("; ")))
@@ -111,7 +116,7 @@ fn search(answer: &Answer) -> Option<String> {
     let why = match answer.search {
         State::Racing | State::Resolved | State::OnlyOneLeft | State::NoReference => return None,
         State::OutOfBlocks => "the most blocks that a race may have are run",
-        State::OutOfBudget => "the budget is spent",
+        State::OutOfBudget => "the budget or the number of trials is spent",
         State::Stopped => "it was stopped",
         State::NobodyLeft => "no candidate could be measured to the end",
     };
@@ -124,11 +129,18 @@ fn unmeasured(answer: &Answer) -> Option<String> {
     let count = answer.standings.iter().filter(could_not).count();
     let first = answer.standings.iter().find(could_not)?;
     let (Word::Failed(why) | Word::NotProven(why)) = &first.word else { return None };
-    let name = title(answer, &first.placed);
+    let name = clean(&first.placed.placement);
     Some(match count {
         1 => format!("Could not be measured: {name} ({})", clean(why)),
         count => format!("{count} candidates could not be measured, {name} for one ({})", clean(why)),
     })
+}
+
+/// Failures that no candidate was dropped for would not be seen otherwise.
+fn came_to_nothing(answer: &Answer) -> Option<String> {
+    let (count, all) = (answer.came_to_nothing, answer.trials);
+    let why = "nearfar show --trials says why";
+    (count > 0).then(|| format!("{count} of {all} trials failed, were stopped, or could not be proven; {why}"))
 }
 
 fn cost(answer: &Answer) -> String {
@@ -175,9 +187,9 @@ pub(crate) fn grid(answer: &Answer) -> Grid {
     }
     let of_any = |differs: fn(&Placed) -> bool| answer.standings.iter().any(|one| differs(&one.placed));
     let columns = [
-        ("threads", threads_vary(answer)),
+        ("threads", answer.threads_searched),
         ("memory", of_any(|placed| placed.memory != "kernel")),
-        ("second", of_any(|placed| !placed.second.is_empty())),
+        ("server cpus", of_any(|placed| !placed.second.is_empty())),
     ];
     // A column that says the same in every row says nothing.
     columns.into_iter().filter(|(_, says)| !says).fold(grid, |grid, (title, _)| grid.without(title))
@@ -218,6 +230,7 @@ fn word(one: &Ranked) -> (String, Tone) {
     match &one.word {
         Word::Leads => ("leads".into(), Tone::Good),
         Word::Worse { .. } => ("worse".into(), Tone::Quiet),
+        Word::NotSeenToDiffer { at_most: None } => ("too few blocks to say".into(), Tone::Plain),
         Word::NotSeenToDiffer { .. } => ("not seen to differ".into(), Tone::Plain),
         Word::TooSlow { .. } => ("too slow, stopped".into(), Tone::Quiet),
         Word::NotProven(why) => (format!("not proven: {}", clean(why)), Tone::Bad),

@@ -55,7 +55,8 @@ impl Question {
             raw_placements: candidates.raw.to_string(),
             steps: candidates.steps.into_iter().map(step).collect(),
         };
-        self.plan_of(format!("place {}", self.name), candidates.placements, race, topology, spec)
+        let placements = told_apart(candidates.placements, race.stages.threads_searched, self.wish.second);
+        self.plan_of(format!("place {}", self.name), placements, race, topology, spec)
     }
 
     /// The plan of a second race: the kernel's choice and the winner of the first against what differs from it in the
@@ -72,6 +73,7 @@ impl Question {
             return Ok(None);
         }
         let count = near.len();
+        let near = told_apart(near, false, self.wish.second);
         let placements: Vec<Placement> = [reference, winner].into_iter().cloned().chain(near).collect();
         let race = RacePlan {
             rules: self.rules.clone(),
@@ -125,6 +127,23 @@ impl Question {
         spec.metrics.sort_by_key(|metric| metric.series != series);
         spec
     }
+}
+
+/// Names that differ where placements do, in every table: `compact, 3 threads`, `one-core | server on 1`. The reference
+/// keeps its name.
+fn told_apart(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
+    let name = |placement: &Placement| {
+        let count = placement.threads;
+        let noun = if count == 1 { "thread" } else { "threads" };
+        let threads = if threads { format!(", {count} {noun}") } else { String::new() };
+        let cpus = if placement.second.is_empty() { "any cpu".into() } else { placement.second.to_string() };
+        let second = if second { format!(" | server on {cpus}") } else { String::new() };
+        format!("{}{threads}{second}", placement.name)
+    };
+    let renamed = |(index, placement): (usize, Placement)| {
+        if index == 0 && !placement.is_seated() { placement } else { Placement { name: name(&placement), ..placement } }
+    };
+    placements.into_iter().enumerate().map(renamed).collect()
 }
 
 fn step(step: crate::candidates::Step) -> Step {

@@ -24,7 +24,7 @@ pub struct Cli {
 /// Flags of every command.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The results file
+    /// The results file [default: nearfar/results.db under `XDG_DATA_HOME`, which is ~/.local/share]
     #[arg(long, value_name = "FILE", global = true, env = "NEARFAR_STORE", help_heading = "Everywhere")]
     pub store: Option<PathBuf>,
     /// Say nothing on stderr but errors

@@ -15,6 +15,7 @@ use model::shell::quoted;
 use model::units::{Nanos, parse_share};
 use model::workload::WorkloadSpec;
 use store::Store;
+use workloads::{Job, Runner};
 
 use crate::cli::{self, Common, Place, TextOrJson};
 use crate::conduct::{INTERRUPTED, check, conduct, resume_or_begin};
@@ -30,6 +31,7 @@ pub fn run(args: &Place, common: &Common) -> Outcome {
     if let Some(name) = &args.then.used {
         return use_saved(name, args, common);
     }
+    check_then(args)?;
     let subject = Subject::from_flags(&args.subject)?;
     let (question, spec) = (question(args)?, command_spec());
     let mut plan = question.plan(&subject.machine.topology, &spec).map_err(Failure::usage)?;
@@ -44,12 +46,16 @@ pub fn run(args: &Place, common: &Common) -> Outcome {
         (record, answer) = race(&mut store, &subject, plan, args, common)?;
     }
     show(&record, &answer, args.format)?;
-    if let Some(name) = &args.then.save {
-        save(&mut store, name, &record, &answer, common.quiet)?;
-    }
-    if args.then.apply && matches!(answer.claim, Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen) {
-        let winner = winner(&record, &answer).cloned().unwrap_or_else(|| Placement::kernel(1));
-        return Err(become_command(&args.command, &winner));
+    let decided = matches!(answer.claim, Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen);
+    if let Some(winner) = winner(&record, &answer).filter(|_| decided) {
+        if let Some(name) = &args.then.save {
+            save(&mut store, name, &record, winner, common.quiet)?;
+        }
+        if args.then.apply {
+            return Err(become_command(args, winner));
+        }
+    } else if args.then.apply || args.then.save.is_some() {
+        eprintln!("nearfar: nothing is decided, so nothing was kept or started");
     }
     Ok(status(answer.claim, record.ended.is_none()))
 }
@@ -253,23 +259,29 @@ fn status(claim: Claim, interrupted: bool) -> ExitCode {
 
 fn winner<'a>(record: &'a RunRecord, answer: &Answer) -> Option<&'a Placement> {
     let winner = answer.winner.as_ref()?;
-    record.plan.cells.iter().map(|cell| &cell.placement).find(|placement| {
-        placement.name == winner.placement
-            && placement.second.to_string() == winner.second
-            && placement.threads == winner.threads
-    })
+    let mut placements = record.plan.cells.iter().map(|cell| &cell.placement);
+    placements.find(|placement| placement.name == winner.placement)
 }
 
-fn save(store: &mut Store, name: &str, record: &RunRecord, answer: &Answer, quiet: bool) -> Result<(), Failure> {
-    let Some(placement) = winner(record, answer) else {
-        return Err(Failure::of("there is no winner to be kept"));
-    };
-    let saved = SavedPlacement::new(name, record, placement);
-    store.save_placement(&saved).map_err(Failure::of)?;
+fn save(store: &mut Store, name: &str, record: &RunRecord, winner: &Placement, quiet: bool) -> Result<(), Failure> {
+    store.save_placement(&SavedPlacement::new(name, record, winner)).map_err(Failure::of)?;
     if !quiet {
         eprintln!("kept as {name}: nearfar place --use {} -- COMMAND applies it", quoted(&[name]));
     }
     Ok(())
+}
+
+/// What can be kept or started must have been measured here.
+fn check_then(args: &Place) -> Result<(), Failure> {
+    if args.subject.sim.is_some() && (args.then.apply || args.then.save.is_some()) {
+        return Err(Failure::usage(
+            "--save and --apply are for placements that were measured, and --sim measures none",
+        ));
+    }
+    match &args.then.save {
+        Some(name) if name.trim().is_empty() => Err(Failure::usage("--save '': a placement is kept under a name")),
+        _ => Ok(()),
+    }
 }
 
 /// Applies a placement that was kept, and says when the machine is another since.
@@ -279,22 +291,48 @@ fn use_saved(name: &str, args: &Place, common: &Common) -> Outcome {
     for change in saved.changes(&here.machine) {
         eprintln!("nearfar: since {name} was measured, {change}; measure again to be sure");
     }
-    Err(become_command(&args.command, &saved.placement))
+    Err(become_command(args, &saved.placement))
 }
 
 /// Turns this process into the command, seated. Comes back only when that fails.
-fn become_command(command: &[String], placement: &Placement) -> Failure {
-    let seated = if placement.is_seated() { machine::seat::sit_on_any(&placement.cpus()).map(drop) } else { Ok(()) };
-    if let Err(error) = seated {
-        return Failure::with(Status::NotPermitted, error);
+fn become_command(args: &Place, placement: &Placement) -> Failure {
+    let words = match argv(args, placement) {
+        Ok(words) => words,
+        Err(failure) => return failure,
+    };
+    if placement.is_seated() {
+        match machine::seat::sit_on_any(&placement.cpus()) {
+            Ok(mask) if mask == placement.cpus() => {}
+            Ok(mask) => {
+                let what = format!("asked for cpus {}, the kernel gave {mask}", placement.cpus());
+                return Failure::with(Status::NotPermitted, what).hint("this machine has others; measure again here");
+            }
+            Err(error) => return Failure::with(Status::NotPermitted, error).hint("measure again on this machine"),
+        }
     }
     if let Err(refusal) = machine::seat::set_memory_policy(&placement.memory) {
         return Failure::with(Status::NotPermitted, refusal);
     }
-    let fill_in = |word: &String| {
-        word.replace(THREADS, &placement.threads.to_string()).replace("{cpus}", &placement.cpus().to_string())
-    };
-    let words: Vec<String> = command.iter().map(fill_in).collect();
     let error = std::process::Command::new(&words[0]).args(&words[1..]).exec();
     Failure::of(format!("cannot run '{}': {error}", words[0]))
+}
+
+/// The command as a trial would run it, with what stands for the placement filled in.
+fn argv(args: &Place, placement: &Placement) -> Result<Vec<String>, Failure> {
+    let list = if args.ran.shell { args.command.join(" ") } else { serde_json::json!(args.command).to_string() };
+    let given = BTreeMap::from([("argv".to_string(), list), ("shell".to_string(), args.ran.shell.to_string())]);
+    let parameters = command_spec().resolve(&given, None).map_err(Failure::usage)?;
+    let job = Job {
+        parameters,
+        threads: placement.threads,
+        seats: placement.seats.clone(),
+        second: placement.second.clone(),
+        memory: placement.memory.clone(),
+        seed: 0,
+        time_limit: Nanos(0),
+    };
+    match &workloads::find("command").expect("it is in the registry").runner {
+        Runner::Tool { recipe, .. } => Ok(recipe(&job).map_err(Failure::usage)?.command.argv),
+        Runner::Kernel(_) => Err(Failure::of("the workload command is no tool")),
+    }
 }

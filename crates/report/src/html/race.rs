@@ -8,7 +8,7 @@ use model::racing::Word;
 use super::table::HtmlTable;
 use crate::json::value;
 use crate::look::clean;
-use crate::race::{grid, headline, lines_of, sentences, title, verdict};
+use crate::race::{grid, headline, lines_of, sentences, verdict};
 
 /// Candidates drawn; the table has all.
 const DRAWN_MAX: usize = 40;
@@ -85,7 +85,7 @@ fn picture(answer: &Answer) -> Option<RacePicture> {
         .map(|(row, one)| {
             let width = per_block * f64::from(one.blocks);
             Bar {
-                label: title(answer, &one.placed),
+                label: clean(&one.placed.placement),
                 class: match one.word {
                     Word::Leads => "leads",
                     Word::NotSeenToDiffer { .. } => "ties",

@@ -9,7 +9,7 @@ use super::lists::pasted;
 use super::run::simulated;
 use crate::grid::{Grid, GridCell};
 use crate::look::{Look, Tone, clean, finished, marked, wrapped};
-use crate::race::{grid, headline, lines_of, sentences, title, verdict};
+use crate::race::{grid, headline, lines_of, sentences, verdict};
 
 /// A ranking has room for all of its columns on lines of at least this length.
 const ALL_WIDTH_MIN: usize = 120;
@@ -39,7 +39,7 @@ pub fn explanation(plan: &Plan, steps: &[Step], look: &Look) -> String {
         let count = step.count.as_ref().map_or(String::new(), |count| format!("{count:>14}  "));
         out += &line(&format!("{count}{}", clean(&step.text)), Tone::Plain, look);
     }
-    let mut grid = Grid::new(&["placement", "threads", "cpus", "memory", "second", "why"]).numbers(&["threads"]);
+    let mut grid = Grid::new(&["placement", "threads", "cpus", "memory", "server cpus", "why"]).numbers(&["threads"]);
     for cell in &plan.cells {
         let placement = &cell.placement;
         let cpus = placement.cpus().to_string().replace(',', ", ");
@@ -53,7 +53,7 @@ pub fn explanation(plan: &Plan, steps: &[Step], look: &Look) -> String {
         ]);
     }
     let second = plan.cells.iter().any(|cell| !cell.placement.second.is_empty());
-    let grid = if second { grid } else { grid.without("second") };
+    let grid = if second { grid } else { grid.without("server cpus") };
     format!("{out}\n{}", grid.terminal(look))
 }
 
@@ -62,7 +62,7 @@ pub fn ranking(answer: &Answer, lines: usize, look: &Look) -> Vec<String> {
     let best = answer.standings.iter().take(lines).enumerate();
     let line = best.map(|(rank, one)| {
         let (verdict, tone) = verdict(one, answer.metric.better);
-        let text = format!("{:>3}  {:<32} {verdict}", rank + 1, title(answer, &one.placed));
+        let text = format!("{:>3}  {:<32} {verdict}", rank + 1, clean(&one.placed.placement));
         let short: String = text.chars().take(look.width).collect();
         finished(&marked(&short, tone), look)
     });
@@ -71,7 +71,7 @@ pub fn ranking(answer: &Answer, lines: usize, look: &Look) -> Vec<String> {
 
 /// How a race stands, on one line of a log.
 pub fn standing(answer: &Answer, blocks: u32, left: usize) -> String {
-    let leader = answer.winner.as_ref().map_or("nobody yet".into(), |leader| title(answer, leader));
+    let leader = answer.winner.as_ref().map_or("nobody yet".into(), |leader| clean(&leader.placement));
     format!("block {blocks}: {left} of {} candidates left, {leader} leads", answer.candidates)
 }
 
