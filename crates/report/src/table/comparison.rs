@@ -110,11 +110,11 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
         cells.extend(others(comparison).map(|column| joined(parts(row, row.values.get(column)))));
         grid.rows.push(cells);
     }
-    if !comparison.geomean.is_empty() {
+    if !means(comparison).is_empty() {
         let mut cells = vec![GridCell::new("geometric mean", Tone::Strong), GridCell::plain("main ones")];
         cells.extend([GridCell::quiet("higher"), GridCell::quiet("baseline")]);
         cells.extend(others(comparison).map(|column| {
-            let mean = comparison.geomean.iter().find(|mean| mean.name == column);
+            let mean = means(comparison).iter().find(|mean| mean.name == column);
             mean.map_or_else(missing, |mean| joined(mean_parts(mean)))
         }));
         grid.rows.push(cells);
@@ -141,15 +141,21 @@ pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
             grid.rows.push(cells);
         }
     }
-    if !comparison.geomean.is_empty() {
+    if !means(comparison).is_empty() {
         grid.heading("geometric mean over the tests, higher is better");
     }
-    for mean in &comparison.geomean {
+    for mean in means(comparison) {
         let mut cells = vec![GridCell::plain(&mean.name), GridCell::plain("")];
         cells.extend(mean_parts(mean));
         grid.rows.push(cells);
     }
     grid
+}
+
+/// The means, where there are several tests: a mean over one says nothing that its test does not say better.
+fn means(comparison: &Comparison) -> &[GeomeanChange] {
+    let tests = comparison.rows.iter().filter(|row| row.main).count();
+    if tests > 1 { &comparison.geomean } else { &[] }
 }
 
 fn others(comparison: &Comparison) -> impl Iterator<Item = &str> {
