@@ -2,10 +2,12 @@
 # whole set-up themselves on a fresh Debian or Ubuntu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench setup clean
+.PHONY: help run test check bench guest setup clean
 NEARFAR = target/release/nearfar
 # Debian's Rust has no default job limit; two cores build best with what cargo chooses.
 CARGO ?= cargo
+# What `make guest` runs there; exported, so that it may hold any quotes.
+export CMD ?= nearfar map
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 10
@@ -31,6 +33,11 @@ check: ## formatting, lints, documentation
 bench: setup ## the targets, as ratios against peers in one run each (quiet machine wanted)
 	@$(CARGO) build --release --quiet --bin nearfar
 	@scripts/bench
+
+guest: setup ## a command on an emulated two-socket machine: make guest CMD='nearfar map'
+	@scripts/setup guest
+	@$(CARGO) build --release --quiet --bin nearfar
+	@scripts/guest "$$CMD"
 
 clean: ## throw away what was built
 	@$(CARGO) clean
