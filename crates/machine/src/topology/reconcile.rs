@@ -43,12 +43,18 @@ fn correct_nodes(topology: &mut Topology, facts: &[NodeFacts]) {
             node.bytes = fact.bytes;
         }
         let cpus = fact.cpus.intersection(&topology.allowed_cpus);
-        // A node without cpus of its own may well hang where firmware says that it is near.
-        if !cpus.is_empty() && cpus != node.cpus {
-            let (os, seen) = (node.os, &node.cpus);
-            topology.notes.push(format!("hwloc shows cpus {seen} at memory node {os}, /sys {cpus}: believed /sys"));
-            node.cpus = cpus;
+        if cpus == node.cpus {
+            continue;
         }
+        let (os, seen) = (node.os, &node.cpus);
+        // hwloc gives memory without cpus (CXL, HBM) the cpus that firmware says are near. It keeps its place in the tree,
+        // but the kernel puts no cpu's memory there by itself, and `numactl -N` has no cpus for it.
+        topology.notes.push(if fact.cpus.is_empty() {
+            format!("memory node {os} has no cpus of its own by /sys; hwloc hangs it where cpus {seen} are")
+        } else {
+            format!("hwloc shows cpus {seen} at memory node {os}, /sys {cpus}: believed /sys")
+        });
+        node.cpus = cpus;
     }
 }
 
@@ -215,8 +221,8 @@ mod tests {
     fn memory_that_is_initialised_late_is_counted() {
         let check = |text: &str, node_kib: &[u64], total_kib: u64, expected: &[u64], note: &str| {
             let mut topology = synthetic(text);
-            let mut files: Vec<_> =
-                node_kib.iter().enumerate().flat_map(|(os, kib)| node_files(os as u32, "", *kib, "10 20")).collect();
+            let node = |os: usize| node_files(os as u32, &format!("{}-{}", 2 * os, 2 * os + 1), node_kib[os], "10 20");
+            let mut files: Vec<_> = (0..node_kib.len()).flat_map(node).collect();
             files.push(("proc/meminfo".into(), format!("MemTotal: {total_kib} kB\n")));
             with_sysfs(&mut topology, tree(&files).path());
             assert_eq!(topology.nodes.iter().map(|node| node.bytes.0 >> 10).collect::<Vec<_>>(), expected);
@@ -235,16 +241,20 @@ mod tests {
         check(two, &[102_400, 102_400], 409_600, &[102_400, 102_400], "the machine has 400MiB by /proc/meminfo");
     }
 
-    /// grace-cxl: firmware says that the memory without cpus is near the first package.
+    /// Seen in the NUMA guest: hwloc showed cpus 4-7 at a node for which /sys and numactl have none.
     #[test]
-    fn memory_without_cpus_stays_where_firmware_puts_it() {
+    fn memory_without_cpus_gets_none_and_stays_where_firmware_puts_it() {
         let mut topology = synthetic("package:2 [numa(memory=1GiB)] [numa(memory=1GiB)] core:2 pu:1");
-        let before = topology.clone();
+        let objects = topology.objects.clone();
         let mut files = node_files(0, "0-1", 1 << 20, "10 20 20 20");
         files.extend(node_files(1, "", 1 << 20, "20 10 20 20"));
         with_sysfs(&mut topology, tree(&files).path());
-        assert_eq!(topology.nodes[1].cpus.to_string(), "0-1");
-        assert_eq!(topology, before);
+        assert!(topology.nodes[1].cpus.is_empty());
+        assert_eq!(topology.objects, objects);
+        assert_eq!(topology.counts().numa_without_cpus, 1);
+        let note = "memory node 1 has no cpus of its own by /sys; hwloc hangs it where cpus 0-1 are";
+        assert_eq!(topology.notes, [note]);
+        model::capture::check_topology(&topology).unwrap();
     }
 
     #[test]
