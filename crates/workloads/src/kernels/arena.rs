@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use machine::memory::{HugePages, MemoryError, PlacedMemory};
 use model::id_set::NodeId;
+use model::placement::MemoryPolicy;
 use model::workload::ParameterKind;
 
 use crate::describe::Parameter;
@@ -14,6 +15,12 @@ use crate::job::{Failure, Job};
 /// Asking the kernel about a page costs some 100 ns, so of large memory this many pages spread over it are asked about.
 const PAGES_ASKED_MAX: usize = 1 << 16;
 
+/// A huge page on x86-64 and on 64-bit ARM with 4 KiB pages.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Memory that is to lie on several nodes in turn does so to an eighth of a share at worst with this many huge pages
+/// on each, because huge pages are dealt out whole; with one or two it lies on one node.
+const HUGE_PAGES_PER_NODE_MIN: usize = 8;
+
 /// Placed memory.
 pub(super) struct Arena(PlacedMemory);
 
@@ -21,7 +28,7 @@ pub(super) struct Arena(PlacedMemory);
 pub(super) fn huge_pages_parameter() -> Parameter {
     Parameter {
         name: "huge-pages",
-        about: "transparent huge pages: asked for, forbidden, or as the system is set",
+        about: "transparent huge pages: asked for (not for little memory interleaved), forbidden, or as the system is set",
         kind: ParameterKind::Choice(vec!["yes".into(), "no".into(), "system".into()]),
         default: Some("yes"),
         smoke: None,
@@ -32,6 +39,7 @@ impl Arena {
     /// Memory for a kernel with the parameter `huge-pages`.
     pub(super) fn new(job: &Job, bytes: usize) -> Result<Self, Failure> {
         let huge_pages = match job.parameters.text("huge-pages") {
+            "yes" if takes_turns_unevenly(&job.memory, bytes) => HugePages::Never,
             "yes" => HugePages::Wanted,
             "no" => HugePages::Never,
             _ => HugePages::System,
@@ -66,6 +74,16 @@ impl Arena {
     }
 }
 
+/// Whether huge pages would put most of this memory on one node although the policy says all in turn.
+fn takes_turns_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
+    match policy {
+        MemoryPolicy::Interleave(nodes) | MemoryPolicy::WeightedInterleave(nodes) => {
+            nodes.len() > 1 && bytes < nodes.len() * HUGE_PAGES_PER_NODE_MIN * HUGE_PAGE_BYTES
+        }
+        MemoryPolicy::Kernel | MemoryPolicy::Local | MemoryPolicy::Bind(_) | MemoryPolicy::Preferred(_) => false,
+    }
+}
+
 /// What the machine has no room for cannot be measured there; what it refuses has gone wrong.
 fn failure(error: &MemoryError) -> Failure {
     let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
@@ -79,7 +97,6 @@ fn failure(error: &MemoryError) -> Failure {
 #[cfg(test)]
 mod tests {
     use model::id_set::NodeSet;
-    use model::placement::MemoryPolicy;
 
     use super::*;
     use crate::kernels::{job_for_tests, set};
@@ -93,6 +110,24 @@ mod tests {
         let nowhere = MemoryPolicy::Bind(NodeSet::parse_list("1023").unwrap());
         let failure = Arena::small(&Job { memory: nowhere, ..job }, 4096).err().unwrap();
         assert!(matches!(failure, Failure::Failed(_)) && failure.to_string().contains("hint: "), "{failure}");
+    }
+
+    #[test]
+    fn little_memory_takes_turns_in_base_pages() {
+        let nodes = |list| NodeSet::parse_list(list).unwrap();
+        let two = MemoryPolicy::Interleave(nodes("0-1"));
+        let cases = [
+            (two.clone(), 3 << 20, true),
+            (two.clone(), (32 << 20) - 1, true),
+            (two, 32 << 20, false),
+            (MemoryPolicy::WeightedInterleave(nodes("0-2")), 40 << 20, true),
+            (MemoryPolicy::Interleave(nodes("0")), 1 << 20, false),
+            (MemoryPolicy::Bind(nodes("0-1")), 1 << 20, false),
+            (MemoryPolicy::Kernel, 1 << 20, false),
+        ];
+        for (policy, bytes, expected) in cases {
+            assert_eq!(takes_turns_unevenly(&policy, bytes), expected, "{policy} {bytes}");
+        }
     }
 
     #[test]
