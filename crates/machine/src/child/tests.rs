@@ -156,7 +156,7 @@ fn a_child_that_leaves_its_seat_is_caught() {
     assert!(finished.evidence.cpus_seen.contains(a), "{:?}", finished.evidence);
     let verdict = verdict(&[b], MemoryPolicy::Kernel, &finished);
     assert_eq!(verdict.grade, Grade::Invalid);
-    assert!(verdict.reasons.iter().any(|why| why.contains("changed its own affinity")), "{verdict:?}");
+    assert!(verdict.reasons.iter().any(|why| why.contains("got the affinity")), "{verdict:?}");
     assert!(verdict.reasons.iter().any(|why| why.contains("it ran on cpus")), "{verdict:?}");
 }
 

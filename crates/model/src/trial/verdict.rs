@@ -31,6 +31,11 @@ pub struct Verdict {
 
 /// A few pages (stack guard, vdso, loader) may lie elsewhere before the policy is set.
 const PAGES_ELSEWHERE_MAX: f64 = 0.02;
+/// Interleaved pages are told from memory that lies on one node for the most part. Huge pages are dealt out whole and
+/// an own stack or loader adds some, so an even split is not exact.
+const PAGES_IN_TURN_EXCESS_MAX: f64 = 0.25;
+/// A huge page of the most usual size (2 MiB of 4 KiB pages): memory of fewer than four per node cannot split evenly.
+const PAGES_IN_TURN_PER_NODE_MIN: u64 = 4 * 512;
 /// Work that is 2 % off moves a result by as much as differences that people act on.
 const FOREIGN_SHARE_MAX: f64 = 0.02;
 /// As for foreign work; steal also stops the trial's own threads.
@@ -54,6 +59,7 @@ pub fn judge(trial: &Trial, status: &Status, evidence: &Evidence) -> Verdict {
             invalid.extend(seats_not_proven(subject));
             invalid.extend(another_policy(subject));
             invalid.extend(pages_elsewhere(subject));
+            invalid.extend(pages_not_in_turn(subject));
         }
         if evidence.second.is_none() && !trial.placement.second.is_empty() {
             invalid.push(format!("no second command was seen, asked for one on cpus {}", trial.placement.second));
@@ -149,7 +155,7 @@ fn seats_not_proven(subject: &Subject<'_>) -> Vec<String> {
         Some(_) => {}
     }
     if let Some(mask) = evidence.mask_at_end.as_ref().filter(|mask| !mask.is_subset(cpus)) {
-        reasons.push(subject.did(&format!("changed its own affinity to {mask}, outside its seats {cpus}")));
+        reasons.push(subject.did(&format!("got the affinity {mask}, outside its seats {cpus}")));
     }
     let strays = evidence.cpus_seen.difference(cpus);
     if !strays.is_empty() {
@@ -198,6 +204,22 @@ fn pages_elsewhere(subject: &Subject<'_>) -> Option<String> {
     }
     let nodes: NodeSet = evidence.pages.keys().copied().filter(|node| !promised.contains(*node)).collect();
     Some(subject.of(format!("{:.0} % of its pages were on nodes {nodes}, asked for {promised}", share * 100.0)))
+}
+
+/// The kernel deals pages to the next node without a word when one is full, and so does who moves them afterwards.
+fn pages_not_in_turn(subject: &Subject<'_>) -> Option<String> {
+    let MemoryPolicy::Interleave(nodes) = subject.memory else { return None };
+    let pages = &subject.evidence.pages;
+    let total: u64 = pages.values().sum();
+    if total < PAGES_IN_TURN_PER_NODE_MIN * nodes.len() as u64 {
+        return None;
+    }
+    let (node, most) = pages.iter().max_by_key(|(_, pages)| **pages)?;
+    let share = *most as f64 / total as f64;
+    let excess = share - 1.0 / nodes.len() as f64;
+    (excess > PAGES_IN_TURN_EXCESS_MAX).then(|| {
+        subject.of(format!("{:.0} % of its pages were on node {node}, asked for in turn on {nodes}", share * 100.0))
+    })
 }
 
 fn disturbances(subject: &Subject<'_>) -> Vec<String> {

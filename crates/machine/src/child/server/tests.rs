@@ -280,7 +280,7 @@ fn a_server_that_leaves_its_seats_is_caught() {
     let verdict = verdict(a, b, command, server);
     assert_eq!(verdict.grade, Grade::Invalid);
     let expected = format!(
-        "the second command changed its own affinity to {}, outside its seats {b}",
+        "the second command got the affinity {}, outside its seats {b}",
         [a, b].into_iter().collect::<CpuSet>()
     );
     assert!(
