@@ -107,7 +107,9 @@ pub(crate) struct Watch {
     masks: CpuSet,
     capped: bool,
     swapped: Option<Bytes>,
+    /// The reading with the most pages, and that with the most where none should be.
     pages: NumaPages,
+    pages_astray: NumaPages,
     pages_why: Option<String>,
     migrations: HashMap<u32, Moves>,
     frequencies: BTreeMap<CpuId, (u64, u64)>,
@@ -139,6 +141,7 @@ impl Watch {
             capped: false,
             swapped: None,
             pages: NumaPages::default(),
+            pages_astray: NumaPages::default(),
             pages_why: None,
             migrations: HashMap::new(),
             frequencies: BTreeMap::new(),
@@ -238,7 +241,6 @@ impl Watch {
         }
     }
 
-    /// Keeps the reading with the most anonymous pages: near its end a program may already be giving them back.
     fn look_at_pages(&mut self, pids: &[u32]) {
         let now = self.started.elapsed();
         if self.pages_asked.is_err() || now < self.pages_next {
@@ -252,15 +254,39 @@ impl Watch {
                 Err(error) => self.pages_why = Some(format!("/proc/{pid}/numa_maps: {error}")),
             }
         }
-        if sum.anonymous_count() >= self.pages.anonymous_count() {
-            self.pages = sum;
-        }
+        self.keep(sum);
         let (first, longest) = PAGES_INTERVALS;
         self.pages_next = now + now.clamp(first, longest).max(began.elapsed() * PAGES_SHARE);
     }
 
+    /// Keeps the reading with the most anonymous pages, as near its end a program may already be giving them back, and
+    /// that with the most pages elsewhere, as somebody may have moved them meanwhile.
+    fn keep(&mut self, pages: NumaPages) {
+        if self.astray(&pages) >= self.astray(&self.pages_astray) {
+            self.pages_astray = pages.clone();
+        }
+        if pages.anonymous_count() >= self.pages.anonymous_count() {
+            self.pages = pages;
+        }
+    }
+
+    /// How many pages are on nodes where the policy promises none.
+    fn astray(&self, pages: &NumaPages) -> u64 {
+        let Some(promised) = self.question.memory.promised_nodes() else { return 0 };
+        pages.anonymous.iter().filter(|(node, _)| !promised.contains(**node)).map(|(_, count)| count).sum()
+    }
+
+    /// The reading to judge by. A few pages astray of few in all are those from before the policy; of as many as half of
+    /// the most they are the trial's own.
+    fn pages_to_judge(&self) -> NumaPages {
+        let large = self.pages_astray.anonymous_count() * 2 >= self.pages.anonymous_count();
+        let worse = self.astray(&self.pages_astray) > self.astray(&self.pages);
+        if large && worse { self.pages_astray.clone() } else { self.pages.clone() }
+    }
+
     /// Writes down all that was seen.
     pub(crate) fn explain(self, evidence: &mut Evidence) {
+        let pages = self.pages_to_judge();
         evidence.looks = self.looks;
         evidence.threads_seen = self.threads_seen;
         evidence.swapped = if self.has_swap { self.swapped } else { Some(Bytes(0)) };
@@ -285,12 +311,12 @@ impl Watch {
                 sampled.ok_or("no /proc/PID/sched could be read: it ended early, or the kernel lacks the file");
             evidence.migrations = note(evidence, "migrations", sampled);
         }
-        if self.pages.anonymous_count() == 0 {
+        if pages.anonymous_count() == 0 {
             let why = self.pages_asked.err().or(self.pages_why).unwrap_or_else(|| gone.into());
             evidence.unavailable.insert("pages".into(), why);
         }
-        evidence.pages = self.pages.anonymous;
-        evidence.file_pages = self.pages.file;
+        evidence.pages = pages.anonymous;
+        evidence.file_pages = pages.file;
         let frequency = widest(&self.frequencies).ok_or_else(|| {
             self.frequency_why.unwrap_or_else(|| format!("it ran less than {} ms", FREQUENCY_FROM.as_millis()))
         });
@@ -326,4 +352,31 @@ fn widest(ranges: &BTreeMap<CpuId, (u64, u64)>) -> Option<(u64, u64)> {
 
 fn fall((low, high): (u64, u64)) -> f64 {
     (high - low) as f64 / high.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use model::id_set::{NodeId, NodeSet};
+
+    use super::*;
+
+    #[test]
+    fn pages_that_were_moved_are_not_hidden_by_a_larger_reading() {
+        let check = |readings: &[&[(u32, u64)]], expected: &[(u32, u64)]| {
+            let memory = MemoryPolicy::Bind(NodeSet::parse_list("0").unwrap());
+            let question = Question { memory, migrations_counted: true };
+            let mut watch = Watch::new(Proc::live(), 1, Instant::now(), question);
+            let pages = |list: &[(u32, u64)]| list.iter().map(|(node, count)| (NodeId(*node), *count)).collect();
+            readings.iter().for_each(|reading| {
+                watch.keep(NumaPages { anonymous: pages(reading), file: BTreeMap::new() });
+            });
+            assert_eq!(watch.pages_to_judge().anonymous, pages(expected), "{readings:?}");
+        };
+        check(&[&[(0, 4000)], &[(1, 3990)]], &[(1, 3990)]);
+        check(&[&[(0, 4000)], &[(0, 10)]], &[(0, 4000)]);
+        // Before the policy was there, a page or two lay elsewhere.
+        check(&[&[(0, 8), (1, 2)], &[(0, 4000), (1, 1)]], &[(0, 4000), (1, 1)]);
+        check(&[&[(0, 100)], &[(0, 4000)], &[(0, 3000)]], &[(0, 4000)]);
+        check(&[], &[]);
+    }
 }
