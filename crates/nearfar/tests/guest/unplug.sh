@@ -1,0 +1,34 @@
+# A cpu that goes offline: between trials, during a trial of a command, during one of a kernel, during a race.
+plug() { echo "$1" >/sys/devices/system/cpu/cpu3/online; }
+step kernel uname -r
+measured weighted stream --smoke --runs 2 --placement weighted-interleave --placement interleave
+
+nearfar --quiet measure --format json command --runs 6 --placement '-C 3' --placement '-C 2' -- \
+    sh -c 'echo x >>/tmp/turns; i=0; while [ $i -lt 500 ]; do i=$((i+1)); done' >/tmp/between 2>/tmp/between.stderr &
+measuring=$!
+wait_for lines_in /tmp/turns 4
+plug 0
+wait "$measuring"; frame between $? /tmp/between
+step between.trials nearfar --quiet show --trials --format json
+step map nearfar map --format json
+plug 1
+
+unplug_when() { wait_for "$@"; usleep 300000; plug 0; usleep 300000; : >/tmp/gone; }
+unplug_when [ -e /tmp/started ] &
+measured during command --runs 1 --placement '-C 3' -- sh -c ': >/tmp/started; while [ ! -e /tmp/gone ]; do :; done; usleep 300000'
+wait; plug 1
+
+rm /tmp/gone
+# The brackets keep the pattern from finding itself.
+unplug_when sh -c 'grep -qs "[_]_worker" /proc/[0-9]*/cmdline' &
+measured during-kernel stream --smoke --set passes=400 --runs 1 --placement '-C 3'
+wait; plug 1
+
+cat >/bin/job <<'JOB'
+#!/bin/sh
+echo x >>/tmp/raced; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done
+JOB
+chmod +x /bin/job
+(wait_for lines_in /tmp/raced 4; plug 0) &
+step race nearfar --quiet place --budget 20s --max-trials 50 --cpus-max 1 -C 3,6 --threads 1 --format json -- job
+step race.trials nearfar --quiet show --trials --format json
