@@ -40,12 +40,14 @@ pub fn boot(boot: &Boot<'_>) -> Result<Ran, String> {
     let meddle = meddle()?;
     let mut command = Command::new(Path::new(ROOT).join("scripts/guest"));
     // Far above the 10 to 60 s that a job takes, for machines that are busy with other things.
-    command.args(["--program", env!("CARGO_BIN_EXE_nearfar"), "--time-limit", "400"]).args(boot.flags);
+    command.args(["--program", env!("CARGO_BIN_EXE_nearfar"), "--time-limit", "240", "--offline"]).args(boot.flags);
     for name in ["meddle", "held"] {
         command.arg("--files").arg(format!("{}:/bin/{name}", meddle.display()));
     }
-    if let Some(numactl) = find("numactl") {
-        command.arg("--files").arg(format!("{}:/bin/numactl", numactl.display()));
+    for name in ["numactl", "hwloc-bind"] {
+        if let Some(program) = find(name) {
+            command.arg("--files").arg(format!("{}:/bin/{name}", program.display()));
+        }
     }
     if let Some(store) = boot.store {
         command.arg("--keep-store").arg(store);

@@ -7,25 +7,44 @@ measured placements stream --smoke --runs 2 --placement memory-local --placement
     --placement weighted-interleave --placement node:1 --placement '-C 0 -m 2'
 measured chase chase --smoke --runs 1 --placement '-C 0,4 -i 0-2' --placement '-C 5 -m 0' --placement compact+node:2
 
+# The lines to paste, pasted: what cpus and memory policy a program has under each.
+cat >/bin/where <<'WHERE'
+#!/bin/sh
+echo "$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status) $(sed -n 's/^[0-9a-f]* \([^ ]*\) stack.*/\1/p' /proc/self/numa_maps)"
+WHERE
+chmod +x /bin/where
+paste_lines() {
+    for placement in compact one-core memory-local memory-remote interleave node:1 '-C 0 -m 2' compact+node:2 '-C 3,5 -p 1' '-C 2 -l' \
+        kernel+interleave; do
+        nearfar placements --placement "$placement" -- where |
+            sed -n 's/^      \(\(taskset\|numactl\|hwloc-bind\) .*\)/\1/p' >/tmp/lines
+        while read -r line; do
+            if [ -x "/bin/${line%% *}" ]; then echo "$placement|$line|$(sh -c "$line" 2>&1)"; fi
+        done </tmp/lines
+    done
+}
+step lines paste_lines
+
 # Commands that do not stay where they were put, and one whose memory is moved by somebody else.
 measured honest command --runs 1 -C 0 -m 0 -- meddle hold 32 200
 measured strays command --runs 1 -C 0 -- taskset 0x30 sh -c 'i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done'
 measured rebinds command --runs 1 -C 0 -m 0 -- meddle rebind 1 32 200
-mover() { # moves the memory of every program called `held` from node 0 to node 1, once
-    last=""
-    while [ -e /tmp/moving ]; do
-        pid=$(pidof held)
-        if [ -n "$pid" ] && [ "$pid" != "$last" ]; then
-            last=$pid; usleep 500000; meddle migrate "$pid" 0 1 && echo "$pid" >>/tmp/moved
-        fi
-        usleep 20000
-    done
+cat >/bin/holder <<'HOLDER'
+#!/bin/sh
+# Long enough to be looked at after it was moved; numa_maps is slow here and read the more seldom for it.
+if [ -e /tmp/moved ]; then exec held hold "$1" 100; fi
+exec held hold "$1" 4000
+HOLDER
+chmod +x /bin/holder
+move() { # moves the memory of the first program called `held` that comes from node 0 to node 1
+    wait_for pidof held >/dev/null && usleep 1000000 && meddle migrate "$(pidof held)" 0 1 && : >/tmp/moved
 }
-: >/tmp/moving; mover & mover=$!
-measured moved command --runs 1 -C 0 -m 0 -- held hold 16 1500
-measured moved-interleaved command --runs 1 -C 0 -i 0-1 -- held hold 32 1500
-rm /tmp/moving; wait "$mover"
-step moves cat /tmp/moved
+move &
+measured moved command --runs 1 -C 0 -m 0 -- holder 16
+wait; rm /tmp/moved
+move &
+measured moved-interleaved command --runs 1 -C 0 -i 0-1 -- holder 32
+wait
 
 cat >/bin/job <<'JOB'
 #!/bin/sh

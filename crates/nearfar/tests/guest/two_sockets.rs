@@ -42,7 +42,7 @@ fn the_map_is_what_the_machine_was_told() {
         assert_eq!((&shown["os"], &shown["cpus"]), (&json!(node), &json!(cpus)));
         // The firmware and the kernel keep some for themselves.
         let bytes = shown["bytes"].as_u64().expect("a size");
-        assert!((mib * 9 / 10) << 20 <= bytes && bytes <= mib << 20, "node {node}: {bytes} bytes of {mib} MiB");
+        assert!((mib * 3 / 4) << 20 <= bytes && bytes <= mib << 20, "node {node}: {bytes} bytes of {mib} MiB");
     }
     let notes = map["notes"].to_string();
     assert!(notes.contains("memory node 2 has no cpus of its own"), "{notes}");
@@ -96,6 +96,39 @@ fn placements_are_proven_by_where_pages_lie() {
     assert_even(of(&trials, "-C 0,4 -i 0-2")[0]);
 }
 
+/// taskset is busybox's; numactl and hwloc-bind are there where this machine has them.
+#[test]
+fn the_lines_to_paste_do_what_they_say() {
+    let Some(ran) = ran("the_lines_to_paste_do_what_they_say") else { return };
+    let expected = |placement: &str| match placement {
+        "compact" => "0,2,4,6 default",
+        "one-core" => "0 default",
+        "memory-local" => "0,2 bind:0",
+        "memory-remote" => "0,2 bind:1",
+        "interleave" => "0,2 interleave:0-1",
+        "node:1" => "4,6 bind:1",
+        "-C 0 -m 2" => "0 bind:2",
+        "compact+node:2" => "0,2,4,6 bind:2",
+        "-C 3,5 -p 1" => "3,5 prefer:1",
+        "-C 2 -l" => "2 local",
+        "kernel+interleave" => "0-7 interleave:0-1",
+        other => panic!("nobody asked for {other}"),
+    };
+    let text = ran.text("lines");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.splitn(3, '|').collect()).collect();
+    for line in &lines {
+        assert_eq!(line[2], expected(line[0]), "{line:?}");
+    }
+    for (program, count) in [("taskset", 2), ("numactl", 11), ("hwloc-bind", 10)] {
+        let pasted = lines.iter().filter(|line| line[1].starts_with(program)).count();
+        if pasted == 0 {
+            println!("skipped: the_lines_to_paste_do_what_they_say: {program} is not installed");
+        } else {
+            assert_eq!(pasted, count, "{program}: {text}");
+        }
+    }
+}
+
 /// Interleaved over its nodes within a tenth.
 fn assert_even(trial: &Value) {
     let counts: Vec<u64> = pages(trial).iter().map(|(_, pages)| *pages).collect();
@@ -121,10 +154,14 @@ fn who_leaves_the_placement_is_caught() {
     for trial in ran.trials("rebinds") {
         assert_caught(&trial, "% of its pages were on nodes 1, asked for 0");
     }
-    // Whoever was moved in time is caught; what was not moved, such as a later attempt, is not accused.
-    assert!(ran.text("moves").lines().count() >= 2, "{}", ran.text("moves"));
+    // The first attempt was moved; the next one was not, and is not accused.
     assert_caught(&ran.trials("moved")[0], "100 % of its pages were on nodes 1, asked for 0");
     assert_caught(&ran.trials("moved-interleaved")[0], "of its pages were on node 1, asked for in turn on 0-1");
+    for name in ["moved", "moved-interleaved"] {
+        let trials = ran.trials(name);
+        assert_eq!(trials.len(), 2, "{name}: {trials:#?}");
+        assert_proven(&trials[1]);
+    }
 }
 
 #[test]
