@@ -33,7 +33,7 @@ cat >/bin/holder <<'HOLDER'
 #!/bin/sh
 # Long enough to be looked at after it was moved; numa_maps is slow here and read the more seldom for it.
 if [ -e /tmp/moved ]; then exec held hold "$1" 100; fi
-exec held hold "$1" 4000
+exec held hold "$1" 6000
 HOLDER
 chmod +x /bin/holder
 move() { # moves the memory of the first program called `held` that comes from node 0 to node 1
