@@ -82,6 +82,10 @@ pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
         // A race's trials overstate its winner; its answer compares fresh pairs.
         return None;
     }
+    if plan.experiment == crate::measured_map::EXPERIMENT {
+        // Its cells are different questions; the map says what they mean together.
+        return None;
+    }
     let comparison = compare(runs, &By::parse(&plan.compare_by), plan.baseline.as_deref()).ok()?;
     (comparison.columns.len() > 1).then_some(comparison)
 }

@@ -9,6 +9,7 @@ pub mod comparison;
 pub mod experiment;
 pub mod finding;
 pub mod id_set;
+pub mod measured_map;
 pub mod nearest;
 pub mod place;
 pub mod placement;

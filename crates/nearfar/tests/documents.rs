@@ -28,6 +28,9 @@ fn smaller(command: &str) -> String {
         "place" => {
             command.replacen("nearfar place", "nearfar place --max-trials 60", 1).replace("--budget 1m", "--budget 3s")
         }
+        "map" if words.contains(&"--measure") => {
+            command.replacen("nearfar map --measure", "nearfar map --measure --smoke", 1)
+        }
         "measure" if words[2] != "command" => command.replacen("nearfar measure", "nearfar measure --smoke", 1),
         _ => command.to_string(),
     }
@@ -68,4 +71,5 @@ fn the_readme_works_when_pasted() {
 #[test]
 fn what_the_documents_show_works_when_pasted() {
     follow("docs/place.md");
+    follow("docs/maps.md");
 }

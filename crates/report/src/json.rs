@@ -121,7 +121,7 @@ pub fn explanation(plan: &Plan, steps: &[Step]) -> Value {
     json!({ "steps": value(&steps), "candidates": candidates })
 }
 
-fn about(record: &RunRecord) -> Value {
+pub(crate) fn about(record: &RunRecord) -> Value {
     json!({
         "id": record.id.0,
         "experiment": record.plan.experiment,

@@ -4,8 +4,9 @@
 use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::placement::MemoryPolicy;
 use model::plan::stream;
-use model::topology::Topology;
+use model::topology::{Object, ObjectKind, Topology};
 use model::trial::Trial;
+use model::workload::Value;
 
 /// Two threads on one core are together this much faster than one.
 const SMT_GAIN: f64 = 0.3;
@@ -17,6 +18,8 @@ const MEMORY_SHARE: f64 = 0.3;
 const CORE_BANDWIDTH_SHARE: f64 = 0.35;
 /// What threads lose that the kernel moves about.
 const KERNEL_LOSS: f64 = 0.03;
+/// How much faster than memory each level of cache is: 2, 5 and 20 ns against 100.
+const CACHE_SPEED: [f64; 3] = [50.0, 20.0, 5.0];
 /// Differences between placements that no model explains.
 const UNEXPLAINED_SD: f64 = 0.004;
 
@@ -27,6 +30,7 @@ enum Limit {
     Bandwidth,
     Latency,
     Sharing,
+    Handover,
 }
 
 /// A command is limited by what it is called: `./sharing 4` shares.
@@ -37,7 +41,8 @@ fn limit(trial: &Trial) -> Limit {
     match if trial.workload == "command" { program } else { &trial.workload } {
         "stream" | "bandwidth" => Limit::Bandwidth,
         "chase" | "latency" => Limit::Latency,
-        "pingpong" | "threads" | "mutex" | "sharing" => Limit::Sharing,
+        "pingpong" => Limit::Handover,
+        "threads" | "mutex" | "sharing" => Limit::Sharing,
         _ => Limit::Compute,
     }
 }
@@ -50,8 +55,9 @@ pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
     let speed = match limit(trial) {
         Limit::Compute => compute / (1.0 - MEMORY_SHARE + MEMORY_SHARE * distance),
         Limit::Bandwidth => bandwidth(topology, &seats, &trial.placement.memory) / distance.sqrt(),
-        Limit::Latency => 1.0 / distance,
+        Limit::Latency => cached(topology, &seats, trial).unwrap_or(1.0 / distance),
         Limit::Sharing => compute * (1.0 - ACROSS_CACHES_LOSS * (1.0 - 1.0 / last_caches(topology, &seats))),
+        Limit::Handover => handover(topology, &seats),
     };
     let words = format!("{} {} {}", trial.workload, trial.placement.cpus(), trial.placement.memory);
     let unexplained = stream(seed, &words) as f64 / u64::MAX as f64 - 0.5;
@@ -119,6 +125,27 @@ fn bandwidth(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) -> f64
     let seated: CpuSet = seats.iter().copied().collect();
     let nodes = memory.promised_nodes().map_or_else(|| topology.local_nodes(&seated).len(), NodeSet::len);
     cores.min(nodes.max(1) as f64 / CORE_BANDWIDTH_SHARE)
+}
+
+/// How much faster than memory the smallest cache is that holds what is worked on; none when no cache does.
+fn cached(topology: &Topology, seats: &[CpuId], trial: &Trial) -> Option<f64> {
+    let seat = *seats.first()?;
+    let Some(Value::Integer(bytes)) = trial.parameters.0.get("size") else { return None };
+    let own = topology.objects.iter().filter(|object| object.cpus.contains(seat)).filter_map(|object| object.cache);
+    let level = own.filter(|cache| cache.bytes.0 >= bytes.unsigned_abs()).map(|cache| cache.level).min()?;
+    Some(CACHE_SPEED[(level as usize - 1).min(CACHE_SPEED.len() - 1)])
+}
+
+/// A line takes longer the less the two cpus share: a core, a cache, a package, the machine.
+fn handover(topology: &Topology, seats: &[CpuId]) -> f64 {
+    let shares = |object: &&Object| seats.iter().all(|seat| object.cpus.contains(*seat));
+    let kinds: Vec<ObjectKind> = topology.objects.iter().filter(shares).map(|object| object.kind).collect();
+    match kinds {
+        kinds if kinds.contains(&ObjectKind::Core) => 10.0,
+        kinds if kinds.contains(&ObjectKind::Cache) => 3.0,
+        kinds if kinds.contains(&ObjectKind::Package) => 1.5,
+        _ => 1.0,
+    }
 }
 
 fn last_caches(topology: &Topology, seats: &[CpuId]) -> f64 {

@@ -13,6 +13,7 @@ mod memory;
 mod neighbours;
 #[cfg(test)]
 mod orbits;
+mod pairs;
 mod second;
 mod stages;
 mod tree;
@@ -21,6 +22,7 @@ mod words;
 pub use count::Count;
 pub use memory::MemoryChoice;
 pub use neighbours::neighbours;
+pub use pairs::{CpuPair, all_pairs, pairs};
 pub use stages::{STAGED_ABOVE, Stages};
 
 use crate::id_set::{CpuId, CpuSet};

@@ -265,6 +265,17 @@ proptest! {
     fn candidate_forms_and_counts_are_the_orbits_of_all_automorphisms(sketch in sketches()) {
         check_orbits(&machine(&sketch))?;
     }
+
+    #[test]
+    fn candidate_pairs_are_the_classes_of_two_seats_and_stand_for_all(sketch in sketches()) {
+        let topology = machine(&sketch);
+        let pairs = super::pairs(&topology);
+        let tree = Tree::new(&Ground::new(&topology), &[]).unwrap();
+        let counted = classes::count(&tree, 2).seats.get(2).copied().unwrap_or(Count::ZERO);
+        prop_assert_eq!(Count::new(pairs.len()), counted);
+        let alike: usize = pairs.iter().map(|pair| pair.alike).sum();
+        prop_assert_eq!(alike, super::all_pairs(&topology).len());
+    }
 }
 
 fn packages_of(caches: usize, cores: usize, count: usize, nodes: &[u64]) -> Vec<Package> {

@@ -1,12 +1,14 @@
 //! The command line: every flag with its meaning, in one place. Help texts, completions and reference pages
 //! are made from it.
 
+mod map;
 mod place;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use map::{Map, MapFormat};
 pub use place::{Objective, Place};
 
 /// Finds out by measuring where code and data should live on this machine.
@@ -33,10 +35,9 @@ pub struct Common {
 }
 
 /// The commands.
-#[expect(clippy::large_enum_variant, reason = "there is one, made once")]
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// What this machine is: topology, devices, interrupts, settings
+    /// What this machine is: topology, devices, interrupts, settings; with --measure also how fast
     Map(Map),
     /// The placements that a machine offers, by name, with reasons and ready-to-paste lines
     Placements(Placements),
@@ -67,37 +68,6 @@ pub enum Command {
         /// What to read.
         source: String,
     },
-}
-
-/// `nearfar map`
-#[derive(Args, Debug)]
-pub struct Map {
-    /// A hwloc XML file, a capture, or a hwloc synthetic string such as 'pack:2 core:4 pu:2' [default: this machine]
-    #[arg(long, value_name = "FILE|STRING")]
-    pub from: Option<String>,
-    /// How to show it
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: MapFormat,
-    /// Write to this file
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-}
-
-/// How to show a topology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MapFormat {
-    /// A drawn tree
-    Text,
-    /// The contract of counts, nodes, distances and kinds, with everything else
-    Json,
-    /// hwloc XML
-    Xml,
-    /// A picture in lstopo's manner
-    Svg,
-    /// What `numactl --hardware` would print
-    Numactl,
-    /// Everything that Nearfar knows, to be read back with --from or --sim
-    Capture,
 }
 
 /// `nearfar placements`

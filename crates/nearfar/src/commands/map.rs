@@ -4,11 +4,16 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::{Common, Map, MapFormat};
+use crate::commands::measured_map;
 use crate::failure::{Failure, Outcome};
 use crate::{output, subject};
 
 /// Shows a topology.
-pub fn run(args: &Map, _common: &Common) -> Outcome {
+pub fn run(args: &Map, common: &Common) -> Outcome {
+    if args.measured.measure || args.measured.run.is_some() {
+        return measured_map::run(args, common);
+    }
+    refuse_flags_of_measuring(args)?;
     let text = match args.format {
         MapFormat::Xml => xml(args)?,
         MapFormat::Capture => capture(args)?,
@@ -16,6 +21,20 @@ pub fn run(args: &Map, _common: &Common) -> Outcome {
     };
     output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn refuse_flags_of_measuring(args: &Map) -> Result<(), Failure> {
+    let subject = &args.subject;
+    let given = [
+        ("--sim", subject.sim.is_some()),
+        ("--seed", subject.seed.is_some()),
+        ("--host-label", subject.host_label.is_some()),
+        ("--format csv", args.format == MapFormat::Csv),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(Failure::usage(format!("{flag} is about measured maps")).hint("add --measure")),
+        None => Ok(()),
+    }
 }
 
 fn rendered(args: &Map) -> Result<String, Failure> {

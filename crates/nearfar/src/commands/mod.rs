@@ -7,6 +7,7 @@ pub mod import;
 pub mod list;
 pub mod map;
 pub mod measure;
+pub mod measured_map;
 pub mod place;
 pub mod placements;
 pub mod report;

@@ -81,7 +81,8 @@ fn plan(experiment: &Experiment, subject: &Subject, smoke: bool) -> Result<Plan,
     Ok(plan)
 }
 
-fn dry_run(plan: &Plan, format: TextOrJson) -> Outcome {
+/// Shows a plan and how long it would take.
+pub fn dry_run(plan: &Plan, format: TextOrJson) -> Outcome {
     let estimate = forecast(plan, &lab::history::History::default());
     match format {
         TextOrJson::Json => output::print_json(&report::json::plan(plan, estimate.expected, estimate.left))?,
@@ -107,7 +108,7 @@ fn show(record: &RunRecord, finding: &RunFinding, format: TextOrJson) -> Result<
 }
 
 /// A run in which not one trial of any cell could prove its placement or give a result is not a success.
-fn status(finding: &RunFinding, ended: Ended) -> ExitCode {
+pub fn status(finding: &RunFinding, ended: Ended) -> ExitCode {
     if ended == Ended::Interrupted {
         return ExitCode::from(INTERRUPTED);
     }

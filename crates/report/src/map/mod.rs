@@ -2,6 +2,7 @@
 
 mod cores;
 mod json;
+pub mod measured;
 mod numactl;
 mod outline;
 mod svg;

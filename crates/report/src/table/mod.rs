@@ -12,10 +12,10 @@ pub use run::{Metrics, run, run_csv, run_markdown};
 
 pub(crate) use comparison::{comparison_grid, footnotes, long_grid};
 pub(crate) use lists::ending;
-pub(crate) use run::{headed_grid, machine, run_grid, simulated, skipped_grid, troubled_grid};
+pub(crate) use run::{headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid};
 
 /// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.
-fn csv_text(rows: &[Vec<String>]) -> String {
+pub(crate) fn csv_text(rows: &[Vec<String>]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.write_record(row).expect("rows of one table are equally long, and memory takes what is written");
@@ -25,6 +25,6 @@ fn csv_text(rows: &[Vec<String>]) -> String {
 }
 
 /// Unrounded; an absent number is an empty field.
-fn csv_number(number: Option<f64>) -> String {
+pub(crate) fn csv_number(number: Option<f64>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }

@@ -86,11 +86,11 @@ pub(crate) fn better_word(better: Better) -> &'static str {
     }
 }
 
-fn section(title: &str, look: &Look) -> String {
+pub(crate) fn section(title: &str, look: &Look) -> String {
     format!("\n{}\n", finished(&marked(title, Tone::Strong), look))
 }
 
-fn heading(record: &RunRecord, look: &Look) -> String {
+pub(crate) fn heading(record: &RunRecord, look: &Look) -> String {
     let plan = &record.plan;
     let mut lines = vec![marked(&clean(&plan.experiment), Tone::Strong)];
     lines.extend((!plan.question.is_empty()).then(|| clean(&plan.question)));

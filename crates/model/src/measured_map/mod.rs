@@ -1,0 +1,135 @@
+//! A machine's own speeds as measured: from core to core, from cpus to memory, by the size of what is worked on. A
+//! measured map is a run like any other: `plan` says what to run, `result` reads the map out of what the run found.
+
+mod groups;
+mod plan;
+mod result;
+mod sizes;
+
+pub use groups::{CpuGroup, groups, relation};
+pub use plan::{EXPERIMENT, Wish, plan};
+pub use result::measured_map;
+
+use serde::Serialize;
+
+use crate::id_set::{CpuId, CpuSet, NodeId};
+use crate::units::Bytes;
+
+/// What was measured of a machine. Field names are part of the JSON contract of `nearfar map --measure`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MeasuredMap {
+    /// From core to core, in the order of the plan.
+    pub core_to_core: Vec<CorePair>,
+    /// From every group of cpus to every memory node.
+    pub memory: Vec<MemoryPath>,
+    /// Latency by the size of what is chased through, smallest first, by cpu.
+    pub sizes: Vec<SizePoint>,
+    /// What each cache gives, from `sizes`: the steps of the curve by name.
+    pub steps: Vec<Step>,
+    /// What could not be measured, and why.
+    pub missing: Vec<Missing>,
+}
+
+/// A measured number: the median over trials with its 95 % interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// The unit: `ns` or `MB/s` (10^6 bytes per second).
+    pub unit: String,
+    /// Over trials.
+    pub median: f64,
+    /// Lower end of its 95 % interval; none with fewer than two trials.
+    pub ci_low: Option<f64>,
+    /// Upper end.
+    pub ci_high: Option<f64>,
+    /// One number per trial that counts.
+    pub samples: Vec<f64>,
+    /// How many of them were disturbed.
+    pub suspect: u32,
+}
+
+/// How long a cache line takes from one cpu to another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CorePair {
+    /// One cpu.
+    pub a: CpuId,
+    /// The other.
+    pub b: CpuId,
+    /// The nearest thing that both are in: `one core`, `one L3`, `one package`, `two packages`.
+    pub relation: String,
+    /// How many pairs of this machine it stands for, itself included.
+    pub alike: usize,
+    /// The memory node where the line lives: the home of cpu `a`. None where the machine shows no node.
+    pub home: Option<NodeId>,
+    /// One way, in ns.
+    pub latency: Measured,
+}
+
+/// What a group of cpus gets from a memory node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemoryPath {
+    /// The cpus that are alike as seen from memory: those of one home node and one kind of core.
+    pub cpus: CpuSet,
+    /// Where the memory is.
+    pub node: NodeId,
+    /// Whether it is the group's own.
+    pub local: bool,
+    /// The distance that the firmware states from the group's own node.
+    pub distance: Option<u64>,
+    /// Of one load by the group's first cpu, in ns.
+    pub latency: Option<Measured>,
+    /// By what the loop does; one thread on each core of the group.
+    pub bandwidth: Vec<Bandwidth>,
+}
+
+/// A bandwidth, in MB/s.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bandwidth {
+    /// `copy`: as much written as read. `triad`: two read, one written. Counted as STREAM counts.
+    pub mix: String,
+    /// Whether stores go past the caches.
+    pub non_temporal: bool,
+    /// All threads together.
+    pub rate: Measured,
+}
+
+/// Latency at one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizePoint {
+    /// Whose caches these are.
+    pub cpu: CpuId,
+    /// Where the memory behind them is.
+    pub node: NodeId,
+    /// What was chased through.
+    pub bytes: Bytes,
+    /// The smallest cache of this cpu that holds so much, `L2`; `memory` when none does.
+    pub level: String,
+    /// Of one load, in ns.
+    pub latency: Measured,
+}
+
+/// What one cache gives, or the memory behind them all.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// Whose.
+    pub cpu: CpuId,
+    /// `L2`, or `memory`.
+    pub level: String,
+    /// How large the cache is; 0 for memory.
+    pub cache_bytes: Bytes,
+    /// At which size of `sizes` it was read: the largest that takes half of the cache at most, since others live there
+    /// too; for memory the largest there is.
+    pub at_bytes: Bytes,
+    /// Of one load, in ns: the same as in `sizes`.
+    pub latency: Measured,
+}
+
+/// A cell without a result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Missing {
+    /// Which measurement.
+    pub what: String,
+    /// Where.
+    pub placement: String,
+    /// Why.
+    pub why: String,
+}

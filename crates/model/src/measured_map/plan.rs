@@ -1,0 +1,214 @@
+//! What is run for a measured map: ordinary cells of our own workloads, each named by what it is for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::groups::{CpuGroup, groups};
+use super::sizes;
+use crate::candidates::{CpuPair, all_pairs, pairs};
+use crate::experiment::PlanError;
+use crate::id_set::{CpuId, NodeId};
+use crate::placement::ground::Ground;
+use crate::placement::{KernelOffers, Placement, parse_explicit};
+use crate::plan::{Cell, Plan, Repeat, Skipped};
+use crate::topology::Topology;
+use crate::units::{Bytes, Nanos};
+use crate::workload::WorkloadSpec;
+
+/// What runs of measured maps are called.
+pub const EXPERIMENT: &str = "map";
+
+/// What each cell is for; `result` reads the map by these.
+pub(super) const CORE_TO_CORE: &str = "core-to-core";
+pub(super) const MEMORY_LATENCY: &str = "memory-latency";
+pub(super) const BANDWIDTH: &str = "bandwidth";
+pub(super) const BANDWIDTH_NON_TEMPORAL: &str = "bandwidth-non-temporal";
+pub(super) const LATENCY_BY_SIZE: &str = "latency-by-size";
+
+/// A plan is kept in memory; every pair of 1152 cpus would be 663 000 cells.
+const CELLS_MAX: usize = 10_000;
+/// Two minutes are the promise for a small machine; what follows the last block takes some of them.
+const BUDGET: Nanos = Nanos(100_000_000_000);
+const BUDGET_THOROUGH: Nanos = Nanos(3_600_000_000_000);
+/// A larger machine has more cells, and an interval needs several blocks of them.
+const BLOCKS_AFFORDED: u64 = 7;
+
+/// What is wanted of a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Every pair of cpus, not one of each class.
+    pub all_pairs: bool,
+    /// More sizes, more blocks, until intervals are narrow.
+    pub thorough: bool,
+    /// Parameters at their smoke-test sizes and two blocks: whether it runs, not how fast.
+    pub smoke: bool,
+}
+
+struct Drafting<'a> {
+    topology: &'a Topology,
+    specs: &'a [WorkloadSpec],
+    wish: Wish,
+    cells: Vec<Cell>,
+    skipped: Vec<Skipped>,
+}
+
+/// The plan of a measured map of this machine. `specs` describe the workloads that there are.
+pub fn plan(topology: &Topology, specs: &[WorkloadSpec], wish: Wish) -> Result<Plan, PlanError> {
+    let pairs = if wish.all_pairs { all_pairs(topology) } else { pairs(topology) };
+    if pairs.len() > CELLS_MAX {
+        let (count, classes) = (pairs.len(), super::plan::pairs(topology).len());
+        return Err(PlanError::Mistake(format!(
+            "--all means {count} pairs of cpus; at most {CELLS_MAX} are possible; without it {classes} stand for them"
+        )));
+    }
+    let mut draft = Drafting { topology, specs, wish, cells: Vec::new(), skipped: Vec::new() };
+    draft.core_to_core(&pairs);
+    let mut nodes = Ground::new(topology).memory_nodes();
+    nodes.sort();
+    for group in groups(topology) {
+        for node in &nodes {
+            draft.memory(&group, *node);
+        }
+    }
+    draft.by_size();
+    if draft.cells.is_empty() {
+        let why = draft.skipped.first().map_or("this machine shows no memory node", |skip| skip.why.as_str());
+        return Err(PlanError::NothingToRun(format!("nothing of this machine can be measured: {why}")));
+    }
+    Ok(draft.finished())
+}
+
+impl Drafting<'_> {
+    fn core_to_core(&mut self, pairs: &[CpuPair]) {
+        if pairs.is_empty() {
+            let why = "there is one cpu, and a line goes between two".to_string();
+            self.skipped.push(Skipped { test: CORE_TO_CORE.into(), placement: String::new(), why });
+        }
+        let home = |cpu: CpuId| Ground::new(self.topology).core_of(cpu).and_then(|core| core.home);
+        let homes: BTreeMap<CpuId, Option<NodeId>> = pairs.iter().map(|pair| (pair.a, home(pair.a))).collect();
+        // A sample of 2000 round trips is some 0.4 ms, against which a tick of the clock is nothing.
+        let set = [("rounds", "100".to_string()), ("round-trips", "2000".to_string())];
+        for pair in pairs {
+            let home = homes.get(&pair.a).copied().flatten();
+            self.cell(CORE_TO_CORE, "pingpong", &set, &[pair.a, pair.b], home);
+        }
+    }
+
+    fn memory(&mut self, group: &CpuGroup, node: NodeId) {
+        let bytes = sizes::memory_bytes(self.topology, node);
+        let time = if self.wish.thorough { "1s" } else { "500ms" };
+        let set = [("size", size(bytes)), ("time", time.to_string())];
+        self.cell(MEMORY_LATENCY, "chase", &set, &group.firsts[..1], Some(node));
+
+        let level = self.topology.last_cache_level().unwrap_or(0);
+        let caches = self.topology.caches(level).filter(|cache| cache.cpus.intersects(&group.cpus)).count();
+        let bytes = sizes::array_bytes(self.topology, caches, node);
+        let passes = if self.wish.thorough { "10" } else { "5" };
+        for (test, non_temporal) in [(BANDWIDTH, "false"), (BANDWIDTH_NON_TEMPORAL, "true")] {
+            let set =
+                [("size", size(bytes)), ("passes", passes.to_string()), ("non-temporal", non_temporal.to_string())];
+            self.cell(test, "stream", &set, &group.firsts, Some(node));
+        }
+    }
+
+    /// From the first cpu of each kind of core, through its own caches to its own memory.
+    fn by_size(&mut self) {
+        let ground = Ground::new(self.topology);
+        let mut kinds = BTreeSet::new();
+        let firsts: Vec<(CpuId, Option<NodeId>)> = ground
+            .cores
+            .iter()
+            .filter(|core| kinds.insert(core.kind))
+            .filter_map(|core| Some((*core.cpus.first()?, core.home)))
+            .collect();
+        for (cpu, home) in firsts {
+            let Some(node) = home else { continue };
+            let largest = sizes::memory_bytes(self.topology, node);
+            for bytes in sizes::sizes(largest, self.wish.thorough) {
+                let set = [("size", size(bytes)), ("time", "100ms".to_string())];
+                self.cell(LATENCY_BY_SIZE, "chase", &set, &[cpu], Some(node));
+            }
+        }
+    }
+
+    /// One thread on each of these cpus, memory on this node.
+    fn cell(&mut self, test: &str, workload: &str, set: &[(&str, String)], cpus: &[CpuId], node: Option<NodeId>) {
+        let list = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let memory = node.map_or(String::new(), |node| format!(" -m {node}"));
+        let words = format!("-C {list}{memory}");
+        let skip = |why: String| Skipped { test: test.into(), placement: words.clone(), why };
+        let made = self.placed(&words, cpus).and_then(|placement| {
+            let spec = self.specs.iter().find(|spec| spec.name == workload);
+            let spec = spec.ok_or_else(|| format!("this version has no workload {workload}"))?;
+            let mut given: BTreeMap<String, String> =
+                set.iter().map(|(name, value)| ((*name).to_string(), value.clone())).collect();
+            if self.wish.smoke {
+                let smoke = spec.parameters.iter().filter_map(|one| Some((one.name.clone(), one.smoke.clone()?)));
+                // The size is what a curve is about.
+                given.extend(smoke.filter(|(name, _)| name != "size" || test != LATENCY_BY_SIZE));
+            }
+            let parameters = spec.resolve(&given, self.topology.last_cache_bytes())?;
+            Ok(Cell::new(spec, test.into(), parameters, placement))
+        });
+        match made {
+            // At smoke sizes two cells can become one.
+            Ok(cell) if self.cells.iter().any(|other| other.key == cell.key) => {}
+            Ok(cell) => self.cells.push(cell),
+            Err(why) => self.skipped.push(skip(why)),
+        }
+    }
+
+    fn placed(&self, words: &str, cpus: &[CpuId]) -> Result<Placement, String> {
+        let offers = KernelOffers::default();
+        let placement = parse_explicit(self.topology, words, Some(cpus.len()), offers);
+        // Seats are asked for in the order of the list, which need not be the logical one.
+        placement.map(|placement| Placement { seats: cpus.to_vec(), ..placement }).map_err(|why| why.to_string())
+    }
+
+    fn finished(self) -> Plan {
+        let specs = self.specs;
+        let used = |spec: &&WorkloadSpec| self.cells.iter().any(|cell| cell.workload == spec.name);
+        let workloads: Vec<WorkloadSpec> = specs.iter().filter(used).cloned().collect();
+        let repeat = self.repeat();
+        Plan {
+            experiment: EXPERIMENT.into(),
+            question: "How far are this machine's cores and memories from each other?".into(),
+            workloads,
+            repeat,
+            compare_by: "placement".into(),
+            baseline: None,
+            race: None,
+            command: Vec::new(),
+            cells: self.cells,
+            skipped: self.skipped,
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        let guess = |cell: &Cell| {
+            let spec = self.specs.iter().find(|spec| spec.name == cell.workload);
+            spec.map_or(0, |spec| spec.guess(&cell.parameters).0)
+        };
+        let block: u64 = self.cells.iter().map(guess).sum();
+        let afforded = Nanos(block.saturating_mul(BLOCKS_AFFORDED));
+        let time_limit = Nanos(300_000_000_000);
+        match self.wish {
+            Wish { smoke: true, .. } => {
+                Repeat { warmup: 0, min: 2, max: 2, precision: 0.0, budget: afforded.max(BUDGET), time_limit }
+            }
+            Wish { thorough: true, .. } => Repeat {
+                warmup: 1,
+                min: 10,
+                max: 40,
+                precision: 0.01,
+                budget: afforded.max(BUDGET_THOROUGH),
+                time_limit,
+            },
+            // With fewer than six blocks a 95 % bootstrap interval of medians is too narrow.
+            _ => Repeat { warmup: 0, min: 6, max: 8, precision: 0.02, budget: afforded.max(BUDGET), time_limit },
+        }
+    }
+}
+
+fn size(bytes: Bytes) -> String {
+    format!("{}B", bytes.0)
+}

@@ -1,0 +1,60 @@
+//! Measured maps of model machines: pairs that stand for others, groups of cpus, words for what cpus share.
+
+use model::candidates::{all_pairs, pairs};
+use model::id_set::CpuId;
+use model::measured_map::{groups, relation};
+use model::topology::Topology;
+
+const MODELS: [(&str, &str); 5] = [
+    ("ryzen5-2600", include_str!("captures/ryzen5-2600.json")),
+    ("xeon-e5-2640-x2-roundrobin", include_str!("captures/xeon-e5-2640-x2-roundrobin.json")),
+    ("rk3399", include_str!("captures/rk3399.json")),
+    ("rpi5-numafake8", include_str!("captures/rpi5-numafake8.json")),
+    ("grace-cxl", include_str!("captures/grace-cxl.json")),
+];
+
+fn model(name: &str) -> Topology {
+    let (_, text) = MODELS.iter().find(|(model, _)| *model == name).expect("it is in the list");
+    serde_json::from_str(text).expect("captures are JSON of the present shape")
+}
+
+#[test]
+fn one_pair_stands_for_all_alike() {
+    let found = |name: &str| -> Vec<String> {
+        let topology = model(name);
+        let words = |pair: &model::candidates::CpuPair| {
+            format!("{} {} {} x{}", pair.a, pair.b, relation(&topology, pair.a, pair.b), pair.alike)
+        };
+        pairs(&topology).iter().map(words).collect()
+    };
+    assert_eq!(found("ryzen5-2600"), ["0 6 one core x6", "0 1 one L3 x24", "0 3 one package x36"]);
+    assert_eq!(found("xeon-e5-2640-x2-roundrobin"), ["0 12 one core x12", "0 2 one L3 x120", "0 1 two packages x144"]);
+    assert_eq!(found("rk3399"), ["0 1 one L2 x6", "0 4 one package x8", "4 5 one L2 x1"]);
+    assert_eq!(found("rpi5-numafake8"), ["0 1 one L3 x6"]);
+    assert_eq!(found("grace-cxl"), ["0 1 one L3 x2556", "0 72 two packages x5184", "72 73 one L3 x2556"]);
+}
+
+#[test]
+fn every_pair_is_there_once() {
+    let topology = model("ryzen5-2600");
+    let all = all_pairs(&topology);
+    assert_eq!(all.len(), 66);
+    assert!(all.iter().all(|pair| pair.alike == 1 && pair.a != pair.b));
+    let mut sorted: Vec<[CpuId; 2]> = all.iter().map(|pair| [pair.a.min(pair.b), pair.a.max(pair.b)]).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), 66);
+}
+
+#[test]
+fn groups_are_of_one_home_and_one_kind() {
+    let found = |name: &str| -> Vec<String> {
+        let words = |group: &model::measured_map::CpuGroup| {
+            format!("{} ({} cores) of {:?}", group.cpus, group.firsts.len(), group.home.map(|home| home.0))
+        };
+        groups(&model(name)).iter().map(words).collect()
+    };
+    assert_eq!(found("rk3399"), ["0-3 (4 cores) of Some(0)", "4-5 (2 cores) of Some(0)"]);
+    assert_eq!(found("grace-cxl"), ["0-71 (72 cores) of Some(0)", "72-143 (72 cores) of Some(1)"]);
+    assert_eq!(found("rpi5-numafake8"), ["0-3 (4 cores) of Some(0)"]);
+}

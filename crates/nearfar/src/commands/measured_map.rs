@@ -1,0 +1,92 @@
+//! `nearfar map --measure`: a measured map of this machine or a simulated one; `--run` shows one again.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use lab::history::History;
+use lab::run::forecast;
+use model::finding::summarise;
+use model::measured_map::{self, MeasuredMap, Wish};
+use model::plan::Plan;
+use model::record::RunRecord;
+use store::Store;
+
+use crate::cli::{Common, Map, MapFormat, TextOrJson};
+use crate::commands::run::{dry_run, status};
+use crate::conduct::{check, closing_words, conduct, resume_or_begin};
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::subject::{Subject, existing_store};
+
+/// Measures a map, goes on with one, or shows one again.
+pub fn run(args: &Map, common: &Common) -> Outcome {
+    refuse_other_formats(args.format)?;
+    if let Some(run) = &args.measured.run {
+        let store = existing_store(common)?;
+        let record = store.run(run).map_err(Failure::usage)?;
+        show(&store, &record, args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let subject = Subject::from_flags(&args.subject)?;
+    let plan = plan(args, &subject)?;
+    if args.measured.dry_run {
+        let format = if args.format == MapFormat::Json { TextOrJson::Json } else { TextOrJson::Text };
+        return dry_run(&plan, format);
+    }
+    if !common.quiet {
+        let estimate = forecast(&plan, &History::default());
+        eprintln!("{} cells, {} trials at most, about {}", plan.cells.len(), estimate.expected, estimate.left);
+    }
+    let mut store = subject.open_store(common)?;
+    let record = resume_or_begin(&mut store, &subject, plan, args.measured.fresh, common.quiet)?;
+    let ended = conduct(&mut store, &record, &subject, common.quiet)?;
+    // As the store has it now: with its end.
+    let record = store.run(&record.id.0).map_err(Failure::of)?;
+    show(&store, &record, args)?;
+    if !common.quiet {
+        eprintln!("{}", closing_words(ended, &record));
+    }
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
+    Ok(status(&finding, ended))
+}
+
+fn refuse_other_formats(format: MapFormat) -> Result<(), Failure> {
+    match format {
+        MapFormat::Text | MapFormat::Json | MapFormat::Csv => Ok(()),
+        _ => Err(Failure::usage("a measured map is shown as text, json or csv")),
+    }
+}
+
+fn plan(args: &Map, subject: &Subject) -> Result<Plan, Failure> {
+    let asked = &args.measured;
+    let wish = Wish { all_pairs: asked.all, thorough: asked.thorough, smoke: asked.smoke };
+    let mut plan = measured_map::plan(&subject.machine.topology, &workloads::specs(), wish)
+        .map_err(|error| Failure::plan(&error))?;
+    let flags = [("--thorough", asked.thorough), ("--all", asked.all), ("--smoke", asked.smoke)];
+    let given = flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag);
+    plan.command = ["map", "--measure"].into_iter().chain(given).map(str::to_string).collect();
+    check(&plan, subject)?;
+    Ok(plan)
+}
+
+fn show(store: &Store, record: &RunRecord, args: &Map) -> Result<(), Failure> {
+    let map = map_of(store, record)?;
+    let text = match args.format {
+        MapFormat::Json => {
+            serde_json::to_string_pretty(&report::map::measured::json(record, &map)).map_err(Failure::of)?
+        }
+        MapFormat::Csv => report::map::measured::csv(record, &map),
+        _ => report::map::measured::text(record, &map, &output::look()),
+    };
+    output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)
+}
+
+fn map_of(store: &Store, record: &RunRecord) -> Result<MeasuredMap, Failure> {
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
+    let topology = &record.machine.topology;
+    measured_map::measured_map(&record.plan, topology, &finding).ok_or_else(|| {
+        let (id, experiment) = (&record.id, &record.plan.experiment);
+        Failure::usage(format!("run {id} is of '{experiment}' and has no measured map"))
+            .hint("nearfar show --runs lists runs; those of 'map' have one")
+    })
+}

@@ -1,0 +1,158 @@
+//! `nearfar map --measure` as a whole: simulated machines with several nodes, this one as far as it goes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
+
+fn nearfar(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.arg("--store").arg(folder.join("results.db")).args(args).env_remove("NEARFAR_STORE");
+    command.output().expect("the program starts")
+}
+
+/// Standard output of a command that must succeed.
+fn shown(folder: &Path, args: &[&str]) -> String {
+    let output = nearfar(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("what is printed is text")
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a scratch folder")
+}
+
+fn sim(model: &str) -> String {
+    format!("{MODELS}/{model}.xml:7")
+}
+
+fn measured(folder: &Path, model: &str, more: &[&str]) -> Value {
+    let sim = sim(model);
+    let args = [&["map", "--measure", "--quiet", "--sim", &sim, "--format", "json"], more].concat();
+    serde_json::from_str(&shown(folder, &args)).expect("the map is JSON")
+}
+
+fn list<'a>(map: &'a Value, name: &str) -> &'a Vec<Value> {
+    map[name].as_array().unwrap_or_else(|| panic!("{name} is a list"))
+}
+
+fn median(of: &Value) -> f64 {
+    of["median"].as_f64().expect("a median is a number")
+}
+
+#[test]
+fn a_simulated_machine_of_two_sockets_as_text_csv_and_json() {
+    let folder = scratch();
+    let map = measured(folder.path(), "xeon-e5-2640-x2", &["--smoke"]);
+    let show = |format: &str| shown(folder.path(), &["map", "--run", "latest", "--format", format]);
+    insta::assert_snapshot!("two-sockets-text", show("text"));
+    insta::assert_snapshot!("two-sockets-csv", show("csv"));
+    let short = serde_json::json!({
+        "core_to_core": map["core_to_core"], "memory": [map["memory"][1]], "sizes": [map["sizes"][0]],
+        "steps": [map["steps"][3]], "missing": map["missing"],
+    });
+    insta::assert_json_snapshot!("two-sockets-json", short);
+    let again: Value = serde_json::from_str(&show("json")).expect("the map is JSON");
+    assert!(again == map, "what is shown again is what was shown first: {} {}", again["run"], map["run"]);
+}
+
+#[test]
+fn remote_memory_is_slower_than_own_and_caches_are_steps() {
+    let folder = scratch();
+    let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
+    let memory = list(&map, "memory");
+    assert_eq!(memory.len(), 4, "two groups of cpus, two nodes");
+    for path in memory {
+        let own = memory.iter().find(|other| other["cpus"] == path["cpus"] && other["local"] == true);
+        let own = own.expect("each group has a node of its own");
+        if path["local"] == false {
+            assert!(median(&path["latency"]) > 1.2 * median(&own["latency"]), "{path}");
+            for (far, near) in list(path, "bandwidth").iter().zip(list(own, "bandwidth")) {
+                assert!(median(&far["rate"]) < median(&near["rate"]), "{far} {near}");
+            }
+            assert_eq!(path["distance"], 20);
+        }
+        let latency = &path["latency"];
+        let inside = latency["ci_low"].as_f64() <= latency["median"].as_f64();
+        assert!(inside && latency["ci_low"].is_f64() && latency["samples"].as_array().map(Vec::len) > Some(5));
+    }
+    let steps: Vec<(&str, f64)> = list(&map, "steps")
+        .iter()
+        .map(|step| (step["level"].as_str().expect("a word"), median(&step["latency"])))
+        .collect();
+    assert_eq!(steps.iter().map(|(level, _)| *level).collect::<Vec<_>>(), ["L1", "L2", "L3", "memory"]);
+    assert!(steps.windows(2).all(|pair| pair[0].1 < pair[1].1), "{steps:?}");
+    let pairs = list(&map, "core_to_core");
+    let relations: Vec<&str> = pairs.iter().map(|pair| pair["relation"].as_str().expect("a word")).collect();
+    assert_eq!(relations, ["one core", "one L3", "two packages"]);
+    assert_eq!(pairs.iter().map(|pair| pair["alike"].as_u64()).sum::<Option<u64>>(), Some(24 * 23 / 2));
+    assert!(pairs.iter().all(|pair| pair["home"] == 0), "the line lives where cpu a is at home");
+}
+
+#[test]
+fn all_means_every_pair_for_itself() {
+    let folder = scratch();
+    let map = measured(folder.path(), "ryzen5-2600", &["--all", "--smoke"]);
+    let pairs = list(&map, "core_to_core");
+    assert_eq!(pairs.len(), 12 * 11 / 2);
+    assert!(pairs.iter().all(|pair| pair["alike"] == 1));
+}
+
+#[test]
+fn memory_without_cpus_is_reached_from_every_group() {
+    let folder = scratch();
+    let map = measured(folder.path(), "grace-cxl", &["--smoke"]);
+    let reached: Vec<(&str, u64)> = list(&map, "memory")
+        .iter()
+        .map(|path| (path["cpus"].as_str().expect("a list"), path["node"].as_u64().expect("a number")))
+        .collect();
+    assert_eq!(reached, [("0-71", 0), ("0-71", 1), ("0-71", 2), ("72-143", 0), ("72-143", 1), ("72-143", 2)]);
+}
+
+#[test]
+fn a_map_that_was_killed_goes_on() {
+    let (whole, cut) = (scratch(), scratch());
+    let expected = measured(whole.path(), "rk3399", &["--smoke"]);
+    let sim = sim("rk3399");
+    for _ in 0..3 {
+        let args = ["map", "--measure", "--smoke", "--quiet", "--sim", &sim, "--sim-faults", "kill-after=9"];
+        assert!(!nearfar(cut.path(), &args).status.success(), "it is killed");
+    }
+    let map = measured(cut.path(), "rk3399", &["--smoke"]);
+    assert!(map == expected, "{} {}", map["run"], expected["run"]);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let folder = scratch();
+    let sim = sim("rk3399");
+    let refused = |args: &[&str], expected: &str| {
+        let output = nearfar(folder.path(), args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(expected), "{args:?}: {said}");
+    };
+    refused(&["map", "--sim", &sim], "add --measure");
+    refused(&["map", "--format", "csv"], "add --measure");
+    refused(&["map", "--thorough"], "--measure");
+    shown(folder.path(), &["measure", "queens", "--sim", &sim, "--smoke", "--quiet"]);
+    refused(&["map", "--run", "latest"], "has no measured map");
+}
+
+#[test]
+fn this_machine_is_measured() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        return println!("skipped: needs 2 cpus");
+    }
+    let folder = scratch();
+    let text = shown(folder.path(), &["map", "--measure", "--smoke", "--quiet", "--format", "json"]);
+    let map: Value = serde_json::from_str(&text).expect("the map is JSON");
+    let pairs = list(&map, "core_to_core");
+    assert!(pairs.iter().all(|pair| median(&pair["latency"]) > 1.0), "{pairs:?}");
+    assert!(!pairs.is_empty() && !list(&map, "memory").is_empty(), "{map}");
+    assert!(list(&map, "sizes").len() > 8, "{map}");
+    assert_eq!(list(&map, "missing"), &Vec::<Value>::new());
+}

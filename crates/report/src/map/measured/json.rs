@@ -1,0 +1,14 @@
+//! A measured map as JSON: the run it comes from, then the fields of `model::measured_map`, whose names are promises.
+
+use model::measured_map::MeasuredMap;
+use model::record::RunRecord;
+use serde_json::Value;
+
+use crate::json::{about, value};
+
+/// `{"run":{…},"core_to_core":[…],"memory":[…],"sizes":[…],"steps":[…],"missing":[…]}`.
+pub fn json(record: &RunRecord, map: &MeasuredMap) -> Value {
+    let mut json = value(map);
+    json["run"] = about(record);
+    json
+}

@@ -1,0 +1,57 @@
+//! A measured map shown: for reading, as JSON, as CSV. Computes nothing; the map has every number.
+
+mod csv;
+mod json;
+mod text;
+
+pub use csv::csv;
+pub use json::json;
+pub use text::text;
+
+use model::measured_map::{Bandwidth, Measured, MeasuredMap};
+
+/// One number of a map with what it is about, in the order in which maps are read. Text and CSV list these.
+pub(crate) struct Row<'a> {
+    /// `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`.
+    pub(crate) what: &'static str,
+    /// From which cpus.
+    pub(crate) from: String,
+    /// To which cpu or memory node: `cpu 3`, `node 1`.
+    pub(crate) to: String,
+    /// What more there is to say: the relation, the loop, the level.
+    pub(crate) how: String,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) value: &'a Measured,
+}
+
+/// Every number of the map.
+pub(crate) fn rows(map: &MeasuredMap) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    let mut push = |what, from: String, to: String, how: String, bytes, value| {
+        rows.push(Row { what, from, to, how, bytes, value });
+    };
+    for pair in &map.core_to_core {
+        let (from, to) = (pair.a.to_string(), format!("cpu {}", pair.b));
+        push("core-to-core", from, to, pair.relation.clone(), None, &pair.latency);
+    }
+    for path in &map.memory {
+        let (from, to) = (path.cpus.to_string(), format!("node {}", path.node));
+        if let Some(latency) = &path.latency {
+            push("memory-latency", from.clone(), to.clone(), String::new(), None, latency);
+        }
+        for bandwidth in &path.bandwidth {
+            push("bandwidth", from.clone(), to.clone(), mix(bandwidth), None, &bandwidth.rate);
+        }
+    }
+    for point in &map.sizes {
+        let (from, to) = (point.cpu.to_string(), format!("node {}", point.node));
+        push("latency-by-size", from, to, point.level.clone(), Some(point.bytes.0), &point.latency);
+    }
+    rows
+}
+
+/// `triad, past the caches`.
+pub(crate) fn mix(bandwidth: &Bandwidth) -> String {
+    let stores = if bandwidth.non_temporal { ", past the caches" } else { "" };
+    format!("{}{stores}", bandwidth.mix)
+}

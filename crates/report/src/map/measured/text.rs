@@ -1,0 +1,107 @@
+//! A measured map for a person at a terminal.
+
+use model::measured_map::{Measured, MeasuredMap};
+use model::record::RunRecord;
+
+use super::mix;
+use crate::grid::{Grid, GridCell, Holds};
+use crate::look::{Look, Tone};
+use crate::number::{Scale, interval};
+use crate::table::{heading, section};
+
+/// More pairs than this say less than a picture of them.
+const PAIRS_MAX: usize = 60;
+
+/// The map. Ends in a line feed.
+pub fn text(record: &RunRecord, map: &MeasuredMap, look: &Look) -> String {
+    let mut out = heading(record, look);
+    let parts = [
+        ("From core to core, one way", pairs(map)),
+        ("From cpus to memory", memory(map)),
+        ("Caches and memory, one load", steps(map)),
+        ("One load, by the size of what is worked on", sizes(map)),
+        ("Not measured", missing(map)),
+    ];
+    let shown: Vec<String> = parts
+        .into_iter()
+        .filter(|(_, grid)| !grid.rows.is_empty())
+        .map(|(title, grid)| format!("{}{}", section(title, look).trim_start(), grid.terminal(look)))
+        .collect();
+    out += &shown.join("\n");
+    let more = map.core_to_core.len().saturating_sub(PAIRS_MAX);
+    if more > 0 {
+        out += &format!("\n{more} more pairs are in the JSON and the CSV\n");
+    }
+    out
+}
+
+const VALUE: [&str; 4] = ["median", "95 % interval", "unit", "n"];
+
+fn grid(titles: &[&str], numbers: &[&str]) -> Grid {
+    let all: Vec<&str> = titles.iter().copied().chain(VALUE).collect();
+    Grid::new(&all).numbers(&["median", "n"]).numbers(numbers).holding(Holds::Word, &["95 % interval"])
+}
+
+fn row(about: &[String], value: &Measured) -> Vec<GridCell> {
+    let scale = Scale::of(value.median);
+    let between = interval(value.ci_low, value.ci_high, scale);
+    let mut cells: Vec<GridCell> = about.iter().map(|text| GridCell::plain(text)).collect();
+    cells.push(GridCell::plain(&scale.write(value.median)));
+    cells.push(between.map_or_else(|| GridCell::quiet("too few trials"), |text| GridCell::plain(&text)));
+    cells.push(GridCell::quiet(&value.unit));
+    cells.push(GridCell::plain(&value.samples.len().to_string()));
+    cells
+}
+
+fn pairs(map: &MeasuredMap) -> Grid {
+    let mut grid = grid(&["cpus", "share", "pairs alike", "line on node"], &["pairs alike", "line on node"]);
+    for pair in map.core_to_core.iter().take(PAIRS_MAX) {
+        let home = pair.home.map_or("-".into(), |home| home.to_string());
+        let about = [format!("{} {}", pair.a, pair.b), pair.relation.clone(), pair.alike.to_string(), home];
+        grid.rows.push(row(&about, &pair.latency));
+    }
+    grid
+}
+
+fn memory(map: &MeasuredMap) -> Grid {
+    let mut grid = grid(&["cpus", "node", "measured"], &["node"]);
+    for path in &map.memory {
+        let own = if path.local { " (own)" } else { "" };
+        let about = |what: String| [path.cpus.to_string().replace(',', ", "), format!("{}{own}", path.node), what];
+        if let Some(latency) = &path.latency {
+            grid.rows.push(row(&about("latency".into()), latency));
+        }
+        for bandwidth in &path.bandwidth {
+            grid.rows.push(row(&about(mix(bandwidth)), &bandwidth.rate));
+        }
+    }
+    grid.without_repeats(2)
+}
+
+fn steps(map: &MeasuredMap) -> Grid {
+    let mut grid = grid(&["cpu", "level", "holds", "measured at"], &["cpu", "holds", "measured at"]);
+    for step in &map.steps {
+        let holds = if step.cache_bytes.0 == 0 { "the rest".into() } else { step.cache_bytes.to_string() };
+        let about = [step.cpu.to_string(), step.level.clone(), holds, step.at_bytes.to_string()];
+        grid.rows.push(row(&about, &step.latency));
+    }
+    grid.without_repeats(1)
+}
+
+fn sizes(map: &MeasuredMap) -> Grid {
+    let mut grid = grid(&["cpu", "fits", "size"], &["cpu", "size"]);
+    for point in &map.sizes {
+        let about = [point.cpu.to_string(), point.level.clone(), point.bytes.to_string()];
+        grid.rows.push(row(&about, &point.latency));
+    }
+    grid.without_repeats(2)
+}
+
+fn missing(map: &MeasuredMap) -> Grid {
+    let mut grid = Grid::new(&["what", "where", "why"]);
+    for one in &map.missing {
+        let why = GridCell::new(&one.why, Tone::Quiet);
+        grid.rows.push(vec![GridCell::plain(&one.what), GridCell::plain(&one.placement), why]);
+    }
+    grid.without_repeats(1)
+}
