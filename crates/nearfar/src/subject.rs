@@ -136,6 +136,11 @@ pub fn existing_store(common: &cli::Common) -> Result<Store, Failure> {
     Store::open_existing(&store_path(common)?).map_err(Failure::usage)
 }
 
+/// The file or synthetic string that `--sim` names, without its seed.
+pub fn simulated_file(sim: &str) -> &str {
+    split_seed(sim).0
+}
+
 /// `CAPTURE:SEED`; without a number at its end the whole is the capture, since synthetic strings have colons too.
 fn split_seed(text: &str) -> (&str, u64) {
     let (head, tail) = text.rsplit_once(':').unwrap_or((text, ""));

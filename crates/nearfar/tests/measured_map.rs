@@ -49,6 +49,13 @@ fn a_simulated_machine_of_two_sockets_as_text_csv_and_json() {
     let show = |format: &str| shown(folder.path(), &["map", "--run", "latest", "--format", format]);
     insta::assert_snapshot!("two-sockets-text", show("text"));
     insta::assert_snapshot!("two-sockets-csv", show("csv"));
+    insta::assert_snapshot!("two-sockets-numactl", show("numactl"));
+    let picture = show("svg");
+    insta::assert_snapshot!("two-sockets-svg", picture);
+    // Two memory maps of 2 x 2, and three pairs seen from both of their cpus.
+    assert_eq!(picture.matches("<rect class=\"heat\"").count(), 2 * 4 + 2 * 3);
+    let page = shown(folder.path(), &["report", "--output", "-"]);
+    assert!(page.contains(picture.trim_end()), "the report shows the same picture");
     let short = serde_json::json!({
         "core_to_core": map["core_to_core"], "memory": [map["memory"][1]], "sizes": [map["sizes"][0]],
         "steps": [map["steps"][3]], "missing": map["missing"],
@@ -137,8 +144,59 @@ fn mistakes_are_told() {
     refused(&["map", "--sim", &sim], "add --measure");
     refused(&["map", "--format", "csv"], "add --measure");
     refused(&["map", "--thorough"], "--measure");
+    shown(folder.path(), &["map", "--measure", "--smoke", "--sim", &sim, "--quiet"]);
+    refused(&["map", "--run", "latest", "--format", "xml"], "simulated machine");
+    let other = format!("{MODELS}/ryzen5-2600.xml");
+    refused(&["map", "--run", "latest", "--format", "xml", "--from", &other], "of another machine");
+    refused(&["map", "--run", "latest", "--format", "capture"], "no capture");
     shown(folder.path(), &["measure", "queens", "--sim", &sim, "--smoke", "--quiet"]);
     refused(&["map", "--run", "latest"], "has no measured map");
+}
+
+/// The numbers that Debian's own `lstopo` finds in the exported XML: target, value, initiator.
+fn lstopo_memattrs(xml: &Path, attribute: &str) -> Option<Vec<String>> {
+    let mut lstopo = Command::new("lstopo-no-graphics");
+    let output = lstopo.arg("-i").arg(xml).arg("--memattrs").output().ok()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let begin = format!("name `{attribute}'");
+    let lines = text.lines().skip_while(|line| !line.contains(&begin)).skip(1);
+    Some(lines.take_while(|line| line.starts_with(' ')).map(|line| line.trim().to_string()).collect())
+}
+
+#[test]
+fn hwloc_programs_read_the_measured_values() {
+    let folder = scratch();
+    let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
+    let (machine, xml) = (format!("{MODELS}/xeon-e5-2640-x2.xml"), folder.path().join("measured.xml"));
+    let text = shown(folder.path(), &["map", "--run", "latest", "--format", "xml", "--from", &machine]);
+    std::fs::write(&xml, &text).expect("the folder can be written");
+    let read: Value = serde_json::from_str(&shown(
+        folder.path(),
+        &["map", "--from", xml.to_str().expect("text"), "--format", "json"],
+    ))
+    .expect("JSON");
+    assert_eq!(list(&read, "memattrs").len(), 8, "two attributes of two groups and two nodes");
+    assert_eq!(read["distances"][1]["name"], "NearfarLatency");
+    let Some(latencies) = lstopo_memattrs(&xml, "Latency") else {
+        return println!("skipped: needs lstopo-no-graphics (Debian: hwloc-nox)");
+    };
+    let path = |cpus: &str, node: u64| {
+        list(&map, "memory").iter().find(|path| path["cpus"] == cpus && path["node"] == node).expect("it is measured")
+    };
+    let line = |cpus: &str, mask: &str, node: u64, package: u32| {
+        let latency = median(&path(cpus, node)["latency"]).round();
+        format!("NUMANode L#{node} = {latency} from cpuset {mask} (Package L#{package})")
+    };
+    let (one, other) = (("0-5,12-17", "0x0003f03f"), ("6-11,18-23", "0x00fc0fc0"));
+    let expected = [
+        line(one.0, one.1, 0, 0),
+        line(other.0, other.1, 0, 1),
+        line(one.0, one.1, 1, 0),
+        line(other.0, other.1, 1, 1),
+    ];
+    assert_eq!(latencies, expected);
+    assert_eq!(lstopo_memattrs(&xml, "Bandwidth").map(|lines| lines.len()), Some(4));
 }
 
 #[test]
@@ -155,4 +213,6 @@ fn this_machine_is_measured() {
     assert!(!pairs.is_empty() && !list(&map, "memory").is_empty(), "{map}");
     assert!(list(&map, "sizes").len() > 8, "{map}");
     assert_eq!(list(&map, "missing"), &Vec::<Value>::new());
+    let xml = shown(folder.path(), &["map", "--run", "latest", "--format", "xml"]);
+    assert!(xml.contains("<memattr name=\"Latency\" flags=\"6\">"), "{xml}");
 }

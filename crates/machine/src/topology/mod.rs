@@ -4,6 +4,7 @@
 mod hwloc;
 mod input;
 mod isolated;
+mod measured_xml;
 mod reconcile;
 
 pub use isolated::{HIDDEN_COMMAND, read_isolated, serve_read};
@@ -12,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use model::capture::Capture;
-use model::topology::Topology;
+use model::topology::{Distances, MemoryAttribute, Topology};
 use serde::{Deserialize, Serialize};
 
 use crate::{devices, sysfs};
@@ -96,6 +97,18 @@ pub fn export_xml(source: &Source) -> Result<String, TopologyError> {
             .and_then(|()| hwloc::export_xml(&hwloc::Input::Synthetic(text)))
             .map_err(|what| refused(what).with_hint(SYNTHETIC_HINT)),
     }
+}
+
+/// As [`export_xml`], with measured memory attributes and a matrix of measured distances between nodes.
+pub fn export_measured_xml(
+    source: &Source,
+    attributes: &[MemoryAttribute],
+    distances: Option<&Distances>,
+) -> Result<String, TopologyError> {
+    let xml = export_xml(source)?;
+    measured_xml::with_measured(&xml, attributes, distances).map_err(|what| {
+        TopologyError::new(source, what).with_hint("the map has to be of the machine that the XML describes")
+    })
 }
 
 fn no_xml_of_a_capture(source: &Source) -> TopologyError {

@@ -2,6 +2,7 @@
 //! measured map is a run like any other: `plan` says what to run, `result` reads the map out of what the run found.
 
 mod groups;
+mod nodes;
 mod plan;
 mod result;
 mod sizes;
@@ -16,12 +17,14 @@ use crate::id_set::{CpuId, CpuSet, NodeId};
 use crate::units::Bytes;
 
 /// What was measured of a machine. Field names are part of the JSON contract of `nearfar map --measure`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MeasuredMap {
     /// From core to core, in the order of the plan.
     pub core_to_core: Vec<CorePair>,
     /// From every group of cpus to every memory node.
     pub memory: Vec<MemoryPath>,
+    /// The same from node to node: what its own cpus get.
+    pub node_distances: Vec<NodeDistance>,
     /// Latency by the size of what is chased through, smallest first, by cpu.
     pub sizes: Vec<SizePoint>,
     /// What each cache gives, from `sizes`: the steps of the curve by name.
@@ -90,6 +93,21 @@ pub struct Bandwidth {
     pub non_temporal: bool,
     /// All threads together.
     pub rate: Measured,
+}
+
+/// From a node's own cpus to a node's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct NodeDistance {
+    /// Whose cpus.
+    pub from: NodeId,
+    /// Whose memory.
+    pub to: NodeId,
+    /// 10 is the node itself, as in the kernel's table; others by the ratio of latencies.
+    pub distance: u64,
+    /// The median latency, in ns.
+    pub latency_ns: f64,
+    /// The median of triad with ordinary stores, in MB/s.
+    pub bandwidth_mb_s: Option<f64>,
 }
 
 /// Latency at one size.

@@ -2,8 +2,8 @@
 
 use super::groups::{CpuGroup, groups, relation};
 use super::plan::{BANDWIDTH, BANDWIDTH_NON_TEMPORAL, CORE_TO_CORE, EXPERIMENT, LATENCY_BY_SIZE, MEMORY_LATENCY};
-use super::sizes;
 use super::{Bandwidth, CorePair, Measured, MeasuredMap, MemoryPath, Missing, SizePoint, Step};
+use super::{nodes, sizes};
 use crate::candidates::pairs;
 use crate::finding::{CellFinding, MetricFinding, RunFinding};
 use crate::id_set::{CpuId, NodeId};
@@ -29,9 +29,11 @@ pub fn measured_map(plan: &Plan, topology: &Topology, finding: &RunFinding) -> O
     let last = of(MEMORY_LATENCY).filter_map(|both| size_point(topology, both));
     sizes.extend(last.filter(|point| curves.contains(&(point.cpu, point.node))));
     sizes.sort_by_key(|point| (point.cpu, point.bytes));
+    let memory = memory(topology, &groups, &cells);
     Some(MeasuredMap {
         core_to_core: core_pairs(topology, &of(CORE_TO_CORE).collect::<Vec<_>>()),
-        memory: memory(topology, &groups, &cells),
+        node_distances: nodes::distances(&memory),
+        memory,
         steps: steps(topology, &sizes),
         sizes,
         missing: missing(&cells, finding),

@@ -76,6 +76,7 @@ mod tests {
     fn sizes_grow_to_the_largest_and_stay_below_it() {
         assert_eq!(sizes(Bytes(32 << 10), false), [4, 8, 16].map(|kib| Bytes(kib << 10)));
         assert_eq!(sizes(Bytes(16 << 10), true), [4, 6, 8, 12].map(|kib| Bytes(kib << 10)));
+        assert_eq!(sizes(Bytes(12 << 10), true), [4, 6, 8].map(|kib| Bytes(kib << 10)));
         assert_eq!(sizes(Bytes(4 << 10), true), []);
         assert_eq!(sizes(Bytes(u64::MAX), true).len(), 2 * 52);
     }

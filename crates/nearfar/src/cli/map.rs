@@ -10,7 +10,7 @@ use super::Subject;
 #[derive(Args, Debug)]
 pub struct Map {
     /// A hwloc XML file, a capture, or a hwloc synthetic string such as 'pack:2 core:4 pu:2' [default: this machine]
-    #[arg(long, value_name = "FILE|STRING", conflicts_with_all = ["measure", "run"])]
+    #[arg(long, value_name = "FILE|STRING", conflicts_with = "measure")]
     pub from: Option<String>,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
@@ -62,11 +62,11 @@ pub enum MapFormat {
     Json,
     /// The numbers of a measured map, one per line
     Csv,
-    /// hwloc XML
+    /// hwloc XML; of a measured map with its latencies and bandwidths as memory attributes
     Xml,
-    /// A picture in lstopo's manner
+    /// A picture in lstopo's manner; of a measured map heat maps and the curve
     Svg,
-    /// What `numactl --hardware` would print
+    /// What `numactl --hardware` would print; of a measured map with measured distances
     Numactl,
     /// Everything that Nearfar knows, to be read back with --from or --sim
     Capture,

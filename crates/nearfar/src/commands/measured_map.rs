@@ -16,11 +16,11 @@ use crate::commands::run::{dry_run, status};
 use crate::conduct::{check, closing_words, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome};
 use crate::output;
-use crate::subject::{Subject, existing_store};
+use crate::subject::{Subject, existing_store, read_topology, simulated_file, source};
 
 /// Measures a map, goes on with one, or shows one again.
 pub fn run(args: &Map, common: &Common) -> Outcome {
-    refuse_other_formats(args.format)?;
+    refuse_capture(args.format)?;
     if let Some(run) = &args.measured.run {
         let store = existing_store(common)?;
         let record = store.run(run).map_err(Failure::usage)?;
@@ -50,10 +50,11 @@ pub fn run(args: &Map, common: &Common) -> Outcome {
     Ok(status(&finding, ended))
 }
 
-fn refuse_other_formats(format: MapFormat) -> Result<(), Failure> {
+fn refuse_capture(format: MapFormat) -> Result<(), Failure> {
     match format {
-        MapFormat::Text | MapFormat::Json | MapFormat::Csv => Ok(()),
-        _ => Err(Failure::usage("a measured map is shown as text, json or csv")),
+        MapFormat::Capture => Err(Failure::usage("a measured map has no capture")
+            .hint("--format json has its numbers, --format xml those that hwloc knows")),
+        _ => Ok(()),
     }
 }
 
@@ -76,9 +77,32 @@ fn show(store: &Store, record: &RunRecord, args: &Map) -> Result<(), Failure> {
             serde_json::to_string_pretty(&report::map::measured::json(record, &map)).map_err(Failure::of)?
         }
         MapFormat::Csv => report::map::measured::csv(record, &map),
+        MapFormat::Svg => report::map::measured::svg(&map),
+        MapFormat::Numactl => report::map::numactl_measured(&record.machine.topology, &map),
+        MapFormat::Xml => xml(record, &map, args)?,
         _ => report::map::measured::text(record, &map, &output::look()),
     };
     output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)
+}
+
+/// The machine's own XML with the measured values in it: of this machine, of the one that was simulated, or of `--from`.
+fn xml(record: &RunRecord, map: &MeasuredMap, args: &Map) -> Result<String, Failure> {
+    let simulated = args.subject.sim.as_deref().map(simulated_file);
+    let from = args.from.as_deref().or(simulated);
+    if from.is_none() && record.simulated.is_some() {
+        return Err(Failure::usage("this map is of a simulated machine, which is not here")
+            .hint("name the machine's hwloc XML file with --from"));
+    }
+    // First in a child process: what hwloc survives there it survives here.
+    let topology = read_topology(from)?;
+    let (there, here) = (record.machine.topology.summary(), topology.summary());
+    if there != here {
+        return Err(Failure::usage(format!("the map is of another machine: {there}; this is {here}"))
+            .hint("name the hwloc XML file of that machine with --from"));
+    }
+    let (attributes, matrix) = (map.memory_attributes(), map.latency_matrix());
+    machine::topology::export_measured_xml(&source(from)?, &attributes, matrix.as_ref())
+        .map_err(|error| Failure::topology(&error))
 }
 
 fn map_of(store: &Store, record: &RunRecord) -> Result<MeasuredMap, Failure> {

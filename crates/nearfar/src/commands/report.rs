@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use model::compare::{ComparedRun, compare_table, planned};
 use model::comparison::Comparison;
 use model::finding::{RunFinding, summarise};
+use model::measured_map::{MeasuredMap, measured_map};
 use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
 use report::html::{ReportPage, RunSection, TableSection};
@@ -55,6 +56,7 @@ struct Loaded {
     finding: RunFinding,
     comparison: Option<Comparison>,
     answer: Option<Answer>,
+    map: Option<MeasuredMap>,
 }
 
 impl Loaded {
@@ -64,6 +66,7 @@ impl Loaded {
             finding: &self.finding,
             comparison: self.comparison.as_ref(),
             answer: self.answer.as_ref(),
+            map: self.map.as_ref(),
             trials: &self.trials,
         }
     }
@@ -76,7 +79,8 @@ fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<Loaded>, Failure> 
         let runs = [ComparedRun { record, finding: &finding }];
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
         let answer = Answer::of(record, &trials);
-        Ok(Loaded { record: record.clone(), trials, finding, comparison, answer })
+        let map = measured_map(&record.plan, &record.machine.topology, &finding);
+        Ok(Loaded { record: record.clone(), trials, finding, comparison, answer, map })
     };
     records.iter().map(load).collect()
 }

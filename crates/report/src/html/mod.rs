@@ -9,6 +9,7 @@ mod table;
 use askama::Template;
 use model::comparison::Comparison;
 use model::finding::RunFinding;
+use model::measured_map::MeasuredMap;
 use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
 
@@ -42,6 +43,8 @@ pub struct RunSection<'a> {
     pub comparison: Option<&'a Comparison>,
     /// What its race came to, where it is one.
     pub answer: Option<&'a Answer>,
+    /// What it measured of the machine itself, where it is a measured map.
+    pub map: Option<&'a MeasuredMap>,
     /// Its trials; they say which samples were disturbed.
     pub trials: &'a [TrialRecord],
 }

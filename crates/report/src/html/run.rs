@@ -16,7 +16,7 @@ use super::table::HtmlTable;
 use super::{ComparedPart, Limits, RunSection};
 use crate::grid::{Grid, GridCell};
 use crate::look::{Tone, clean};
-use crate::map;
+use crate::map as maps;
 use crate::number::date;
 use crate::table::{Metrics, ending, headed_grid, machine, run_grid, simulated, skipped_grid, troubled_grid};
 
@@ -44,6 +44,8 @@ pub(crate) struct RunPart {
     /// The first claims, for the top of a page with several runs.
     pub(crate) headlines: Vec<String>,
     pub(crate) race: Option<RacePart>,
+    /// The picture of a measured map.
+    pub(crate) measured: Option<String>,
     pub(crate) compared: Option<ComparedPart>,
     pub(crate) results: HtmlTable,
     pub(crate) all_results: Option<HtmlTable>,
@@ -77,7 +79,7 @@ pub(crate) struct FigurePart {
 impl RunPart {
     /// `before` are the runs above it, whose machine it may share.
     pub(crate) fn new(section: &RunSection, before: &[RunSection], limits: &Limits) -> Self {
-        let RunSection { record, finding, comparison, answer, trials } = section;
+        let RunSection { record, finding, comparison, answer, map, trials } = section;
         let same = before.iter().find(|other| other.record.machine.topology == record.machine.topology);
         let mut figures = figures(section, limits);
         let figures_left_out = figures.len().saturating_sub(FIGURES_MAX);
@@ -97,6 +99,7 @@ impl RunPart {
             facts: facts(record),
             headlines: headlines(race.as_ref(), compared.as_ref()),
             race,
+            measured: map.map(maps::measured::svg),
             compared,
             results: HtmlTable::new("Medians over trials", headed_grid(finding, Metrics::Main), limits.rows),
             all_results: several.then(all),
@@ -119,7 +122,7 @@ impl RunPart {
             ),
             pictures: pictures(record),
             same_machine: same.map(|other| clean(&other.record.id.0)),
-            machine: if same.is_some() { String::new() } else { map::svg(topology, None) },
+            machine: if same.is_some() { String::new() } else { maps::svg(topology, None) },
             machine_folded: topology.counts().pus > OPEN_CPUS_MAX,
             notes: topology.notes.iter().map(|note| clean(note)).collect(),
             settings: settings_table(&record.machine.settings, limits.rows),
@@ -281,14 +284,14 @@ fn pictures(record: &RunRecord) -> Vec<(String, String)> {
         return Vec::new();
     }
     let seated = placements(record).into_iter().filter(|placement| placement.is_seated()).take(PICTURES_MAX);
-    seated.map(|placement| (clean(&placement.name), map::svg(topology, Some(placement)))).collect()
+    seated.map(|placement| (clean(&placement.name), maps::svg(topology, Some(placement)))).collect()
 }
 
 fn settings_table(settings: &Settings, rows_max: usize) -> Option<HtmlTable> {
     let mut grid = Grid::new(&["setting", "value"]);
     for fact in &settings.facts {
         let tone = if matches!(fact.value, FactValue::Unavailable(_)) { Tone::Quiet } else { Tone::Plain };
-        grid.rows.push(vec![GridCell::plain(&fact.key), GridCell::new(&map::fact_text(fact), tone)]);
+        grid.rows.push(vec![GridCell::plain(&fact.key), GridCell::new(&maps::fact_text(fact), tone)]);
     }
     table("Settings when the run began", grid, rows_max)
 }

@@ -9,7 +9,7 @@ mod svg;
 mod text;
 
 pub use json::json;
-pub use numactl::numactl;
+pub use numactl::{numactl, numactl_measured};
 pub use svg::svg;
 pub use text::text;
 

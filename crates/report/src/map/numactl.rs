@@ -1,8 +1,10 @@
-//! What `numactl --hardware` (2.0.16) would print, also for a machine that is only a file.
+//! What `numactl --hardware` (2.0.16) would print, also for a machine that is only a file; with measured distances where
+//! there is a measured map.
 
 use std::collections::BTreeMap;
 
 use model::id_set::{NodeId, NodeSet};
+use model::measured_map::{MeasuredMap, NodeDistance};
 use model::topology::{MemoryNode, Topology};
 use model::units::Bytes;
 
@@ -11,11 +13,30 @@ const LOCAL_DISTANCE: u64 = 10;
 
 /// The twin. Free memory is printed for a live machine only, where it is known.
 pub fn numactl(topology: &Topology, free: Option<&BTreeMap<NodeId, Bytes>>) -> String {
+    let (nodes, numbers) = node_part(topology, free);
+    format!("{nodes}{}", distance_lines(topology, &numbers))
+}
+
+/// The twin with measured distances in place of the firmware's, then what they come from: latencies in ns and triad
+/// bandwidths in MB/s. A node without cpus has no row of its own.
+pub fn numactl_measured(topology: &Topology, map: &MeasuredMap) -> String {
+    let (nodes, numbers) = node_part(topology, None);
+    let table = |title: &str, value: &dyn Fn(&NodeDistance) -> Option<f64>| {
+        let shown = |from, to| map.distance(from, to).and_then(value);
+        matrix(title, &numbers, &|from, to| shown(from, to).map(|value| format!("{value:.0}")))
+    };
+    let distances = table("node distances:", &|hop| Some(hop.distance as f64));
+    let latencies = table("node latencies, ns:", &|hop| Some(hop.latency_ns));
+    let bandwidths = table("node bandwidths, MB/s:", &|hop| hop.bandwidth_mb_s);
+    format!("{nodes}{distances}{latencies}{bandwidths}")
+}
+
+fn node_part(topology: &Topology, free: Option<&BTreeMap<NodeId, Bytes>>) -> (String, NodeSet) {
     let mut nodes: Vec<&MemoryNode> = topology.nodes.iter().collect();
     nodes.sort_by_key(|node| node.os);
     let numbers: NodeSet = nodes.iter().map(|node| node.os).collect();
     let nodes_text: String = nodes.iter().map(|node| node_lines(node, free)).collect();
-    format!("available: {} nodes ({numbers})\n{nodes_text}{}", nodes.len(), distance_lines(topology, &numbers))
+    (format!("available: {} nodes ({numbers})\n{nodes_text}", nodes.len()), numbers)
 }
 
 fn node_lines(node: &MemoryNode, free: Option<&BTreeMap<NodeId, Bytes>>) -> String {
@@ -39,14 +60,23 @@ fn distance_lines(topology: &Topology, nodes: &NodeSet) -> String {
     let distance = |from: NodeId, to: NodeId| {
         let own = (from == to).then_some(LOCAL_DISTANCE);
         let known = stated.and_then(|matrix| matrix.between(from, to)).or(own);
-        known.map_or_else(|| "  -".into(), |distance| column(&distance))
+        known.map(|distance| distance.to_string())
     };
-    let header: String = nodes.iter().map(|node| format!("{} ", column(&node))).collect();
+    matrix("node distances:", nodes, &distance)
+}
+
+/// A square of values; all columns as wide as the widest value, three at least.
+fn matrix(title: &str, nodes: &NodeSet, value: &dyn Fn(NodeId, NodeId) -> Option<String>) -> String {
+    let text = |from, to| value(from, to).unwrap_or_else(|| "-".into());
+    let values = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
+    let widest = values.map(|(from, to)| text(from, to).len() + 1).max().unwrap_or(0).max(3);
+    let wide = |text: &str| format!("{:>widest$} ", format!(" {text}"));
+    let header: String = nodes.iter().map(|node| wide(&node.to_string())).collect();
     let row = |from: NodeId| {
-        let cells: String = nodes.iter().map(|to| format!("{} ", distance(from, to))).collect();
+        let cells: String = nodes.iter().map(|to| wide(&text(from, to))).collect();
         format!("{}: {cells}\n", column(&from))
     };
-    format!("node distances:\nnode {header}\n{}", nodes.iter().map(row).collect::<String>())
+    format!("{title}\nnode {header}\n{}", nodes.iter().map(row).collect::<String>())
 }
 
 /// C's `% 3d`: three wide, and always a space in front.

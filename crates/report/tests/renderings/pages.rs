@@ -13,6 +13,7 @@ fn section(run: &Run) -> RunSection<'_> {
         finding: &run.finding,
         comparison: run.comparison.as_ref(),
         answer: None,
+        map: None,
         trials: &run.trials,
     }
 }

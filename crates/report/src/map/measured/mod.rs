@@ -1,11 +1,14 @@
-//! A measured map shown: for reading, as JSON, as CSV. Computes nothing; the map has every number.
+//! A measured map shown: for reading, as JSON, as CSV, as a picture. Computes nothing; the map has every number.
 
 mod csv;
+mod curve;
 mod json;
+mod svg;
 mod text;
 
 pub use csv::csv;
 pub use json::json;
+pub use svg::svg;
 pub use text::text;
 
 use model::measured_map::{Bandwidth, Measured, MeasuredMap};

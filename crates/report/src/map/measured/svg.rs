@@ -1,0 +1,222 @@
+//! A measured map as a picture: heat maps of what goes from where to where, and latency by size as a curve. One hue from
+//! pale to full, with the number in every cell, so that no colour is needed to read it. Decides pixels only.
+
+use askama::Template;
+use model::measured_map::{Measured, MeasuredMap};
+
+use super::curve;
+use crate::number::significant;
+
+const LEFT: f64 = 150.0;
+const HEADING: f64 = 24.0;
+const COLUMN_LABELS: f64 = 18.0;
+const ROW_HEIGHT: f64 = 24.0;
+const COLUMN_WIDTH: f64 = 64.0;
+/// What cells together may take; with more columns they get narrower.
+const CELLS_WIDTH: f64 = 720.0;
+/// Narrower cells have no room for their number; it is shown on hovering.
+const NUMBER_WIDTH: f64 = 40.0;
+const GAP: f64 = 22.0;
+pub(super) const WIDTH: f64 = LEFT + CELLS_WIDTH + 10.0;
+/// From pale to full; a cell of no colour would look unmeasured.
+const OPACITY: (f64, f64) = (0.1, 0.95);
+/// From here on the paper's colour is easier to read on the cell than the ink's.
+const DARK_FROM: f64 = 0.5;
+
+/// The picture, ready for its template.
+#[derive(Default, Template)]
+#[template(path = "measured.svg")]
+pub(super) struct Picture {
+    title: String,
+    description: String,
+    width: String,
+    height: String,
+    boxes: Vec<Cell>,
+    pub(super) lines: Vec<Line>,
+    pub(super) points: Vec<Point>,
+    pub(super) labels: Vec<Label>,
+}
+
+struct Cell {
+    class: &'static str,
+    x: String,
+    y: String,
+    width: String,
+    height: String,
+    heat: Option<f64>,
+    title: String,
+}
+
+pub(super) struct Line {
+    pub(super) class: String,
+    pub(super) path: String,
+}
+
+pub(super) struct Point {
+    pub(super) x: String,
+    pub(super) y: String,
+    pub(super) title: String,
+}
+
+pub(super) struct Label {
+    class: &'static str,
+    x: String,
+    y: String,
+    text: String,
+}
+
+impl Cell {
+    fn opacity(&self) -> String {
+        self.heat.map_or(String::new(), |heat| format!(" fill-opacity=\"{heat:.2}\""))
+    }
+}
+
+/// What goes from where to where.
+struct Matrix<'a> {
+    title: &'static str,
+    rows: Vec<String>,
+    columns: Vec<String>,
+    /// By row and column.
+    cells: Vec<Vec<Option<&'a Measured>>>,
+}
+
+/// Draws the picture.
+pub fn svg(map: &MeasuredMap) -> String {
+    let mut picture = Picture {
+        title: "Measured map".into(),
+        description: "Heat maps of latency from core to core and from cpus to memory nodes, and of bandwidth; fuller \
+                      colour is a larger number, which stands in the cell. Below them latency by working-set size, \
+                      both axes logarithmic, with the caches named."
+            .into(),
+        width: pixels(WIDTH),
+        ..Picture::default()
+    };
+    let mut y = 0.0;
+    for matrix in [cores(map), latencies(map), bandwidths(map)] {
+        if !matrix.cells.iter().flatten().all(Option::is_none) {
+            y = picture.heat(&matrix, y) + GAP;
+        }
+    }
+    y = curve::draw(&mut picture, &map.sizes, &map.steps, y);
+    picture.height = pixels(y);
+    picture.render().expect("a template of values that are there renders")
+}
+
+/// Only cpus that were measured; an unmeasured pair is like one that was, or was not asked for.
+fn cores(map: &MeasuredMap) -> Matrix<'_> {
+    let mut cpus: Vec<_> = map.core_to_core.iter().flat_map(|pair| [pair.a, pair.b]).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let between = |a, b| map.core_to_core.iter().find(|pair| (pair.a, pair.b) == (a, b) || (pair.b, pair.a) == (a, b));
+    let row = |a: &model::id_set::CpuId| cpus.iter().map(|b| between(*a, *b).map(|pair| &pair.latency)).collect();
+    Matrix {
+        title: "From core to core, ns one way",
+        rows: cpus.iter().map(|cpu| format!("cpu {cpu}")).collect(),
+        columns: cpus.iter().map(ToString::to_string).collect(),
+        cells: cpus.iter().map(row).collect(),
+    }
+}
+
+fn latencies(map: &MeasuredMap) -> Matrix<'_> {
+    memory(map, "From cpus to memory, ns for one load", &|path| path.latency.as_ref())
+}
+
+fn bandwidths(map: &MeasuredMap) -> Matrix<'_> {
+    memory(map, "From cpus to memory, triad in MB/s", &|path| {
+        let plain = path.bandwidth.iter().find(|one| one.mix == "triad" && !one.non_temporal);
+        plain.map(|one| &one.rate)
+    })
+}
+
+type Chosen<'c> = &'c dyn for<'m> Fn(&'m model::measured_map::MemoryPath) -> Option<&'m Measured>;
+
+fn memory<'a>(map: &'a MeasuredMap, title: &'static str, value: Chosen<'_>) -> Matrix<'a> {
+    let mut groups: Vec<_> = map.memory.iter().map(|path| &path.cpus).collect();
+    groups.dedup();
+    let mut nodes: Vec<_> = map.memory.iter().map(|path| path.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let at = |cpus, node| map.memory.iter().find(|path| &path.cpus == cpus && path.node == node);
+    let cells = groups.iter().map(|cpus| nodes.iter().map(|node| at(*cpus, *node).and_then(value)).collect()).collect();
+    Matrix {
+        title,
+        rows: groups.iter().map(|cpus| format!("cpus {cpus}")).collect(),
+        columns: nodes.iter().map(|node| format!("node {node}")).collect(),
+        cells,
+    }
+}
+
+impl Picture {
+    /// Draws one matrix; where it ends.
+    fn heat(&mut self, matrix: &Matrix<'_>, top: f64) -> f64 {
+        let width = COLUMN_WIDTH.min(CELLS_WIDTH / matrix.columns.len().max(1) as f64);
+        self.label("h", 4.0, top + 16.0, matrix.title);
+        let first = top + HEADING + COLUMN_LABELS;
+        let numbered = width >= NUMBER_WIDTH;
+        for (column, text) in matrix.columns.iter().enumerate() {
+            // Numbers of many narrow columns would run into each other.
+            if width >= 18.0 || column % 8 == 0 {
+                self.label("c q", LEFT + width * (column as f64 + 0.5), first - 5.0, text);
+            }
+        }
+        let medians = matrix.cells.iter().flatten().flatten().map(|value| value.median);
+        let (low, high) = medians.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+        let row_height = if matrix.rows.len() > 32 { width.max(6.0) } else { ROW_HEIGHT };
+        for (row, name) in matrix.rows.iter().enumerate() {
+            let y = first + row_height * row as f64;
+            if row_height > 12.0 || row % 8 == 0 {
+                self.label("e q", LEFT - 6.0, y + row_height / 2.0 + 4.0, &shortened(name));
+            }
+            for (column, value) in matrix.cells[row].iter().enumerate() {
+                let x = LEFT + width * column as f64;
+                let words = format!("{name} to {}", matrix.columns[column]);
+                let heat = value.map(|value| heat(value.median, low, high));
+                if let (Some(value), Some(heat), true) = (value, heat, numbered) {
+                    let class = if heat >= DARK_FROM { "c d" } else { "c" };
+                    let (x, y) = (x + width / 2.0, y + row_height / 2.0 + 4.0);
+                    self.label(class, x, y, &significant(value.median));
+                }
+                self.cell(x, y, (width, row_height), heat, told(&words, *value));
+            }
+        }
+        first + row_height * matrix.rows.len() as f64
+    }
+
+    fn cell(&mut self, x: f64, y: f64, (width, height): (f64, f64), heat: Option<f64>, title: String) {
+        let class = if heat.is_some() { "heat" } else { "none" };
+        let [x, y, width, height] = [x, y, width, height].map(pixels);
+        self.boxes.push(Cell { class, x, y, width, height, heat, title });
+    }
+
+    pub(super) fn label(&mut self, class: &'static str, x: f64, y: f64, text: &str) {
+        self.labels.push(Label { class, x: pixels(x), y: pixels(y), text: text.into() });
+    }
+}
+
+/// A list of many cpus is longer than the room beside the cells; the table has it in full.
+fn shortened(name: &str) -> String {
+    const CHARACTERS: usize = 24;
+    if name.chars().count() <= CHARACTERS {
+        return name.into();
+    }
+    format!("{}…", name.chars().take(CHARACTERS - 1).collect::<String>())
+}
+
+fn told(words: &str, value: Option<&Measured>) -> String {
+    let Some(value) = value else { return format!("{words}: not measured") };
+    let low_high = value.ci_low.zip(value.ci_high);
+    let interval =
+        low_high.map_or(String::new(), |(low, high)| format!(" ({} to {})", significant(low), significant(high)));
+    format!("{words}: {} {}{interval}", significant(value.median), value.unit)
+}
+
+fn heat(value: f64, low: f64, high: f64) -> f64 {
+    let share = if high > low { (value - low) / (high - low) } else { 0.3 };
+    OPACITY.0 + share * (OPACITY.1 - OPACITY.0)
+}
+
+/// One decimal is a tenth of a pixel.
+pub(super) fn pixels(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), Into::into)
+}
