@@ -58,7 +58,7 @@ fn a_simulated_machine_of_two_sockets_as_text_csv_and_json() {
     assert!(page.contains(picture.trim_end()), "the report shows the same picture");
     let short = serde_json::json!({
         "core_to_core": map["core_to_core"], "memory": [map["memory"][1]], "sizes": [map["sizes"][0]],
-        "steps": [map["steps"][3]], "missing": map["missing"],
+        "steps": [map["steps"][3]], "loaded": [map["loaded"][1]], "smt": [map["smt"][0]], "missing": map["missing"],
     });
     insta::assert_json_snapshot!("two-sockets-json", short);
     let again: Value = serde_json::from_str(&show("json")).expect("the map is JSON");
@@ -96,6 +96,35 @@ fn remote_memory_is_slower_than_own_and_caches_are_steps() {
     assert_eq!(relations, ["one core", "one L3", "two packages"]);
     assert_eq!(pairs.iter().map(|pair| pair["alike"].as_u64()).sum::<Option<u64>>(), Some(24 * 23 / 2));
     assert!(pairs.iter().all(|pair| pair["home"] == 0), "the line lives where cpu a is at home");
+}
+
+#[test]
+fn load_makes_memory_slower_and_siblings_share_a_core() {
+    let folder = scratch();
+    let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
+    let loaded = list(&map, "loaded");
+    assert_eq!(loaded.len(), 2 * 4, "two groups, no load and three loads");
+    for curve in loaded.chunks(4) {
+        assert!(curve[0]["load"].is_null() && curve[0]["readers"] == 0 && curve[0]["delay_ns"].is_null());
+        let delays: Vec<Option<u64>> = curve[1..].iter().map(|point| point["delay_ns"].as_u64()).collect();
+        assert_eq!(delays, [Some(5000), Some(1000), Some(0)]);
+        let latencies: Vec<f64> = curve.iter().map(|point| median(&point["latency"])).collect();
+        assert!(latencies.windows(2).all(|pair| pair[0] < pair[1]), "{latencies:?}");
+        assert!(curve[1..].iter().all(|point| point["readers"] == 5 && median(&point["load"]) > 0.0));
+    }
+    let smt = list(&map, "smt");
+    assert_eq!(smt.iter().map(|pair| pair["what"].as_str()).collect::<Vec<_>>(), [Some("compute"), Some("cache")]);
+    for pair in smt {
+        assert_eq!(pair["cpus"], serde_json::json!([0, 12]));
+        let ratio = pair["ratio"].as_f64().expect("a number");
+        assert!((ratio - median(&pair["both"]) / median(&pair["alone"])).abs() < 1e-9);
+        assert!(pair["ratio_ci_low"].as_f64().expect("an end") <= ratio);
+    }
+    assert!(smt[0]["ratio"].as_f64().expect("a number") > 1.05, "the simulator's siblings gain speed together");
+    let alone = measured(folder.path(), "rk3399", &["--smoke"]);
+    let missing = list(&alone, "missing");
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert_eq!(missing[0]["why"], "no core here has two threads");
 }
 
 #[test]
@@ -212,7 +241,9 @@ fn this_machine_is_measured() {
     assert!(pairs.iter().all(|pair| median(&pair["latency"]) > 1.0), "{pairs:?}");
     assert!(!pairs.is_empty() && !list(&map, "memory").is_empty(), "{map}");
     assert!(list(&map, "sizes").len() > 8, "{map}");
-    assert_eq!(list(&map, "missing"), &Vec::<Value>::new());
+    assert!(!list(&map, "loaded").is_empty(), "{map}");
+    let not_smt = |missing: &&Value| missing["what"] != "smt-compute";
+    assert_eq!(list(&map, "missing").iter().find(not_smt), None);
     let xml = shown(folder.path(), &["map", "--run", "latest", "--format", "xml"]);
     assert!(xml.contains("<memattr name=\"Latency\" flags=\"6\">"), "{xml}");
 }

@@ -41,9 +41,10 @@ pub enum Runner {
 }
 
 /// In the order in which people read them: memory, cores, kernel, then programs of their own.
-static REGISTRY: [Workload; 8] = [
+static REGISTRY: [Workload; 9] = [
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
+    Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
     Workload::kernel(kernels::pingpong::describe, kernels::pingpong::run),
     Workload::kernel(kernels::queens::describe, kernels::queens::run),
     Workload::kernel(kernels::threads::describe, kernels::threads::run),

@@ -20,6 +20,11 @@ const CORE_BANDWIDTH_SHARE: f64 = 0.35;
 const KERNEL_LOSS: f64 = 0.03;
 /// How much faster than memory each level of cache is: 2, 5 and 20 ns against 100.
 const CACHE_SPEED: [f64; 3] = [50.0, 20.0, 5.0];
+/// What each reader at full speed adds to a load's latency, and what all of them add at most.
+const QUEUE_PER_READER: f64 = 0.15;
+const QUEUE_MAX: f64 = 1.5;
+/// A reader takes about so long for 4 KiB.
+const READ_NS: f64 = 400.0;
 /// Differences between placements that no model explains.
 const UNEXPLAINED_SD: f64 = 0.004;
 
@@ -40,7 +45,7 @@ fn limit(trial: &Trial) -> Limit {
     let program = words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
     match if trial.workload == "command" { program } else { &trial.workload } {
         "stream" | "bandwidth" => Limit::Bandwidth,
-        "chase" | "latency" => Limit::Latency,
+        "chase" | "loaded" | "latency" => Limit::Latency,
         "pingpong" => Limit::Handover,
         "threads" | "mutex" | "sharing" => Limit::Sharing,
         _ => Limit::Compute,
@@ -55,7 +60,7 @@ pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
     let speed = match limit(trial) {
         Limit::Compute => compute / (1.0 - MEMORY_SHARE + MEMORY_SHARE * distance),
         Limit::Bandwidth => bandwidth(topology, &seats, &trial.placement.memory) / distance.sqrt(),
-        Limit::Latency => cached(topology, &seats, trial).unwrap_or(1.0 / distance),
+        Limit::Latency => cached(topology, &seats, trial).unwrap_or(1.0 / distance) / queueing(trial),
         Limit::Sharing => compute * (1.0 - ACROSS_CACHES_LOSS * (1.0 - 1.0 / last_caches(topology, &seats))),
         Limit::Handover => handover(topology, &seats),
     };
@@ -134,6 +139,16 @@ fn cached(topology: &Topology, seats: &[CpuId], trial: &Trial) -> Option<f64> {
     let own = topology.objects.iter().filter(|object| object.cpus.contains(seat)).filter_map(|object| object.cache);
     let level = own.filter(|cache| cache.bytes.0 >= bytes.unsigned_abs()).map(|cache| cache.level).min()?;
     Some(CACHE_SPEED[(level as usize - 1).min(CACHE_SPEED.len() - 1)])
+}
+
+/// How much longer a load takes beside readers: more readers that pause less fill the memory's queues.
+fn queueing(trial: &Trial) -> f64 {
+    if trial.workload != "loaded" {
+        return 1.0;
+    }
+    let Some(Value::Integer(delay_ns)) = trial.parameters.0.get("delay") else { return 1.0 };
+    let readers = trial.placement.threads.saturating_sub(1) as f64;
+    1.0 + (readers * QUEUE_PER_READER).min(QUEUE_MAX) * READ_NS / (READ_NS + delay_ns.unsigned_abs() as f64)
 }
 
 /// A line takes longer the less the two cpus share: a core, a cache, a package, the machine.

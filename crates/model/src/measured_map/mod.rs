@@ -29,6 +29,10 @@ pub struct MeasuredMap {
     pub sizes: Vec<SizePoint>,
     /// What each cache gives, from `sizes`: the steps of the curve by name.
     pub steps: Vec<Step>,
+    /// Latency of a group's own memory while its other cores read, lightest load first.
+    pub loaded: Vec<LoadedPoint>,
+    /// What two threads of one core cost or give each other.
+    pub smt: Vec<SmtPair>,
     /// What could not be measured, and why.
     pub missing: Vec<Missing>,
 }
@@ -139,6 +143,42 @@ pub struct Step {
     pub at_bytes: Bytes,
     /// Of one load, in ns: the same as in `sizes`.
     pub latency: Measured,
+}
+
+/// Latency beside a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LoadedPoint {
+    /// The group: its first core chases, its others read.
+    pub cpus: CpuSet,
+    /// Where the memory of all of them is: the group's own node.
+    pub node: NodeId,
+    /// How many threads read.
+    pub readers: usize,
+    /// How long each waits after every 4 KiB; none without readers.
+    pub delay_ns: Option<u64>,
+    /// What they read together, in MB/s; none without readers.
+    pub load: Option<Measured>,
+    /// Of one load of the chasing thread, in ns.
+    pub latency: Measured,
+}
+
+/// One thread of a core alone, and two together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SmtPair {
+    /// The two cpus of the core; `alone` was measured on the first.
+    pub cpus: [CpuId; 2],
+    /// `compute`: queens per second of both together. `cache`: latency of the core's first cache for each.
+    pub what: String,
+    /// With the other idle.
+    pub alone: Measured,
+    /// With both at work.
+    pub both: Measured,
+    /// The second over the first; 1 when the threads do not notice each other's latency, or gain nothing in speed.
+    pub ratio: f64,
+    /// Lower end of its 95 % interval, by blocks; none with too few trials.
+    pub ratio_ci_low: Option<f64>,
+    /// Upper end.
+    pub ratio_ci_high: Option<f64>,
 }
 
 /// A cell without a result.

@@ -23,6 +23,13 @@ pub(super) const MEMORY_LATENCY: &str = "memory-latency";
 pub(super) const BANDWIDTH: &str = "bandwidth";
 pub(super) const BANDWIDTH_NON_TEMPORAL: &str = "bandwidth-non-temporal";
 pub(super) const LATENCY_BY_SIZE: &str = "latency-by-size";
+pub(super) const LOADED: &str = "loaded-latency";
+pub(super) const SMT_COMPUTE: &str = "smt-compute";
+pub(super) const SMT_CACHE: &str = "smt-cache";
+
+/// How long readers wait after every 4 KiB, which itself takes some hundred ns: from full load to about a tenth.
+const DELAYS: [&str; 3] = ["5us", "1us", "0ns"];
+const DELAYS_THOROUGH: [&str; 7] = ["20us", "5us", "2us", "1us", "500ns", "200ns", "0ns"];
 
 /// A plan is kept in memory; every pair of 1152 cpus would be 663 000 cells.
 const CELLS_MAX: usize = 10_000;
@@ -70,6 +77,10 @@ pub fn plan(topology: &Topology, specs: &[WorkloadSpec], wish: Wish) -> Result<P
         }
     }
     draft.by_size();
+    for group in groups(topology) {
+        draft.loaded(&group);
+    }
+    draft.smt();
     if draft.cells.is_empty() {
         let why = draft.skipped.first().map_or("this machine shows no memory node", |skip| skip.why.as_str());
         return Err(PlanError::NothingToRun(format!("nothing of this machine can be measured: {why}")));
@@ -130,6 +141,50 @@ impl Drafting<'_> {
         }
     }
 
+    /// The group's first core chases through its own memory, its others read.
+    fn loaded(&mut self, group: &CpuGroup) {
+        let Some(node) = group.home else { return };
+        let threads = group.firsts.len();
+        if threads < 2 {
+            let why = "it needs a second core to make the load".to_string();
+            self.skipped.push(Skipped { test: LOADED.into(), placement: format!("-C {}", group.cpus), why });
+            return;
+        }
+        let bytes = sizes::loaded_bytes(self.topology, threads, node);
+        let set = |delay: &str| [("size", size(bytes)), ("delay", delay.to_string()), ("time", "300ms".to_string())];
+        self.cell(LOADED, "loaded", &set("0ns"), &group.firsts[..1], Some(node));
+        let delays: &[&str] = if self.wish.thorough { &DELAYS_THOROUGH } else { &DELAYS };
+        for delay in delays {
+            self.cell(LOADED, "loaded", &set(delay), &group.firsts, Some(node));
+        }
+    }
+
+    /// The first core of each kind that has two threads: one alone, then both.
+    fn smt(&mut self) {
+        let ground = Ground::new(self.topology);
+        let mut kinds = BTreeSet::new();
+        let cores: Vec<([CpuId; 2], Option<NodeId>)> = ground
+            .cores
+            .iter()
+            .filter_map(|core| Some((core.kind, [*core.cpus.first()?, *core.cpus.get(1)?], core.home)))
+            .filter(|(kind, ..)| kinds.insert(*kind))
+            .map(|(_, pair, home)| (pair, home))
+            .collect();
+        if cores.is_empty() {
+            let why = "no core here has two threads".to_string();
+            self.skipped.push(Skipped { test: SMT_COMPUTE.into(), placement: String::new(), why });
+        }
+        for (pair, home) in cores {
+            let first = sizes::caches(self.topology, pair[0]).first().map_or(32 << 10, |cache| cache.bytes.0);
+            // Both threads' buffers together fill half of the cache that they share.
+            let chase = [("size", size(Bytes(first / 4))), ("time", "200ms".to_string())];
+            for cpus in [&pair[..1], &pair[..]] {
+                self.cell(SMT_COMPUTE, "queens", &[("n", "13".to_string())], cpus, home);
+                self.cell(SMT_CACHE, "chase", &chase, cpus, home);
+            }
+        }
+    }
+
     /// One thread on each of these cpus, memory on this node.
     fn cell(&mut self, test: &str, workload: &str, set: &[(&str, String)], cpus: &[CpuId], node: Option<NodeId>) {
         let list = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -144,7 +199,7 @@ impl Drafting<'_> {
             if self.wish.smoke {
                 let smoke = spec.parameters.iter().filter_map(|one| Some((one.name.clone(), one.smoke.clone()?)));
                 // The size is what a curve is about.
-                given.extend(smoke.filter(|(name, _)| name != "size" || test != LATENCY_BY_SIZE));
+                given.extend(smoke.filter(|(name, _)| name != "size" || ![LATENCY_BY_SIZE, SMT_CACHE].contains(&test)));
             }
             let parameters = spec.resolve(&given, self.topology.last_cache_bytes())?;
             Ok(Cell::new(spec, test.into(), parameters, placement))

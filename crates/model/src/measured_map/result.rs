@@ -1,19 +1,26 @@
 //! Reads the map out of what a run found. Every number is a median that the run's findings have.
 
 use super::groups::{CpuGroup, groups, relation};
-use super::plan::{BANDWIDTH, BANDWIDTH_NON_TEMPORAL, CORE_TO_CORE, EXPERIMENT, LATENCY_BY_SIZE, MEMORY_LATENCY};
-use super::{Bandwidth, CorePair, Measured, MeasuredMap, MemoryPath, Missing, SizePoint, Step};
+use super::plan::{
+    BANDWIDTH, BANDWIDTH_NON_TEMPORAL, CORE_TO_CORE, EXPERIMENT, LATENCY_BY_SIZE, LOADED, MEMORY_LATENCY, SMT_CACHE,
+    SMT_COMPUTE,
+};
+use super::{Bandwidth, CorePair, LoadedPoint, Measured, MeasuredMap, MemoryPath, Missing, SizePoint, SmtPair, Step};
 use super::{nodes, sizes};
 use crate::candidates::pairs;
 use crate::finding::{CellFinding, MetricFinding, RunFinding};
 use crate::id_set::{CpuId, NodeId};
 use crate::plan::{Cell, Plan};
+use crate::statistics::{Pairing, RESAMPLES, ratio_of_medians};
 use crate::topology::Topology;
 use crate::units::Bytes;
 use crate::workload::Value;
 
 /// Which of STREAM's loops a map shows: those that differ in how much they read and write.
 const MIXES: [&str; 2] = ["copy", "triad"];
+
+/// Resampling has to give the same interval each time a map is read.
+const RATIO_SEED: u64 = 1;
 
 /// The map of a finished or unfinished run; none when the run is of another experiment.
 pub fn measured_map(plan: &Plan, topology: &Topology, finding: &RunFinding) -> Option<MeasuredMap> {
@@ -36,6 +43,8 @@ pub fn measured_map(plan: &Plan, topology: &Topology, finding: &RunFinding) -> O
         memory,
         steps: steps(topology, &sizes),
         sizes,
+        loaded: of(LOADED).filter_map(|both| loaded_point(&groups, both)).collect(),
+        smt: smt(&cells),
         missing: missing(&cells, finding),
     })
 }
@@ -124,6 +133,55 @@ fn steps(topology: &Topology, sizes: &[SizePoint]) -> Vec<Step> {
         }
     }
     steps
+}
+
+fn loaded_point(groups: &[CpuGroup], (cell, finding): &(&Cell, &CellFinding)) -> Option<LoadedPoint> {
+    let first = *cell.placement.seats.first()?;
+    let group = groups.iter().find(|group| group.cpus.contains(first))?;
+    let readers = cell.placement.threads - 1;
+    let delay = match cell.parameters.0.get("delay") {
+        Some(Value::Integer(ns)) if readers > 0 => u64::try_from(*ns).ok(),
+        _ => None,
+    };
+    Some(LoadedPoint {
+        cpus: group.cpus.clone(),
+        node: home(cell)?,
+        readers,
+        delay_ns: delay,
+        load: measured(finding, "load").filter(|_| readers > 0),
+        latency: measured(finding, "latency")?,
+    })
+}
+
+/// Every core that was measured with one thread and with both.
+fn smt(cells: &[(&Cell, &CellFinding)]) -> Vec<SmtPair> {
+    let mut found = Vec::new();
+    for (test, what, metric) in [(SMT_COMPUTE, "compute", "solutions"), (SMT_CACHE, "cache", "latency")] {
+        let of_test = || cells.iter().filter(move |(cell, _)| cell.test == test);
+        for (both_cell, both) in of_test() {
+            let [a, b] = both_cell.placement.seats[..] else { continue };
+            let alone = of_test().find(|(cell, _)| cell.placement.seats == [a]);
+            let values = alone.and_then(|(_, alone)| Some((measured(alone, metric)?, measured(both, metric)?)));
+            let Some((alone, both)) = values else { continue };
+            found.extend(smt_pair([a, b], what, alone, both));
+        }
+    }
+    found
+}
+
+fn smt_pair(cpus: [CpuId; 2], what: &str, alone: Measured, both: Measured) -> Option<SmtPair> {
+    // Blocks that both have are compared one by one; a lost trial makes them two samples of their own.
+    let pairing = if alone.samples.len() == both.samples.len() { Pairing::Paired } else { Pairing::Independent };
+    let estimate = ratio_of_medians(&alone.samples, &both.samples, pairing, RATIO_SEED, RESAMPLES)?;
+    Some(SmtPair {
+        cpus,
+        what: what.into(),
+        ratio: estimate.ratio,
+        ratio_ci_low: estimate.interval.map(|interval| interval.low),
+        ratio_ci_high: estimate.interval.map(|interval| interval.high),
+        alone,
+        both,
+    })
 }
 
 fn home(cell: &Cell) -> Option<NodeId> {

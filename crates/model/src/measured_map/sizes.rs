@@ -34,6 +34,13 @@ pub(super) fn array_bytes(topology: &Topology, caches: usize, node: NodeId) -> B
     Bytes(wanted.max(64 << 20).min(room(topology, node) / 2))
 }
 
+/// What each of so many threads works on for a loaded latency: four times the last cache, as far as there is room.
+pub(super) fn loaded_bytes(topology: &Topology, threads: usize, node: NodeId) -> Bytes {
+    let cache = topology.last_cache_bytes().unwrap_or(Bytes(16 << 20)).0;
+    let each = (room(topology, node) / threads.max(1) as u64).max(64 << 10);
+    Bytes(cache.saturating_mul(4).min(each))
+}
+
 /// What may be taken of a node's memory: a quarter, as a power of two; others use it too.
 fn room(topology: &Topology, node: NodeId) -> u64 {
     let bytes = topology.node(node).map_or(0, |node| node.bytes.0);

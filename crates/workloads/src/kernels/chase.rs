@@ -23,7 +23,7 @@ use crate::random::Random;
 use crate::team::{self, Member};
 
 /// Loads without a branch between them; the loop's own cost is then below a hundredth of a load from L1.
-const UNROLLED: usize = 64;
+pub(super) const UNROLLED: usize = 64;
 
 /// Samples per thread: enough for a median and its spread.
 const ROUNDS: u32 = 100;
@@ -130,24 +130,24 @@ fn one_thread(job: &Job, member: &Member<'_>) -> Result<Walked, Failure> {
 }
 
 /// How many unrolled steps fill a round, going by the warm-up.
-fn steps_per_round(warm_steps: usize, warm_time: Duration, round: Duration) -> usize {
+pub(super) fn steps_per_round(warm_steps: usize, warm_time: Duration, round: Duration) -> usize {
     let step = warm_time.as_secs_f64().max(1e-9) / warm_steps as f64;
     ((round.as_secs_f64() / step) as usize).max(1)
 }
 
 /// A buffer whose lines each begin with the address of the next line.
-struct Cycle<'m> {
+pub(super) struct Cycle<'m> {
     memory: &'m mut [u64],
     /// Distance of the lines, in words.
     stride: usize,
-    lines: usize,
+    pub(super) lines: usize,
 }
 
 /// What stands at the start of each line.
 type Link = *const u64;
 
 impl<'m> Cycle<'m> {
-    fn new(memory: &'m mut [u64], stride_bytes: usize) -> Result<Self, Failure> {
+    pub(super) fn new(memory: &'m mut [u64], stride_bytes: usize) -> Result<Self, Failure> {
         let word = size_of::<u64>();
         if !stride_bytes.is_multiple_of(word) {
             return Err(Failure::Failed(format!("a stride of {stride_bytes} bytes is not a multiple of {word}")));
@@ -163,7 +163,7 @@ impl<'m> Cycle<'m> {
     }
 
     /// Makes one random cycle. Lines are grouped by `locality` neighbours; all of a group come before the next group.
-    fn shuffle(&mut self, locality: usize, random: &mut Random) {
+    pub(super) fn shuffle(&mut self, locality: usize, random: &mut Random) {
         for line in 0..self.lines {
             self.set_next(line, line);
         }
@@ -200,7 +200,7 @@ impl<'m> Cycle<'m> {
     }
 
     /// Follows `steps` times [`UNROLLED`] links from a line; where that ends, and how long it took.
-    fn walk(&self, from: usize, steps: usize) -> (usize, Duration) {
+    pub(super) fn walk(&self, from: usize, steps: usize) -> (usize, Duration) {
         let began = Instant::now();
         // SAFETY: `shuffle` has made every line of this buffer hold a link to a line of this buffer, and the buffer is
         // borrowed for as long as `self` is.
@@ -227,7 +227,7 @@ unsafe fn follow(mut link: Link, steps: usize) -> Link {
 }
 
 /// Walks the cycle by line numbers and demands that it passes every line exactly once before it closes.
-fn check(cycle: &Cycle<'_>) -> Result<(), Failure> {
+pub(super) fn check(cycle: &Cycle<'_>) -> Result<(), Failure> {
     let mut seen = vec![0u64; cycle.lines.div_ceil(64)];
     let mut line = 0;
     for step in 0..cycle.lines {

@@ -4,6 +4,7 @@
 mod arena;
 pub(crate) mod chase;
 mod latency;
+pub(crate) mod loaded;
 pub(crate) mod mutex;
 pub(crate) mod pingpong;
 mod pthread;

@@ -22,7 +22,7 @@ const COLUMNS: [&str; 13] = [
     "suspect",
 ];
 
-/// `core-to-core`, `memory-latency`, `bandwidth` and `latency-by-size` in one table.
+/// `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`, `loaded-latency`, `load` and `smt` in one table.
 pub fn csv(record: &RunRecord, map: &MeasuredMap) -> String {
     let mut lines: Vec<Vec<String>> = vec![COLUMNS.map(str::to_string).to_vec()];
     for row in rows(map) {

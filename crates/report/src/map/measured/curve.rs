@@ -104,7 +104,7 @@ fn line(picture: &mut Picture, scales: &Scales, number: usize, own: &[&SizePoint
 fn mark(picture: &mut Picture, scales: &Scales, step: &Step, number: usize, several: bool) {
     let bytes = step.cache_bytes.0;
     let x = scales.x(bytes);
-    if x < LEFT || x > WIDTH - RIGHT {
+    if !(LEFT..=WIDTH - RIGHT).contains(&x) {
         return;
     }
     let path = format!("M{} {}V{}", pixels(x), pixels(scales.top), pixels(scales.top + HEIGHT));

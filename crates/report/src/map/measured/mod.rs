@@ -11,11 +11,12 @@ pub use json::json;
 pub use svg::svg;
 pub use text::text;
 
-use model::measured_map::{Bandwidth, Measured, MeasuredMap};
+use model::measured_map::{Bandwidth, LoadedPoint, Measured, MeasuredMap};
+use model::units::Nanos;
 
 /// One number of a map with what it is about, in the order in which maps are read. Text and CSV list these.
 pub(crate) struct Row<'a> {
-    /// `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`.
+    /// `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`, `loaded-latency`, `load`, `smt`.
     pub(crate) what: &'static str,
     /// From which cpus.
     pub(crate) from: String,
@@ -50,7 +51,28 @@ pub(crate) fn rows(map: &MeasuredMap) -> Vec<Row<'_>> {
         let (from, to) = (point.cpu.to_string(), format!("node {}", point.node));
         push("latency-by-size", from, to, point.level.clone(), Some(point.bytes.0), &point.latency);
     }
+    for point in &map.loaded {
+        let (from, to) = (point.cpus.to_string(), format!("node {}", point.node));
+        push("loaded-latency", from.clone(), to.clone(), beside(point), None, &point.latency);
+        if let Some(load) = &point.load {
+            push("load", from, to, beside(point), None, load);
+        }
+    }
+    for pair in &map.smt {
+        let [a, b] = pair.cpus;
+        push("smt", a.to_string(), format!("cpu {b}"), format!("{}, alone", pair.what), None, &pair.alone);
+        push("smt", a.to_string(), format!("cpu {b}"), format!("{}, both", pair.what), None, &pair.both);
+    }
     rows
+}
+
+/// `5 readers, every 1us`.
+pub(crate) fn beside(point: &LoadedPoint) -> String {
+    match (point.readers, point.delay_ns) {
+        (0, _) | (_, None) => "no load".into(),
+        (readers, Some(0)) => format!("{readers} readers, no pause"),
+        (readers, Some(delay)) => format!("{readers} readers, pausing {}", Nanos(delay)),
+    }
 }
 
 /// `triad, past the caches`.

@@ -3,10 +3,10 @@
 use model::measured_map::{Measured, MeasuredMap};
 use model::record::RunRecord;
 
-use super::mix;
+use super::{beside, mix};
 use crate::grid::{Grid, GridCell, Holds};
 use crate::look::{Look, Tone};
-use crate::number::{Scale, interval};
+use crate::number::{Scale, interval, significant};
 use crate::table::{heading, section};
 
 /// More pairs than this say less than a picture of them.
@@ -20,6 +20,8 @@ pub fn text(record: &RunRecord, map: &MeasuredMap, look: &Look) -> String {
         ("From cpus to memory", memory(map)),
         ("Caches and memory, one load", steps(map)),
         ("One load, by the size of what is worked on", sizes(map)),
+        ("One load while other cores read", loaded(map)),
+        ("Two threads of one core", smt(map)),
         ("Not measured", missing(map)),
     ];
     let shown: Vec<String> = parts
@@ -95,6 +97,38 @@ fn sizes(map: &MeasuredMap) -> Grid {
         grid.rows.push(row(&about, &point.latency));
     }
     grid.without_repeats(2)
+}
+
+fn loaded(map: &MeasuredMap) -> Grid {
+    let mut grid = grid(&["cpus", "node", "beside", "load, MB/s"], &["node", "load, MB/s"]);
+    for point in &map.loaded {
+        let load = point.load.as_ref().map_or("-".into(), |load| significant(load.median));
+        let cpus = point.cpus.to_string().replace(',', ", ");
+        let about = [cpus, point.node.to_string(), beside(point), load];
+        grid.rows.push(row(&about, &point.latency));
+    }
+    grid.without_repeats(2)
+}
+
+fn smt(map: &MeasuredMap) -> Grid {
+    let titles = ["cpus", "what", "alone", "both", "unit", "both / alone", "95 % interval", "n"];
+    let mut grid =
+        Grid::new(&titles).numbers(&["alone", "both", "both / alone", "n"]).holding(Holds::Word, &["95 % interval"]);
+    for pair in &map.smt {
+        let scale = Scale::of(pair.ratio);
+        let between = interval(pair.ratio_ci_low, pair.ratio_ci_high, scale);
+        grid.rows.push(vec![
+            GridCell::plain(&format!("{} {}", pair.cpus[0], pair.cpus[1])),
+            GridCell::plain(&pair.what),
+            GridCell::plain(&significant(pair.alone.median)),
+            GridCell::plain(&significant(pair.both.median)),
+            GridCell::quiet(&pair.both.unit),
+            GridCell::plain(&scale.write(pair.ratio)),
+            between.map_or_else(|| GridCell::quiet("too few trials"), |text| GridCell::plain(&text)),
+            GridCell::plain(&pair.both.samples.len().to_string()),
+        ]);
+    }
+    grid.without_repeats(1)
 }
 
 fn missing(map: &MeasuredMap) -> Grid {
