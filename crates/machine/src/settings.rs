@@ -95,10 +95,8 @@ fn as_it_is(text: &str) -> String {
     text.into()
 }
 
-/// `always [madvise] never`: the word in brackets.
 fn selected(text: &str) -> String {
-    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    inside.map_or(text, |(word, _)| word).into()
+    sysfs::selected(text).into()
 }
 
 fn list_or_none(text: &str) -> String {

@@ -320,23 +320,32 @@ struct PerfEventAttr {
     breakpoint_address: u64,
 }
 
+const PERF_TYPE_HARDWARE: u32 = 0;
 const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
 const PERF_COUNT_SW_CPU_MIGRATIONS: u64 = 4;
 /// Bits of `perf_event_attr`: disabled, inherit, `enable_on_exec`.
 const PERF_FROM_EXEC_ON: u64 = 1 | 1 << 1 | 1 << 12;
+/// Bits of `perf_event_attr`: `exclude_kernel`, `exclude_hv`.
+const PERF_USER_ONLY: u64 = 1 << 5 | 1 << 6;
 const PERF_FLAG_FD_CLOEXEC: c_ulong = 1 << 3;
 
 /// `perf_event_open(2)`: counts the moves from cpu to cpu of every process that this thread forks from now on, from
 /// their exec on, with all their threads and children. The calling thread itself does not count. Read with
 /// [`read_counter`].
 pub(crate) fn open_migration_counter() -> io::Result<OwnedFd> {
-    let attr = PerfEventAttr {
-        kind: PERF_TYPE_SOFTWARE,
-        size: size_of::<PerfEventAttr>() as u32,
-        config: PERF_COUNT_SW_CPU_MIGRATIONS,
-        flags: PERF_FROM_EXEC_ON,
-        ..PerfEventAttr::default()
-    };
+    open_counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_FROM_EXEC_ON)
+}
+
+/// `perf_event_open(2)`: counts the cycles of the calling thread in user mode. ENOENT where the hardware, or the
+/// hypervisor, has no counter; EACCES where `perf_event_paranoid` forbids it.
+pub(crate) fn open_cycle_counter() -> io::Result<OwnedFd> {
+    open_counter(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, PERF_USER_ONLY)
+}
+
+fn open_counter(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
+    let size = size_of::<PerfEventAttr>() as u32;
+    let attr = PerfEventAttr { kind, size, config, flags, ..PerfEventAttr::default() };
     // SAFETY: the kernel reads attr.size bytes of a live attr; -1 for the cpu and the group are its documented "any".
     let fd = checked(|| unsafe {
         libc::syscall(

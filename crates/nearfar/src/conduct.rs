@@ -1,9 +1,6 @@
 //! What every command that measures does: looks whether the plan can run at all, goes on with an unfinished run or
 //! begins one, and runs it to its end while a person watches.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use lab::run::Ended;
 use model::plan::Plan;
 use model::record::{Ending, RunRecord};
@@ -12,11 +9,9 @@ use store::Store;
 use workloads::{Job, Runner};
 
 use crate::failure::Failure;
+use crate::hold::Hold;
 use crate::progress::Progress;
 use crate::subject::Subject;
-
-/// Exit status of a program that Ctrl-C ended, as shells have it.
-pub const INTERRUPTED: u8 = 130;
 
 /// What descriptions alone cannot say of parameters: a regex that does not compile, a program that is not there.
 pub fn check(plan: &Plan, subject: &Subject) -> Result<(), Failure> {
@@ -63,11 +58,17 @@ pub fn resume_or_begin(
 }
 
 /// Runs what is left of a run.
-pub fn conduct(store: &mut Store, record: &RunRecord, subject: &Subject, quiet: bool) -> Result<Ended, Failure> {
-    let stop = stop_flag()?;
+pub fn conduct(
+    store: &mut Store,
+    record: &RunRecord,
+    subject: &Subject,
+    hold: &Hold,
+    quiet: bool,
+) -> Result<Ended, Failure> {
+    let stop = &hold.stop;
     let mut executor = subject.executor(&record.plan, stop.clone())?;
     let mut progress = Progress::new(record, quiet);
-    let ended = lab::run::run(store, record, executor.as_mut(), &stop, &mut |event| progress.show(&event));
+    let ended = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| progress.show(&event));
     progress.finish();
     ended.map_err(Failure::of)
 }
@@ -83,15 +84,4 @@ pub fn closing_words(ended: Ended, record: &RunRecord) -> String {
         Ended::Over(Ending::NoReference) => format!("run {id}: the kernel's choice came to nothing"),
         Ended::Interrupted => format!("run {id} was interrupted; the same command goes on with it"),
     }
-}
-
-/// Set by Ctrl-C and SIGTERM; a second Ctrl-C ends the program at once.
-fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| Failure::of(format!("cannot watch for Ctrl-C: {error}")))?;
-    }
-    Ok(stop)
 }

@@ -21,6 +21,8 @@ pub enum Status {
     NotPermitted = 5,
     /// The machine lacks what is needed.
     Skipped = 77,
+    /// Ctrl-C ended it, as shells have it.
+    Interrupted = 130,
 }
 
 /// What went wrong, with the next step.

@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod conduct;
 mod failure;
+mod hold;
 mod output;
 mod progress;
 mod subject;
@@ -31,6 +32,8 @@ fn main() -> ExitCode {
         Command::Report(args) => commands::report::run(args, settings),
         Command::Export(args) => commands::export::run(args, settings),
         Command::Import(args) => commands::import::run(args, settings),
+        Command::Doctor(args) => commands::doctor::run(args, settings),
+        Command::Restore(args) => commands::restore::run(args),
         Command::Worker => commands::hidden::worker(),
         Command::ReadTopology { source } => commands::hidden::read_topology(source),
     };

@@ -41,6 +41,7 @@ fn paste(folder: &Path, command: &str) {
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
     shell.args(["-c", &smaller(command)]).current_dir(folder).env("PATH", path);
+    shell.env("NEARFAR_STATE", folder.join("state"));
     let output = shell.env("NEARFAR_STORE", folder.join("results.db")).output().expect("a shell starts");
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("no such program") {

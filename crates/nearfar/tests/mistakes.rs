@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 fn nearfar(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
-    command.env_remove("NEARFAR_STORE").output().expect("the program starts")
+    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state")).output().expect("the program starts")
 }
 
 fn write(folder: &Path, name: &str, text: &str) {

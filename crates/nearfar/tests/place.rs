@@ -11,6 +11,7 @@ const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies
 fn nearfar(store: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.arg("--store").arg(store).args(args).env_remove("NEARFAR_STORE");
+    command.env("NEARFAR_STATE", store.with_extension("state"));
     command
 }
 

@@ -2,12 +2,14 @@
 //! `model::comparison` are promises: add, never rename.
 
 use model::comparison::Comparison;
+use model::doctor::Diagnosis;
 use model::finding::RunFinding;
 use model::place::{Answer, Step};
 use model::placement::PolicyInfo;
 use model::plan::{Cell, Plan};
 use model::record::{RunRecord, RunSummary, TrialRecord};
 use model::trial::{Role, Status};
+use model::undo::Restored;
 use model::units::Nanos;
 use model::workload::WorkloadSpec;
 use serde::Serialize;
@@ -53,6 +55,16 @@ pub fn plan(plan: &Plan, trials: usize, time: Nanos) -> Value {
         "trials": trials,
         "seconds": time.seconds(),
     })
+}
+
+/// `{"restored":[{"setting","file" or "process","old","new","boot","outcome", …}]}`: what became of changed settings.
+pub fn restored(restored: &[Restored]) -> Value {
+    json!({ "restored": value(&restored) })
+}
+
+/// `{"complaints":[{"key","group":"spoils|cannot-measure","found","effect","fix","command"}],"well":[…]}`.
+pub fn diagnosis(diagnosis: &Diagnosis) -> Value {
+    value(diagnosis)
 }
 
 /// `{"workloads":[…]}`: their descriptions as they are stored with every run.

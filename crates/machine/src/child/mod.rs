@@ -10,7 +10,7 @@ mod start;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Once, OnceLock};
@@ -25,6 +25,7 @@ use crate::evidence::{Counters, Question, Watch};
 use crate::proc::Proc;
 use crate::seat;
 use crate::syscall::{self, Refusal};
+use crate::sysfs;
 use aside::Aside;
 use attend::{Attended, Cause, Orders};
 use reap::Used;
@@ -188,6 +189,14 @@ static ORIGINAL_MASK: OnceLock<CpuSet> = OnceLock::new();
 /// these. To be called first in `main`; otherwise the mask of the first launch counts.
 pub fn remember_original_mask() -> CpuSet {
     ORIGINAL_MASK.get_or_init(|| seat::mask_of(0).unwrap_or_default()).clone()
+}
+
+/// Whether this process was started with a signal ignored, as nohup and shells do for what is to outlive them.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = sysfs::read_text(Path::new("/"), "proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    // Signals count from 1.
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Runs a process to its end, and gathers the evidence. Set one of `stop` to end it early, from a signal handler or

@@ -38,6 +38,12 @@ pub(crate) fn read_text(root: &Path, path: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
 }
 
+/// `always [madvise] never`: the word in brackets; all of it where there are none.
+pub(crate) fn selected(text: &str) -> &str {
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(text, |(word, _)| word)
+}
+
 /// A set in list notation; none where the file is missing or holds something else.
 pub(crate) fn read_list<T: Id>(root: &Path, path: &str) -> Option<IdSet<T>> {
     IdSet::parse_list(&read_text(root, path).ok()?).ok()

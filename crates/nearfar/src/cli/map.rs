@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::Subject;
+use super::{Hold, Subject};
 
 /// `nearfar map`
 #[derive(Args, Debug)]
@@ -21,6 +21,9 @@ pub struct Map {
     /// What is measured on
     #[command(flatten, next_help_heading = "Measured maps")]
     pub subject: Subject,
+    /// Having the machine for oneself
+    #[command(flatten)]
+    pub hold: Hold,
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! The command line: every flag with its meaning, in one place. Help texts, completions and reference pages
 //! are made from it.
 
+mod hold;
 mod map;
 mod place;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
 pub use place::{Objective, Place};
 
@@ -59,6 +61,10 @@ pub enum Command {
     Export(Export),
     /// Read published tables, or another results file
     Import(Import),
+    /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
+    Doctor(Doctor),
+    /// Put back the system settings that an interrupted run left changed
+    Restore(Restore),
     /// The process that a kernel runs in.
     #[command(name = "__worker", hide = true)]
     Worker,
@@ -182,6 +188,9 @@ pub struct Measure {
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,
+    /// Having the machine for oneself
+    #[command(flatten)]
+    pub hold: Hold,
     /// How to show the result
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -210,7 +219,18 @@ pub struct Run {
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,
+    /// Having the machine for oneself
+    #[command(flatten)]
+    pub hold: Hold,
     /// How to show the result
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// `nearfar doctor`
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }

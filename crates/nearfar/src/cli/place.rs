@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{Subject, TextOrJson};
+use super::{Hold, Subject, TextOrJson};
 
 /// `nearfar place`
 #[derive(Args, Debug)]
@@ -25,6 +25,9 @@ pub struct Place {
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,
+    /// Having the machine for oneself
+    #[command(flatten)]
+    pub hold: Hold,
     /// How to show the answer
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,

@@ -1,17 +1,18 @@
 //! `nearfar measure`: one workload, now.
 
 use model::experiment::{Single, Wishes};
+use model::plan::Plan;
 use model::units::Nanos;
 
 use crate::cli::{Common, Measure};
 use crate::commands::run::execute;
 use crate::conduct::check;
 use crate::failure::{Failure, Outcome};
+use crate::hold::Hold;
 use crate::subject::Subject;
 
 /// Measures one workload under one or more placements.
 pub fn run(args: &Measure, common: &Common) -> Outcome {
-    let subject = Subject::from_flags(&args.subject)?;
     let single = Single {
         workload: args.workload.clone(),
         set: settings(args)?,
@@ -21,16 +22,26 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
         warmup: args.warmup,
         time_limit: Nanos::parse(&args.time_limit).map_err(Failure::usage)?,
     };
-    let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers() };
-    let mut plan =
-        single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
-    plan.command = words(&single, args.smoke);
-    check(&plan, &subject)?;
+    let prepare = || -> Result<(Subject, Plan), Failure> {
+        let subject = Subject::from_flags(&args.subject)?;
+        let plan = plan(&single, &subject, args.smoke)?;
+        Ok((subject, plan))
+    };
+    let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), prepare)?;
     let mut store = subject.open_store(common)?;
     let ordinal = store.runs().map_err(Failure::of)?.len();
     let record = subject.begin(plan, ordinal);
     store.begin_run(&record).map_err(Failure::of)?;
-    execute(&mut store, &record, &subject, common.quiet, args.format)
+    execute(&mut store, &record, &subject, hold, common.quiet, args.format)
+}
+
+fn plan(single: &Single, subject: &Subject, smoke: bool) -> Result<Plan, Failure> {
+    let wishes = Wishes { smoke, kernel: machine::nodes::kernel_offers() };
+    let mut plan =
+        single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
+    plan.command = words(single, smoke);
+    check(&plan, subject)?;
+    Ok(plan)
 }
 
 /// The words that ask for the same plan again.

@@ -15,6 +15,7 @@ use crate::cli::{Common, Map, MapFormat, TextOrJson};
 use crate::commands::run::{dry_run, status};
 use crate::conduct::{check, closing_words, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome};
+use crate::hold::Hold;
 use crate::output;
 use crate::subject::{Subject, existing_store, read_topology, simulated_file, source};
 
@@ -27,19 +28,25 @@ pub fn run(args: &Map, common: &Common) -> Outcome {
         show(&store, &record, args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let subject = Subject::from_flags(&args.subject)?;
-    let plan = plan(args, &subject)?;
+    let prepare = || {
+        let subject = Subject::from_flags(&args.subject)?;
+        let plan = plan(args, &subject)?;
+        Ok((subject, plan))
+    };
     if args.measured.dry_run {
+        let (_, plan) = prepare()?;
         let format = if args.format == MapFormat::Json { TextOrJson::Json } else { TextOrJson::Text };
         return dry_run(&plan, format);
     }
+    let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), prepare)?;
     if !common.quiet {
         let estimate = forecast(&plan, &History::default());
         eprintln!("{} cells, {} trials at most, about {}", plan.cells.len(), estimate.expected, estimate.left);
     }
     let mut store = subject.open_store(common)?;
     let record = resume_or_begin(&mut store, &subject, plan, args.measured.fresh, common.quiet)?;
-    let ended = conduct(&mut store, &record, &subject, common.quiet)?;
+    let ended = conduct(&mut store, &record, &subject, &hold, common.quiet)?;
+    hold.give_back();
     // As the store has it now: with its end.
     let record = store.run(&record.id.0).map_err(Failure::of)?;
     show(&store, &record, args)?;

@@ -1,6 +1,7 @@
 //! One file per command. A command parses nothing and computes nothing: flags in, calls, output, status out.
 
 pub mod compare;
+pub mod doctor;
 pub mod export;
 pub mod hidden;
 pub mod import;
@@ -11,5 +12,6 @@ pub mod measured_map;
 pub mod place;
 pub mod placements;
 pub mod report;
+pub mod restore;
 pub mod run;
 pub mod show;

@@ -18,8 +18,9 @@ use store::Store;
 use workloads::{Job, Runner};
 
 use crate::cli::{self, Common, Place, TextOrJson};
-use crate::conduct::{INTERRUPTED, check, conduct, resume_or_begin};
+use crate::conduct::{check, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome, Status};
+use crate::hold::Hold;
 use crate::output;
 use crate::subject::{Subject, existing_store};
 
@@ -32,19 +33,21 @@ pub fn run(args: &Place, common: &Common) -> Outcome {
         return use_saved(name, args, common);
     }
     check_then(args)?;
-    let subject = Subject::from_flags(&args.subject)?;
-    let (question, spec) = (question(args)?, command_spec());
-    let mut plan = question.plan(&subject.machine.topology, &spec).map_err(Failure::usage)?;
-    plan.command = words(args);
+    let question = question(args)?;
     if args.decided.explain {
-        return explain(&plan, args.format);
+        return explain(&prepared(args, &question)?.1, args.format);
     }
-    check(&plan, &subject)?;
+    let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), || {
+        let (subject, plan) = prepared(args, &question)?;
+        check(&plan, &subject)?;
+        Ok((subject, plan))
+    })?;
     let mut store = subject.open_store(common)?;
-    let (mut record, mut answer) = race(&mut store, &subject, plan, args, common)?;
+    let (mut record, mut answer) = race(&mut store, &subject, plan, &hold, args, common)?;
     if let Some(plan) = refined(args, &question, &record, &answer)? {
-        (record, answer) = race(&mut store, &subject, plan, args, common)?;
+        (record, answer) = race(&mut store, &subject, plan, &hold, args, common)?;
     }
+    hold.give_back();
     show(&record, &answer, args.format)?;
     let decided = matches!(answer.claim, Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen);
     if let Some(winner) = winner(&record, &answer).filter(|_| decided) {
@@ -60,15 +63,24 @@ pub fn run(args: &Place, common: &Common) -> Outcome {
     Ok(status(answer.claim, record.ended.is_none()))
 }
 
+/// The machine, and the race of what it offers.
+fn prepared(args: &Place, question: &Question) -> Result<(Subject, Plan), Failure> {
+    let subject = Subject::from_flags(&args.subject)?;
+    let mut plan = question.plan(&subject.machine.topology, &command_spec()).map_err(Failure::usage)?;
+    plan.command = words(args);
+    Ok((subject, plan))
+}
+
 fn race(
     store: &mut Store,
     subject: &Subject,
     plan: Plan,
+    hold: &Hold,
     args: &Place,
     common: &Common,
 ) -> Result<(RunRecord, Answer), Failure> {
     let record = resume_or_begin(store, subject, plan, args.decided.fresh, common.quiet)?;
-    conduct(store, &record, subject, common.quiet)?;
+    conduct(store, &record, subject, hold, common.quiet)?;
     // What ended it is in the store by now.
     let record = store.run(&record.id.0).map_err(Failure::of)?;
     let trials = store.trials(&record.id).map_err(Failure::of)?;
@@ -250,7 +262,7 @@ fn show(record: &RunRecord, answer: &Answer, format: TextOrJson) -> Result<(), F
 
 fn status(claim: Claim, interrupted: bool) -> ExitCode {
     match claim {
-        _ if interrupted => ExitCode::from(INTERRUPTED),
+        _ if interrupted => Status::Interrupted.into(),
         Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen => ExitCode::SUCCESS,
         Claim::Inconclusive | Claim::Unfinished => Status::Inconclusive.into(),
         Claim::NoReference => Status::Failure.into(),

@@ -14,8 +14,9 @@ use report::table::Metrics;
 use store::Store;
 
 use crate::cli::{Common, Run, TextOrJson};
-use crate::conduct::{INTERRUPTED, check, closing_words, conduct, resume_or_begin};
+use crate::conduct::{check, closing_words, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome, Status};
+use crate::hold::Hold;
 use crate::output;
 use crate::subject::Subject;
 
@@ -25,23 +26,31 @@ pub const BUILT_IN: &[(&str, &str)] = &[("experiments/quick.toml", include_str!(
 /// Runs an experiment, or goes on with it.
 pub fn run(args: &Run, common: &Common) -> Outcome {
     let experiment = read(&args.experiment)?;
-    let subject = Subject::from_flags(&args.subject)?;
-    let mut plan = plan(&experiment, &subject, args.smoke)?;
-    if let Some(budget) = &args.budget {
-        plan.repeat.budget = Nanos::parse(budget).map_err(Failure::usage)?;
-    }
-    plan.command = words(args);
+    let prepare = || -> Result<(Subject, Plan), Failure> {
+        let subject = Subject::from_flags(&args.subject)?;
+        let plan = plan(&experiment, &subject, args)?;
+        Ok((subject, plan))
+    };
     if args.dry_run {
-        return dry_run(&plan, args.format);
+        return dry_run(&prepare()?.1, args.format);
     }
+    let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), prepare)?;
     let mut store = subject.open_store(common)?;
     let record = resume_or_begin(&mut store, &subject, plan, args.fresh, common.quiet)?;
-    execute(&mut store, &record, &subject, common.quiet, args.format)
+    execute(&mut store, &record, &subject, hold, common.quiet, args.format)
 }
 
 /// Runs what is left of a run and shows what came out.
-pub fn execute(store: &mut Store, record: &RunRecord, subject: &Subject, quiet: bool, format: TextOrJson) -> Outcome {
-    let ended = conduct(store, record, subject, quiet)?;
+pub fn execute(
+    store: &mut Store,
+    record: &RunRecord,
+    subject: &Subject,
+    hold: Hold,
+    quiet: bool,
+    format: TextOrJson,
+) -> Outcome {
+    let ended = conduct(store, record, subject, &hold, quiet)?;
+    hold.give_back();
     let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
     show(record, &finding, format)?;
     if !quiet {
@@ -72,12 +81,16 @@ fn read(name: &str) -> Result<Experiment, Failure> {
     experiment::parse(&text, name, &specs).map_err(Failure::usage)
 }
 
-fn plan(experiment: &Experiment, subject: &Subject, smoke: bool) -> Result<Plan, Failure> {
-    let wishes = Wishes { smoke, kernel: machine::nodes::kernel_offers() };
-    let plan = experiment
+fn plan(experiment: &Experiment, subject: &Subject, args: &Run) -> Result<Plan, Failure> {
+    let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers() };
+    let mut plan = experiment
         .plan(&subject.machine.topology, &workloads::specs(), wishes)
         .map_err(|error| Failure::plan(&error))?;
     check(&plan, subject)?;
+    if let Some(budget) = &args.budget {
+        plan.repeat.budget = Nanos::parse(budget).map_err(Failure::usage)?;
+    }
+    plan.command = words(args);
     Ok(plan)
 }
 
@@ -110,7 +123,7 @@ fn show(record: &RunRecord, finding: &RunFinding, format: TextOrJson) -> Result<
 /// A run in which not one trial of any cell could prove its placement or give a result is not a success.
 pub fn status(finding: &RunFinding, ended: Ended) -> ExitCode {
     if ended == Ended::Interrupted {
-        return ExitCode::from(INTERRUPTED);
+        return Status::Interrupted.into();
     }
     let counted = finding.cells.iter().any(|cell| cell.verdicts.valid + cell.verdicts.suspect > 0);
     if counted { ExitCode::SUCCESS } else { Status::Invalid.into() }

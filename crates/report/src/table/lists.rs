@@ -5,6 +5,7 @@ use model::placement::{Lines, Offer, Placement, PolicyInfo};
 use model::plan::Plan;
 use model::record::{Ending, RunRecord, RunSummary, TrialRecord};
 use model::trial::{Grade, Role};
+use model::undo::Restored;
 use model::units::Nanos;
 use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
@@ -24,6 +25,14 @@ pub struct OfferLines<'a> {
     pub offer: &'a Offer,
     /// Lines to paste; none to leave them out.
     pub lines: Option<Lines>,
+}
+
+/// What became of the settings that an interrupted run had changed.
+pub fn restored(restored: &[Restored]) -> String {
+    if restored.is_empty() {
+        return "nothing to put back: no run left a setting changed".into();
+    }
+    restored.iter().map(|restored| clean(&restored.to_string())).collect::<Vec<_>>().join("\n")
 }
 
 /// Every trial of a run in the order of the run, with its verdict.

@@ -6,7 +6,7 @@ mod race;
 mod run;
 
 pub use comparison::{comparison, comparison_csv, comparison_markdown};
-pub use lists::{OfferLines, experiments, placements, plan, policies, runs, trials, workloads};
+pub use lists::{OfferLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
 

@@ -1,0 +1,271 @@
+//! Making this machine quiet: which file or process holds each setting, and the value that disturbs a measurement least.
+//! Must not know how changes are undone: that is [`crate::undo`].
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use model::undo::{Present, Quieting, Target};
+
+use crate::sysfs;
+use crate::undo::{self, ChangeError, Changed};
+
+const CPU: &str = "sys/devices/system/cpu";
+const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+const LATENCY: &str = "dev/cpu_dma_latency";
+
+/// What was done about a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quieted {
+    /// It was another value and is quiet now.
+    Set {
+        /// The values that were found, each once.
+        old: Vec<String>,
+        /// The value now.
+        new: String,
+    },
+    /// It was quiet.
+    WasQuiet,
+    /// This machine has no such setting, for this reason.
+    Unavailable(String),
+}
+
+/// Where a setting's value is, and the quiet one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Knob {
+    Targets(Vec<Target>, &'static str),
+    /// `/dev/cpu_dma_latency`, which asks for as long as it is open.
+    Latency,
+}
+
+/// Makes these settings quiet, in their order. On an error what was changed is put back when `changed` is dropped.
+pub fn quieten(changed: &mut Changed, wanted: &[Quieting]) -> Result<Vec<(Quieting, Quieted)>, ChangeError> {
+    wanted.iter().map(|setting| Ok((*setting, quieten_one(changed, *setting)?))).collect()
+}
+
+fn quieten_one(changed: &mut Changed, setting: Quieting) -> Result<Quieted, ChangeError> {
+    match knob(changed.root(), setting) {
+        Err(why) => Ok(Quieted::Unavailable(why)),
+        Ok(Knob::Latency) => {
+            let file = open_latency(changed.root())?;
+            changed.hold(file);
+            Ok(Quieted::Set { old: vec!["as the system has it".into()], new: "0 us".into() })
+        }
+        Ok(Knob::Targets(targets, new)) => {
+            let mut old = Vec::new();
+            for target in targets {
+                old.extend(changed.set(setting.name(), target, new)?);
+            }
+            old.sort_unstable();
+            old.dedup();
+            Ok(if old.is_empty() { Quieted::WasQuiet } else { Quieted::Set { old, new: new.into() } })
+        }
+    }
+}
+
+/// What to write where; an error is why this machine has no such setting.
+fn knob(root: &Path, setting: Quieting) -> Result<Knob, String> {
+    let has = |path: &str| root.join(path).exists();
+    let file = |path: &str, value: &'static str, missing: &str| {
+        if has(path) { Ok(one(path, value)) } else { Err(missing.to_owned()) }
+    };
+    match setting {
+        Quieting::Irqbalance => irqbalance(root),
+        Quieting::Smt => smt(root),
+        Quieting::Governor => governors(root),
+        // Intel's switch says no; everybody else's says yes.
+        Quieting::Turbo if has(&format!("{CPU}/intel_pstate/no_turbo")) => {
+            Ok(one(&format!("{CPU}/intel_pstate/no_turbo"), "1"))
+        }
+        Quieting::Turbo => file(&format!("{CPU}/cpufreq/boost"), "0", "no driver that switches it"),
+        Quieting::Thp => file(THP, "never", "this kernel has no transparent huge pages"),
+        Quieting::NumaBalancing => {
+            file("proc/sys/kernel/numa_balancing", "0", "this kernel is built without NUMA balancing")
+        }
+        Quieting::Aslr => file("proc/sys/kernel/randomize_va_space", "0", "no /proc/sys/kernel/randomize_va_space"),
+        Quieting::CStates => c_states(root),
+    }
+}
+
+fn one(path: &str, value: &'static str) -> Knob {
+    Knob::Targets(vec![Target::File(path.into())], value)
+}
+
+fn smt(root: &Path) -> Result<Knob, String> {
+    let path = format!("{CPU}/smt/control");
+    match sysfs::read_text(root, &path).as_deref() {
+        Err(_) => Err("this kernel has no switch for SMT".into()),
+        Ok("notsupported") => Err("these cores have one thread each".into()),
+        Ok("notimplemented") => Err("this kernel cannot switch SMT".into()),
+        Ok("forceoff") => Ok(Knob::Targets(Vec::new(), "off")),
+        Ok(_) => Ok(one(&path, "off")),
+    }
+}
+
+fn governors(root: &Path) -> Result<Knob, String> {
+    let folder = format!("{CPU}/cpufreq");
+    let policies = sysfs::names(&root.join(&folder)).into_iter().filter(|name| name.starts_with("policy"));
+    let files: Vec<String> = policies
+        .map(|name| format!("{folder}/{name}"))
+        .filter(|policy| root.join(policy).join("scaling_governor").exists())
+        .collect();
+    if files.is_empty() {
+        return Err("no cpufreq driver: the frequency is not in this kernel's hands".into());
+    }
+    // Where the kernel does not list them, writing will tell.
+    let offers = |policy: &String| {
+        let offered = sysfs::read_text(root, &format!("{policy}/scaling_available_governors"));
+        offered.map_or(true, |offered| offered.split_whitespace().any(|name| name == "performance"))
+    };
+    if !files.iter().any(offers) {
+        return Err("the driver has no governor 'performance'".into());
+    }
+    let target = |policy: String| Target::File(format!("{policy}/scaling_governor"));
+    Ok(Knob::Targets(files.into_iter().filter(offers).map(target).collect(), "performance"))
+}
+
+/// Every process of this name; it calls itself so, whoever started it.
+fn irqbalance(root: &Path) -> Result<Knob, String> {
+    let is_it = |pid: &u32| sysfs::read_text(root, &format!("proc/{pid}/comm")).is_ok_and(|name| name == "irqbalance");
+    let pids = sysfs::names(&root.join("proc")).into_iter().filter_map(|name| name.parse().ok()).filter(is_it);
+    let targets: Vec<Target> = pids
+        .filter_map(|pid| {
+            let (_, started) = undo::process(root, pid)?;
+            Some(Target::Process { pid, started })
+        })
+        .collect();
+    if targets.is_empty() { Err("it does not run".into()) } else { Ok(Knob::Targets(targets, undo::PAUSED)) }
+}
+
+/// Whether the daemon that moves interrupts runs and is not paused.
+pub(crate) fn irqbalance_runs(root: &Path) -> bool {
+    let Ok(Knob::Targets(targets, _)) = irqbalance(root) else { return false };
+    targets.iter().any(|target| undo::read(root, target) == Present::Value(undo::RUNNING.into()))
+}
+
+fn c_states(root: &Path) -> Result<Knob, String> {
+    if !root.join(LATENCY).exists() {
+        return Err("no /dev/cpu_dma_latency".into());
+    }
+    // Without a driver there is one way to be idle, whatever is asked for.
+    match sysfs::read_text(root, &format!("{CPU}/cpuidle/current_driver")).as_deref() {
+        Err(_) | Ok("none" | "") => Err("no idle states in this kernel's hands".into()),
+        Ok(_) => Ok(Knob::Latency),
+    }
+}
+
+/// Asks for a wake-up latency of 0 us for as long as the file is open. The kernel takes and gives an i32 of its own
+/// byte order, at any position.
+fn open_latency(root: &Path) -> Result<File, ChangeError> {
+    let open = || -> io::Result<File> {
+        let file = OpenOptions::new().read(true).write(true).open(root.join(LATENCY))?;
+        file.write_all_at(&0_i32.to_ne_bytes(), 0)?;
+        let mut latency_us = [0_u8; 4];
+        file.read_exact_at(&mut latency_us, 0)?;
+        match i32::from_ne_bytes(latency_us) {
+            0 => Ok(file),
+            other => Err(io::Error::other(format!("the kernel took 0 us, but reads back {other} us"))),
+        }
+    };
+    open().map_err(|error| {
+        let not_permitted = error.kind() == io::ErrorKind::PermissionDenied;
+        let who = if not_permitted { "it belongs to root; or " } else { "" };
+        ChangeError {
+            what: format!("c-states: cannot hold /{LATENCY} at 0: {error}"),
+            hint: format!("{who}leave c-states out of --quieten"),
+            not_permitted,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysfs::test_tree::tree;
+    use crate::undo::Site;
+
+    fn files(paths: &[&str]) -> Vec<Target> {
+        paths.iter().map(|path| Target::File((*path).into())).collect()
+    }
+
+    #[test]
+    fn what_is_written_where_follows_from_the_files() {
+        const NO_TURBO: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
+        const BOOST: &str = "sys/devices/system/cpu/cpufreq/boost";
+        const CONTROL: &str = "sys/devices/system/cpu/smt/control";
+        const P0: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
+        const P4: &str = "sys/devices/system/cpu/cpufreq/policy4/scaling_governor";
+        const OFFERED: &str = "sys/devices/system/cpu/cpufreq/policy4/scaling_available_governors";
+        const IDLE: &str = "sys/devices/system/cpu/cpuidle/current_driver";
+        type Case<'a> = (&'a [(&'a str, &'a str)], Quieting, Result<Knob, &'a str>);
+        let stat = format!("77 (irqbalance) S 1 {}4711 0", "0 ".repeat(17));
+        let daemon = [("proc/77/comm", "irqbalance\n"), ("proc/77/stat", &stat), ("proc/78/comm", "bash\n")];
+        let cases: &[Case] = &[
+            (&[], Quieting::Governor, Err("no cpufreq driver")),
+            (&[(P0, "a"), (P4, "b")], Quieting::Governor, Ok(Knob::Targets(files(&[P0, P4]), "performance"))),
+            (
+                &[(P0, "a"), (P4, "b"), (OFFERED, "x y")],
+                Quieting::Governor,
+                Ok(Knob::Targets(files(&[P0]), "performance")),
+            ),
+            (&[(P4, "b"), (OFFERED, "x y")], Quieting::Governor, Err("no governor 'performance'")),
+            (&[], Quieting::Turbo, Err("no driver that switches it")),
+            (&[(NO_TURBO, "0"), (BOOST, "1")], Quieting::Turbo, Ok(Knob::Targets(files(&[NO_TURBO]), "1"))),
+            (&[(BOOST, "1")], Quieting::Turbo, Ok(Knob::Targets(files(&[BOOST]), "0"))),
+            (&[], Quieting::Smt, Err("no switch")),
+            (&[(CONTROL, "on\n")], Quieting::Smt, Ok(Knob::Targets(files(&[CONTROL]), "off"))),
+            (&[(CONTROL, "notsupported\n")], Quieting::Smt, Err("one thread each")),
+            (&[(CONTROL, "forceoff\n")], Quieting::Smt, Ok(Knob::Targets(files(&[]), "off"))),
+            (&[], Quieting::Thp, Err("no transparent huge pages")),
+            (&[(THP, "[always]")], Quieting::Thp, Ok(Knob::Targets(files(&[THP]), "never"))),
+            (&[], Quieting::NumaBalancing, Err("built without")),
+            (&[], Quieting::Aslr, Err("no /proc")),
+            (&[], Quieting::Irqbalance, Err("does not run")),
+            (
+                &daemon,
+                Quieting::Irqbalance,
+                Ok(Knob::Targets(vec![Target::Process { pid: 77, started: 4711 }], "paused")),
+            ),
+            (&[], Quieting::CStates, Err("no /dev/cpu_dma_latency")),
+            (&[(LATENCY, "1234")], Quieting::CStates, Err("no idle states")),
+            (&[(LATENCY, "1234"), (IDLE, "intel_idle")], Quieting::CStates, Ok(Knob::Latency)),
+        ];
+        for (files, setting, expected) in cases {
+            let knob = knob(tree(files).path(), *setting);
+            match (knob, expected) {
+                (Err(why), Err(part)) => assert!(why.contains(part), "{setting:?}: {why}"),
+                (knob, expected) => assert_eq!(knob.as_ref().ok(), expected.as_ref().ok(), "{setting:?}: {knob:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_is_made_quiet_and_put_back() {
+        let aslr = "proc/sys/kernel/randomize_va_space";
+        let folder = tree(&[(THP, "[always] madvise never\n"), (aslr, "0\n"), (LATENCY, "\u{1}\u{1}\u{1}\u{1}")]);
+        let site = Site { root: folder.path().into(), state: folder.path().join("state") };
+        let mut changed = Changed::begin(&site).unwrap();
+        let done = quieten(&mut changed, &Quieting::ALL).unwrap();
+        let of = |setting| &done.iter().find(|(of, _)| *of == setting).unwrap().1;
+        assert_eq!(*of(Quieting::Thp), Quieted::Set { old: vec!["always".into()], new: "never".into() });
+        assert_eq!(*of(Quieting::Aslr), Quieted::WasQuiet);
+        assert!(matches!(of(Quieting::Governor), Quieted::Unavailable(why) if why.contains("cpufreq")));
+        assert_eq!(std::fs::read_to_string(folder.path().join(THP)).unwrap(), "never");
+        assert_eq!(changed.put_back().len(), 1);
+        assert_eq!(std::fs::read_to_string(folder.path().join(THP)).unwrap(), "always");
+    }
+
+    #[test]
+    fn the_wake_up_latency_is_held_at_nothing() {
+        let folder = tree(&[(LATENCY, "1234")]);
+        drop(open_latency(folder.path()).unwrap());
+        assert_eq!(std::fs::read(folder.path().join(LATENCY)).unwrap(), [0; 4]);
+        let missing = open_latency(Path::new("/nowhere")).unwrap_err();
+        assert!(missing.what.contains("/dev/cpu_dma_latency") && missing.hint.contains("leave c-states out"));
+        match open_latency(Path::new("/")) {
+            Ok(file) => drop(file),
+            Err(error) => println!("skipped: c-states: {}", error.what),
+        }
+    }
+}

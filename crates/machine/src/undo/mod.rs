@@ -1,0 +1,235 @@
+//! Changed settings and how they come back: journal first, change second, read back; put back in reverse order when the
+//! run ends, however it ends. After kill -9 or a loss of power the journal is left, and [`restore`] works from it.
+//! Must not know which settings make a machine quiet.
+
+mod journal;
+mod target;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use model::undo::{Change, Present, Restoration, Restored, Step, Target, step};
+
+use self::journal::Journal;
+pub(crate) use self::target::{PAUSED, RUNNING, process, read};
+use crate::sysfs;
+
+/// Where settings are and where it is kept what was changed.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// `/`, or a recorded tree.
+    pub root: PathBuf,
+    /// The folder of the journal.
+    pub state: PathBuf,
+}
+
+/// A setting that could not be changed, or a journal that could not be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeError {
+    /// What, on what, and the kernel's answer.
+    pub what: String,
+    /// The next step.
+    pub hint: String,
+    /// Whether it was a matter of permission.
+    pub not_permitted: bool,
+}
+
+/// Settings that are changed while this lives. Dropping it puts them back, as [`Changed::put_back`] does.
+#[derive(Debug)]
+pub struct Changed {
+    site: Site,
+    journal: Journal,
+    changes: Vec<Change>,
+    /// What asks the kernel for something for as long as it is open; nothing of it is left when we are gone.
+    held: Vec<File>,
+}
+
+impl Changed {
+    /// Nothing is changed yet. Fails while a journal of an interrupted run is left.
+    pub fn begin(site: &Site) -> Result<Self, ChangeError> {
+        let journal = Journal::in_folder(&site.state);
+        let left = read_journal(&journal)?;
+        if !left.is_empty() {
+            return Err(ChangeError {
+                what: format!("{} has what an interrupted run left changed", journal.path().display()),
+                hint: "nearfar restore puts it back".into(),
+                not_permitted: false,
+            });
+        }
+        Ok(Self { site: site.clone(), journal, changes: Vec::new(), held: Vec::new() })
+    }
+
+    /// The root under which the settings are.
+    pub fn root(&self) -> &Path {
+        &self.site.root
+    }
+
+    /// Whether anything is changed.
+    pub fn is_anything(&self) -> bool {
+        !self.changes.is_empty() || !self.held.is_empty()
+    }
+
+    /// Writes a value, with the old one in the journal before. Gives the old value; none where it had the new one.
+    pub fn set(&mut self, setting: &str, target: Target, new: &str) -> Result<Option<String>, ChangeError> {
+        let old = match read(&self.site.root, &target) {
+            Present::Value(old) => old,
+            Present::Gone => return Err(refused(setting, &target, "read", &"it is not there any more", false)),
+            Present::Unreadable(why) => return Err(refused(setting, &target, "read", &why, false)),
+        };
+        if old == new {
+            return Ok(None);
+        }
+        let boot = boot_id(&self.site.root);
+        let change = Change { setting: setting.into(), target, old: old.clone(), new: new.into(), boot };
+        self.journal.add(&change).map_err(|error| cannot_write(&self.journal, &error))?;
+        self.changes.push(change);
+        let change = self.changes.last().expect("it was pushed");
+        let written = target::write(&self.site.root, &change.target, new);
+        written.map_err(|error| {
+            refused(setting, &change.target, &format!("write {new} to"), &error, target::is_permission(&error))
+        })?;
+        match read(&self.site.root, &change.target) {
+            Present::Value(value) if value == new => Ok(Some(old)),
+            other => {
+                let why = format!("the kernel took it, but reads back {}", shown(&other));
+                Err(refused(setting, &change.target, &format!("write {new} to"), &why, false))
+            }
+        }
+    }
+
+    /// Keeps a file open as long as the settings are changed.
+    pub(crate) fn hold(&mut self, file: File) {
+        self.held.push(file);
+    }
+
+    /// Puts everything back, the last change first, and says what became of each. What could not be put back stays in
+    /// the journal.
+    pub fn put_back(mut self) -> Vec<Restored> {
+        self.back()
+    }
+
+    fn back(&mut self) -> Vec<Restored> {
+        self.held.clear();
+        let changes = std::mem::take(&mut self.changes);
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        settle(&self.site, &self.journal, &changes, false)
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        // Whoever wants to know calls put_back; what is not back is in the journal.
+        let _ = self.back();
+    }
+}
+
+/// What an interrupted run left changed and what is still so, oldest first.
+pub fn left(site: &Site) -> Result<Vec<Change>, ChangeError> {
+    let boot = boot_id(&site.root);
+    let mut changes = read_journal(&Journal::in_folder(&site.state))?;
+    changes.retain(|change| {
+        let step = step(change, &read(&site.root, &change.target), boot.as_deref(), false);
+        !matches!(step, Step::Nothing(Restoration::WasBack | Restoration::Restarted | Restoration::Ended))
+    });
+    Ok(changes)
+}
+
+/// Puts back what the journal has, the last change first. `force` also writes over what somebody else has set since.
+pub fn restore(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
+    let journal = Journal::in_folder(&site.state);
+    let changes = read_journal(&journal)?;
+    if changes.is_empty() {
+        // A line that was cut off while it was written may be there.
+        forget(site)?;
+    }
+    Ok(settle(site, &journal, &changes, force))
+}
+
+/// Empties the journal, whatever is still changed.
+pub fn forget(site: &Site) -> Result<(), ChangeError> {
+    let journal = Journal::in_folder(&site.state);
+    if !journal.path().exists() {
+        return Ok(());
+    }
+    journal.keep(&[]).map_err(|error| cannot_write(&journal, &error))
+}
+
+fn settle(site: &Site, journal: &Journal, changes: &[Change], force: bool) -> Vec<Restored> {
+    let boot = boot_id(&site.root);
+    let restored: Vec<Restored> =
+        changes.iter().rev().map(|change| undo(&site.root, change, boot.as_deref(), force)).collect();
+    let open = restored.iter().rev().filter(|restored| !restored.is_settled());
+    let open: Vec<Change> = open.map(|restored| restored.change.clone()).collect();
+    if !changes.is_empty() {
+        // A journal that is too long does no harm: what it has is found as it was.
+        let _ = journal.keep(&open);
+    }
+    restored
+}
+
+fn undo(root: &Path, change: &Change, boot: Option<&str>, force: bool) -> Restored {
+    let outcome = match step(change, &read(root, &change.target), boot, force) {
+        Step::Nothing(outcome) => outcome,
+        Step::Write => match target::write(root, &change.target, &change.old) {
+            Err(error) => Restoration::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) },
+            Ok(()) => match read(root, &change.target) {
+                Present::Value(value) if value == change.old => Restoration::PutBack,
+                other => Restoration::Failed {
+                    why: format!("the kernel took it, but reads back {}", shown(&other)),
+                    not_permitted: false,
+                },
+            },
+        },
+    };
+    Restored { change: change.clone(), outcome }
+}
+
+fn boot_id(root: &Path) -> Option<String> {
+    sysfs::read_text(root, "proc/sys/kernel/random/boot_id").ok()
+}
+
+fn shown(present: &Present) -> String {
+    match present {
+        Present::Value(value) => value.clone(),
+        Present::Gone => "nothing".into(),
+        Present::Unreadable(why) => why.clone(),
+    }
+}
+
+fn read_journal(journal: &Journal) -> Result<Vec<Change>, ChangeError> {
+    journal.read().map_err(|error| ChangeError {
+        what: format!("cannot read the journal of changed settings {}: {error}", journal.path().display()),
+        hint: "each line has a file, its old and its new value: put them back by hand and remove the file".into(),
+        not_permitted: target::is_permission(&error),
+    })
+}
+
+fn cannot_write(journal: &Journal, error: &std::io::Error) -> ChangeError {
+    let not_permitted = target::is_permission(error);
+    let hint = if not_permitted { "settings are changed by root" } else { "NEARFAR_STATE names another folder for it" };
+    ChangeError {
+        what: format!("cannot write the journal of changed settings {}: {error}", journal.path().display()),
+        hint: hint.into(),
+        not_permitted,
+    }
+}
+
+fn refused(
+    setting: &str,
+    target: &Target,
+    verb: &str,
+    why: &dyn std::fmt::Display,
+    not_permitted: bool,
+) -> ChangeError {
+    let hint = if not_permitted {
+        format!("settings are changed by root, and not in every container; or leave {setting} out")
+    } else {
+        format!("leave {setting} out of --quieten")
+    };
+    ChangeError { what: format!("{setting}: cannot {verb} {target}: {why}"), hint, not_permitted }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Changing and putting back, on recorded trees and, as root, on this machine's own settings.
+
+use std::process::{Child, Command};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::sysfs::test_tree::tree;
+
+const A: &str = "sys/a";
+const B: &str = "proc/b";
+
+fn site(folder: &TempDir) -> Site {
+    Site { root: folder.path().into(), state: folder.path().join("state") }
+}
+
+fn file(path: &str) -> Target {
+    Target::File(path.into())
+}
+
+fn text(folder: &TempDir, path: &str) -> String {
+    std::fs::read_to_string(folder.path().join(path)).unwrap()
+}
+
+#[test]
+fn what_was_changed_comes_back_in_reverse_order() {
+    let folder = tree(&[(A, "1\n"), (B, "[x] y\n")]);
+    let site = site(&folder);
+    let mut changed = Changed::begin(&site).unwrap();
+    assert_eq!(changed.set("a", file(A), "0").unwrap(), Some("1".into()));
+    assert_eq!(changed.set("a", file(A), "0").unwrap(), None, "it has this value");
+    assert_eq!(changed.set("b", file(B), "y").unwrap(), Some("x".into()));
+    assert_eq!((text(&folder, A), text(&folder, B)), ("0".into(), "y".into()));
+    let settings: Vec<(String, Restoration)> =
+        changed.put_back().into_iter().map(|restored| (restored.change.setting, restored.outcome)).collect();
+    assert_eq!(settings, [("b".into(), Restoration::PutBack), ("a".into(), Restoration::PutBack)]);
+    assert_eq!((text(&folder, A), text(&folder, B)), ("1".into(), "x".into()));
+    assert!(!site.state.join("undo.journal").exists());
+}
+
+#[test]
+fn the_journal_is_there_before_the_setting_is_written() {
+    let folder = tree(&[(A, "1\n")]);
+    let site = site(&folder);
+    let mut changed = Changed::begin(&site).unwrap();
+    // A file where the journal's folder should be.
+    std::fs::write(&site.state, "").unwrap();
+    let error = changed.set("a", file(A), "0").unwrap_err();
+    assert!(error.what.contains("journal"), "{error:?}");
+    assert_eq!(text(&folder, A), "1\n", "without a line in the journal nothing is written");
+}
+
+#[test]
+fn dropping_puts_back_also_on_panic() {
+    let folder = tree(&[(A, "1")]);
+    let site = site(&folder);
+    let result = std::panic::catch_unwind(|| {
+        let mut changed = Changed::begin(&site).unwrap();
+        changed.set("a", file(A), "0").unwrap();
+        panic!("on purpose");
+    });
+    assert!(result.is_err());
+    assert_eq!(text(&folder, A), "1");
+    assert_eq!(left(&site).unwrap(), []);
+}
+
+/// As kill -9 leaves it.
+fn kill(changed: Changed) {
+    std::mem::forget(changed);
+}
+
+#[test]
+fn what_a_killed_run_left_is_seen_refused_and_restored() {
+    let folder = tree(&[(A, "1"), (B, "x")]);
+    let site = site(&folder);
+    let mut changed = Changed::begin(&site).unwrap();
+    changed.set("a", file(A), "0").unwrap();
+    changed.set("b", file(B), "y").unwrap();
+    kill(changed);
+    assert_eq!(left(&site).unwrap().len(), 2);
+    let error = Changed::begin(&site).unwrap_err();
+    assert!(error.hint.contains("nearfar restore"), "{error:?}");
+    std::fs::write(folder.path().join(B), "somebody's").unwrap();
+    let restored = restore(&site, false).unwrap();
+    assert_eq!(restored[0].outcome, Restoration::LeftForeign { present: "somebody's".into() });
+    assert_eq!(restored[1].outcome, Restoration::PutBack);
+    assert_eq!(left(&site).unwrap().iter().map(|change| &change.setting[..]).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(restore(&site, true).unwrap()[0].outcome, Restoration::PutBack);
+    assert_eq!((text(&folder, A), text(&folder, B)), ("1".into(), "x".into()));
+    assert_eq!(restore(&site, false).unwrap(), []);
+}
+
+#[test]
+fn a_restart_of_the_machine_settles_everything() {
+    const BOOT: &str = "proc/sys/kernel/random/boot_id";
+    let folder = tree(&[(A, "1"), (BOOT, "first\n")]);
+    let site = site(&folder);
+    let mut changed = Changed::begin(&site).unwrap();
+    changed.set("a", file(A), "0").unwrap();
+    kill(changed);
+    std::fs::write(folder.path().join(BOOT), "second\n").unwrap();
+    assert_eq!(left(&site).unwrap(), []);
+    assert_eq!(restore(&site, false).unwrap()[0].outcome, Restoration::Restarted);
+    assert_eq!(text(&folder, A), "0", "as the boot left it");
+    Changed::begin(&site).unwrap();
+}
+
+#[test]
+fn what_is_given_up_is_forgotten() {
+    let folder = tree(&[(A, "1")]);
+    let site = site(&folder);
+    let mut changed = Changed::begin(&site).unwrap();
+    changed.set("a", file(A), "0").unwrap();
+    kill(changed);
+    std::fs::remove_file(folder.path().join(A)).unwrap();
+    assert!(matches!(restore(&site, true).unwrap()[0].outcome, Restoration::Failed { .. }));
+    forget(&site).unwrap();
+    assert_eq!(left(&site).unwrap(), []);
+}
+
+#[test]
+fn a_setting_that_is_not_there_is_not_made() {
+    let folder = tree(&[(B, "x")]);
+    let mut changed = Changed::begin(&site(&folder)).unwrap();
+    let error = changed.set("a", file(A), "0").unwrap_err();
+    assert!(error.what.contains("/sys/a") && error.hint.contains("leave a out"), "{error:?}");
+    assert!(!folder.path().join(A).exists());
+}
+
+/// This machine's root with a journal of our own; none, with the reason printed, where we are not root.
+fn here(folder: &TempDir, name: &str, path: &str) -> Option<Site> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: {name}: only root may change it");
+        return None;
+    }
+    if !Path::new("/").join(path).exists() {
+        println!("skipped: {name}: there is no /{path}");
+        return None;
+    }
+    Some(Site { root: "/".into(), state: folder.path().into() })
+}
+
+#[test]
+fn the_kernels_own_settings_are_changed_and_put_back() {
+    let settings = [
+        ("thp", "sys/kernel/mm/transparent_hugepage/enabled", ["madvise", "never"]),
+        ("aslr", "proc/sys/kernel/randomize_va_space", ["2", "0"]),
+        ("numa-balancing", "proc/sys/kernel/numa_balancing", ["0", "1"]),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, path, values) in settings {
+        let Some(site) = here(&folder, name, path) else { continue };
+        let Present::Value(old) = read(&site.root, &file(path)) else { panic!("{path} can be read") };
+        let mut changed = Changed::begin(&site).unwrap();
+        // Another value than the present one, so that something is written.
+        let new = values.into_iter().find(|value| **value != *old).unwrap();
+        match changed.set(name, file(path), new) {
+            Ok(was) => {
+                assert_eq!(was.as_deref(), Some(&*old), "{name}");
+                assert_eq!(read(&site.root, &file(path)), Present::Value(new.into()), "{name}");
+            }
+            Err(error) => println!("skipped: {name}: {}", error.what),
+        }
+        drop(changed);
+        assert_eq!(read(&site.root, &file(path)), Present::Value(old), "{name}");
+    }
+}
+
+#[test]
+fn a_value_that_the_kernel_does_not_take_is_an_error_that_names_it() {
+    const PATH: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(site) = here(&folder, "a refused value", PATH) else { return };
+    let before = read(&site.root, &file(PATH));
+    let mut changed = Changed::begin(&site).unwrap();
+    let error = changed.set("thp", file(PATH), "sometimes").unwrap_err();
+    assert!(error.what.contains(&format!("cannot write sometimes to /{PATH}")), "{error:?}");
+    assert_eq!(changed.put_back()[0].outcome, Restoration::WasBack);
+    assert_eq!(read(&site.root, &file(PATH)), before);
+}
+
+/// Ends a process of ours, whatever the test does.
+struct Ours(Child);
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+#[test]
+fn a_process_is_paused_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site { root: "/".into(), state: folder.path().into() };
+    let sleeper = Ours(Command::new("sleep").arg("100").spawn().unwrap());
+    let pid = sleeper.0.id();
+    let (_, started) = process(&site.root, pid).unwrap();
+    let target = Target::Process { pid, started };
+    let mut changed = Changed::begin(&site).unwrap();
+    assert_eq!(changed.set("irqbalance", target.clone(), PAUSED).unwrap(), Some(RUNNING.into()));
+    assert_eq!(process(&site.root, pid).unwrap().0, 'T');
+    kill(changed);
+    assert_eq!(restore(&site, false).unwrap()[0].outcome, Restoration::PutBack);
+    assert_eq!(read(&site.root, &target), Present::Value(RUNNING.into()));
+    assert_eq!(read(&site.root, &Target::Process { pid, started: started + 1 }), Present::Gone);
+    drop(sleeper);
+    assert_eq!(read(&site.root, &target), Present::Gone);
+}

@@ -1,0 +1,102 @@
+//! What on a machine would spoil a measurement, and what cannot be measured on it: facts in, complaints out, each with
+//! its reason, its effect and the fix. Must not know how the facts were read.
+
+mod checks;
+
+use serde::Serialize;
+
+use crate::settings::Settings;
+use crate::undo::Change;
+use crate::units::Bytes;
+
+/// What is known of a machine beside its settings; an error is why it cannot be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signs {
+    /// What the cpus did while we looked.
+    pub load: Result<Load, String>,
+    /// How often cpus were slowed down for heat since boot.
+    pub throttled: Result<u64, String>,
+    /// Room for results.
+    pub free: Result<Bytes, String>,
+    /// Whether the daemon that moves interrupts runs and is not paused.
+    pub irqbalance: bool,
+    /// Settings that an interrupted run left changed.
+    pub left: Result<Vec<Change>, String>,
+    /// Whether we are root.
+    pub root: bool,
+    /// Whether the hardware counts cycles for us.
+    pub counters: Result<(), String>,
+    /// Memory nodes with memory.
+    pub nodes: Option<usize>,
+    /// Interrupts that the kernel has spread over the cpus itself and lets nobody move.
+    pub managed_interrupts: Vec<String>,
+}
+
+/// What all online cpus together did, in thousandths of one cpu.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Anything but idle; we slept.
+    pub busy_milli: u64,
+    /// The hypervisor ran somebody else.
+    pub steal_milli: u64,
+    /// Online cpus.
+    pub cpus: u64,
+}
+
+/// What a complaint is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Group {
+    /// It would spoil a measurement.
+    Spoils,
+    /// It cannot be measured or set here.
+    CannotMeasure,
+}
+
+/// Something that is not as a measurement wants it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Complaint {
+    /// A stable name.
+    pub key: &'static str,
+    /// What it is about.
+    pub group: Group,
+    /// What was found.
+    pub found: String,
+    /// What it does to a measurement.
+    pub effect: &'static str,
+    /// What to do about it.
+    pub fix: &'static str,
+    /// A line to paste that does it, where there is one.
+    pub command: Option<&'static str>,
+}
+
+/// What was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// What is not well, in the order in which it is worth looking at.
+    pub complaints: Vec<Complaint>,
+    /// The names of what is well.
+    pub well: Vec<&'static str>,
+}
+
+/// Looks at everything.
+pub fn diagnose(settings: &Settings, signs: &Signs) -> Diagnosis {
+    let mut diagnosis = Diagnosis { complaints: Vec::new(), well: Vec::new() };
+    for check in &checks::CHECKS {
+        match (check.look)(settings, signs) {
+            None => diagnosis.well.push(check.key),
+            Some(found) => diagnosis.complaints.push(Complaint {
+                key: check.key,
+                group: check.group,
+                found,
+                effect: check.effect,
+                fix: check.fix,
+                command: check.command,
+            }),
+        }
+    }
+    diagnosis
+}
+
+#[cfg(test)]
+mod tests;

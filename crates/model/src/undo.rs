@@ -1,0 +1,294 @@
+//! Settings that a run changes to have a quiet machine: which there are, what was changed, and what has to be done to
+//! have it as it was. Must not know how a setting is read or written.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A setting that can be made quiet for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Quieting {
+    /// The daemon that moves interrupts is paused.
+    Irqbalance,
+    /// Simultaneous multithreading is off.
+    Smt,
+    /// The frequency governor is `performance`.
+    Governor,
+    /// No frequency above the nominal one.
+    Turbo,
+    /// No transparent huge pages. `never` and not `madvise`: every trial then has pages of one size, and khugepaged
+    /// does not run beside it.
+    Thp,
+    /// The kernel moves no pages between nodes on its own.
+    NumaBalancing,
+    /// Addresses are the same in every process.
+    Aslr,
+    /// Idle cpus wake up at once.
+    CStates,
+}
+
+impl Quieting {
+    /// All, in the order in which they are changed; they are put back in reverse. The daemon is first, since it answers
+    /// to cpus that go away; SMT comes before what exists once per cpu, so that cpus which are gone keep their own.
+    pub const ALL: [Self; 8] = [
+        Self::Irqbalance,
+        Self::Smt,
+        Self::Governor,
+        Self::Turbo,
+        Self::Thp,
+        Self::NumaBalancing,
+        Self::Aslr,
+        Self::CStates,
+    ];
+
+    /// Its name on the command line and in the journal.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Irqbalance => "irqbalance",
+            Self::Smt => "smt",
+            Self::Governor => "governor",
+            Self::Turbo => "turbo",
+            Self::Thp => "thp",
+            Self::NumaBalancing => "numa-balancing",
+            Self::Aslr => "aslr",
+            Self::CStates => "c-states",
+        }
+    }
+
+    /// What a list such as `thp,aslr` asks for, each once and in the order of [`Self::ALL`]; `all` is all of them.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
+        let mut wanted = Vec::new();
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match Self::ALL.iter().find(|setting| setting.name() == name) {
+                Some(setting) => wanted.push(*setting),
+                None if name == "all" => wanted.extend(Self::ALL),
+                None => {
+                    let names: Vec<&str> = Self::ALL.iter().map(|setting| setting.name()).collect();
+                    return Err(format!("'{name}' cannot be made quiet; there are {} and all", names.join(", ")));
+                }
+            }
+        }
+        if wanted.is_empty() {
+            return Err("the list is empty".into());
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        Ok(wanted)
+    }
+}
+
+/// What holds a setting's value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// A file of the kernel, without the slash before `sys` or `proc`.
+    File(String),
+    /// A process; its value is `running` or `paused`.
+    Process {
+        /// Its id.
+        pid: u32,
+        /// When it began, in ticks since boot: another process may have the id by now.
+        started: u64,
+    },
+}
+
+/// One change, as the journal has it: one line of JSON. Fields are added, never renamed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Which setting: a name of [`Quieting`]. Text, so that a journal of another version can be read.
+    pub setting: String,
+    /// Where its value is.
+    #[serde(flatten)]
+    pub target: Target,
+    /// The value that was found.
+    pub old: String,
+    /// The value that we wrote.
+    pub new: String,
+    /// The kernel's id of the boot during which it was changed: these settings do not survive a restart.
+    #[serde(default)]
+    pub boot: Option<String>,
+}
+
+/// What there is now in the place of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// This value.
+    Value(String),
+    /// The file or the process is not there.
+    Gone,
+    /// It cannot be read, for this reason.
+    Unreadable(String),
+}
+
+/// What has to be done about a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Write the old value.
+    Write,
+    /// Nothing, for this reason.
+    Nothing(Restoration),
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Restoration {
+    /// The old value was written and read back.
+    PutBack,
+    /// The old value was there already: the setting had not been written yet, or it was put back by hand.
+    WasBack,
+    /// The machine was started anew since then, so that nothing of ours is in force.
+    Restarted,
+    /// The process has ended, so that there is nothing to put back.
+    Ended,
+    /// Somebody else has changed it since then; left as it is.
+    LeftForeign {
+        /// The value now.
+        present: String,
+    },
+    /// It could not be put back.
+    Failed {
+        /// The kernel's answer.
+        why: String,
+        /// Whether it was a matter of permission.
+        not_permitted: bool,
+    },
+}
+
+/// A change and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// The change.
+    #[serde(flatten)]
+    pub change: Change,
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: Restoration,
+}
+
+impl Restored {
+    /// Whether nothing of this change is left, so that the journal may forget it.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self.outcome, Restoration::LeftForeign { .. } | Restoration::Failed { .. })
+    }
+}
+
+/// Decides what to do about a change. The old value is written only over ours; `force` writes it over anything.
+pub fn step(change: &Change, present: &Present, boot: Option<&str>, force: bool) -> Step {
+    let restarted = change.boot.as_deref().zip(boot).is_some_and(|(then, now)| then != now);
+    let failed = |why: &str| Step::Nothing(Restoration::Failed { why: why.into(), not_permitted: false });
+    match present {
+        Present::Value(value) if *value == change.old => Step::Nothing(Restoration::WasBack),
+        Present::Gone if matches!(change.target, Target::Process { .. }) => Step::Nothing(Restoration::Ended),
+        // A process of this boot is not the one that was meant, even with its number and age.
+        _ if restarted && (!force || matches!(change.target, Target::Process { .. })) => {
+            Step::Nothing(Restoration::Restarted)
+        }
+        Present::Value(value) if *value == change.new || force => Step::Write,
+        Present::Value(value) => Step::Nothing(Restoration::LeftForeign { present: value.clone() }),
+        Present::Gone => failed("it is not there any more"),
+        Present::Unreadable(why) => failed(why),
+    }
+}
+
+/// `/sys/kernel/mm/…` or `process 77`.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "/{path}"),
+            Self::Process { pid, .. } => write!(f, "process {pid}"),
+        }
+    }
+}
+
+/// What became of it, after the name of the setting.
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { setting, target, old, new, .. } = &self.change;
+        write!(f, "{setting}: {target} ")?;
+        match &self.outcome {
+            Restoration::PutBack => write!(f, "is {old} again (it was {new})"),
+            Restoration::WasBack => write!(f, "is {old}, as it was found"),
+            Restoration::Restarted => write!(f, "is as the restart of the machine left it (we had written {new})"),
+            Restoration::Ended => write!(f, "has ended"),
+            Restoration::LeftForeign { present } => {
+                write!(f, "is left at {present}: somebody changed it since we wrote {new} over {old}")
+            }
+            Restoration::Failed { why, .. } => write!(f, "is not back at {old}: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(target: Target) -> Change {
+        Change { setting: "thp".into(), target, old: "always".into(), new: "never".into(), boot: Some("first".into()) }
+    }
+
+    fn value(text: &str) -> Present {
+        Present::Value(text.into())
+    }
+
+    #[test]
+    fn the_old_value_is_written_over_ours_alone() {
+        let file = change(Target::File("sys/x".into()));
+        let left = |present: &str| Step::Nothing(Restoration::LeftForeign { present: present.into() });
+        let nothing = |why: Restoration| Step::Nothing(why);
+        let cases = [
+            (value("never"), Some("first"), false, Step::Write),
+            (value("always"), Some("first"), false, nothing(Restoration::WasBack)),
+            (value("always"), Some("first"), true, nothing(Restoration::WasBack)),
+            (value("madvise"), Some("first"), false, left("madvise")),
+            (value("madvise"), Some("first"), true, Step::Write),
+            (value("never"), Some("second"), false, nothing(Restoration::Restarted)),
+            (value("never"), Some("second"), true, Step::Write),
+            (value("always"), Some("second"), false, nothing(Restoration::WasBack)),
+            // A kernel that does not tell: taken as the same boot.
+            (value("never"), None, false, Step::Write),
+        ];
+        for (present, boot, force, expected) in cases {
+            assert_eq!(step(&file, &present, boot, force), expected, "{present:?} {boot:?} {force}");
+        }
+        for present in [Present::Gone, Present::Unreadable("io".into())] {
+            let step = step(&file, &present, Some("first"), false);
+            assert!(matches!(step, Step::Nothing(Restoration::Failed { .. })), "{step:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_ended_or_is_of_another_boot_is_left_alone() {
+        let process = change(Target::Process { pid: 7, started: 9 });
+        let nothing = |why| Step::Nothing(why);
+        assert_eq!(step(&process, &Present::Gone, Some("first"), false), nothing(Restoration::Ended));
+        assert_eq!(step(&process, &value("never"), Some("first"), false), Step::Write);
+        for force in [false, true] {
+            assert_eq!(step(&process, &value("never"), Some("second"), force), nothing(Restoration::Restarted));
+        }
+    }
+
+    #[test]
+    fn lists_are_read_in_the_order_of_changing() {
+        let names = |text| Quieting::parse_list(text).map(|list| list.iter().map(|q| q.name()).collect::<Vec<_>>());
+        assert_eq!(names("aslr, thp,aslr").unwrap(), ["thp", "aslr"]);
+        assert_eq!(names("thp,all").unwrap().len(), Quieting::ALL.len());
+        assert!(names("thb").unwrap_err().contains("'thb' cannot be made quiet; there are irqbalance, smt"));
+        assert!(names(" ,").is_err());
+        assert!(Quieting::ALL.is_sorted());
+    }
+
+    #[test]
+    fn the_form_of_a_journal_line_is_kept() {
+        let cases = [
+            (Target::File("sys/x".into()), r#""file":"sys/x""#),
+            (Target::Process { pid: 7, started: 9 }, r#""process":{"pid":7,"started":9}"#),
+        ];
+        for (target, words) in cases {
+            let change = change(target);
+            let line = serde_json::to_string(&change).unwrap();
+            assert_eq!(line, format!(r#"{{"setting":"thp",{words},"old":"always","new":"never","boot":"first"}}"#));
+            assert_eq!(serde_json::from_str::<Change>(&line).unwrap(), change);
+        }
+    }
+}

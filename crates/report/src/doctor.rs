@@ -1,0 +1,78 @@
+//! A diagnosis as text: what was found, its effect, the fix.
+
+use model::doctor::{Complaint, Diagnosis, Group};
+
+use crate::look::{Look, Tone, clean, finished, marked, wrapped};
+
+/// Lines longer than this are hard to read.
+const WIDTH_MAX: usize = 100;
+const INDENT: &str = "  ";
+const DEEPER: &str = "      ";
+
+/// What is not well, in two groups, then what is.
+pub fn diagnosis(diagnosis: &Diagnosis, look: &Look) -> String {
+    let mut lines = Vec::new();
+    for (group, heading) in [
+        (Group::Spoils, "What would spoil a measurement on this machine"),
+        (Group::CannotMeasure, "What cannot be measured or set on it"),
+    ] {
+        let complaints: Vec<&Complaint> =
+            diagnosis.complaints.iter().filter(|complaint| complaint.group == group).collect();
+        let none = if complaints.is_empty() { ": nothing found" } else { "" };
+        lines.push(marked(&format!("{heading}{none}"), Tone::Strong));
+        complaints.into_iter().for_each(|complaint| lines.extend(paragraph(complaint, look)));
+        lines.push(String::new());
+    }
+    if !diagnosis.well.is_empty() {
+        let well = format!("Looked at and well: {}", diagnosis.well.join(", "));
+        lines.extend(indented(&well, Tone::Quiet, "", look));
+    }
+    finished(&lines.join("\n"), look)
+}
+
+fn paragraph(complaint: &Complaint, look: &Look) -> Vec<String> {
+    let found = format!("{}: {}", complaint.key, clean(&complaint.found));
+    let tone = if complaint.group == Group::Spoils { Tone::Warning } else { Tone::Plain };
+    let mut lines = indented(&found, tone, INDENT, look);
+    lines.extend(indented(&format!("effect: {}", complaint.effect), Tone::Quiet, DEEPER, look));
+    lines.extend(indented(&format!("fix: {}", complaint.fix), Tone::Quiet, DEEPER, look));
+    // Never broken, so that it can be pasted.
+    lines.extend(complaint.command.map(|command| format!("{DEEPER}$ {command}")));
+    lines
+}
+
+fn indented(text: &str, tone: Tone, indent: &str, look: &Look) -> Vec<String> {
+    let room = look.width.min(WIDTH_MAX).saturating_sub(indent.len());
+    wrapped(&marked(text, tone), room, room).into_iter().map(|line| format!("{indent}{line}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(key: &'static str, group: Group, command: Option<&'static str>) -> Complaint {
+        Complaint { key, group, found: "a\u{1b}[31m fact".into(), effect: "an effect", fix: "a fix", command }
+    }
+
+    #[test]
+    fn a_diagnosis_is_two_groups_and_the_rest() {
+        let sick = Diagnosis {
+            complaints: vec![complaint("thp", Group::Spoils, Some("nearfar restore"))],
+            well: vec!["load", "smt"],
+        };
+        let look = Look { width: 40, ascii: false, colour: false };
+        let expected = "\
+What would spoil a measurement on this machine
+  thp: a\u{fffd}[31m fact
+      effect: an effect
+      fix: a fix
+      $ nearfar restore
+
+What cannot be measured or set on it: nothing found
+
+Looked at and well: load, smt";
+        assert_eq!(diagnosis(&sick, &look), expected);
+        let coloured = diagnosis(&sick, &Look { colour: true, ..look });
+        assert!(coloured.contains("\u{1b}[") && coloured.contains("$ nearfar restore"));
+    }
+}
