@@ -48,9 +48,9 @@ fn quieten_one(changed: &mut Changed, setting: Quieting) -> Result<Quieted, Chan
     match knob(changed.root(), setting) {
         Err(why) => Ok(Quieted::Unavailable(why)),
         Ok(Knob::Latency) => {
-            let file = open_latency(changed.root())?;
+            let (file, old_us) = open_latency(changed.root())?;
             changed.hold(file);
-            Ok(Quieted::Set { old: vec!["as the system has it".into()], new: "0 us".into() })
+            Ok(Quieted::Set { old: vec![format!("at most {old_us} us")], new: "at most 0 us".into() })
         }
         Ok(Knob::Targets(targets, new)) => {
             let mut old = Vec::new();
@@ -155,16 +155,21 @@ fn c_states(root: &Path) -> Result<Knob, String> {
     }
 }
 
-/// Asks for a wake-up latency of 0 us for as long as the file is open. The kernel takes and gives an i32 of its own
-/// byte order, at any position.
-fn open_latency(root: &Path) -> Result<File, ChangeError> {
-    let open = || -> io::Result<File> {
+fn latency_us(file: &File) -> io::Result<i32> {
+    let mut bytes = [0_u8; 4];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(i32::from_ne_bytes(bytes))
+}
+
+/// Asks for a wake-up latency of 0 us for as long as the file is open, and tells what it was. The kernel takes and gives
+/// an i32 of its own byte order, at any position.
+fn open_latency(root: &Path) -> Result<(File, i32), ChangeError> {
+    let open = || -> io::Result<(File, i32)> {
         let file = OpenOptions::new().read(true).write(true).open(root.join(LATENCY))?;
+        let old_us = latency_us(&file)?;
         file.write_all_at(&0_i32.to_ne_bytes(), 0)?;
-        let mut latency_us = [0_u8; 4];
-        file.read_exact_at(&mut latency_us, 0)?;
-        match i32::from_ne_bytes(latency_us) {
-            0 => Ok(file),
+        match latency_us(&file)? {
+            0 => Ok((file, old_us)),
             other => Err(io::Error::other(format!("the kernel took 0 us, but reads back {other} us"))),
         }
     };

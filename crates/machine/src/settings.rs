@@ -2,7 +2,7 @@
 //! read. No serial numbers, no host name: that one only by [`host_name`].
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use model::id_set::CpuSet;
@@ -198,6 +198,7 @@ fn record_cpu(settings: &mut Settings, root: &Path) {
         known_or(per_policy(root, "energy_performance_preference"), "no driver that takes one"),
     );
     settings.record("cpu.turbo", turbo(root));
+    settings.record("cpu.wake-up-us-max", wake_up_us_max(root));
     settings.record("cpu.idle-states", known_or(idle_states(root), "no idle states in this kernel's hands"));
 }
 
@@ -258,6 +259,20 @@ fn turbo(root: &Path) -> FactValue {
     }
     text("sys/devices/system/cpu/cpufreq/boost")
         .map_or_else(|| unavailable("no driver that switches it"), |boost| switch(boost == "1"))
+}
+
+/// What somebody has asked for by holding the file open; the kernel writes "nobody" as 2000 s.
+fn wake_up_us_max(root: &Path) -> FactValue {
+    let read = || -> std::io::Result<i32> {
+        let mut bytes = [0_u8; 4];
+        std::fs::File::open(root.join("dev/cpu_dma_latency"))?.read_exact(&mut bytes)?;
+        Ok(i32::from_ne_bytes(bytes))
+    };
+    match read() {
+        Ok(2_000_000_000) => FactValue::Known("any".into()),
+        Ok(us) => FactValue::Known(us.to_string()),
+        Err(error) => FactValue::Unavailable(format!("/dev/cpu_dma_latency: {error}")),
+    }
 }
 
 /// The idle states of cpu 0 that are not disabled.
@@ -403,6 +418,8 @@ mod tests {
                 "cpu.idle-states",
                 "POLL, C1",
             ),
+            (vec![("dev/cpu_dma_latency".into(), "\0\0\0\0")], "cpu.wake-up-us-max", "0"),
+            (vec![("dev/cpu_dma_latency".into(), "\0\u{14}\0\0")], "cpu.wake-up-us-max", "5120"),
             (
                 vec![(path("vulnerabilities/spec_store_bypass"), "Vulnerable\n")],
                 "mitigations.spec-store-bypass",

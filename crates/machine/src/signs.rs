@@ -1,10 +1,11 @@
 //! What disturbs this machine now and what it cannot tell, beside its settings: load, heat, room, daemons, counters.
 //! Must not judge: that is `model::doctor`.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use model::doctor::{Load, Signs};
+use model::doctor::{Counters, Load, Signs};
 use model::units::Bytes;
 
 use crate::proc::{Proc, TICK};
@@ -25,7 +26,7 @@ pub fn read(results: &Path, site: &Site) -> Signs {
         irqbalance: quiet::irqbalance_runs(root),
         left: undo::left(site).map_err(|error| error.what),
         root: rustix::process::geteuid().is_root(),
-        counters: syscall::open_cycle_counter().map(drop).map_err(|error| format!("perf_event_open: {error}")),
+        counters: counters(),
         nodes: Proc::live().memory_node_count(),
         managed_interrupts: managed_interrupts(root),
     }
@@ -48,6 +49,16 @@ fn load() -> Result<Load, String> {
         steal_milli: milli(after.steal, before.steal),
         cpus: cpus.len() as u64,
     })
+}
+
+fn counters() -> Counters {
+    match syscall::open_cycle_counter() {
+        Ok(_) => Counters::Work,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Counters::Forbidden(format!("perf_event_open: {error}"))
+        }
+        Err(error) => Counters::Missing(format!("perf_event_open: {error}")),
+    }
 }
 
 /// The counts of all cores and packages since boot; x86 has them.

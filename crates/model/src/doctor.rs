@@ -25,11 +25,22 @@ pub struct Signs {
     /// Whether we are root.
     pub root: bool,
     /// Whether the hardware counts cycles for us.
-    pub counters: Result<(), String>,
+    pub counters: Counters,
     /// Memory nodes with memory.
     pub nodes: Option<usize>,
     /// Interrupts that the kernel has spread over the cpus itself and lets nobody move.
     pub managed_interrupts: Vec<String>,
+}
+
+/// Whether the hardware counts for us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Counters {
+    /// It does.
+    Work,
+    /// The kernel does not permit it: its answer.
+    Forbidden(String),
+    /// There are none: the kernel's answer.
+    Missing(String),
 }
 
 /// What all online cpus together did, in thousandths of one cpu.
@@ -84,8 +95,10 @@ pub fn diagnose(settings: &Settings, signs: &Signs) -> Diagnosis {
     let mut diagnosis = Diagnosis { complaints: Vec::new(), well: Vec::new() };
     for check in &checks::CHECKS {
         match (check.look)(settings, signs) {
-            None => diagnosis.well.push(check.key),
-            Some(found) => diagnosis.complaints.push(Complaint {
+            // What cannot be told is neither well nor sick; where that matters another check says so.
+            None => {}
+            Some(None) => diagnosis.well.push(check.key),
+            Some(Some(found)) => diagnosis.complaints.push(Complaint {
                 key: check.key,
                 group: check.group,
                 found,

@@ -180,10 +180,30 @@ fn a_run_that_is_asked_to_end_puts_back() {
         let (mut run, _) = busy(&place, &["--quieten", "thp,aslr"]);
         assert_eq!(place.values(&[THP, ASLR]), ["never", "0"]);
         run.signal(signal);
+        // Somebody who is impatient; it is not reaped yet, so the number is still its own.
+        run.signal(signal);
         assert_eq!(run.end(), Some(130), "{signal}");
         assert_eq!(place.values(&[THP, ASLR]), ["madvise", "2"], "{signal}");
         assert!(!place.journal().exists(), "{signal}");
     }
+}
+
+#[test]
+fn a_run_that_ignores_hanging_up_goes_on() {
+    let place = Place::recorded();
+    let (begun, ends) = (place.folder.path().join("begun"), place.folder.path().join("ends"));
+    let script = format!("touch {}; while [ ! -e {} ]; do sleep 0.05; done", begun.display(), ends.display());
+    let measure = place.measure(&["--quieten", "thp"], &["sh", "-c", &script]);
+    let mut shell = Command::new("sh");
+    // As nohup does.
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(measure.get_program()).args(measure.get_args());
+    shell.envs(measure.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut run = Running::start(shell);
+    until("the trial", || begun.exists());
+    run.signal("-HUP");
+    std::fs::write(ends, "").expect("files can be written");
+    assert_eq!(run.end(), Some(0));
+    assert_eq!(place.value(THP), "madvise");
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! The checks, one row each: what is looked at, when it is complained of, its effect and the fix.
 
-use super::{Group, Signs};
+use super::{Counters, Group, Signs};
 use crate::settings::{FactValue, Settings};
 use crate::undo::Change;
 use crate::units::Bytes;
+
+/// What is complained of; none in it when all is well, none at all when it cannot be told.
+type Seen = Option<Option<String>>;
 
 /// One thing that is looked at.
 pub(super) struct Check {
     pub key: &'static str,
     pub group: Group,
-    /// What was found; none when all is well.
-    pub look: fn(&Settings, &Signs) -> Option<String>,
+    /// What was found.
+    pub look: fn(&Settings, &Signs) -> Seen,
     pub effect: &'static str,
     pub fix: &'static str,
     pub command: Option<&'static str>,
@@ -27,11 +30,11 @@ const FREE_MIN: Bytes = Bytes(256 << 20);
 
 const QUIETEN: &str = "add it to --quieten, which puts it back after the run";
 
-pub(super) const CHECKS: [Check; 23] = [
+pub(super) const CHECKS: [Check; 24] = [
     Check {
         key: "left-changed",
         group: Group::Spoils,
-        look: left_changed,
+        look: |_, signs| Some(left_changed(signs)),
         effect: "this machine is not set as its owner set it, and the next measurement would take that for granted",
         fix: "put the settings back",
         command: Some("nearfar restore"),
@@ -87,7 +90,7 @@ pub(super) const CHECKS: [Check; 23] = [
     Check {
         key: "turbo",
         group: Group::Spoils,
-        look: |settings, _| (settings.get("cpu.turbo")? == "on").then(|| "turbo is on".into()),
+        look: |settings, _| Some((settings.get("cpu.turbo")? == "on").then(|| "turbo is on".into())),
         effect: "one busy core is faster than many: placements differ by frequency as well as by place",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten turbo"),
@@ -95,7 +98,9 @@ pub(super) const CHECKS: [Check; 23] = [
     Check {
         key: "smt",
         group: Group::Spoils,
-        look: |settings, _| (settings.get("cpu.smt")? == "on").then(|| "cores run two threads or more (SMT)".into()),
+        look: |settings, _| {
+            Some((settings.get("cpu.smt")? == "on").then(|| "cores run two threads or more (SMT)".into()))
+        },
         effect: "where the kernel places freely, two threads may share a core in one trial and not in the next",
         fix: "seat threads on cores of their own (one-core, compact); or add it to --quieten",
         command: Some("nearfar run quick --quieten smt"),
@@ -113,7 +118,7 @@ pub(super) const CHECKS: [Check; 23] = [
         group: Group::Spoils,
         look: |settings, _| {
             let value = settings.get("kernel.numa-balancing")?;
-            (value != "0").then(|| format!("numa_balancing is {value}"))
+            Some((value != "0").then(|| format!("numa_balancing is {value}")))
         },
         effect: "the kernel takes page faults to watch memory, and moves pages during a trial",
         fix: QUIETEN,
@@ -122,7 +127,7 @@ pub(super) const CHECKS: [Check; 23] = [
     Check {
         key: "irqbalance",
         group: Group::Spoils,
-        look: |_, signs| signs.irqbalance.then(|| "irqbalance runs".into()),
+        look: |_, signs| Some(signs.irqbalance.then(|| "irqbalance runs".into())),
         effect: "interrupts move from cpu to cpu every ten seconds, on to the seats of a trial or off them",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten irqbalance"),
@@ -154,7 +159,7 @@ pub(super) const CHECKS: [Check; 23] = [
     Check {
         key: "root",
         group: Group::CannotMeasure,
-        look: |_, signs| (!signs.root).then(|| "we are not root".into()),
+        look: |_, signs| Some((!signs.root).then(|| "we are not root".into())),
         effect: "settings cannot be made quiet; some evidence of other users' processes cannot be read",
         fix: "run it by sudo where you need that",
         command: Some("sudo nearfar doctor"),
@@ -178,7 +183,7 @@ pub(super) const CHECKS: [Check; 23] = [
     Check {
         key: "throttling",
         group: Group::CannotMeasure,
-        look: |_, signs| signs.throttled.as_ref().err().cloned(),
+        look: |_, signs| Some(signs.throttled.as_ref().err().cloned()),
         effect: "slowing down for heat is not seen",
         fix: "in a virtual machine look on the host",
         command: None,
@@ -186,18 +191,32 @@ pub(super) const CHECKS: [Check; 23] = [
     Check {
         key: "counters",
         group: Group::CannotMeasure,
-        look: |_, signs| signs.counters.as_ref().err().cloned(),
+        look: |_, signs| match &signs.counters {
+            Counters::Missing(why) => Some(Some(format!("no hardware counters: {why}"))),
+            _ => Some(None),
+        },
         effect: "no cycles, instructions and cache misses as evidence",
-        fix: "on hardware allow them; a virtual machine needs them passed on by its host",
+        fix: "a virtual machine needs them passed on by its host",
+        command: None,
+    },
+    Check {
+        key: "counters-forbidden",
+        group: Group::CannotMeasure,
+        look: |_, signs| match &signs.counters {
+            Counters::Forbidden(why) => Some(Some(format!("hardware counters are not for us: {why}"))),
+            _ => Some(None),
+        },
+        effect: "no cycles, instructions and cache misses as evidence",
+        fix: "allow them to every user; in a container its security policy may forbid them",
         command: Some("sudo sysctl kernel.perf_event_paranoid=1"),
     },
     Check {
         key: "nodes",
         group: Group::CannotMeasure,
         look: |_, signs| match signs.nodes {
-            Some(0 | 1) => Some("there is one memory node".into()),
-            None => Some("this kernel knows no memory nodes".into()),
-            Some(_) => None,
+            Some(0 | 1) => Some(Some("there is one memory node".into())),
+            None => Some(Some("this kernel knows no memory nodes".into())),
+            Some(_) => Some(None),
         },
         effect: "near and far memory cannot be told apart by measuring",
         fix: "another machine can be simulated from its hwloc XML file",
@@ -206,7 +225,7 @@ pub(super) const CHECKS: [Check; 23] = [
     Check {
         key: "managed-interrupts",
         group: Group::CannotMeasure,
-        look: managed,
+        look: |_, signs| Some(managed(signs)),
         effect: "these interrupts cannot be moved off the cpus of a trial",
         fix: "the kernel keeps them off cpus that are isolated at boot: isolcpus=managed_irq,CPUS",
         command: None,
@@ -214,7 +233,7 @@ pub(super) const CHECKS: [Check; 23] = [
     Check {
         key: "load-reading",
         group: Group::CannotMeasure,
-        look: |_, signs| [signs.load.as_ref().err(), signs.free.as_ref().err()].into_iter().flatten().next().cloned(),
+        look: |_, signs| Some(signs.load.as_ref().err().or(signs.free.as_ref().err()).cloned()),
         effect: "what disturbs is not known",
         fix: "the files of /proc have to be readable",
         command: None,
@@ -222,19 +241,19 @@ pub(super) const CHECKS: [Check; 23] = [
 ];
 
 /// Why a setting cannot be read.
-fn why(settings: &Settings, key: &str) -> Option<String> {
+fn why(settings: &Settings, key: &str) -> Seen {
     match settings.fact(key)? {
-        FactValue::Known(_) => None,
-        FactValue::Unavailable(why) => Some(why.clone()),
+        FactValue::Known(_) => Some(None),
+        FactValue::Unavailable(why) => Some(Some(why.clone())),
     }
 }
 
-fn throttled(signs: &Signs) -> Option<String> {
+fn throttled(signs: &Signs) -> Seen {
     let count = *signs.throttled.as_ref().ok()?;
-    (count > 0).then(|| format!("cpus were slowed down for heat {count} times since boot"))
+    Some((count > 0).then(|| format!("cpus were slowed down for heat {count} times since boot")))
 }
 
-fn left_changed(_: &Settings, signs: &Signs) -> Option<String> {
+fn left_changed(signs: &Signs) -> Option<String> {
     match &signs.left {
         Err(why) => Some(why.clone()),
         Ok(left) if left.is_empty() => None,
@@ -251,60 +270,66 @@ fn of_cpus(milli: u64, cpus: u64) -> String {
     format!("{}.{} of {cpus} cpus", milli / 1000, milli % 1000 / 100)
 }
 
-fn load(_: &Settings, signs: &Signs) -> Option<String> {
+fn load(_: &Settings, signs: &Signs) -> Seen {
     let load = signs.load.as_ref().ok()?;
-    (load.busy_milli > BUSY_MILLI_MAX)
-        .then(|| format!("{} are busy with something else", of_cpus(load.busy_milli, load.cpus)))
+    Some(
+        (load.busy_milli > BUSY_MILLI_MAX)
+            .then(|| format!("{} are busy with something else", of_cpus(load.busy_milli, load.cpus))),
+    )
 }
 
-fn steal(_: &Settings, signs: &Signs) -> Option<String> {
+fn steal(_: &Settings, signs: &Signs) -> Seen {
     let load = signs.load.as_ref().ok()?;
-    (load.steal_milli > STEAL_MILLI_MAX)
-        .then(|| format!("the hypervisor takes {} thousandths of a cpu away", load.steal_milli))
+    Some(
+        (load.steal_milli > STEAL_MILLI_MAX)
+            .then(|| format!("the hypervisor takes {} thousandths of a cpu away", load.steal_milli)),
+    )
 }
 
-fn swap(settings: &Settings, _: &Signs) -> Option<String> {
+fn swap(settings: &Settings, _: &Signs) -> Seen {
     let used = Bytes(settings.number("memory.swap-used-bytes")?);
-    (used > SWAP_USED_MAX).then(|| format!("{used} of memory are in swap"))
+    Some((used > SWAP_USED_MAX).then(|| format!("{used} of memory are in swap")))
 }
 
-fn disk(_: &Settings, signs: &Signs) -> Option<String> {
+fn disk(_: &Settings, signs: &Signs) -> Seen {
     let free = *signs.free.as_ref().ok()?;
-    (free < FREE_MIN).then(|| format!("{free} are free where results are kept"))
+    Some((free < FREE_MIN).then(|| format!("{free} are free where results are kept")))
 }
 
-fn governor(settings: &Settings, _: &Signs) -> Option<String> {
+fn governor(settings: &Settings, _: &Signs) -> Seen {
     let governor = settings.get("cpu.governor")?;
-    (governor != "performance").then(|| format!("the frequency governor is {governor}"))
+    Some((governor != "performance").then(|| format!("the frequency governor is {governor}")))
 }
 
-fn thp(settings: &Settings, _: &Signs) -> Option<String> {
+fn thp(settings: &Settings, _: &Signs) -> Seen {
     let mode = settings.get("memory.thp")?;
-    (mode != "never").then(|| format!("transparent huge pages are given: {mode}"))
+    Some((mode != "never").then(|| format!("transparent huge pages are given: {mode}")))
 }
 
-fn virtual_machine(settings: &Settings, _: &Signs) -> Option<String> {
+fn virtual_machine(settings: &Settings, _: &Signs) -> Seen {
     let kind = settings.get("machine.virtualization")?;
-    (kind != "none seen").then(|| format!("this is a virtual machine ({kind})"))
+    Some((kind != "none seen").then(|| format!("this is a virtual machine ({kind})")))
 }
 
-fn cpu_limit(settings: &Settings, _: &Signs) -> Option<String> {
-    let quota = settings.get("cgroup.cpu-quota").filter(|quota| *quota != "none");
-    if let Some(quota) = quota {
-        return Some(format!("a control group limits us to {quota}"));
+fn cpu_limit(settings: &Settings, _: &Signs) -> Seen {
+    let quota = settings.get("cgroup.cpu-quota")?;
+    if quota != "none" {
+        return Some(Some(format!("a control group limits us to {quota}")));
     }
-    let (ours, online) = (settings.get("cgroup.cpus")?, settings.get("cpu.online")?);
-    (ours != online).then(|| format!("a control group leaves us cpus {ours} of {online}"))
+    let lists = settings.get("cgroup.cpus").zip(settings.get("cpu.online"));
+    let fewer = lists.filter(|(ours, online)| ours != online);
+    Some(fewer.map(|(ours, online)| format!("a control group leaves us cpus {ours} of {online}")))
 }
 
-fn memory_limit(settings: &Settings, _: &Signs) -> Option<String> {
-    let (limit, total) = (settings.number("cgroup.memory-bytes")?, settings.number("memory.total-bytes")?);
-    (limit < total).then(|| format!("a control group limits us to {} of {}", Bytes(limit), Bytes(total)))
+fn memory_limit(settings: &Settings, _: &Signs) -> Seen {
+    let limit = settings.get("cgroup.memory-bytes")?;
+    let total = Bytes(settings.number("memory.total-bytes")?);
+    let limit = limit.parse().ok().map(Bytes).filter(|limit| *limit < total);
+    Some(limit.map(|limit| format!("a control group limits us to {limit} of {total}")))
 }
 
-fn managed(_: &Settings, signs: &Signs) -> Option<String> {
+fn managed(signs: &Signs) -> Option<String> {
     let names = &signs.managed_interrupts;
-    let first = names.first()?;
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-    Some(format!("the kernel has spread interrupts itself: {first}{more}"))
+    names.first().map(|first| format!("the kernel has spread interrupts itself: {first}{more}"))
 }

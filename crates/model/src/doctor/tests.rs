@@ -31,7 +31,7 @@ fn healthy() -> (Settings, Signs) {
         irqbalance: false,
         left: Ok(Vec::new()),
         root: true,
-        counters: Ok(()),
+        counters: Counters::Work,
         nodes: Some(2),
         managed_interrupts: Vec::new(),
     };
@@ -97,7 +97,7 @@ fn each_bad_sign_is_complained_of_alone() {
     };
     let why = || "no such file".to_string();
     let load = |busy_milli, steal_milli| Ok(Load { busy_milli, steal_milli, cpus: 4 });
-    let cases: [(Spoil, &str, &str); 13] = [
+    let cases: [(Spoil, &str, &str); 14] = [
         (&|signs| signs.load = load(1570, 0), "load", "1.5 of 4 cpus"),
         (&|signs| signs.load = load(0, 11), "steal", "11 thousandths"),
         (&|signs| signs.load = Err(why()), "load-reading", "no such file"),
@@ -108,7 +108,8 @@ fn each_bad_sign_is_complained_of_alone() {
         (&|signs| signs.irqbalance = true, "irqbalance", "runs"),
         (&|signs| signs.left = Ok(vec![change.clone()]), "left-changed", "changed thp from always to never"),
         (&|signs| signs.root = false, "root", "not root"),
-        (&|signs| signs.counters = Err(why()), "counters", "no such file"),
+        (&|signs| signs.counters = Counters::Missing(why()), "counters", "no such file"),
+        (&|signs| signs.counters = Counters::Forbidden(why()), "counters-forbidden", "not for us"),
         (&|signs| signs.nodes = Some(1), "nodes", "one memory node"),
         (
             &|signs| signs.managed_interrupts = vec!["nvme0q1".into(), "nvme0q2".into()],
@@ -124,7 +125,9 @@ fn each_bad_sign_is_complained_of_alone() {
 }
 
 #[test]
-fn facts_that_are_not_there_are_no_complaints() {
+fn facts_that_are_not_there_are_neither_sick_nor_well() {
     let (_, signs) = healthy();
-    assert_eq!(diagnose(&Settings::default(), &signs).complaints, []);
+    let diagnosis = diagnose(&Settings::default(), &signs);
+    assert_eq!(diagnosis.complaints, []);
+    assert!(diagnosis.well.contains(&"load") && !diagnosis.well.contains(&"governor"), "{:?}", diagnosis.well);
 }

@@ -150,6 +150,7 @@ fn a_race_on_a_page() {
         finding: &run.finding,
         comparison: None,
         answer: Some(&answer),
+        map: None,
         trials: &run.trials,
     };
     let page = ReportPage { runs: vec![section], generated_by: "nearfar".into(), ..ReportPage::default() };
