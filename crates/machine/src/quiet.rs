@@ -175,7 +175,7 @@ fn open_latency(root: &Path) -> Result<(File, i32), ChangeError> {
     };
     open().map_err(|error| {
         let not_permitted = error.kind() == io::ErrorKind::PermissionDenied;
-        let who = if not_permitted { "it belongs to root; or " } else { "" };
+        let who = if not_permitted { "settings are changed by root; or " } else { "" };
         ChangeError {
             what: format!("c-states: cannot hold /{LATENCY} at 0: {error}"),
             hint: format!("{who}leave c-states out of --quieten"),

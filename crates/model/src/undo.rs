@@ -177,6 +177,9 @@ impl Restored {
 pub fn step(change: &Change, present: &Present, boot: Option<&str>, force: bool) -> Step {
     let restarted = change.boot.as_deref().zip(boot).is_some_and(|(then, now)| then != now);
     let failed = |why: &str| Step::Nothing(Restoration::Failed { why: why.into(), not_permitted: false });
+    if !change.target.is_a_setting() {
+        return failed("the journal names what is no setting of the kernel");
+    }
     match present {
         Present::Value(value) if *value == change.old => Step::Nothing(Restoration::WasBack),
         Present::Gone if matches!(change.target, Target::Process { .. }) => Step::Nothing(Restoration::Ended),
@@ -188,6 +191,19 @@ pub fn step(change: &Change, present: &Present, boot: Option<&str>, force: bool)
         Present::Value(value) => Step::Nothing(Restoration::LeftForeign { present: value.clone() }),
         Present::Gone => failed("it is not there any more"),
         Present::Unreadable(why) => failed(why),
+    }
+}
+
+impl Target {
+    /// Whether it is what we may have changed. Root writes what a journal says: one that somebody else could write must
+    /// not name any other file.
+    fn is_a_setting(&self) -> bool {
+        match self {
+            Self::File(path) => {
+                (path.starts_with("sys/") || path.starts_with("proc/")) && path.split('/').all(|part| part != "..")
+            }
+            Self::Process { .. } => true,
+        }
     }
 }
 
@@ -254,6 +270,14 @@ mod tests {
         for present in [Present::Gone, Present::Unreadable("io".into())] {
             let step = step(&file, &present, Some("first"), false);
             assert!(matches!(step, Step::Nothing(Restoration::Failed { .. })), "{step:?}");
+        }
+    }
+
+    #[test]
+    fn a_journal_cannot_name_any_file() {
+        for path in ["etc/passwd", "sys/../etc/passwd", "/etc/passwd", "proc/..", ""] {
+            let step = step(&change(Target::File(path.into())), &value("never"), Some("first"), true);
+            assert!(matches!(step, Step::Nothing(Restoration::Failed { .. })), "{path}: {step:?}");
         }
     }
 
