@@ -68,7 +68,7 @@ type Script<'a> = &'a dyn Fn(&Block, usize, u32) -> (Status, Grade, f64);
 /// Seconds by cell with a little noise that follows from cell and block: cell 2 is best by far.
 fn steady(block: &Block, cell: usize, _: u32) -> (Status, Grade, f64) {
     let best = if cell == 2 { 1.0 } else { 1.3 + 0.05 * cell as f64 };
-    let noise = ((block.number * 7 + cell as u32 * 13) % 11) as f64 / 1000.0;
+    let noise = f64::from((block.number * 7 + cell as u32 * 13) % 11) / 1000.0;
     (Status::Completed, Grade::Valid, best + noise)
 }
 

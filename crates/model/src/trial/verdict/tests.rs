@@ -131,6 +131,16 @@ fn pages_that_do_not_take_turns_are_no_interleaving() {
 }
 
 #[test]
+fn a_few_pages_elsewhere_of_very_few_are_no_other_placement() {
+    let grade = |here: u64, elsewhere: u64| {
+        judged(|_, seen| seen.pages = [(NodeId(0), here), (NodeId(1), elsewhere)].into()).grade
+    };
+    assert_eq!(grade(11, 2), Grade::Valid, "as seen in the NUMA guest");
+    assert_eq!(grade(2, 11), Grade::Invalid, "most are elsewhere");
+    assert_eq!(grade(100, 9), Grade::Invalid, "no longer a few");
+}
+
+#[test]
 fn a_disturbed_trial_is_suspect() {
     let cases: [(Change, &str); 4] = [
         (|_, seen| seen.steal = Some(Nanos(SECOND)), "the hypervisor took 5 % of the seats' time"),
