@@ -164,7 +164,7 @@ pub(crate) fn grid(answer: &Answer) -> Grid {
         "threads",
         "cpus",
         "memory",
-        "second",
+        "server cpus",
         "blocks",
         "against the leader",
         "against kernel",

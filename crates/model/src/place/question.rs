@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{RacePlan, Step};
-use crate::candidates::{Stages, Wish, candidates, neighbours};
+use crate::candidates::{Candidates, Count, Stages, Wish, candidates, neighbours};
 use crate::placement::Placement;
 use crate::plan::{Cell, Plan, Repeat};
 use crate::racing::Rules;
@@ -49,10 +49,11 @@ impl Question {
     /// The plan of the race on this machine; `spec` describes the workload `command`. An error is the user's mistake.
     pub fn plan(&self, topology: &Topology, spec: &WorkloadSpec) -> Result<Plan, String> {
         let candidates = candidates(topology, &self.wish)?;
+        let raw_placements = raw(&candidates).to_string();
         let race = RacePlan {
             rules: self.rules.clone(),
             stages: candidates.stages,
-            raw_placements: candidates.raw.to_string(),
+            raw_placements,
             steps: candidates.steps.into_iter().map(step).collect(),
         };
         let placements = told_apart(candidates.placements, race.stages.threads_searched, self.wish.second);
@@ -144,6 +145,12 @@ fn told_apart(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Pl
         if index == 0 && !placement.is_seated() { placement } else { Placement { name: name(&placement), ..placement } }
     };
     placements.into_iter().enumerate().map(renamed).collect()
+}
+
+/// With a second command its seats count too, which only the first step knows.
+fn raw(candidates: &Candidates) -> Count {
+    let of_both = candidates.steps.iter().find(|step| step.name == "raw").and_then(|step| step.count);
+    of_both.unwrap_or(candidates.raw)
 }
 
 fn step(step: crate::candidates::Step) -> Step {
