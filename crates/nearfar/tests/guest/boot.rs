@@ -11,6 +11,11 @@ use serde_json::Value;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Written by `scripts/guest` when something is missing here; every job of ours ends with 0.
 const MISSING: i32 = 3;
+/// Written by it when the guest died before the job was done.
+const DIED: i32 = 125;
+/// Linux patches its own code while it boots, and the emulator now and then runs a half-patched instruction on another
+/// cpu: an oops in the kernel before anything of ours runs. So often the machine is booted until it lives.
+const BOOTS_MAX: u32 = 3;
 /// One guest at a time: two would emulate sixteen cpus on the few that there are.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -53,13 +58,22 @@ pub fn boot(boot: &Boot<'_>) -> Result<Ran, String> {
         command.arg("--keep-store").arg(store);
     }
     command.arg(format!("{}\n{}\nexit 0", include_str!("steps.sh"), boot.job));
-    let output = command.output().map_err(|error| format!("scripts/guest: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match output.status.code() {
-        Some(0) => Ok(steps(&output.stdout, &said)),
-        Some(MISSING) => Err(said.lines().collect::<Vec<_>>().join("; ")),
-        _ => panic!("the guest ended with {}: {said}\n{}", output.status, String::from_utf8_lossy(&output.stdout)),
+    for _ in 0..BOOTS_MAX {
+        let output = command.output().map_err(|error| format!("scripts/guest: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => return Ok(steps(&output.stdout, &said)),
+            Some(MISSING) => return Err(said.lines().collect::<Vec<_>>().join("; ")),
+            Some(DIED) => println!("the emulated machine died, and is booted again: {}", oops(&said)),
+            _ => panic!("the guest ended with {}: {said}\n{}", output.status, String::from_utf8_lossy(&output.stdout)),
+        }
     }
+    Err(format!("the emulated machine died {BOOTS_MAX} times"))
+}
+
+/// What the kernel of the guest said of its death, on one line.
+fn oops(said: &str) -> &str {
+    said.lines().find(|line| line.contains("Oops") || line.contains("panic")).unwrap_or("it did not say why")
 }
 
 /// The helper of `meddle.c`, compiled for the guest.
