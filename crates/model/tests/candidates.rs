@@ -1,8 +1,11 @@
 //! Candidates of `nearfar place` on model machines: numbers that were published with the algorithm, limits, names
 //! that lead back to the same place, and time on the largest machine.
 
+mod machines;
+
 use std::fmt::Write;
 
+use machines::{MODELS, model};
 use model::candidates::{Candidates, Count, MemoryChoice, Threads, Wish, candidates, neighbours};
 use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::placement::{KernelOffers, MemoryPolicy, Placement, parse, same_place};
@@ -10,21 +13,7 @@ use model::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind,
 use model::units::Bytes;
 use proptest::prelude::*;
 
-const MODELS: [(&str, &str); 7] = [
-    ("ryzen5-2600", include_str!("captures/ryzen5-2600.json")),
-    ("xeon-e5-2640-x2", include_str!("captures/xeon-e5-2640-x2.json")),
-    ("xeon-e5-2640-x2-roundrobin", include_str!("captures/xeon-e5-2640-x2-roundrobin.json")),
-    ("rk3399", include_str!("captures/rk3399.json")),
-    ("rpi5-numafake8", include_str!("captures/rpi5-numafake8.json")),
-    ("grace-cxl", include_str!("captures/grace-cxl.json")),
-    ("grace-cxl-nohmat", include_str!("captures/grace-cxl-nohmat.json")),
-];
 const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true };
-
-fn model(name: &str) -> Topology {
-    let (_, text) = MODELS.iter().find(|(model, _)| *model == name).expect("it is in the list");
-    serde_json::from_str(text).expect("captures are JSON of the present shape")
-}
 
 /// A level of a regular machine: what its objects are, how many in each object above, whether each has a node.
 struct Level(ObjectKind, u32, bool);

@@ -1,22 +1,20 @@
 //! Experiments: what is wrong with a file is said with its place and the choices; what a machine makes of a right one.
 
+mod machines;
+
 use std::fmt::Write;
 
+use machines::model;
 use model::experiment::{Experiment, PlanError, Single, Wishes, parse};
 use model::placement::KernelOffers;
 use model::plan::Plan;
-use model::topology::Topology;
 use model::units::{Bytes, Nanos};
 use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 use proptest::prelude::*;
 
-const RYZEN: &str = include_str!("captures/ryzen5-2600.json");
-const XEON: &str = include_str!("captures/xeon-e5-2640-x2.json");
-const RK3399: &str = include_str!("captures/rk3399.json");
-
-fn machine(text: &str) -> Topology {
-    serde_json::from_str(text).expect("captures are JSON of the present shape")
-}
+const RYZEN: &str = "ryzen5-2600";
+const XEON: &str = "xeon-e5-2640-x2";
+const RK3399: &str = "rk3399";
 
 fn parameter(name: &str, kind: ParameterKind, default: Option<&str>, smoke: Option<&str>) -> ParameterSpec {
     let about = format!("what {name} is");
@@ -273,7 +271,7 @@ fn experiment_plans_on_machines() {
     let experiment = read(STUDY);
     for (name, text) in [("ryzen", RYZEN), ("xeon", XEON), ("rk3399", RK3399)] {
         for smoke in [false, true] {
-            let plan = experiment.plan(&machine(text), &specs(), wishes(smoke)).unwrap();
+            let plan = experiment.plan(&model(text), &specs(), wishes(smoke)).unwrap();
             insta::assert_snapshot!(format!("plan-{name}{}", if smoke { "-smoke" } else { "" }), listing(&plan));
         }
     }
@@ -285,7 +283,7 @@ fn experiment_baselines_are_named_as_their_columns() {
         let text = format!(
             "{HEAD}[compare]\nby = \"{by}\"\nbaseline = \"{baseline}\"\n[[workload]]\nname = \"stream\"\nset = {{ size = [\"1xllc\", \"65536\"] }}\nthreads = [1, \"all\"]\nplacements = [\"kernel\", \"big\"]"
         );
-        read(&text).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap().baseline
+        read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap().baseline
     };
     assert_eq!(plan("threads", "all").as_deref(), Some("12"));
     assert_eq!(plan("threads", "1").as_deref(), Some("1"));
@@ -299,13 +297,13 @@ fn experiment_baselines_are_named_as_their_columns() {
 #[test]
 fn experiment_without_a_runnable_cell_says_why() {
     let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nplacements = [\"big\", \"-C 77\", \"memory-remote\"]");
-    let error = read(&text).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap_err();
+    let error = read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
     let expected = "nothing of e can be run here: queens @ big: all cores that this process may use are of one kind; \
                     queens @ -C 77: -C: cpu 77 does not exist here; this machine has 0-11; queens @ memory-remote: ";
     assert!(matches!(&error, PlanError::NothingToRun(why) if why.starts_with(expected)), "{error}");
     // A machine that does not say how large its cache is has no multiple of it.
     let text = format!("{HEAD}[[workload]]\nname = \"stream\"");
-    let mut cacheless = machine(RYZEN);
+    let mut cacheless = model(RYZEN);
     cacheless.objects.iter_mut().for_each(|object| object.cache = None);
     let error = read(&text).plan(&cacheless, &specs(), wishes(false)).unwrap_err();
     assert!(error.to_string().contains("does not say how large its last-level cache is"), "{error}");
@@ -320,7 +318,7 @@ fn experiment_grids_are_bounded() {
         many.iter().map(|number| format!("\"{number}KiB\"")).collect::<Vec<_>>().join(","),
         many.join(",")
     );
-    let error = read(&text).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap_err();
+    let error = read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
     assert_eq!(error, PlanError::Mistake("the lists make 90000 cells; at most 10000 are possible".into()));
 }
 
@@ -339,15 +337,15 @@ fn single(workload: &str, set: &[(&str, &str)], placements: &[&str], threads: Op
 #[test]
 fn experiment_single_makes_a_plan() {
     let asked = single("stream", &[("size", "1GiB")], &["kernel", "one-core", "big"], Some(1));
-    insta::assert_snapshot!("single", listing(&asked.plan(&machine(RYZEN), &specs(), wishes(false)).unwrap()));
-    let named = asked.plan(&machine(RYZEN), &specs(), wishes(true)).unwrap();
+    insta::assert_snapshot!("single", listing(&asked.plan(&model(RYZEN), &specs(), wishes(false)).unwrap()));
+    let named = asked.plan(&model(RYZEN), &specs(), wishes(true)).unwrap();
     assert_eq!(named.cells[0].parameters.integer("size"), 1 << 30, "what was named keeps its value in a smoke test");
-    let unnamed = single("queens", &[], &["kernel"], None).plan(&machine(RYZEN), &specs(), wishes(true)).unwrap();
+    let unnamed = single("queens", &[], &["kernel"], None).plan(&model(RYZEN), &specs(), wishes(true)).unwrap();
     assert_eq!(unnamed.cells[0].parameters.integer("n"), 6);
     let twice = single("queens", &[("n", "8"), ("n", "9")], &["kernel"], None);
-    let plan = twice.plan(&machine(RYZEN), &specs(), wishes(false)).unwrap();
+    let plan = twice.plan(&model(RYZEN), &specs(), wishes(false)).unwrap();
     assert_eq!(plan.cells.iter().map(|cell| cell.test.as_str()).collect::<Vec<_>>(), ["queens n=8", "queens n=9"]);
-    let pair = single("pingpong", &[], &["kernel"], None).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap();
+    let pair = single("pingpong", &[], &["kernel"], None).plan(&model(RYZEN), &specs(), wishes(false)).unwrap();
     assert_eq!(pair.cells[0].placement.threads, 2);
 }
 
@@ -367,10 +365,10 @@ fn experiment_single_mistakes() {
         (single("pingpong", &[], &["kernel"], Some(3)), "workload pingpong needs exactly 2 threads, not 3"),
     ];
     for (single, expected) in mistakes {
-        let error = single.plan(&machine(RYZEN), &specs(), wishes(false)).unwrap_err();
+        let error = single.plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
         assert!(matches!(&error, PlanError::Mistake(why) if why.starts_with(expected)), "{error}");
     }
-    let lacking = single("stream", &[], &["big"], None).plan(&machine(RYZEN), &specs(), wishes(false)).unwrap_err();
+    let lacking = single("stream", &[], &["big"], None).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
     assert!(matches!(lacking, PlanError::NothingToRun(_)), "{lacking}");
 }
 
@@ -386,7 +384,7 @@ proptest! {
         let text = format!("{}{put}{}", &STUDY[..at], &STUDY[end..]);
         match parse(&text, "e.toml", &specs()) {
             Ok(experiment) => {
-                let _ = experiment.plan(&machine(XEON), &specs(), wishes(false));
+                let _ = experiment.plan(&model(XEON), &specs(), wishes(false));
             }
             Err(error) => {
                 prop_assert!(error.line >= 1 && error.line <= text.matches('\n').count() + 1, "{error}");
@@ -410,7 +408,7 @@ proptest! {
             "{HEAD}[[workload]]\nname = \"stream\"\nset = {{ size = [{}] }}\nplacements = [{}]\n{threads_line}",
             sizes.join(","), quoted.join(",")
         );
-        let topology = machine([RYZEN, XEON, RK3399][which]);
+        let topology = model([RYZEN, XEON, RK3399][which]);
         let Ok(plan) = read(&text).plan(&topology, &specs(), wishes(false)) else { return Ok(()) };
         let keys: std::collections::BTreeSet<&str> = plan.cells.iter().map(|cell| cell.key.as_str()).collect();
         prop_assert_eq!(keys.len(), plan.cells.len());

@@ -1,22 +1,11 @@
 //! Measured maps of model machines: pairs that stand for others, groups of cpus, words for what cpus share.
 
+mod machines;
+
+use machines::model;
 use model::candidates::{all_pairs, pairs};
 use model::id_set::CpuId;
 use model::measured_map::{groups, relation};
-use model::topology::Topology;
-
-const MODELS: [(&str, &str); 5] = [
-    ("ryzen5-2600", include_str!("captures/ryzen5-2600.json")),
-    ("xeon-e5-2640-x2-roundrobin", include_str!("captures/xeon-e5-2640-x2-roundrobin.json")),
-    ("rk3399", include_str!("captures/rk3399.json")),
-    ("rpi5-numafake8", include_str!("captures/rpi5-numafake8.json")),
-    ("grace-cxl", include_str!("captures/grace-cxl.json")),
-];
-
-fn model(name: &str) -> Topology {
-    let (_, text) = MODELS.iter().find(|(model, _)| *model == name).expect("it is in the list");
-    serde_json::from_str(text).expect("captures are JSON of the present shape")
-}
 
 #[test]
 fn one_pair_stands_for_all_alike() {

@@ -1,6 +1,8 @@
 //! The course of a race from block to block: what runs next, what a block comes to, when it is over, and that stored
 //! trials lead to the same state again.
 
+mod machines;
+
 use model::candidates::{Threads, Wish};
 use model::capture::Capture;
 use model::place::{Answer, Claim, Course, Objective, Question};
@@ -17,7 +19,7 @@ const SECOND: Nanos = Nanos(1_000_000_000);
 const HOUR: Nanos = Nanos(3_600_000_000_000);
 
 fn ryzen() -> Topology {
-    serde_json::from_str(include_str!("captures/ryzen5-2600.json")).expect("captures are JSON of the present shape")
+    machines::model("ryzen5-2600")
 }
 
 fn command() -> WorkloadSpec {

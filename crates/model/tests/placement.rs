@@ -1,8 +1,11 @@
 //! Every policy on every model machine: what it makes of it, or why it cannot. The captures are the models of
 //! tests/topologies/models as JSON; tests/captures/README.md says how they are made.
 
+mod machines;
+
 use std::fmt::Write;
 
+use machines::{MODELS, model};
 use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::placement::{KernelOffers, MemoryPolicy, NoPlacement, Placement, check, lines, offer, offer_all, parse};
 use model::topology::{Cache, MemoryNode, Object, ObjectKind, Topology};
@@ -10,21 +13,6 @@ use model::units::Bytes;
 use proptest::prelude::*;
 
 const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true };
-
-const MODELS: [(&str, &str); 7] = [
-    ("ryzen5-2600", include_str!("captures/ryzen5-2600.json")),
-    ("xeon-e5-2640-x2", include_str!("captures/xeon-e5-2640-x2.json")),
-    ("xeon-e5-2640-x2-roundrobin", include_str!("captures/xeon-e5-2640-x2-roundrobin.json")),
-    ("rk3399", include_str!("captures/rk3399.json")),
-    ("rpi5-numafake8", include_str!("captures/rpi5-numafake8.json")),
-    ("grace-cxl", include_str!("captures/grace-cxl.json")),
-    ("grace-cxl-nohmat", include_str!("captures/grace-cxl-nohmat.json")),
-];
-
-fn model(name: &str) -> Topology {
-    let (_, text) = MODELS.iter().find(|(model, _)| *model == name).expect("it is in the list");
-    serde_json::from_str(text).expect("captures are JSON of the present shape")
-}
 
 /// What a person reads in `nearfar placements`, one policy a line.
 fn table(topology: &Topology, threads: Option<usize>) -> String {

@@ -5,6 +5,7 @@ mod commands;
 mod conduct;
 mod failure;
 mod hold;
+mod offering;
 mod output;
 mod progress;
 mod subject;

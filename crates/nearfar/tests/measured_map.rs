@@ -247,3 +247,43 @@ fn this_machine_is_measured() {
     let xml = shown(folder.path(), &["map", "--run", "latest", "--format", "xml"]);
     assert!(xml.contains("<memattr name=\"Latency\" flags=\"6\">"), "{xml}");
 }
+
+#[test]
+fn placements_go_by_the_newest_map_of_the_machine() {
+    let folder = scratch();
+    let sim = sim("xeon-e5-2640-x2");
+    let place = |sim: &str, map: &[&str]| {
+        let output = nearfar(folder.path(), &[&["place", "--explain", "--sim", sim], map, &["--", "true"]].concat());
+        assert!(output.status.success(), "{map:?}");
+        String::from_utf8(output.stderr).expect("what is said is text")
+    };
+    let plain = place(&sim, &[]);
+    measured(folder.path(), "xeon-e5-2640-x2", &["--smoke"]);
+    assert_eq!(place(&sim, &[]), plain, "a smoke test says nothing of speeds");
+    let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
+    let run = map["run"]["id"].as_str().expect("the map names its run");
+    let by_map = place(&sim, &[]);
+    assert!(by_map.contains(&format!("placements go by measured map {run}")), "{by_map}");
+    assert_eq!(place(&sim, &["--map", run]), by_map);
+    assert_eq!(place(&sim, &["--map", "latest"]), by_map);
+    assert_eq!(place(&sim, &["--map", "none"]), plain);
+    // Another machine, even the same one simulated with another seed, has no map here.
+    assert_eq!(place(&format!("{MODELS}/xeon-e5-2640-x2.xml:8"), &[]), plain);
+
+    let file = format!("{MODELS}/xeon-e5-2640-x2.xml");
+    let remote = ["placements", "--from", &file, "--placement", "memory-remote"];
+    let stated = shown(folder.path(), &remote);
+    assert!(stated.contains("the other one (distance 20 instead of 10)"), "{stated}");
+    let distance = &list(&map, "node_distances")[1]["distance"];
+    let measured = shown(folder.path(), &[&remote[..], &["--map", run]].concat());
+    assert!(measured.contains(&format!("the other one (measured distance {distance} instead of 10)")), "{measured}");
+
+    let wrong = |sim: &str, map: &str| {
+        let output = nearfar(folder.path(), &["place", "--explain", "--sim", sim, "--map", map, "--", "true"]);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).expect("what is said is text")
+    };
+    assert!(wrong(&sim, "nonsense").contains("nonsense"));
+    let ryzen = wrong(&format!("{MODELS}/ryzen5-2600.xml:7"), run);
+    assert!(ryzen.contains("it is of another machine"), "{ryzen}");
+}

@@ -8,6 +8,7 @@ mod explain;
 mod family;
 mod form;
 mod gather;
+pub(crate) mod levels;
 mod limits;
 mod memory;
 mod neighbours;
@@ -22,7 +23,7 @@ mod words;
 pub use count::Count;
 pub use memory::MemoryChoice;
 pub use neighbours::neighbours;
-pub use pairs::{CpuPair, all_pairs, pairs};
+pub use pairs::{CpuPair, all_pairs, pairs, pairs_keep};
 pub use stages::{STAGED_ABOVE, Stages};
 
 use crate::id_set::{CpuId, CpuSet};

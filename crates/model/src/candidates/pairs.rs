@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::form::{Form, Forms, Labels};
 use super::tree::Tree;
-use crate::id_set::CpuId;
+use crate::id_set::{CpuId, CpuSet};
 use crate::placement::ground::Ground;
 use crate::topology::Topology;
 
@@ -48,6 +48,19 @@ pub fn pairs(topology: &Topology) -> Vec<CpuPair> {
     let mut pairs: Vec<CpuPair> = classes.into_values().collect();
     pairs.sort_by_key(|pair| (rank(pair.a), rank(pair.b)));
     pairs
+}
+
+/// Whether pairs of cpus that exchanging alike places maps onto each other always have the same value: then exchanges
+/// keep what was measured. `measured` are classes of cpus that are told apart already.
+pub fn pairs_keep<V: PartialEq>(topology: &Topology, measured: &[CpuSet], value: impl Fn(CpuId, CpuId) -> V) -> bool {
+    let ground = Ground::new(topology);
+    let Some(mut tree) = Tree::new(&ground, measured) else { return true };
+    let mut forms = Forms::new(&mut tree);
+    let mut known: BTreeMap<Form, V> = BTreeMap::new();
+    all_pairs(topology).into_iter().all(|CpuPair { a, b, .. }| {
+        let found = value(a, b);
+        *known.entry(forms.form(&Labels::seats(&[a, b]))).or_insert(found) == value(a, b)
+    })
 }
 
 /// Every pair, each for itself.

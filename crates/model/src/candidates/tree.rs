@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 
 use super::distances::{self, Exchange};
 use super::form::Interner;
+use super::levels::levels;
 use crate::id_set::{CpuId, CpuSet, NodeId};
 use crate::placement::ground::Ground;
 use crate::topology::{Cache, MemoryAttribute, MemoryNode, Object, ObjectKind, Topology};
-
-/// Nodes whose sizes differ by less are alike: firmware takes some of the first node.
-const ALIKE_PERCENT: u64 = 110;
 
 /// Kinds of cores that a family tells apart, a bit for each; no machine has more than five.
 const KINDS_MAX: usize = 32;
@@ -273,7 +271,7 @@ fn depth(topology: &Topology, node: NodeId) -> u32 {
 fn nodes(ground: &Ground, interner: &mut Interner) -> Nodes {
     let topology = ground.topology;
     let usable: Vec<&MemoryNode> = ground.memory_nodes().iter().filter_map(|node| topology.node(*node)).collect();
-    let sizes = clusters(usable.iter().map(|node| node.bytes.0).collect());
+    let sizes = levels(usable.iter().map(|node| node.bytes.0).collect());
     let levels = speed_levels(topology);
     let class = |node: &&MemoryNode| {
         let mut key = vec![
@@ -304,23 +302,7 @@ pub(super) fn speed_levels(topology: &Topology) -> BTreeMap<(&str, u64), (u32, u
     let named = values.into_iter().enumerate();
     named
         .flat_map(|(attribute, (name, values))| {
-            clusters(values).into_iter().map(move |(value, level)| ((name, value), (attribute as u32, level)))
+            levels(values).into_iter().map(move |(value, level)| ((name, value), (attribute as u32, level)))
         })
         .collect()
-}
-
-/// Values in runs where each is near the one before.
-fn clusters(mut values: Vec<u64>) -> BTreeMap<u64, u32> {
-    values.sort_unstable();
-    let mut levels = BTreeMap::new();
-    let mut level = 0;
-    let mut last = None;
-    for value in values {
-        if last.is_some_and(|last: u64| u128::from(value) * 100 > u128::from(last) * u128::from(ALIKE_PERCENT)) {
-            level += 1;
-        }
-        levels.insert(value, level);
-        last = Some(value);
-    }
-    levels
 }

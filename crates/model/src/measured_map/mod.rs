@@ -1,12 +1,14 @@
 //! A machine's own speeds as measured: from core to core, from cpus to memory, by the size of what is worked on. A
 //! measured map is a run like any other: `plan` says what to run, `result` reads the map out of what the run found.
 
+mod applied;
 mod groups;
 mod nodes;
 mod plan;
 mod result;
 mod sizes;
 
+pub use applied::Applied;
 pub use groups::{CpuGroup, groups, relation};
 pub use plan::{EXPERIMENT, Wish, plan};
 pub use result::measured_map;

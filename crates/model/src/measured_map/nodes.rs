@@ -5,7 +5,7 @@ use crate::id_set::NodeId;
 use crate::topology::{Distances, MemoryAttribute};
 
 /// What the kernel calls the distance from a node to itself (`LOCAL_DISTANCE`).
-const LOCAL_DISTANCE: f64 = 10.0;
+pub(super) const LOCAL_DISTANCE: f64 = 10.0;
 
 /// hwloc states bandwidths in MiB/s.
 const MIB: f64 = (1 << 20) as f64;

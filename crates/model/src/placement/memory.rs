@@ -5,6 +5,7 @@ use super::ground::{Ground, usable};
 use super::policy::KernelOffers;
 use super::reason;
 use crate::id_set::{CpuId, NodeId, NodeSet};
+use crate::topology::Distances;
 
 /// What the name of a policy says about memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,15 +122,18 @@ fn remote(ground: &Ground, seats: &[CpuId]) -> Result<Explained, String> {
 
 fn remote_reason(ground: &Ground, home: NodeId, node: NodeId, others: usize) -> String {
     let distances = ground.distance(home, home).zip(ground.distance(home, node));
+    let measured = ground.topology.node_distances().is_some_and(Distances::is_measured);
+    let distance = if measured { "measured distance" } else { "distance" };
     match distances {
         Some((near, far)) if far <= near => {
-            format!("memory only on node {node}, by the stated distance ({far}) no farther than their own node {home}")
+            let by = if measured { "measured" } else { "stated" };
+            format!("memory only on node {node}, by the {by} distance ({far}) no farther than their own node {home}")
         }
         Some((near, far)) if others == 1 => {
-            format!("memory only on node {node}, the other one (distance {far} instead of {near})")
+            format!("memory only on node {node}, the other one ({distance} {far} instead of {near})")
         }
         Some((near, far)) => {
-            format!("memory only on node {node}, farthest from node {home} (distance {far} instead of {near})")
+            format!("memory only on node {node}, farthest from node {home} ({distance} {far} instead of {near})")
         }
         None => {
             format!("memory only on node {node} instead of their own node {home}; this machine states no distances")

@@ -140,7 +140,20 @@ pub struct CpuKind {
     pub info: Vec<(String, String)>,
 }
 
+/// What the distances are called that a measured map puts first.
+const MEASURED: &str = "measured";
+
 impl Distances {
+    /// Distances that were measured: 10 is the node itself, others by the ratio of latencies.
+    pub fn measured(nodes: Vec<NodeId>, values: Vec<u64>) -> Self {
+        Self { name: Some(MEASURED.into()), nodes, values }
+    }
+
+    /// Whether they were.
+    pub fn is_measured(&self) -> bool {
+        self.name.as_deref() == Some(MEASURED)
+    }
+
     /// The stated distance from one node to another.
     pub fn between(&self, from: NodeId, to: NodeId) -> Option<u64> {
         let position = |node| self.nodes.iter().position(|other| *other == node);

@@ -46,7 +46,7 @@ pub enum Command {
     /// Workloads with their parameters, experiments, placement policies
     List(List),
     /// Measure one workload now
-    Measure(Measure),
+    Measure(Box<Measure>),
     /// Run an experiment; the same command again goes on where it was cut off
     Run(Run),
     /// Find the best placement of a command, against leaving it to the kernel
@@ -88,6 +88,9 @@ pub struct Placements {
     /// Only these policies, or numactl letters such as '-C 0-3 -m 0'
     #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
+    /// By which measured map
+    #[command(flatten)]
+    pub by: ByMap,
     /// How to show them
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -144,6 +147,14 @@ pub struct Subject {
     pub host_label: Option<String>,
 }
 
+/// Whether placements go by a measured map.
+#[derive(Args, Debug)]
+pub struct ByMap {
+    /// Make placements by this measured map: its run, `latest` or `none` [default: the newest of this machine]
+    #[arg(long, value_name = "RUN")]
+    pub map: Option<String>,
+}
+
 /// `nearfar measure`
 #[derive(Args, Debug)]
 pub struct Measure {
@@ -185,6 +196,9 @@ pub struct Measure {
     /// Parameters at their smoke-test sizes
     #[arg(long)]
     pub smoke: bool,
+    /// By which measured map
+    #[command(flatten)]
+    pub by: ByMap,
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,
@@ -216,6 +230,9 @@ pub struct Run {
     /// Parameters at their smoke-test sizes
     #[arg(long)]
     pub smoke: bool,
+    /// By which measured map
+    #[command(flatten)]
+    pub by: ByMap,
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,

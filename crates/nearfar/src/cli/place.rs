@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{Hold, Subject, TextOrJson};
+use super::{ByMap, Hold, Subject, TextOrJson};
 
 /// `nearfar place`
 #[derive(Args, Debug)]
@@ -22,6 +22,9 @@ pub struct Place {
     /// What then
     #[command(flatten, next_help_heading = "What then")]
     pub then: Then,
+    /// By which measured map
+    #[command(flatten)]
+    pub by: ByMap,
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,

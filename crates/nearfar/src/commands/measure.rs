@@ -9,6 +9,7 @@ use crate::commands::run::execute;
 use crate::conduct::check;
 use crate::failure::{Failure, Outcome};
 use crate::hold::Hold;
+use crate::offering::Offering;
 use crate::subject::Subject;
 
 /// Measures one workload under one or more placements.
@@ -24,7 +25,8 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
     };
     let prepare = || -> Result<(Subject, Plan), Failure> {
         let subject = Subject::from_flags(&args.subject)?;
-        let plan = plan(&single, &subject, args.smoke)?;
+        let offering = Offering::of(&subject, &args.by, common)?;
+        let plan = plan(&single, &subject, &offering, args.smoke)?;
         Ok((subject, plan))
     };
     let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), prepare)?;
@@ -35,11 +37,12 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
     execute(&mut store, &record, &subject, hold, common.quiet, args.format)
 }
 
-fn plan(single: &Single, subject: &Subject, smoke: bool) -> Result<Plan, Failure> {
+fn plan(single: &Single, subject: &Subject, offering: &Offering, smoke: bool) -> Result<Plan, Failure> {
     let wishes = Wishes { smoke, kernel: machine::nodes::kernel_offers() };
     let mut plan =
-        single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
+        single.plan(&offering.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
     plan.command = words(single, smoke);
+    plan.command.extend(offering.words());
     check(&plan, subject)?;
     Ok(plan)
 }

@@ -16,6 +16,7 @@ use crate::commands::run::{dry_run, status};
 use crate::conduct::{check, closing_words, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome};
 use crate::hold::Hold;
+use crate::offering::map_of;
 use crate::output;
 use crate::subject::{Subject, existing_store, read_topology, simulated_file, source};
 
@@ -110,14 +111,4 @@ fn xml(record: &RunRecord, map: &MeasuredMap, args: &Map) -> Result<String, Fail
     let (attributes, matrix) = (map.memory_attributes(), map.latency_matrix());
     machine::topology::export_measured_xml(&source(from)?, &attributes, matrix.as_ref())
         .map_err(|error| Failure::topology(&error))
-}
-
-fn map_of(store: &Store, record: &RunRecord) -> Result<MeasuredMap, Failure> {
-    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(Failure::of)?);
-    let topology = &record.machine.topology;
-    measured_map::measured_map(&record.plan, topology, &finding).ok_or_else(|| {
-        let (id, experiment) = (&record.id, &record.plan.experiment);
-        Failure::usage(format!("run {id} is of '{experiment}' and has no measured map"))
-            .hint("nearfar show --runs lists runs; those of 'map' have one")
-    })
 }

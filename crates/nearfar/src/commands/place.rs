@@ -21,6 +21,7 @@ use crate::cli::{self, Common, Place, TextOrJson};
 use crate::conduct::{check, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome, Status};
 use crate::hold::Hold;
+use crate::offering::Offering;
 use crate::output;
 use crate::subject::{Subject, existing_store};
 
@@ -35,17 +36,17 @@ pub fn run(args: &Place, common: &Common) -> Outcome {
     check_then(args)?;
     let question = question(args)?;
     if args.decided.explain {
-        return explain(&prepared(args, &question)?.1, args.format);
+        return explain(&Asked::prepared(args, &question, common)?.plan, args.format);
     }
-    let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), || {
-        let (subject, plan) = prepared(args, &question)?;
-        check(&plan, &subject)?;
-        Ok((subject, plan))
+    let (hold, asked) = Hold::take(&args.hold, common, args.subject.sim.is_some(), || {
+        let asked = Asked::prepared(args, &question, common)?;
+        check(&asked.plan, &asked.subject)?;
+        Ok(asked)
     })?;
-    let mut store = subject.open_store(common)?;
-    let (mut record, mut answer) = race(&mut store, &subject, plan, &hold, args, common)?;
-    if let Some(plan) = refined(args, &question, &record, &answer)? {
-        (record, answer) = race(&mut store, &subject, plan, &hold, args, common)?;
+    let mut store = asked.subject.open_store(common)?;
+    let (mut record, mut answer) = race(&mut store, &asked.subject, asked.plan.clone(), &hold, args, common)?;
+    if let Some(plan) = refined(args, &asked, &record, &answer)? {
+        (record, answer) = race(&mut store, &asked.subject, plan, &hold, args, common)?;
     }
     hold.give_back();
     show(&record, &answer, args.format)?;
@@ -63,12 +64,24 @@ pub fn run(args: &Place, common: &Common) -> Outcome {
     Ok(status(answer.claim, record.ended.is_none()))
 }
 
-/// The machine, and the race of what it offers.
-fn prepared(args: &Place, question: &Question) -> Result<(Subject, Plan), Failure> {
-    let subject = Subject::from_flags(&args.subject)?;
-    let mut plan = question.plan(&subject.machine.topology, &command_spec()).map_err(Failure::usage)?;
-    plan.command = words(args);
-    Ok((subject, plan))
+/// The machine, what is asked of it, and the race of what it offers.
+struct Asked {
+    subject: Subject,
+    offering: Offering,
+    question: Question,
+    plan: Plan,
+}
+
+impl Asked {
+    fn prepared(args: &Place, question: &Question, common: &Common) -> Result<Self, Failure> {
+        let mut question = question.clone();
+        let subject = Subject::from_flags(&args.subject)?;
+        let offering = Offering::of(&subject, &args.by, common)?;
+        question.wish.measured.clone_from(&offering.classes);
+        let mut plan = question.plan(&offering.topology, &command_spec()).map_err(Failure::usage)?;
+        plan.command = words(args, &offering);
+        Ok(Self { subject, offering, question, plan })
+    }
 }
 
 fn race(
@@ -93,12 +106,12 @@ fn command_spec() -> WorkloadSpec {
 }
 
 /// The race around the winner, where it was asked for and there is something around it.
-fn refined(args: &Place, question: &Question, record: &RunRecord, answer: &Answer) -> Result<Option<Plan>, Failure> {
+fn refined(args: &Place, asked: &Asked, record: &RunRecord, answer: &Answer) -> Result<Option<Plan>, Failure> {
     let Some(winner) = winner(record, answer).filter(|winner| args.tried.refine && winner.is_seated()) else {
         return Ok(None);
     };
-    let (reference, topology) = (&record.plan.cells[0].placement, &record.machine.topology);
-    let plan = question.refined(reference, winner, topology, &command_spec()).map_err(Failure::usage)?;
+    let (reference, topology) = (&record.plan.cells[0].placement, &asked.offering.topology);
+    let plan = asked.question.refined(reference, winner, topology, &command_spec()).map_err(Failure::usage)?;
     Ok(plan.map(|plan| Plan { command: record.plan.command.clone(), ..plan }))
 }
 
@@ -202,8 +215,9 @@ fn wish(args: &Place) -> Result<Wish, Failure> {
 }
 
 /// The words that ask for the same plan again.
-fn words(args: &Place) -> Vec<String> {
+fn words(args: &Place, offering: &Offering) -> Vec<String> {
     let mut words = vec!["place".to_string()];
+    words.extend(offering.words());
     let mut flag = |name: &str, value: &Option<String>| {
         words.extend(value.iter().flat_map(|value| [name.to_string(), value.clone()]));
     };

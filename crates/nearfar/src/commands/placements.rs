@@ -7,14 +7,16 @@ use report::table::OfferLines;
 
 use crate::cli::{Common, Placements, TextOrJson};
 use crate::failure::{Failure, Outcome, Status};
+use crate::offering::Offering;
 use crate::{output, subject};
 
 /// Stands for the user's command in the lines when none is given.
 const PLACEHOLDER: &str = "CMD";
 
 /// Shows placements.
-pub fn run(args: &Placements, _common: &Common) -> Outcome {
-    let topology = subject::read_topology(args.from.as_deref())?;
+pub fn run(args: &Placements, common: &Common) -> Outcome {
+    let stated = subject::read_topology(args.from.as_deref())?;
+    let topology = Offering::new(&stated, None, &args.by, common)?.topology;
     let kernel = machine::nodes::kernel_offers();
     let offers = if args.placements.is_empty() {
         placement::offer_all(&topology, args.threads, kernel)

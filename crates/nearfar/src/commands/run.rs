@@ -17,6 +17,7 @@ use crate::cli::{Common, Run, TextOrJson};
 use crate::conduct::{check, closing_words, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome, Status};
 use crate::hold::Hold;
+use crate::offering::Offering;
 use crate::output;
 use crate::subject::Subject;
 
@@ -28,7 +29,8 @@ pub fn run(args: &Run, common: &Common) -> Outcome {
     let experiment = read(&args.experiment)?;
     let prepare = || -> Result<(Subject, Plan), Failure> {
         let subject = Subject::from_flags(&args.subject)?;
-        let plan = plan(&experiment, &subject, args)?;
+        let offering = Offering::of(&subject, &args.by, common)?;
+        let plan = plan(&experiment, &subject, &offering, args)?;
         Ok((subject, plan))
     };
     if args.dry_run {
@@ -81,16 +83,16 @@ fn read(name: &str) -> Result<Experiment, Failure> {
     experiment::parse(&text, name, &specs).map_err(Failure::usage)
 }
 
-fn plan(experiment: &Experiment, subject: &Subject, args: &Run) -> Result<Plan, Failure> {
+fn plan(experiment: &Experiment, subject: &Subject, offering: &Offering, args: &Run) -> Result<Plan, Failure> {
     let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers() };
-    let mut plan = experiment
-        .plan(&subject.machine.topology, &workloads::specs(), wishes)
-        .map_err(|error| Failure::plan(&error))?;
+    let mut plan =
+        experiment.plan(&offering.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
     check(&plan, subject)?;
     if let Some(budget) = &args.budget {
         plan.repeat.budget = Nanos::parse(budget).map_err(Failure::usage)?;
     }
     plan.command = words(args);
+    plan.command.extend(offering.words());
     Ok(plan)
 }
 

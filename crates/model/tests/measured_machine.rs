@@ -1,0 +1,159 @@
+//! A measured map breaks the symmetries that the data sheet claims, and only those.
+
+mod machines;
+
+use machines::model;
+use model::candidates::{Threads, Wish, candidates, pairs_keep};
+use model::id_set::{CpuId, CpuSet, NodeId};
+use model::measured_map::{CorePair, Measured, MeasuredMap, MemoryPath, NodeDistance};
+use model::placement::{self, KernelOffers};
+use model::topology::Topology;
+
+fn ns(median: f64) -> Measured {
+    Measured { unit: "ns".into(), median, ci_low: None, ci_high: None, samples: vec![median], suspect: 0 }
+}
+
+/// Every pair of cpus with its latency.
+fn all_pairs(topology: &Topology, latency: impl Fn(u32, u32) -> f64) -> MeasuredMap {
+    let pair = |pair: model::candidates::CpuPair| CorePair {
+        a: pair.a,
+        b: pair.b,
+        relation: String::new(),
+        alike: 1,
+        home: None,
+        latency: ns(latency(pair.a.0.min(pair.b.0), pair.a.0.max(pair.b.0))),
+    };
+    let core_to_core = model::candidates::all_pairs(topology).into_iter().map(pair).collect();
+    MeasuredMap { core_to_core, ..MeasuredMap::default() }
+}
+
+/// What a Ryzen 5 2600 states: cpu c and c + 6 are one core, cores 0 to 2 and 3 to 5 have an L3 each.
+fn ryzen_stated(a: u32, b: u32) -> f64 {
+    match (a % 6 == b % 6, a % 6 / 3 == b % 6 / 3) {
+        (true, _) => 10.0,
+        (_, true) => 25.0,
+        _ => 70.0,
+    }
+}
+
+fn classes(topology: &Topology, map: &MeasuredMap) -> Vec<String> {
+    map.applied_to(topology).classes.iter().map(ToString::to_string).collect()
+}
+
+fn offered(topology: &Topology, measured: Vec<CpuSet>, threads: usize) -> Vec<String> {
+    let wish = Wish { threads: Threads::Fixed(threads), measured, ..Wish::default() };
+    candidates(topology, &wish)
+        .expect("nothing is asked that is not there")
+        .placements
+        .into_iter()
+        .map(|placement| placement.cpus().to_string())
+        .collect()
+}
+
+/// Those that are one cpu.
+fn single(offered: Vec<String>) -> Vec<String> {
+    offered.into_iter().filter(|cpus| cpus.parse::<u32>().is_ok()).collect()
+}
+
+#[test]
+fn what_agrees_with_the_data_sheet_tells_nothing_apart() {
+    let ryzen = model("ryzen5-2600");
+    assert_eq!(classes(&ryzen, &all_pairs(&ryzen, ryzen_stated)), [""; 0]);
+    let noisy = |a, b| ryzen_stated(a, b) * (1.0 + 0.003 * f64::from((7 * a + b) % 10));
+    assert_eq!(classes(&ryzen, &all_pairs(&ryzen, noisy)), [""; 0]);
+}
+
+#[test]
+fn a_slow_core_is_told_apart_and_all_that_is_unlike_because_of_it() {
+    let ryzen = model("ryzen5-2600");
+    let slow = |a, b| ryzen_stated(a, b) * if [1, 7].contains(&a) || [1, 7].contains(&b) { 1.5 } else { 1.0 };
+    let mut found = classes(&ryzen, &all_pairs(&ryzen, slow));
+    found.sort();
+    assert_eq!(found, ["0,2,6,8", "1,7", "3-5,9-11"]);
+    let measured = all_pairs(&ryzen, slow).applied_to(&ryzen).classes;
+    assert!(pairs_keep(&ryzen, &measured, |a, b| slow(a.0.min(b.0), a.0.max(b.0)).to_bits()));
+    // One thread: any core stood for all; now one of each class does.
+    assert_eq!(single(offered(&ryzen, Vec::new(), 1)), ["0"]);
+    assert_eq!(single(offered(&ryzen, measured, 1)), ["0", "1", "3"]);
+}
+
+#[test]
+fn pairs_that_are_unlike_though_their_cpus_are_alike_are_told_apart() {
+    // Eight cores of one L3 that are two clusters of four in truth: each core sees the same, and yet pairs differ.
+    let mut xeon = model("xeon-e5-2640-x2");
+    xeon.distances.clear();
+    let half = |cpu: u32| cpu % 4 / 2;
+    let first_of = |cpus: CpuSet| cpus.first().unwrap();
+    let firsts: Vec<CpuId> = xeon.cores().into_iter().map(first_of).collect();
+    assert!(firsts.len() >= 8, "{firsts:?}");
+    let value = |a: u32, b: u32| if half(a) == half(b) { 20.0 } else { 40.0 };
+    let map = all_pairs(&xeon, value);
+    let measured = map.applied_to(&xeon).classes;
+    assert!(measured.len() > 1);
+    assert!(pairs_keep(&xeon, &measured, |a, b| value(a.0, b.0).to_bits()), "{measured:?}");
+    assert!(!pairs_keep(&xeon, &[], |a, b| value(a.0, b.0).to_bits()));
+}
+
+#[test]
+fn one_pair_that_stands_for_others_says_nothing_about_them() {
+    let ryzen = model("ryzen5-2600");
+    let mut map = all_pairs(&ryzen, |a, b| if a == 0 { 500.0 } else { ryzen_stated(a, b) });
+    assert!(!map.applied_to(&ryzen).classes.is_empty());
+    map.core_to_core.pop();
+    assert_eq!(classes(&ryzen, &map), [""; 0]);
+}
+
+/// Two nodes, each from each; `far` is from node 0 to node 1.
+fn two_nodes(topology: &Topology, own: [f64; 2], far: f64) -> MeasuredMap {
+    let latency = [[own[0], far], [140.0, own[1]]];
+    let ends = (0..2).flat_map(|from| (0..2).map(move |to| (from, to)));
+    let hop = |(from, to): (usize, usize)| NodeDistance {
+        from: NodeId(from as u32),
+        to: NodeId(to as u32),
+        distance: 0,
+        latency_ns: latency[from][to],
+        bandwidth_mb_s: None,
+    };
+    let path = |(from, to): (usize, usize)| MemoryPath {
+        cpus: topology.nodes[from].cpus.clone(),
+        node: NodeId(to as u32),
+        local: from == to,
+        distance: None,
+        latency: Some(ns(latency[from][to])),
+        bandwidth: Vec::new(),
+    };
+    MeasuredMap {
+        node_distances: ends.clone().map(hop).collect(),
+        memory: ends.map(path).collect(),
+        ..MeasuredMap::default()
+    }
+}
+
+#[test]
+fn a_node_with_slower_memory_is_another_node() {
+    let xeon = model("xeon-e5-2640-x2");
+    let count = |map: &MeasuredMap| offered(&map.applied_to(&xeon).topology, Vec::new(), 1).len();
+    let stated = offered(&xeon, Vec::new(), 1).len();
+    assert_eq!(count(&two_nodes(&xeon, [80.0, 82.0], 150.0)), stated, "noise");
+    let attributes = two_nodes(&xeon, [80.0, 82.0], 150.0).applied_to(&xeon).topology.memory_attributes;
+    let latencies = attributes.iter().filter(|one| one.attr == "Latency").map(|one| one.value);
+    assert_eq!(latencies.collect::<Vec<_>>(), [80, 150, 140, 82], "in place of what is stated");
+    let slower = count(&two_nodes(&xeon, [80.0, 110.0], 138.0));
+    assert!(slower > stated, "{slower} of {stated}");
+}
+
+#[test]
+fn policies_go_by_measured_distances() {
+    let xeon = model("xeon-e5-2640-x2");
+    let reason = |topology: &Topology| {
+        placement::parse(topology, "memory-remote", Some(1), KernelOffers::default()).unwrap().reason
+    };
+    let applied = two_nodes(&xeon, [80.0, 82.0], 138.0).applied_to(&xeon).topology;
+    assert!(reason(&xeon).contains("distance 20 instead of 10"), "{}", reason(&xeon));
+    assert!(reason(&applied).contains("measured distance 17 instead of 10"), "{}", reason(&applied));
+    // A latency that is missing leaves all as stated: half of a table would say what nobody stated nor measured.
+    let mut half = two_nodes(&xeon, [80.0, 82.0], 138.0);
+    half.node_distances.clear();
+    half.memory.clear();
+    assert_eq!(half.applied_to(&xeon).topology, xeon);
+}
