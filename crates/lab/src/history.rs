@@ -40,6 +40,8 @@ struct CellPast {
 struct BlockPast {
     took_ns: u64,
     cells: BTreeSet<usize>,
+    /// Its trials, as positions in the history.
+    trials: Vec<usize>,
 }
 
 impl History {
@@ -60,6 +62,7 @@ impl History {
         let block = self.blocks.entry((record.trial.role, record.trial.block)).or_default();
         block.took_ns += took;
         block.cells.insert(record.trial.cell);
+        block.trials.push(self.records.len());
         self.fullest = self.fullest.max(Some((block.cells.len(), block.took_ns)));
         self.cells.entry(record.trial.cell).or_default().note(&record);
         self.records.push(record);
@@ -122,8 +125,8 @@ impl History {
 
     /// The trials of one block, in the order in which they ran.
     pub fn of_block(&self, role: Role, block: u32) -> Vec<&TrialRecord> {
-        let of_block = |record: &&TrialRecord| (record.trial.role, record.trial.block) == (role, block);
-        self.records.iter().filter(of_block).collect()
+        let past = self.blocks.get(&(role, block));
+        past.iter().flat_map(|past| &past.trials).map(|position| &self.records[*position]).collect()
     }
 
     /// How long a whole block took at most; while there is only a part of one, as much as is known of it.

@@ -1,6 +1,7 @@
 //! Runs one block of trials: what is missing of it, with repetitions where they may help. Every trial is stored before
 //! the next begins. Which block comes next, and until when, is decided elsewhere.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::plan::Block;
@@ -30,16 +31,20 @@ impl Runner<'_> {
         forecast: &dyn Fn(&History) -> Forecast,
     ) -> Result<bool, StoreError> {
         let (run, plan) = (&self.record.id.0, &self.record.plan);
-        for trial in plan.block(run, self.record.seed, block.role, block.number) {
-            let wanted = block.cells.contains(&trial.cell) && self.is_live(block, trial.cell);
-            let wanted = wanted && !self.history.has(&trial.id);
-            if wanted && !self.run_trial(trial, block, forecast)? {
-                return Ok(false);
+        let seed = self.record.seed;
+        let cells: BTreeSet<usize> = block.cells.iter().copied().collect();
+        for cell in plan.order(seed, block.role, block.number).into_iter().filter(|cell| cells.contains(cell)) {
+            // A trial is built only where it may run: of a race's thousand cells a few do.
+            if self.is_live(block, cell) {
+                let trial = plan.trial(run, seed, cell, block.role, block.number, 0);
+                if !self.history.has(&trial.id) && !self.run_trial(trial, block, forecast)? {
+                    return Ok(false);
+                }
             }
         }
         for cell in &block.cells {
             while let Some(attempt) = self.retry(block, *cell) {
-                let trial = plan.trial(run, self.record.seed, *cell, block.role, block.number, attempt);
+                let trial = plan.trial(run, seed, *cell, block.role, block.number, attempt);
                 if !self.run_trial(trial, block, forecast)? {
                     return Ok(false);
                 }

@@ -142,9 +142,14 @@ impl Plan {
 
     /// The trials of one block in their order.
     pub fn block(&self, run: &str, seed: u64, role: Role, block: u32) -> Vec<Trial> {
+        self.order(seed, role, block).into_iter().map(|cell| self.trial(run, seed, cell, role, block, 0)).collect()
+    }
+
+    /// The cells of one block in their order.
+    pub fn order(&self, seed: u64, role: Role, block: u32) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.cells.len()).collect();
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(stream(seed, &format!("{role:?} {block}"))));
-        order.into_iter().map(|cell| self.trial(run, seed, cell, role, block, 0)).collect()
+        order
     }
 
     /// One trial of one cell.

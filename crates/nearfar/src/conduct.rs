@@ -5,6 +5,7 @@ use lab::run::Ended;
 use model::plan::Plan;
 use model::record::{Ending, RunRecord};
 use model::trial::Role;
+use model::workload::Parameters;
 use store::Store;
 use workloads::{Job, Runner};
 
@@ -15,18 +16,21 @@ use crate::subject::Subject;
 
 /// What descriptions alone cannot say of parameters: a regex that does not compile, a program that is not there.
 pub fn check(plan: &Plan, subject: &Subject) -> Result<(), Failure> {
+    // Cells differ mostly in their placement, which is not what is looked at here.
+    let mut seen: Vec<(&str, &Parameters)> = Vec::new();
     for (index, cell) in plan.cells.iter().enumerate() {
         let Some(workload) = workloads::find(&cell.workload) else { continue };
+        if seen.contains(&(&cell.workload, &cell.parameters)) {
+            continue;
+        }
+        seen.push((&cell.workload, &cell.parameters));
         let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("workload {}: {why}", cell.workload));
         (workload.check)(&cell.parameters).map_err(|why| wrong(&why))?;
         if let (Runner::Tool { recipe, .. }, None) = (&workload.runner, &subject.simulated) {
             let job = Job::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
             let recipe = recipe(&job).map_err(|why| wrong(&why))?;
             for program in recipe.programs() {
-                machine::child::find_program(program).map_err(|error| {
-                    let failure = Failure::usage(&error);
-                    error.hint().map(str::to_string).map_or(failure, |hint| Failure::usage(&error).hint(hint))
-                })?;
+                machine::child::find_program(program).map_err(|error| Failure::usage(&error).hint_of(error.hint()))?;
             }
         }
     }

@@ -48,11 +48,7 @@ impl Failure {
 
     /// A topology that cannot be read: the machine's fault when it is the live one, else the user's file.
     pub fn topology(error: &TopologyError) -> Self {
-        let failure = Self::usage(error);
-        match &error.hint {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Self::usage(error).hint_of(error.hint.as_deref())
     }
 
     /// A plan that cannot be made: a mistake, or a machine that offers nothing of what was asked for.
@@ -72,6 +68,14 @@ impl Failure {
     pub fn hint(mut self, hint: impl Display) -> Self {
         self.what = format!("{}\nhint: {hint}", self.what);
         self
+    }
+
+    /// Adds the next step where somebody knows one.
+    pub fn hint_of(self, hint: Option<&str>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
     }
 
     /// Says it on stderr.

@@ -1,6 +1,8 @@
 //! The course of a race: which block runs next, until when, and what is known after each. Fed with stored trials in
 //! their order it comes to the same state, whether they ran just now or last week.
 
+use std::collections::BTreeMap;
+
 use crate::finding::metric_value;
 use crate::place::RacePlan;
 use crate::plan::{Block, Plan};
@@ -78,10 +80,12 @@ impl<'a> Course<'a> {
     /// What a run's stored trials have come to: every whole block of them.
     pub fn replay(plan: &'a Plan, trials: &[TrialRecord]) -> Option<Self> {
         let mut course = Self::new(plan)?;
+        let mut blocks: BTreeMap<(Role, u32), Vec<&TrialRecord>> = BTreeMap::new();
+        for record in trials {
+            blocks.entry((record.trial.role, record.trial.block)).or_default().push(record);
+        }
         while let Some(block) = course.next() {
-            let of_block =
-                |record: &&TrialRecord| (record.trial.role, record.trial.block) == (block.role, block.number);
-            let records: Vec<&TrialRecord> = trials.iter().filter(of_block).collect();
+            let records = blocks.remove(&(block.role, block.number)).unwrap_or_default();
             if !is_whole(&block, &records) {
                 break;
             }
