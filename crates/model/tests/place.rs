@@ -147,7 +147,7 @@ fn place_warms_up_races_and_confirms() {
     let record = record(plan.clone());
     let answer = Answer::from_course(&record, &course);
     assert_eq!(answer.claim, Claim::Better);
-    let versus = answer.versus_kernel.expect("it was confirmed").confirmed;
+    let versus = answer.versus_kernel.expect("it was confirmed");
     assert!((versus.change_percent - (100.0 / 1.3 - 100.0)).abs() < 0.5, "{versus:?}");
     let lines = answer.lines.expect("the winner is seated");
     let cpus = &plan.cells[2].placement.cpus();

@@ -1,6 +1,6 @@
 //! What a race found, in sentences and as a table, for the terminal and for pages alike.
 
-use model::place::{Answer, Claim, Placed, Ranked, VersusKernel};
+use model::place::{Answer, Claim, Placed, Ranked};
 use model::placement::Lines;
 use model::racing::{Effect, State, Word};
 use model::units::Nanos;
@@ -71,7 +71,7 @@ pub(crate) fn sentences(answer: &Answer) -> Vec<String> {
     sentences.extend(search(answer));
     sentences.extend(unmeasured(answer));
     sentences.extend(came_to_nothing(answer));
-    if answer.versus_kernel.is_some_and(|versus| versus.confirmed.two_modes) {
+    if answer.versus_kernel.is_some_and(|versus| versus.two_modes) {
         sentences.push(
             "Mean and median disagree: one of the two runs in two modes; nearfar show --trials has every value.".into(),
         );
@@ -88,7 +88,7 @@ pub(crate) fn sentences(answer: &Answer) -> Vec<String> {
 
 /// By how much, with its interval: `12.3 % lower wall than the kernel's choice, 95 % interval 11.1 to 13.5, from 40 fresh pairs`.
 fn against(answer: &Answer, whom: &str) -> String {
-    let Some(VersusKernel { confirmed }) = answer.versus_kernel else { return "not confirmed".into() };
+    let Some(confirmed) = answer.versus_kernel else { return "not confirmed".into() };
     let change = confirmed.change_percent;
     let word = if change < 0.0 { "lower" } else { "higher" };
     let (low, high) = (confirmed.ci_low, confirmed.ci_high);

@@ -3,11 +3,12 @@
 use serde::Serialize;
 
 use super::Course;
-use crate::placement::{Lines, Placement, lines};
+use crate::placement::{Lines, Placement, PlacementWords, lines};
 use crate::plan::stream;
 use crate::racing::{Confirmed, Effect, State, Verdict, Word};
 use crate::record::{Ending, RunRecord, TrialRecord};
 use crate::shell::quoted;
+use crate::topology::Topology;
 use crate::workload::{Better, Value};
 
 /// What a race came to. Field names are part of the JSON contract.
@@ -27,7 +28,7 @@ pub struct Answer {
     pub ties: Vec<Placed>,
     /// The winner, or the race's leader where the winner is the kernel's choice, against the kernel's choice, from fresh
     /// pairs alone; none where the kernel's choice led.
-    pub versus_kernel: Option<VersusKernel>,
+    pub versus_kernel: Option<Confirmed>,
     /// All candidates, the best first.
     pub standings: Vec<Ranked>,
     /// Trials, the thrown away and the repeated ones included.
@@ -95,14 +96,6 @@ pub struct Placed {
     pub second: String,
 }
 
-/// The winner against the kernel's choice.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct VersusKernel {
-    /// Its pairs, its interval and what they say.
-    #[serde(flatten)]
-    pub confirmed: Confirmed,
-}
-
 /// A candidate in the ranking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
@@ -165,14 +158,14 @@ impl Answer {
             metric: metric(course),
             winner: winner.map(|cell| placed(placement(cell))),
             ties: ties.collect(),
-            versus_kernel: confirmed.map(|confirmed| VersusKernel { confirmed }),
+            versus_kernel: confirmed,
             trials: course.trials(),
             came_to_nothing: course.came_to_nothing(),
             seconds: course.spent().seconds(),
             candidates: record.plan.cells.len(),
             raw_placements: race.map(|race| race.raw_placements.clone()).unwrap_or_default(),
             threads_searched: race.is_some_and(|race| race.stages.threads_searched),
-            lines: bound.and_then(|placement| own_lines(record, placement, "argv")),
+            lines: bound.and_then(|placement| own_lines(record, placement, placement, "argv")),
             second_lines: bound.and_then(|placement| second_lines(record, placement)),
             standings,
         }
@@ -220,9 +213,14 @@ fn placed(placement: &Placement) -> Placed {
     }
 }
 
-/// The lines that apply a placement to the command in this parameter; none where nothing is bound.
-fn own_lines(record: &RunRecord, placement: &Placement, parameter: &str) -> Option<Lines> {
-    let made = lines(placement, &record.machine.topology, &typed(record, placement, parameter));
+/// The lines that apply a placement to the command in this parameter; none where nothing is bound. Its words stand for
+/// the placement that was measured.
+fn own_lines(record: &RunRecord, placement: &Placement, measured: &Placement, parameter: &str) -> Option<Lines> {
+    let Topology { allowed_cpus, allowed_nodes, .. } = &record.machine.topology;
+    let (cpus, memory) = (placement.cpus(), &placement.memory);
+    let (all_cpus, all_nodes) = (allowed_cpus.to_string(), allowed_nodes.to_string());
+    let words = PlacementWords::new(measured.threads, &cpus, memory, all_cpus, all_nodes);
+    let made = lines(placement, &record.machine.topology, &typed(record, parameter, &words));
     (made != Lines::default()).then_some(made)
 }
 
@@ -231,22 +229,16 @@ fn second_lines(record: &RunRecord, placement: &Placement) -> Option<Lines> {
     let has_second = record.plan.cells.iter().any(|cell| !cell.placement.second.is_empty());
     let seats: Vec<_> = placement.second.iter().collect();
     let second = Placement { threads: seats.len().max(1), seats, ..placement.clone() };
-    has_second.then(|| own_lines(record, &second, "server")).flatten()
+    has_second.then(|| own_lines(record, &second, placement, "server")).flatten()
 }
 
 /// A command as it would be typed, with what stands for the placement filled in.
-fn typed(record: &RunRecord, placement: &Placement, parameter: &str) -> String {
+fn typed(record: &RunRecord, parameter: &str, words: &PlacementWords) -> String {
     let cells = record.plan.cells.first();
     let Some(Value::Text(text)) = cells.and_then(|cell| cell.parameters.0.get(parameter)) else { return String::new() };
-    // With a shell the command is one text and no list.
-    let Ok(words) = serde_json::from_str::<Vec<String>>(text) else { return format!("sh -c {}", quoted(&[text])) };
-    let topology = &record.machine.topology;
-    let nodes = placement.memory.promised_nodes().cloned();
-    let nodes = nodes.unwrap_or_else(|| topology.local_nodes(&placement.cpus()));
-    let fill_in = |word: &String| {
-        word.replace("{threads}", &placement.threads.to_string())
-            .replace("{cpus}", &placement.cpus().to_string())
-            .replace("{node}", &nodes.to_string())
-    };
-    quoted(&words.iter().map(fill_in).collect::<Vec<_>>())
+    match serde_json::from_str::<Vec<String>>(text) {
+        Ok(list) => quoted(&list.iter().map(|word| words.fill_in(word)).collect::<Vec<_>>()),
+        // With a shell the command is one text and no list.
+        Err(_) => format!("sh -c {}", quoted(&[words.fill_in(text)])),
+    }
 }

@@ -6,7 +6,7 @@ mod answer;
 mod course;
 mod question;
 
-pub use answer::{Answer, Claim, Metric, Placed, Ranked, VersusKernel};
+pub use answer::{Answer, Claim, Metric, Placed, Ranked};
 pub use course::Course;
 pub use question::{Objective, Question};
 

@@ -10,10 +10,12 @@ pub(crate) mod policy;
 pub(crate) mod reason;
 mod region;
 mod seats;
+mod words;
 
 pub use explicit::parse_explicit;
 pub use lines::{Lines, lines};
 pub use policy::{KernelOffers, Offer, POLICIES, PolicyInfo, offer, offer_all};
+pub use words::PlacementWords;
 
 use std::fmt;
 

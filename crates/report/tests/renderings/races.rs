@@ -1,7 +1,7 @@
 //! The answer of a race: what is said first, the ranking, the lines; in every kind of outcome.
 
 use insta::{assert_json_snapshot, assert_snapshot};
-use model::place::{Answer, Claim, Metric, Placed, Ranked, Step, VersusKernel};
+use model::place::{Answer, Claim, Metric, Placed, Ranked, Step};
 use model::placement::Lines;
 use model::racing::{Confirmed, Effect, Planned, State, Verdict, Word};
 use model::statistics::Interval;
@@ -63,7 +63,7 @@ fn answer() -> Answer {
         metric: Metric { name: "wall".into(), unit: "s".into(), better: Better::Lower },
         winner: Some(standings[0].placed.clone()),
         ties: standings[1..3].iter().map(|one| one.placed.clone()).collect(),
-        versus_kernel: Some(VersusKernel { confirmed }),
+        versus_kernel: Some(confirmed),
         trials: 212,
         came_to_nothing: 9,
         seconds: 192.5,
@@ -101,7 +101,7 @@ fn every_claim_has_its_words() {
     };
     let undecided = |answer: &mut Answer, claim| {
         let versus = answer.versus_kernel.as_mut().unwrap();
-        (versus.confirmed.change_percent, versus.confirmed.ci_low, versus.confirmed.ci_high) = (-0.4, -1.3, 0.5);
+        (versus.change_percent, versus.ci_low, versus.ci_high) = (-0.4, -1.3, 0.5);
         (answer.claim, answer.lines) = (claim, None);
     };
     let texts = [
@@ -121,7 +121,7 @@ fn every_claim_has_its_words() {
         }),
         with(&|answer| {
             answer.metric = Metric { name: "value-higher".into(), unit: String::new(), better: Better::Higher };
-            let confirmed = &mut answer.versus_kernel.as_mut().unwrap().confirmed;
+            let confirmed = &mut answer.versus_kernel.as_mut().unwrap();
             (confirmed.change_percent, confirmed.ci_low, confirmed.ci_high) = (14.0, 12.5, 15.6);
             confirmed.two_modes = true;
         }),

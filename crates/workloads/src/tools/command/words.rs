@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::id_set::CpuSet;
-use model::placement::MemoryPolicy;
+use model::placement::PlacementWords;
 use model::workload::Parameters;
 
 use crate::job::{Failure, Job};
@@ -33,27 +33,10 @@ pub(super) fn words(parameters: &Parameters, name: &str) -> Result<Option<Vec<St
 /// The command line of a parameter, its placeholders filled in; `{cpus}` are these.
 pub(super) fn command_line(job: &Job, name: &str, cpus: &CpuSet) -> Result<Option<CommandLine>, Failure> {
     let Some(words) = words(&job.parameters, name).map_err(Failure::Failed)? else { return Ok(None) };
-    let argv = words.iter().map(|word| fill_in(word, job, cpus)).collect::<Result<_, _>>()?;
+    let (allowed_cpus, allowed_nodes) = (allowed("Cpus_allowed_list:")?, allowed("Mems_allowed_list:")?);
+    let stand_for = PlacementWords::new(job.threads, cpus, &job.memory, allowed_cpus, allowed_nodes);
+    let argv = words.iter().map(|word| stand_for.fill_in(word)).collect();
     Ok(Some(CommandLine { argv, environment: BTreeMap::new() }))
-}
-
-fn fill_in(word: &str, job: &Job, cpus: &CpuSet) -> Result<String, Failure> {
-    let mut filled = word.replace("{threads}", &job.threads.to_string());
-    if filled.contains("{cpus}") {
-        let cpus = if cpus.is_empty() { allowed("Cpus_allowed_list:")? } else { cpus.to_string() };
-        filled = filled.replace("{cpus}", &cpus);
-    }
-    if filled.contains("{node}") {
-        filled = filled.replace("{node}", &nodes(job)?);
-    }
-    Ok(filled)
-}
-
-fn nodes(job: &Job) -> Result<String, Failure> {
-    match &job.memory {
-        MemoryPolicy::Preferred(node) => Ok(node.to_string()),
-        policy => policy.promised_nodes().map_or_else(|| allowed("Mems_allowed_list:"), |nodes| Ok(nodes.to_string())),
-    }
 }
 
 /// What this process may use, which is what an unbound child inherits.
