@@ -121,7 +121,7 @@ fn every_claim_has_its_words() {
         }),
         with(&|answer| {
             answer.metric = Metric { name: "value-higher".into(), unit: String::new(), better: Better::Higher };
-            let confirmed = &mut answer.versus_kernel.as_mut().unwrap();
+            let confirmed = answer.versus_kernel.as_mut().unwrap();
             (confirmed.change_percent, confirmed.ci_low, confirmed.ci_high) = (14.0, 12.5, 15.6);
             confirmed.two_modes = true;
         }),
