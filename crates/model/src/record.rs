@@ -113,9 +113,9 @@ impl SavedPlacement {
     }
 }
 
-/// Free memory and counters are not in a topology, so it only changes when the machine does.
+/// Free memory and counters are not in a topology, so what is fixed of it only changes when the machine does.
 fn topology_hash(machine: &Capture) -> String {
-    short_hash(&serde_json::to_string(&machine.topology).expect("a topology has text keys only"))
+    short_hash(&serde_json::to_string(&machine.topology.fixed()).expect("a topology has text keys only"))
 }
 
 /// Why a run ended.

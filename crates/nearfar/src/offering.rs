@@ -90,7 +90,7 @@ fn newest(
     }
     let same = |record: &RunRecord| {
         let smoke = record.plan.command.iter().any(|word| word == "--smoke");
-        !smoke && record.simulated.as_deref() == simulated && record.machine.topology == *stated
+        !smoke && record.simulated.as_deref() == simulated && record.machine.topology.fixed() == stated.fixed()
     };
     newest_of(&existing_store(common)?, same)
 }
