@@ -49,7 +49,8 @@ impl SimExecutor {
                 continue;
             }
             let base = performance::base(&metric.unit) * performance::series_factor(&metric.series);
-            let value = if metric.better == Better::Higher { base * speed } else { base / speed };
+            let usual = if metric.better == Better::Higher { base * speed } else { base / speed };
+            let value = performance::load(trial, &metric.series).map_or(usual, |load| load / slowdown);
             samples.push(Sample { series: metric.series.clone(), value });
         }
         samples

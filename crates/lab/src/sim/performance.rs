@@ -151,6 +151,17 @@ fn queueing(trial: &Trial) -> f64 {
     1.0 + (readers * QUEUE_PER_READER).min(QUEUE_MAX) * READ_NS / (READ_NS + delay_ns.unsigned_abs() as f64)
 }
 
+/// What the readers of `loaded` reach together in MB/s: a run of 4 KiB and a pause each, the run longer in a full queue.
+pub fn load(trial: &Trial, series: &str) -> Option<f64> {
+    if (trial.workload.as_str(), series) != ("loaded", "load") {
+        return None;
+    }
+    let Some(Value::Integer(delay_ns)) = trial.parameters.0.get("delay") else { return None };
+    let readers = trial.placement.threads.saturating_sub(1) as f64;
+    // Bytes per ns are GB/s.
+    Some(readers * 4096.0 / (READ_NS * queueing(trial) + delay_ns.unsigned_abs() as f64) * 1e3)
+}
+
 /// A line takes longer the less the two cpus share: a core, a cache, a package, the machine.
 fn handover(topology: &Topology, seats: &[CpuId]) -> f64 {
     let shares = |object: &&Object| seats.iter().all(|seat| object.cpus.contains(*seat));

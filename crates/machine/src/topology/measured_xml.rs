@@ -11,7 +11,8 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, Writer};
 
 /// hwloc's flags of the attributes that may be measured: the higher or the lower the better (1, 2), needs an initiator (4).
-const FLAGS: [(&str, &str); 2] = [("Bandwidth", "5"), ("Latency", "6")];
+const FLAGS: [(&str, &str); 5] =
+    [("Bandwidth", "5"), ("Latency", "6"), ("ReadBandwidth", "5"), ("WriteBandwidth", "5"), ("ReadLatency", "6")];
 
 /// hwloc's kind of a matrix that a user gave (2) and that means latencies (4).
 const KIND: &str = "6";
@@ -148,6 +149,9 @@ mod tests {
             attribute("Latency", 0, "0-3", 96),
             attribute("Latency", 1, "0-3", 145),
             attribute("Latency", 1, "4-7", 97),
+            attribute("ReadBandwidth", 0, "0-3", 13_000),
+            attribute("ReadLatency", 0, "0-3", 95),
+            attribute("WriteBandwidth", 0, "0-3", 7_000),
         ];
         let nodes = vec![NodeId(0), NodeId(1)];
         let distances = Distances { name: Some("NearfarLatency".into()), nodes, values: vec![96, 145, 146, 97] };
@@ -160,7 +164,7 @@ mod tests {
         let again = read_back(&with_measured(&xml, &faster, None).unwrap());
         let latencies: Vec<_> = again.memory_attributes.iter().filter(|one| one.attr == "Latency").collect();
         assert_eq!(latencies, [&faster[0]]);
-        assert_eq!(again.memory_attributes.len(), 3);
+        assert_eq!(again.memory_attributes.len(), attributes.len() - 2);
     }
 
     #[test]

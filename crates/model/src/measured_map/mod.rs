@@ -69,6 +69,8 @@ pub struct CorePair {
     pub alike: usize,
     /// The memory node where the line lives: the home of cpu `a`. None where the machine shows no node.
     pub home: Option<NodeId>,
+    /// How the line is handed over: `store`, by loads and stores; `cas`, by compare-and-swap.
+    pub op: String,
     /// One way, in ns.
     pub latency: Measured,
 }
@@ -93,7 +95,8 @@ pub struct MemoryPath {
 /// A bandwidth, in MB/s.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bandwidth {
-    /// `copy`: as much written as read. `triad`: two read, one written. Counted as STREAM counts.
+    /// `read`: loads alone. `write`: stores alone. `copy`: as much written as read. `triad`: two read, one written.
+    /// Counted as STREAM counts: what the loop asks for.
     pub mix: String,
     /// Whether stores go past the caches.
     pub non_temporal: bool,

@@ -26,7 +26,7 @@ pub(super) fn distances(memory: &[MemoryPath]) -> Vec<NodeDistance> {
                 to: path.node,
                 distance: (LOCAL_DISTANCE * latency.median / own_latency.median).round() as u64,
                 latency_ns: latency.median,
-                bandwidth_mb_s: triad(path).map(|rate| rate.median),
+                bandwidth_mb_s: ordinary(path, "triad").map(|rate| rate.median),
             });
         }
     }
@@ -34,8 +34,9 @@ pub(super) fn distances(memory: &[MemoryPath]) -> Vec<NodeDistance> {
     found
 }
 
-fn triad(path: &MemoryPath) -> Option<&Measured> {
-    path.bandwidth.iter().find(|one| one.mix == "triad" && !one.non_temporal).map(|one| &one.rate)
+/// With ordinary stores.
+fn ordinary<'p>(path: &'p MemoryPath, mix: &str) -> Option<&'p Measured> {
+    path.bandwidth.iter().find(|one| one.mix == mix && !one.non_temporal).map(|one| &one.rate)
 }
 
 impl MeasuredMap {
@@ -44,7 +45,8 @@ impl MeasuredMap {
         self.node_distances.iter().find(|hop| (hop.from, hop.to) == (from, to))
     }
 
-    /// hwloc's `Latency` (ns) and `Bandwidth` (MiB/s, triad with ordinary stores) from each group of cpus to each node.
+    /// hwloc's attributes from each group of cpus to each node: `Bandwidth` (MiB/s, triad), `ReadBandwidth` and
+    /// `WriteBandwidth`, all with ordinary stores, and `Latency` (ns), which is that of a load and so `ReadLatency` too.
     pub fn memory_attributes(&self) -> Vec<MemoryAttribute> {
         let one = |attr: &str, path: &MemoryPath, value: f64| MemoryAttribute {
             attr: attr.into(),
@@ -52,13 +54,20 @@ impl MeasuredMap {
             initiator: Some(path.cpus.clone()),
             value: value.round() as u64,
         };
-        let latency = self
-            .memory
-            .iter()
-            .filter_map(|path| Some(one("Latency", path, path.latency.as_ref().map(|latency| latency.median)?)));
+        let latency = |attr: &str, path: &MemoryPath| Some(one(attr, path, path.latency.as_ref()?.median));
         let bandwidth =
-            self.memory.iter().filter_map(|path| Some(one("Bandwidth", path, triad(path)?.median * 1e6 / MIB)));
-        bandwidth.chain(latency).collect()
+            |attr: &str, path: &MemoryPath, mix| Some(one(attr, path, ordinary(path, mix)?.median * 1e6 / MIB));
+        let all = |value: &dyn Fn(&MemoryPath) -> Option<MemoryAttribute>| -> Vec<MemoryAttribute> {
+            self.memory.iter().filter_map(value).collect()
+        };
+        [
+            all(&|path| bandwidth("Bandwidth", path, "triad")),
+            all(&|path| latency("Latency", path)),
+            all(&|path| bandwidth("ReadBandwidth", path, "read")),
+            all(&|path| bandwidth("WriteBandwidth", path, "write")),
+            all(&|path| latency("ReadLatency", path)),
+        ]
+        .concat()
     }
 
     /// The latencies in ns among the nodes that have cpus, as a square; none when there are not two, or one is missing.
@@ -88,14 +97,19 @@ mod tests {
             samples: vec![median],
             suspect: 0,
         };
-        let rate = measured("MB/s", 1e6 / latency);
+        // Each its own number, so that none is taken for another.
+        let rate = |mix: &str, past: bool| {
+            measured("MB/s", 1e6 / latency * f64::from(if past { 4 } else { 1 + u8::from(mix == "read") }))
+        };
         MemoryPath {
             cpus: CpuSet::parse_list(cpus).unwrap(),
             node: NodeId(node),
             local,
             distance: None,
             latency: (latency > 0.0).then(|| measured("ns", latency)),
-            bandwidth: vec![Bandwidth { mix: "triad".into(), non_temporal: false, rate }],
+            bandwidth: [("triad", true), ("triad", false), ("read", false)]
+                .map(|(mix, non_temporal)| Bandwidth { mix: mix.into(), non_temporal, rate: rate(mix, non_temporal) })
+                .into(),
         }
     }
 
@@ -134,6 +148,7 @@ mod tests {
         let found: Vec<(String, u64)> =
             one.memory_attributes().into_iter().map(|attribute| (attribute.attr, attribute.value)).collect();
         // 12563 MB/s of 10^6 bytes are 11981 MiB/s.
-        assert_eq!(found, [("Bandwidth".to_string(), 11_981), ("Latency".to_string(), 80)]);
+        let expected = [("Bandwidth", 11_981), ("Latency", 80), ("ReadBandwidth", 23_962), ("ReadLatency", 80)];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_string(), value)));
     }
 }

@@ -97,7 +97,7 @@ impl Drafting<'_> {
         let home = |cpu: CpuId| Ground::new(self.topology).core_of(cpu).and_then(|core| core.home);
         let homes: BTreeMap<CpuId, Option<NodeId>> = pairs.iter().map(|pair| (pair.a, home(pair.a))).collect();
         // A sample of 2000 round trips is some 0.4 ms, against which a tick of the clock is nothing.
-        let set = [("rounds", "100".to_string()), ("round-trips", "2000".to_string())];
+        let set = [("op", "store".to_string()), ("rounds", "100".to_string()), ("round-trips", "2000".to_string())];
         for pair in pairs {
             let home = homes.get(&pair.a).copied().flatten();
             self.cell(CORE_TO_CORE, "pingpong", &set, &[pair.a, pair.b], home);

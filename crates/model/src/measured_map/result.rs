@@ -16,8 +16,8 @@ use crate::topology::Topology;
 use crate::units::Bytes;
 use crate::workload::Value;
 
-/// Which of STREAM's loops a map shows: those that differ in how much they read and write.
-const MIXES: [&str; 2] = ["copy", "triad"];
+/// Which of the loops of `stream` a map shows: those that differ in how much they read and write.
+const MIXES: [&str; 4] = ["read", "write", "copy", "triad"];
 
 /// Resampling has to give the same interval each time a map is read.
 const RATIO_SEED: u64 = 1;
@@ -58,7 +58,9 @@ fn core_pairs(topology: &Topology, cells: &[&(&Cell, &CellFinding)]) -> Vec<Core
         let class = classes.iter().find(|class| by_class && (class.a, class.b) == (a, b));
         let (home, latency) = (home(cell), measured(finding, "latency")?);
         let alike = class.map_or(1, |class| class.alike);
-        Some(CorePair { a, b, relation: relation(topology, a, b), alike, home, latency })
+        // Runs from before there was a choice handed over by stores.
+        let op = cell.parameters.0.get("op").map_or("store".into(), ToString::to_string);
+        Some(CorePair { a, b, relation: relation(topology, a, b), alike, home, op, latency })
     };
     cells.iter().filter_map(pair).collect()
 }
@@ -84,8 +86,9 @@ fn memory(topology: &Topology, groups: &[CpuGroup], cells: &[(&Cell, &CellFindin
             paths[at].latency = measured(finding, "latency");
             continue;
         }
-        for mix in MIXES {
-            let non_temporal = test == BANDWIDTH_NON_TEMPORAL;
+        let non_temporal = test == BANDWIDTH_NON_TEMPORAL;
+        // What stores nothing is the same loop either way.
+        for mix in MIXES.into_iter().filter(|mix| !(non_temporal && *mix == "read")) {
             let rate = measured(finding, mix);
             paths[at].bandwidth.extend(rate.map(|rate| Bandwidth { mix: mix.into(), non_temporal, rate }));
         }

@@ -1,11 +1,14 @@
 //! Ping-pong: how long one cache line takes from one core to another.
 //!
 //! Measures: nanoseconds per one-way transfer of a line between two threads that take turns: each waits until the
-//! counter in the line has the value that means its turn, then stores the next value. A round trip is two transfers.
-//! Does NOT measure bandwidth between cores, contended atomics or wake-ups; a transfer includes the reading of the
-//! line and the store's taking of it, as a flag that is handed over does.
-//! Definition: as google/multichase's pingpong and the usual core-to-core latency tests, with load and store in place
-//! of compare-and-swap, which would also take the line while waiting.
+//! counter in the line has the value that means its turn, then puts the next value there. A round trip is two transfers.
+//! With `op=store` a thread waits by loads and answers by a store, as a flag is handed over: the waiting side shares the
+//! line, and a transfer includes the reading of it and the store's taking of it. With `op=cas` it tries to compare and
+//! swap until that succeeds, as a spinlock is taken: the waiting side takes the line away with every try, so that the
+//! two fight for it.
+//! Does NOT measure bandwidth between cores, atomics contended by more than two, or wake-ups.
+//! Definition: `op=store` as google/multichase's pingpong, `op=cas` as the first test of the crate core-to-core-latency
+//! (its second hands over by loads and stores too, and through two lines, one for each direction).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -27,10 +30,17 @@ pub(crate) fn describe() -> WorkloadSpec {
         name: "pingpong".into(),
         summary: "core-to-core latency: one cache line bounced between two threads".into(),
         about: "Nanoseconds per one-way transfer of a cache line between two threads that take turns by loads and \
-                stores. Unseated, it measures whichever cores the kernel chose. Does not measure bandwidth, contention \
+                stores (`op=cas`: by compare-and-swap). Unseated, it measures whichever cores the kernel chose. Does not measure bandwidth, contention \
                 or wake-ups. Source: the usual core-to-core latency test (google/multichase pingpong)."
             .into(),
         parameters: parameters([
+            Parameter {
+                name: "op",
+                about: "how a turn is taken: load until it is one's own, then store; or compare and swap until it succeeds",
+                kind: ParameterKind::Choice(vec!["store".into(), "cas".into()]),
+                default: Some("store"),
+                smoke: None,
+            },
             Parameter {
                 name: "rounds",
                 about: "how many samples",
@@ -65,7 +75,8 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let arena = Arena::small(job, 4096)?;
     // A page of its own: nothing else is in the line or beside it.
     let line = &arena.as_atomics()[0];
-    let crew = team::run(job, |member| one_thread(member, line, rounds, trips))?;
+    let op = if job.parameters.text("op") == "cas" { Op::CompareAndSwap } else { Op::Store };
+    let crew = team::run(job, |member| one_thread(member, line, op, rounds, trips))?;
     check(line.load(Ordering::SeqCst), rounds, trips)?;
 
     let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
@@ -87,14 +98,25 @@ fn refuse_one_cpu(job: &Job) -> Result<(), Failure> {
     Ok(())
 }
 
-fn one_thread(member: &Member<'_>, line: &AtomicU64, rounds: usize, trips: u64) -> Result<Vec<f64>, Failure> {
+/// How a turn is taken.
+#[derive(Clone, Copy)]
+enum Op {
+    Store,
+    CompareAndSwap,
+}
+
+fn one_thread(member: &Member<'_>, line: &AtomicU64, op: Op, rounds: usize, trips: u64) -> Result<Vec<f64>, Failure> {
     let mut times = Vec::with_capacity(rounds);
     let mine = member.index as u64;
     member.timed(|| {
         for round in 0..rounds as u64 {
             member.meet()?;
+            let turn = round * 2 * trips + mine;
             let began = Instant::now();
-            bounce(line, round * 2 * trips + mine, trips, || member.go_on())?;
+            match op {
+                Op::Store => bounce(turn, trips, |turn| store(line, turn), || member.go_on())?,
+                Op::CompareAndSwap => bounce(turn, trips, |turn| compare_and_swap(line, turn), || member.go_on())?,
+            }
             times.push(began.elapsed().as_nanos() as f64);
         }
         Ok(())
@@ -102,13 +124,34 @@ fn one_thread(member: &Member<'_>, line: &AtomicU64, rounds: usize, trips: u64) 
     Ok(times)
 }
 
+/// Takes the turn if it has come; whether it had.
+#[inline]
+fn store(line: &AtomicU64, turn: u64) -> bool {
+    let mine = line.load(Ordering::Acquire) == turn;
+    if mine {
+        line.store(turn + 1, Ordering::Release);
+    }
+    mine
+}
+
+/// As [`store`], by an instruction that takes the line whether or not the turn has come.
+#[inline]
+fn compare_and_swap(line: &AtomicU64, turn: u64) -> bool {
+    line.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
 /// Takes every second turn, `trips` times, beginning when the counter is at `turn`. Asks now and then, while it waits,
 /// whether to go on.
 #[inline(never)]
-fn bounce(line: &AtomicU64, mut turn: u64, trips: u64, go_on: impl Fn() -> Result<(), Failure>) -> Result<(), Failure> {
+fn bounce(
+    mut turn: u64,
+    trips: u64,
+    take: impl Fn(u64) -> bool,
+    go_on: impl Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
     for _ in 0..trips {
         let mut spins = 0;
-        while line.load(Ordering::Acquire) != turn {
+        while !take(turn) {
             // No pause instruction: it costs up to 140 cycles on some cpus, more than a transfer.
             spins += 1;
             if spins == SPINS_BEFORE_YIELD {
@@ -117,7 +160,6 @@ fn bounce(line: &AtomicU64, mut turn: u64, trips: u64, go_on: impl Fn() -> Resul
                 spins = 0;
             }
         }
-        line.store(turn + 1, Ordering::Release);
         turn += 2;
     }
     Ok(())
@@ -137,16 +179,20 @@ mod tests {
     use model::id_set::CpuId;
 
     use super::*;
-    use crate::kernels::{check_smoke, job_for_tests};
+    use crate::kernels::{check_smoke, job_for_tests, set};
 
     #[test]
     fn smoke_runs_and_has_a_sample_per_round() {
         if std::thread::available_parallelism().unwrap().get() < 2 {
             return eprintln!("skipped: needs 2 cpus");
         }
-        let measured = run(&job_for_tests("pingpong")).unwrap();
-        check_smoke("pingpong", &measured);
-        assert_eq!(measured.samples.len(), 20);
+        for op in ["store", "cas"] {
+            let mut job = job_for_tests("pingpong");
+            set(&mut job, "op", op);
+            let measured = run(&job).unwrap();
+            check_smoke("pingpong", &measured);
+            assert_eq!(measured.samples.len(), 20, "{op}");
+        }
     }
 
     #[test]
@@ -159,14 +205,16 @@ mod tests {
     fn turns_end_even_when_both_threads_share_a_cpu() {
         // The refusal above guards the measurement, not the ending: here the players are sat on one cpu by hand.
         let cpu = machine::seat::current_cpu();
-        let line = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for turn in [0, 1] {
-                let line = &line;
-                scope.spawn(move || machine::seat::sit_on(cpu).map(|_| bounce(line, turn, 20, || Ok(()))));
-            }
-        });
-        assert_eq!(check(line.into_inner(), 1, 20), Ok(()));
+        for take in [store, compare_and_swap] {
+            let line = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                for turn in [0, 1] {
+                    let take = |turn| take(&line, turn);
+                    scope.spawn(move || machine::seat::sit_on(cpu).map(|_| bounce(turn, 20, take, || Ok(()))));
+                }
+            });
+            assert_eq!(check(line.into_inner(), 1, 20), Ok(()));
+        }
     }
 
     #[test]

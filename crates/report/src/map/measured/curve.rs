@@ -4,12 +4,13 @@
 use model::id_set::CpuId;
 use model::measured_map::{SizePoint, Step};
 
+use super::loaded::tick;
 use super::svg::{Line, Picture, Point, WIDTH, pixels};
 use crate::number::significant;
 
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 24.0;
-const HEADING: f64 = 26.0;
+const HEADING: f64 = 30.0;
 const HEIGHT: f64 = 230.0;
 const AXIS: f64 = 26.0;
 
@@ -64,8 +65,7 @@ fn axes(picture: &mut Picture, scales: &Scales, points: &[SizePoint]) {
     let mut power = scales.ns.0;
     while power <= scales.ns.1 {
         let ns = 10f64.powf(power);
-        let text = if ns >= 1.0 { format!("{ns:.0}") } else { significant(ns) };
-        picture.label("e q", LEFT - 6.0, scales.y(ns) + 4.0, &text);
+        picture.label("e q", LEFT - 6.0, scales.y(ns) + 4.0, &tick(ns));
         power += 1.0;
     }
     let mut labelled_to = f64::MIN;

@@ -3,6 +3,7 @@
 mod csv;
 mod curve;
 mod json;
+mod loaded;
 mod svg;
 mod text;
 

@@ -1,10 +1,11 @@
-//! A measured map as a picture: heat maps of what goes from where to where, and latency by size as a curve. One hue from
-//! pale to full, with the number in every cell, so that no colour is needed to read it. Decides pixels only.
+//! A measured map as a picture: heat maps of what goes from where to where, latency by size and latency under load as
+//! curves. One hue from pale to full, with the number in every cell, so that no colour is needed to read it. Decides
+//! pixels only.
 
 use askama::Template;
-use model::measured_map::{Measured, MeasuredMap};
+use model::measured_map::{Bandwidth, Measured, MeasuredMap};
 
-use super::curve;
+use super::{curve, loaded};
 use crate::number::significant;
 
 const LEFT: f64 = 150.0;
@@ -73,7 +74,7 @@ impl Cell {
 
 /// What goes from where to where.
 struct Matrix<'a> {
-    title: &'static str,
+    title: String,
     rows: Vec<String>,
     columns: Vec<String>,
     /// By row and column.
@@ -86,18 +87,20 @@ pub fn svg(map: &MeasuredMap) -> String {
         title: "Measured map".into(),
         description: "Heat maps of latency from core to core and from cpus to memory nodes, and of bandwidth; fuller \
                       colour is a larger number, which stands in the cell. Below them latency by working-set size, \
-                      both axes logarithmic, with the caches named."
+                      both axes logarithmic, with the caches named, and latency by the load of other cores."
             .into(),
         width: pixels(WIDTH),
         ..Picture::default()
     };
-    let mut y = 0.0;
-    for matrix in [cores(map), latencies(map), bandwidths(map)] {
-        if !matrix.cells.iter().flatten().all(Option::is_none) {
-            y = picture.heat(&matrix, y) + GAP;
-        }
-    }
-    y = curve::draw(&mut picture, &map.sizes, &map.steps, y);
+    let bandwidth = |mix: &'static str| {
+        let title = format!("From cpus to memory, {mix} in MB/s");
+        memory(map, title, &move |path| Some(&path.bandwidth.iter().find(|one| is_ordinary(one, mix))?.rate))
+    };
+    let bandwidths = ["read", "write", "copy", "triad"].map(bandwidth);
+    let mut y = picture.heats(&[cores(map), latencies(map)], 0.0);
+    y = picture.heats(&bandwidths, y);
+    y = curve::draw(&mut picture, &map.sizes, &map.steps, y) + GAP;
+    y = loaded::draw(&mut picture, &map.loaded, y);
     picture.height = pixels(y);
     picture.render().expect("a template of values that are there renders")
 }
@@ -110,7 +113,7 @@ fn cores(map: &MeasuredMap) -> Matrix<'_> {
     let between = |a, b| map.core_to_core.iter().find(|pair| (pair.a, pair.b) == (a, b) || (pair.b, pair.a) == (a, b));
     let row = |a: &model::id_set::CpuId| cpus.iter().map(|b| between(*a, *b).map(|pair| &pair.latency)).collect();
     Matrix {
-        title: "From core to core, ns one way",
+        title: "From core to core, ns one way by loads and stores".into(),
         rows: cpus.iter().map(|cpu| format!("cpu {cpu}")).collect(),
         columns: cpus.iter().map(ToString::to_string).collect(),
         cells: cpus.iter().map(row).collect(),
@@ -118,19 +121,16 @@ fn cores(map: &MeasuredMap) -> Matrix<'_> {
 }
 
 fn latencies(map: &MeasuredMap) -> Matrix<'_> {
-    memory(map, "From cpus to memory, ns for one load", &|path| path.latency.as_ref())
+    memory(map, "From cpus to memory, ns for one load".into(), &|path| path.latency.as_ref())
 }
 
-fn bandwidths(map: &MeasuredMap) -> Matrix<'_> {
-    memory(map, "From cpus to memory, triad in MB/s", &|path| {
-        let plain = path.bandwidth.iter().find(|one| one.mix == "triad" && !one.non_temporal);
-        plain.map(|one| &one.rate)
-    })
+fn is_ordinary(bandwidth: &Bandwidth, mix: &str) -> bool {
+    bandwidth.mix == mix && !bandwidth.non_temporal
 }
 
 type Chosen<'c> = &'c dyn for<'m> Fn(&'m model::measured_map::MemoryPath) -> Option<&'m Measured>;
 
-fn memory<'a>(map: &'a MeasuredMap, title: &'static str, value: Chosen<'_>) -> Matrix<'a> {
+fn memory<'a>(map: &'a MeasuredMap, title: String, value: Chosen<'_>) -> Matrix<'a> {
     let mut groups: Vec<_> = map.memory.iter().map(|path| &path.cpus).collect();
     groups.dedup();
     let mut nodes: Vec<_> = map.memory.iter().map(|path| path.node).collect();
@@ -147,16 +147,33 @@ fn memory<'a>(map: &'a MeasuredMap, title: &'static str, value: Chosen<'_>) -> M
 }
 
 impl Picture {
+    /// Draws what of these has values, two beside each other where both are narrow; where the next thing begins.
+    fn heats(&mut self, matrices: &[Matrix<'_>], top: f64) -> f64 {
+        let full = matrices.iter().filter(|matrix| !matrix.cells.iter().flatten().all(Option::is_none));
+        let (mut y, mut beside) = (top, None);
+        for matrix in full {
+            let narrow = LEFT + column_width(matrix) * matrix.columns.len() as f64 <= WIDTH / 2.0;
+            if let Some(left_top) = beside.take().filter(|_| narrow) {
+                y = self.heat(matrix, (WIDTH / 2.0, left_top)).max(y - GAP) + GAP;
+            } else {
+                beside = narrow.then_some(y);
+                y = self.heat(matrix, (0.0, y)) + GAP;
+            }
+        }
+        y
+    }
+
     /// Draws one matrix; where it ends.
-    fn heat(&mut self, matrix: &Matrix<'_>, top: f64) -> f64 {
-        let width = COLUMN_WIDTH.min(CELLS_WIDTH / matrix.columns.len().max(1) as f64);
-        self.label("h", 4.0, top + 16.0, matrix.title);
+    fn heat(&mut self, matrix: &Matrix<'_>, (left, top): (f64, f64)) -> f64 {
+        let width = column_width(matrix);
+        self.label("h", left + 4.0, top + 16.0, &matrix.title);
+        let left = left + LEFT;
         let first = top + HEADING + COLUMN_LABELS;
         let numbered = width >= NUMBER_WIDTH;
         for (column, text) in matrix.columns.iter().enumerate() {
             // Numbers of many narrow columns would run into each other.
             if width >= 18.0 || column % 8 == 0 {
-                self.label("c q", LEFT + width * (column as f64 + 0.5), first - 5.0, text);
+                self.label("c q", left + width * (column as f64 + 0.5), first - 5.0, text);
             }
         }
         let medians = matrix.cells.iter().flatten().flatten().map(|value| value.median);
@@ -165,10 +182,10 @@ impl Picture {
         for (row, name) in matrix.rows.iter().enumerate() {
             let y = first + row_height * row as f64;
             if row_height > 12.0 || row % 8 == 0 {
-                self.label("e q", LEFT - 6.0, y + row_height / 2.0 + 4.0, &shortened(name));
+                self.label("e q", left - 6.0, y + row_height / 2.0 + 4.0, &shortened(name));
             }
             for (column, value) in matrix.cells[row].iter().enumerate() {
-                let x = LEFT + width * column as f64;
+                let x = left + width * column as f64;
                 let words = format!("{name} to {}", matrix.columns[column]);
                 let heat = value.map(|value| heat(value.median, low, high));
                 if let (Some(value), Some(heat), true) = (value, heat, numbered) {
@@ -193,8 +210,12 @@ impl Picture {
     }
 }
 
+fn column_width(matrix: &Matrix<'_>) -> f64 {
+    COLUMN_WIDTH.min(CELLS_WIDTH / matrix.columns.len().max(1) as f64)
+}
+
 /// A list of many cpus is longer than the room beside the cells; the table has it in full.
-fn shortened(name: &str) -> String {
+pub(super) fn shortened(name: &str) -> String {
     const CHARACTERS: usize = 24;
     if name.chars().count() <= CHARACTERS {
         return name.into();
@@ -202,7 +223,7 @@ fn shortened(name: &str) -> String {
     format!("{}…", name.chars().take(CHARACTERS - 1).collect::<String>())
 }
 
-fn told(words: &str, value: Option<&Measured>) -> String {
+pub(super) fn told(words: &str, value: Option<&Measured>) -> String {
     let Some(value) = value else { return format!("{words}: not measured") };
     let low_high = value.ci_low.zip(value.ci_high);
     let interval =

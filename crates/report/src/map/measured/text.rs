@@ -16,7 +16,7 @@ const PAIRS_MAX: usize = 60;
 pub fn text(record: &RunRecord, map: &MeasuredMap, look: &Look) -> String {
     let mut out = heading(record, look);
     let parts = [
-        ("From core to core, one way", pairs(map)),
+        ("From core to core, one way by loads and stores", pairs(map)),
         ("From cpus to memory", memory(map)),
         ("Caches and memory, one load", steps(map)),
         ("One load, by the size of what is worked on", sizes(map)),

@@ -1,4 +1,4 @@
-//! The four inner loops of STREAM, compiled once per instruction set and chosen once, outside the timed region.
+//! The four inner loops of STREAM and those over one array, compiled once per instruction set and chosen once, outside the timed region.
 #![allow(unsafe_code)]
 // A body that is not inlined would be compiled without the features of the function around it.
 #![allow(clippy::inline_always)]
@@ -9,6 +9,13 @@ use crate::job::Failure;
 type Two = unsafe fn(&mut [f64], &[f64], f64);
 /// `to[i] = f(left[i], right[i])`.
 type Three = unsafe fn(&mut [f64], &[f64], &[f64], f64);
+/// The sum of all words of an array, wrapping.
+type Read = unsafe fn(&[f64]) -> u64;
+/// `to[i] = value`.
+type Write = unsafe fn(&mut [f64], f64);
+
+/// Sums that do not wait for each other: enough to keep every adder of a cpu busy with the widest vectors.
+const LANES: usize = 32;
 
 /// The loops for this cpu. Made only by [`Loops::choose`], which has asked the cpu for the features that they need.
 pub(super) struct Loops {
@@ -16,6 +23,8 @@ pub(super) struct Loops {
     scale: Two,
     add: Three,
     triad: Three,
+    read: Read,
+    write: Write,
 }
 
 /// Which stores the loops use.
@@ -55,6 +64,17 @@ impl Loops {
         // SAFETY: as for `copy`.
         unsafe { (self.triad)(to, left, right, factor) }
     }
+
+    /// As whole numbers, whose sum is the same in any order, so that it can be checked to the bit.
+    pub(super) fn read(&self, from: &[f64]) -> u64 {
+        // SAFETY: as for `copy`. Nothing of the reading is left out: a call through a pointer is not looked into.
+        unsafe { (self.read)(from) }
+    }
+
+    pub(super) fn write(&self, to: &mut [f64], value: f64) {
+        // SAFETY: as for `copy`.
+        unsafe { (self.write)(to, value) }
+    }
 }
 
 /// memcpy, because that is what gcc and clang make of STREAM's copy loop; the C library's own goes past the caches
@@ -85,6 +105,25 @@ fn triad_body(to: &mut [f64], left: &[f64], right: &[f64], factor: f64) {
     }
 }
 
+#[inline(always)]
+fn read_body(from: &[f64]) -> u64 {
+    let mut lanes = [0u64; LANES];
+    let (groups, rest) = from.as_chunks::<LANES>();
+    for group in groups {
+        for (lane, value) in lanes.iter_mut().zip(group) {
+            *lane = lane.wrapping_add(value.to_bits());
+        }
+    }
+    rest.iter().map(|value| value.to_bits()).chain(lanes).fold(0, u64::wrapping_add)
+}
+
+#[inline(always)]
+fn write_body(to: &mut [f64], value: f64) {
+    for to in to {
+        *to = value;
+    }
+}
+
 /// The ordinary loops with an instruction set's features switched on.
 macro_rules! ordinary_loops {
     ($module:ident $(, $feature:literal)?) => {
@@ -105,7 +144,15 @@ macro_rules! ordinary_loops {
             fn triad(to: &mut [f64], left: &[f64], right: &[f64], factor: f64) {
                 super::triad_body(to, left, right, factor);
             }
-            pub(super) const LOOPS: super::Loops = super::Loops { copy, scale, add, triad };
+            $(#[target_feature(enable = $feature)])?
+            fn read(from: &[f64]) -> u64 {
+                super::read_body(from)
+            }
+            $(#[target_feature(enable = $feature)])?
+            fn write(to: &mut [f64], value: f64) {
+                super::write_body(to, value);
+            }
+            pub(super) const LOOPS: super::Loops = super::Loops { copy, scale, add, triad, read, write };
         }
     };
 }
@@ -200,7 +247,25 @@ macro_rules! non_temporal_loops {
                     |left, right| left + factor * right,
                 );
             }
-            pub(super) const LOOPS: super::Loops = super::Loops { copy, scale, add, triad };
+            /// Ordinary loads: those past the caches are for memory that is not cached at all.
+            #[target_feature(enable = $feature)]
+            fn read(from: &[f64]) -> u64 {
+                super::read_body(from)
+            }
+            #[target_feature(enable = $feature)]
+            fn write(to: &mut [f64], value: f64) {
+                let values = $splat(value);
+                // SAFETY: any eight bytes are an f64, so vectors of them are valid both ways.
+                let (head, body, tail) = unsafe { to.align_to_mut::<$vector>() };
+                for to in body {
+                    // SAFETY: the cpu has the feature (`Loops::choose`), and `to` is an aligned vector of our own slice.
+                    unsafe { $stream(std::ptr::from_mut(to).cast::<f64>(), values) };
+                }
+                head.fill(value);
+                tail.fill(value);
+                _mm_sfence();
+            }
+            pub(super) const LOOPS: super::Loops = super::Loops { copy, scale, add, triad, read, write };
         }
     };
 }
@@ -292,6 +357,9 @@ mod tests {
                         expected(&|a, b| a + 3.0 * b),
                         "{name}"
                     );
+                    assert_eq!(results(&|to| loops.write(to, 3.0)), vec![3.0; range.len()], "{name} write");
+                    let sum = left.iter().fold(0, |sum: u64, x| sum.wrapping_add(x.to_bits()));
+                    assert_eq!(loops.read(left), sum, "{name} read {range:?}");
                 }
             }
         }

@@ -2,14 +2,17 @@
 //!
 //! Measures: bytes moved per second by four loops over three arrays of 8-byte floats, a, b and c:
 //! copy c = a, scale b = q c, add c = a + b, triad a = b + q c. All threads together, each on its own part, which it
-//! has touched first. The time of a pass is from the first thread's start to the last one's end.
-//! Counts: as STREAM does, 2 x 8 bytes per element for copy and scale, 3 x 8 for add and triad, in MB of 10^6 bytes.
+//! has touched first. The time of a pass is from the first thread's start to the last one's end. After STREAM's passes
+//! come as many of two loops that STREAM lacks, each over one array, the next one in each pass: read adds up its words,
+//! write stores one value. They stand apart because a loop finds in the caches what the one before it has left there.
+//! Counts: as STREAM does, 2 x 8 bytes per element for copy and scale, 3 x 8 for add and triad, 8 for read and for
+//! write, in MB of 10^6 bytes.
 //! Does NOT count the read of a line before it is overwritten (write-allocate), so an ordinary store costs more
 //! traffic than is shown; does NOT measure latency, and below some 100 KiB per array the start of the threads shows.
 //! Definition: J. D. `McCalpin`, STREAM 5.10 (www.cs.virginia.edu/stream/ref.html) and its run rules: arrays of at least four
 //! times the last-level cache, the first pass excluded, the best of the others reported. What varies: the arrays
 //! lie in huge pages and are offset against each other, q keeps the values near 1 for any number of passes, and every
-//! element is checked instead of the average.
+//! element is checked instead of the average. Read and write are not of STREAM.
 
 mod loops;
 
@@ -28,6 +31,9 @@ use loops::{Loops, Stores};
 /// The loops in the order of a pass, with the number of arrays that each reads or writes.
 const KERNELS: [(&str, u64); 4] = [("copy", 2), ("scale", 2), ("add", 3), ("triad", 3)];
 
+/// The loops over one array, after STREAM's.
+const OF_ONE_ARRAY: [&str; 2] = ["read", "write"];
+
 /// With q = sqrt(2) - 1 a pass maps a to ((1 + q)^2 - 1) a = a, so no number of passes overflows. STREAM's q = 3
 /// multiplies a by 15 each pass, which passes 10^308 after 262.
 const Q: f64 = std::f64::consts::SQRT_2 - 1.0;
@@ -45,11 +51,13 @@ const PART_ELEMENTS: usize = 4096 / 8;
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "stream".into(),
-        summary: "memory bandwidth: copy, scale, add and triad over three arrays (a STREAM variant)".into(),
+        summary: "memory bandwidth: copy, scale, add, triad, and reading or writing alone (a STREAM variant)".into(),
         about:
             "Based on a variant of the STREAM benchmark code. Counts 16 bytes per element for copy and scale, 24 for \
                 add and triad, in MB of 10^6 bytes, and not the read of a line before it is overwritten. The best \
-                pass but the first is reported, as STREAM does; medians stand beside it. Source: McCalpin, STREAM 5.10."
+                pass but the first is reported, as STREAM does; medians stand beside it. Read adds up the words of \
+                one array, write fills one, 8 bytes per element; they follow STREAM's own passes and are not of \
+                STREAM. Source: McCalpin, STREAM 5.10."
                 .into(),
         parameters: parameters([
             Parameter {
@@ -68,7 +76,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "non-temporal",
-                about: "store past the caches, so that no line is read before it is overwritten (x86-64)",
+                about: "store past the caches, so that no line is read before it is overwritten (x86-64); loads stay ordinary",
                 kind: ParameterKind::Switch,
                 default: Some("false"),
                 smoke: None,
@@ -88,10 +96,14 @@ fn all_metrics() -> Vec<MetricSpec> {
         metric("copy", "copy", Reduce::Max),
         metric("scale", "scale", Reduce::Max),
         metric("add", "add", Reduce::Max),
+        metric("read", "read", Reduce::Max),
+        metric("write", "write", Reduce::Max),
         metric("triad-median", "triad", Reduce::Median),
         metric("copy-median", "copy", Reduce::Median),
         metric("scale-median", "scale", Reduce::Median),
         metric("add-median", "add", Reduce::Median),
+        metric("read-median", "read", Reduce::Median),
+        metric("write-median", "write", Reduce::Median),
     ])
 }
 
@@ -100,6 +112,12 @@ struct Part<'m> {
     a: &'m mut [f64],
     b: &'m mut [f64],
     c: &'m mut [f64],
+}
+
+impl Part<'_> {
+    fn arrays(&mut self) -> [&mut [f64]; 3] {
+        [&mut *self.a, &mut *self.b, &mut *self.c]
+    }
 }
 
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
@@ -112,19 +130,22 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let parts = share_out(arena.as_f64(), elements, job.threads);
     let crew = team::run(job, |member| one_thread(member, &parts, &loops, passes))?;
     for part in parts {
-        let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
-        check(&part, passes)?;
+        check_written(&part.into_inner().unwrap_or_else(PoisonError::into_inner), passes)?;
     }
 
     let mut measured = Measured { thread_seats: crew.seats, pages: arena.pages_by_node()?, samples: Vec::new() };
     let bytes_per_array = (elements * size_of::<f64>()) as f64;
+    let mut push = |name: &str, pass: usize, arrays: u64, seconds: f64| {
+        // The first pass also fills caches and TLBs; STREAM's rules exclude it, so it has a series of its own.
+        let series = if pass == 0 { format!("{name}-first") } else { name.into() };
+        measured.push(&series, arrays as f64 * bytes_per_array / seconds / 1e6)
+    };
     for pass in 0..passes {
         for (kernel, (name, arrays)) in KERNELS.into_iter().enumerate() {
-            let seconds = Lap::seconds_of_all(crew.results.iter().map(|laps| laps[pass][kernel]));
-            let rate = arrays as f64 * bytes_per_array / seconds / 1e6;
-            // The first pass also fills caches and TLBs; STREAM's rules exclude it, so it has a series of its own.
-            let series = if pass == 0 { format!("{name}-first") } else { name.into() };
-            measured.push(&series, rate)?;
+            push(name, pass, arrays, Lap::seconds_of_all(crew.results.iter().map(|laps| laps.stream[pass][kernel])))?;
+        }
+        for (kernel, name) in OF_ONE_ARRAY.into_iter().enumerate() {
+            push(name, pass, 1, Lap::seconds_of_all(crew.results.iter().map(|laps| laps.of_one[kernel][pass])))?;
         }
     }
     Ok(measured)
@@ -152,30 +173,61 @@ fn share_out(memory: &mut [f64], elements: usize, threads: usize) -> Vec<Mutex<P
     parts
 }
 
-fn one_thread(
-    member: &Member<'_>,
-    parts: &[Mutex<Part<'_>>],
-    loops: &Loops,
-    passes: usize,
-) -> Result<Vec<[Lap; 4]>, Failure> {
+/// What one thread took.
+struct Laps {
+    /// By pass and loop.
+    stream: Vec<[Lap; 4]>,
+    /// By loop and pass.
+    of_one: [Vec<Lap>; 2],
+}
+
+fn one_thread(member: &Member<'_>, parts: &[Mutex<Part<'_>>], loops: &Loops, passes: usize) -> Result<Laps, Failure> {
     let mut part = parts[member.index].lock().unwrap_or_else(PoisonError::into_inner);
-    let Part { a, b, c } = &mut *part;
-    for (array, value) in [&mut *a, &mut *b, &mut *c].into_iter().zip(AT_FIRST) {
+    for (array, value) in part.arrays().into_iter().zip(AT_FIRST) {
         array.fill(value);
     }
-    let mut laps = Vec::with_capacity(passes);
+    let mut laps = Laps { stream: Vec::with_capacity(passes), of_one: [(); 2].map(|()| Vec::with_capacity(passes)) };
+    let mut sums = vec![0; passes];
     member.timed(|| {
-        for _ in 0..passes {
-            laps.push([
-                lap(member, || loops.copy(c, a))?,
-                lap(member, || loops.scale(b, c, Q))?,
-                lap(member, || loops.add(c, a, b))?,
-                lap(member, || loops.triad(a, b, c, Q))?,
-            ]);
+        stream_passes(member, &mut part, loops, passes, &mut laps.stream)?;
+        for (pass, sum) in sums.iter_mut().enumerate() {
+            let array = &*part.arrays()[pass % 3];
+            laps.of_one[0].push(lap(member, || *sum = loops.read(array))?);
+        }
+        // Between two laps: what write leaves says nothing of STREAM's loops any more.
+        check(&part, passes)?;
+        check_sums(&mut part, &sums)?;
+        for pass in 0..passes {
+            let array = &mut *part.arrays()[pass % 3];
+            laps.of_one[1].push(lap(member, || loops.write(array, written(pass)))?);
         }
         Ok(())
     })?;
     Ok(laps)
+}
+
+fn stream_passes(
+    member: &Member<'_>,
+    part: &mut Part<'_>,
+    loops: &Loops,
+    passes: usize,
+    laps: &mut Vec<[Lap; 4]>,
+) -> Result<(), Failure> {
+    let Part { a, b, c } = part;
+    for _ in 0..passes {
+        laps.push([
+            lap(member, || loops.copy(c, a))?,
+            lap(member, || loops.scale(b, c, Q))?,
+            lap(member, || loops.add(c, a, b))?,
+            lap(member, || loops.triad(a, b, c, Q))?,
+        ]);
+    }
+    Ok(())
+}
+
+/// Another value in each pass, so that one that did nothing is found.
+fn written(pass: usize) -> f64 {
+    pass as f64 + 0.5
 }
 
 #[inline]
@@ -203,6 +255,33 @@ fn check(part: &Part<'_>, passes: usize) -> Result<(), Failure> {
             return Err(Failure::Failed(format!(
                 "the result is wrong: {name}[{index}] of a part is {}, it should be {expected}",
                 array[index]
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Adds up each array word by word, and compares what the loop found in every pass.
+fn check_sums(part: &mut Part<'_>, sums: &[u64]) -> Result<(), Failure> {
+    let expected = part.arrays().map(|array| array.iter().fold(0, |sum: u64, x| sum.wrapping_add(x.to_bits())));
+    match sums.iter().enumerate().find(|(pass, sum)| **sum != expected[pass % 3]) {
+        None => Ok(()),
+        Some((pass, sum)) => Err(Failure::Failed(format!(
+            "the result is wrong: pass {pass} of read found {sum}, it should be {}",
+            expected[pass % 3]
+        ))),
+    }
+}
+
+/// Every element of each array is what the last pass of write over it has stored; fewer than three passes leave one out.
+fn check_written(part: &Part<'_>, passes: usize) -> Result<(), Failure> {
+    for (first, array) in [&part.a, &part.b, &part.c].into_iter().enumerate() {
+        let Some(last) = (first..passes).step_by(3).next_back() else { continue };
+        if let Some(index) = array.iter().position(|value| value.to_bits() != written(last).to_bits()) {
+            return Err(Failure::Failed(format!(
+                "the result is wrong: write left {} at {index} of array {first}, it should be {}",
+                array[index],
+                written(last)
             )));
         }
     }
@@ -282,5 +361,25 @@ mod tests {
                 arrays[array][999] = before;
             }
         }
+    }
+
+    #[test]
+    fn a_word_that_was_not_read_or_not_written_is_found() {
+        let passes = 4;
+        let loops = Loops::choose(Stores::Ordinary).unwrap();
+        let [mut a, mut b, mut c] = AT_FIRST.map(|value| vec![value; 1000]);
+        let mut part = Part { a: &mut a, b: &mut b, c: &mut c };
+        let mut sums: Vec<u64> = (0..passes).map(|pass| loops.read(part.arrays()[pass % 3])).collect();
+        assert_eq!(check_sums(&mut part, &sums), Ok(()));
+        sums[3] = loops.read(&part.a[1..]);
+        assert!(check_sums(&mut part, &sums).is_err());
+
+        for pass in 0..passes {
+            loops.write(part.arrays()[pass % 3], written(pass));
+        }
+        assert_eq!(check_written(&part, passes), Ok(()));
+        // As if the last pass had not come so far.
+        part.a[999] = written(0);
+        assert!(check_written(&part, passes).is_err());
     }
 }

@@ -1,0 +1,176 @@
+//! Loaded latency as curves: what one load takes against the load that was reached, a line for each group of cpus, its
+//! interval as a whisker. Both axes begin at zero, so that steepness is not a matter of the cut. Decides pixels only.
+
+use model::id_set::{CpuSet, NodeId};
+use model::measured_map::LoadedPoint;
+
+use super::beside;
+use super::svg::{Line, Picture, Point, WIDTH, pixels, told};
+use crate::number::significant;
+
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = 24.0;
+const HEADING: f64 = 30.0;
+const HEIGHT: f64 = 230.0;
+const AXIS: f64 = 26.0;
+/// One line of the legend, and how wide an entry of it is.
+const ENTRY: (f64, f64) = (270.0, 18.0);
+/// How many steps an axis has at most.
+const STEPS: f64 = 8.0;
+
+/// One axis from 0 to a round number above the largest value.
+struct Axis {
+    step: f64,
+    end: f64,
+}
+
+impl Axis {
+    /// Steps of 1, 2 or 5 times a power of ten.
+    fn to(largest: f64) -> Self {
+        let power = 10f64.powf((largest / STEPS).log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| largest <= step * STEPS);
+        let step = step.unwrap_or(10.0 * power);
+        Self { step, end: (largest / step).ceil() * step }
+    }
+
+    fn share(&self, value: f64) -> f64 {
+        (value / self.end).clamp(0.0, 1.0)
+    }
+
+    fn ticks(&self) -> impl Iterator<Item = f64> {
+        let step = self.step;
+        (0..=(self.end / step).round() as u32).map(move |count| f64::from(count) * step)
+    }
+}
+
+struct Plot {
+    load: Axis,
+    ns: Axis,
+    top: f64,
+}
+
+impl Plot {
+    fn x(&self, mb_s: f64) -> f64 {
+        LEFT + self.load.share(mb_s / 1e3) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, ns: f64) -> f64 {
+        self.top + HEIGHT * (1.0 - self.ns.share(ns))
+    }
+}
+
+/// Draws it below `top`; where it ends. Nothing where no point has a load.
+pub(super) fn draw(picture: &mut Picture, points: &[LoadedPoint], top: f64) -> f64 {
+    let most = points.iter().map(load_of).fold(0.0, f64::max);
+    let slowest = points.iter().map(|point| point.latency.median).fold(0.0, f64::max);
+    if most <= 0.0 || slowest <= 0.0 {
+        return top;
+    }
+    // A whisker may leave the plot; an interval of few trials would else press the curve to the ground.
+    let plot = Plot { load: Axis::to(most / 1e3), ns: Axis::to(slowest), top: top + HEADING };
+    picture.label("h", 4.0, top + 16.0, "One load while other cores read, ns, by the load they reached, GB/s");
+    axes(picture, &plot);
+    let mut curves: Vec<(&CpuSet, NodeId)> = points.iter().map(|point| (&point.cpus, point.node)).collect();
+    curves.dedup();
+    let bottom = plot.top + HEIGHT + AXIS;
+    for (number, curve) in curves.iter().enumerate() {
+        let own: Vec<&LoadedPoint> = points.iter().filter(|point| (&point.cpus, point.node) == *curve).collect();
+        line(picture, &plot, number, &own);
+        if curves.len() > 1 {
+            let last = own[own.len() - 1];
+            // Over and under the point in turn: the ends of alike groups lie close together.
+            let aside = if number % 2 == 0 { -9.0 } else { 17.0 };
+            picture.label("c q", plot.x(load_of(last)), plot.y(last.latency.median) + aside, &mark(number));
+        }
+    }
+    bottom + legend(picture, &curves, bottom)
+}
+
+/// A curve's own number is beside its last point, since a dash has few patterns.
+fn mark(number: usize) -> String {
+    (number + 1).to_string()
+}
+
+/// In MB/s; without readers there is none.
+fn load_of(point: &LoadedPoint) -> f64 {
+    point.load.as_ref().map_or(0.0, |load| load.median)
+}
+
+fn axes(picture: &mut Picture, plot: &Plot) {
+    let (bottom, right) = (plot.top + HEIGHT, WIDTH - RIGHT);
+    for ns in plot.ns.ticks() {
+        let y = plot.y(ns);
+        picture.label("e q", LEFT - 6.0, y + 4.0, &tick(ns));
+        if ns > 0.0 {
+            picture.lines.push(Line {
+                class: "grid".into(),
+                path: format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(right)),
+            });
+        }
+    }
+    let path = format!("M{} {}V{}H{}", pixels(LEFT), pixels(plot.top), pixels(bottom), pixels(right));
+    picture.lines.push(Line { class: "axis".into(), path });
+    for load in plot.load.ticks() {
+        picture.label("c q", plot.x(load * 1e3), bottom + 16.0, &tick(load));
+    }
+}
+
+/// Ticks are round: no digits that say nothing.
+pub(super) fn tick(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+fn line(picture: &mut Picture, plot: &Plot, number: usize, own: &[&LoadedPoint]) {
+    let mut path = String::new();
+    for (index, point) in own.iter().enumerate() {
+        let (x, y) = (pixels(plot.x(load_of(point))), pixels(plot.y(point.latency.median)));
+        path += &format!("{}{x} {y}", if index == 0 { "M" } else { "L" });
+        if let Some((low, high)) = point.latency.ci_low.zip(point.latency.ci_high) {
+            let whisker = format!("M{x} {}V{}", pixels(plot.y(low)), pixels(plot.y(high)));
+            picture.lines.push(Line { class: "whisker".into(), path: whisker });
+        }
+        let load = point.load.as_ref().map_or(String::new(), |load| format!(", {} MB/s", significant(load.median)));
+        let words = format!("cpus {}, {}{load}", point.cpus, beside(point));
+        picture.points.push(Point { x, y, title: told(&words, Some(&point.latency)) });
+    }
+    picture.lines.push(Line { class: format!("curve l{}", number % 3), path });
+}
+
+/// Which curve is whose; how much room it took.
+fn legend(picture: &mut Picture, curves: &[(&CpuSet, NodeId)], top: f64) -> f64 {
+    let across = ((WIDTH - LEFT) / ENTRY.0).floor().max(1.0) as usize;
+    for (number, (cpus, node)) in curves.iter().enumerate() {
+        let (x, y) = (LEFT + ENTRY.0 * (number % across) as f64, top + ENTRY.1 * ((number / across) as f64 + 0.5));
+        let path = format!("M{} {}h24", pixels(x), pixels(y));
+        picture.lines.push(Line { class: format!("curve l{}", number % 3), path });
+        let whose = super::svg::shortened(&format!("cpus {cpus}, node {node}"));
+        let words = if curves.len() > 1 { format!("{}: {whose}", mark(number)) } else { whose };
+        picture.label("q", x + 30.0, y + 4.0, &words);
+    }
+    ENTRY.1 * curves.len().div_ceil(across) as f64 + 6.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_end_at_round_numbers_with_few_steps() {
+        let axis = |largest: f64| {
+            let axis = Axis::to(largest);
+            (tick(axis.step), tick(axis.end), axis.ticks().count())
+        };
+        let expected = [
+            (0.83, "0.2", "1", 6),
+            (8.0, "1", "8", 9),
+            (8.1, "2", "10", 6),
+            (33.0, "5", "35", 8),
+            (99.9, "20", "100", 6),
+            (161.0, "50", "200", 5),
+        ];
+        for (largest, step, end, ticks) in expected {
+            assert_eq!(axis(largest), (step.into(), end.into(), ticks), "{largest}");
+        }
+    }
+}
