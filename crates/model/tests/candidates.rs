@@ -209,6 +209,8 @@ fn candidate_tables() {
         ("xeon-natural", model("xeon-e5-2640-x2"), Wish::default()),
         ("xeon-second-2", model("xeon-e5-2640-x2"), second(Threads::Fixed(2))),
         ("rk3399-natural", model("rk3399"), Wish::default()),
+        ("rk3399-2", model("rk3399"), fixed(2)),
+        ("rk3399-4", model("rk3399"), fixed(4)),
         ("rpi5-2", model("rpi5-numafake8"), fixed(2)),
         ("grace-cxl-2", model("grace-cxl"), Wish { kernel: WEIGHTS, ..fixed(2) }),
         ("hybrid-natural", hybrid(), Wish::default()),

@@ -50,6 +50,32 @@ fn placement_ryzen_study_seats() {
     assert_eq!(cpus("smt-one-l3"), "0-2,6-8");
 }
 
+/// Two big cores, 4 and 5, and four little ones: who gets which, cpu by cpu, and who is refused.
+#[test]
+fn placement_big_and_little_seats() {
+    let board = model("rk3399");
+    let seats = |policy: &str, threads: Option<usize>| {
+        let placement = parse(&board, policy, threads, KernelOffers::default());
+        placement.map_or_else(|why| why.to_string(), |placement| placement.cpus().to_string())
+    };
+    for (policy, threads, expected) in [
+        ("big", None, "4-5"),
+        ("big", Some(1), "4"),
+        ("big", Some(2), "4-5"),
+        ("big", Some(3), "needs 3 cpus, the big cores have 2"),
+        ("little", None, "0-3"),
+        ("little", Some(1), "0"),
+        ("little", Some(2), "0-1"),
+        ("little", Some(4), "0-3"),
+        ("little", Some(5), "needs 5 cpus, the little cores have 4"),
+        ("compact", Some(2), "4-5"),
+        ("spread", Some(2), "0,4"),
+        ("compact", Some(6), "0-5"),
+    ] {
+        assert_eq!(seats(policy, threads), expected, "{policy} with {threads:?} threads");
+    }
+}
+
 #[test]
 fn placement_memory_policies_differ_only_in_memory() {
     for (name, _) in MODELS {
