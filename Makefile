@@ -2,7 +2,7 @@
 # whole set-up themselves on a fresh Debian or Ubuntu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench guest setup clean
+.PHONY: help run test check check-arm bench guest setup clean
 NEARFAR = target/release/nearfar
 # Debian's Rust has no default job limit; two cores build best with what cargo chooses.
 CARGO ?= cargo
@@ -10,7 +10,7 @@ CARGO ?= cargo
 export CMD ?= nearfar map
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 10
 
 setup: ## install what is missing (system packages, a Rust toolchain)
 	@scripts/setup
@@ -29,6 +29,10 @@ check: ## formatting, lints, documentation
 	@$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet --document-private-items
 	@scripts/check-house
+
+check-arm: setup ## builds for 64-bit ARM and runs the tests there, emulated
+	@scripts/setup arm
+	@scripts/check-arm
 
 bench: setup ## the targets, as ratios against peers in one run each (quiet machine wanted)
 	@$(CARGO) build --release --quiet --bin nearfar

@@ -344,7 +344,13 @@ mod tests {
         let page = syscall::page_bytes();
         for policy in ["bind 0", "local", "kernel"] {
             let Some(mut memory) = placed(64 * page, policy) else { continue };
-            assert!(memory.pages_by_node(1000).unwrap().is_empty(), "{policy}: nothing is touched before its use");
+            let untouched = match memory.pages_by_node(1000) {
+                Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS => {
+                    return println!("skipped: {refusal}");
+                }
+                pages => pages.unwrap(),
+            };
+            assert!(untouched.is_empty(), "{policy}: nothing is touched before its use");
             memory.as_mut_slice::<u8>()[..16 * page].fill(1);
             assert_eq!(memory.pages_by_node(1000).unwrap().values().sum::<u64>(), 16, "{policy}");
             memory.as_mut_slice::<u64>().fill(1);

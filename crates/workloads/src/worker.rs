@@ -134,7 +134,7 @@ mod tests {
         }
         assert_eq!(report.thread_seats.len(), 2);
         let pages: u64 = report.pages.values().sum();
-        assert!(pages > 0);
+        assert_eq!(pages > 0, crate::kernels::pages_can_be_asked());
     }
 
     /// Two cpus that this process may use.

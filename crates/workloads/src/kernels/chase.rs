@@ -247,7 +247,7 @@ pub(super) fn check(cycle: &Cycle<'_>) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{check_smoke, job_for_tests, set};
+    use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked, set};
 
     #[test]
     fn smoke_runs_on_two_threads() {
@@ -255,7 +255,7 @@ mod tests {
         let measured = run(&job).unwrap();
         check_smoke("chase", &measured);
         assert_eq!(measured.samples.len(), 2 * ROUNDS as usize);
-        assert!(measured.pages.values().sum::<u64>() > 0);
+        assert_eq!(measured.pages.values().sum::<u64>() > 0, pages_can_be_asked());
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn check(words: usize, runs: u64, found: u64) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{check_smoke, job_for_tests, set};
+    use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked, set};
 
     #[test]
     fn smoke_runs_under_load() {
@@ -209,7 +209,7 @@ mod tests {
         let measured = run(&job).unwrap();
         check_smoke("loaded", &measured);
         assert_eq!(measured.samples.len(), ROUNDS as usize + 1);
-        assert!(measured.pages.values().sum::<u64>() > 0);
+        assert_eq!(measured.pages.values().sum::<u64>() > 0, pages_can_be_asked());
     }
 
     #[test]

@@ -14,12 +14,13 @@ pub(crate) mod syscall;
 pub(crate) mod threads;
 
 #[cfg(test)]
-pub(crate) use for_tests::{check_smoke, job_for_tests, set};
+pub(crate) use for_tests::{check_smoke, job_for_tests, pages_can_be_asked, set};
 
 #[cfg(test)]
 mod for_tests {
     use std::collections::BTreeMap;
 
+    use machine::memory::{HugePages, MemoryError, PlacedMemory};
     use model::id_set::CpuSet;
     use model::placement::MemoryPolicy;
     use model::units::{Bytes, Nanos};
@@ -46,6 +47,12 @@ mod for_tests {
         let spec = crate::specs().into_iter().find(|spec| spec.parameter(name).is_some()).unwrap();
         let value = spec.parameter(name).unwrap().kind.read(text, None).unwrap();
         job.parameters.0.insert(name.into(), value);
+    }
+
+    /// Whether this kernel tells where pages are; one without NUMA does not.
+    pub(crate) fn pages_can_be_asked() -> bool {
+        let memory = PlacedMemory::new(4096, &MemoryPolicy::Kernel, HugePages::Never).unwrap();
+        !matches!(memory.pages_by_node(1), Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS)
     }
 
     /// Every metric of a workload has samples, and all samples are numbers above zero.
