@@ -5,6 +5,7 @@ pub mod capture;
 pub mod child;
 pub mod devices;
 mod evidence;
+pub mod interrupt;
 pub mod memory;
 mod mempolicy;
 pub mod nodes;

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::doctor::{Counters, Load, Signs};
+use model::topology::Movability;
 use model::units::Bytes;
 
 use crate::proc::{Proc, TICK};
 use crate::sysfs;
 use crate::undo::{self, Site};
-use crate::{quiet, syscall};
+use crate::{interrupt, quiet, syscall};
 
 /// How long we watch the cpus: fifty ticks of /proc/stat, so that one tick is two percent of a cpu.
 const WATCHED: Duration = Duration::from_millis(500);
@@ -80,17 +81,13 @@ fn free(folder: &Path) -> Result<Bytes, String> {
     Ok(Bytes(room.f_bavail.saturating_mul(room.f_frsize)))
 }
 
-/// Queues of disks whose interrupts the kernel spreads over the cpus itself. Where debugfs can be read it says which;
-/// else the names of the queues of `NVMe` and virtio disks, whose drivers always ask for that.
+/// Queues of disks whose interrupts the kernel spreads over the cpus itself. Where the kernel does not tell, the names
+/// of the queues of `NVMe` and virtio disks, whose drivers always ask for that.
 fn managed_interrupts(root: &Path) -> Vec<String> {
-    let folder = root.join("sys/kernel/debug/irq/irqs");
-    let told = folder.is_dir();
-    let is_managed = |line: &sysfs::InterruptLine| {
-        if told {
-            let text = sysfs::read_text(&folder, &line.number.to_string()).unwrap_or_default();
-            return text.contains("IRQD_AFFINITY_MANAGED");
-        }
-        is_queue_of_disk(&line.name)
+    let is_managed = |line: &sysfs::InterruptLine| match interrupt::movability(root, line.number) {
+        Movability::Managed => true,
+        Movability::Movable => false,
+        Movability::Unknown => is_queue_of_disk(&line.name),
     };
     sysfs::interrupt_lines(root).into_iter().filter(is_managed).map(|line| line.name).collect()
 }
@@ -118,6 +115,7 @@ mod tests {
         let folder = tree(&[
             ("proc/interrupts", lines),
             ("sys/kernel/debug/irq/irqs/8", "dstate: 0x1\n  IRQD_ACTIVATED\n"),
+            ("sys/kernel/debug/irq/irqs/9", "dstate: 0x1\n  IRQD_ACTIVATED\n"),
             ("sys/kernel/debug/irq/irqs/10", "dstate: 0x1\n  IRQD_AFFINITY_MANAGED\n"),
         ]);
         assert_eq!(managed_interrupts(folder.path()), ["eth0"]);

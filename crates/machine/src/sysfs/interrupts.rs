@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use model::topology::Interrupt;
+use model::id_set::CpuId;
+use model::topology::{Interrupt, InterruptCounts};
 
 use super::{read_list, read_text};
+use crate::interrupt;
 
 /// A numbered line of /proc/interrupts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +32,27 @@ pub(crate) fn interrupt(root: &Path, line: &InterruptLine) -> Interrupt {
         name: line.name.clone(),
         affinity: list("smp_affinity_list"),
         effective: list("effective_affinity_list"),
+        movability: interrupt::movability(root, line.number),
     }
+}
+
+/// How often each numbered line came, by cpu.
+pub(crate) fn interrupt_counts(root: &Path) -> std::io::Result<InterruptCounts> {
+    Ok(parse_counts(&read_text(root, "proc/interrupts")?))
+}
+
+/// Only online cpus have a column, so the heading says which is which.
+fn parse_counts(text: &str) -> InterruptCounts {
+    let mut lines = text.lines();
+    let heading = lines.next().unwrap_or_default().split_whitespace();
+    let cpus: Vec<CpuId> = heading.filter_map(|word| word.strip_prefix("CPU")?.parse().ok().map(CpuId)).collect();
+    let counts = |line: &str| {
+        let (number, rest) = line.split_once(':')?;
+        let counts = rest.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        let came = cpus.iter().copied().zip(counts).filter(|(_, count)| *count > 0);
+        Some((number.trim().parse().ok()?, came.collect()))
+    };
+    lines.filter_map(counts).collect()
 }
 
 /// `36:  0  67725 PCI-MSIX-0000:00:02.0   1-edge   virtio1-req.0`: the number of counts is that of the online cpus,
@@ -78,6 +100,18 @@ mod tests {
             let expected = expected.map(|(number, name)| InterruptLine { number, name: name.into() });
             assert_eq!(parse_line(line), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn counts_are_by_the_cpus_of_the_heading() {
+        let text =
+            "       CPU0  CPU3\n 7:  5  0  MSI 7-edge 8\n 52:  1  18446744073709551615  MSI 2-edge nvme0q2\nNMI: 9 9\n";
+        let shown = format!("{:?}", parse_counts(text));
+        assert_eq!(
+            shown,
+            format!("{{7: {{{:?}: 5}}, 52: {{{:?}: 1, {:?}: {}}}}}", CpuId(0), CpuId(0), CpuId(3), u64::MAX)
+        );
+        assert!(parse_counts("").is_empty());
     }
 
     #[test]

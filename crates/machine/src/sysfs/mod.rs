@@ -7,7 +7,7 @@ mod interrupts;
 pub(crate) mod test_tree;
 
 pub(crate) use cgroup::{Limit, limits, memory_room};
-pub(crate) use interrupts::{InterruptLine, interrupt, interrupt_lines};
+pub(crate) use interrupts::{InterruptLine, interrupt, interrupt_counts, interrupt_lines};
 
 use std::path::Path;
 

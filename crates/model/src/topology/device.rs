@@ -1,8 +1,10 @@
 //! Block and network devices: where they hang and which interrupts they raise.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::id_set::{CpuSet, NodeId};
+use crate::id_set::{CpuId, CpuSet, NodeId};
 
 /// What a device is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,4 +42,39 @@ pub struct Interrupt {
     pub affinity: CpuSet,
     /// Cpus that take it now.
     pub effective: CpuSet,
+    /// Whether its affinity can be changed.
+    #[serde(default, skip_serializing_if = "Movability::is_unknown")]
+    pub movability: Movability,
 }
+
+/// Whether an interrupt's affinity can be changed from outside the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Movability {
+    /// The kernel tells only root, and not in every container.
+    #[default]
+    Unknown,
+    /// By root.
+    Movable,
+    /// The kernel spreads the device's queues over the cpus itself and lets nobody move them.
+    Managed,
+}
+
+impl Movability {
+    /// Whether nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
+
+    /// `movable`, `managed`, or `not known`.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Unknown => "not known",
+            Self::Movable => "movable",
+            Self::Managed => "managed",
+        }
+    }
+}
+
+/// How often each interrupt came since boot, by number and cpu; cpus that took none are left out.
+pub type InterruptCounts = BTreeMap<u32, BTreeMap<CpuId, u64>>;

@@ -5,7 +5,7 @@ mod counts;
 mod device;
 
 pub use counts::Counts;
-pub use device::{Device, DeviceKind, Interrupt};
+pub use device::{Device, DeviceKind, Interrupt, InterruptCounts, Movability};
 
 use serde::{Deserialize, Serialize};
 

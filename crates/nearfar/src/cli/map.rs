@@ -12,6 +12,9 @@ pub struct Map {
     /// A hwloc XML file, a capture, or a hwloc synthetic string such as 'pack:2 core:4 pu:2' [default: this machine]
     #[arg(long, value_name = "FILE|STRING", conflicts_with = "measure")]
     pub from: Option<String>,
+    /// Also every interrupt of the devices: whether it can be moved, which cpus may take it and do, how often it came
+    #[arg(long, conflicts_with_all = ["measure", "run"])]
+    pub interrupts: bool,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: MapFormat,

@@ -40,14 +40,23 @@ fn refuse_flags_of_measuring(args: &Map) -> Result<(), Failure> {
 fn rendered(args: &Map) -> Result<String, Failure> {
     let topology = subject::read_topology(args.from.as_deref())?;
     let settings = args.from.is_none().then(machine::settings::read);
+    let counts = args.from.is_none().then(machine::interrupt::counts).transpose();
+    let counts = counts.map_err(|error| Failure::of(format!("/proc/interrupts: {error}")))?;
     Ok(match args.format {
-        MapFormat::Json => pretty(&report::map::json(&topology, settings.as_ref()))?,
+        MapFormat::Json => pretty(&report::map::json(&topology, settings.as_ref(), counts.as_ref()))?,
         MapFormat::Svg => report::map::svg(&topology, None),
         MapFormat::Numactl => {
             let free = args.from.is_none().then(machine::nodes::free_by_node);
             report::map::numactl(&topology, free.as_ref())
         }
-        _ => report::map::text(&topology, settings.as_ref(), &output::look()),
+        _ => {
+            let look = output::look();
+            let mut text = report::map::text(&topology, settings.as_ref(), &look);
+            if args.interrupts {
+                text += &format!("\n{}", report::map::interrupts(&topology, counts.as_ref(), &look));
+            }
+            text
+        }
     })
 }
 

@@ -2,13 +2,13 @@
 //! and `memattrs` have the shape that other tools' fixtures use; they are part of the JSON contract.
 
 use model::settings::Settings;
-use model::topology::{CpuKind, Distances, MemoryNode, Object, ObjectKind, Topology};
+use model::topology::{CpuKind, Distances, InterruptCounts, MemoryNode, Object, ObjectKind, Topology};
 use serde_json::{Value, json};
 
 use crate::json::value;
 
-/// All of a topology, and the machine's settings where they are known.
-pub fn json(topology: &Topology, settings: Option<&Settings>) -> Value {
+/// All of a topology, and the machine's settings and the counts of its interrupts where they are known.
+pub fn json(topology: &Topology, settings: Option<&Settings>, counts: Option<&InterruptCounts>) -> Value {
     json!({
         "counts": value(&topology.counts()),
         "numa": topology.nodes.iter().map(node).collect::<Vec<_>>(),
@@ -23,6 +23,7 @@ pub fn json(topology: &Topology, settings: Option<&Settings>) -> Value {
         "complete_cpus": value(&topology.complete_cpus),
         "objects": value(&topology.objects),
         "devices": value(&topology.devices),
+        "interrupt_counts": counts.map(value),
         "settings": settings.map(value),
         "notes": topology.notes,
     })

@@ -32,7 +32,7 @@ fn paragraph(text: &str, look: &Look) -> String {
     wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
 }
 
-fn section(title: &str, body: &str, look: &Look) -> String {
+pub(super) fn section(title: &str, body: &str, look: &Look) -> String {
     format!("{}\n{body}", finished(&marked(title, Tone::Strong), look))
 }
 

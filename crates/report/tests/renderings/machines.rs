@@ -3,7 +3,8 @@
 use model::id_set::{CpuId, CpuSet, NodeId};
 use model::settings::{FactValue, Settings};
 use model::topology::{
-    Cache, CpuKind, Device, DeviceKind, Distances, Interrupt, MemoryAttribute, MemoryNode, Object, ObjectKind, Topology,
+    Cache, CpuKind, Device, DeviceKind, Distances, Interrupt, MemoryAttribute, MemoryNode, Movability, Object,
+    ObjectKind, Topology,
 };
 use model::units::Bytes;
 
@@ -133,8 +134,9 @@ pub fn ryzen() -> Topology {
 }
 
 fn interrupt(number: u32, name: &str, cpus: &str) -> Interrupt {
+    let movability = if name == "enp5s0" { Movability::Movable } else { Movability::Managed };
     let effective = CpuSet::parse_list(cpus).unwrap_or_default();
-    Interrupt { number, name: name.into(), affinity: effective.clone(), effective }
+    Interrupt { number, name: name.into(), affinity: effective.clone(), effective, movability }
 }
 
 /// 4 small and 2 big cores, no third-level cache; numbers of cores repeat.

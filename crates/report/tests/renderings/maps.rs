@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use insta::assert_snapshot;
-use model::id_set::NodeId;
+use model::id_set::{CpuId, NodeId};
 use model::units::Bytes;
 use report::{Look, map};
 
@@ -21,6 +21,16 @@ fn the_same_in_ascii() {
     let text = map::text(&machines::ryzen(), Some(&machines::settings()), &Look { ascii: true, ..LOOK });
     assert!(text.is_ascii());
     assert_snapshot!(text);
+}
+
+#[test]
+fn interrupts_with_their_counts() {
+    let counts = |pairs: &[(u32, u64)]| pairs.iter().map(|(cpu, count)| (CpuId(*cpu), *count)).collect();
+    let all: Vec<(u32, u64)> = (0..12).map(|cpu| (cpu, 10)).collect();
+    let counts = [(41, counts(&[(0, 7)])), (42, counts(&all)), (60, counts(&[(3, 5), (11, 1)]))].into();
+    assert_snapshot!(map::interrupts(&machines::ryzen(), Some(&counts), &LOOK));
+    let none = map::interrupts(&machines::rk3399(), None, &LOOK);
+    assert!(none.contains("no device here has interrupts of its own"), "{none}");
 }
 
 #[test]
@@ -54,7 +64,7 @@ fn no_line_of_a_map_is_longer_than_the_terminal() {
 /// The fields that other tools' fixtures have keep their names and shapes.
 #[test]
 fn the_json_keeps_its_contract() {
-    let json = map::json(&machines::grace_cxl(), Some(&machines::settings()));
+    let json = map::json(&machines::grace_cxl(), Some(&machines::settings()), None);
     let shown: serde_json::Map<String, serde_json::Value> = json
         .as_object()
         .unwrap()
@@ -68,9 +78,9 @@ fn the_json_keeps_its_contract() {
 
 #[test]
 fn kinds_devices_and_notes_are_in_the_json() {
-    let json = map::json(&machines::rk3399(), None);
+    let json = map::json(&machines::rk3399(), None, None);
     insta::assert_json_snapshot!((&json["cpukinds"], &json["notes"], &json["settings"], &json["distances"]));
-    insta::assert_json_snapshot!(map::json(&machines::ryzen(), None)["devices"][1]);
+    insta::assert_json_snapshot!(map::json(&machines::ryzen(), None, None)["devices"][1]);
 }
 
 #[test]
