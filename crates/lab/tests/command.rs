@@ -75,7 +75,7 @@ fn trial(parameters: &[(&str, &str)]) -> Trial {
 }
 
 fn run_until(trial: &Trial, stop: &Arc<AtomicBool>) -> Option<Outcome> {
-    RealExecutor::new("/no/such/worker".into(), stop.clone(), trial.time_limit).run(0, trial)
+    RealExecutor::new("/no/such/worker".into(), stop.clone(), trial.time_limit, None).run(0, trial)
 }
 
 fn run(trial: &Trial) -> Outcome {

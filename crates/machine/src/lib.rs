@@ -6,6 +6,7 @@ pub mod child;
 pub mod devices;
 mod evidence;
 pub mod interrupt;
+mod irqbalance;
 pub mod memory;
 mod mempolicy;
 pub mod nodes;

@@ -127,19 +127,20 @@ fn governors(root: &Path) -> Result<Knob, String> {
 
 /// Every process of this name; it calls itself so, whoever started it.
 fn irqbalance(root: &Path) -> Result<Knob, String> {
-    let is_it = |pid: &u32| sysfs::read_text(root, &format!("proc/{pid}/comm")).is_ok_and(|name| name == "irqbalance");
-    let pids = sysfs::names(&root.join("proc")).into_iter().filter_map(|name| name.parse().ok()).filter(is_it);
-    let targets: Vec<Target> = pids
-        .filter_map(|pid| {
-            let (_, started) = undo::process(root, pid)?;
-            Some(Target::Process { pid, started })
-        })
-        .collect();
+    let targets: Vec<Target> =
+        irqbalances(root).into_iter().map(|(pid, started)| Target::Process { pid, started }).collect();
     if targets.is_empty() { Err("it does not run".into()) } else { Ok(Knob::Targets(targets, undo::PAUSED)) }
 }
 
+/// Id and start of each.
+pub(crate) fn irqbalances(root: &Path) -> Vec<(u32, u64)> {
+    let is_it = |pid: &u32| sysfs::read_text(root, &format!("proc/{pid}/comm")).is_ok_and(|name| name == "irqbalance");
+    let pids = sysfs::names(&root.join("proc")).into_iter().filter_map(|name| name.parse().ok()).filter(is_it);
+    pids.filter_map(|pid| Some((pid, undo::process(root, pid)?.1))).collect()
+}
+
 /// Whether the daemon that moves interrupts runs and is not paused.
-pub(crate) fn irqbalance_runs(root: &Path) -> bool {
+pub fn irqbalance_runs(root: &Path) -> bool {
     let Ok(Knob::Targets(targets, _)) = irqbalance(root) else { return false };
     targets.iter().any(|target| undo::read(root, target) == Present::Value(undo::RUNNING.into()))
 }

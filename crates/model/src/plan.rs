@@ -118,8 +118,9 @@ impl Cell {
         let written: Vec<String> =
             spec.written(&parameters).iter().map(|(name, value)| format!("{name}={value}")).collect();
         let second = if placement.second.is_empty() { String::new() } else { format!(" second={}", placement.second) };
+        let routes: String = placement.interrupts.iter().map(|route| format!(" irq={}", route.key())).collect();
         let key = format!(
-            "{} {} @ {} threads={} cpus={} memory={}{second}",
+            "{} {} @ {} threads={} cpus={} memory={}{second}{routes}",
             spec.name,
             written.join(" "),
             placement.name,

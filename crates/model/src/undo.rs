@@ -90,6 +90,13 @@ pub enum Target {
         /// When it began, in ticks since boot: another process may have the id by now.
         started: u64,
     },
+    /// The interrupts that an irqbalance leaves alone: `38 39`, or `NONE`.
+    Banned {
+        /// Its process's id.
+        pid: u32,
+        /// When that began, as above.
+        started: u64,
+    },
 }
 
 /// One change, as the journal has it: one line of JSON. Fields are added, never renamed.
@@ -104,6 +111,9 @@ pub struct Change {
     pub old: String,
     /// The value that we wrote.
     pub new: String,
+    /// Other values that we may have written since: an interrupt goes where each trial wants it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// The kernel's id of the boot during which it was changed: these settings do not survive a restart.
     #[serde(default)]
     pub boot: Option<String>,
@@ -139,7 +149,7 @@ pub enum Restoration {
     WasBack,
     /// The machine was started anew since then, so that nothing of ours is in force.
     Restarted,
-    /// The process has ended, so that there is nothing to put back.
+    /// The process has ended or the device is gone, so that there is nothing to put back.
     Ended,
     /// Somebody else has changed it since then; left as it is.
     LeftForeign {
@@ -182,12 +192,10 @@ pub fn step(change: &Change, present: &Present, boot: Option<&str>, force: bool)
     }
     match present {
         Present::Value(value) if *value == change.old => Step::Nothing(Restoration::WasBack),
-        Present::Gone if matches!(change.target, Target::Process { .. }) => Step::Nothing(Restoration::Ended),
+        Present::Gone if change.target.comes_and_goes() => Step::Nothing(Restoration::Ended),
         // A process of this boot is not the one that was meant, even with its number and age.
-        _ if restarted && (!force || matches!(change.target, Target::Process { .. })) => {
-            Step::Nothing(Restoration::Restarted)
-        }
-        Present::Value(value) if *value == change.new || force => Step::Write,
+        _ if restarted && (!force || change.target.is_of_a_process()) => Step::Nothing(Restoration::Restarted),
+        Present::Value(value) if *value == change.new || change.also.contains(value) || force => Step::Write,
         Present::Value(value) => Step::Nothing(Restoration::LeftForeign { present: value.clone() }),
         Present::Gone => failed("it is not there any more"),
         Present::Unreadable(why) => failed(why),
@@ -195,6 +203,15 @@ pub fn step(change: &Change, present: &Present, boot: Option<&str>, force: bool)
 }
 
 impl Target {
+    /// Whether it may be gone for good, as a process or the interrupt of a disk that was unplugged.
+    fn comes_and_goes(&self) -> bool {
+        self.is_of_a_process() || matches!(self, Self::File(path) if path.starts_with("proc/irq/"))
+    }
+
+    fn is_of_a_process(&self) -> bool {
+        matches!(self, Self::Process { .. } | Self::Banned { .. })
+    }
+
     /// Whether it is what we may have changed. Root writes what a journal says: one that somebody else could write must
     /// not name any other file.
     fn is_a_setting(&self) -> bool {
@@ -202,7 +219,7 @@ impl Target {
             Self::File(path) => {
                 (path.starts_with("sys/") || path.starts_with("proc/")) && path.split('/').all(|part| part != "..")
             }
-            Self::Process { .. } => true,
+            Self::Process { .. } | Self::Banned { .. } => true,
         }
     }
 }
@@ -213,6 +230,7 @@ impl fmt::Display for Target {
         match self {
             Self::File(path) => write!(f, "/{path}"),
             Self::Process { pid, .. } => write!(f, "process {pid}"),
+            Self::Banned { pid, .. } => write!(f, "what process {pid} leaves alone"),
         }
     }
 }
@@ -226,7 +244,7 @@ impl fmt::Display for Restored {
             Restoration::PutBack => write!(f, "is {old} again (it was {new})"),
             Restoration::WasBack => write!(f, "is {old}, as it was found"),
             Restoration::Restarted => write!(f, "is as the restart of the machine left it (we had written {new})"),
-            Restoration::Ended => write!(f, "has ended"),
+            Restoration::Ended => write!(f, "is gone"),
             Restoration::LeftForeign { present } => {
                 write!(f, "is left at {present}: somebody changed it since we wrote {new} over {old}")
             }
@@ -240,7 +258,8 @@ mod tests {
     use super::*;
 
     fn change(target: Target) -> Change {
-        Change { setting: "thp".into(), target, old: "always".into(), new: "never".into(), boot: Some("first".into()) }
+        let (old, new, boot) = ("always".into(), "never".into(), Some("first".into()));
+        Change { setting: "thp".into(), target, old, new, also: Vec::new(), boot }
     }
 
     fn value(text: &str) -> Present {
@@ -271,6 +290,17 @@ mod tests {
             let step = step(&file, &present, Some("first"), false);
             assert!(matches!(step, Step::Nothing(Restoration::Failed { .. })), "{step:?}");
         }
+    }
+
+    #[test]
+    fn any_value_that_we_may_have_written_is_ours() {
+        let also = vec!["0-1".into(), "2".into()];
+        let interrupt = Change { also, ..change(Target::File("proc/irq/7/smp_affinity_list".into())) };
+        for (present, ours) in [("never", true), ("2", true), ("0-1", true), ("3", false)] {
+            let step = step(&interrupt, &value(present), Some("first"), false);
+            assert_eq!(step == Step::Write, ours, "{present}: {step:?}");
+        }
+        assert_eq!(step(&interrupt, &Present::Gone, Some("first"), false), Step::Nothing(Restoration::Ended));
     }
 
     #[test]
@@ -307,6 +337,7 @@ mod tests {
         let cases = [
             (Target::File("sys/x".into()), r#""file":"sys/x""#),
             (Target::Process { pid: 7, started: 9 }, r#""process":{"pid":7,"started":9}"#),
+            (Target::Banned { pid: 7, started: 9 }, r#""banned":{"pid":7,"started":9}"#),
         ];
         for (target, words) in cases {
             let change = change(target);

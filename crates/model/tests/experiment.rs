@@ -64,8 +64,8 @@ fn read(text: &str) -> Experiment {
     parse(text, "e.toml", &specs()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn wishes(smoke: bool) -> Wishes {
-    Wishes { smoke, kernel: KernelOffers { weighted_interleave: true } }
+fn wishes(smoke: bool) -> Wishes<'static> {
+    Wishes { smoke, kernel: KernelOffers { weighted_interleave: true }, devices: &[] }
 }
 
 /// A text after the head, which is two lines, and how the error begins after the file's name.

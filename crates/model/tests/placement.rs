@@ -17,7 +17,7 @@ const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true };
 /// What a person reads in `nearfar placements`, one policy a line.
 fn table(topology: &Topology, threads: Option<usize>) -> String {
     let mut text = String::new();
-    for offer in offer_all(topology, threads, WEIGHTS) {
+    for offer in offer_all(topology, threads, WEIGHTS, &[]) {
         let same = offer.same_as.map(|name| format!(" [same as {name}]")).unwrap_or_default();
         match offer.placement {
             Ok(Placement { reason, threads, memory, seats, .. }) => {
@@ -167,12 +167,12 @@ fn placement_mistakes_name_the_choices() {
 #[test]
 fn placement_offers_hold_refusals_and_pass_on_mistakes() {
     let xeon = model("xeon-e5-2640-x2");
-    let offered = offer(&xeon, "big", None, WEIGHTS).unwrap();
+    let offered = offer(&xeon, "big", None, WEIGHTS, &[]).unwrap();
     assert_eq!(offered.policy, "big");
     assert_eq!(offered.placement, Err("all cores that this process may use are of one kind".into()));
-    assert!(offer(&xeon, "-C 0-3 -m 1", None, WEIGHTS).unwrap().placement.is_ok());
-    assert!(offer(&xeon, "bigg", None, WEIGHTS).is_err());
-    let json = serde_json::to_value(&offer_all(&xeon, Some(2), WEIGHTS)[4..9]).unwrap();
+    assert!(offer(&xeon, "-C 0-3 -m 1", None, WEIGHTS, &[]).unwrap().placement.is_ok());
+    assert!(offer(&xeon, "bigg", None, WEIGHTS, &[]).is_err());
+    let json = serde_json::to_value(&offer_all(&xeon, Some(2), WEIGHTS, &[])[4..9]).unwrap();
     assert_eq!(json[0]["same_as"], "compact");
     assert_eq!(json[0]["placement"]["seats"], serde_json::json!([0, 1]));
     assert_eq!(json[4]["unavailable"], "all cores that this process may use are of one kind");
@@ -328,8 +328,8 @@ fn placement_spans_of_l3s_stay_on_one_node_while_they_fit() {
 #[test]
 fn placement_of_a_large_machine_takes_no_time_to_speak_of() {
     let machine = regular(32, 1, 18, 2);
-    let offers = offer_all(&machine, None, WEIGHTS);
-    assert_eq!(offers.len(), 14 + 32);
+    let offers = offer_all(&machine, None, WEIGHTS, &[]);
+    assert_eq!(offers.len(), 18 + 32);
     assert_eq!(offers[7].placement.as_ref().unwrap().threads, 1152);
 }
 

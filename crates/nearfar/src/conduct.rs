@@ -70,7 +70,8 @@ pub fn conduct(
     quiet: bool,
 ) -> Result<Ended, Failure> {
     let stop = &hold.stop;
-    let mut executor = subject.executor(&record.plan, stop.clone())?;
+    let routes = hold.routes(&record.plan)?;
+    let mut executor = subject.executor(&record.plan, stop.clone(), routes)?;
     let mut progress = Progress::new(record, quiet);
     let ended = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| progress.show(&event));
     progress.finish();

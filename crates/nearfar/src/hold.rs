@@ -1,16 +1,21 @@
 //! Having the machine for oneself while trials run: one run at a time, settings made quiet where that was asked for, and
 //! all of it given back however the run ends. Must not know what is measured.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use machine::quiet::{Quieted, quieten};
+use machine::interrupt::{Routes, ban_irqbalance};
+use machine::quiet::{Quieted, irqbalance_runs, quieten};
 use machine::turn::{Turn, TurnError};
 use machine::undo::{self, ChangeError, Changed, Site};
+use model::plan::Plan;
 use model::undo::{Quieting, Restored};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::unregister;
+use signal_hook::{SigId, flag};
 
 use crate::cli;
 use crate::failure::{Failure, Status};
@@ -26,9 +31,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 pub struct Hold {
     /// Set when somebody wants the run to end.
     pub stop: Arc<AtomicBool>,
-    /// Whether a signal ends the program at once.
-    ends_at_once: Arc<AtomicBool>,
-    changed: Option<Changed>,
+    /// How signals are answered.
+    signals: Signals,
+    /// Settings that are changed now; interrupts may join those of `--quieten` when a plan is known.
+    changed: RefCell<Option<Changed>>,
+    /// Where settings are; none of a simulated machine, which has none.
+    site: Option<Site>,
+    /// Whether irqbalance may be told to leave interrupts alone.
+    ban_irqbalance: bool,
+    quiet: bool,
     _turn: Option<Turn>,
 }
 
@@ -43,26 +54,74 @@ impl Hold {
         prepare: impl Fn() -> Result<T, Failure>,
     ) -> Result<(Self, T), Failure> {
         if simulated {
-            let hold = Self { stop: stop_flag(None)?, ends_at_once: Arc::default(), changed: None, _turn: None };
+            let signals = Signals::watch(flags.quieten.is_some())?;
+            let hold = Self::new(signals, None, None, flags, common);
             return Ok((hold, prepare()?));
         }
         let turn = take_turn()?;
         let mut prepared = prepare()?;
-        let ends_at_once = Arc::new(AtomicBool::new(false));
         // Before the first setting is changed: from here on a signal leaves time to put it back.
-        let stop = stop_flag(flags.quieten.is_some().then(|| ends_at_once.clone()))?;
+        let signals = Signals::watch(flags.quieten.is_some())?;
         let waited = turn.is_err();
         let turn = match turn {
             Ok(turn) => turn,
-            Err(owner) => wait(&owner, flags.wait, &stop)?,
+            Err(owner) => wait(&owner, flags.wait, &signals.stop)?,
         };
         let site = site(flags.settings_root.as_deref());
         let changed = make_quiet(flags.quieten.as_ref().map(|list| &list.0[..]), &site, common.quiet)?;
-        let hold = Self { stop, ends_at_once, changed, _turn: Some(turn) };
-        if waited || hold.changed.as_ref().is_some_and(Changed::is_anything) {
+        let anything = changed.as_ref().is_some_and(Changed::is_anything);
+        let hold = Self::new(signals, Some((site, turn)), changed, flags, common);
+        if waited || anything {
             prepared = prepare()?;
         }
         Ok((hold, prepared))
+    }
+
+    fn new(
+        signals: Signals,
+        machine: Option<(Site, Turn)>,
+        changed: Option<Changed>,
+        flags: &cli::Hold,
+        common: &cli::Common,
+    ) -> Self {
+        let (site, turn) = machine.unzip();
+        Self {
+            stop: signals.stop.clone(),
+            signals,
+            changed: RefCell::new(changed),
+            site,
+            ban_irqbalance: flags.ban_irqbalance,
+            quiet: common.quiet,
+            _turn: turn,
+        }
+    }
+
+    /// Leave to send the interrupts that a plan names where it says, in the journal; none where it sends none.
+    pub fn routes(&self, plan: &Plan) -> Result<Option<Routes>, Failure> {
+        let all = || plan.cells.iter().flat_map(|cell| &cell.placement.interrupts);
+        let Some(site) = self.site.as_ref().filter(|_| all().any(|route| !route.cpus.is_empty())) else {
+            return Ok(None);
+        };
+        let mut changed = self.changed.borrow_mut();
+        let changed = match &mut *changed {
+            Some(changed) => changed,
+            none => {
+                self.signals.leave_time();
+                restore_left(site, self.quiet)?;
+                none.insert(Changed::begin(site).map_err(|error| failure(&error))?)
+            }
+        };
+        if irqbalance_runs(&site.root) {
+            if !self.ban_irqbalance {
+                return Err(Failure::of("irqbalance runs, and moves interrupts again that this plan sends somewhere")
+                    .hint(
+                        "--ban-irqbalance tells it to leave them alone for the run, --quieten irqbalance pauses it",
+                    ));
+            }
+            let numbers: Vec<u32> = all().filter(|route| !route.cpus.is_empty()).map(|route| route.number).collect();
+            ban_irqbalance(changed, &numbers).map_err(|error| failure(&error))?;
+        }
+        Routes::announce(changed, all()).map(Some).map_err(|error| failure(&error))
     }
 
     /// Gives the machine back, and says what could not be put back as it was.
@@ -76,7 +135,7 @@ impl Drop for Hold {
         if let Some(changed) = self.changed.take() {
             say_unsettled(&changed.put_back());
         }
-        self.ends_at_once.store(true, Ordering::Relaxed);
+        self.signals.ends_at_once.store(true, Ordering::Relaxed);
     }
 }
 
@@ -195,16 +254,40 @@ pub fn failure(error: &ChangeError) -> Failure {
     Failure::with(status, &error.what).hint(&error.hint)
 }
 
-/// Set by Ctrl-C, SIGTERM and, unless nohup has it ignored, a terminal that closes. Without changed settings a second
+/// What Ctrl-C, SIGTERM and, unless nohup has it ignored, a terminal that closes do. Without changed settings a second
 /// one ends the program at once; with them, only after they are back.
-fn stop_flag(ends_at_once: Option<Arc<AtomicBool>>) -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let ends_at_once = ends_at_once.unwrap_or_else(|| stop.clone());
-    let hang_up = (!machine::child::is_ignored(SIGHUP)).then_some(SIGHUP);
-    for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
-        signal_hook::flag::register_conditional_shutdown(signal, Status::Interrupted as i32, ends_at_once.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| Failure::of(format!("cannot watch for Ctrl-C: {error}")))?;
+struct Signals {
+    /// Set by the first.
+    stop: Arc<AtomicBool>,
+    /// Whether the next ends the program at once.
+    ends_at_once: Arc<AtomicBool>,
+    /// What makes the second end it at once.
+    hurry: Vec<SigId>,
+}
+
+impl Signals {
+    fn watch(settings_change: bool) -> Result<Self, Failure> {
+        let (stop, ends_at_once) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let mut hurry = Vec::new();
+        let hang_up = (!machine::child::is_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
+            let mut watch = || -> std::io::Result<()> {
+                flag::register_conditional_shutdown(signal, Status::Interrupted as i32, ends_at_once.clone())?;
+                if !settings_change {
+                    hurry.push(flag::register(signal, ends_at_once.clone())?);
+                }
+                flag::register(signal, stop.clone()).map(|_| ())
+            };
+            watch().map_err(|error| Failure::of(format!("cannot watch for Ctrl-C: {error}")))?;
+        }
+        Ok(Self { stop, ends_at_once, hurry })
     }
-    Ok(stop)
+
+    /// From here on settings may be changed.
+    fn leave_time(&self) {
+        self.hurry.iter().for_each(|id| {
+            unregister(*id);
+        });
+        self.ends_at_once.store(false, Ordering::Relaxed);
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use lab::executor::Executor;
 use lab::real::RealExecutor;
 use lab::sim::{EPOCH_UNIX_MS, Faults, SimExecutor};
+use machine::interrupt::Routes;
 use machine::topology::Source;
 use model::capture::Capture;
 use model::plan::Plan;
@@ -64,13 +65,18 @@ impl Subject {
         Ok(store)
     }
 
-    /// What runs its trials.
-    pub fn executor(&self, plan: &Plan, stop: Arc<AtomicBool>) -> Result<Box<dyn Executor>, Failure> {
+    /// What runs its trials; with `routes` where placements send interrupts.
+    pub fn executor(
+        &self,
+        plan: &Plan,
+        stop: Arc<AtomicBool>,
+        routes: Option<Routes>,
+    ) -> Result<Box<dyn Executor>, Failure> {
         if self.simulated.is_some() {
             let topology = self.machine.topology.clone();
             return Ok(Box::new(SimExecutor::new(topology, plan.workloads.clone(), self.seed, self.faults.clone())));
         }
-        Ok(Box::new(RealExecutor::new(own_program()?, stop, plan.repeat.time_limit)))
+        Ok(Box::new(RealExecutor::new(own_program()?, stop, plan.repeat.time_limit, routes)))
     }
 
     /// A new run of a plan on it; `ordinal` tells apart runs of the same plan with the same seed.

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use machine::child::{self, Exit, Launch, LaunchError, Migrations};
+use machine::interrupt::{RouteError, Routes, Watched};
 use model::id_set::CpuSet;
 use model::placement::MemoryPolicy;
 use model::trial::{Evidence, Outcome, Sample, Status, Trial};
@@ -30,6 +31,8 @@ pub struct RealExecutor {
     program: PathBuf,
     stop: Arc<AtomicBool>,
     around_limit: Nanos,
+    /// Where interrupts can be sent; none where no placement sends any.
+    routes: Option<Routes>,
 }
 
 /// How a trial's process came back: with what it measured, or why not; with evidence as far as there is any.
@@ -41,9 +44,24 @@ struct Ended {
 impl RealExecutor {
     /// `program` is this program's own file, started again as a worker; `stop` ends the trial that runs. What surrounds a
     /// measured command (preparation, a server until it is ready, cleaning up) may take `around_limit` each: a trial's
-    /// own limit may be short, because a race kills what is slow.
-    pub fn new(program: PathBuf, stop: Arc<AtomicBool>, around_limit: Nanos) -> Self {
-        Self { program, stop, around_limit }
+    /// own limit may be short, because a race kills what is slow. `routes` are there when a placement sends interrupts.
+    pub fn new(program: PathBuf, stop: Arc<AtomicBool>, around_limit: Nanos, routes: Option<Routes>) -> Self {
+        Self { program, stop, around_limit, routes }
+    }
+
+    /// A trial with its interrupts where its placement says, and watched.
+    fn run_routed(&self, trial: &Trial) -> Result<Ended, Status> {
+        let wanted = &trial.placement.interrupts;
+        if let Some(routes) = &self.routes {
+            routes.send(wanted).map_err(|error| match error {
+                RouteError::Managed(why) => Status::Unavailable(why),
+                RouteError::Refused(why) => Status::Failed(why),
+            })?;
+        }
+        let watched = Watched::begin(self.routes.as_ref().map_or("/".into(), Routes::root), wanted);
+        let mut ended = self.run_trial(trial)?;
+        watched.explain(&mut ended.evidence);
+        Ok(ended)
     }
 
     fn run_trial(&self, trial: &Trial) -> Result<Ended, Status> {
@@ -113,7 +131,7 @@ impl Executor for RealExecutor {
     fn run(&mut self, _position: u32, trial: &Trial) -> Option<Outcome> {
         let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let begun = Instant::now();
-        let ended = self.run_trial(trial);
+        let ended = self.run_routed(trial);
         if self.stop.load(Ordering::Relaxed) {
             return None;
         }

@@ -10,10 +10,11 @@ pub use fault::Faults;
 
 use std::collections::BTreeMap;
 
-use model::id_set::NodeId;
+use model::id_set::{CpuSet, NodeId};
+use model::placement::Route;
 use model::plan::stream;
 use model::topology::Topology;
-use model::trial::{Evidence, Outcome, Sample, Status, ThreadSeat, Trial};
+use model::trial::{DeviceInterrupt, Evidence, Outcome, Sample, Status, ThreadSeat, Trial};
 use model::units::Nanos;
 use model::workload::{Better, WorkloadSpec};
 
@@ -68,6 +69,7 @@ impl SimExecutor {
             threads_seen: trial.placement.threads as u64,
             thread_seats: trial.placement.seats.iter().map(|cpu| on_seat(*cpu)).collect(),
             pages: pages(trial),
+            device_interrupts: trial.placement.interrupts.iter().map(|route| self.interrupt(route)).collect(),
             wall,
             second,
             unavailable: BTreeMap::from([("counters".into(), "the machine is simulated".into())]),
@@ -75,6 +77,9 @@ impl SimExecutor {
         }
     }
 }
+
+/// How often each simulated interrupt comes.
+const INTERRUPTS: u64 = 1000;
 
 /// A second command that stays on its seats.
 fn second_evidence(trial: &Trial, wall: Nanos) -> Evidence {
@@ -94,6 +99,27 @@ fn second_evidence(trial: &Trial, wall: Nanos) -> Evidence {
 fn pages(trial: &Trial) -> BTreeMap<NodeId, u64> {
     let promised = trial.placement.memory.promised_nodes();
     promised.map(|nodes| nodes.iter().map(|node| (node, 1000)).collect()).unwrap_or_default()
+}
+
+impl SimExecutor {
+    /// One that comes where it was sent, else where the capture has it.
+    fn interrupt(&self, route: &Route) -> DeviceInterrupt {
+        let all = self.topology.devices.iter().flat_map(|device| &device.interrupts);
+        let found = all.into_iter().find(|interrupt| interrupt.number == route.number);
+        let found = found.map(|interrupt| interrupt.affinity.clone()).unwrap_or_default();
+        let cpus = if route.cpus.is_empty() { found } else { route.cpus.clone() };
+        let effective: CpuSet = cpus.first().into_iter().collect();
+        DeviceInterrupt {
+            device: route.device.clone(),
+            number: route.number,
+            name: route.name.clone(),
+            affinity_at_start: cpus.clone(),
+            affinity_at_end: cpus,
+            arrived: effective.iter().map(|cpu| (cpu, INTERRUPTS)).collect(),
+            effective_at_start: effective.clone(),
+            effective_at_end: effective,
+        }
+    }
 }
 
 impl Executor for SimExecutor {

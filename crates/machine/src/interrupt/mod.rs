@@ -1,12 +1,18 @@
-//! Interrupts of devices: whether they can be moved, and how often they came.
+//! Interrupts of devices: whether they can be moved, and how often they came; `routes` sends them where placements say.
+
+mod routes;
+
+pub use routes::{RouteError, Routes, Watched};
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
 use model::topology::{InterruptCounts, Movability};
+use model::undo::{Present, Target};
 
-use crate::sysfs;
+use crate::undo::{self, ChangeError, Changed};
+use crate::{irqbalance, quiet, sysfs};
 
 /// No list of cpus: the kernel looks at whether an interrupt may be moved before it reads where to.
 const NO_LIST: &[u8] = b"?";
@@ -35,6 +41,21 @@ fn ask(number: u32) -> Movability {
         Err(Some(libc::EPERM | libc::EIO)) => Movability::Managed,
         _ => Movability::Unknown,
     }
+}
+
+/// Tells every irqbalance to leave these interrupts alone too, beside those that it leaves alone already.
+pub fn ban_irqbalance(changed: &mut Changed, numbers: &[u32]) -> Result<(), ChangeError> {
+    for (pid, started) in quiet::irqbalances(changed.root()) {
+        let target = Target::Banned { pid, started };
+        let mut all = match undo::read(changed.root(), &target) {
+            Present::Value(list) => irqbalance::numbers(&list),
+            // Writing tells what is the matter.
+            Present::Gone | Present::Unreadable(_) => Vec::new(),
+        };
+        all.extend(numbers);
+        changed.set("irqbalance", target, &irqbalance::list(&all))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -97,7 +97,14 @@ mod tests {
     use super::*;
 
     fn change(old: &str) -> Change {
-        Change { setting: "thp".into(), target: Target::File("x".into()), old: old.into(), new: "n".into(), boot: None }
+        Change {
+            setting: "thp".into(),
+            target: Target::File("x".into()),
+            old: old.into(),
+            new: "n".into(),
+            also: Vec::new(),
+            boot: None,
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use model::undo::{Change, Present, Restoration, Restored, Step, Target, step};
 
 use self::journal::Journal;
-pub(crate) use self::target::{PAUSED, RUNNING, process, read};
+pub(crate) use self::target::{PAUSED, RUNNING, process, read, write};
 use crate::sysfs;
 
 /// Where settings are and where it is kept what was changed.
@@ -71,16 +71,13 @@ impl Changed {
 
     /// Writes a value, with the old one in the journal before. Gives the old value; none where it had the new one.
     pub fn set(&mut self, setting: &str, target: Target, new: &str) -> Result<Option<String>, ChangeError> {
-        let old = match read(&self.site.root, &target) {
-            Present::Value(old) => old,
-            Present::Gone => return Err(refused(setting, &target, "read", &"it is not there any more", false)),
-            Present::Unreadable(why) => return Err(refused(setting, &target, "read", &why, false)),
-        };
+        let old = self.found(setting, &target)?;
         if old == new {
             return Ok(None);
         }
         let boot = boot_id(&self.site.root);
-        let change = Change { setting: setting.into(), target, old: old.clone(), new: new.into(), boot };
+        let change =
+            Change { setting: setting.into(), target, old: old.clone(), new: new.into(), also: Vec::new(), boot };
         self.journal.add(&change).map_err(|error| cannot_write(&self.journal, &error))?;
         self.changes.push(change);
         let change = self.changes.last().expect("it was pushed");
@@ -94,6 +91,29 @@ impl Changed {
                 let why = format!("the kernel took it, but reads back {}", shown(&other));
                 Err(refused(setting, &change.target, &format!("write {new} to"), &why, false))
             }
+        }
+    }
+
+    /// Journals values of which some may be written later, again and again, without the journal: a value that changes with
+    /// every trial would else cost a write to the disk each time. Gives the value that was found.
+    pub(crate) fn announce(&mut self, setting: &str, target: Target, values: &[String]) -> Result<String, ChangeError> {
+        let old = self.found(setting, &target)?;
+        let mut values = values.iter().filter(|value| **value != old);
+        if let Some(new) = values.next() {
+            let boot = boot_id(&self.site.root);
+            let also = values.cloned().collect();
+            let change = Change { setting: setting.into(), target, old: old.clone(), new: new.clone(), also, boot };
+            self.journal.add(&change).map_err(|error| cannot_write(&self.journal, &error))?;
+            self.changes.push(change);
+        }
+        Ok(old)
+    }
+
+    fn found(&self, setting: &str, target: &Target) -> Result<String, ChangeError> {
+        match read(&self.site.root, target) {
+            Present::Value(old) => Ok(old),
+            Present::Gone => Err(refused(setting, target, "read", &"it is not there any more", false)),
+            Present::Unreadable(why) => Err(refused(setting, target, "read", &why, false)),
         }
     }
 
@@ -190,7 +210,7 @@ fn boot_id(root: &Path) -> Option<String> {
     sysfs::read_text(root, "proc/sys/kernel/random/boot_id").ok()
 }
 
-fn shown(present: &Present) -> String {
+pub(crate) fn shown(present: &Present) -> String {
     match present {
         Present::Value(value) => value.clone(),
         Present::Gone => "nothing".into(),
@@ -223,10 +243,15 @@ fn refused(
     why: &dyn std::fmt::Display,
     not_permitted: bool,
 ) -> ChangeError {
+    let instead = match target {
+        Target::Banned { .. } => "--quieten irqbalance pauses it instead".into(),
+        Target::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
+        _ => format!("leave {setting} out of --quieten"),
+    };
     let hint = if not_permitted {
-        format!("settings are changed by root, and not in every container; or leave {setting} out")
+        format!("settings are changed by root, and not in every container; or {instead}")
     } else {
-        format!("leave {setting} out of --quieten")
+        instead
     };
     ChangeError { what: format!("{setting}: cannot {verb} {target}: {why}"), hint, not_permitted }
 }

@@ -1,6 +1,6 @@
 //! Reading and writing what holds a setting's value: a file of the kernel, or a process that can be paused. A process
 //! is paused by SIGSTOP: that needs no service manager, loses nothing of what the process knows, and is undone by one
-//! signal. Must not know the journal.
+//! signal; irqbalance's list of what it leaves alone. Must not know the journal.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use model::undo::{Present, Target};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::sysfs;
+use crate::{irqbalance, sysfs};
 
 /// The value of a process that runs.
 pub(crate) const RUNNING: &str = "running";
@@ -34,6 +34,12 @@ pub(crate) fn read(root: &Path, target: &Target) -> Present {
             }
             _ => Present::Gone,
         },
+        Target::Banned { pid, started } => match process(root, *pid) {
+            Some((_, began)) if began == *started && root == Path::new("/") => {
+                irqbalance::banned(*pid).map_or_else(|error| Present::Unreadable(error.to_string()), Present::Value)
+            }
+            _ => Present::Gone,
+        },
     }
 }
 
@@ -46,9 +52,10 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<(char, u64)> {
 }
 
 /// Writes a value. That the kernel took it is seen by reading it back.
-pub(super) fn write(root: &Path, target: &Target, value: &str) -> io::Result<()> {
+pub(crate) fn write(root: &Path, target: &Target, value: &str) -> io::Result<()> {
     match target {
         Target::File(path) => write_file(root, path, value),
+        Target::Banned { pid, .. } => irqbalance::ban(*pid, value),
         Target::Process { pid, .. } => {
             // A recorded tree has no processes, and its numbers belong to somebody else here.
             if root != Path::new("/") {

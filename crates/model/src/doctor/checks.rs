@@ -128,7 +128,8 @@ pub(super) const CHECKS: [Check; 24] = [
         key: "irqbalance",
         group: Group::Spoils,
         look: |_, signs| Some(signs.irqbalance.then(|| "irqbalance runs".into())),
-        effect: "interrupts move from cpu to cpu every ten seconds, on to the seats of a trial or off them",
+        effect: "interrupts move from cpu to cpu every ten seconds, on to the seats of a trial or off them, and away from where \
+                 a placement sent them",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten irqbalance"),
     },

@@ -93,6 +93,7 @@ fn each_bad_sign_is_complained_of_alone() {
         target: Target::File("x".into()),
         old: "always".into(),
         new: "never".into(),
+        also: Vec::new(),
         boot: None,
     };
     let why = || "no such file".to_string();

@@ -14,6 +14,9 @@ use crate::workload::{Parameters, WorkloadSpec};
 /// A plan is kept in memory and listed on screens; a larger one is a typing mistake in a list.
 const CELLS_MAX: usize = 10_000;
 
+/// What stands for the name of a device in the values of parameters.
+const DEVICE: &str = "{device}";
+
 /// Two blocks show that order and resuming work; at smoke sizes more would not say anything.
 const SMOKE_BLOCKS: u32 = 2;
 
@@ -43,13 +46,15 @@ struct Combination<'a> {
 struct Bench<'a> {
     topology: &'a Topology,
     counts: ThreadCounts,
-    wishes: Wishes,
+    wishes: Wishes<'a>,
+    /// Whose interrupts are watched.
+    devices: &'a [String],
 }
 
 impl Experiment {
     /// What is to be run on this machine. Cells that it cannot offer, and placements that come to the same as another
     /// one here, are listed as skipped with the reason.
-    pub fn plan(&self, topology: &Topology, specs: &[WorkloadSpec], wishes: Wishes) -> Result<Plan, PlanError> {
+    pub fn plan(&self, topology: &Topology, specs: &[WorkloadSpec], wishes: Wishes<'_>) -> Result<Plan, PlanError> {
         self.plan_with(topology, specs, wishes, &BTreeSet::new())
     }
 
@@ -58,10 +63,11 @@ impl Experiment {
         &self,
         topology: &Topology,
         specs: &[WorkloadSpec],
-        wishes: Wishes,
+        wishes: Wishes<'_>,
         kept: &BTreeSet<String>,
     ) -> Result<Plan, PlanError> {
-        let bench = Bench { topology, counts: placement::thread_counts(topology), wishes };
+        let devices = if wishes.devices.is_empty() { &self.devices } else { wishes.devices };
+        let bench = Bench { topology, counts: placement::thread_counts(topology), wishes, devices };
         let combinations = combinations(&self.tasks, specs, &bench, kept)?;
         let varying = varying(&combinations);
         let (mut cells, mut left_out) = (Vec::new(), Vec::new());
@@ -148,11 +154,22 @@ fn combinations<'a>(
             .ok_or_else(|| PlanError::Mistake(format!("no workload is called '{}'", task.workload)))?;
         for given in products(&task.set) {
             let given = if bench.wishes.smoke { at_smoke_size(spec, given, kept) } else { given };
-            let parameters = spec.resolve(&given, bench.topology.last_cache_bytes());
+            let parameters = with_device(&given, bench.devices)
+                .and_then(|given| spec.resolve(&given, bench.topology.last_cache_bytes()));
             all.push(Combination { task, spec, given, parameters });
         }
     }
     Ok(all)
+}
+
+/// `{device}` in a value stands for the first device, so that an experiment need not know what disks are called.
+fn with_device(given: &BTreeMap<String, String>, devices: &[String]) -> Result<BTreeMap<String, String>, String> {
+    let replaced = |(name, value): (&String, &String)| match devices.first() {
+        _ if !value.contains(DEVICE) => Ok((name.clone(), value.clone())),
+        Some(device) => Ok((name.clone(), value.replace(DEVICE, device))),
+        None => Err(format!("{name} is about a device, and none is named: --device NAME")),
+    };
+    given.iter().map(replaced).collect()
 }
 
 /// One value of each list, in all combinations; the last list varies fastest.
@@ -347,7 +364,8 @@ fn place_all<'a>(
 }
 
 fn place(name: &str, threads: &Threads, bench: &Bench<'_>) -> Result<Placement, String> {
-    placement::parse(bench.topology, name, threads.clone()?, bench.wishes.kernel).map_err(|none| none.to_string())
+    let placement = placement::parse_for(bench.topology, name, threads.clone()?, bench.wishes.kernel, bench.devices);
+    placement.map_err(|none| none.to_string())
 }
 
 fn nothing(name: &str, skipped: &[Skipped]) -> PlanError {

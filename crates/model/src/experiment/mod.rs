@@ -5,6 +5,7 @@
 //! ```toml
 //! name = "quick"                     # required, as is the question
 //! question = "Does it matter here where threads and memory are?"
+//! devices = ["sda"]                  # whose interrupts are watched, and moved by irq: parts of placements; else none
 //! [repeat]                           # all of it may be left out; these are the defaults
 //! warmup = 1                         # blocks that are run and thrown away first
 //! min = 6                            # at least so many measured blocks
@@ -18,7 +19,8 @@
 //! [[workload]]                       # one or more
 //! name = "stream"
 //! label = "stream-triad"             # what tables call it; else its name
-//! set = { size = "4xllc", non-temporal = [false, true] }   # a list makes one cell per value
+//! set = { size = "4xllc", non-temporal = [false, true] }   # a list makes one cell per value; {device} in a text is
+//!                                    # the first device
 //! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # else kernel
 //! threads = [1, "all", "cores", "l3"]                      # else each placement's natural number
 //! ```
@@ -53,6 +55,9 @@ pub struct Experiment {
     pub compare_by: String,
     /// The column that others are compared with, as written.
     pub baseline: Option<String>,
+    /// Devices whose interrupts are watched, and go where placements say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// What is to be measured, in the order of the file.
     pub tasks: Vec<Task>,
 }
@@ -88,11 +93,13 @@ pub enum ThreadCount {
 
 /// What the caller wants of a plan beyond what the experiment says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct Wishes<'a> {
     /// Parameters at their smoke-test sizes and two blocks: whether it runs, not how fast.
     pub smoke: bool,
     /// What the running kernel offers.
     pub kernel: KernelOffers,
+    /// Devices instead of those that the experiment names; empty for those.
+    pub devices: &'a [String],
 }
 
 /// What is wrong with an experiment's file, and where.

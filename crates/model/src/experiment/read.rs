@@ -12,6 +12,9 @@ use crate::plan::Repeat;
 use crate::units::{Nanos, parse_share};
 use crate::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
+/// What a file may have at its top.
+const KEYS: &[&str] = &["name", "question", "devices", "repeat", "compare", "workload"];
+
 /// More blocks than anybody waits for; the bound catches typing mistakes.
 const BLOCKS_MAX: u32 = 100_000;
 
@@ -22,7 +25,7 @@ const THREADS_MAX: usize = 65_536;
 pub fn parse(text: &str, file_name: &str, specs: &[WorkloadSpec]) -> Result<Experiment, ExperimentError> {
     let source = Source { file: file_name, text };
     let toml = source.read()?;
-    let root = Section::new(source, "an experiment", &toml, &["name", "question", "repeat", "compare", "workload"])?;
+    let root = Section::new(source, "an experiment", &toml, KEYS)?;
     let name = root.required_text("name", "name = \"short-name\"")?;
     let question = root.required_text("question", "question = \"What is it that you want to know?\"")?;
     let repeat = repeat(source, &root)?;
@@ -38,7 +41,9 @@ pub fn parse(text: &str, file_name: &str, specs: &[WorkloadSpec]) -> Result<Expe
         tasks.push(task);
     }
     let (compare_by, baseline) = compare(source, &root, &tasks, specs)?;
-    Ok(Experiment { name: name.value, question: question.value, repeat, compare_by, baseline, tasks })
+    let devices = root.scalars("devices")?.unwrap_or_default();
+    let devices = devices.into_iter().map(|device| device.value.text).collect();
+    Ok(Experiment { name: name.value, question: question.value, repeat, compare_by, baseline, devices, tasks })
 }
 
 fn repeat(source: Source<'_>, root: &Section<'_>) -> Result<Repeat, ExperimentError> {

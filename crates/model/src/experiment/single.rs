@@ -33,7 +33,7 @@ pub struct Single {
 impl Single {
     /// Its plan on this machine. Unlike in an experiment, which is for many machines, a cpu or node that does
     /// not exist here is a mistake. In a smoke test the parameters that were named keep their values.
-    pub fn plan(&self, topology: &Topology, specs: &[WorkloadSpec], wishes: Wishes) -> Result<Plan, PlanError> {
+    pub fn plan(&self, topology: &Topology, specs: &[WorkloadSpec], wishes: Wishes<'_>) -> Result<Plan, PlanError> {
         let experiment = self.experiment(topology, specs, wishes).map_err(PlanError::Mistake)?;
         let kept: BTreeSet<String> = self.set.iter().map(|(name, _)| name.clone()).collect();
         let mut plan = experiment.plan_with(topology, specs, wishes, &kept)?;
@@ -41,7 +41,12 @@ impl Single {
         Ok(plan)
     }
 
-    fn experiment(&self, topology: &Topology, specs: &[WorkloadSpec], wishes: Wishes) -> Result<Experiment, String> {
+    fn experiment(
+        &self,
+        topology: &Topology,
+        specs: &[WorkloadSpec],
+        wishes: Wishes<'_>,
+    ) -> Result<Experiment, String> {
         let spec = specs.iter().find(|spec| spec.name == self.workload).ok_or_else(|| {
             let names = nearest_first(&self.workload, specs.iter().map(|spec| spec.name.as_str()));
             format!("no workload is called '{}'; there are {}", self.workload, names.join(", "))
@@ -49,7 +54,8 @@ impl Single {
         let threads = self.threads.map(ThreadCount::Exactly);
         threads.map_or(Ok(()), |count| check_exact(spec, count))?;
         for text in &self.placements {
-            if let Err(NoPlacement::Mistake(why)) = placement::parse(topology, text, self.threads, wishes.kernel) {
+            let placed = placement::parse_for(topology, text, self.threads, wishes.kernel, wishes.devices);
+            if let Err(NoPlacement::Mistake(why)) = placed {
                 return Err(why);
             }
         }
@@ -66,6 +72,7 @@ impl Single {
             repeat: self.repeat(1),
             compare_by: "placement".into(),
             baseline: None,
+            devices: Vec::new(),
             tasks: vec![task],
         })
     }

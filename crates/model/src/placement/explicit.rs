@@ -105,7 +105,7 @@ fn seat(
     if memory != MemoryPolicy::Kernel {
         reason = format!("{reason}; memory: {memory}");
     }
-    Placement { name, reason, threads, seats: cpus, memory, second: CpuSet::default() }
+    Placement { name, reason, threads, seats: cpus, memory, second: CpuSet::default(), interrupts: Vec::new() }
 }
 
 fn cpus_of(ground: &Ground, clause: &Clause) -> Result<Vec<CpuId>, String> {

@@ -30,6 +30,9 @@ pub struct Lines {
     pub kubernetes: Option<String>,
     /// Elements of a libvirt domain with one virtual cpu per cpu.
     pub libvirt: Option<String>,
+    /// Where the interrupts of devices go, for root's shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<String>,
 }
 
 /// The lines for a placement of a command, which is pasted as it is.
@@ -43,8 +46,9 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Lines
         memory_matters: topology.allowed_nodes.len() > 1 && placement.memory != MemoryPolicy::Kernel,
         command: command.trim(),
     };
+    let interrupts = interrupts(placement);
     if wanted.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel {
-        return Lines::default();
+        return Lines { interrupts, ..Lines::default() };
     }
     Lines {
         taskset: taskset(&wanted),
@@ -57,7 +61,20 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Lines
         openmp: openmp(&wanted),
         kubernetes: kubernetes(&wanted, topology),
         libvirt: libvirt(&wanted),
+        interrupts,
     }
+}
+
+/// A running irqbalance would move them again within seconds: it is told to leave them alone, until it is restarted.
+fn interrupts(placement: &Placement) -> Option<String> {
+    let moved: Vec<_> = placement.interrupts.iter().filter(|route| !route.cpus.is_empty()).collect();
+    if moved.is_empty() {
+        return None;
+    }
+    let lines = moved.iter().map(|route| format!("echo {} > /proc/irq/{}/smp_affinity_list", route.cpus, route.number));
+    let bans: Vec<String> = moved.iter().map(|route| format!("--banirq={}", route.number)).collect();
+    let note = format!("# where irqbalance runs, it needs in IRQBALANCE_ARGS: {}", bans.join(" "));
+    Some(lines.chain([note]).collect::<Vec<_>>().join("\n"))
 }
 
 struct Wanted<'a> {

@@ -1,5 +1,5 @@
 //! Who runs where and whose memory lives where. Named policies make placements from a topology
-//! (`policy`, with `seats` for cpus and `memory` for nodes), explicit ones are written in numactl's
+//! (`policy`, with `seats` for cpus, `memory` for nodes and `route` for the interrupts of devices), explicit ones are written in numactl's
 //! letters (`explicit`), and `lines` says how to apply one by hand.
 
 mod explicit;
@@ -9,6 +9,7 @@ pub(crate) mod memory;
 pub(crate) mod policy;
 pub(crate) mod reason;
 mod region;
+mod route;
 mod seats;
 mod words;
 
@@ -16,6 +17,7 @@ pub use explicit::parse_explicit;
 pub use lines::{Lines, lines};
 pub use policy::{KernelOffers, Offer, POLICIES, PolicyInfo, offer, offer_all};
 pub use words::PlacementWords;
+pub use route::{Route, devices};
 
 use std::fmt;
 
@@ -43,6 +45,9 @@ pub struct Placement {
     /// none or the kernel chooses. Both commands have the same memory policy.
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
     pub second: CpuSet,
+    /// Where the interrupts of the devices go that the user named; empty when none was named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<Route>,
 }
 
 /// Where memory lives; the kernel's own policies (`set_mempolicy(2)`).
@@ -80,15 +85,36 @@ pub fn parse(
     threads: Option<usize>,
     kernel: KernelOffers,
 ) -> Result<Placement, NoPlacement> {
-    if is_explicit(text) {
-        return parse_explicit(topology, text, threads, kernel);
+    parse_for(topology, text, threads, kernel, &[])
+}
+
+/// The same where the user has named devices: their interrupts are left as they were found, or go where the text's
+/// `irq:` part says.
+pub fn parse_for(
+    topology: &Topology,
+    text: &str,
+    threads: Option<usize>,
+    kernel: KernelOffers,
+    devices: &[String],
+) -> Result<Placement, NoPlacement> {
+    let (rest, rule) = route::split(text).map_err(NoPlacement::Mistake)?;
+    let ground = ground::Ground::new(topology);
+    let mut placement = if is_explicit(&rest) {
+        parse_explicit(topology, &rest, threads, kernel)?
+    } else {
+        policy::named(&ground, &rest, threads, kernel)?
+    };
+    if rule.is_some() {
+        placement.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
-    policy::named(&ground::Ground::new(topology), text, threads, kernel)
+    route::route(&ground, &mut placement, rule.as_ref(), devices)?;
+    Ok(placement)
 }
 
 /// Whether a text is a placement on some machine, for experiments, which are read before a machine is known.
 pub fn check(text: &str) -> Result<(), String> {
-    if is_explicit(text) { explicit::check(text) } else { policy::check(text) }
+    let (rest, _) = route::split(text)?;
+    if is_explicit(&rest) { explicit::check(&rest) } else { policy::check(&rest) }
 }
 
 fn is_explicit(text: &str) -> bool {
@@ -120,7 +146,8 @@ pub fn thread_counts(topology: &Topology) -> ThreadCounts {
 /// With one memory node every memory policy comes to the same.
 pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bool {
     let same_memory = one.memory == other.memory || topology.allowed_nodes.len() < 2;
-    one.threads == other.threads && one.seats == other.seats && one.second == other.second && same_memory
+    let same_seats = one.threads == other.threads && one.seats == other.seats && one.second == other.second;
+    same_seats && same_memory && one.interrupts == other.interrupts
 }
 
 impl fmt::Display for NoPlacement {
@@ -142,6 +169,7 @@ impl Placement {
             seats: Vec::new(),
             memory: MemoryPolicy::Kernel,
             second: CpuSet::default(),
+            interrupts: Vec::new(),
         }
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::ground::Ground;
 use super::memory::{MemoryRule, place_memory};
 use super::seats::{SeatRule, place_seats};
-use super::{NoPlacement, Placement, parse, same_place};
+use super::{NoPlacement, Placement, parse_for, route, same_place};
 use crate::id_set::{CpuSet, NodeId};
 use crate::nearest::nearest_first;
 use crate::topology::Topology;
@@ -38,7 +38,8 @@ pub struct KernelOffers {
 }
 
 /// Every policy, in the order in which people read them. `SEATS+MEMORY` combines one that chooses cpus with
-/// one that chooses memory: `compact+interleave`, `cores-one-l3+memory-remote`, `compact+node:2`.
+/// one that chooses memory: `compact+interleave`, `cores-one-l3+memory-remote`, `compact+node:2`. To either may be added
+/// where interrupts of named devices go: `one-core+irq:same-node`.
 pub const POLICIES: &[PolicyInfo] = &[
     PolicyInfo { name: "kernel", about: "no binding: the kernel chooses; the reference" },
     PolicyInfo { name: "one-core", about: "everything on one core, its hardware threads first, then sharing them" },
@@ -55,13 +56,30 @@ pub const POLICIES: &[PolicyInfo] = &[
     PolicyInfo { name: "memory-remote", about: "the same cores, memory only on the farthest other node" },
     PolicyInfo { name: "interleave", about: "the same cores, memory page by page over all nodes" },
     PolicyInfo { name: "weighted-interleave", about: "the same cores, memory over all nodes by the kernel's weights" },
+    PolicyInfo {
+        name: "irq:same-core",
+        about: "the device's interrupts on the very seats, as in one-core+irq:same-core",
+    },
+    PolicyInfo { name: "irq:same-node", about: "the device's interrupts on other cores of the seats' node" },
+    PolicyInfo { name: "irq:other-node", about: "the device's interrupts on the cores of the farthest other node" },
+    PolicyInfo { name: "irq:spread", about: "the device's interrupts in turn over all cores" },
+    PolicyInfo {
+        name: "irq:LIST",
+        about: "the device's interrupts on these cpus; among numactl's letters '-C 0 irq:4-7'",
+    },
 ];
 
 /// One placement on this machine, named as `--placement` takes it: a policy, a combination `SEATS+MEMORY`, or
 /// numactl's letters. Without a number of threads a policy takes its natural one: all cores, or the cores of one L3,
 /// or of one node. An error is the user's mistake; what this machine lacks is inside the offer.
-pub fn offer(topology: &Topology, text: &str, threads: Option<usize>, kernel: KernelOffers) -> Result<Offer, String> {
-    let placement = match parse(topology, text, threads, kernel) {
+pub fn offer(
+    topology: &Topology,
+    text: &str,
+    threads: Option<usize>,
+    kernel: KernelOffers,
+    devices: &[String],
+) -> Result<Offer, String> {
+    let placement = match parse_for(topology, text, threads, kernel, devices) {
         Ok(placement) => Ok(placement),
         Err(NoPlacement::Unavailable(why)) => Err(why),
         Err(NoPlacement::Mistake(why)) => return Err(why),
@@ -69,16 +87,23 @@ pub fn offer(topology: &Topology, text: &str, threads: Option<usize>, kernel: Ke
     Ok(Offer { policy: text.trim().into(), placement, same_as: None })
 }
 
-/// Every policy on this machine; `node:N` once per node.
-pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffers) -> Vec<Offer> {
+/// Every policy on this machine; `node:N` once per node, `irq:` beside one core for these devices; for all that can be
+/// moved where none is named.
+pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffers, devices: &[String]) -> Vec<Offer> {
     let names = POLICIES.iter().flat_map(|policy| match policy.name {
         "node:N" => topology.nodes.iter().map(|node| format!("node:{}", node.os)).collect(),
+        // A list is for the user to name.
+        "irq:LIST" => Vec::new(),
         name => vec![name.to_string()],
     });
     let ground = Ground::new(topology);
     let mut offers: Vec<Offer> = Vec::new();
     for policy in names {
-        let placement = named(&ground, &policy, threads, kernel).map_err(|none| none.to_string());
+        let placement = if route::RULES.contains(&policy.as_str()) {
+            with_interrupts(topology, &policy, threads, kernel, devices)
+        } else {
+            named(&ground, &policy, threads, kernel).map_err(|none| none.to_string())
+        };
         let same = |earlier: &&Offer| match (&earlier.placement, &placement) {
             (Ok(one), Ok(other)) => same_place(topology, one, other),
             _ => false,
@@ -87,6 +112,19 @@ pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffe
         offers.push(Offer { policy, placement, same_as });
     }
     offers
+}
+
+/// What a rule for interrupts makes beside one core.
+fn with_interrupts(
+    topology: &Topology,
+    rule: &str,
+    threads: Option<usize>,
+    kernel: KernelOffers,
+    devices: &[String],
+) -> Result<Placement, String> {
+    let devices = if devices.is_empty() { route::movable_devices(topology)? } else { devices.to_vec() };
+    let placement = parse_for(topology, &format!("one-core+{rule}"), threads, kernel, &devices);
+    placement.map_err(|none| none.to_string())
 }
 
 /// The placement that a name means on this machine.
@@ -120,7 +158,8 @@ fn place(
     let (memory, why) = place_memory(ground, memory_rule, &seats.cpus, kernel)?;
     let reason = if why.is_empty() { seats.reason } else { format!("{}; {why}", seats.reason) };
     let second = CpuSet::default();
-    Ok(Placement { name: name.into(), reason, threads: seats.threads, seats: seats.cpus, memory, second })
+    let interrupts = Vec::new();
+    Ok(Placement { name: name.into(), reason, threads: seats.threads, seats: seats.cpus, memory, second, interrupts })
 }
 
 /// What a name says about cpus and about memory.

@@ -53,6 +53,9 @@ pub struct Evidence {
     pub pressure_memory: Option<Nanos>,
     /// Interrupts that the seats took during the trial.
     pub interrupts: Option<u64>,
+    /// What became of the interrupts of the devices that the user named; empty when none was named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub device_interrupts: Vec<DeviceInterrupt>,
     /// Lowest and highest frequency, kHz, of that cpu on which they differed most while the trial ran on it.
     pub frequency_khz: Option<(u64, u64)>,
     /// From start to exit of the process.
@@ -65,6 +68,27 @@ pub struct Evidence {
     /// none. All other fields are of the measured command alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<Box<Evidence>>,
+}
+
+/// One interrupt of a device during a trial.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInterrupt {
+    /// The device's name.
+    pub device: String,
+    /// The system's number of the interrupt.
+    pub number: u32,
+    /// Its name in /proc/interrupts.
+    pub name: String,
+    /// The cpus that could take it when the trial began.
+    pub affinity_at_start: CpuSet,
+    /// And when it had ended.
+    pub affinity_at_end: CpuSet,
+    /// The cpus that took it when the trial began. A new affinity may wait for the next interrupt.
+    pub effective_at_start: CpuSet,
+    /// And when it had ended.
+    pub effective_at_end: CpuSet,
+    /// How often it came during the trial, by cpu.
+    pub arrived: BTreeMap<CpuId, u64>,
 }
 
 /// One worker thread of our own kernels.

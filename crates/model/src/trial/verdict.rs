@@ -1,5 +1,7 @@
 //! What a trial is worth, given what was asked and what was observed. Pure; thresholds carry reasons.
 
+mod routes;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Status, Trial};
@@ -67,8 +69,12 @@ pub fn judge(trial: &Trial, status: &Status, evidence: &Evidence) -> Verdict {
         if evidence.second.is_none() && !trial.placement.second.is_empty() {
             invalid.push(format!("no second command was seen, asked for one on cpus {}", trial.placement.second));
         }
+        invalid.extend(routes::not_proven(&trial.placement.interrupts, evidence));
     }
-    let suspect: Vec<String> = subjects.iter().flat_map(disturbances).collect();
+    let mut suspect: Vec<String> = subjects.iter().flat_map(disturbances).collect();
+    if matches!(status, Status::Completed) {
+        suspect.extend(routes::unused(&trial.placement.interrupts, evidence));
+    }
     let grade = match (invalid.is_empty(), suspect.is_empty()) {
         (false, _) => Grade::Invalid,
         (true, false) => Grade::Suspect,

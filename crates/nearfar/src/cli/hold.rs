@@ -14,6 +14,9 @@ pub struct Hold {
     /// irqbalance, c-states; `all` is what this machine has
     #[arg(long, value_name = "LIST", value_parser = list, conflicts_with = "sim", help_heading = "The machine")]
     pub quieten: Option<Quieten>,
+    /// Tell irqbalance for the run to leave the interrupts alone that placements send somewhere
+    #[arg(long, conflicts_with = "sim", help_heading = "The machine")]
+    pub ban_irqbalance: bool,
     /// Wait while another nearfar measures on this machine
     #[arg(long, help_heading = "The machine")]
     pub wait: bool,

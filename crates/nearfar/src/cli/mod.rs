@@ -91,6 +91,9 @@ pub struct Placements {
     /// By which measured map
     #[command(flatten)]
     pub by: ByMap,
+    /// The device that irq: is about, may be repeated [default: all whose interrupts can be moved]
+    #[arg(long = "device", value_name = "NAME")]
+    pub devices: Vec<String>,
     /// How to show them
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -163,9 +166,12 @@ pub struct Measure {
     /// A parameter, may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Where to run it, may be repeated: a policy, SEATS+MEMORY, or numactl letters [default: kernel]
+    /// Where to run it, may be repeated: a policy, SEATS+MEMORY+irq:RULE, or numactl letters [default: kernel]
     #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
+    /// A device whose interrupts are watched, and go where an irq: part of a placement says; may be repeated
+    #[arg(long = "device", value_name = "NAME")]
+    pub devices: Vec<String>,
     /// Cpus, as numactl has it
     #[arg(short = 'C', long = "physcpubind", value_name = "CPUS", allow_hyphen_values = true)]
     pub physcpubind: Option<String>,
@@ -233,6 +239,9 @@ pub struct Run {
     /// By which measured map
     #[command(flatten)]
     pub by: ByMap,
+    /// A device whose interrupts are watched, and go where an irq: part of a placement says; instead of the experiment's
+    #[arg(long = "device", value_name = "NAME")]
+    pub devices: Vec<String>,
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,

@@ -51,11 +51,9 @@ fn rendered(args: &Map) -> Result<String, Failure> {
         }
         _ => {
             let look = output::look();
-            let mut text = report::map::text(&topology, settings.as_ref(), &look);
-            if args.interrupts {
-                text += &format!("\n{}", report::map::interrupts(&topology, counts.as_ref(), &look));
-            }
-            text
+            let text = report::map::text(&topology, settings.as_ref(), &look);
+            let more = args.interrupts.then(|| report::map::interrupts(&topology, counts.as_ref(), &look));
+            [Some(text), more].into_iter().flatten().collect::<Vec<_>>().join("\n")
         }
     })
 }

@@ -26,7 +26,7 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
     let prepare = || -> Result<(Subject, Plan), Failure> {
         let subject = Subject::from_flags(&args.subject)?;
         let offering = Offering::of(&subject, &args.by, common)?;
-        let plan = plan(&single, &subject, &offering, args.smoke)?;
+        let plan = plan(&single, &subject, &offering, args)?;
         Ok((subject, plan))
     };
     let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), prepare)?;
@@ -37,22 +37,24 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
     execute(&mut store, &record, &subject, hold, common.quiet, args.format)
 }
 
-fn plan(single: &Single, subject: &Subject, offering: &Offering, smoke: bool) -> Result<Plan, Failure> {
-    let wishes = Wishes { smoke, kernel: machine::nodes::kernel_offers() };
+fn plan(single: &Single, subject: &Subject, offering: &Offering, args: &Measure) -> Result<Plan, Failure> {
+    let Measure { smoke, devices, .. } = args;
+    let wishes = Wishes { smoke: *smoke, kernel: machine::nodes::kernel_offers(), devices };
     let mut plan =
         single.plan(&offering.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
-    plan.command = words(single, smoke);
+    plan.command = words(single, *smoke, devices);
     plan.command.extend(offering.words());
     check(&plan, subject)?;
     Ok(plan)
 }
 
 /// The words that ask for the same plan again.
-fn words(single: &Single, smoke: bool) -> Vec<String> {
+fn words(single: &Single, smoke: bool, devices: &[String]) -> Vec<String> {
     let mut words = vec!["measure".to_string(), single.workload.clone()];
     let mut flag = |name: &str, value: String| words.extend([name.to_string(), value]);
     single.set.iter().for_each(|(name, value)| flag("--set", format!("{name}={value}")));
     single.placements.iter().for_each(|placement| flag("--placement", placement.clone()));
+    devices.iter().for_each(|device| flag("--device", device.clone()));
     single.threads.iter().for_each(|threads| flag("--threads", threads.to_string()));
     flag("--runs", single.runs.to_string());
     flag("--warmup", single.warmup.to_string());

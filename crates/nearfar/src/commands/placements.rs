@@ -18,10 +18,12 @@ pub fn run(args: &Placements, common: &Common) -> Outcome {
     let stated = subject::read_topology(args.from.as_deref())?;
     let topology = Offering::new(&stated, None, &args.by, common)?.topology;
     let kernel = machine::nodes::kernel_offers();
+    placement::devices(&topology, &args.devices).map_err(Failure::usage)?;
     let offers = if args.placements.is_empty() {
-        placement::offer_all(&topology, args.threads, kernel)
+        placement::offer_all(&topology, args.threads, kernel, &args.devices)
     } else {
-        let chosen = args.placements.iter().map(|text| placement::offer(&topology, text, args.threads, kernel));
+        let offer = |text: &String| placement::offer(&topology, text, args.threads, kernel, &args.devices);
+        let chosen = args.placements.iter().map(offer);
         chosen.collect::<Result<_, _>>().map_err(Failure::usage)?
     };
     let command = if args.command.is_empty() { PLACEHOLDER.into() } else { model::shell::quoted(&args.command) };

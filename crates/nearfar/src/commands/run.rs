@@ -66,6 +66,7 @@ fn words(args: &Run) -> Vec<String> {
     let mut words = vec!["run".into(), args.experiment.clone()];
     words.extend(args.budget.iter().flat_map(|budget| ["--budget".into(), budget.clone()]));
     words.extend(args.smoke.then(|| "--smoke".into()));
+    words.extend(args.devices.iter().flat_map(|device| ["--device".into(), device.clone()]));
     words
 }
 
@@ -84,9 +85,10 @@ fn read(name: &str) -> Result<Experiment, Failure> {
 }
 
 fn plan(experiment: &Experiment, subject: &Subject, offering: &Offering, args: &Run) -> Result<Plan, Failure> {
-    let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers() };
-    let mut plan =
-        experiment.plan(&offering.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
+    model::placement::devices(&offering.topology, &args.devices).map_err(Failure::usage)?;
+    let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers(), devices: &args.devices };
+    let plan = experiment.plan(&offering.topology, &workloads::specs(), wishes);
+    let mut plan = plan.map_err(|error| Failure::plan(&error))?;
     check(&plan, subject)?;
     if let Some(budget) = &args.budget {
         plan.repeat.budget = Nanos::parse(budget).map_err(Failure::usage)?;

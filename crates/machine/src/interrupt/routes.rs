@@ -1,0 +1,237 @@
+//! Sending interrupts where placements say: what is to be written is in the journal before the first is sent, each
+//! affinity is read back, and what came where is watched. Must not know policies.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+use model::id_set::{CpuId, CpuSet};
+use model::placement::Route;
+use model::topology::InterruptCounts;
+use model::trial::{DeviceInterrupt, Evidence};
+use model::undo::{Present, Target};
+
+use crate::sysfs;
+use crate::undo::{self, ChangeError, Changed};
+
+/// What the journal calls the setting.
+const SETTING: &str = "interrupt";
+
+/// Interrupts that a run may send to other cpus, each with the affinity that it was found with. Only a journal makes it.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    root: PathBuf,
+    /// As the kernel wrote it, by the interrupt's number.
+    found: BTreeMap<u32, String>,
+}
+
+/// Why a trial cannot have its interrupts where its placement says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteError {
+    /// The kernel keeps this interrupt to itself.
+    Managed(String),
+    /// Anything else.
+    Refused(String),
+}
+
+/// What is watched of interrupts from the start of a trial.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    root: PathBuf,
+    before: Result<InterruptCounts, String>,
+    seen: Vec<DeviceInterrupt>,
+}
+
+impl Routes {
+    /// Journals every affinity that the run may write, and writes none. An interrupt that never leaves its affinity needs
+    /// no line.
+    pub fn announce<'a>(changed: &mut Changed, routes: impl Iterator<Item = &'a Route>) -> Result<Self, ChangeError> {
+        let mut wanted: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+        for route in routes.filter(|route| !route.cpus.is_empty()) {
+            let lists = wanted.entry(route.number).or_default();
+            let list = route.cpus.to_string();
+            if !lists.contains(&list) {
+                lists.push(list);
+            }
+        }
+        let root = changed.root().to_path_buf();
+        let mut found = BTreeMap::new();
+        for (number, lists) in wanted {
+            found.insert(number, changed.announce(SETTING, target(number), &lists)?);
+        }
+        Ok(Self { root, found })
+    }
+
+    /// Sends the announced interrupts where a trial's placement says; those of which it says nothing to where they were
+    /// found.
+    pub fn send(&self, routes: &[Route]) -> Result<(), RouteError> {
+        for (number, found) in &self.found {
+            let route = routes.iter().find(|route| route.number == *number && !route.cpus.is_empty());
+            let list = route.map_or_else(|| found.clone(), |route| route.cpus.to_string());
+            self.send_one(*number, &list)?;
+        }
+        Ok(())
+    }
+
+    fn send_one(&self, number: u32, list: &str) -> Result<(), RouteError> {
+        let target = target(number);
+        let now = || undo::read(&self.root, &target);
+        if now() == Present::Value(list.into()) {
+            return Ok(());
+        }
+        undo::write(&self.root, &target, list).map_err(|error| refused(number, list, &error))?;
+        match now() {
+            Present::Value(value) if value == list => Ok(()),
+            other => Err(RouteError::Refused(format!(
+                "interrupt {number}: the kernel took cpus {list}, but reads back {}",
+                undo::shown(&other)
+            ))),
+        }
+    }
+}
+
+fn target(number: u32) -> Target {
+    Target::File(format!("proc/irq/{number}/smp_affinity_list"))
+}
+
+fn refused(number: u32, list: &str, error: &io::Error) -> RouteError {
+    let what = format!("cannot send interrupt {number} to cpus {list}: {error}");
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EIO) => RouteError::Managed(format!(
+            "{what}: it is managed: the kernel has spread it itself and lets nobody move it"
+        )),
+        _ if error.kind() == ErrorKind::InvalidInput => RouteError::Refused(format!("{what}: none of them is online")),
+        _ => RouteError::Refused(what),
+    }
+}
+
+impl Watched {
+    /// Looks at these interrupts before a trial. `root` is that of the routes, `/` where nothing is sent.
+    pub fn begin(root: PathBuf, routes: &[Route]) -> Self {
+        let seen = |route: &Route| DeviceInterrupt {
+            device: route.device.clone(),
+            number: route.number,
+            name: route.name.clone(),
+            affinity_at_start: affinity(&root, route.number, "smp_affinity_list"),
+            effective_at_start: affinity(&root, route.number, "effective_affinity_list"),
+            ..DeviceInterrupt::default()
+        };
+        let seen = routes.iter().map(seen).collect();
+        Self { before: counts(&root), root, seen }
+    }
+
+    /// Looks again, and writes down what came.
+    pub fn explain(self, evidence: &mut Evidence) {
+        let Self { root, before, mut seen } = self;
+        if seen.is_empty() {
+            return;
+        }
+        match before.and_then(|before| Ok((before, counts(&root)?))) {
+            Ok((before, after)) => {
+                seen.iter_mut().for_each(|one| one.arrived = arrived(one.number, &before, &after));
+            }
+            Err(why) => {
+                evidence.unavailable.insert("device_interrupts".into(), why);
+            }
+        }
+        for one in &mut seen {
+            one.affinity_at_end = affinity(&root, one.number, "smp_affinity_list");
+            one.effective_at_end = affinity(&root, one.number, "effective_affinity_list");
+        }
+        evidence.device_interrupts = seen;
+    }
+}
+
+impl Routes {
+    /// Where the affinities are.
+    pub fn root(&self) -> PathBuf {
+        self.root.clone()
+    }
+}
+
+fn counts(root: &std::path::Path) -> Result<InterruptCounts, String> {
+    sysfs::interrupt_counts(root).map_err(|error| format!("/proc/interrupts: {error}"))
+}
+
+fn affinity(root: &std::path::Path, number: u32, name: &str) -> CpuSet {
+    sysfs::read_list(root, &format!("proc/irq/{number}/{name}")).unwrap_or_default()
+}
+
+fn arrived(number: u32, before: &InterruptCounts, after: &InterruptCounts) -> BTreeMap<CpuId, u64> {
+    let earlier = |cpu: &CpuId| before.get(&number).and_then(|counts| counts.get(cpu)).copied().unwrap_or(0);
+    let grown = |(cpu, count): (&CpuId, &u64)| (*cpu, count.saturating_sub(earlier(cpu)));
+    let after = after.get(&number).into_iter().flatten();
+    after.map(grown).filter(|(_, count)| *count > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysfs::test_tree::tree;
+    use crate::undo::Site;
+
+    const SEVEN: &str = "proc/irq/7/smp_affinity_list";
+    const EIGHT: &str = "proc/irq/8/smp_affinity_list";
+
+    fn route(number: u32, list: &str) -> Route {
+        Route { device: "sda".into(), number, name: "xhci".into(), cpus: CpuSet::parse_list(list).unwrap() }
+    }
+
+    #[test]
+    fn trials_send_and_the_end_puts_back() {
+        let folder =
+            tree(&[(SEVEN, "0-3\n"), (EIGHT, "2\n"), ("proc/interrupts", "   CPU0 CPU1\n 7: 5 9 MSI 1-edge x\n")]);
+        let site = Site { root: folder.path().into(), state: folder.path().join("state") };
+        let value = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap().trim().to_string();
+        let mut changed = Changed::begin(&site).unwrap();
+        let cells = [route(7, "1"), route(7, ""), route(8, "2"), route(7, "0,2"), route(9, "")];
+        let routes = Routes::announce(&mut changed, cells.iter()).unwrap();
+        let journal = std::fs::read_to_string(folder.path().join("state/undo.journal")).unwrap();
+        assert_eq!(journal.lines().count(), 1, "8 is never sent elsewhere: {journal}");
+        assert_eq!(value(SEVEN), "0-3", "announced and not written");
+        routes.send(&cells[..1]).unwrap();
+        assert_eq!(value(SEVEN), "1");
+        routes.send(&cells[3..4]).unwrap();
+        assert_eq!(value(SEVEN), "0,2");
+        routes.send(&[]).unwrap();
+        assert_eq!(value(SEVEN), "0-3", "a trial that says nothing of it has it as it was found");
+        routes.send(&cells[3..4]).unwrap();
+        let watched = Watched::begin(routes.root(), &cells[3..4]);
+        std::fs::write(folder.path().join("proc/interrupts"), "   CPU0 CPU1\n 7: 6 9 MSI 1-edge x\n").unwrap();
+        let mut evidence = Evidence::default();
+        watched.explain(&mut evidence);
+        let seen = &evidence.device_interrupts[0];
+        assert_eq!((seen.affinity_at_end.to_string(), &seen.arrived), ("0,2".into(), &[(CpuId(0), 1)].into()));
+        assert_eq!(changed.put_back().len(), 1);
+        assert_eq!((value(SEVEN), value(EIGHT)), ("0-3".into(), "2".into()));
+    }
+
+    #[test]
+    fn after_a_kill_any_announced_value_is_ours_and_another_is_not() {
+        for (left, back) in [("1", "0-3"), ("0,2", "0-3"), ("3", "3")] {
+            let folder = tree(&[(SEVEN, "0-3\n")]);
+            let site = Site { root: folder.path().into(), state: folder.path().join("state") };
+            let mut changed = Changed::begin(&site).unwrap();
+            Routes::announce(&mut changed, [route(7, "1"), route(7, "0,2")].iter()).unwrap();
+            std::mem::forget(changed);
+            std::fs::write(folder.path().join(SEVEN), left).unwrap();
+            let restored = undo::restore(&site, false).unwrap();
+            assert_eq!(restored[0].is_settled(), back == "0-3", "{restored:?}");
+            assert_eq!(std::fs::read_to_string(folder.path().join(SEVEN)).unwrap().trim(), back);
+        }
+    }
+
+    #[test]
+    fn a_managed_interrupt_of_this_machine_is_shown_as_such() {
+        let root = std::path::Path::new("/");
+        let managed = sysfs::interrupt_lines(root)
+            .into_iter()
+            .find(|line| super::super::movability(root, line.number) == model::topology::Movability::Managed);
+        let Some(line) = managed else { return println!("skipped: no interrupt here is known to be managed") };
+        let found = sysfs::read_text(root, &format!("proc/irq/{}/smp_affinity_list", line.number)).unwrap();
+        let routes = Routes { root: root.into(), found: [(line.number, found.clone())].into() };
+        let first = CpuSet::parse_list(&found).unwrap().first().unwrap();
+        let error = routes.send(&[route(line.number, &first.to_string())]).unwrap_err();
+        assert!(matches!(&error, RouteError::Managed(why) if why.contains("it is managed")), "{error:?}");
+    }
+}

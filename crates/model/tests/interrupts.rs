@@ -1,0 +1,152 @@
+//! Where interrupts go: what `irq:` means on machines with one node and several, and what is refused with which words.
+
+use model::id_set::{CpuSet, NodeId};
+use model::placement::{KernelOffers, NoPlacement, check, lines, offer_all, parse_for, same_place};
+use model::topology::{Device, DeviceKind, Interrupt, Movability, Topology};
+
+const NONE: KernelOffers = KernelOffers { weighted_interleave: false };
+
+fn interrupt(number: u32, name: &str, movability: Movability) -> Interrupt {
+    let all = CpuSet::parse_list("0-1").expect("a list");
+    Interrupt { number, name: name.into(), affinity: all.clone(), effective: all, movability }
+}
+
+fn device(name: &str, interrupts: Vec<Interrupt>) -> Device {
+    Device { name: name.into(), kind: DeviceKind::Block, bus: None, node: Some(NodeId(0)), interrupts }
+}
+
+/// A card with three queues, an `NVMe` disk with managed ones, a disk in memory, a disk that nobody may ask about.
+fn with_devices(capture: &str) -> Topology {
+    let mut topology: Topology = serde_json::from_str(capture).expect("captures are JSON of the present shape");
+    let queues = (0..3).map(|queue| interrupt(60 + queue, &format!("eth0-{queue}"), Movability::Movable)).collect();
+    let nvme = vec![interrupt(50, "nvme0q0", Movability::Movable), interrupt(51, "nvme0q1", Movability::Managed)];
+    topology.devices = vec![
+        device("eth0", queues),
+        device("nvme0n1", nvme),
+        device("pmem0", Vec::new()),
+        device("sda", vec![interrupt(7, "xhci_hcd", Movability::Unknown)]),
+    ];
+    topology
+}
+
+fn xeon() -> Topology {
+    with_devices(include_str!("captures/xeon-e5-2640-x2.json"))
+}
+
+fn ryzen() -> Topology {
+    with_devices(include_str!("captures/ryzen5-2600.json"))
+}
+
+fn placed(topology: &Topology, text: &str, devices: &[&str]) -> Result<model::placement::Placement, NoPlacement> {
+    let devices: Vec<String> = devices.iter().map(|name| (*name).into()).collect();
+    parse_for(topology, text, None, NONE, &devices)
+}
+
+/// `60>0 61>0`, or the refusal.
+fn routed(topology: &Topology, text: &str, devices: &[&str]) -> String {
+    let words = |placement: model::placement::Placement| {
+        let route = |route: &model::placement::Route| format!("{}>{}", route.number, route.cpus);
+        placement.interrupts.iter().map(route).collect::<Vec<_>>().join(" ")
+    };
+    match placed(topology, text, devices) {
+        Ok(placement) => words(placement),
+        Err(NoPlacement::Mistake(why)) => format!("mistake: {why}"),
+        Err(NoPlacement::Unavailable(why)) => format!("unavailable: {why}"),
+    }
+}
+
+#[test]
+fn rules_mean_cpus() {
+    let (xeon, ryzen) = (xeon(), ryzen());
+    let home = xeon.node(NodeId(0)).expect("it has node 0").cpus.clone();
+    let other = xeon.node(NodeId(1)).expect("it has node 1").cpus.clone();
+    let seat = placed(&xeon, "one-core", &[]).unwrap().cpus();
+    let core = xeon.cores().into_iter().find(|core| seat.is_subset(core)).expect("a core has it");
+    assert_eq!(routed(&xeon, "one-core+irq:same-core", &["sda"]), format!("7>{seat}"));
+    assert_eq!(routed(&xeon, "one-core+irq:same-node", &["sda"]), format!("7>{}", home.difference(&core)));
+    assert_eq!(routed(&xeon, "one-core+irq:other-node", &["sda"]), format!("7>{other}"));
+    assert_eq!(routed(&xeon, "node:1+irq:other-node", &["sda"]), format!("7>{home}"));
+    assert_eq!(routed(&xeon, "one-core+interleave+irq:3", &["sda"]), "7>3");
+    assert_eq!(routed(&xeon, "-C 0 -m 1 irq:2-3", &["eth0"]), "60>2-3 61>2-3 62>2-3");
+    assert_eq!(routed(&xeon, "irq:1", &["sda"]), "7>1", "the kernel chooses the rest");
+    let spread = routed(&ryzen, "one-core+irq:spread", &["eth0", "sda"]);
+    let firsts: Vec<String> = ryzen.cores().iter().map(|core| core.first().expect("a cpu").to_string()).collect();
+    assert_eq!(spread, format!("7>{} 60>{} 61>{} 62>{}", firsts[0], firsts[1], firsts[2], firsts[3]));
+    assert_eq!(routed(&xeon, "one-core", &["sda"]), "7>", "watched, and left as it was found");
+    assert_eq!(routed(&xeon, "one-core", &[]), "");
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let (xeon, ryzen) = (xeon(), ryzen());
+    let cases: &[(&Topology, &str, &[&str], &str)] = &[
+        (&ryzen, "one-core+irq:other-node", &["sda"], "unavailable: this machine has one memory node with cpus"),
+        (&xeon, "spread+irq:other-node", &["sda"], "unavailable: the seats are on every memory node"),
+        (&ryzen, "compact+irq:same-node", &["sda"], "unavailable: the seats take every core"),
+        (&xeon, "kernel+irq:same-core", &["sda"], "unavailable: without seats"),
+        (&xeon, "one-core+irq:1", &["nvme0n1"], "unavailable: interrupt 51 (nvme0q1) of nvme0n1 is managed"),
+        (&xeon, "one-core+irq:1", &["pmem0"], "unavailable: pmem0 has no interrupts of its own"),
+        (&xeon, "one-core+irq:1", &[], "mistake: irq: needs to know of which device: --device NAME"),
+        (&xeon, "one-core+irq:1", &["sdx"], "mistake: no device is called 'sdx'; there are sda, "),
+        (&xeon, "one-core", &["sdx"], "mistake: no device is called 'sdx'"),
+        (&xeon, "one-core+irq:900", &["sda"], "mistake: irq:900: there is no cpu 900 here"),
+        (
+            &xeon,
+            "one-core+irq:same-cor",
+            &["sda"],
+            "mistake: 'irq:same-cor' does not say where interrupts go; irq:same-core",
+        ),
+        (&xeon, "one-core+irq:", &["sda"], "mistake: 'irq:' does not say"),
+        (&xeon, "irq:1+irq:spread", &["sda"], "mistake: irq:1 and irq:spread both say"),
+        (&xeon, "on-core+irq:1", &["sda"], "mistake: no placement is called 'on-core'"),
+    ];
+    for (topology, text, devices, expected) in cases {
+        let got = routed(topology, text, devices);
+        assert!(got.starts_with(expected), "{text}: {got}");
+    }
+    assert_eq!(check("one-core+irq:same-node"), Ok(()));
+    assert_eq!(check("-C 0 irq:1"), Ok(()));
+    assert!(check("one-core+irq:nowhere").is_err());
+    assert!(check("-C 0 irq:1 irq:2").is_err());
+}
+
+#[test]
+fn another_route_is_another_place_and_another_cell() {
+    let xeon = xeon();
+    let one = placed(&xeon, "one-core+irq:1", &["sda"]).unwrap();
+    let other = placed(&xeon, "one-core+irq:2", &["sda"]).unwrap();
+    assert!(!same_place(&xeon, &one, &other));
+    let plain = serde_json::to_string(&placed(&xeon, "one-core", &[]).unwrap()).unwrap();
+    assert!(!plain.contains("interrupts"), "a plan without devices keeps its form and its ids: {plain}");
+}
+
+#[test]
+fn the_lines_are_for_roots_shell() {
+    let xeon = xeon();
+    let placement = placed(&xeon, "irq:2-3", &["eth0"]).unwrap();
+    let lines = lines(&placement, &xeon, "true").interrupts.expect("interrupts are moved");
+    assert!(lines.starts_with("echo 2-3 > /proc/irq/60/smp_affinity_list\necho 2-3 > /proc/irq/61/"), "{lines}");
+    assert!(lines.ends_with("--banirq=60 --banirq=61 --banirq=62"), "{lines}");
+    let found = placed(&xeon, "one-core", &["eth0"]).unwrap();
+    assert_eq!(model::placement::lines(&found, &xeon, "true").interrupts, None);
+}
+
+#[test]
+fn offers_are_for_devices_that_can_be_moved() {
+    let of = |topology: &Topology, devices: &[String]| -> Vec<(String, Result<Vec<u32>, String>)> {
+        let offers =
+            offer_all(topology, None, NONE, devices).into_iter().filter(|offer| offer.policy.starts_with("irq:"));
+        let numbers =
+            |placement: model::placement::Placement| placement.interrupts.iter().map(|one| one.number).collect();
+        offers.map(|offer| (offer.policy, offer.placement.map(numbers))).collect()
+    };
+    let all = of(&xeon(), &[]);
+    assert_eq!(all.len(), 4);
+    assert!(all.iter().all(|(_, numbers)| numbers.as_deref() == Ok(&[7, 60, 61, 62])), "{all:?}");
+    let none = of(&xeon(), &["nvme0n1".into()]);
+    assert!(none.iter().all(|(_, why)| why.as_ref().is_err_and(|why| why.contains("managed"))), "{none:?}");
+    let mut bare = ryzen();
+    bare.devices.clear();
+    let bare = of(&bare, &[]);
+    assert!(bare.iter().all(|(_, why)| why.as_ref().is_err_and(|why| why.contains("shows no devices"))), "{bare:?}");
+}
