@@ -159,9 +159,10 @@ impl WorkloadSpec {
         Ok(Parameters(parameters))
     }
 
-    /// How long a trial takes, roughly: what its `time` parameter says, else what the description guesses.
+    /// How long a trial takes, roughly: what its `time` or `runtime` parameter says, else what the description guesses.
     pub fn guess(&self, parameters: &Parameters) -> Nanos {
-        let Some(Value::Integer(time)) = parameters.0.get("time") else { return self.trial_time_guess };
+        let time = parameters.0.get("time").or_else(|| parameters.0.get("runtime"));
+        let Some(Value::Integer(time)) = time else { return self.trial_time_guess };
         Nanos(u64::try_from(*time).unwrap_or_default() + START_UP.0)
     }
 

@@ -41,7 +41,7 @@ pub enum Runner {
 }
 
 /// In the order in which people read them: memory, cores, kernel, then programs of their own.
-static REGISTRY: [Workload; 9] = [
+static REGISTRY: [Workload; 10] = [
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
@@ -50,6 +50,7 @@ static REGISTRY: [Workload; 9] = [
     Workload::kernel(kernels::threads::describe, kernels::threads::run),
     Workload::kernel(kernels::mutex::describe, kernels::mutex::run),
     Workload::kernel(kernels::syscall::describe, kernels::syscall::run),
+    Workload::kernel(kernels::io::describe, kernels::io::run),
     Workload {
         describe: tools::command::describe,
         check: tools::command::check,

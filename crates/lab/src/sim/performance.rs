@@ -185,6 +185,7 @@ pub fn base(unit: &str) -> f64 {
     match unit {
         "MB/s" | "MiB/s" => 20_000.0,
         "ns" => 100.0,
+        "us" => 80.0,
         "ms" => 1.0,
         "s" => 5.0,
         "MiB" => 64.0,

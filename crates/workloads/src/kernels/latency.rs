@@ -38,6 +38,11 @@ impl Latencies {
         self.histogram.len()
     }
 
+    /// The duration that this share of the events does not exceed.
+    pub(super) fn quantile_ns(&self, share: f64) -> u64 {
+        self.histogram.value_at_quantile(share)
+    }
+
     /// Adds another thread's.
     pub(super) fn merge(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("all have the same bounds");

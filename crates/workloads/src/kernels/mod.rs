@@ -3,6 +3,7 @@
 
 mod arena;
 pub(crate) mod chase;
+pub(crate) mod io;
 mod latency;
 pub(crate) mod loaded;
 pub(crate) mod mutex;
