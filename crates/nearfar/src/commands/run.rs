@@ -22,7 +22,10 @@ use crate::output;
 use crate::subject::Subject;
 
 /// The experiments that the program brings along: file name and text.
-pub const BUILT_IN: &[(&str, &str)] = &[("experiments/quick.toml", include_str!("../../../../experiments/quick.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("experiments/quick.toml", include_str!("../../../../experiments/quick.toml")),
+    ("experiments/interrupts.toml", include_str!("../../../../experiments/interrupts.toml")),
+];
 
 /// Runs an experiment, or goes on with it.
 pub fn run(args: &Run, common: &Common) -> Outcome {

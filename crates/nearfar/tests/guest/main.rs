@@ -4,6 +4,7 @@
 
 mod boot;
 mod boots;
+mod interrupts;
 mod trials;
 mod two_sockets;
 mod unplug;

@@ -127,7 +127,7 @@ struct Done {
 
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let block = job.parameters.size("bs");
-    if block % SECTOR != 0 {
+    if !block.is_multiple_of(SECTOR) {
         return Err(Failure::Failed(format!("bs is {block} bytes, which are no whole sectors of {SECTOR}")));
     }
     let depth = job.parameters.size("iodepth");

@@ -22,13 +22,12 @@ impl Offsets {
 
     /// The next place, in bytes.
     pub(super) fn next(&mut self) -> u64 {
-        let index = match &mut self.random {
-            Some(random) => random.below(self.blocks),
-            None => {
-                let index = self.next;
-                self.next = (index + 1) % self.blocks;
-                index
-            }
+        let index = if let Some(random) = &mut self.random {
+            random.below(self.blocks)
+        } else {
+            let index = self.next;
+            self.next = (index + 1) % self.blocks;
+            index
         };
         index as u64 * self.block as u64
     }

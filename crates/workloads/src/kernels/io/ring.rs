@@ -32,9 +32,9 @@ pub(super) fn read(
     let began = Instant::now();
     let mut slots = vec![Slot { offset: 0, since: began }; task.depth];
     let mut outcome = Ok(());
-    for index in 0..task.depth {
-        slots[index] = Slot { offset: offsets.next(), since: Instant::now() };
-        push(&mut ring, task, words, slots[index].offset, index);
+    for (index, slot) in slots.iter_mut().enumerate() {
+        *slot = Slot { offset: offsets.next(), since: Instant::now() };
+        push(&mut ring, task, words, slot.offset, index);
     }
     let mut under_way = task.depth;
     while under_way > 0 {

@@ -1,0 +1,39 @@
+# A disk on USB whose interrupts can be moved: sent to every node, meddled with, put back.
+for module in xhci_pci usb_storage uas sd_mod; do modprobe "$module"; done
+step disk wait_for [ -b /dev/sda ]
+masks() { for irq in $(ls /proc/irq); do cat "/proc/irq/$irq/smp_affinity_list" 2>/dev/null; done; }
+step map nearfar map --format json
+step before masks
+
+measured sent io --runs 2 --device sda --set file=/dev/sda --set runtime=500ms --set iodepth=8 --placement one-core \
+    --placement one-core+irq:same-core --placement one-core+irq:same-node --placement one-core+irq:other-node \
+    --placement one-core+irq:spread --placement '-C 4 irq:5'
+step after masks
+measured idle command --runs 1 --device sda --placement one-core+irq:1 -- true
+
+# Moves the disk's interrupts to cpu 7 as soon as a trial reads, which their placement has on cpu 1.
+numbers=$(nearfar map --interrupts | sed -n 's/^sda *\([0-9]*\) .*/\1/p')
+move() { wait_for sh -c 'grep -qs "[_]_worker" /proc/[0-9]*/cmdline' && usleep 200000 &&
+    for number in $numbers; do echo 7 >"/proc/irq/$number/smp_affinity_list"; done; }
+# Moves them away and back, so that at the end all looks well.
+away() { move && usleep 500000 && for number in $numbers; do echo 1 >"/proc/irq/$number/smp_affinity_list"; done; }
+for meddler in move away; do
+    $meddler &
+    measured "$meddler" io --runs 1 --device sda --set file=/dev/sda --set runtime=2s --placement one-core+irq:1
+    wait
+done
+# What a meddler did is nobody's to undo.
+for number in $numbers; do echo 0-7 >"/proc/irq/$number/smp_affinity_list"; done
+
+step restored masks
+nearfar --quiet measure io --runs 1 --device sda --set file=/dev/sda --set runtime=20s --placement irq:3 &
+killed=$!
+all_on_3() { for number in $numbers; do [ "$(cat "/proc/irq/$number/smp_affinity_list")" = 3 ] || return 1; done; }
+step left wait_for all_on_3
+kill -9 $killed; wait $killed
+step restore nearfar restore --format json
+step back masks
+
+step experiment nearfar --quiet run interrupts --device sda --smoke --format json
+step experiment.trials nearfar --quiet show --trials --format json
+step end masks
