@@ -74,4 +74,5 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/place.md");
     follow("docs/maps.md");
     follow("docs/machine-state.md");
+    follow("docs/interrupts.md");
 }
