@@ -19,6 +19,7 @@ fn all_pairs(topology: &Topology, latency: impl Fn(u32, u32) -> f64) -> Measured
         a: pair.a,
         b: pair.b,
         relation: String::new(),
+        op: "store".into(),
         alike: 1,
         home: None,
         latency: ns(latency(pair.a.0.min(pair.b.0), pair.a.0.max(pair.b.0))),

@@ -16,8 +16,8 @@ mod words;
 pub use explicit::parse_explicit;
 pub use lines::{Lines, lines};
 pub use policy::{KernelOffers, Offer, POLICIES, PolicyInfo, offer, offer_all};
-pub use words::PlacementWords;
 pub use route::{Route, devices};
+pub use words::PlacementWords;
 
 use std::fmt;
 

@@ -163,6 +163,7 @@ impl Distances {
 
 impl Topology {
     /// It without what comes and goes while the machine stays what it is: devices, and where their interrupts go now.
+    #[must_use]
     pub fn fixed(&self) -> Self {
         Self { devices: Vec::new(), notes: Vec::new(), ..self.clone() }
     }
