@@ -2,7 +2,7 @@
 //! measuring every candidate. Must not know the truth.
 
 use model::candidates::Stages;
-use model::racing::{self, Confirmed, Race, Rules, State, confirm};
+use model::racing::{self, Confirmed, Race, Rules, State, confirm, once_more};
 use model::workload::Better;
 
 use crate::noise::Machine;
@@ -33,8 +33,13 @@ pub fn place(machine: &mut Machine, stages: &Stages, rules: Rules, seed: u64) ->
     }
     let winner = race.leader()?;
     let search_trials = machine.trials;
-    let pairs = machine.pairs(winner, race.pairs());
-    let confirmed = confirm(Better::Lower, &pairs, race.planned(), seed);
+    let mut planned = race.planned();
+    let mut pairs = machine.pairs(winner, planned.pairs);
+    if let Some(again) = once_more(Better::Lower, &pairs, planned) {
+        planned = again;
+        pairs = machine.pairs(winner, planned.pairs);
+    }
+    let confirmed = confirm(Better::Lower, &pairs, planned, seed);
     let (all_trials, state) = (machine.trials, Some(race.state()));
     let estimate = Race::estimate(stages.first.len(), race.pairs());
     Some(Found { winner, search_trials, all_trials, confirmed, estimate, blocks: race.blocks(), state })

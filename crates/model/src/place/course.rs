@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::finding::metric_value;
 use crate::place::RacePlan;
 use crate::plan::{Block, Plan};
-use crate::racing::{Confirmed, End, Lap, Planned, Race, State, Verdict, confirm, replanned};
+use crate::racing::{Confirmed, End, Lap, Planned, Race, State, confirm, once_more};
 use crate::record::{Ending, TrialRecord};
 use crate::trial::{Grade, Role, Status};
 use crate::units::Nanos;
@@ -212,13 +212,10 @@ impl<'a> Course<'a> {
         self.phase = Phase::Over(if resolved { Ending::Resolved } else { Ending::Budget });
     }
 
-    /// Pairs that were too few to tell give way to a second confirmation with as many as they show to be needed, where
-    /// the budget pays for them. Its pairs are all fresh, so its interval covers as well as the first's.
+    /// A second confirmation where the first was too small to tell and the budget pays for a larger one.
     fn once_more(&self, planned: Planned) -> Option<Planned> {
-        let confirmed = confirm(self.metric.better, &self.pairs, planned, 0)?;
-        let again = self.affordable(replanned(&self.pairs, planned));
-        let unclear = confirmed.verdict == Verdict::NoDifferenceSeen { wide: true };
-        (unclear && again.pairs > planned.pairs).then_some(again)
+        let again = self.affordable(once_more(self.metric.better, &self.pairs, planned)?);
+        (again.pairs > planned.pairs).then_some(again)
     }
 
     /// What a block of those still in takes, in seconds.

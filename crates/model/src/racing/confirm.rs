@@ -99,12 +99,17 @@ impl Race {
     }
 }
 
-/// How many pairs it would have taken, as far as these say: for a second confirmation, of which these are then no part.
-pub fn replanned(pairs: &[(f64, f64)], before: Planned) -> Planned {
+/// The second confirmation that pairs too few to tell give way to: as many as they show to be needed. Its pairs are all
+/// fresh, so its interval covers as well as the first's.
+pub fn once_more(better: Better, pairs: &[(f64, f64)], before: Planned) -> Option<Planned> {
+    // What the pairs say of their own deviation does not depend on the bootstrap's seed.
+    let confirmed = confirm(better, pairs, before, 0)?;
     let usable = |value: f64| signed_log(value, Better::Lower);
     let ratios: Vec<f64> =
         pairs.iter().filter_map(|(leader, kernel)| Some(usable(*leader)? - usable(*kernel)?)).collect();
-    if ratios.len() < 2 { before } else { planned(pair_deviation(&ratios), before.half_width) }
+    let again = planned(pair_deviation(&ratios), before.half_width);
+    let unclear = confirmed.verdict == Verdict::NoDifferenceSeen { wide: true };
+    (unclear && again.pairs > before.pairs).then_some(again)
 }
 
 fn planned(deviation: f64, half_width: f64) -> Planned {

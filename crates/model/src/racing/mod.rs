@@ -21,7 +21,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use confirm::{Confirmed, Planned, Verdict, confirm, replanned};
+pub use confirm::{Confirmed, Planned, Verdict, confirm, once_more};
 pub use look::{column_effects, winsorized_means};
 pub use standing::{Effect, Standing, Word};
 
