@@ -13,6 +13,7 @@ pub mod worker;
 pub use job::{Failure, Job, Measured};
 pub use recipe::{CommandLine, Recipe, ServerLine};
 
+use kernels::unixbench;
 use machine::child::Finished;
 use model::trial::Sample;
 use model::workload::{Parameters, WorkloadSpec};
@@ -40,8 +41,9 @@ pub enum Runner {
     },
 }
 
-/// In the order in which people read them: memory, cores, kernel, then programs of their own.
-static REGISTRY: [Workload; 10] = [
+/// In the order in which people read them: memory, cores, kernel, UnixBench's tests in its order, then programs of their
+/// own.
+static REGISTRY: [Workload; 19] = [
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
@@ -51,6 +53,15 @@ static REGISTRY: [Workload; 10] = [
     Workload::kernel(kernels::mutex::describe, kernels::mutex::run),
     Workload::kernel(kernels::syscall::describe, kernels::syscall::run),
     Workload::kernel(kernels::io::describe, kernels::io::run),
+    Workload::kernel(unixbench::arithmetic::describe_dhrystone, unixbench::arithmetic::dhrystone),
+    Workload::kernel(unixbench::arithmetic::describe_whetstone, unixbench::arithmetic::whetstone),
+    Workload::kernel(unixbench::calls::describe_execl, unixbench::calls::execl),
+    Workload::kernel(unixbench::files::describe, unixbench::files::run),
+    Workload::kernel(unixbench::calls::describe_pipe, unixbench::calls::pipe),
+    Workload::kernel(unixbench::calls::describe_switching, unixbench::calls::switching),
+    Workload::kernel(unixbench::calls::describe_spawn, unixbench::calls::spawn),
+    Workload::kernel(unixbench::shell::describe, unixbench::shell::run),
+    Workload::kernel(unixbench::calls::describe_system_calls, unixbench::calls::system_calls),
     Workload {
         describe: tools::command::describe,
         check: tools::command::check,

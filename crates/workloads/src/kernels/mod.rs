@@ -13,6 +13,7 @@ pub(crate) mod queens;
 pub(crate) mod stream;
 pub(crate) mod syscall;
 pub(crate) mod threads;
+pub(crate) mod unixbench;
 
 #[cfg(test)]
 pub(crate) use for_tests::{check_smoke, job_for_tests, pages_can_be_asked, set};

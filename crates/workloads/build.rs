@@ -1,0 +1,44 @@
+//! Compiles the small programs of the UnixBench tests, which the library carries inside itself. They are programs of
+//! their own because making and replacing a process costs more the larger it is: this one's worker would measure itself.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PROGRAMS: &str = "src/kernels/unixbench/program";
+
+/// What is measured must not depend on how the rest is built. Each file is a unit of its own that nothing is merged into
+/// (Dhrystone asks for that), and the start of a program links its functions when they are first called, as C's does.
+const FLAGS: [&str; 8] = [
+    "--crate-type=bin",
+    "--edition=2024",
+    "-Copt-level=2",
+    "-Cpanic=abort",
+    "-Ccodegen-units=16",
+    "-Clto=off",
+    "-Crelro-level=partial",
+    "-Cstrip=symbols",
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed={PROGRAMS}");
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    compile("system", &["c"], &out);
+    compile("arithmetic", &["c", "m"], &out);
+}
+
+fn compile(name: &str, libraries: &[&str], out: &Path) {
+    let mut rustc = Command::new(variable("RUSTC"));
+    rustc.args(FLAGS).args(["--target", &variable("TARGET"), "--crate-name", name]);
+    rustc.args(libraries.iter().map(|library| format!("-l{library}")));
+    if let Some(linker) = std::env::var_os("RUSTC_LINKER") {
+        rustc.arg("-C").arg(format!("linker={}", linker.to_string_lossy()));
+    }
+    rustc.arg("-o").arg(out.join(name)).arg(format!("{PROGRAMS}/{name}.rs"));
+    let status = rustc.status().expect("cargo started this with the same compiler");
+    assert!(status.success(), "{name}.rs does not compile: {rustc:?}");
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).expect("cargo sets it for build scripts")
+}

@@ -1,0 +1,118 @@
+//! Dhrystone and Whetstone: how fast a core computes.
+//!
+//! Measure: Dhrystone's loops of integer, string and record statements per second, and millions of Whetstone
+//! instructions, floating-point arithmetic and functions of the mathematical library, per second of user time. Both fit in
+//! the L1 caches; neither measures memory or vector units, and compilers move both.
+//! Definitions: the headers of `program/dhrystone.rs` and `program/whetstone.rs`.
+
+use model::workload::{ParameterKind, WorkloadSpec};
+
+use super::copies::{self, Copy};
+use super::{Test, check, measured, time_ns};
+use crate::describe::{Parameter, parameters};
+use crate::job::{Failure, Job, Measured};
+
+/// What R. Longbottom gives for one pass in double precision.
+const WHETSTONE_RESULTS: [f64; 8] = [
+    -1.123_982_556_673_919,
+    -1.121_870_798_892_844,
+    1.0,
+    12.0,
+    0.499_029_372_815_151_4,
+    0.999_999_878_908_028_2,
+    3.0,
+    0.751_001_630_184_578_7,
+];
+/// He says that compilers vary them slightly.
+const VARIES: f64 = 1e-9;
+/// A pass is ten million instructions, counted in millions.
+const MWI_PER_PASS: f64 = 10.0;
+
+pub(crate) fn describe_dhrystone() -> WorkloadSpec {
+    super::describe(Test {
+        name: "dhrystone",
+        summary: "integers, strings and records: Dhrystone 2.1",
+        about: "Loops of Dhrystone 2.1 per second, all copies together; the definition's final values are checked. Does \
+                not measure memory or floating point.",
+        unit: "lps",
+        parameters: Vec::new(),
+    })
+}
+
+pub(crate) fn dhrystone(job: &Job) -> Result<Measured, Failure> {
+    let copies = copies::run(job, copies::ARITHMETIC, &["dhrystone", &time_ns(job)])?;
+    check(&copies.copies, &[0], "variables of Dhrystone with other values than the definition's")?;
+    measured(copies, 1.0)
+}
+
+pub(crate) fn describe_whetstone() -> WorkloadSpec {
+    super::describe(Test {
+        name: "whetstone",
+        summary: "floating point and its functions: double-precision Whetstone",
+        about: "Millions of Whetstone instructions per second of user time, all copies together; the results are checked \
+                against published ones. Does not measure memory or vector units.",
+        unit: "MWIPS",
+        parameters: parameters([Parameter {
+            name: "work",
+            about: "what UnixBench's compiler options leave of the modules, or all that is defined",
+            kind: ParameterKind::Choice(vec!["compiled".into(), "defined".into()]),
+            default: Some("compiled"),
+            smoke: None,
+        }]),
+    })
+}
+
+pub(crate) fn whetstone(job: &Job) -> Result<Measured, Failure> {
+    let test = if job.parameters.text("work") == "defined" { "whetstone-strict" } else { "whetstone" };
+    let copies = copies::run(job, copies::ARITHMETIC, &[test, &time_ns(job)])?;
+    copies.copies.iter().try_for_each(check_whetstone)?;
+    let mut measured = Measured { thread_seats: copies.seats, ..Measured::default() };
+    // Each copy has a time of its own, its user time, so that rates are added.
+    measured.push("score", copies.copies.iter().map(|copy| copy.rate() * MWI_PER_PASS).sum())?;
+    for copy in &copies.copies {
+        measured.push("copy", copy.rate() * MWI_PER_PASS)?;
+    }
+    Ok(measured)
+}
+
+/// Behind each module's time stand the results of one pass.
+fn check_whetstone(copy: &Copy) -> Result<(), Failure> {
+    let results = copy.values.iter().skip(WHETSTONE_RESULTS.len()).map(|bits| f64::from_bits(*bits));
+    let results: Vec<f64> = results.collect();
+    let close = |(result, expected): (&f64, f64)| (result - expected).abs() <= VARIES * expected.abs();
+    if results.len() == WHETSTONE_RESULTS.len() && results.iter().zip(WHETSTONE_RESULTS).all(close) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!("Whetstone's results are {results:?}, expected {WHETSTONE_RESULTS:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{check_smoke, job_for_tests, set};
+
+    #[test]
+    fn smoke_runs_with_two_copies() {
+        let job = |name| Job { threads: 2, ..job_for_tests(name) };
+        check_smoke("dhrystone", &dhrystone(&job("dhrystone")).unwrap());
+        check_smoke("whetstone", &whetstone(&job("whetstone")).unwrap());
+        let mut defined = job("whetstone");
+        set(&mut defined, "work", "defined");
+        check_smoke("whetstone", &whetstone(&defined).unwrap());
+    }
+
+    #[test]
+    fn another_result_is_found() {
+        let copy = |results: [f64; 8]| {
+            let values = [0; 8].into_iter().chain(results.map(f64::to_bits)).collect();
+            Copy { count: 1, took_ns: 1, process: 1, values }
+        };
+        assert_eq!(check_whetstone(&copy(WHETSTONE_RESULTS)), Ok(()));
+        for module in 0..8 {
+            let mut wrong = WHETSTONE_RESULTS;
+            wrong[module] *= 1.000_001;
+            assert!(check_whetstone(&copy(wrong)).is_err(), "{module}");
+        }
+        assert!(check_whetstone(&Copy { values: Vec::new(), ..copy(WHETSTONE_RESULTS) }).is_err());
+    }
+}

@@ -1,0 +1,150 @@
+//! File copy: how fast small reads and writes go through the page cache of one folder's file system.
+//!
+//! Measures: KiB per second read from one file and written to another through a buffer, both from their start again at
+//! the end. With the defaults of UnixBench the files fit in memory many times over, so it is the kernel's way to the page
+//! cache that counts; what is written back to the disk meanwhile disturbs it. Does NOT measure a disk.
+//! Definition: UnixBench's buffers of 256, 1024 and 4096 bytes with files of 500, 2000 and 8000 KiB. All copies of version
+//! 5.1.3 use the same two files, so that they wait for each other; version 6 gives each its own.
+//! Before the time runs, the first file is written and read once; the original does that for two seconds each.
+
+use std::path::{Path, PathBuf};
+
+use model::workload::{ParameterKind, WorkloadSpec};
+
+use super::copies::{self, Program};
+use super::scratch::{Scratch, cannot};
+use super::{Test, check, measured, time_ns};
+use crate::describe::{Parameter, parameters};
+use crate::job::{Failure, Job, Measured};
+
+const KIB: f64 = 1024.0;
+
+pub(crate) fn describe() -> WorkloadSpec {
+    super::describe(Test {
+        name: "file-copy",
+        summary: "small reads and writes: one file copied to another, again and again",
+        about: "KiB per second from one file to another through a buffer, all copies together, in the page cache of the \
+                folder's file system. Does not measure a disk.",
+        unit: "KBps",
+        parameters: parameters([
+            Parameter {
+                name: "buffer",
+                about: "bytes per read and write",
+                kind: ParameterKind::Choice(["256", "1024", "4096"].map(String::from).into()),
+                default: Some("1024"),
+                smoke: None,
+            },
+            Parameter {
+                name: "blocks",
+                about: "the file's KiB; 0 for what UnixBench takes with the buffer: 500, 2000 or 8000",
+                kind: ParameterKind::Integer { min: 0, max: 1 << 20 },
+                default: Some("0"),
+                smoke: None,
+            },
+            Parameter {
+                name: "files",
+                about: "whether all copies use the same two files, as in version 5.1.3, or each its own",
+                kind: ParameterKind::Choice(vec!["shared".into(), "own".into()]),
+                default: Some("shared"),
+                smoke: None,
+            },
+            Parameter {
+                name: "folder",
+                about: "where the files are; empty for the system's folder for temporary files",
+                kind: ParameterKind::Text,
+                default: Some(""),
+                smoke: None,
+            },
+        ]),
+    })
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let scratch = Scratch::new(&folder(job))?;
+    let file = scratch.program("program", copies::SYSTEM)?;
+    let buffer = job.parameters.text("buffer");
+    let blocks = blocks(buffer, job.parameters.size("blocks"));
+    let own = job.parameters.text("files") == "own";
+    let pair = |index: usize| {
+        let number = if own { index } else { 0 };
+        [scratch.path(&format!("from-{number}")), scratch.path(&format!("to-{number}"))]
+    };
+    let copies = copies::run_each(job, |index| {
+        let [from, to] = pair(index);
+        let words =
+            ["copy".into(), time_ns(job).into(), buffer.into(), blocks.to_string().into(), from.into(), to.into()];
+        Program { file: &file, folder: Path::new("/"), words: words.into() }
+    })?;
+    check(&copies.copies, &[], "file copy")?;
+    for index in 0..if own { job.threads } else { 1 } {
+        check_files(&pair(index), blocks)?;
+    }
+    measured(copies, 1.0 / KIB)
+}
+
+fn folder(job: &Job) -> PathBuf {
+    match job.parameters.text("folder") {
+        "" => std::env::temp_dir(),
+        folder => folder.into(),
+    }
+}
+
+/// 500, 2000 or 8000 KiB: about twice as many as the buffer has bytes, unless a number is given.
+fn blocks(buffer: &str, given: usize) -> usize {
+    match (given, buffer) {
+        (0, "256") => 500,
+        (0, "1024") => 2000,
+        (0, _) => 8000,
+        (given, _) => given,
+    }
+}
+
+/// The first file has its size, and the second is the same as far as it goes.
+fn check_files([from, to]: &[PathBuf; 2], blocks: usize) -> Result<(), Failure> {
+    let read = |path: &PathBuf| std::fs::read(path).map_err(|error| cannot("read", path, &error));
+    let (source, copied) = (read(from)?, read(to)?);
+    if source.len() == blocks * 1024 && !copied.is_empty() && source.starts_with(&copied) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "the second file has {} bytes and is not a copy of the first, which has {}",
+        copied.len(),
+        source.len()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{check_smoke, job_for_tests, set};
+
+    #[test]
+    fn smoke_runs_with_every_buffer_and_both_kinds_of_files() {
+        for (buffer, files) in [("256", "shared"), ("1024", "own"), ("4096", "shared")] {
+            let mut job = Job { threads: 2, ..job_for_tests("file-copy") };
+            set(&mut job, "buffer", buffer);
+            set(&mut job, "files", files);
+            check_smoke("file-copy", &run(&job).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_none_is_found() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let files = [scratch.file("from", &[1; 2048]).unwrap(), scratch.file("to", &[1; 1000]).unwrap()];
+        assert_eq!(check_files(&files, 2), Ok(()));
+        assert!(check_files(&files, 3).is_err());
+        for wrong in [vec![2; 1000], vec![1; 3000], Vec::new()] {
+            scratch.file("to", &wrong).unwrap();
+            assert!(check_files(&files, 2).is_err(), "{} bytes", wrong.len());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let mut job = job_for_tests("file-copy");
+        set(&mut job, "folder", "/nowhere");
+        let failure = run(&job).unwrap_err();
+        assert!(matches!(&failure, Failure::Unavailable(why) if why.contains("/nowhere")), "{failure}");
+    }
+}

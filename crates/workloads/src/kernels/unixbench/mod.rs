@@ -1,0 +1,110 @@
+//! UnixBench's tests by the definitions of version 5.1.3, in programs of our own. Each file has some of them.
+//!
+//! A trial is one pass: as many copies as the placement has threads, each a process on a seat of its own, started
+//! together; their scores are added, as UnixBench adds them. The index over the tests is `model::unixbench`.
+//! The programs in `program/` are compiled by the build script; here they are started, seated, and their results checked.
+
+pub(crate) mod arithmetic;
+pub(crate) mod calls;
+mod copies;
+pub(crate) mod files;
+mod scratch;
+pub(crate) mod shell;
+mod text;
+
+use model::units::Nanos;
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
+
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use copies::{Copies, Copy};
+
+/// What the tests' descriptions have in common.
+struct Test {
+    name: &'static str,
+    summary: &'static str,
+    about: &'static str,
+    /// As UnixBench prints it.
+    unit: &'static str,
+    /// Beside the time.
+    parameters: Vec<ParameterSpec>,
+}
+
+fn describe(test: Test) -> WorkloadSpec {
+    let mut all = parameters([Parameter {
+        name: "time",
+        about: "how long the copies run",
+        kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(3_600_000_000_000) },
+        default: Some("3s"),
+        smoke: Some("50ms"),
+    }]);
+    all.extend(test.parameters);
+    WorkloadSpec {
+        name: test.name.into(),
+        summary: format!("{} (UnixBench)", test.summary),
+        about: format!("{} Source: UnixBench 5.1.3, whose text is another; see docs/unixbench.md.", test.about),
+        parameters: all,
+        metrics: score(test.unit),
+        threads_exactly: None,
+        trial_time_guess: Nanos(3_000_000_000),
+    }
+}
+
+fn score(unit: &'static str) -> Vec<MetricSpec> {
+    metrics([Metric { name: "score", unit, better: Better::Higher, series: "score", reduce: Reduce::Median }])
+}
+
+fn time_ns(job: &Job) -> String {
+    job.time("time").as_nanos().to_string()
+}
+
+/// What the copies did together: their counts by the mean of their times. Each copy's own rate is kept beside it.
+fn measured(copies: Copies, per_count: f64) -> Result<Measured, Failure> {
+    let mut measured = Measured { thread_seats: copies.seats, ..Measured::default() };
+    measured.push("score", rate_of_all(&copies.copies) * per_count)?;
+    for copy in &copies.copies {
+        measured.push("copy", copy.rate() * per_count)?;
+    }
+    Ok(measured)
+}
+
+fn rate_of_all(copies: &[Copy]) -> f64 {
+    let count: u64 = copies.iter().map(|copy| copy.count).sum();
+    let seconds: f64 = copies.iter().map(Copy::seconds).sum();
+    count as f64 / (seconds / copies.len() as f64)
+}
+
+/// Each copy's loops were counted, and its values are what they must be.
+fn check(copies: &[Copy], expected: &[u64], what: &str) -> Result<(), Failure> {
+    for copy in copies {
+        if copy.count == 0 {
+            return Err(Failure::Failed("a copy ended no loop within the time".into()));
+        }
+        if copy.values != expected {
+            return Err(Failure::Failed(format!("{what}: {:?}, expected {expected:?}", copy.values)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(count: u64, took_ns: u64) -> Copy {
+        Copy { count, took_ns, process: 1, values: vec![7] }
+    }
+
+    #[test]
+    fn scores_are_counts_by_the_mean_time() {
+        let copies = [copy(300, 1_000_000_000), copy(100, 3_000_000_000)];
+        assert!((rate_of_all(&copies) - 200.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn copies_that_did_nothing_or_wrong_are_found() {
+        assert_eq!(check(&[copy(1, 1)], &[7], "w"), Ok(()));
+        assert!(check(&[copy(1, 1), copy(0, 1)], &[7], "w").is_err());
+        assert!(check(&[copy(1, 1)], &[8], "w").is_err());
+    }
+}

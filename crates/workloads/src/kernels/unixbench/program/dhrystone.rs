@@ -1,0 +1,236 @@
+//! Dhrystone 2.1 (R. P. Weicker, Communications of the ACM 27, 1984, and SIGPLAN Notices 23, 1988): the statements,
+//! types and names of the definition. This file and `dhrystone_2` are the definition's two, compiled apart: no procedure
+//! of one is merged into the other's. Loops are counted, and the values that the definition gives are checked.
+
+use core::ffi::c_char;
+use core::hint::assert_unchecked;
+use core::ptr::null_mut;
+
+use super::copy;
+use super::dhrystone_2::{func_1, func_2, proc_6, proc_7, proc_8};
+
+/// The definition's five.
+pub type Enumeration = i32;
+pub const IDENT_1: Enumeration = 0;
+pub const IDENT_2: Enumeration = 1;
+pub const IDENT_3: Enumeration = 2;
+pub const IDENT_4: Enumeration = 3;
+pub const IDENT_5: Enumeration = 4;
+
+/// Thirty characters and C's zero.
+pub type Str30 = [u8; 31];
+pub type Arr1 = [i32; 50];
+pub type Arr2 = [[i32; 50]; 50];
+
+/// The record, with the first of its variants, which is the one used.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Record {
+    next: *mut Record,
+    discr: Enumeration,
+    enum_comp: Enumeration,
+    int_comp: i32,
+    str_comp: Str30,
+}
+
+impl Record {
+    const EMPTY: Self = Self { next: null_mut(), discr: 0, enum_comp: 0, int_comp: 0, str_comp: [0; 31] };
+}
+
+// As in C, other files could change these, so a compiler may not conclude what they hold.
+#[used]
+static mut RECORDS: [Record; 2] = [Record::EMPTY; 2];
+#[used]
+static mut PTR_GLOB: *mut Record = null_mut();
+#[used]
+static mut NEXT_PTR_GLOB: *mut Record = null_mut();
+#[used]
+pub static mut INT_GLOB: i32 = 0;
+#[used]
+static mut BOOL_GLOB: i32 = 0;
+#[used]
+pub static mut CH_1_GLOB: u8 = 0;
+#[used]
+static mut CH_2_GLOB: u8 = 0;
+#[used]
+static mut ARR_1_GLOB: Arr1 = [0; 50];
+#[used]
+static mut ARR_2_GLOB: Arr2 = [[0; 50]; 50];
+/// How many loops have begun.
+#[used]
+static mut RUN_INDEX: u64 = 0;
+
+const SOME: Str30 = *b"DHRYSTONE PROGRAM, SOME STRING\0";
+const FIRST: Str30 = *b"DHRYSTONE PROGRAM, 1'ST STRING\0";
+const SECOND: Str30 = *b"DHRYSTONE PROGRAM, 2'ND STRING\0";
+const THIRD: Str30 = *b"DHRYSTONE PROGRAM, 3'RD STRING\0";
+
+/// The main program's variables.
+struct Locals {
+    int_1: i32,
+    int_2: i32,
+    int_3: i32,
+    enumeration: Enumeration,
+    str_1: Str30,
+    str_2: Str30,
+}
+
+pub fn run(time_ns: u64) -> ! {
+    let mut locals = Locals { int_1: 0, int_2: 0, int_3: 0, enumeration: 0, str_1: FIRST, str_2: [0; 31] };
+    // SAFETY: this program has one thread, and the records live as long as it does.
+    let (begun, loops, wrong) = unsafe {
+        set_up();
+        let begun = copy::begin(time_ns);
+        let loops = measured(&mut locals);
+        (begun, loops, wrong(&locals, loops))
+    };
+    copy::end(&begun, loops, &[wrong])
+}
+
+unsafe fn set_up() {
+    unsafe {
+        let records = (&raw mut RECORDS).cast::<Record>();
+        PTR_GLOB = records;
+        NEXT_PTR_GLOB = records.add(1);
+        *PTR_GLOB = Record { next: NEXT_PTR_GLOB, discr: IDENT_1, enum_comp: IDENT_3, int_comp: 40, str_comp: SOME };
+        ARR_2_GLOB[8][7] = 10;
+    }
+}
+
+/// The loops; what the definition says of each value, [`wrong`] checks of the last. The variables are this function's own
+/// and only go where their addresses are asked for, as in C.
+#[inline(never)]
+unsafe fn measured(last: &mut Locals) -> u64 {
+    let (mut int_1, mut int_2, mut int_3, mut enumeration) = (0, 0, 0, 0);
+    let (str_1, mut str_2) = (FIRST, [0; 31]);
+    unsafe {
+        RUN_INDEX = 0;
+        while !copy::is_over() {
+            RUN_INDEX += 1;
+            proc_5();
+            proc_4();
+            int_1 = 2;
+            int_2 = 3;
+            str_2 = SECOND;
+            enumeration = IDENT_2;
+            BOOL_GLOB = i32::from(func_2(&raw const str_1, &raw const str_2) == 0);
+            while int_1 < int_2 {
+                int_3 = 5 * int_1 - int_2;
+                proc_7(int_1, int_2, &raw mut int_3);
+                int_1 += 1;
+            }
+            proc_8(&raw mut ARR_1_GLOB, &raw mut ARR_2_GLOB, int_1, int_3);
+            proc_1(PTR_GLOB);
+            let mut ch_index = b'A';
+            while ch_index <= CH_2_GLOB {
+                if enumeration == func_1(ch_index, b'C') {
+                    // Not executed.
+                    proc_6(IDENT_1, &raw mut enumeration);
+                    str_2 = THIRD;
+                    int_2 = RUN_INDEX as i32;
+                    INT_GLOB = RUN_INDEX as i32;
+                }
+                ch_index += 1;
+            }
+            // As in C, where a division by anything else is not defined.
+            assert_unchecked(int_3 > 0);
+            int_2 *= int_1;
+            int_1 = int_2 / int_3;
+            int_2 = 7 * (int_2 - int_3) - int_1;
+            proc_2(&raw mut int_1);
+        }
+        *last = Locals { int_1, int_2, int_3, enumeration, str_1, str_2 };
+        RUN_INDEX
+    }
+}
+
+#[inline(never)]
+unsafe fn proc_1(record: *mut Record) {
+    unsafe {
+        let next = (*record).next;
+        *(*record).next = *PTR_GLOB;
+        (*record).int_comp = 5;
+        (*next).int_comp = (*record).int_comp;
+        (*next).next = (*record).next;
+        proc_3(&raw mut (*next).next);
+        if (*next).discr == IDENT_1 {
+            (*next).int_comp = 6;
+            proc_6((*record).enum_comp, &raw mut (*next).enum_comp);
+            (*next).next = (*PTR_GLOB).next;
+            proc_7((*next).int_comp, 10, &raw mut (*next).int_comp);
+        } else {
+            // Not executed.
+            *record = *(*record).next;
+        }
+    }
+}
+
+unsafe fn proc_2(int_par: *mut i32) {
+    unsafe {
+        let mut int_loc = *int_par + 10;
+        let mut enum_loc = IDENT_2;
+        loop {
+            if CH_1_GLOB == b'A' {
+                int_loc -= 1;
+                *int_par = int_loc - INT_GLOB;
+                enum_loc = IDENT_1;
+            }
+            if enum_loc == IDENT_1 {
+                break;
+            }
+        }
+    }
+}
+
+unsafe fn proc_3(record: *mut *mut Record) {
+    unsafe {
+        if !PTR_GLOB.is_null() {
+            *record = (*PTR_GLOB).next;
+        }
+        proc_7(10, INT_GLOB, &raw mut (*PTR_GLOB).int_comp);
+    }
+}
+
+unsafe fn proc_4() {
+    unsafe {
+        let bool_loc = i32::from(CH_1_GLOB == b'A');
+        BOOL_GLOB |= bool_loc;
+        CH_2_GLOB = b'B';
+    }
+}
+
+unsafe fn proc_5() {
+    unsafe {
+        CH_1_GLOB = b'A';
+        BOOL_GLOB = 0;
+    }
+}
+
+/// How many of the variables do not have the values that the definition gives for the end.
+unsafe fn wrong(at: &Locals, loops: u64) -> u64 {
+    unsafe {
+        let (record, next) = (*PTR_GLOB, *NEXT_PTR_GLOB);
+        let right = [
+            INT_GLOB == 5,
+            BOOL_GLOB == 1,
+            CH_1_GLOB == b'A',
+            CH_2_GLOB == b'B',
+            ARR_1_GLOB[8] == 7,
+            ARR_2_GLOB[8][7] as u32 == (loops as u32).wrapping_add(10),
+            record.next == NEXT_PTR_GLOB && next.next == NEXT_PTR_GLOB,
+            record.discr == 0 && next.discr == 0,
+            record.enum_comp == 2 && next.enum_comp == 1,
+            record.int_comp == 17 && next.int_comp == 18,
+            record.str_comp == SOME && next.str_comp == SOME,
+            at.int_1 == 5 && at.int_2 == 13 && at.int_3 == 7,
+            at.enumeration == 1,
+            at.str_1 == FIRST && at.str_2 == SECOND,
+        ];
+        right.iter().filter(|right| !**right).count() as u64
+    }
+}
+
+/// C's view of a text.
+pub fn as_c(text: *const Str30) -> *const c_char {
+    text.cast()
+}

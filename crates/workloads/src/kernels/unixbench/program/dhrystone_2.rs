@@ -1,0 +1,101 @@
+//! Dhrystone 2.1, the second of the definition's two files. Nothing of it may be merged into the first, so what the
+//! first calls is never inlined; the build script compiles each file of a program apart.
+
+use super::c;
+use super::dhrystone::{
+    Arr1, Arr2, CH_1_GLOB, Enumeration, IDENT_1, IDENT_2, IDENT_3, IDENT_4, IDENT_5, INT_GLOB, Str30, as_c,
+};
+
+#[inline(never)]
+pub unsafe fn proc_6(enum_val: Enumeration, enum_ref: *mut Enumeration) {
+    unsafe {
+        *enum_ref = enum_val;
+        if func_3(enum_val) == 0 {
+            // Not executed.
+            *enum_ref = IDENT_4;
+        }
+        match enum_val {
+            IDENT_1 => *enum_ref = IDENT_1,
+            IDENT_2 => *enum_ref = if INT_GLOB > 100 { IDENT_1 } else { IDENT_4 },
+            IDENT_3 => *enum_ref = IDENT_2,
+            IDENT_5 => *enum_ref = IDENT_3,
+            _ => {}
+        }
+    }
+}
+
+#[inline(never)]
+pub unsafe fn proc_7(int_1: i32, int_2: i32, int_ref: *mut i32) {
+    let int_loc = int_1.wrapping_add(2);
+    unsafe { *int_ref = int_2.wrapping_add(int_loc) };
+}
+
+#[inline(never)]
+pub unsafe fn proc_8(arr_1: *mut Arr1, arr_2: *mut Arr2, int_1: i32, int_2: i32) {
+    // As C does: without a look at the bounds, which the definition keeps, and with sums that do not overflow.
+    let one = |index: i32| unsafe { arr_1.cast::<i32>().offset(index as isize) };
+    let two = |row: i32, index: i32| unsafe { arr_2.cast::<i32>().offset(row as isize * 50 + index as isize) };
+    unsafe {
+        let int_loc = int_1.unchecked_add(5);
+        *one(int_loc) = int_2;
+        *one(int_loc.unchecked_add(1)) = *one(int_loc);
+        *one(int_loc.unchecked_add(30)) = int_loc;
+        let mut int_index = int_loc;
+        while int_index <= int_loc.unchecked_add(1) {
+            *two(int_loc, int_index) = int_loc;
+            int_index = int_index.unchecked_add(1);
+        }
+        *two(int_loc, int_loc.unchecked_sub(1)) += 1;
+        *two(int_loc.unchecked_add(20), int_loc) = *one(int_loc);
+        INT_GLOB = 5;
+    }
+}
+
+#[inline(never)]
+pub unsafe fn func_1(ch_1: u8, ch_2: u8) -> Enumeration {
+    unsafe { same_letter(ch_1, ch_2) }
+}
+
+/// What `func_1` does, for callers in this file.
+#[inline(always)]
+unsafe fn same_letter(ch_1: u8, ch_2: u8) -> Enumeration {
+    if ch_1 == ch_2 {
+        // Not executed.
+        unsafe { CH_1_GLOB = ch_1 };
+        return IDENT_2;
+    }
+    IDENT_1
+}
+
+#[inline(never)]
+pub unsafe fn func_2(str_1: *const Str30, str_2: *const Str30) -> i32 {
+    unsafe {
+        let mut ch_loc = b'A';
+        let mut int_loc = 2;
+        while int_loc <= 2 {
+            let index = int_loc as usize;
+            if same_letter(*str_1.cast::<u8>().add(index), *str_2.cast::<u8>().add(index + 1)) == IDENT_1 {
+                ch_loc = b'A';
+                int_loc += 1;
+            }
+        }
+        if (b'W'..b'Z').contains(&ch_loc) {
+            // Not executed.
+            int_loc = 7;
+        }
+        if ch_loc == b'R' {
+            // Not executed.
+            return 1;
+        }
+        if c::strcmp(as_c(str_1), as_c(str_2)) > 0 {
+            // Not executed.
+            INT_GLOB = int_loc + 7;
+            return 1;
+        }
+        0
+    }
+}
+
+fn func_3(enum_val: Enumeration) -> i32 {
+    i32::from(enum_val == IDENT_3)
+}

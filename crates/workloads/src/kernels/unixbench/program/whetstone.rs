@@ -1,0 +1,234 @@
+//! Whetstone (H. J. Curnow and B. A. Wichmann, Computer Journal 19, 1976) in double precision: the eight modules that
+//! are left of its eleven, with their weights 12, 14, 345, 210, 32, 899, 616 and 93, as R. Longbottom's C version of 1996
+//! runs them: a pass is each module with a hundred times its weight, timed on its own by the user time that it took; the
+//! first, being short, is repeated ten times and a tenth of its time is counted. One pass is ten million Whetstone
+//! instructions, so passes times ten per second are MWIPS.
+//!
+//! UnixBench compiles it with -O2 -ffast-math. With gcc that merges two procedures of three into their callers, finds out
+//! that the integer module always gives the same, multiplies where the definition divides, and takes a square root out of
+//! an exponential. Without `STRICT` the modules do the work that is left then; with it, all that is defined.
+
+use core::arch::asm;
+use core::hint::black_box;
+
+use super::whetstone_2::{p0, p0_called, p3, p3_called, pa, pa_dividing};
+use super::{c, copy};
+
+/// Loops per weight and pass.
+const LOOPS: i64 = 100;
+/// The first module's repetitions.
+const FIRST: i64 = 10;
+const MODULES: usize = 8;
+
+const T: f64 = 0.499_999_75;
+const T1: f64 = 0.500_000_25;
+const T2: f64 = 2.0;
+
+unsafe extern "C" {
+    safe fn atan(x: f64) -> f64;
+    safe fn cos(x: f64) -> f64;
+    safe fn exp(x: f64) -> f64;
+    safe fn log(x: f64) -> f64;
+    safe fn sqrt(x: f64) -> f64;
+    fn sincos(x: f64, sine: *mut f64, cosine: *mut f64);
+}
+
+/// What some passes gave: the modules' results and seconds.
+struct Passes {
+    results: [f64; MODULES],
+    seconds: [f64; MODULES],
+}
+
+impl Passes {
+    fn all_seconds(&self) -> f64 {
+        self.seconds.iter().sum()
+    }
+}
+
+/// Counts passes; the time is that of the passes' own cpu time in nanoseconds. Then each module's nanoseconds and, of a
+/// single pass, whose results are known, each module's result.
+pub fn run<const STRICT: bool>(time_ns: u64) -> ! {
+    let (passes, alone) = calibrate::<STRICT>(time_ns as f64 / 1e9);
+    copy::wait_for_the_word();
+    let cpu = copy::cpu();
+    let measured = run_passes::<STRICT>(passes);
+    let nanos = measured.seconds.map(|seconds| (seconds * 1e9) as u64);
+    let results = alone.results.map(f64::to_bits);
+    let mut values = [0; 2 * MODULES];
+    values[..MODULES].copy_from_slice(&nanos);
+    values[MODULES..].copy_from_slice(&results);
+    copy::end_after(cpu, nanos.iter().sum(), passes as u64, &values)
+}
+
+/// How many passes take this long, found by five times as many each time until they take a twentieth of it; and the
+/// first pass.
+fn calibrate<const STRICT: bool>(seconds: f64) -> (i64, Passes) {
+    let alone = run_passes::<STRICT>(1);
+    let (mut passes, mut took) = (1, alone.all_seconds());
+    while took < seconds / 20.0 {
+        passes *= 5;
+        took = run_passes::<STRICT>(passes).all_seconds();
+    }
+    ((seconds * passes as f64 / took).max(1.0) as i64, alone)
+}
+
+fn run_passes<const STRICT: bool>(passes: i64) -> Passes {
+    let mut e1 = [1.0, -1.0, -1.0, -1.0];
+    let mut done = Passes { results: [0.0; MODULES], seconds: [0.0; MODULES] };
+    let mut note = |module: usize, (result, seconds): (f64, f64)| {
+        (done.results[module], done.seconds[module]) = (result, seconds);
+    };
+    let (result, seconds) = timed(|| array_elements(passes, &mut e1));
+    note(0, (result, seconds / FIRST as f64));
+    note(1, timed(|| array_as_parameter::<STRICT>(passes, &mut e1)));
+    note(2, timed(|| conditional_jumps(passes)));
+    note(3, timed(|| integer_arithmetic::<STRICT>(passes, &mut e1)));
+    note(4, timed(|| trigonometric_functions(passes)));
+    note(5, timed(|| procedure_calls::<STRICT>(passes)));
+    note(6, timed(|| array_references::<STRICT>(passes, &mut e1)));
+    note(7, timed(|| standard_functions::<STRICT>(passes)));
+    done
+}
+
+fn timed(module: impl FnOnce() -> f64) -> (f64, f64) {
+    let before = user_seconds();
+    let result = module();
+    (result, user_seconds() - before)
+}
+
+fn user_seconds() -> f64 {
+    let none = c::Timeval { seconds: 0, micros: 0 };
+    let mut usage = c::Rusage { user: none, system: none, rest: [0; 14] };
+    // SAFETY: the usage is written during the call.
+    unsafe { c::getrusage(c::RUSAGE_SELF, &raw mut usage) };
+    usage.user.seconds as f64 + usage.user.micros as f64 * 1e-6
+}
+
+#[inline(never)]
+fn array_elements(passes: i64, e1: &mut [f64; 4]) -> f64 {
+    let mut t = T;
+    let [mut a, mut b, mut c, mut d] = *e1;
+    for _ in 0..passes {
+        for _ in 0..12 * LOOPS * FIRST {
+            a = (a + b + c - d) * t;
+            b = (a + b - c + d) * t;
+            c = (a - b + c + d) * t;
+            d = (-a + b + c + d) * t;
+        }
+        t = 1.0 - t;
+    }
+    *e1 = [a, b, c, d];
+    d
+}
+
+#[inline(never)]
+fn array_as_parameter<const STRICT: bool>(passes: i64, e1: &mut [f64; 4]) -> f64 {
+    let mut t = T;
+    for _ in 0..passes {
+        for _ in 0..14 * LOOPS {
+            if STRICT { pa_dividing(e1, t, T2) } else { pa(e1, t, 1.0 / T2) }
+        }
+        t = 1.0 - t;
+    }
+    e1[3]
+}
+
+#[inline(never)]
+fn conditional_jumps(passes: i64) -> f64 {
+    let mut j = 1i64;
+    for _ in 0..passes {
+        for _ in 0..345 * LOOPS {
+            j = if j == 1 { 2 } else { 3 };
+            j = if j > 2 { 0 } else { 1 };
+            j = if j < 1 { 1 } else { 0 };
+            // Known to a compiler, the three jumps are one exchange of 0 and 1, and all of them together nothing.
+            // SAFETY: no instruction.
+            unsafe { asm!("/* {0} */", inout(reg) j, options(nomem, nostack)) };
+        }
+    }
+    j as f64
+}
+
+#[inline(never)]
+fn integer_arithmetic<const STRICT: bool>(passes: i64, e1: &mut [f64; 4]) -> f64 {
+    let (mut j, mut k, mut l) = (1i64, 2i64, 3i64);
+    for _ in 0..passes {
+        if STRICT {
+            // The values come out as they go in; known to a compiler, they leave nothing to do.
+            (j, k, l) = (black_box(j), black_box(k), black_box(l));
+        }
+        for _ in 0..210 * LOOPS {
+            j = j * (k - j) * (l - k);
+            k = l * k - (l - j) * k;
+            l = (l - k) * (k + j);
+            e1[(l - 2) as usize & 3] = (j + k + l) as f64;
+            e1[(k - 2) as usize & 3] = (j * k * l) as f64;
+        }
+    }
+    e1[0] + e1[1]
+}
+
+#[inline(never)]
+fn trigonometric_functions(passes: i64) -> f64 {
+    let mut t = T;
+    let (mut x, mut y) = (0.5, 0.5);
+    for _ in 0..passes {
+        for _ in 1..32 * LOOPS {
+            x = t * turned(x, x + y, x - y);
+            y = t * turned(y, x + y, x - y);
+        }
+        t = 1.0 - t;
+    }
+    y
+}
+
+/// Sine and cosine of one angle come from one call, as C compilers have it.
+#[inline(always)]
+fn turned(angle: f64, sum: f64, difference: f64) -> f64 {
+    let (mut sine, mut cosine) = (0.0, 0.0);
+    // SAFETY: two numbers are written during the call.
+    unsafe { sincos(angle, &raw mut sine, &raw mut cosine) };
+    atan(T2 * sine * cosine / (cos(sum) + cos(difference) - 1.0))
+}
+
+#[inline(never)]
+fn procedure_calls<const STRICT: bool>(passes: i64) -> f64 {
+    let (mut x, mut y, mut z) = (1.0, 1.0, 1.0);
+    for _ in 0..passes {
+        for _ in 0..899 * LOOPS {
+            // SAFETY: three places of this function's own.
+            unsafe {
+                if STRICT {
+                    p3_called(&raw mut x, &raw mut y, &raw mut z, [T, T1, T2]);
+                } else {
+                    p3(&raw mut x, &raw mut y, &raw mut z, |sum| sum * T, |sum| sum * T1, |sum| sum * (1.0 / T2));
+                }
+            };
+        }
+    }
+    z
+}
+
+#[inline(never)]
+fn array_references<const STRICT: bool>(passes: i64, e1: &mut [f64; 4]) -> f64 {
+    let (j, k, l) = (0, 1, 2);
+    (e1[0], e1[1], e1[2]) = (1.0, 2.0, 3.0);
+    for _ in 0..passes {
+        for _ in 0..616 * LOOPS {
+            // SAFETY: the indices are below four.
+            unsafe { if STRICT { p0_called(e1.as_mut_ptr(), j, k, l) } else { p0(e1.as_mut_ptr(), j, k, l) } };
+        }
+    }
+    e1[2]
+}
+
+#[inline(never)]
+fn standard_functions<const STRICT: bool>(passes: i64) -> f64 {
+    let mut x = 0.75;
+    for _ in 0..passes {
+        for _ in 0..93 * LOOPS {
+            x = if STRICT { sqrt(exp(log(x) / T1)) } else { exp(log(x) * (0.5 / T1)) };
+        }
+    }
+    x
+}

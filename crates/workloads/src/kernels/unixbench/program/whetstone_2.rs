@@ -1,0 +1,64 @@
+//! Whetstone's three procedures. The ones that are called are never inlined, and the build script compiles this file
+//! apart from their callers'.
+
+/// With the reciprocal of the definition's divisor.
+#[inline(never)]
+pub fn pa(e: &mut [f64; 4], t: f64, reciprocal: f64) {
+    six_times(e, t, |sum| sum * reciprocal);
+}
+
+#[inline(never)]
+pub fn pa_dividing(e: &mut [f64; 4], t: f64, t2: f64) {
+    six_times(e, t, |sum| sum / t2);
+}
+
+#[inline(always)]
+fn six_times(e: &mut [f64; 4], t: f64, last: impl Fn(f64) -> f64) {
+    let [mut a, mut b, mut c, mut d] = *e;
+    for _ in 0..6 {
+        a = (a + b + c - d) * t;
+        b = (a + b - c + d) * t;
+        c = (a - b + c + d) * t;
+        d = last(-a + b + c + d);
+    }
+    *e = [a, b, c, d];
+}
+
+#[inline(never)]
+pub unsafe fn p0_called(e1: *mut f64, j: usize, k: usize, l: usize) {
+    unsafe { p0(e1, j, k, l) }
+}
+
+/// One of the three elements is in memory each time; in registers, the three would change places for nothing.
+#[inline(always)]
+pub unsafe fn p0(e1: *mut f64, j: usize, k: usize, l: usize) {
+    unsafe {
+        *e1.add(j) = e1.add(k).read_volatile();
+        e1.add(k).write_volatile(*e1.add(l));
+        *e1.add(l) = *e1.add(j);
+    }
+}
+
+#[inline(never)]
+pub unsafe fn p3_called(x: *mut f64, y: *mut f64, z: *mut f64, [t, t1, t2]: [f64; 3]) {
+    unsafe { p3(x, y, z, |sum| t * sum, |sum| t1 * sum, |sum| sum / t2) }
+}
+
+/// The three places may be one, as C has it, so each is read again after a store to another.
+#[inline(always)]
+pub unsafe fn p3(
+    x: *mut f64,
+    y: *mut f64,
+    z: *mut f64,
+    by_t: impl Fn(f64) -> f64,
+    by_t1: impl Fn(f64) -> f64,
+    by_t2: impl Fn(f64) -> f64,
+) {
+    unsafe {
+        *x = *y;
+        *y = *z;
+        *x = by_t(*x + *y);
+        *y = by_t1(*x + *y);
+        *z = by_t2(*x + *y);
+    }
+}

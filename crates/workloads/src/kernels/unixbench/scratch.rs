@@ -1,0 +1,71 @@
+//! A folder for one trial, with the program that it runs; gone when the trial ends.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::job::Failure;
+
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A new folder in this one.
+    pub(super) fn new(parent: &Path) -> Result<Self, Failure> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("nearfar-{}-{number}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| cannot("make", &path, &error))?;
+        Ok(Self(path))
+    }
+
+    /// A path in it.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file in it.
+    pub(super) fn file(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
+        let path = self.path(name);
+        fs::write(&path, content).map_err(|error| cannot("write", &path, &error))?;
+        Ok(path)
+    }
+
+    /// A program or script in it.
+    pub(super) fn program(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
+        let path = self.file(name, content)?;
+        let all_may_run = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&path, all_may_run).map_err(|error| cannot("make a program of", &path, &error))?;
+        Ok(path)
+    }
+
+    /// The names of all that is in it, sorted.
+    pub(super) fn names(&self) -> Result<Vec<String>, Failure> {
+        let entries = fs::read_dir(&self.0).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = entries.map_err(|error| cannot("read", &self.0, &error))?;
+        let mut names: Vec<String> =
+            entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A trial that measured is not thrown away because its folder stays; the folder's name says whose it is.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(super) fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
+    let words = format!("cannot {verb} {}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound | io::ErrorKind::ReadOnlyFilesystem => {
+            Failure::Unavailable(format!(
+                "{words}; hint: TMPDIR names a folder that programs can be written to and run in"
+            ))
+        }
+        _ => Failure::Failed(words),
+    }
+}

@@ -1,0 +1,109 @@
+//! Shell scripts: what a script of small commands costs, one at a time or several at once.
+//!
+//! Measures: loops per minute. A loop is a script that starts `concurrent` scripts and waits for all; each of them sorts
+//! a text of 8546 bytes, makes an octal dump of it and sorts that by numbers, looks for a word, keeps and counts the lines
+//! found, and removes its four files. So it is fork, exec, pipes and small files, and the commands of the machine: another
+//! C library or other tools are another measurement. Does NOT compute and hardly touches memory.
+//! Definition: UnixBench's commands, file count and size of the text; the script and the text are our own. The language is
+//! set to `en_US.utf8`, as there.
+
+use std::path::Path;
+use std::process::Command;
+
+use model::workload::{ParameterKind, WorkloadSpec};
+
+use super::copies::{self, Program};
+use super::scratch::{Scratch, cannot};
+use super::{Test, check, measured, text, time_ns};
+use crate::describe::{Parameter, parameters};
+use crate::job::{Failure, Job, Measured};
+
+const SCRIPTS: &[u8] = include_bytes!("shell/scripts.sh");
+const COMMANDS: &[u8] = include_bytes!("shell/commands.sh");
+
+pub(crate) fn describe() -> WorkloadSpec {
+    super::describe(Test {
+        name: "shell",
+        summary: "shell scripts of sort, od, grep, tee, wc and rm, some at once",
+        about: "Loops per minute, all copies together; a loop runs `concurrent` scripts of small commands at once and \
+                waits for them. Depends on the machine's shell and tools.",
+        unit: "lpm",
+        parameters: parameters([Parameter {
+            name: "concurrent",
+            about: "scripts at once; UnixBench has 1, 8 and 16",
+            kind: ParameterKind::Integer { min: 1, max: 1024 },
+            default: Some("1"),
+            smoke: None,
+        }]),
+    })
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let scratch = Scratch::new(&std::env::temp_dir())?;
+    let file = scratch.program("program", copies::SYSTEM)?;
+    let scripts = scratch.program("scripts.sh", SCRIPTS)?;
+    scratch.file("commands.sh", COMMANDS)?;
+    let lines = text::lines();
+    scratch.file("text", lines.as_bytes())?;
+    let before = scratch.names()?;
+    check_commands(&scratch, &lines)?;
+    let folder = scratch.path("");
+    let concurrent = job.parameters.size("concurrent").to_string();
+    let copies = copies::run_each(job, |_| Program {
+        file: &file,
+        folder: &folder,
+        words: ["loop".into(), time_ns(job).into(), scripts.clone().into(), concurrent.clone().into()].into(),
+    })?;
+    check(&copies.copies, &[], "shell scripts")?;
+    if scratch.names()? != before {
+        return Err(Failure::Failed("the scripts did not remove their files, or left some of them out".into()));
+    }
+    measured(copies, 60.0)
+}
+
+/// Runs the commands once, keeps their files and compares what they found with our own count.
+fn check_commands(scratch: &Scratch, lines: &str) -> Result<(), Failure> {
+    let folder = scratch.path("");
+    let mut command = Command::new("/bin/sh");
+    let status =
+        command.args(["commands.sh", "keep"]).current_dir(&folder).env(copies::LANGUAGE.0, copies::LANGUAGE.1).status();
+    let status = status.map_err(|error| cannot("run", Path::new("/bin/sh"), &error))?;
+    let counted = std::fs::read_to_string(scratch.path("kept.count")).unwrap_or_default();
+    let kept = ["sorted", "dumped", "found", "count"].map(|name| scratch.path(&format!("kept.{name}")));
+    for path in &kept {
+        std::fs::remove_file(path).map_err(|error| cannot("remove", path, &error))?;
+    }
+    let found = lines.lines().filter(|line| line.contains(text::WORD)).count();
+    if status.success() && counted.split_whitespace().next() == Some(&found.to_string()) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "the script found '{}', expected {found} lines; it ended with {status}",
+        counted.trim()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{check_smoke, job_for_tests, set};
+
+    #[test]
+    fn smoke_runs_with_two_copies() {
+        for concurrent in ["1", "8"] {
+            let mut job = Job { threads: 2, ..job_for_tests("shell") };
+            set(&mut job, "concurrent", concurrent);
+            check_smoke("shell", &run(&job).unwrap());
+        }
+    }
+
+    #[test]
+    fn commands_that_find_something_else_are_found() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        scratch.file("commands.sh", COMMANDS).unwrap();
+        scratch.file("text", text::lines().as_bytes()).unwrap();
+        assert_eq!(check_commands(&scratch, &text::lines()), Ok(()));
+        let one_more = format!("{}{}\n", text::lines(), text::WORD);
+        assert!(check_commands(&scratch, &one_more).unwrap_err().to_string().contains("expected"));
+    }
+}
