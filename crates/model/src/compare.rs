@@ -8,6 +8,7 @@ use crate::finding::{CellFinding, MetricFinding, RunFinding};
 use crate::plan::{Plan, stream};
 use crate::record::{ImportedTable, RunRecord};
 use crate::statistics::{CONFIDENCE, Interval, Pairing, RESAMPLES, geometric_mean, median, ratio_of_medians};
+use crate::unixbench::{self, IndexTable, Score};
 use crate::workload::Better;
 
 /// What the columns are.
@@ -116,9 +117,54 @@ pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Co
     Ok(assemble("column".into(), baseline, table.columns.clone(), rows, Vec::new()))
 }
 
+/// UnixBench's index of the main metrics of runs, column by column; single samples are its passes.
+pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Result<IndexTable, String> {
+    refuse_simulated_beside_real(runs)?;
+    let entries = entries(runs, by)?;
+    let mut columns = columns(&entries);
+    let baseline = choose_baseline(&columns, baseline, by)?;
+    columns.sort_by_key(|column| *column != baseline);
+    let main = entries.iter().filter(|entry| entry.main);
+    let scores: Vec<Score> = main.map(|entry| entry.score()).collect();
+    let mut table = unixbench::indices(&by.name(), columns, &scores)?;
+    table.notes.push("native: measured by programs of our own, not by UnixBench; see docs/unixbench.md".into());
+    table.notes.extend(differing_facts(runs, by));
+    Ok(table)
+}
+
+/// The index of a plan that has at least two of UnixBench's tests: one test's index says nothing beyond its score.
+pub fn planned_index(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<IndexTable> {
+    let table = index(runs, &By::parse(&plan.compare_by), plan.baseline.as_deref()).ok()?;
+    table.groups.iter().any(|group| group.tests.len() > 1).then_some(table)
+}
+
+/// UnixBench's index of the columns of an imported table.
+pub fn index_table(table: &ImportedTable, baseline: Option<&str>) -> Result<IndexTable, String> {
+    let by = By::Fact("column".into());
+    let baseline = choose_baseline(&table.columns, baseline, &by)?;
+    let mut columns = table.columns.clone();
+    columns.sort_by_key(|column| *column != baseline);
+    let mut scores = Vec::new();
+    for row in &table.rows {
+        let given = table.columns.iter().zip(&row.values).filter_map(|(column, value)| Some((column, (*value)?)));
+        scores.extend(given.map(|(column, value)| Score {
+            test: row.test.clone(),
+            column: column.clone(),
+            passes: vec![value],
+        }));
+    }
+    let mut indices = unixbench::indices("column", columns, &scores)?;
+    indices
+        .notes
+        .push(format!("imported: the scores are those of table {}, taken as the results of their passes", table.name));
+    Ok(indices)
+}
+
 /// One cell's metric in one column.
 struct Entry<'a> {
     test: String,
+    /// The same with the name that the test has in UnixBench's index.
+    indexed: String,
     column: String,
     metric: &'a MetricFinding,
     main: bool,
@@ -134,7 +180,14 @@ fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<Entry<'a>>, Stri
             let Some(column) = column(run, cell, by, &boots[index])? else { continue };
             let test = row_test(runs, cell, by);
             for (rank, metric) in cell.metrics.iter().enumerate().filter(|(_, metric)| metric.median.is_some()) {
-                entries.push(Entry { test: test.clone(), column: column.clone(), metric, main: rank == 0, run: index });
+                entries.push(Entry {
+                    test: test.clone(),
+                    indexed: unixbench::name_of(&cell.workload, &cell.parameters) + own_words(&test, cell),
+                    column: column.clone(),
+                    metric,
+                    main: rank == 0,
+                    run: index,
+                });
             }
         }
     }
@@ -142,6 +195,17 @@ fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<Entry<'a>>, Stri
         return Err(format!("there is nothing measured to compare by {}", by.name()));
     }
     Ok(entries)
+}
+
+impl Entry<'_> {
+    fn score(&self) -> Score {
+        Score { test: self.indexed.clone(), column: self.column.clone(), passes: self.metric.samples.clone() }
+    }
+}
+
+/// What a row's name says beyond its test.
+fn own_words<'a>(row: &'a str, cell: &CellFinding) -> &'a str {
+    row.strip_prefix(&cell.test).or_else(|| row.strip_prefix(&cell.workload)).unwrap_or_default()
 }
 
 /// The column that a cell belongs to; none when the cell has no such parameter.

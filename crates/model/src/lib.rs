@@ -24,4 +24,5 @@ pub mod topology;
 pub mod trial;
 pub mod undo;
 pub mod units;
+pub mod unixbench;
 pub mod workload;

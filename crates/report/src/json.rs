@@ -11,6 +11,7 @@ use model::record::{RunRecord, RunSummary, TrialRecord};
 use model::trial::{Role, Status};
 use model::undo::Restored;
 use model::units::Nanos;
+use model::unixbench::IndexTable;
 use model::workload::WorkloadSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -110,6 +111,12 @@ pub fn trials(trials: &[TrialRecord]) -> Value {
 /// `{"baseline","rows":[…],"geomean":[…], …}`.
 pub fn comparison(comparison: &Comparison) -> Value {
     value(comparison)
+}
+
+/// `{"by","columns","groups":[{"name","tests":[{"name","unit","baseline","scores":[{"score","index","passes"}]}],"indices":[
+/// {"value","tests","change_percent"}]}],"notes"}`; scores and indices are in the order of the columns.
+pub fn index(table: &IndexTable) -> Value {
+    value(table)
 }
 
 /// `{"run":{…},"claim","winner":{…},"ties":[…],"versus_kernel":{"change_percent","ci_low","ci_high", …},"trials","candidates",

@@ -1,5 +1,6 @@
-//! Published figures from CSV: `test,metric,unit,better`, then one column per thing compared, and last, where the
-//! source prints it, `published_change_percent`. An empty field is a figure that the source does not give.
+//! Reports of UnixBench, whose text `model::unixbench::report` reads, and published figures from CSV:
+//! `test,metric,unit,better`, then one column per thing compared, and last, where the source prints it,
+//! `published_change_percent`. An empty field is a figure that the source does not give.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 use model::record::{ImportedRow, ImportedTable};
+use model::unixbench::{self, report::ReportError};
 use model::workload::Better;
 
 /// The columns before those of figures.
@@ -72,6 +74,17 @@ impl Fault {
 pub fn read_table(file: &Path) -> Result<ImportedTable, ImportError> {
     let text = read_bounded(file).map_err(|fault| located(file, fault))?;
     table_from_csv(&text, file)
+}
+
+/// Reads a report of UnixBench; the table is called as the file is, without its ending.
+pub fn read_unixbench(file: &Path) -> Result<ImportedTable, ImportError> {
+    let report = read_bounded(file).and_then(|text| {
+        let wrong =
+            |error: ReportError| Fault { line: error.line.map(|line| line as u64), column: None, what: error.what };
+        unixbench::report::parse(&text).map_err(wrong)
+    });
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    report.map(|report| report.table(&name)).map_err(|fault| located(file, fault))
 }
 
 /// Reads figures from the text of a file.

@@ -296,12 +296,22 @@ pub struct Compare {
     /// Which imported table, with --by column [default: the latest]
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
+    /// Show the index of a suite instead, for each thing compared
+    #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "all_metrics")]
+    pub index: Option<Suite>,
     /// Every metric, not only each workload's main one
     #[arg(long)]
     pub all_metrics: bool,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TableFormat,
+}
+
+/// Suites with an index of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// `UnixBench` 5.1.3: its tests against a SPARCstation 20-61
+    Unixbench,
 }
 
 /// How to show a table.
@@ -372,4 +382,6 @@ pub enum ImportFormat {
     Store,
     /// A CSV of published figures: test,metric,unit,better, then one column per configuration
     Table,
+    /// A report of `UnixBench` 5.1.3, one column per number of copies
+    Unixbench,
 }

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use model::compare::{By, ComparedRun, compare, compare_table};
+use model::compare::{By, ComparedRun, compare, compare_table, index, index_table};
 use model::comparison::Comparison;
 use model::finding::{RunFinding, summarise};
-use model::record::RunRecord;
+use model::record::{ImportedTable, RunRecord};
+use model::unixbench::IndexTable;
 use store::Store;
 
-use crate::cli::{Common, Compare, TableFormat};
+use crate::cli::{Common, Compare, Suite, TableFormat};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::subject::existing_store;
@@ -16,6 +17,9 @@ use crate::subject::existing_store;
 /// Compares stored runs, or the columns of an imported table.
 pub fn run(args: &Compare, common: &Common) -> Outcome {
     let store = existing_store(common)?;
+    if let Some(Suite::Unixbench) = args.index {
+        return show_index(&indices(args, &store)?, args.format);
+    }
     let comparison = if args.by == "column" { imported(args, &store)? } else { measured(args, &store)? };
     let shown = || if args.all_metrics { comparison.clone() } else { comparison.clone().main_metrics() };
     let text = match args.format {
@@ -31,22 +35,52 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+fn show_index(table: &IndexTable, format: TableFormat) -> Outcome {
+    match format {
+        TableFormat::Text => output::print(&report::table::index(table, &output::look()))?,
+        TableFormat::Markdown => output::print(&report::table::index_markdown(table))?,
+        TableFormat::Csv => output::print(&report::table::index_csv(table))?,
+        TableFormat::Json => output::print_json(&report::json::index(table))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn indices(args: &Compare, store: &Store) -> Result<IndexTable, Failure> {
+    let baseline = args.baseline.as_deref();
+    if args.by == "column" {
+        return index_table(&table(args, store)?, baseline).map_err(Failure::usage);
+    }
+    on_runs(args, store, |runs, by| index(runs, by, baseline))
+}
+
 fn imported(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
+    compare_table(&table(args, store)?, args.baseline.as_deref()).map_err(Failure::usage)
+}
+
+fn table(args: &Compare, store: &Store) -> Result<ImportedTable, Failure> {
     let names = store.tables().map_err(Failure::of)?;
     let name = args.table.as_ref().or(names.last()).ok_or_else(|| {
         Failure::usage("there is no imported table to compare by column").hint("nearfar import --format table FILE.csv")
     })?;
-    let table = store.table(name).map_err(Failure::usage)?;
-    compare_table(&table, args.baseline.as_deref()).map_err(Failure::usage)
+    store.table(name).map_err(Failure::usage)
 }
 
 fn measured(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
+    on_runs(args, store, |runs, by| compare(runs, by, args.baseline.as_deref()))
+}
+
+/// What the runs that are to be compared come to.
+fn on_runs<T>(
+    args: &Compare,
+    store: &Store,
+    come_to: impl FnOnce(&[ComparedRun<'_>], &By) -> Result<T, String>,
+) -> Result<T, Failure> {
     let by = By::parse(&args.by);
     let records = records(args, &by, store)?;
     let findings = findings(store, &records)?;
     let runs: Vec<ComparedRun<'_>> =
         records.iter().zip(&findings).map(|(record, finding)| ComparedRun { record, finding }).collect();
-    compare(&runs, &by, args.baseline.as_deref()).map_err(Failure::usage)
+    come_to(&runs, &by).map_err(Failure::usage)
 }
 
 /// The runs that were named; else the latest, and with columns that are machines or their states every other

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use model::compare::{ComparedRun, compare_table, planned};
+use model::compare::{ComparedRun, compare_table, index_table, planned, planned_index};
 use model::comparison::Comparison;
 use model::finding::{RunFinding, summarise};
 use model::measured_map::{MeasuredMap, measured_map};
 use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
+use model::unixbench::IndexTable;
 use report::html::{ReportPage, RunSection, TableSection};
 use store::Store;
 
@@ -23,9 +24,13 @@ pub fn run(args: &Report, common: &Common) -> Outcome {
     let store = existing_store(common)?;
     let runs = loaded(&store, &records(args, &store)?)?;
     let tables = if args.runs.is_empty() { tables(&store)? } else { Vec::new() };
+    let table_indices: Vec<(&str, IndexTable)> =
+        tables.iter().filter_map(|(table, _)| Some((table.name.as_str(), index_table(table, None).ok()?))).collect();
+    let run_indices = runs.iter().filter_map(|run| Some((run.record.plan.experiment.as_str(), run.index.as_ref()?)));
     let page = ReportPage {
         runs: runs.iter().map(Loaded::section).collect(),
         comparisons: Vec::new(),
+        indices: run_indices.chain(table_indices.iter().map(|(name, index)| (*name, index))).collect(),
         tables: tables.iter().map(|(table, comparison)| TableSection { table, comparison }).collect(),
         generated_by: format!("nearfar {}", env!("CARGO_PKG_VERSION")),
     };
@@ -55,6 +60,7 @@ struct Loaded {
     trials: Vec<TrialRecord>,
     finding: RunFinding,
     comparison: Option<Comparison>,
+    index: Option<IndexTable>,
     answer: Option<Answer>,
     map: Option<MeasuredMap>,
 }
@@ -78,9 +84,10 @@ fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<Loaded>, Failure> 
         let finding = summarise(&record.plan, &trials);
         let runs = [ComparedRun { record, finding: &finding }];
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
+        let index = planned_index(&runs, &record.plan);
         let answer = Answer::of(record, &trials);
         let map = measured_map(&record.plan, &record.machine.topology, &finding);
-        Ok(Loaded { record: record.clone(), trials, finding, comparison, answer, map })
+        Ok(Loaded { record: record.clone(), trials, finding, comparison, index, answer, map })
     };
     records.iter().map(load).collect()
 }

@@ -25,6 +25,7 @@ use crate::subject::Subject;
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("experiments/quick.toml", include_str!("../../../../experiments/quick.toml")),
     ("experiments/interrupts.toml", include_str!("../../../../experiments/interrupts.toml")),
+    ("experiments/boards.toml", include_str!("../../../../experiments/boards.toml")),
 ];
 
 /// Runs an experiment, or goes on with it.

@@ -12,10 +12,11 @@ use model::finding::RunFinding;
 use model::measured_map::MeasuredMap;
 use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
+use model::unixbench::IndexTable;
 
 use crate::look::clean;
 use crate::sentence::{Sentence, sentences};
-use crate::table::{comparison_grid, footnotes, long_grid};
+use crate::table::{comparison_grid, footnotes, index_caption, index_grid, long_grid};
 use run::RunPart;
 use table::HtmlTable;
 
@@ -26,6 +27,8 @@ pub struct ReportPage<'a> {
     pub runs: Vec<RunSection<'a>>,
     /// Comparisons across runs: hosts, kernels, boots.
     pub comparisons: Vec<&'a Comparison>,
+    /// Indices of suites, each with the name of the run or table that it is of.
+    pub indices: Vec<(&'a str, &'a IndexTable)>,
     /// Imported tables.
     pub tables: Vec<TableSection<'a>>,
     /// The program and its version.
@@ -82,6 +85,7 @@ pub fn render(page: &ReportPage) -> String {
         simulated: page.runs.iter().any(|run| run.record.simulated.is_some()),
         runs,
         comparisons: compared.collect(),
+        indices: page.indices.iter().map(|(name, table)| IndexPart::new(name, table, limits.rows)).collect(),
         tables: tables.collect(),
         generated_by: clean(&page.generated_by),
     };
@@ -99,7 +103,7 @@ pub(crate) struct Limits {
 impl Limits {
     fn of(page: &ReportPage) -> Self {
         let cells: usize = page.runs.iter().map(|run| run.finding.cells.len()).sum();
-        let parts = page.runs.len() + page.comparisons.len() + page.tables.len();
+        let parts = page.runs.len() + page.comparisons.len() + page.indices.len() + page.tables.len();
         // At least so many that a strip shows a distribution and a table its beginning.
         Self { rows: (ROWS_MAX / parts.max(1)).clamp(50, 1_000), points: (POINTS_MAX / cells.max(1)).clamp(24, 400) }
     }
@@ -112,6 +116,7 @@ struct Report {
     simulated: bool,
     runs: Vec<RunPart>,
     comparisons: Vec<ComparedPart>,
+    indices: Vec<IndexPart>,
     tables: Vec<ComparedPart>,
     generated_by: String,
 }
@@ -140,6 +145,24 @@ impl ComparedPart {
             more,
             table: HtmlTable::new(&caption, grid, rows_max),
             notes: footnotes(comparison),
+        }
+    }
+}
+
+/// The tables of an index.
+struct IndexPart {
+    name: String,
+    tables: Vec<HtmlTable>,
+    notes: Vec<String>,
+}
+
+impl IndexPart {
+    fn new(name: &str, index: &IndexTable, rows_max: usize) -> Self {
+        let table = |group| HtmlTable::new(&index_caption(index, group), index_grid(index, group), rows_max);
+        Self {
+            name: clean(name),
+            tables: index.groups.iter().map(table).collect(),
+            notes: index.notes.iter().map(|note| clean(note)).collect(),
         }
     }
 }

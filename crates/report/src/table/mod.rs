@@ -1,16 +1,19 @@
 //! Results, comparisons and lists as tables: for the terminal, as Markdown, as CSV.
 
 mod comparison;
+mod index;
 mod lists;
 mod race;
 mod run;
 
 pub use comparison::{comparison, comparison_csv, comparison_markdown};
+pub use index::{index, index_csv, index_markdown};
 pub use lists::{OfferLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
 
 pub(crate) use comparison::{comparison_grid, footnotes, long_grid};
+pub(crate) use index::{caption as index_caption, index_grid};
 pub(crate) use lists::ending;
 pub(crate) use run::{headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid};
 

@@ -19,7 +19,7 @@ fn section(run: &Run) -> RunSection<'_> {
 }
 
 fn page<'a>(runs: Vec<RunSection<'a>>, tables: Vec<TableSection<'a>>) -> ReportPage<'a> {
-    ReportPage { runs, tables, comparisons: Vec::new(), generated_by: "nearfar 0.1.0".into() }
+    ReportPage { runs, tables, comparisons: Vec::new(), indices: Vec::new(), generated_by: "nearfar 0.1.0".into() }
 }
 
 fn published() -> ImportedTable {
