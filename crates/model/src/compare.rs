@@ -124,10 +124,11 @@ pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Resul
     let mut columns = columns(&entries);
     let baseline = choose_baseline(&columns, baseline, by)?;
     columns.sort_by_key(|column| *column != baseline);
-    let main = entries.iter().filter(|entry| entry.main);
-    let scores: Vec<Score> = main.map(|entry| entry.score()).collect();
+    let scores: Vec<Score> = entries.iter().filter_map(Entry::score).collect();
     let mut table = unixbench::indices(&by.name(), columns, &scores)?;
-    table.notes.push("native: measured by programs of our own, not by UnixBench; see docs/unixbench.md".into());
+    if entries.iter().any(|entry| entry.indexed.is_some() && entry.metric.name == "score") {
+        table.notes.push("native: measured by programs of our own, not by UnixBench; see docs/unixbench.md".into());
+    }
     table.notes.extend(differing_facts(runs, by));
     Ok(table)
 }
@@ -163,8 +164,8 @@ pub fn index_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Inde
 /// One cell's metric in one column.
 struct Entry<'a> {
     test: String,
-    /// The same with the name that the test has in UnixBench's index.
-    indexed: String,
+    /// The same with the name that the metric has in UnixBench's index; none where it has no place there.
+    indexed: Option<String>,
     column: String,
     metric: &'a MetricFinding,
     main: bool,
@@ -182,7 +183,7 @@ fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<Entry<'a>>, Stri
             for (rank, metric) in cell.metrics.iter().enumerate().filter(|(_, metric)| metric.median.is_some()) {
                 entries.push(Entry {
                     test: test.clone(),
-                    indexed: unixbench::name_of(&cell.workload, &cell.parameters) + own_words(&test, cell),
+                    indexed: indexed(cell, rank, &metric.name).map(|name| name + own_words(&test, cell)),
                     column: column.clone(),
                     metric,
                     main: rank == 0,
@@ -198,8 +199,17 @@ fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<Entry<'a>>, Stri
 }
 
 impl Entry<'_> {
-    fn score(&self) -> Score {
-        Score { test: self.indexed.clone(), column: self.column.clone(), passes: self.metric.samples.clone() }
+    fn score(&self) -> Option<Score> {
+        let test = self.indexed.clone()?;
+        Some(Score { test, column: self.column.clone(), passes: self.metric.samples.clone() })
+    }
+}
+
+/// Our own kernels are one test each; the installed UnixBench has all of them as metrics.
+fn indexed(cell: &CellFinding, rank: usize, metric: &str) -> Option<String> {
+    match cell.workload.as_str() {
+        "unixbench" => Some(metric.into()),
+        workload => (rank == 0).then(|| unixbench::name_of(workload, &cell.parameters)),
     }
 }
 

@@ -67,6 +67,11 @@ static REGISTRY: [Workload; 19] = [
         check: tools::command::check,
         runner: Runner::Tool { recipe: tools::command::recipe, read: tools::command::read },
     },
+    Workload {
+        describe: tools::unixbench::describe,
+        check: tools::unixbench::check,
+        runner: Runner::Tool { recipe: tools::unixbench::recipe, read: tools::unixbench::read },
+    },
 ];
 
 /// All workloads.

@@ -29,7 +29,8 @@ pub fn parse(text: &str, file_name: &str, specs: &[WorkloadSpec]) -> Result<Expe
     let name = root.required_text("name", "name = \"short-name\"")?;
     let question = root.required_text("question", "question = \"What is it that you want to know?\"")?;
     let repeat = repeat(source, &root)?;
-    let sections = root.sections("workload", "[[workload]]", &["name", "label", "set", "placements", "threads"])?;
+    let sections =
+        root.sections("workload", "[[workload]]", &["name", "label", "set", "placements", "threads", "copies"])?;
     if sections.is_empty() {
         let hint = format!("add [[workload]] with name = one of {}", names(specs).join(", "));
         return Err(root.error("an experiment has no [[workload]]", Some(hint)));
@@ -170,7 +171,11 @@ fn threads(
     section: &Section<'_>,
     spec: &WorkloadSpec,
 ) -> Result<Vec<ThreadCount>, ExperimentError> {
-    let written = section.scalars("threads")?.unwrap_or_default();
+    // Of suites that say copies, each on a seat of its own as threads are.
+    let written = match (section.scalars("threads")?, section.scalars("copies")?) {
+        (Some(_), Some(_)) => return Err(section.error("threads and copies are the same; one of them is enough", None)),
+        (threads, copies) => threads.or(copies).unwrap_or_default(),
+    };
     let mut counts = Vec::new();
     for At { value, at } in &written {
         let count = thread_count(value).ok_or_else(|| {

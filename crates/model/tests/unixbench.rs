@@ -1,0 +1,48 @@
+//! UnixBench's index against a real report of UnixBench 5.1.3: what its scores come to here is what it printed.
+
+use model::compare::index_table;
+use model::unixbench::report::parse;
+use model::unixbench::{TESTS, find, index_of};
+
+/// Of `Run -i 1 -c 1 -c 2 index shell16` on a virtual machine with two cpus.
+const REPORT: &str = include_str!("reports/unixbench-5.1.3.txt");
+
+/// The indices that the report prints for each test of each run, in its order.
+fn printed() -> Vec<(&'static str, f64)> {
+    let line = |line: &'static str| {
+        let test = TESTS.iter().find(|test| line.starts_with(test.title) && !line.contains("samples"))?;
+        Some((test.name, line.split_whitespace().last()?.parse().ok()?))
+    };
+    REPORT.lines().filter_map(line).collect()
+}
+
+#[test]
+fn a_real_report_is_read_and_its_indices_come_out_of_its_scores() {
+    let report = parse(REPORT).unwrap();
+    let copies: Vec<u32> = report.runs.iter().map(|run| run.copies).collect();
+    assert_eq!(copies, [1, 2]);
+    assert!(report.runs.iter().all(|run| run.scores.len() == 13), "{report:?}");
+    let scores = report.runs.iter().flat_map(|run| &run.scores).filter(|score| score.test != "shell-16");
+    let printed = printed();
+    assert_eq!(printed.len(), 24);
+    for (score, (name, index)) in scores.zip(printed) {
+        assert_eq!(score.test, name);
+        let own = index_of(score.score, find(name).unwrap());
+        // The report's scores are rounded to 0.1, which is as much as this of a small baseline.
+        let rounding = 0.05 + index_of(0.05, find(name).unwrap());
+        assert!((own - index).abs() <= rounding + 1e-9, "{name}: {own}, printed {index}");
+    }
+}
+
+#[test]
+fn the_index_of_a_real_report_is_exact_to_a_tenth() {
+    let report = parse(REPORT).unwrap();
+    let table = index_table(&report.table("r"), None).unwrap();
+    let [group] = table.groups.as_slice() else { panic!("{table:?}") };
+    assert_eq!(table.columns, ["1 copy", "2 copies"]);
+    for (run, index) in report.runs.iter().zip(&group.indices) {
+        let (index, printed) = (index.unwrap(), run.index.unwrap());
+        assert_eq!(index.tests, 12);
+        assert!((index.value - printed).abs() <= 0.1, "{} copies: {}, printed {printed}", run.copies, index.value);
+    }
+}

@@ -1,0 +1,150 @@
+//! An installed UnixBench, run as it is: its own programs, its own timing, its report read.
+//!
+//! Measures: each test's score and the index, by UnixBench itself with as many copies as the placement has threads. All
+//! copies together may use the placement's cpus; it seats nobody. The kernels of the same names measure the same
+//! without it; this is for checking them, and for results that others know.
+//! Its full index takes half an hour for each number of copies, so a trial wants `--time-limit 1h`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use machine::child::{Exit, Finished};
+use model::trial::Sample;
+use model::units::Nanos;
+use model::unixbench::{TESTS, report};
+use model::workload::{Better, MetricSpec, ParameterKind, Parameters, Reduce, WorkloadSpec};
+
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::recipe::{CommandLine, Recipe};
+
+/// Where it can be had.
+const SOURCE: &str = "https://github.com/kdlucas/byte-unixbench, tag v5.1.3; make there, then --set dir=.../UnixBench";
+/// More passes than this are a mistyped number.
+const PASSES_MAX: i64 = 1000;
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "unixbench".into(),
+        summary: "an installed UnixBench 5.1.3, its tests and its index".into(),
+        about:
+            "Runs UnixBench's own `Run` with as many copies as the placement has threads, and reads its report. The \
+                full index takes half an hour: give --time-limit 1h. Not ours and not part of this program: \
+                github.com/kdlucas/byte-unixbench."
+                .into(),
+        parameters: parameters([
+            Parameter {
+                name: "dir",
+                about: "the folder with its `Run`",
+                kind: ParameterKind::Text,
+                default: Some("/usr/local/share/unixbench"),
+                smoke: None,
+            },
+            Parameter {
+                name: "tests",
+                about: "its names of tests, with spaces between them; index for the twelve of the index",
+                kind: ParameterKind::Text,
+                default: Some("index"),
+                smoke: Some("dhry2reg"),
+            },
+            Parameter {
+                name: "passes",
+                about: "passes of short tests; long ones have a third of them",
+                kind: ParameterKind::Integer { min: 1, max: PASSES_MAX },
+                default: Some("10"),
+                smoke: Some("1"),
+            },
+        ]),
+        metrics: all_metrics(),
+        threads_exactly: None,
+        trial_time_guess: Nanos(1_700_000_000_000),
+    }
+}
+
+/// The index, then each test's score.
+fn all_metrics() -> Vec<MetricSpec> {
+    let metric = |name, unit| Metric { name, unit, better: Better::Higher, series: name, reduce: Reduce::Median };
+    let mut all = metrics([metric("index", "")]);
+    TESTS.iter().for_each(|test| all.extend(metrics([metric(test.name, test.unit)])));
+    all.extend(metrics([metric("shell-16", "lpm")]));
+    all
+}
+
+/// Words of the command line are its test names: nothing that it would take for an option.
+pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
+    match parameters.text("tests").split_whitespace().find(|word| word.starts_with('-')) {
+        Some(option) => Err(format!("tests has the option {option}; it takes names such as dhry2reg")),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
+    let folder = job.parameters.text("dir");
+    if !Path::new(folder).join("Run").is_file() {
+        return Err(Failure::Unavailable(format!("there is no UnixBench in {folder}; hint: {SOURCE}")));
+    }
+    let mut argv: Vec<String> = ["env", "-C", folder, "./Run", "-q", "-i"].map(String::from).into();
+    argv.extend([job.parameters.integer("passes").to_string(), "-c".into(), job.threads.to_string()]);
+    argv.extend(job.parameters.text("tests").split_whitespace().map(String::from));
+    let command = CommandLine { argv, environment: BTreeMap::new() };
+    Ok(Recipe { prepare: None, server: None, warmup: 0, command, cleanup: None })
+}
+
+pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+    if finished.exit != Exit::Code(0) {
+        return Err(Failure::Failed(format!("it ended with {}", finished.last_words())));
+    }
+    samples(job.threads, &String::from_utf8_lossy(&finished.stdout))
+}
+
+fn samples(copies: usize, output: &str) -> Result<Vec<Sample>, Failure> {
+    let wrong = |error: report::ReportError| {
+        let line = error.line.map_or(String::new(), |line| format!(" line {line}"));
+        Failure::Failed(format!("its report{line}: {}", error.what))
+    };
+    let report = report::parse(output).map_err(wrong)?;
+    let [run] = report.runs.as_slice() else {
+        return Err(Failure::Failed(format!("its report has {} runs, one was asked for", report.runs.len())));
+    };
+    if run.copies as usize != copies {
+        // Version 5.1.3 stops at 16.
+        return Err(Failure::Failed(format!("it ran {} copies, {copies} were asked for", run.copies)));
+    }
+    let mut measured = Measured::default();
+    run.index.map_or(Ok(()), |index| measured.push("index", index))?;
+    run.scores.iter().try_for_each(|score| measured.push(&score.test, score.score))?;
+    Ok(measured.samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{job_for_tests, set};
+
+    const OUTPUT: &str = include_str!("unixbench/dhry2reg-5.1.3.txt");
+
+    #[test]
+    fn what_it_prints_is_read() {
+        let samples = samples(1, OUTPUT).unwrap();
+        let names: Vec<&str> = samples.iter().map(|sample| sample.series.as_str()).collect();
+        assert_eq!(names, ["dhrystone"], "a partial index is none");
+        assert!(samples[0].value > 1e6);
+    }
+
+    #[test]
+    fn another_number_of_copies_or_version_is_no_result() {
+        assert!(super::samples(2, OUTPUT).unwrap_err().to_string().contains("1 copies, 2 were"));
+        let newer = super::samples(1, &OUTPUT.replace("Version 5.1.3)", "Version 6.0.0)"));
+        assert!(newer.unwrap_err().to_string().contains("version 6.0.0"));
+    }
+
+    #[test]
+    fn where_it_is_not_installed_the_hint_says_where_to_get_it() {
+        let mut job = job_for_tests("unixbench");
+        set(&mut job, "dir", "/nowhere");
+        let failure = recipe(&job).unwrap_err();
+        assert!(matches!(&failure, Failure::Unavailable(why) if why.contains("/nowhere") && why.contains("hint")));
+        set(&mut job, "tests", "dhry2reg -q");
+        assert!(check(&job.parameters).is_err());
+    }
+}
