@@ -26,6 +26,7 @@ test: setup ## every test; those that need what this machine lacks are skipped, 
 check: ## formatting, lints, documentation
 	@scripts/setup check
 	@$(CARGO) fmt --all --check
+	@rustfmt --check --edition 2024 crates/workloads/src/kernels/unixbench/program/*.rs
 	@$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet --document-private-items
 	@scripts/check-house
