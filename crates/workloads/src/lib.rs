@@ -43,7 +43,7 @@ pub enum Runner {
 
 /// In the order in which people read them: memory, cores, kernel, UnixBench's tests in its order, then programs of their
 /// own.
-static REGISTRY: [Workload; 19] = [
+static REGISTRY: [Workload; 20] = [
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
