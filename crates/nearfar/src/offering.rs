@@ -11,7 +11,7 @@ use store::Store;
 
 use crate::cli::{ByMap, Common};
 use crate::failure::Failure;
-use crate::subject::{Subject, existing_store, store_path};
+use crate::subject::{Subject, existing_store, open_store, store_path};
 
 /// What `--map` takes in place of a run.
 const NONE: &str = "none";
@@ -92,7 +92,7 @@ fn newest(
         let smoke = record.plan.command.iter().any(|word| word == "--smoke");
         !smoke && record.simulated.as_deref() == simulated && record.machine.topology.fixed() == stated.fixed()
     };
-    newest_of(&existing_store(common)?, same)
+    newest_of(&open_store(common)?, same)
 }
 
 fn newest_of(store: &Store, fits: impl Fn(&RunRecord) -> bool) -> Result<Option<(RunId, MeasuredMap)>, Failure> {
