@@ -1,7 +1,10 @@
 //! Where interrupts go: what `irq:` means on machines with one node and several, and what is refused with which words.
 
+use model::candidates::{Threads, Wish, candidates};
 use model::id_set::{CpuSet, NodeId};
-use model::placement::{KernelOffers, NoPlacement, check, lines, offer_all, parse_for, same_place};
+use model::placement::{
+    KernelOffers, NoPlacement, Placement, check, check_movable, lines, offer_all, parse_for, same_place,
+};
 use model::topology::{Device, DeviceKind, Interrupt, Movability, Topology};
 
 const NONE: KernelOffers = KernelOffers { weighted_interleave: false };
@@ -149,4 +152,69 @@ fn offers_are_for_devices_that_can_be_moved() {
     bare.devices.clear();
     let bare = of(&bare, &[]);
     assert!(bare.iter().all(|(_, why)| why.as_ref().is_err_and(|why| why.contains("shows no devices"))), "{bare:?}");
+}
+
+/// Names of the candidates for one thread, and where each sends eth0's first queue.
+fn candidates_of(topology: &Topology, devices: &[&str]) -> Vec<(String, String)> {
+    let devices = devices.iter().map(|name| (*name).into()).collect();
+    let wish = Wish { threads: Threads::Fixed(1), only: vec!["one-core".into()], devices, ..Wish::default() };
+    let found = candidates(topology, &wish).expect("nothing is asked that is not there");
+    assert_eq!(found.placements.len(), found.stages.route.len());
+    let cpus = |placement: &Placement| placement.interrupts.first().map(|route| route.cpus.to_string());
+    found.placements.iter().map(|one| (one.name.clone(), cpus(one).unwrap_or("none".into()))).collect()
+}
+
+#[test]
+fn candidates_race_where_interrupts_go_too() {
+    let found = candidates_of(&xeon(), &["eth0"]);
+    let words: Vec<String> = found.into_iter().map(|(name, cpus)| format!("{name} {cpus}")).collect();
+    assert_eq!(
+        words,
+        [
+            "kernel ",
+            "kernel+irq:spread 0",
+            "one-core ",
+            "one-core+irq:same-core 0",
+            "one-core+irq:same-node 1-5,13-17",
+            "one-core+irq:other-node 6-11,18-23",
+            "one-core+irq:spread 0",
+        ],
+        "three queues spread are not on one core, though the first is"
+    );
+    // One node: no other. Nobody asked for devices: nothing is said of interrupts.
+    let names = |topology: &Topology, devices: &[&str]| -> Vec<String> {
+        candidates_of(topology, devices).into_iter().map(|(name, _)| name).collect()
+    };
+    assert!(!names(&ryzen(), &["eth0"]).contains(&"one-core+irq:other-node".into()));
+    assert_eq!(names(&ryzen(), &[]), ["kernel", "one-core"]);
+    let single = names(&ryzen(), &["sda"]);
+    assert_eq!(
+        single.last().map(String::as_str),
+        Some("one-core+irq:same-node"),
+        "one interrupt spread is on one core"
+    );
+}
+
+#[test]
+fn cpus_near_a_device_are_not_alike_others() {
+    let singles = |devices: Vec<String>| {
+        let wish = Wish { threads: Threads::Fixed(1), devices, ..Wish::default() };
+        let found = candidates(&xeon(), &wish).expect("nothing is asked that is not there");
+        let seats = found.placements.iter().filter(|one| one.seats.len() == 1 && one.cpus().len() == 1);
+        seats.map(|one| one.seats[0].0).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(singles(Vec::new()).into_iter().collect::<Vec<_>>(), [0]);
+    assert_eq!(singles(vec!["eth0".into()]).into_iter().collect::<Vec<_>>(), [0, 6]);
+}
+
+#[test]
+fn what_cannot_be_moved_is_refused_before_a_race() {
+    let refused = |name: &str| match check_movable(&xeon(), &[name.into()]) {
+        Ok(()) => String::new(),
+        Err(NoPlacement::Mistake(why)) => format!("mistake: {why}"),
+        Err(NoPlacement::Unavailable(why)) => format!("unavailable: {why}"),
+    };
+    assert_eq!(refused("eth0"), "");
+    assert!(refused("nvme0n1").starts_with("unavailable: interrupt 51 (nvme0q1) of nvme0n1 is managed"));
+    assert!(refused("eth9").starts_with("mistake: no device is called 'eth9'; there are eth0"));
 }

@@ -382,6 +382,12 @@ fn interrupts_come_back_after_a_signal_and_after_a_kill() {
     let place = with_interrupts(&files);
     let paths: Vec<&str> = files.iter().map(String::as_str).collect();
     kill_and_restore(&place, kills(), &paths, || sends(&place, &device, &[], &["sleep", "0.05"]));
+    let root = place.root.display().to_string();
+    kill_and_restore(&place, kills(), &paths, || {
+        let mut command = place.command(&["place", "--max-trials", "24", "--budget", "3s", "--device", &device]);
+        command.args(["--only", "one-core", "--settings-root", &root, "--fresh", "--", "sleep", "0.02"]);
+        command
+    });
     let begun = place.folder.path().join("begun");
     let script = format!("touch {}; sleep 60", begun.display());
     let mut run = Running::start(place.measure(&["--device", &device, "--placement", "irq:0"], &["sh", "-c", &script]));

@@ -7,6 +7,7 @@ use super::limits::Limits;
 use super::tree::{Level, Tree};
 use super::{Step, Threads, Wish};
 use crate::placement::ground::Ground;
+use crate::placement::route::RULES;
 use crate::units::Bytes;
 
 /// The numbers that need no list of placements.
@@ -182,11 +183,18 @@ pub(super) fn steps(limits: &Limits, wish: &Wish, counted: &Counted, tally: &Tal
     } else {
         "; with one memory node every memory policy is the kernel's".into()
     };
+    let (routed, interrupts) = match &wish.devices[..] {
+        [] => (counted.raw, String::new()),
+        names => (
+            counted.raw.times(routes(wish)),
+            format!("; the interrupts of {} in {} ways", names.join(", "), routes(wish)),
+        ),
+    };
     if wish.second {
-        let text = format!("{sets} for the first command{policies}; sets of any size for the second");
-        steps.push(step("raw", counted.raw.times(Count::two_to(counted.usable)), text));
+        let text = format!("{sets} for the first command{policies}; sets of any size for the second{interrupts}");
+        steps.push(step("raw", routed.times(Count::two_to(counted.usable)), text));
     } else {
-        steps.push(step("raw", counted.raw, format!("{sets}{policies}")));
+        steps.push(step("raw", routed, format!("{sets}{policies}{interrupts}")));
     }
     steps.extend(facts.into_iter().map(note));
     steps.push(step(
@@ -232,6 +240,20 @@ pub(super) fn steps(limits: &Limits, wish: &Wish, counted: &Counted, tally: &Tal
         steps.push(note(format!("--cpus-max: no placement has more than {most} cpus")));
     }
     steps
+}
+
+/// In how many ways interrupts go: as found and by each rule that has a name; one way where no device is named.
+pub(super) fn routes(wish: &Wish) -> Count {
+    Count::new(if wish.devices.is_empty() { 1 } else { 1 + RULES.len() })
+}
+
+/// What devices do to all that stands before.
+pub(super) fn with_interrupts(devices: &[String]) -> Option<Step> {
+    let text = format!(
+        "each with the interrupts of {} as found, and where irq: rules send them that mean something beside its seats",
+        devices.join(", ")
+    );
+    (!devices.is_empty()).then_some(Step { name: "note", count: None, text })
 }
 
 /// The last step.

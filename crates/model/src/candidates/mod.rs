@@ -15,6 +15,7 @@ mod neighbours;
 #[cfg(test)]
 mod orbits;
 mod pairs;
+mod routed;
 mod second;
 mod stages;
 mod tree;
@@ -67,6 +68,8 @@ pub struct Wish {
     pub kernel: KernelOffers,
     /// Classes of cpus that a measurement told apart; cpus in different classes are not alike. May be empty.
     pub measured: Vec<CpuSet>,
+    /// Devices whose interrupts are placed too; see [`crate::placement::check_movable`].
+    pub devices: Vec<String>,
 }
 
 /// The candidates, in an order that depends on the machine and the wish alone.
@@ -117,7 +120,8 @@ pub fn candidates(topology: &Topology, wish: &Wish) -> Result<Candidates, String
     let ground = Ground::new(&limits.topology);
     let as_named = Ground::new(topology);
     let nothing = || "this process may use no cpu of this machine".to_string();
-    let mut tree = Tree::new(&ground, &wish.measured).ok_or_else(nothing)?;
+    let apart = routed::told_apart(topology, wish)?;
+    let mut tree = Tree::new(&ground, &apart).ok_or_else(nothing)?;
     let reference = match wish.threads {
         Threads::Fixed(threads) => threads,
         Threads::Free | Threads::Natural => as_named.cores.len(),
@@ -134,7 +138,7 @@ pub fn candidates(topology: &Topology, wish: &Wish) -> Result<Candidates, String
         gather.all(&counted)
     };
     let steps = explain::steps(&limits, wish, &counted, &tally, facts);
-    Ok(finish(&as_named, wish, drafts, &counted, steps, reference))
+    finish(&as_named, wish, drafts, &counted, steps, reference)
 }
 
 /// Names the candidates, puts the kernel's choice first and says which are raced first.
@@ -145,30 +149,38 @@ fn finish(
     counted: &explain::Counted,
     steps: Vec<Step>,
     reference: usize,
-) -> Candidates {
+) -> Result<Candidates, String> {
     let kernel = Placement::kernel(reference);
     let same = |draft: &Draft| {
         draft.threads == reference && draft.seats.is_empty() && draft.memory == kernel.memory && draft.second.is_empty()
     };
     let mut all = Candidates {
-        placements: vec![kernel.clone()],
+        placements: Vec::new(),
         stages: Stages { threads_searched: wish.threads == Threads::Free, ..Stages::default() },
-        raw: counted.raw,
+        raw: counted.raw.times(explain::routes(wish)),
         classes: counted.seats,
         steps,
     };
-    all.stages.push(true, 0, MemoryChoice::Kernel, reference);
     let mut names = words::Names::new(ground, wish.kernel);
-    for draft in drafts.into_iter().filter(|draft| !same(draft)) {
-        all.stages.push(draft.first_stage, draft.shape, draft.choice, draft.threads);
-        all.placements.push(placement(ground, &mut names, wish.threads, draft));
+    let made = drafts.into_iter().filter(|draft| !same(draft)).map(|draft| {
+        let stage = (draft.first_stage, draft.shape, draft.choice, draft.threads);
+        (stage, placement(ground, &mut names, wish.threads, draft))
+    });
+    for ((first, shape, choice, threads), placement) in
+        std::iter::once(((true, 0, MemoryChoice::Kernel, reference), kernel.clone())).chain(made)
+    {
+        for (route, routed) in routed::ways(ground, &placement, &wish.devices)? {
+            all.stages.push(first, shape, (choice, route), threads);
+            all.placements.push(routed);
+        }
     }
     if all.placements.len() <= STAGED_ABOVE {
         all.stages.first.fill(true);
     }
     let offered = all.placements.len();
+    all.steps.extend(explain::with_interrupts(&wish.devices));
     all.steps.push(explain::offered(offered, all.stages.first.iter().filter(|first| **first).count()));
-    all
+    Ok(all)
 }
 
 fn placement(ground: &Ground, names: &mut words::Names, wish: Threads, draft: Draft) -> Placement {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::form::{Form, Forms, Labels};
 use super::tree::Tree;
 use super::words::{Names, sentence};
-use super::{Threads, Wish, limits};
+use super::{Threads, Wish, limits, routed};
 use crate::id_set::{CpuId, CpuSet, NodeId};
 use crate::placement::ground::Ground;
 use crate::placement::{MemoryPolicy, Placement};
@@ -17,7 +17,7 @@ pub fn neighbours(topology: &Topology, wish: &Wish, placement: &Placement) -> Re
     let limits = limits::read(topology, wish)?;
     let ground = Ground::new(&limits.topology);
     let as_named = Ground::new(topology);
-    let Some(mut tree) = Tree::new(&ground, &wish.measured) else { return Ok(Vec::new()) };
+    let Some(mut tree) = Tree::new(&ground, &routed::told_apart(topology, wish)?) else { return Ok(Vec::new()) };
     let mut forms = Forms::new(&mut tree);
     let mut names = Names::new(&as_named, wish.kernel);
     let moved = moves(&mut forms, placement);

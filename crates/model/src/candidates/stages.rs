@@ -17,6 +17,9 @@ pub struct Stages {
     pub shape: Vec<usize>,
     /// What each one's memory policy is in relation to its seats.
     pub policy: Vec<MemoryChoice>,
+    /// Where each one's interrupts go: 0 as found, others by a rule.
+    #[serde(default)]
+    pub route: Vec<usize>,
     /// How many threads each has.
     pub threads: Vec<usize>,
     /// Whether the number of threads is searched too.
@@ -30,13 +33,15 @@ impl Stages {
             first: vec![true; count],
             shape: (0..count).collect(),
             policy: vec![MemoryChoice::Kernel; count],
+            route: vec![0; count],
             threads: vec![1; count],
             threads_searched: false,
         }
     }
 
     /// Adds a candidate.
-    pub(super) fn push(&mut self, first: bool, shape: usize, policy: MemoryChoice, threads: usize) {
+    pub(super) fn push(&mut self, first: bool, shape: usize, (policy, route): (MemoryChoice, usize), threads: usize) {
+        self.route.push(route);
         self.first.push(first);
         self.shape.push(shape);
         self.policy.push(policy);
@@ -48,19 +53,19 @@ impl Stages {
         self.first.iter().any(|first| !first)
     }
 
-    /// The candidates of the second stage after this one won the first: its cpus with every memory policy, and all cpus
-    /// with its memory policy (with the kernel's where a set of cpus has no such policy). Where the number of threads
+    /// The candidates of the second stage after this one won the first: its cpus with every memory policy and way of
+    /// interrupts, and all cpus with its own (with the kernel's, and as found, where a set of cpus has no such). Where the number of threads
     /// is searched, only those with the winner's number, the next smaller and the next larger one. Sorted; the kernel's
     /// choice and the winner are always among them.
     pub fn second(&self, winner: usize) -> Vec<usize> {
         let near = self.near_threads(self.threads[winner]);
-        let has_policy = |shape: usize| {
-            (0..self.shape.len()).any(|other| self.shape[other] == shape && self.policy[other] == self.policy[winner])
-        };
+        // Plans of before interrupts were placed have no routes.
+        let way = |index: usize| (self.policy[index], self.route.get(index).copied().unwrap_or_default());
+        let has_way =
+            |shape: usize| (0..self.shape.len()).any(|other| self.shape[other] == shape && way(other) == way(winner));
         let wanted = |index: &usize| {
-            let policy = self.policy[*index];
-            let alike =
-                policy == self.policy[winner] || (policy == MemoryChoice::Kernel && !has_policy(self.shape[*index]));
+            let plain = way(*index) == (MemoryChoice::Kernel, 0);
+            let alike = way(*index) == way(winner) || (plain && !has_way(self.shape[*index]));
             let same_shape = self.shape[*index] == self.shape[winner];
             let near = !self.threads_searched || near.contains(&self.threads[*index]);
             *index == 0 || *index == winner || same_shape || (alike && near)

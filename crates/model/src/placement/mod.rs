@@ -9,14 +9,14 @@ pub(crate) mod memory;
 pub(crate) mod policy;
 pub(crate) mod reason;
 mod region;
-mod route;
+pub(crate) mod route;
 mod seats;
 mod words;
 
 pub use explicit::parse_explicit;
 pub use lines::{Lines, lines};
 pub use policy::{KernelOffers, Offer, POLICIES, PolicyInfo, offer, offer_all};
-pub use route::{Route, devices};
+pub use route::{Route, check_movable, devices};
 pub use words::PlacementWords;
 
 use std::fmt;

@@ -14,7 +14,7 @@ use crate::topology::{Device, Movability, Topology};
 const PREFIX: &str = "irq:";
 
 /// The rules that have names.
-pub(super) const RULES: [&str; 4] = ["irq:same-core", "irq:same-node", "irq:other-node", "irq:spread"];
+pub(crate) const RULES: [&str; 4] = ["irq:same-core", "irq:same-node", "irq:other-node", "irq:spread"];
 
 /// One interrupt of a device that the user named, and the cpus that may take it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ pub(super) fn movable_devices(topology: &Topology) -> Result<Vec<String>, String
     let mut why = "this machine shows no devices".to_string();
     let mut names = Vec::new();
     for device in &topology.devices {
-        match check_movable(device) {
+        match check_device(device) {
             Ok(()) => names.push(device.name.clone()),
             Err(reason) => why = reason,
         }
@@ -112,8 +112,14 @@ pub(super) fn movable_devices(topology: &Topology) -> Result<Vec<String>, String
     if names.is_empty() { Err(why) } else { Ok(names) }
 }
 
+/// Whether the interrupts of these devices can be moved, as far as is known.
+pub fn check_movable(topology: &Topology, names: &[String]) -> Result<(), NoPlacement> {
+    let devices = devices(topology, names).map_err(NoPlacement::Mistake)?;
+    devices.into_iter().try_for_each(check_device).map_err(NoPlacement::Unavailable)
+}
+
 /// A device of whose interrupts the kernel keeps some to itself keeps those that its data come by.
-fn check_movable(device: &Device) -> Result<(), String> {
+fn check_device(device: &Device) -> Result<(), String> {
     let name = &device.name;
     if device.interrupts.is_empty() {
         return Err(format!("{name} has no interrupts of its own"));
@@ -126,6 +132,23 @@ fn check_movable(device: &Device) -> Result<(), String> {
         )),
         None => Ok(()),
     }
+}
+
+/// A placement with the interrupts of these devices by the rule of this name, or as they were found.
+pub(crate) fn with_route(
+    ground: &Ground,
+    placement: &Placement,
+    rule: Option<&str>,
+    names: &[String],
+) -> Result<Placement, NoPlacement> {
+    let mut routed = placement.clone();
+    if let Some(name) = rule {
+        let joint = if placement.name.starts_with('-') { ' ' } else { '+' };
+        routed.name = format!("{}{joint}{name}", placement.name);
+    }
+    let rule = rule.map(self::rule).transpose().map_err(NoPlacement::Mistake)?;
+    route(ground, &mut routed, rule.as_ref(), names)?;
+    Ok(routed)
 }
 
 /// Writes into a placement where the interrupts of these devices go, and why.
@@ -143,7 +166,7 @@ pub(super) fn route(
     if devices.is_empty() {
         return Err(NoPlacement::Mistake(nameless(ground.topology)));
     }
-    devices.iter().try_for_each(|device| check_movable(device)).map_err(NoPlacement::Unavailable)?;
+    devices.iter().try_for_each(|device| check_device(device)).map_err(NoPlacement::Unavailable)?;
     if let RouteRule::Cpus(cpus) = rule {
         let missing = cpus.difference(&ground.topology.complete_cpus);
         if !missing.is_empty() {

@@ -57,6 +57,9 @@ pub struct Tried {
     /// Without this policy or these cpus, may be repeated
     #[arg(long, value_name = "POLICY|CPUS")]
     pub exclude: Vec<String>,
+    /// Also try where the interrupts of this device go: as found, same core, same node, other node, spread; may be repeated
+    #[arg(long = "device", value_name = "NAME")]
+    pub devices: Vec<String>,
     /// Afterwards, race the winner against placements that differ by one thread
     #[arg(long)]
     pub refine: bool,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use model::candidates::{Threads, Wish};
 use model::id_set::CpuSet;
 use model::place::{Answer, Claim, Objective, Question};
-use model::placement::Placement;
+use model::placement::{NoPlacement, Placement, check_movable};
 use model::plan::Plan;
 use model::racing::Rules;
 use model::record::{RunRecord, SavedPlacement};
@@ -78,6 +78,10 @@ impl Asked {
         let subject = Subject::from_flags(&args.subject)?;
         let offering = Offering::of(&subject, &args.by, common)?;
         question.wish.measured.clone_from(&offering.classes);
+        check_movable(&offering.topology, &args.tried.devices).map_err(|none| match none {
+            NoPlacement::Mistake(why) => Failure::usage(why),
+            NoPlacement::Unavailable(why) => Failure::with(Status::Skipped, why),
+        })?;
         let mut plan = question.plan(&offering.topology, &command_spec()).map_err(Failure::usage)?;
         plan.command = words(args, &offering);
         Ok(Self { subject, offering, question, plan })
@@ -208,6 +212,7 @@ fn wish(args: &Place) -> Result<Wish, Failure> {
         within: within.map_err(|error| Failure::usage(format!("-C: {error}")))?,
         only: args.tried.only.clone(),
         exclude: args.tried.exclude.clone(),
+        devices: args.tried.devices.clone(),
         second: args.ran.server.is_some() || args.ran.with.is_some(),
         kernel: machine::nodes::kernel_offers(),
         ..Wish::default()
@@ -226,6 +231,7 @@ fn words(args: &Place, offering: &Offering) -> Vec<String> {
     flag("--cpus-max", &args.tried.cpus_max.map(|most| most.to_string()));
     args.tried.only.iter().for_each(|policy| flag("--only", &Some(policy.clone())));
     args.tried.exclude.iter().for_each(|what| flag("--exclude", &Some(what.clone())));
+    args.tried.devices.iter().for_each(|device| flag("--device", &Some(device.clone())));
     flag("--server", &args.ran.server);
     flag("--with", &args.ran.with);
     flag("--ready", &args.ran.ready);

@@ -107,6 +107,22 @@ fn after_kill_9_interrupts_are_put_back() {
 }
 
 #[test]
+fn a_race_tries_where_interrupts_go_and_says_how_to_send_them() {
+    let Some(ran) = ran("a_race_tries_where_interrupts_go_and_says_how_to_send_them") else { return };
+    // 3: so short a race may well be inconclusive.
+    let answer = ran.json("race", &[0, 3]);
+    assert_eq!(answer["candidates"], 7, "{answer:#}");
+    let trials = ran.trials("race");
+    for (placement, asked) in [("one-core+irq:same-core", "0"), ("one-core+irq:other-node", "4-7")] {
+        let first = of(&trials, placement)[0];
+        assert!(first["verdict"] != "invalid", "{first:#}");
+        assert!(seen(first).iter().all(|one| one["affinity_at_end"] == asked), "{first:#}");
+        assert!(!arrived(first).is_empty(), "{first:#}");
+    }
+    assert_eq!(ran.text("restored"), ran.text("end"), "the experiment that came after it found them as they were");
+}
+
+#[test]
 fn the_experiment_runs_through() {
     let Some(ran) = ran("the_experiment_runs_through") else { return };
     let run = ran.json("experiment", &[0]);
