@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use model::id_set::{CpuId, CpuSet};
+use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::placement::MemoryPolicy;
 use model::trial::Evidence;
 use model::units::{Bytes, Nanos};
@@ -37,6 +37,7 @@ pub(crate) struct Counters {
     pressure_cpu: Result<Nanos, String>,
     pressure_memory: Result<Nanos, String>,
     interrupts: Result<u64, String>,
+    oom_kills: Result<u64, String>,
 }
 
 impl Counters {
@@ -47,6 +48,7 @@ impl Counters {
             pressure_cpu: proc.pressure("cpu"),
             pressure_memory: proc.pressure("memory"),
             interrupts: proc.interrupts(cpus),
+            oom_kills: proc.oom_kills(),
         }
     }
 
@@ -64,8 +66,11 @@ impl Counters {
         evidence.pressure_cpu = note(evidence, "pressure_cpu", pressure);
         let pressure = both(&before.pressure_memory, &after.pressure_memory).map(grown);
         evidence.pressure_memory = note(evidence, "pressure_memory", pressure);
-        let interrupts = both(&before.interrupts, &after.interrupts).map(|(a, b)| b.saturating_sub(*a));
+        let more = |(a, b): (&u64, &u64)| b.saturating_sub(*a);
+        let interrupts = both(&before.interrupts, &after.interrupts).map(more);
         evidence.interrupts = note(evidence, "interrupts", interrupts);
+        let oom_kills = both(&before.oom_kills, &after.oom_kills).map(more);
+        evidence.oom_kills = note(evidence, "oom_kills", oom_kills);
     }
 }
 
@@ -87,6 +92,8 @@ fn foreign(before: &CpuTicks, after: &CpuTicks, own: Nanos) -> Nanos {
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub memory: MemoryPolicy,
+    /// The memory nodes of its seats, if it has any.
+    pub local_nodes: Option<NodeSet>,
     /// Whether migrations are counted elsewhere.
     pub migrations_counted: bool,
 }
@@ -270,10 +277,15 @@ impl Watch {
         }
     }
 
-    /// How many pages are on nodes where the policy promises none.
+    /// How many pages are on nodes where the policy has none, while there is room.
     fn astray(&self, pages: &NumaPages) -> u64 {
-        let Some(promised) = self.question.memory.promised_nodes() else { return 0 };
-        pages.anonymous.iter().filter(|(node, _)| !promised.contains(**node)).map(|(_, count)| count).sum()
+        let Question { memory, local_nodes, .. } = &self.question;
+        let is_there = |node: NodeId| match memory {
+            MemoryPolicy::Preferred(preferred) => node == *preferred,
+            MemoryPolicy::Local => local_nodes.as_ref().is_none_or(|nodes| nodes.contains(node)),
+            policy => policy.promised_nodes().is_none_or(|nodes| nodes.contains(node)),
+        };
+        pages.anonymous.iter().filter(|(node, _)| !is_there(**node)).map(|(_, count)| count).sum()
     }
 
     /// The reading to judge by. A few pages astray of few in all are those from before the policy; of as many as half of
@@ -317,6 +329,7 @@ impl Watch {
         }
         evidence.pages = pages.anonymous;
         evidence.file_pages = pages.file;
+        evidence.local_nodes = self.question.local_nodes.filter(|_| self.question.memory == MemoryPolicy::Local);
         let frequency = widest(&self.frequencies).ok_or_else(|| {
             self.frequency_why.unwrap_or_else(|| format!("it ran less than {} ms", FREQUENCY_FROM.as_millis()))
         });
@@ -356,15 +369,13 @@ fn fall((low, high): (u64, u64)) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use model::id_set::{NodeId, NodeSet};
-
     use super::*;
 
     #[test]
     fn pages_that_were_moved_are_not_hidden_by_a_larger_reading() {
-        let check = |readings: &[&[(u32, u64)]], expected: &[(u32, u64)]| {
-            let memory = MemoryPolicy::Bind(NodeSet::parse_list("0").unwrap());
-            let question = Question { memory, migrations_counted: true };
+        let node_0 = || NodeSet::parse_list("0").unwrap();
+        let check_of = |memory: MemoryPolicy, readings: &[&[(u32, u64)]], expected: &[(u32, u64)]| {
+            let question = Question { memory, local_nodes: Some(node_0()), migrations_counted: true };
             let mut watch = Watch::new(Proc::live(), 1, Instant::now(), question);
             let pages = |list: &[(u32, u64)]| list.iter().map(|(node, count)| (NodeId(*node), *count)).collect();
             readings.iter().for_each(|reading| {
@@ -372,11 +383,18 @@ mod tests {
             });
             assert_eq!(watch.pages_to_judge().anonymous, pages(expected), "{readings:?}");
         };
+        let check = |readings: &[&[(u32, u64)]], expected: &[(u32, u64)]| {
+            check_of(MemoryPolicy::Bind(node_0()), readings, expected);
+        };
         check(&[&[(0, 4000)], &[(1, 3990)]], &[(1, 3990)]);
         check(&[&[(0, 4000)], &[(0, 10)]], &[(0, 4000)]);
         // Before the policy was there, a page or two lay elsewhere.
         check(&[&[(0, 8), (1, 2)], &[(0, 4000), (1, 1)]], &[(0, 4000), (1, 1)]);
         check(&[&[(0, 100)], &[(0, 4000)], &[(0, 3000)]], &[(0, 4000)]);
         check(&[], &[]);
+        let moved: &[&[(u32, u64)]] = &[&[(0, 4000)], &[(1, 3990)]];
+        check_of(MemoryPolicy::Preferred(NodeId(0)), moved, &[(1, 3990)]);
+        check_of(MemoryPolicy::Local, moved, &[(1, 3990)]);
+        check_of(MemoryPolicy::Kernel, moved, &[(0, 4000)]);
     }
 }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use model::id_set::{CpuId, CpuSet, NodeId};
+use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::units::{Bytes, Nanos};
 
 use crate::sysfs;
@@ -164,11 +164,25 @@ impl Proc {
         parse_interrupts(&text, cpus).ok_or_else(|| format!("/proc/interrupts has no column for cpus {cpus}"))
     }
 
+    /// How many processes the kernel has killed for want of memory since boot; counted since Linux 4.13.
+    pub(crate) fn oom_kills(&self) -> Result<u64, String> {
+        let text = self.text("proc/vmstat").map_err(|error| format!("/proc/vmstat: {error}"))?;
+        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+        count.ok_or_else(|| "/proc/vmstat has no oom_kill".into())
+    }
+
     /// The frequency of a cpu at this moment.
     pub(crate) fn frequency_khz(&self, cpu: CpuId) -> Result<u64, String> {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
         let text = self.text(&path).map_err(|error| format!("/{path}: {error}"))?;
         text.parse().map_err(|_| format!("/{path} holds '{text}'"))
+    }
+
+    /// The memory nodes that these cpus belong to, as far as they have memory.
+    pub(crate) fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
+        let nodes = sysfs::read_list::<NodeId>(&self.root, "sys/devices/system/node/has_memory").unwrap_or_default();
+        let cpus_of = |node| sysfs::read_list(&self.root, &format!("sys/devices/system/node/node{node}/cpulist"));
+        nodes.iter().filter(|node| cpus_of(*node).is_some_and(|of_it: CpuSet| of_it.intersects(cpus))).collect()
     }
 
     /// How many memory nodes have memory; none on a kernel without NUMA.

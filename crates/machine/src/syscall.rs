@@ -290,10 +290,53 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
     checked(|| unsafe { c_long::from(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong)) }).map(drop)
 }
 
+/// fork(2): a process that does nothing but keep a descriptor open until there is something to read from it or the other
+/// side has closed, at the longest for so many milliseconds. It outlives us, whoever kills us, and the terminal's signals
+/// do not reach it; to be waited for with [`wait_for_child`].
+pub(crate) fn keep_open(kept: &impl AsRawFd, longest_ms: c_int) -> io::Result<u32> {
+    let kept = kept.as_raw_fd();
+    // SAFETY: the child of a process with threads may make system calls only, and that is all it does: it closes what else
+    // it was given, so that locks and pipes are not held, waits, and ends without running what is to run at exit.
+    unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            libc::setsid();
+            if kept > 0 {
+                libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
+            }
+            libc::syscall(libc::SYS_close_range, kept + 1, c_int::MAX, 0);
+            let mut waited = libc::pollfd { fd: kept, events: libc::POLLIN, revents: 0 };
+            while libc::poll(&raw mut waited, 1, longest_ms) < 0 && *libc::__errno_location() == libc::EINTR {}
+            libc::_exit(0);
+        }
+        u32::try_from(pid).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// waitpid(2): until a child has ended.
+pub(crate) fn wait_for_child(pid: u32) -> io::Result<()> {
+    // SAFETY: no status is asked for.
+    checked(|| unsafe { c_long::from(libc::waitpid(pid as c_int, ptr::null_mut(), 0)) }).map(drop)
+}
+
 /// The parent's id; async-signal-safe.
 pub(crate) fn parent_id() -> u32 {
     // SAFETY: getppid has no preconditions and cannot fail.
     unsafe { libc::getppid() as u32 }
+}
+
+/// Has the kernel take this process and its children, and not the one that watches them, where memory runs out: what
+/// watches stores that the trial failed. For between fork and exec.
+pub(crate) fn be_killed_first() {
+    // SAFETY: open, write and close take a literal that ends with a zero byte and a descriptor of our own. A kernel that
+    // refuses leaves things as they are everywhere else, so nothing is made of it.
+    unsafe {
+        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file >= 0 {
+            libc::write(file, c"1000".as_ptr().cast(), 4);
+            libc::close(file);
+        }
+    }
 }
 
 /// write(2) of a whole short message to a pipe; up to `PIPE_BUF` bytes are written at once or not at all.
@@ -383,6 +426,19 @@ mod tests {
         assert!(CpuMask::from_set(&CpuSet::parse_list("8192").unwrap()).is_none());
         assert_eq!(NodeMask::from_set(&NodeSet::parse_list("3,1023").unwrap()).unwrap().to_set().to_string(), "3,1023");
         assert!(NodeMask::from_set(&NodeSet::parse_list("1024").unwrap()).is_none());
+    }
+
+    /// Who writes to a closed connection is ended by SIGPIPE, and nobody may close it but the keeper.
+    #[test]
+    fn a_connection_is_kept_open_until_the_answer_is_there() {
+        use std::io::{ErrorKind, Write};
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let keeper = keep_open(&ours, 60_000).unwrap();
+        drop(ours);
+        theirs.write_all(b"answer").expect("somebody is there");
+        wait_for_child(keeper).unwrap();
+        let refused = theirs.write_all(b"more").map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::BrokenPipe), "the keeper has gone");
     }
 
     #[test]

@@ -238,8 +238,12 @@ fn observe(
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
         let watching = {
-            let (proc, memory) = (proc.clone(), launch.memory.clone());
-            let question = Question { memory, migrations_counted: launch.migrations == Migrations::Counted };
+            let proc = proc.clone();
+            let question = Question {
+                memory: launch.memory.clone(),
+                local_nodes: Some(proc.nodes_of(&launch.cpus)).filter(|nodes| !nodes.is_empty()),
+                migrations_counted: launch.migrations == Migrations::Counted,
+            };
             scope.spawn(move || watch(proc, question, &receive))
         };
         let started = start::start(launch, cpus)?;

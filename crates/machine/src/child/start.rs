@@ -135,6 +135,7 @@ impl Seating {
             // It died before it could be asked to take us along.
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
+        syscall::be_killed_first();
         message.0[Message::STEP] = Step::Seats as u64;
         syscall::set_affinity(0, &self.mask)?;
         message.words_of_mask().copy_from_slice(syscall::affinity(0)?.words());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id_set::{CpuId, CpuSet, NodeId};
+use crate::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::units::{Bytes, Nanos};
 
 /// What was observed about one trial. A field is none when it cannot be observed here; `unavailable` says why.
@@ -28,6 +28,9 @@ pub struct Evidence {
     pub pages: BTreeMap<NodeId, u64>,
     /// Resident file-backed pages by node; a policy does not move what the page cache already holds.
     pub file_pages: BTreeMap<NodeId, u64>,
+    /// The memory nodes of the seats' cpus; none when unseated, or not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_nodes: Option<NodeSet>,
     /// The memory policy that the kernel reported back, in its own words (`bind:0`, `default`).
     pub memory_policy: Option<String>,
     /// Moves from cpu to cpu, after the start. Sampled at the looks unless an exact count was asked for.
@@ -42,6 +45,9 @@ pub struct Evidence {
     pub faults_minor: Option<u64>,
     /// The most swapped-out memory of the processes that a look saw.
     pub swapped: Option<Bytes>,
+    /// Processes of the whole machine that the kernel killed because memory was short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_kills: Option<u64>,
     /// Time that the hypervisor took from the seats (all cpus when unseated).
     pub steal: Option<Nanos>,
     /// Cpu time on the seats (all cpus when unseated) that was neither idle nor the trial's own. The kernel counts

@@ -2,10 +2,12 @@
 
 mod routes;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Status, Trial};
-use crate::id_set::{CpuSet, NodeSet};
+use crate::id_set::{CpuSet, NodeId, NodeSet};
 use crate::placement::MemoryPolicy;
 use crate::units::Nanos;
 
@@ -52,6 +54,12 @@ const ROUNDING_MAX_NS: f64 = 30e6;
 const TICK_NS: f64 = 10e6;
 /// A quiet trial exceeds three standard deviations once in 700 times; two would call one in 44 suspect.
 const TICK_DEVIATIONS: f64 = 3.0;
+/// A good disk takes this long for a page, and the thread that needs it waits.
+const FAULT_MAJOR_NS: f64 = 100e3;
+/// Waits for a disk count like foreign work.
+const FAULTS_MAJOR_SHARE_MAX: f64 = FOREIGN_SHARE_MAX;
+/// Program and libraries may come from the disk in some faults of many pages each, which is their start and no disturbance.
+const FAULTS_MAJOR_FEW: u64 = 32;
 /// A frequency that fell by a tenth within a trial is throttling, not jitter.
 const FREQUENCY_FALL_MAX: f64 = 0.10;
 
@@ -73,6 +81,7 @@ pub fn judge(trial: &Trial, status: &Status, evidence: &Evidence) -> Verdict {
     }
     let mut suspect: Vec<String> = subjects.iter().flat_map(disturbances).collect();
     if matches!(status, Status::Completed) {
+        suspect.extend(subjects.iter().filter_map(pages_spilled));
         suspect.extend(routes::unused(&trial.placement.interrupts, evidence));
     }
     let grade = match (invalid.is_empty(), suspect.is_empty()) {
@@ -199,20 +208,38 @@ fn another_policy(subject: &Subject<'_>) -> Option<String> {
 
 fn pages_elsewhere(subject: &Subject<'_>) -> Option<String> {
     let (promised, evidence) = (subject.memory.promised_nodes()?, subject.evidence);
-    let total: u64 = evidence.pages.values().sum();
-    if total == 0 {
+    if evidence.pages.values().all(|pages| *pages == 0) {
         let why = evidence.unavailable.get("pages").map_or("no pages were seen", String::as_str);
         let what = format!("memory on nodes {promised} was asked for and could not be proven: {why}");
         return Some(subject.of(what));
     }
-    let elsewhere: u64 =
-        evidence.pages.iter().filter(|(node, _)| !promised.contains(**node)).map(|(_, pages)| pages).sum();
-    let share = elsewhere as f64 / total as f64;
+    let elsewhere = share_elsewhere(&evidence.pages, promised)?;
+    Some(subject.of(format!("{elsewhere}, asked for {promised}")))
+}
+
+/// Policies that prefer take what another node has when theirs is full; the kernel did as it was told, and the memory is
+/// not where the placement's name says.
+fn pages_spilled(subject: &Subject<'_>) -> Option<String> {
+    let (nodes, word) = match subject.memory {
+        MemoryPolicy::Preferred(node) => ([*node].into_iter().collect(), "preferred"),
+        MemoryPolicy::Local => (subject.evidence.local_nodes.clone()?, "local is"),
+        _ => return None,
+    };
+    let elsewhere = share_elsewhere(&subject.evidence.pages, &nodes)?;
+    Some(subject.of(format!("{elsewhere}, {word} {nodes}")))
+}
+
+/// `40 % of its pages were on nodes 1`; none when too few were.
+fn share_elsewhere(pages: &BTreeMap<NodeId, u64>, wanted: &NodeSet) -> Option<String> {
+    let total: u64 = pages.values().sum();
+    let strays = || pages.iter().filter(|(node, pages)| !wanted.contains(**node) && **pages > 0);
+    let elsewhere: u64 = strays().map(|(_, pages)| pages).sum();
+    let share = elsewhere as f64 / total.max(1) as f64;
     if share <= PAGES_ELSEWHERE_MAX || (elsewhere <= PAGES_ELSEWHERE_FEW && share < 0.5) {
         return None;
     }
-    let nodes: NodeSet = evidence.pages.keys().copied().filter(|node| !promised.contains(*node)).collect();
-    Some(subject.of(format!("{:.0} % of its pages were on nodes {nodes}, asked for {promised}", share * 100.0)))
+    let nodes: NodeSet = strays().map(|(node, _)| *node).collect();
+    Some(format!("{:.0} % of its pages were on nodes {nodes}", share * 100.0))
 }
 
 /// The kernel deals pages to the next node without a word when one is full, and so does who moves them afterwards.
@@ -251,6 +278,11 @@ fn disturbances(subject: &Subject<'_>) -> Vec<String> {
     if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0) {
         reasons.push(subject.of(format!("{bytes} of its memory was swapped out")));
     }
+    if let Some(kills) = evidence.oom_kills.filter(|kills| *kills > 0) {
+        let what = format!("memory ran out: the kernel killed {kills} of this machine's processes while it ran");
+        reasons.push(subject.of(what));
+    }
+    reasons.extend(waits_for_disk(evidence, capacity_ns).map(|what| subject.of(what)));
     if let Some((low, high)) = evidence.frequency_khz {
         let fall = (high.saturating_sub(low)) as f64 / high.max(1) as f64;
         if fall > FREQUENCY_FALL_MAX {
@@ -258,6 +290,15 @@ fn disturbances(subject: &Subject<'_>) -> Vec<String> {
         }
     }
     reasons
+}
+
+/// Pages that came back from swap, or of files that others pushed out of memory. Looks may miss what is swapped out and in
+/// again between them; the kernel counts every fault.
+fn waits_for_disk(evidence: &Evidence, capacity_ns: f64) -> Option<String> {
+    let faults = evidence.faults_major?;
+    let waited_ns = faults as f64 * FAULT_MAJOR_NS;
+    (faults > FAULTS_MAJOR_FEW && waited_ns > FAULTS_MAJOR_SHARE_MAX * capacity_ns)
+        .then(|| format!("{faults} of its page faults waited for a disk"))
 }
 
 /// How far the busy time that ticks tell of may be off when nobody else is there. A trial that runs all the time or

@@ -5,6 +5,7 @@
 mod boot;
 mod boots;
 mod interrupts;
+mod memory;
 mod trials;
 mod two_sockets;
 mod unplug;

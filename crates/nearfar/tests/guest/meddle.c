@@ -1,13 +1,18 @@
 /* What a trial must not do, or what must not be done to it, as a program for the NUMA guest. Static, so that it runs there.
  *   meddle hold MIB MS              touches memory where it is told to live, and waits
+ *   meddle sweep MIB MS             touches all of it again and again
  *   meddle rebind NODE MIB MS       the same, but binds itself to another node first
  *   meddle migrate PID FROM TO      moves the pages of a process from node to node (migrate_pages, as migratepages does)
+ *   meddle banned PID               what an irqbalance answers to a client who asks for its set-up, and waits for it
  */
 #define _GNU_SOURCE
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,9 +26,45 @@ static void hold(long mib, long ms) {
     printf("%d\n", memory[mib << 19]);
 }
 
+static int banned(const char *pid) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int stream = socket(AF_UNIX, SOCK_STREAM, 0);
+    char answer[4096];
+    ssize_t bytes;
+    sprintf(name.sun_path, "/run/irqbalance/irqbalance%.20s.sock", pid);
+    if (connect(stream, (struct sockaddr *)&name, sizeof name)) {
+        /* Where it could make no folder, it has a name of the abstract kind. */
+        memset(name.sun_path, 0, sizeof name.sun_path);
+        int length = sprintf(name.sun_path + 1, "irqbalance%.20s.sock", pid);
+        socklen_t size = offsetof(struct sockaddr_un, sun_path) + 1 + length;
+        if (connect(stream, (struct sockaddr *)&name, size)) return perror("irqbalance"), 1;
+    }
+    if (write(stream, "setup", 5) != 5) return 1;
+    while ((bytes = read(stream, answer, sizeof answer)) > 0) fwrite(answer, 1, bytes, stdout);
+    return 0;
+}
+
+static long now_ms(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static void sweep(long mib, long ms) {
+    long end = now_ms() + ms, sweeps = 0;
+    volatile char *memory = malloc(mib << 20);
+    for (; now_ms() < end; sweeps++)
+        for (long at = 0; at < mib << 20; at += 4096) memory[at]++;
+    printf("%ld\n", sweeps);
+}
+
 int main(int count, char **words) {
     if (count == 4 && !strcmp(words[1], "hold")) {
         hold(atol(words[2]), atol(words[3]));
+        return 0;
+    }
+    if (count == 4 && !strcmp(words[1], "sweep")) {
+        sweep(atol(words[2]), atol(words[3]));
         return 0;
     }
     if (count == 5 && !strcmp(words[1], "rebind")) {
@@ -35,6 +76,7 @@ int main(int count, char **words) {
         hold(atol(words[3]), atol(words[4]));
         return 0;
     }
+    if (count == 3 && !strcmp(words[1], "banned")) return banned(words[2]);
     if (count == 5 && !strcmp(words[1], "migrate")) {
         unsigned long from = 1UL << atol(words[3]), to = 1UL << atol(words[4]);
         long left = syscall(SYS_migrate_pages, atol(words[2]), 64, &from, &to);

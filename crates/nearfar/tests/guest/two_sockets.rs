@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 use crate::boot::{Boot, Ran, boot};
 use crate::trials::{assert_caught, assert_proven, nodes, of, pages, reasons};
 
-/// Booted once, for all tests of this file.
-static RAN: LazyLock<Result<Ran, String>> =
-    LazyLock::new(|| boot(&Boot { job: include_str!("two-sockets.sh"), ..Boot::default() }));
+/// Booted once, for all tests of this file and of `memory`.
+static RAN: LazyLock<Result<Ran, String>> = LazyLock::new(|| {
+    let job = concat!(include_str!("two-sockets.sh"), include_str!("memory.sh"));
+    boot(&Boot { job, ..Boot::default() })
+});
 
-fn ran(test: &str) -> Option<&'static Ran> {
+pub fn ran(test: &str) -> Option<&'static Ran> {
     RAN.as_ref().inspect_err(|why| println!("skipped: {test}: {why}")).ok()
 }
 

@@ -48,6 +48,8 @@ fn quiet() -> Evidence {
         pages: [(NodeId(0), 10_000), (NodeId(1), 100)].into(),
         memory_policy: Some("bind:0".into()),
         swapped: Some(Bytes(0)),
+        faults_major: Some(0),
+        oom_kills: Some(0),
         steal: Some(Nanos(20_000_000)),
         foreign: Some(Nanos(30_000_000)),
         frequency_khz: Some((3_300_000, 3_500_000)),
@@ -93,7 +95,10 @@ fn a_placement_that_is_not_proven_is_invalid() {
             "asked for the memory policy bind:0, the kernel gave default",
         ),
         (
-            |trial, _| trial.placement.memory = MemoryPolicy::Preferred(NodeId(1)),
+            |trial, seen| {
+                trial.placement.memory = MemoryPolicy::Preferred(NodeId(1));
+                seen.pages = [(NodeId(1), 10_000)].into();
+            },
             "asked for the memory policy prefer:1, the kernel gave bind:0",
         ),
         (|_, seen| _ = seen.pages.insert(NodeId(1), 1_000), "9 % of its pages were on nodes 1, asked for 0"),
@@ -140,17 +145,44 @@ fn a_few_pages_elsewhere_of_very_few_are_no_other_placement() {
     assert_eq!(grade(100, 9), Grade::Invalid, "no longer a few");
 }
 
+/// Seen in the NUMA guest with a node that somebody else had filled.
+#[test]
+fn pages_that_found_no_room_are_told() {
+    let check = |memory: MemoryPolicy, policy: &str, local: Option<&str>, expected: &[&str]| {
+        let verdict = judged(|trial, seen| {
+            trial.placement.memory = memory;
+            seen.memory_policy = Some(policy.into());
+            seen.local_nodes = local.map(nodes);
+            seen.pages = [(NodeId(0), 1_000), (NodeId(1), 3_000)].into();
+        });
+        let grade = if expected.is_empty() { Grade::Valid } else { Grade::Suspect };
+        assert_eq!((verdict.grade, verdict.reasons), (grade, expected.iter().map(ToString::to_string).collect()));
+    };
+    let preferred = MemoryPolicy::Preferred(NodeId(0));
+    check(preferred, "prefer:0", None, &["75 % of its pages were on nodes 1, preferred 0"]);
+    check(MemoryPolicy::Local, "local", Some("0"), &["75 % of its pages were on nodes 1, local is 0"]);
+    check(MemoryPolicy::Local, "local", Some("0-1"), &[]);
+    check(MemoryPolicy::Local, "local", None, &[]);
+    check(MemoryPolicy::Kernel, "default", Some("0"), &[]);
+}
+
 #[test]
 fn a_disturbed_trial_is_suspect() {
-    let cases: [(Change, &str); 4] = [
+    let cases: [(Change, &str); 6] = [
         (|_, seen| seen.steal = Some(Nanos(SECOND)), "the hypervisor took 5 % of the seats' time"),
         (|_, seen| seen.foreign = Some(Nanos(2 * SECOND)), "other programs used 10 % of the seats' time"),
         (|_, seen| seen.swapped = Some(Bytes(3 << 20)), "3MiB of its memory was swapped out"),
+        (
+            |_, seen| seen.oom_kills = Some(1),
+            "memory ran out: the kernel killed 1 of this machine's processes while it ran",
+        ),
+        (|_, seen| seen.faults_major = Some(5000), "5000 of its page faults waited for a disk"),
         (|_, seen| seen.frequency_khz = Some((2_000_000, 4_000_000)), "the cores' frequency fell by 50 % while it ran"),
     ];
     for (change, reason) in cases {
         assert_eq!(judged(change), Verdict { grade: Grade::Suspect, reasons: vec![reason.into()] });
     }
+    assert_eq!(judged(|_, seen| seen.faults_major = Some(3000)).grade, Grade::Valid, "0.3 s of 20");
     let both = judged(|_, seen| {
         seen.cpus_seen = cpus("3");
         seen.swapped = Some(Bytes(4096));

@@ -1,0 +1,43 @@
+
+# Memory that others take: a limit that is too small or becomes so, a node that is full. After two-sockets.sh.
+modprobe null_blk nr_devices=0
+mount -t configfs configfs /sys/kernel/config
+disk=/sys/kernel/config/nullb/swap
+mkdir "$disk"; echo 1 >"$disk/memory_backed"; echo 128 >"$disk/size"; echo 1 >"$disk/power"
+step swap sh -c 'mkswap /dev/swap && swapon /dev/swap'
+group=/sys/fs/cgroup/limited
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir "$group"
+in_group() { (echo 0 >"$group/cgroup.procs"; measured "$@"); }
+
+streams() { in_group "$1" stream --smoke --runs 1 --set size=8MiB -C 0 -m 0; }
+streams roomy
+echo $(($(cat "$group/memory.peak") - (8 << 20))) >"$group/memory.max"
+streams tight
+echo max >"$group/memory.max"
+
+sweeps() { in_group "$1" command --runs 1 -C 0 -m 0 -- held sweep 32 2000; }
+sweeps unsqueezed
+squeeze() { wait_for pidof held >/dev/null && usleep 500000 && echo $(($(cat "$group/memory.current") - (16 << 20))) >"$group/memory.max"; }
+squeeze &
+sweeps squeezed
+wait
+swapoff /dev/swap
+
+# Spilling page by page is quick, and the kernel keeps little back of a node.
+echo never >/sys/kernel/mm/transparent_hugepage/enabled
+echo 4096 >/proc/sys/vm/min_free_kbytes
+node_1_free_kib() { sed -n 's/^Node 1 MemFree: *\([0-9]*\) kB/\1/p' /sys/devices/system/node/node1/meminfo; }
+holds() { # NAME: by every policy that names node 1, or means it; looked at when all is touched
+    measured "$1-preferred" command --runs 1 --placement '-C 4 -p 1' -- meddle hold 24 1500
+    measured "$1-local" command --runs 1 --placement '-C 4 -l' -- meddle hold 24 1500
+    measured "$1-bound" command --runs 1 --placement '-C 4 -m 1' -- meddle hold 24 100
+}
+holds room
+meddle rebind 1 $(($(node_1_free_kib) / 1024 - 10)) 600000 &
+hog=$!
+# Who takes the memory is not the one whom the kernel ends.
+echo -1000 >/proc/$hog/oom_score_adj
+is_full() { [ "$(node_1_free_kib)" -lt 15000 ]; }
+step full wait_for is_full
+holds full
+kill $hog
