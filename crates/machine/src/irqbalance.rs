@@ -1,5 +1,7 @@
 //! irqbalance's own interface: a socket on which it tells which interrupts it leaves alone, and takes another list of
-//! them. Since irqbalance 1.2; only root is heard. Must not know why.
+//! them. Since irqbalance 1.2; only root is heard. It writes its answer without care for who is still there: a client that
+//! hangs up earlier ends it by SIGPIPE (seen with 1.9.2). So somebody else keeps the connection open, whatever becomes of us.
+//! Must not know why it is asked.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -7,8 +9,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
+use crate::syscall;
+
 /// It answers between two rounds of balancing, which take milliseconds.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How long a connection is kept open whose answer does not come.
+const KEPT_OPEN_MS: i32 = 60_000;
 /// Some 40 bytes per interrupt.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Its word for no interrupt.
@@ -44,12 +50,14 @@ pub(crate) fn numbers(list: &str) -> Vec<u32> {
 
 fn ask(pid: u32, words: &str) -> io::Result<String> {
     let mut stream = connect(pid)?;
+    let keeper = syscall::keep_open(&stream, KEPT_OPEN_MS)?;
     stream.set_read_timeout(Some(ANSWER_TIME))?;
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     stream.write_all(words.as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
     let mut answer = String::new();
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+    syscall::wait_for_child(keeper)?;
     Ok(answer)
 }
 

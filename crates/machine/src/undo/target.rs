@@ -35,6 +35,7 @@ pub(crate) fn read(root: &Path, target: &Target) -> Present {
             _ => Present::Gone,
         },
         Target::Banned { pid, started } => match process(root, *pid) {
+            Some(('T', began)) if began == *started => Present::Unreadable("it is paused and does not answer".into()),
             Some((_, began)) if began == *started && root == Path::new("/") => {
                 irqbalance::banned(*pid).map_or_else(|error| Present::Unreadable(error.to_string()), Present::Value)
             }

@@ -49,7 +49,7 @@ pub fn boot(boot: &Boot<'_>) -> Result<Ran, String> {
     for name in ["meddle", "held"] {
         command.arg("--files").arg(format!("{}:/bin/{name}", meddle.display()));
     }
-    for name in ["numactl", "hwloc-bind"] {
+    for name in ["numactl", "hwloc-bind", "irqbalance"] {
         if let Some(program) = find(name) {
             command.arg("--files").arg(format!("{}:/bin/{name}", program.display()));
         }
@@ -90,7 +90,11 @@ fn meddle() -> Result<PathBuf, String> {
 
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    // Where the daemons are is in root's path only.
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin")])
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
 }
 
 /// Cuts the output at the frames that `steps.sh` writes: `@@ NAME STATUS BYTES`, then so many bytes.

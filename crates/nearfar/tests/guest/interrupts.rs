@@ -18,8 +18,9 @@ static RAN: LazyLock<Result<Ran, String>> = LazyLock::new(|| {
         "-device qemu-xhci,id=x -drive if=none,id=d,file={},format=raw -device usb-uas,id=u,bus=x.0 -device scsi-hd,bus=u.0,drive=d",
         disk.path().display()
     );
+    let job = concat!(include_str!("interrupts.sh"), include_str!("irqbalance.sh"));
     // Debian's cloud kernel has no drivers of USB.
-    boot(&Boot { flags: &["--kernel", "full", "--qemu", &device], job: include_str!("interrupts.sh"), store: None })
+    boot(&Boot { flags: &["--kernel", "full", "--qemu", &device], job, store: None })
 });
 
 fn ran(test: &str) -> Option<&'static Ran> {
@@ -136,4 +137,34 @@ fn the_experiment_runs_through() {
         assert!(seen(trial).iter().all(|one| one["affinity_at_end"] == "4-7"), "{trial:#}");
     }
     assert_eq!(ran.text("restored"), ran.text("end"));
+}
+
+#[test]
+fn irqbalance_is_told_to_leave_them_alone_and_told_otherwise_afterwards() {
+    let name = "irqbalance_is_told_to_leave_them_alone_and_told_otherwise_afterwards";
+    let Some(ran) = ran(name) else { return };
+    if !ran.has("listens") {
+        return println!("skipped: {name}: irqbalance is not installed (scripts/setup programs)");
+    }
+    assert_eq!(ran.step("listens").status, 0, "irqbalance runs");
+    assert_eq!(ran.step("refused").status, 1);
+    let refusal = ran.text("refused.stderr");
+    assert!(refusal.contains("irqbalance runs, and moves interrupts again"), "{refusal}");
+    assert!(refusal.contains("hint: --ban-irqbalance"), "{refusal}");
+
+    assert_proven(&ran.trials("left-alone")[0]);
+    let (free, banned) = (ran.text("free"), ran.text("banned"));
+    assert!(free.starts_with("SLEEP ") && !free.contains("IRQ "), "{free}");
+    for interrupt in seen(&ran.trials("left-alone")[0]) {
+        assert!(banned.contains(&format!("IRQ {} ", interrupt["number"])), "{interrupt} is not among: {banned}");
+    }
+    assert_eq!(ran.text("free-again"), free);
+
+    assert!(ran.text("banned-left").contains("IRQ "), "a killed run leaves them banned");
+    let restored = ran.json("unban", &[0]);
+    let restored = restored["restored"].as_array().expect("a list");
+    let unbanned = restored.iter().filter(|one| one["setting"] == "irqbalance").collect::<Vec<_>>();
+    assert!(unbanned.len() == 1 && unbanned[0]["outcome"] == "put-back", "{restored:#?}");
+    assert_eq!(ran.text("free-at-last"), free);
+    assert_eq!(ran.step("lives").status, 0, "it has not been ended by what it was told");
 }
