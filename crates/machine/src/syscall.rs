@@ -435,6 +435,14 @@ mod tests {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let keeper = keep_open(&ours, 60_000).unwrap();
         drop(ours);
+        let state = || {
+            let stat = std::fs::read_to_string(format!("/proc/{keeper}/stat")).expect("nobody has waited for it");
+            stat.rsplit_once(") ").map(|(_, fields)| fields.as_bytes()[0])
+        };
+        while state() == Some(b'R') {
+            std::thread::yield_now();
+        }
+        assert_eq!(state(), Some(b'S'), "it waits");
         theirs.write_all(b"answer").expect("somebody is there");
         wait_for_child(keeper).unwrap();
         let refused = theirs.write_all(b"more").map_err(|error| error.kind());
