@@ -1,5 +1,6 @@
 //! Who runs where and whose memory lives where. Named policies make placements from a topology
-//! (`policy`, with `seats` for cpus, `memory` for nodes and `route` for the interrupts of devices), explicit ones are written in numactl's
+//! (`policy`, with `seats` for cpus, `memory` for nodes and `route` for the interrupts of devices), explicit ones are
+//! written in numactl's
 //! letters (`explicit`), and `lines` says how to apply one by hand.
 
 mod explicit;
