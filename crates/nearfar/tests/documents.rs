@@ -57,7 +57,9 @@ fn paste(folder: &Path, command: &str) {
 /// Runs what a document shows.
 fn follow(document: &str) {
     let folder = tempfile::tempdir().expect("a scratch folder");
-    std::os::unix::fs::symlink(Path::new(ROOT).join("tests"), folder.path().join("tests")).expect("links can be made");
+    for part in ["tests", "crates"] {
+        std::os::unix::fs::symlink(Path::new(ROOT).join(part), folder.path().join(part)).expect("links can be made");
+    }
     let text = std::fs::read_to_string(Path::new(ROOT).join(document)).expect("the document is there");
     let commands = commands(&text);
     assert!(commands.len() >= 5, "{document} should show how to use the program, found {commands:?}");
