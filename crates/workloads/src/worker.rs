@@ -116,6 +116,10 @@ mod tests {
                 assert!(matches!(report.status, Status::Failed(_)));
                 continue;
             }
+            if let Status::Unavailable(why) = &report.status {
+                println!("skipped: {} through the worker: {why}", spec.name);
+                continue;
+            }
             assert_eq!(report.status, Status::Completed, "{}", spec.name);
             assert!(!report.samples.is_empty() && report.thread_seats.is_empty(), "{}", spec.name);
         }

@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::SECTOR;
 use crate::job::{Failure, Job};
@@ -76,10 +77,14 @@ fn refusal(what: &str, error: &io::Error, direct: bool) -> Failure {
     }
 }
 
+/// How many files this process has made: two in one process, as tests have them, are two files.
+static FILES: AtomicU32 = AtomicU32::new(0);
+
 /// Its name is gone before it is read, so that nothing is left however we end.
 fn own(job: &Job, bytes: u64, direct: bool) -> Result<Target, Failure> {
     let bytes = bytes.next_multiple_of(SECTOR as u64);
-    let path = std::env::temp_dir().join(format!("nearfar-io-{}-{:x}", std::process::id(), job.seed));
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("nearfar-io-{}-{number}", std::process::id()));
     let what = format!("cannot make {}", path.display());
     let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     let written = made.as_mut().map_err(|error| io::Error::new(error.kind(), error.to_string())).and_then(|file| {
