@@ -14,9 +14,6 @@ type Read = unsafe fn(&[f64]) -> u64;
 /// `to[i] = value`.
 type Write = unsafe fn(&mut [f64], f64);
 
-/// Sums that do not wait for each other: enough to keep every adder of a cpu busy with the widest vectors.
-const LANES: usize = 32;
-
 /// The loops for this cpu. Made only by [`Loops::choose`], which has asked the cpu for the features that they need.
 pub(super) struct Loops {
     copy: Two,
@@ -105,16 +102,10 @@ fn triad_body(to: &mut [f64], left: &[f64], right: &[f64], factor: f64) {
     }
 }
 
+/// The plainest form: the compiler makes several wide sums of it, which hand-made lanes kept AVX-512 from.
 #[inline(always)]
 fn read_body(from: &[f64]) -> u64 {
-    let mut lanes = [0u64; LANES];
-    let (groups, rest) = from.as_chunks::<LANES>();
-    for group in groups {
-        for (lane, value) in lanes.iter_mut().zip(group) {
-            *lane = lane.wrapping_add(value.to_bits());
-        }
-    }
-    rest.iter().map(|value| value.to_bits()).chain(lanes).fold(0, u64::wrapping_add)
+    from.iter().fold(0, |sum, value| sum.wrapping_add(value.to_bits()))
 }
 
 #[inline(always)]
