@@ -144,7 +144,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[[workload]]\nname = \"stream\"\nplacements = []", "5:14: the list of placements is empty"),
     (
         "[[workload]]\nname = \"stream\"\nthreads = [1, \"many\"]",
-        "5:15: 'many' is not a number of threads\nhint: a number from 1 to 65536, \"all\", \"cores\" or \"l3\"",
+        "5:15: 'many' is not a number of threads\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\" or \"l3-cpus\"",
     ),
     ("[[workload]]\nname = \"stream\"\nthreads = 0", "5:11: '0' is not a number of threads"),
     ("[[workload]]\nname = \"pingpong\"\nthreads = [2, 4]", "5:15: workload pingpong needs exactly 2 threads, not 4"),
@@ -207,6 +207,23 @@ fn experiment_says_only_what_differs_from_the_defaults() {
     }
 }
 
+#[test]
+fn boots_that_are_left_are_named() {
+    let text = format!("boots = [\"numa=fake=4\", \"numa=fake=8 policy=x\"]\n{HEAD}[[workload]]\nname = \"stream\"");
+    let experiment = read(&text);
+    let (plain, four, eight) = ("quiet", "quiet numa=fake=4", "numa=fake=8 policy=x quiet");
+    assert_eq!(experiment.boots_left(&[]), ["", "numa=fake=4", "numa=fake=8 policy=x"]);
+    assert_eq!(experiment.boots_left(&[plain]), ["numa=fake=4", "numa=fake=8 policy=x"]);
+    assert_eq!(
+        experiment.boots_left(&[four, "numa=fake=8"]),
+        ["numa=fake=8 policy=x"],
+        "half of them is a plain start"
+    );
+    assert_eq!(experiment.boots_left(&[plain, four, eight]), [""; 0]);
+    let none = read(&format!("{HEAD}[[workload]]\nname = \"stream\""));
+    assert_eq!(none.boots_left(&[]), [""; 0]);
+}
+
 /// Cells and what was left out, one a line.
 fn listing(plan: &Plan) -> String {
     let mut text = String::new();
@@ -242,7 +259,7 @@ baseline = "spread"
 name = "stream"
 set = { size = "4xllc", non-temporal = [false, true] }
 placements = ["kernel", "compact", "spread", "memory-remote", "-C 0-11"]
-threads = [1, "all", "cores", "l3"]
+threads = [1, "all", "cores", "l3", "l3-cpus"]
 label = "triad"
 
 [[workload]]

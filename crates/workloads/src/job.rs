@@ -64,6 +64,15 @@ impl Job {
         }
     }
 
+    /// With as many threads as the parameter `workers` says, which share the placement's cpus as the kernel likes, as
+    /// threads of a program under taskset do; 0 is a thread on each seat.
+    pub(crate) fn crowded(&self) -> Self {
+        match self.parameters.size("workers") {
+            0 => self.clone(),
+            threads => Self { threads, seats: Vec::new(), ..self.clone() },
+        }
+    }
+
     /// The span of time that a parameter holds.
     pub(crate) fn time(&self, name: &str) -> std::time::Duration {
         std::time::Duration::from_nanos(self.parameters.size(name) as u64)

@@ -271,10 +271,13 @@ fn resolve(count: ThreadCount, counts: ThreadCounts) -> Result<usize, String> {
         ThreadCount::Exactly(number) => Ok(number),
         ThreadCount::All => Ok(counts.all),
         ThreadCount::Cores => Ok(counts.cores),
-        ThreadCount::L3 => {
-            counts.l3.ok_or_else(|| "this machine shows no L3 and no other cache that cores share".into())
-        }
+        ThreadCount::L3 => counts.l3.ok_or_else(no_l3),
+        ThreadCount::L3Cpus => counts.l3_cpus.ok_or_else(no_l3),
     }
+}
+
+fn no_l3() -> String {
+    "this machine shows no L3 and no other cache that cores share".into()
 }
 
 /// The cells of one combination, and what is left out of them: a reason that holds for some of its thread counts

@@ -5,6 +5,7 @@
 //! ```toml
 //! name = "quick"                     # required, as is the question
 //! question = "Does it matter here where threads and memory are?"
+//! boots = ["numa=fake=4"]            # kernel parameters whose boots are to be compared with a plain one; else none
 //! devices = ["sda"]                  # whose interrupts are watched, and moved by irq: parts of placements; else none
 //! [repeat]                           # all of it may be left out; these are the defaults
 //! warmup = 1                         # blocks that are run and thrown away first
@@ -22,9 +23,10 @@
 //! set = { size = "4xllc", non-temporal = [false, true] }   # a list makes one cell per value; {device} in a text is
 //!                                    # the first device
 //! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # else kernel
-//! threads = [1, "all", "cores", "l3"]                      # else each placement's natural number
+//! threads = [1, "all", "cores", "l3", "l3-cpus"]           # else each placement's natural number
 //! ```
 
+mod boots;
 mod grid;
 mod read;
 mod single;
@@ -55,6 +57,9 @@ pub struct Experiment {
     pub compare_by: String,
     /// The column that others are compared with, as written.
     pub baseline: Option<String>,
+    /// Kernel parameters under which it is to be run as well, after other starts of the machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub boots: Vec<String>,
     /// Devices whose interrupts are watched, and go where placements say.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
@@ -89,6 +94,8 @@ pub enum ThreadCount {
     Cores,
     /// `l3`: one per core of the largest L3.
     L3,
+    /// `l3-cpus`: one per cpu of the largest L3: as many threads as its cores have together.
+    L3Cpus,
 }
 
 /// What the caller wants of a plan beyond what the experiment says.
@@ -129,7 +136,8 @@ const REPEAT: Repeat = Repeat {
 };
 
 impl ThreadCount {
-    const WORDS: [(&'static str, Self); 3] = [("all", Self::All), ("cores", Self::Cores), ("l3", Self::L3)];
+    const WORDS: [(&'static str, Self); 4] =
+        [("all", Self::All), ("cores", Self::Cores), ("l3", Self::L3), ("l3-cpus", Self::L3Cpus)];
 }
 
 impl fmt::Display for ThreadCount {

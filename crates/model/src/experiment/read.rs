@@ -13,7 +13,7 @@ use crate::units::{Nanos, parse_share};
 use crate::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
 /// What a file may have at its top.
-const KEYS: &[&str] = &["name", "question", "devices", "repeat", "compare", "workload"];
+const KEYS: &[&str] = &["name", "question", "boots", "devices", "repeat", "compare", "workload"];
 
 /// More blocks than anybody waits for; the bound catches typing mistakes.
 const BLOCKS_MAX: u32 = 100_000;
@@ -42,9 +42,11 @@ pub fn parse(text: &str, file_name: &str, specs: &[WorkloadSpec]) -> Result<Expe
         tasks.push(task);
     }
     let (compare_by, baseline) = compare(source, &root, &tasks, specs)?;
-    let devices = root.scalars("devices")?.unwrap_or_default();
-    let devices = devices.into_iter().map(|device| device.value.text).collect();
-    Ok(Experiment { name: name.value, question: question.value, repeat, compare_by, baseline, devices, tasks })
+    let texts = |key| -> Result<Vec<String>, ExperimentError> {
+        Ok(root.scalars(key)?.unwrap_or_default().into_iter().map(|text| text.value.text).collect())
+    };
+    let (boots, devices) = (texts("boots")?, texts("devices")?);
+    Ok(Experiment { name: name.value, question: question.value, repeat, compare_by, baseline, boots, devices, tasks })
 }
 
 fn repeat(source: Source<'_>, root: &Section<'_>) -> Result<Repeat, ExperimentError> {
@@ -180,7 +182,11 @@ fn threads(
     for At { value, at } in &written {
         let count = thread_count(value).ok_or_else(|| {
             let what = format!("'{}' is not a number of threads", value.text);
-            source.error(at, what, Some(format!("a number from 1 to {THREADS_MAX}, \"all\", \"cores\" or \"l3\"")))
+            source.error(
+                at,
+                what,
+                Some(format!("a number from 1 to {THREADS_MAX}, \"all\", \"cores\", \"l3\" or \"l3-cpus\"")),
+            )
         })?;
         check_exact(spec, count).map_err(|why| source.error(at, why, None))?;
         counts.push(count);

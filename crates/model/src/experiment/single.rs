@@ -67,6 +67,7 @@ impl Single {
             threads: threads.into_iter().collect(),
         };
         Ok(Experiment {
+            boots: Vec::new(),
             name: format!("measure {}", self.workload),
             question: spec.summary.clone(),
             repeat: self.repeat(1),

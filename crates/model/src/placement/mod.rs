@@ -131,6 +131,8 @@ pub struct ThreadCounts {
     pub cores: usize,
     /// Cores of the largest L3, or of what stands in for it; none where the machine shows no such thing.
     pub l3: Option<usize>,
+    /// Cpus of the largest L3, as above.
+    pub l3_cpus: Option<usize>,
 }
 
 /// What the words for thread counts stand for here.
@@ -140,6 +142,7 @@ pub fn thread_counts(topology: &Topology) -> ThreadCounts {
         all: ground.cpu_count(&ground.all_cores()),
         cores: ground.cores.len(),
         l3: ground.clusters.iter().map(|cluster| cluster.cores.len()).max(),
+        l3_cpus: ground.clusters.iter().map(|cluster| ground.cpu_count(&cluster.cores)).max(),
     }
 }
 

@@ -25,6 +25,8 @@ use crate::subject::Subject;
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("experiments/quick.toml", include_str!("../../../../experiments/quick.toml")),
     ("experiments/interrupts.toml", include_str!("../../../../experiments/interrupts.toml")),
+    ("experiments/ccx.toml", include_str!("../../../../experiments/ccx.toml")),
+    ("experiments/fake-numa.toml", include_str!("../../../../experiments/fake-numa.toml")),
     ("experiments/boards.toml", include_str!("../../../../experiments/boards.toml")),
 ];
 
@@ -40,10 +42,34 @@ pub fn run(args: &Run, common: &Common) -> Outcome {
     if args.dry_run {
         return dry_run(&prepare()?.1, args.format);
     }
-    let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), prepare)?;
+    let simulated = args.subject.sim.is_some();
+    let (hold, (subject, plan)) = Hold::take(&args.hold, common, simulated, prepare)?;
     let mut store = subject.open_store(common)?;
     let record = resume_or_begin(&mut store, &subject, plan, args.fresh, common.quiet)?;
-    execute(&mut store, &record, &subject, hold, common.quiet, args.format)
+    let status = execute(&mut store, &record, &subject, hold, common.quiet, args.format)?;
+    if !common.quiet && !simulated {
+        tell_boots_left(&experiment, &store)?;
+    }
+    Ok(status)
+}
+
+/// Which kernel parameters the experiment wants tried next, for stderr.
+fn tell_boots_left(experiment: &Experiment, store: &Store) -> Result<(), Failure> {
+    let mut command_lines = Vec::new();
+    for run in store.runs().map_err(Failure::of)? {
+        if run.experiment == experiment.name && run.simulated.is_none() {
+            let record = store.run(&run.id.0).map_err(Failure::of)?;
+            command_lines.extend(record.machine.settings.get("kernel.command-line").map(String::from));
+        }
+    }
+    let lines: Vec<&str> = command_lines.iter().map(String::as_str).collect();
+    match experiment.boots_left(&lines)[..] {
+        [] if experiment.boots.is_empty() => {}
+        [] => eprintln!("every boot is measured; nearfar compare --by boot"),
+        ["", ..] => eprintln!("next: start the machine without {}, and run this again", experiment.boots.join(", ")),
+        [boot, ..] => eprintln!("next: start the machine with the kernel parameters {boot}, and run this again"),
+    }
+    Ok(())
 }
 
 /// Runs what is left of a run and shows what came out.

@@ -16,7 +16,7 @@ use model::workload::{ParameterKind, WorkloadSpec};
 
 use super::latency::Latencies;
 use super::pthread::PthreadMutex;
-use super::threads::event_metrics;
+use super::threads::{event_metrics, workers};
 use crate::describe::{Parameter, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::random::Random;
@@ -52,6 +52,7 @@ pub(crate) fn describe() -> WorkloadSpec {
                 default: Some("10000"),
                 smoke: Some("1000"),
             },
+            workers(),
         ]),
         metrics: event_metrics(),
         threads_exactly: None,
@@ -72,6 +73,7 @@ struct PaddedMutex {
 }
 
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let job = &job.crowded();
     let mutexes: Vec<PaddedMutex> = (0..job.parameters.size("mutexes")).map(|_| PaddedMutex::new()).collect();
     let counter = AtomicU32::new(0);
     let crew = team::run(job, |member| one_thread(job, member, &mutexes, &counter))?;

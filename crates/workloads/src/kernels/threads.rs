@@ -55,10 +55,22 @@ pub(crate) fn describe() -> WorkloadSpec {
                 default: Some("0"),
                 smoke: None,
             },
+            workers(),
         ]),
         metrics: event_metrics(),
         threads_exactly: None,
         trial_time_guess: Nanos(3_000_000_000),
+    }
+}
+
+/// Many threads on few cpus, as sysbench is mostly run.
+pub(super) fn workers() -> Parameter {
+    Parameter {
+        name: "workers",
+        about: "so many threads share the placement's cpus, each where the kernel likes (--threads); 0 is one per seat",
+        kind: ParameterKind::Integer { min: 0, max: 65_536 },
+        default: Some("0"),
+        smoke: None,
     }
 }
 
@@ -90,6 +102,7 @@ struct Turns {
 }
 
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let job = &job.crowded();
     let locks: Vec<PthreadMutex> = (0..job.parameters.size("locks")).map(|_| PthreadMutex::new()).collect();
     let limits = Limits {
         yields: job.parameters.size("yields") as u64,
@@ -194,6 +207,18 @@ mod tests {
         let measured = run(&job).unwrap();
         check_smoke("threads", &measured);
         assert_eq!(measured.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 12);
+    }
+
+    #[test]
+    fn workers_share_the_seats_and_sit_on_none() {
+        let cpu = machine::seat::current_cpu();
+        let mut job = Job { threads: 1, seats: vec![cpu], ..job_for_tests("threads") };
+        set(&mut job, "workers", "5");
+        let measured = run(&job).unwrap();
+        assert!(measured.thread_seats.is_empty());
+        assert_eq!(measured.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 5);
+        set(&mut job, "workers", "0");
+        assert_eq!(run(&job).unwrap().thread_seats.len(), 1);
     }
 
     #[test]

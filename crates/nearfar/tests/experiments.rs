@@ -1,0 +1,77 @@
+//! The experiments that the program brings along: they make plans on every model of a machine, run there in simulation
+//! from end to end, and seat people where the studies did.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
+/// Machines of the studies, and one with memory beyond DRAM.
+const STUDIED: [&str; 5] = ["ryzen5-2600", "rk3399", "rpi5-numafake8", "xeon-e5-2640-x2", "grace-cxl"];
+
+fn nearfar(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.arg("--store").arg(folder.join("results.db")).args(args).env_remove("NEARFAR_STORE");
+    command.output().expect("the program starts")
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+}
+
+fn built_in(folder: &Path) -> Vec<String> {
+    let list = json(&nearfar(folder, &["list", "experiments", "--format", "json"]));
+    let names = list["experiments"].as_array().expect("a list of experiments");
+    names.iter().map(|one| one["name"].as_str().expect("a name").to_string()).collect()
+}
+
+#[test]
+fn every_experiment_ends_on_every_machine_of_the_studies() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let names = built_in(folder.path());
+    assert!(["quick", "boards", "ccx"].iter().all(|name| names.iter().any(|known| known == name)), "{names:?}");
+    for name in &names {
+        for model in STUDIED {
+            let sim = format!("{MODELS}/{model}.xml:3");
+            let ran = nearfar(folder.path(), &["run", name, "--sim", &sim, "--quiet", "--format", "json"]);
+            let said = String::from_utf8_lossy(&ran.stderr);
+            if ran.status.code() == Some(77) {
+                // Models of caches and memories have no disks.
+                assert!(name == "interrupts" && said.contains("device"), "{name} on {model}: {said}");
+                continue;
+            }
+            let run = json(&ran);
+            let cells = run["cells"].as_array().expect("cells");
+            assert!(!cells.is_empty(), "{name} on {model}");
+            let measured = |cell: &Value| cell["verdicts"]["valid"].as_u64() > Some(0);
+            assert!(cells.iter().all(measured), "{name} on {model}: {cells:#?}");
+        }
+    }
+}
+
+/// Study E3: six cores over two L3 caches are cpus 0-5, six threads of one are 0-2 and 6-8.
+#[test]
+fn ccx_seats_people_where_the_study_did() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let sim = format!("{MODELS}/ryzen5-2600.xml:1");
+    let plan = json(&nearfar(folder.path(), &["run", "ccx", "--sim", &sim, "--dry-run", "--format", "json"]));
+    let cells = plan["cells"].as_array().expect("cells");
+    let seats = |name| match name {
+        Some("cores-across-l3") => "0-5",
+        Some("smt-one-l3") => "0-2,6-8",
+        _ => "",
+    };
+    for cell in cells {
+        assert_eq!(
+            (&cell["threads"], &cell["cpus"]),
+            (&6.into(), &seats(cell["placement"].as_str()).into()),
+            "{cell:#}"
+        );
+    }
+    for placement in ["kernel", "cores-across-l3", "smt-one-l3"] {
+        assert!(cells.iter().any(|cell| cell["placement"] == placement), "{placement}");
+    }
+    assert_eq!(plan["skipped"].as_array().map(Vec::len), Some(0), "{plan:#}");
+}
