@@ -43,7 +43,7 @@ pub enum Runner {
 
 /// In the order in which people read them: memory, cores, kernel, UnixBench's tests in its order, then programs of their
 /// own.
-static REGISTRY: [Workload; 20] = [
+static REGISTRY: [Workload; 23] = [
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
@@ -51,6 +51,12 @@ static REGISTRY: [Workload; 20] = [
     Workload::kernel(kernels::queens::describe, kernels::queens::run),
     Workload::kernel(kernels::threads::describe, kernels::threads::run),
     Workload::kernel(kernels::mutex::describe, kernels::mutex::run),
+    Workload::kernel(kernels::cpu::describe, kernels::cpu::run),
+    Workload {
+        describe: kernels::memory::describe,
+        check: kernels::memory::check,
+        runner: Runner::Kernel(kernels::memory::run),
+    },
     Workload::kernel(kernels::syscall::describe, kernels::syscall::run),
     Workload::kernel(kernels::io::describe, kernels::io::run),
     Workload::kernel(unixbench::arithmetic::describe_dhrystone, unixbench::arithmetic::dhrystone),
@@ -66,6 +72,11 @@ static REGISTRY: [Workload; 20] = [
         describe: tools::command::describe,
         check: tools::command::check,
         runner: Runner::Tool { recipe: tools::command::recipe, read: tools::command::read },
+    },
+    Workload {
+        describe: tools::sysbench::describe,
+        check: tools::sysbench::check,
+        runner: Runner::Tool { recipe: tools::sysbench::recipe, read: tools::sysbench::read },
     },
     Workload {
         describe: tools::unixbench::describe,

@@ -3,9 +3,12 @@
 
 mod arena;
 pub(crate) mod chase;
+pub(crate) mod cpu;
+mod events;
 pub(crate) mod io;
 mod latency;
 pub(crate) mod loaded;
+pub(crate) mod memory;
 pub(crate) mod mutex;
 pub(crate) mod pingpong;
 mod pthread;
@@ -14,6 +17,7 @@ pub(crate) mod stream;
 pub(crate) mod syscall;
 pub(crate) mod threads;
 pub(crate) mod unixbench;
+mod xoroshiro;
 
 #[cfg(test)]
 pub(crate) use for_tests::{check_smoke, job_for_tests, pages_can_be_asked, set};

@@ -1,0 +1,191 @@
+//! An installed sysbench, run as it is: its own loops, its own timing, its report read.
+//!
+//! Measures: events per second and the times of an event, and of `memory` also MiB per second, by sysbench itself with as
+//! many threads as the placement has. All threads together may use the placement's cpus; it seats nobody. Our workloads
+//! `threads`, `mutex`, `cpu` and `memory` follow the same definitions without it; this is for checking them, and for
+//! results that others know. Does NOT run its tests of files and of databases.
+//! Source: sysbench 1.0 (akopytov/sysbench), a program of its own under the GPL; no line of it is in here.
+
+mod report;
+
+use std::collections::BTreeMap;
+
+use machine::child::{Exit, Finished};
+use model::trial::Sample;
+use model::units::Nanos;
+use model::workload::{Better, MetricSpec, ParameterKind, Parameters, Reduce, WorkloadSpec};
+
+use super::installed;
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::recipe::{CommandLine, Recipe};
+
+/// Each test and what its own options begin with.
+const TESTS: [(&str, &str); 4] =
+    [("threads", "--thread-"), ("mutex", "--mutex-"), ("cpu", "--cpu-"), ("memory", "--memory-")];
+const SECOND: Nanos = Nanos(1_000_000_000);
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "sysbench".into(),
+        summary: "an installed sysbench: its tests threads, mutex, cpu and memory".into(),
+        about: "Runs sysbench with as many threads as the placement has, and reads its report. Not ours and not part of \
+                this program: Debian's package sysbench. It prints times of events in hundredths of a millisecond; those \
+                that it prints as 0.00 are left out. Ours of the same definitions: threads, mutex, cpu, memory."
+            .into(),
+        parameters: parameters([
+            Parameter {
+                name: "test",
+                about: "which of its tests",
+                kind: ParameterKind::Choice(TESTS.iter().map(|(test, _)| (*test).into()).collect()),
+                default: Some("threads"),
+                smoke: None,
+            },
+            Parameter {
+                name: "time",
+                about: "how long, in whole seconds (--time); mutex ends by itself",
+                kind: ParameterKind::Time { min: SECOND, max: Nanos(86_400 * SECOND.0) },
+                default: Some("3s"),
+                smoke: Some("1s"),
+            },
+            Parameter {
+                name: "options",
+                about: "options of the test with spaces between them, such as --memory-oper=read --memory-block-size=1M",
+                kind: ParameterKind::Text,
+                default: Some(""),
+                smoke: None,
+            },
+        ]),
+        metrics: all_metrics(),
+        threads_exactly: None,
+        trial_time_guess: Nanos(3 * SECOND.0),
+    }
+}
+
+fn all_metrics() -> Vec<MetricSpec> {
+    let metric = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
+    metrics([
+        metric("events", "events/s", Better::Higher),
+        metric("bandwidth", "MiB/s", Better::Higher),
+        metric("total-time", "s", Better::Lower),
+        metric("latency-average", "ms", Better::Lower),
+        metric("latency-p95", "ms", Better::Lower),
+        metric("latency-min", "ms", Better::Lower),
+        metric("latency-max", "ms", Better::Lower),
+    ])
+}
+
+/// Only the test's own options: threads, time and what is reported are for us to say.
+pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
+    let test = parameters.text("test");
+    let (_, prefix) = TESTS.iter().find(|(name, _)| *name == test).expect("it is one of the choices");
+    if let Some(other) = parameters.text("options").split_whitespace().find(|word| !word.starts_with(prefix)) {
+        return Err(format!(
+            "options has {other}, which is none of test {test}; hint: its options begin with {prefix}"
+        ));
+    }
+    let time = parameters.integer("time") as u64;
+    if time % SECOND.0 != 0 {
+        return Err(format!("time is {}; sysbench takes whole seconds", Nanos(time)));
+    }
+    Ok(())
+}
+
+pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
+    installed::need("sysbench", "sysbench")?;
+    let test = job.parameters.text("test");
+    let mut argv = vec!["sysbench".to_string(), test.into(), format!("--threads={}", job.threads)];
+    // Its one event per thread is the whole of mutex, however long it takes.
+    let seconds = if test == "mutex" { 0 } else { job.parameters.integer("time") as u64 / SECOND.0 };
+    argv.push(format!("--time={seconds}"));
+    argv.extend(job.parameters.text("options").split_whitespace().map(String::from));
+    argv.push("run".into());
+    let command = CommandLine { argv, environment: BTreeMap::new() };
+    Ok(Recipe { prepare: None, server: None, warmup: 0, command, cleanup: None })
+}
+
+pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+    let output = String::from_utf8_lossy(&finished.stdout);
+    if finished.exit != Exit::Code(0) {
+        // It says on its standard output what it does not like.
+        let fatal = output.lines().find(|line| line.starts_with("FATAL")).unwrap_or_default();
+        return Err(Failure::Failed(format!("it ended with {} {fatal}", finished.last_words()).trim_end().into()));
+    }
+    samples(job.parameters.text("test"), job.threads, &output)
+}
+
+fn samples(test: &str, threads: usize, output: &str) -> Result<Vec<Sample>, Failure> {
+    let report = report::read(test, output).map_err(|why| Failure::Failed(format!("its report: {why}")))?;
+    if report.threads != threads as u64 {
+        return Err(Failure::Failed(format!("it ran {} threads, {threads} were asked for", report.threads)));
+    }
+    let mut measured = Measured::default();
+    measured.push("events", report.events / report.total_time_s)?;
+    report.mib_per_s.map_or(Ok(()), |rate| measured.push("bandwidth", rate))?;
+    measured.push("total-time", report.total_time_s)?;
+    for (name, ms) in [
+        ("latency-average", report.average_ms),
+        ("latency-p95", report.p95_ms),
+        ("latency-min", report.min_ms),
+        ("latency-max", report.max_ms),
+    ] {
+        // 0.00 is less than it prints and no time.
+        if ms > 0.0 {
+            measured.push(name, ms)?;
+        }
+    }
+    Ok(measured.samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::job_for_tests;
+
+    fn set(job: &mut Job, name: &str, text: &str) {
+        let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
+        job.parameters.0.insert(name.into(), value);
+    }
+
+    #[test]
+    fn the_command_has_the_placements_threads_and_the_tests_options() {
+        if installed::need("sysbench", "sysbench").is_err() {
+            return println!("skipped: sysbench is not installed");
+        }
+        let mut job = Job { threads: 3, ..job_for_tests("sysbench") };
+        set(&mut job, "test", "memory");
+        set(&mut job, "options", "--memory-oper=read --memory-block-size=1M");
+        let words = "sysbench memory --threads=3 --time=1 --memory-oper=read --memory-block-size=1M run";
+        assert_eq!(recipe(&job).unwrap().command.argv.join(" "), words);
+        set(&mut job, "test", "mutex");
+        assert!(recipe(&job).unwrap().command.argv.contains(&"--time=0".into()));
+    }
+
+    #[test]
+    fn options_of_another_test_and_parts_of_seconds_are_refused() {
+        let mut job = job_for_tests("sysbench");
+        assert_eq!(check(&job.parameters), Ok(()));
+        set(&mut job, "options", "--threads=9");
+        assert!(check(&job.parameters).unwrap_err().contains("begin with --thread-"));
+        set(&mut job, "options", "--thread-yields=10 --time=0");
+        assert!(check(&job.parameters).unwrap_err().contains("--time=0"));
+        set(&mut job, "options", "--thread-yields=10");
+        assert_eq!(check(&job.parameters), Ok(()));
+        set(&mut job, "time", "1500ms");
+        assert!(check(&job.parameters).unwrap_err().contains("whole seconds"));
+    }
+
+    #[test]
+    fn another_number_of_threads_is_no_result() {
+        let output = include_str!("reports/cpu-1.0.20.txt");
+        assert!(samples("cpu", 2, output).is_ok());
+        assert!(samples("cpu", 1, output).unwrap_err().to_string().contains("2 threads, 1 were"));
+    }
+
+    #[test]
+    fn times_that_are_printed_as_nothing_are_left_out() {
+        let samples = samples("memory", 2, include_str!("reports/memory-1.0.20.txt")).unwrap();
+        let names: Vec<&str> = samples.iter().map(|sample| sample.series.as_str()).collect();
+        assert_eq!(names, ["events", "bandwidth", "total-time", "latency-max"]);
+    }
+}
