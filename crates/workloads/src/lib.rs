@@ -6,6 +6,7 @@ mod job;
 mod kernels;
 mod random;
 mod recipe;
+mod scratch;
 mod team;
 mod tools;
 pub mod worker;
@@ -30,7 +31,7 @@ pub struct Workload {
 
 /// How a workload runs.
 pub enum Runner {
-    /// Ours: runs in the worker process.
+    /// Runs in the worker process: ours, or other programs that are started and looked after there.
     Kernel(fn(&Job) -> Result<Measured, Failure>),
     /// Another program.
     Tool {
@@ -43,7 +44,7 @@ pub enum Runner {
 
 /// In the order in which people read them: memory, cores, kernel, UnixBench's tests in its order, then programs of their
 /// own.
-static REGISTRY: [Workload; 23] = [
+static REGISTRY: [Workload; 25] = [
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
@@ -73,6 +74,12 @@ static REGISTRY: [Workload; 23] = [
         check: tools::command::check,
         runner: Runner::Tool { recipe: tools::command::recipe, read: tools::command::read },
     },
+    Workload {
+        describe: tools::compress::describe,
+        check: tools::compress::check,
+        runner: Runner::Kernel(tools::compress::run),
+    },
+    Workload::kernel(tools::kernel_build::describe, tools::kernel_build::run),
     Workload {
         describe: tools::sysbench::describe,
         check: tools::sysbench::check,

@@ -1,6 +1,11 @@
-//! Adapters: which command line runs another program, and how to read what it printed.
+//! Adapters: how other people's programs are run, and how to read what they printed or made. Those that need files made
+//! before and looked at afterwards run in the worker process, as kernels do.
 
+mod cache;
 pub(crate) mod command;
+pub(crate) mod compress;
 mod installed;
+pub(crate) mod kernel_build;
+mod process;
 pub(crate) mod sysbench;
 pub(crate) mod unixbench;

@@ -10,8 +10,8 @@ use machine::seat;
 use model::id_set::{CpuId, CpuSet};
 use model::trial::ThreadSeat;
 
-use super::scratch::{Scratch, cannot};
 use crate::job::{Failure, Job};
+use crate::scratch::{Scratch, cannot};
 
 /// Dhrystone and Whetstone.
 pub(super) const ARITHMETIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/arithmetic"));

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use model::workload::{ParameterKind, WorkloadSpec};
 
 use super::copies::{self, Program};
-use super::scratch::{Scratch, cannot};
 use super::{Test, check, measured, time_ns};
 use crate::describe::{Parameter, parameters};
 use crate::job::{Failure, Job, Measured};
+use crate::scratch::{Scratch, cannot};
 
 const KIB: f64 = 1024.0;
 

@@ -8,7 +8,6 @@ pub(crate) mod arithmetic;
 pub(crate) mod calls;
 mod copies;
 pub(crate) mod files;
-mod scratch;
 pub(crate) mod shell;
 mod text;
 

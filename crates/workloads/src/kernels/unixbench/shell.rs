@@ -13,10 +13,10 @@ use std::process::Command;
 use model::workload::{ParameterKind, WorkloadSpec};
 
 use super::copies::{self, Program};
-use super::scratch::{Scratch, cannot};
 use super::{Test, check, measured, text, time_ns};
 use crate::describe::{Parameter, parameters};
 use crate::job::{Failure, Job, Measured};
+use crate::scratch::{Scratch, cannot};
 
 const SCRIPTS: &[u8] = include_bytes!("shell/scripts.sh");
 const COMMANDS: &[u8] = include_bytes!("shell/commands.sh");

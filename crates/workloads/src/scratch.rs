@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::job::Failure;
 
-pub(super) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// A new folder in this one.
-    pub(super) fn new(parent: &Path) -> Result<Self, Failure> {
+    pub(crate) fn new(parent: &Path) -> Result<Self, Failure> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("nearfar-{}-{number}", std::process::id()));
@@ -21,19 +21,19 @@ impl Scratch {
     }
 
     /// A path in it.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// A file in it.
-    pub(super) fn file(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = self.path(name);
         fs::write(&path, content).map_err(|error| cannot("write", &path, &error))?;
         Ok(path)
     }
 
     /// A program or script in it.
-    pub(super) fn program(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
+    pub(crate) fn program(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = self.file(name, content)?;
         let all_may_run = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&path, all_may_run).map_err(|error| cannot("make a program of", &path, &error))?;
@@ -41,7 +41,7 @@ impl Scratch {
     }
 
     /// The names of all that is in it, sorted.
-    pub(super) fn names(&self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn names(&self) -> Result<Vec<String>, Failure> {
         let entries = fs::read_dir(&self.0).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = entries.map_err(|error| cannot("read", &self.0, &error))?;
         let mut names: Vec<String> =
@@ -58,7 +58,7 @@ impl Drop for Scratch {
     }
 }
 
-pub(super) fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
     let words = format!("cannot {verb} {}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound | io::ErrorKind::ReadOnlyFilesystem => {

@@ -1,0 +1,102 @@
+//! Files that are made once and used by many trials: in a folder of the user's own, in the system's folder for temporary
+//! files (TMPDIR). May be thrown away at any time. Must not know what is in them.
+
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::job::Failure;
+use crate::scratch::cannot;
+
+/// The folder, in this one; made when it is not there. Anybody may write to a folder for temporary files, so one that
+/// others own or may write to is not used.
+pub(super) fn folder(parent: &Path) -> Result<PathBuf, Failure> {
+    let user = own_user();
+    let path = parent.join(format!("nearfar-cache-{user}"));
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(cannot("make", &path, &error)),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&path).map_err(|error| cannot("look at", &path, &error))?;
+    if found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
+        return Ok(path);
+    }
+    let path = path.display();
+    Err(Failure::Failed(format!("{path} is not a folder of this user alone; hint: remove it, or set TMPDIR")))
+}
+
+/// Who we are; the owner of what we make.
+fn own_user() -> u32 {
+    fs::metadata("/proc/self").map_or(0, |own| own.uid())
+}
+
+/// What has this name in the folder, made by `make` when it is not there. It is made under another name first, so that it
+/// is there whole or not at all.
+pub(super) fn once(
+    folder: &Path,
+    name: &str,
+    make: impl FnOnce(&Path) -> Result<(), Failure>,
+) -> Result<PathBuf, Failure> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let path = folder.join(name);
+    if path.exists() {
+        return Ok(path);
+    }
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let unfinished = folder.join(format!("{name}.{}-{number}.unfinished", std::process::id()));
+    let made = make(&unfinished).and_then(|()| match fs::rename(&unfinished, &path) {
+        // A folder that somebody else has finished meanwhile.
+        Err(_) if path.is_dir() => remove(&unfinished),
+        renamed => renamed.map_err(|error| cannot("name", &path, &error)),
+    });
+    if made.is_err() {
+        // The first failure is the reason; a rest of it has a name that says what it is.
+        let _ = remove(&unfinished);
+    }
+    made.map(|()| path)
+}
+
+/// Removes a file or a folder with all that is in it; nothing there is fine.
+pub(super) fn remove(path: &Path) -> Result<(), Failure> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot("remove", path, &error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_not_made_again_and_half_a_file_is_not_there() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = folder(parent.path()).unwrap();
+        let fail = |path: &Path| {
+            fs::write(path, "half").unwrap();
+            Err(Failure::Failed("planted".into()))
+        };
+        assert!(once(&folder, "file", fail).is_err());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        let whole = |path: &Path| fs::write(path, "whole").map_err(|error| cannot("write", path, &error));
+        let path = once(&folder, "file", whole).unwrap();
+        assert_eq!(once(&folder, "file", |_| panic!("it is there")), Ok(path.clone()));
+        assert_eq!(fs::read_to_string(path).unwrap(), "whole");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = folder(parent.path()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(folder(parent.path()).unwrap_err().to_string().contains("not a folder of this user alone"));
+        fs::remove_dir(&path).unwrap();
+        std::os::unix::fs::symlink("/", &path).unwrap();
+        assert!(folder(parent.path()).is_err());
+    }
+}

@@ -1,0 +1,317 @@
+//! What is compressed: a text that is made the same on every machine from a seed, or a file that the user names.
+//!
+//! Of each MiB that is made, 384 KiB are words of a made-up language (each word knows which others like to follow it), 256
+//! KiB lines of a log, 256 KiB binary records of counters, measured values, flags and addresses, and 128 KiB noise that
+//! nothing compresses, as pictures and archives are. They change every 64 KiB, as files in an archive do.
+//! Does NOT claim to be anybody's data: what matters is that every kind of work occurs and that it is always the same.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::job::{Failure, Job};
+use crate::random::Random;
+use crate::scratch::cannot;
+use crate::tools::cache;
+
+/// Changed when anything below changes what is made: files of another version are made anew.
+const VERSION: u32 = 1;
+const PART: usize = 64 << 10;
+/// What the sixteen parts of a MiB are.
+const KINDS: [fn(&Language, &mut Random, &mut Vec<u8>); 16] =
+    [words, log, records, words, noise, words, log, records, words, log, records, words, noise, log, records, words];
+const WORDS: usize = 4096;
+const FOLLOWERS: usize = 8;
+const READ: usize = 1 << 20;
+
+/// A file to compress.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Corpus {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// Of its content; names what is made of it.
+    pub digest: u64,
+}
+
+/// The corpus of a job, read once: so it is in the page cache, and what it should be.
+pub(super) fn of(job: &Job, folder: &Path) -> Result<Corpus, Failure> {
+    let path = match job.parameters.text("corpus") {
+        "" => made(job, folder)?,
+        file => file.into(),
+    };
+    let (bytes, digest) = read_through(&path)?;
+    if bytes == 0 {
+        return Err(Failure::Failed(format!("corpus {} has no bytes", path.display())));
+    }
+    Ok(Corpus { path, bytes, digest })
+}
+
+fn made(job: &Job, folder: &Path) -> Result<PathBuf, Failure> {
+    let (size, seed) = (job.parameters.size("size"), job.parameters.integer("seed") as u64);
+    let path = cache::once(folder, &format!("corpus-{VERSION}-{seed}-{size}"), |path| {
+        let wrong = |error: std::io::Error| cannot("write", path, &error);
+        let file = File::create(path).map_err(wrong)?;
+        write(seed, size, BufWriter::with_capacity(READ, file)).map_err(wrong)
+    })?;
+    let found = std::fs::metadata(&path).map_or(0, |found| found.len());
+    if found == size as u64 {
+        return Ok(path);
+    }
+    Err(Failure::Failed(format!("{} has {found} bytes instead of {size}; hint: remove it", path.display())))
+}
+
+/// Writes so many bytes of the corpus of a seed.
+fn write(seed: u64, size: usize, mut output: impl Write) -> std::io::Result<()> {
+    let language = Language::new(seed);
+    let mut part = Vec::with_capacity(2 * PART);
+    for (index, kind) in (0..size.div_ceil(PART)).zip(KINDS.iter().cycle()) {
+        part.clear();
+        kind(&language, &mut Random::of_thread(seed, index + 1), &mut part);
+        output.write_all(&part[..PART.min(size - index * PART)])?;
+    }
+    output.flush()
+}
+
+/// Words, and which follow which.
+struct Language {
+    words: Vec<String>,
+    followers: Vec<[u16; FOLLOWERS]>,
+}
+
+impl Language {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::of_thread(seed, 0);
+        let words = (0..WORDS).map(|_| word(&mut random)).collect();
+        let followers = (0..WORDS).map(|_| std::array::from_fn(|_| frequent(&mut random) as u16)).collect();
+        Self { words, followers }
+    }
+}
+
+fn word(random: &mut Random) -> String {
+    const BEGINS: [&str; 20] =
+        ["b", "c", "d", "f", "g", "h", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st", "tr", "ch", "pl", ""];
+    const MIDDLES: [&str; 8] = ["a", "e", "i", "o", "u", "ea", "ou", "ie"];
+    const ENDS: [&str; 8] = ["", "n", "r", "s", "t", "l", "nd", "ng"];
+    let syllables = 1 + random.below(3);
+    (0..syllables).flat_map(|_| [BEGINS[random.below(20)], MIDDLES[random.below(8)], ENDS[random.below(8)]]).collect()
+}
+
+/// A word's number; the first ones come much more often, roughly as Zipf has it: the logarithm of the number is even.
+fn frequent(random: &mut Random) -> usize {
+    let bits = random.below(12) as u32;
+    ((1usize << bits) + random.below(1 << bits) - 1).min(WORDS - 1)
+}
+
+/// Sentences: seven words of eight are a follower of the word before.
+fn words(language: &Language, random: &mut Random, part: &mut Vec<u8>) {
+    let mut word = frequent(random);
+    let mut left = 0;
+    while part.len() < PART {
+        word = match random.below(8) {
+            0 => frequent(random),
+            _ => usize::from(language.followers[word][random.below(FOLLOWERS).min(random.below(FOLLOWERS))]),
+        };
+        let begin = part.len();
+        part.extend_from_slice(language.words[word].as_bytes());
+        if left == 0 {
+            part[begin] = part[begin].to_ascii_uppercase();
+            left = 4 + random.below(16);
+        }
+        left -= 1;
+        part.extend_from_slice(match (left, random.below(12)) {
+            (0, 0) => b".\n\n",
+            (0, _) => b". ",
+            (_, 0) => b", ",
+            _ => b" ",
+        });
+    }
+}
+
+/// Lines with a time that goes on, a level, a part of the system, an address and numbers.
+fn log(language: &Language, random: &mut Random, part: &mut Vec<u8>) {
+    const LEVELS: [&str; 8] = ["INFO", "INFO", "INFO", "INFO", "DEBUG", "DEBUG", "WARN", "ERROR"];
+    let mut time_ms = 1_700_000_000_000 + (random.below(1 << 32) as u64);
+    let mut line = String::new();
+    while part.len() < PART {
+        time_ms += random.below(2000) as u64;
+        let service = &language.words[random.below(24)];
+        let (a, b, digits) = (random.below(4), random.below(256), random.below(20));
+        line.clear();
+        let written = write!(
+            line,
+            "{}.{:03} {:5} [{service}-{}] request id={:016x} from 10.0.{a}.{b} took {} us, {} bytes, status {}\n",
+            time_ms / 1000,
+            time_ms % 1000,
+            LEVELS[random.below(8)],
+            random.below(8),
+            random.next(),
+            random.below(1 << digits),
+            random.below(64) * 512,
+            [200, 200, 200, 200, 304, 404, 500, 200][random.below(8)],
+        );
+        written.expect("a text takes all");
+        part.extend_from_slice(line.as_bytes());
+    }
+}
+
+/// Records of 32 bytes: number, measured value, flags, address, counter.
+fn records(_: &Language, random: &mut Random, part: &mut Vec<u8>) {
+    let mut value = 20.0f64;
+    let first = random.below(1 << 24) as u32;
+    let mut counter = random.below(1 << 30) as u64;
+    for number in 0..PART / 32 {
+        // In steps of a sixteenth, as converters have them.
+        value += (random.below(9) as f64 - 4.0) / 16.0;
+        counter += random.below(100) as u64;
+        part.extend_from_slice(&(first + number as u32).to_le_bytes());
+        part.extend_from_slice(&(1u32 << random.below(4)).to_le_bytes());
+        part.extend_from_slice(&value.to_le_bytes());
+        part.extend_from_slice(&(0x7f3a_0000_0000 + 64 * random.below(1 << 20) as u64).to_le_bytes());
+        part.extend_from_slice(&counter.to_le_bytes());
+    }
+}
+
+fn noise(_: &Language, random: &mut Random, part: &mut Vec<u8>) {
+    while part.len() < PART {
+        part.extend_from_slice(&random.next().to_le_bytes());
+    }
+}
+
+/// How many bytes a file has, and a digest of them. It tells files apart and proves nothing against who wants to deceive.
+fn read_through(path: &Path) -> Result<(u64, u64), Failure> {
+    let wrong = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::Failed(format!("corpus {} is not there", path.display())),
+        _ => cannot("read", path, &error),
+    };
+    let mut file = File::open(path).map_err(wrong)?;
+    let mut buffer = vec![0; READ];
+    let (mut bytes, mut digest) = (0, 0xCBF2_9CE4_8422_2325u64);
+    loop {
+        let got = fill(&mut file, &mut buffer).map_err(wrong)?;
+        if got == 0 {
+            return Ok((bytes, digest));
+        }
+        bytes += got as u64;
+        // The rest of a buffer that is not full is of no file, so it is made zero; lengths are told apart by themselves.
+        buffer[got..].fill(0);
+        for word in buffer[..got.next_multiple_of(8)].chunks_exact(8) {
+            let word = u64::from_le_bytes(word.try_into().expect("chunks of eight"));
+            digest = (digest ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(29);
+        }
+    }
+}
+
+/// Whether a file has the corpus's bytes, and what is different if not. `other` is what a program hands back.
+pub(super) fn compare(corpus: &Corpus, mut other: impl Read) -> Result<(), Failure> {
+    let wrong = |error: std::io::Error| cannot("read", &corpus.path, &error);
+    let mut file = File::open(&corpus.path).map_err(wrong)?;
+    let (mut expected, mut found) = (vec![0; READ], vec![0; READ]);
+    let mut at = 0;
+    loop {
+        let got = [fill(&mut file, &mut expected).map_err(wrong)?, fill(&mut other, &mut found).map_err(wrong)?];
+        let common = got[0].min(got[1]);
+        let differs = expected[..common].iter().zip(&found[..common]).position(|(one, other)| one != other);
+        if let Some(offset) = differs.or((got[0] != got[1]).then_some(common)) {
+            let at = at + offset;
+            return Err(Failure::Failed(format!("what was compressed comes back different from byte {at} on")));
+        }
+        if common == 0 {
+            return Ok(());
+        }
+        at += common;
+    }
+}
+
+/// Reads until the buffer is full or nothing is left.
+fn fill(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(got) => filled += got,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(seed: u64, size: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        write(seed, size, &mut all).unwrap();
+        all
+    }
+
+    /// Bits per byte if each byte came alone.
+    fn entropy(bytes: &[u8]) -> f64 {
+        let mut counts = [0.0f64; 256];
+        bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1.0);
+        let all = bytes.len() as f64;
+        counts.iter().filter(|count| **count > 0.0).map(|count| -count / all * (count / all).log2()).sum()
+    }
+
+    #[test]
+    fn it_is_the_same_for_a_seed_and_another_for_another() {
+        assert_eq!(bytes(1, 3 * PART + 5), bytes(1, 16 * PART)[..3 * PART + 5]);
+        assert_ne!(bytes(1, PART), bytes(2, PART));
+        // What was made in this version: another digest here needs another VERSION.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("corpus");
+        std::fs::write(&path, bytes(1, 1 << 20)).unwrap();
+        assert_eq!(read_through(&path).unwrap(), (1 << 20, DIGEST_OF_A_MIB));
+    }
+
+    const DIGEST_OF_A_MIB: u64 = 3_147_697_884_614_066_051;
+
+    #[test]
+    fn its_parts_are_what_they_are_called() {
+        let all = bytes(1, 16 * PART);
+        let part = |index: usize| &all[index * PART..(index + 1) * PART];
+        for (index, low, high) in [(0, 3.5, 4.5), (1, 4.5, 5.5), (2, 3.0, 6.0), (4, 7.99, 8.0)] {
+            let entropy = entropy(part(index));
+            assert!((low..high).contains(&entropy), "part {index}: {entropy} bits per byte");
+        }
+        assert!(String::from_utf8_lossy(part(0)).contains(". "));
+        assert!(String::from_utf8_lossy(part(1)).contains(" status 200\n"));
+    }
+
+    #[test]
+    fn what_comes_back_different_is_found_where_it_differs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("corpus");
+        let mut content = bytes(1, READ + 100);
+        std::fs::write(&path, &content).unwrap();
+        let (bytes, digest) = read_through(&path).unwrap();
+        let corpus = Corpus { path, bytes, digest };
+        assert_eq!(compare(&corpus, content.as_slice()), Ok(()));
+        let differs = |other: &[u8]| compare(&corpus, other).unwrap_err().to_string();
+        assert!(differs(&content[..READ + 99]).contains(&format!("byte {}", READ + 99)));
+        assert!(differs(&[]).contains("byte 0 on"));
+        content.push(1);
+        assert!(differs(&content).contains(&format!("byte {}", READ + 100)));
+        content[READ + 7] ^= 1;
+        assert!(differs(&content).contains(&format!("byte {}", READ + 7)));
+    }
+
+    #[test]
+    fn a_corpus_that_is_missing_or_empty_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut job = crate::kernels::job_for_tests("compress");
+        crate::kernels::set(&mut job, "corpus", "/no/such/corpus");
+        assert!(of(&job, folder.path()).unwrap_err().to_string().contains("/no/such/corpus is not there"));
+        let empty = folder.path().join("empty");
+        std::fs::write(&empty, "").unwrap();
+        crate::kernels::set(&mut job, "corpus", empty.to_str().unwrap());
+        let failure = of(&job, folder.path()).unwrap_err().to_string();
+        assert!(failure.contains("empty has no bytes"), "{failure}");
+        crate::kernels::set(&mut job, "corpus", "");
+        let made = of(&job, folder.path()).unwrap();
+        std::fs::write(&made.path, "short").unwrap();
+        assert!(of(&job, folder.path()).unwrap_err().to_string().contains("hint: remove it"));
+    }
+}

@@ -1,0 +1,347 @@
+//! Compressing and decompressing a file with zstd, xz, bzip3, pigz or gzip at their default levels.
+//!
+//! Measures: MB (10^6 bytes) of uncompressed data per second of a program's wall time, its start included, and the ratio.
+//! The program reads a file that is in the page cache and writes another into it: no disk is measured, but what is
+//! written out meanwhile may disturb. Does NOT compare programs at like ratios.
+//! Work is cut into blocks, and no more threads have work than there are blocks: 24 MiB each for xz, 16 for bzip3, 8 for
+//! zstd, an eighth for pigz; the default size is four of xz's. zstd and gzip decompress with one thread, gzip compresses
+//! with one: a placement with more cannot be measured. pigz decompresses with one, and others read, write and check.
+//! Checked in every trial, outside of the time: what comes back from the compressed file is the corpus, byte for byte.
+
+mod corpus;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use model::units::{Bytes, Nanos};
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, WorkloadSpec};
+
+use super::{cache, installed, process};
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::scratch::{Scratch, cannot};
+use corpus::Corpus;
+
+/// For files that trials of other thread counts decompress too: two, because xz then writes blocks that can be
+/// decompressed at the same time, which with one thread it does not.
+const THREADS_TO_PREPARE: usize = 2;
+
+/// One of the programs.
+struct Program {
+    name: &'static str,
+    package: &'static str,
+    /// The option that says how many threads, up to the number; none for a program with one.
+    threads: Option<&'static str>,
+    /// Whether it decompresses with more than one.
+    unpacks_in_parallel: bool,
+    /// What its files end with; some look at it.
+    suffix: &'static str,
+    /// To read the file that follows and write to standard output, without a word.
+    pack: &'static [&'static str],
+    unpack: &'static [&'static str],
+}
+
+static PROGRAMS: [Program; 5] = [
+    Program {
+        name: "zstd",
+        package: "zstd",
+        threads: Some("-T"),
+        unpacks_in_parallel: false,
+        suffix: "zst",
+        pack: &["-q", "-c"],
+        unpack: &["-q", "-d", "-c"],
+    },
+    Program {
+        name: "xz",
+        package: "xz-utils",
+        threads: Some("-T"),
+        unpacks_in_parallel: true,
+        suffix: "xz",
+        pack: &["-q", "-c"],
+        unpack: &["-q", "-d", "-c"],
+    },
+    Program {
+        name: "bzip3",
+        package: "bzip3",
+        threads: Some("-j"),
+        unpacks_in_parallel: true,
+        suffix: "bz3",
+        pack: &["-e", "-c"],
+        unpack: &["-d", "-c"],
+    },
+    Program {
+        name: "pigz",
+        package: "pigz",
+        threads: Some("-p"),
+        unpacks_in_parallel: true,
+        suffix: "gz",
+        pack: &["-q", "-c"],
+        unpack: &["-q", "-d", "-c"],
+    },
+    Program {
+        name: "gzip",
+        package: "gzip",
+        threads: None,
+        unpacks_in_parallel: false,
+        suffix: "gz",
+        pack: &["-q", "-c"],
+        unpack: &["-q", "-d", "-c"],
+    },
+];
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "compress".into(),
+        summary: "a file compressed or decompressed by zstd, xz, bzip3, pigz or gzip".into(),
+        about:
+            "MB/s of uncompressed data and the ratio, at the program's default level with the placement's threads. The \
+                file is made, the same everywhere, or your own; it is read from the page cache. What comes back is \
+                compared in every trial. gzip has one thread, and zstd decompresses with one. More in docs/programs.md."
+                .into(),
+        parameters: all_parameters(),
+        metrics: all_metrics(),
+        threads_exactly: None,
+        trial_time_guess: Nanos(2_000_000_000),
+    }
+}
+
+fn all_parameters() -> Vec<ParameterSpec> {
+    let text = |name, about| Parameter { name, about, kind: ParameterKind::Text, default: Some(""), smoke: None };
+    parameters([
+        Parameter {
+            name: "program",
+            about: "which one, at its default level",
+            kind: ParameterKind::Choice(PROGRAMS.iter().map(|program| program.name.into()).collect()),
+            default: Some("zstd"),
+            smoke: None,
+        },
+        Parameter {
+            name: "direction",
+            about: "compress, or decompress what the same program has compressed",
+            kind: ParameterKind::Choice(vec!["compress".into(), "decompress".into()]),
+            default: Some("compress"),
+            smoke: None,
+        },
+        Parameter {
+            name: "size",
+            about: "of the file that is made",
+            kind: ParameterKind::Size { min: Bytes(1), max: Bytes(1 << 40) },
+            default: Some("96MiB"),
+            smoke: Some("1MiB"),
+        },
+        Parameter {
+            name: "seed",
+            about: "of the file that is made",
+            kind: ParameterKind::Integer { min: 0, max: i64::MAX },
+            default: Some("1"),
+            smoke: None,
+        },
+        text("corpus", "a file of yours instead; empty for the one that is made"),
+        text("folder", "where files are made; empty for the system's folder for temporary files"),
+    ])
+}
+
+fn all_metrics() -> Vec<MetricSpec> {
+    let metric = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
+    metrics([
+        metric("throughput", "MB/s", Better::Higher),
+        metric("ratio", "", Better::Higher),
+        metric("wall", "s", Better::Lower),
+    ])
+}
+
+/// A corpus that is not there is a mistake that can be told before anything runs.
+pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
+    let corpus = parameters.text("corpus");
+    if corpus.is_empty() {
+        return Ok(());
+    }
+    match std::fs::metadata(corpus) {
+        Ok(found) if !found.is_file() => Err(format!("corpus {corpus} is not a file")),
+        Ok(found) if found.len() == 0 => Err(format!("corpus {corpus} has no bytes")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("corpus {corpus}: {error}")),
+    }
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let program = program(job);
+    let unpacks = job.parameters.text("direction") == "decompress";
+    check_threads(program, unpacks, job.threads)?;
+    installed::need(program.name, program.package)?;
+    let folder = match job.parameters.text("folder") {
+        "" => std::env::temp_dir(),
+        folder => folder.into(),
+    };
+    let cache = cache::folder(&folder)?;
+    let corpus = corpus::of(job, &cache)?;
+    let scratch = Scratch::new(&folder)?;
+    let (took, packed) = if unpacks {
+        let packed = prepared(program, &corpus, &cache, &scratch)?;
+        let output = scratch.path("output");
+        let took = process::run(command(program, true, job.threads, &packed, &output)?, program.name, &scratch)?;
+        let file = File::open(&output).map_err(|error| cannot("read", &output, &error))?;
+        corpus::compare(&corpus, file)?;
+        (took, packed)
+    } else {
+        let output = scratch.path(&format!("output.{}", program.suffix));
+        let took = process::run(command(program, false, job.threads, &corpus.path, &output)?, program.name, &scratch)?;
+        check_round_trip(program, &output, &corpus)?;
+        (took, output)
+    };
+    let seconds = took.as_secs_f64();
+    let mut measured = Measured::default();
+    measured.push("throughput", corpus.bytes as f64 / seconds / 1e6)?;
+    measured.push("ratio", corpus.bytes as f64 / size(&packed)? as f64)?;
+    measured.push("wall", seconds)?;
+    Ok(measured)
+}
+
+fn program(job: &Job) -> &'static Program {
+    let name = job.parameters.text("program");
+    PROGRAMS.iter().find(|program| program.name == name).expect("it is one of the choices")
+}
+
+fn check_threads(program: &Program, unpacks: bool, threads: usize) -> Result<(), Failure> {
+    let alone = if unpacks { !program.unpacks_in_parallel } else { program.threads.is_none() };
+    if threads == 1 || !alone {
+        return Ok(());
+    }
+    let does = if unpacks { "decompresses" } else { "compresses" };
+    let hint = "hint: a placement of one thread, such as --threads 1";
+    Err(Failure::Unavailable(format!("{} {does} with one thread, the placement has {threads}; {hint}", program.name)))
+}
+
+/// A command line that reads one file and writes another.
+fn command(program: &Program, unpacks: bool, threads: usize, input: &Path, output: &Path) -> Result<Command, Failure> {
+    let file = File::create(output).map_err(|error| cannot("make", output, &error))?;
+    let mut command = Command::new(program.name);
+    // Their own variables for options would change what is measured.
+    for name in ["ZSTD_CLEVEL", "ZSTD_NBTHREADS", "XZ_DEFAULTS", "XZ_OPT", "GZIP", "PIGZ"] {
+        command.env_remove(name);
+    }
+    command.args(if unpacks { program.unpack } else { program.pack });
+    if let Some(option) = program.threads {
+        // bzip3 takes the number as a word of its own only.
+        let words =
+            if option == "-T" { vec![format!("-T{threads}")] } else { vec![option.into(), threads.to_string()] };
+        command.args(words);
+    }
+    command.arg(input).stdout(file);
+    Ok(command)
+}
+
+/// The corpus as the program compresses it, made once for every version of the program.
+fn prepared(program: &Program, corpus: &Corpus, cache: &Path, scratch: &Scratch) -> Result<PathBuf, Failure> {
+    let version = Command::new(program.name).arg("--version").output();
+    let version = version.map_err(|error| cannot("run", program.name.as_ref(), &error))?;
+    let words = [version.stdout, version.stderr].concat();
+    let version = words.iter().fold(0u64, |digest, byte| digest.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    let name = format!("{:016x}-{}-{version:016x}.{}", corpus.digest, corpus.bytes, program.suffix);
+    let packed = cache::once(cache, &name, |path| {
+        let command = command(program, false, THREADS_TO_PREPARE, &corpus.path, path)?;
+        process::run(command, program.name, scratch).map(drop)
+    })?;
+    // Read, so that it is in the page cache also when it was made long ago.
+    std::fs::read(&packed).map_err(|error| cannot("read", &packed, &error))?;
+    Ok(packed)
+}
+
+/// Decompresses a file and compares what comes with the corpus, as it comes.
+fn check_round_trip(program: &Program, packed: &Path, corpus: &Corpus) -> Result<(), Failure> {
+    let mut command = Command::new(program.name);
+    command.args(program.unpack).arg(packed).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| cannot("run", program.name.as_ref(), &error))?;
+    let compared = corpus::compare(corpus, child.stdout.take().expect("its output is piped"));
+    let status = child.wait().map_err(|error| cannot("wait for", program.name.as_ref(), &error))?;
+    compared?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!("{} ended with {status} when it decompressed its own file", program.name)))
+}
+
+fn size(path: &Path) -> Result<u64, Failure> {
+    std::fs::metadata(path).map(|found| found.len()).map_err(|error| cannot("look at", path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{check_smoke, job_for_tests};
+
+    fn job(program: &str, direction: &str, threads: usize, folder: &Path) -> Job {
+        let mut job = Job { threads, ..job_for_tests("compress") };
+        for (name, text) in [("program", program), ("direction", direction), ("folder", folder.to_str().unwrap())] {
+            let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
+            job.parameters.0.insert(name.into(), value);
+        }
+        job
+    }
+
+    #[test]
+    fn every_program_makes_the_round_trip_both_ways() {
+        let folder = tempfile::tempdir().unwrap();
+        for program in &PROGRAMS {
+            if let Err(why) = installed::need(program.name, program.package) {
+                println!("skipped: {}: {why}", program.name);
+                continue;
+            }
+            for (direction, threads) in [("compress", 1), ("decompress", 1), ("compress", 2), ("decompress", 2)] {
+                match run(&job(program.name, direction, threads, folder.path())) {
+                    Ok(measured) => {
+                        check_smoke("compress", &measured);
+                        let ratio = measured.samples[1].value;
+                        assert!((1.5..6.0).contains(&ratio), "{} {ratio}", program.name);
+                    }
+                    Err(Failure::Unavailable(why)) => {
+                        assert!(threads == 2 && why.contains("with one thread, the placement has 2"), "{why}");
+                    }
+                    Err(why) => panic!("{} {direction} x {threads}: {why}", program.name),
+                }
+            }
+        }
+        // Nothing but the cache is left.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_comes_back_different_fails_the_trial() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = job("gzip", "decompress", 1, folder.path());
+        run(&job).unwrap();
+        let cache = cache::folder(folder.path()).unwrap();
+        let entries = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path());
+        let packed = entries.into_iter().find(|path| path.extension().is_some_and(|end| end == "gz")).unwrap();
+        let other = folder.path().join("other");
+        std::fs::write(&other, "something else").unwrap();
+        let output = Command::new("gzip").arg("-c").arg(&other).output().unwrap();
+        std::fs::write(&packed, output.stdout).unwrap();
+        assert!(run(&job).unwrap_err().to_string().contains("different from byte 0 on"));
+        std::fs::write(&packed, "no gzip").unwrap();
+        assert!(run(&job).unwrap_err().to_string().contains("gzip ended with"));
+    }
+
+    #[test]
+    fn one_thread_is_one_thread() {
+        let program = |name| PROGRAMS.iter().find(|program| program.name == name).unwrap();
+        assert_eq!(check_threads(program("gzip"), false, 1), Ok(()));
+        assert_eq!(check_threads(program("zstd"), false, 8), Ok(()));
+        assert_eq!(check_threads(program("xz"), true, 8), Ok(()));
+        for (name, unpacks) in [("gzip", false), ("gzip", true), ("zstd", true)] {
+            assert!(matches!(check_threads(program(name), unpacks, 2), Err(Failure::Unavailable(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_corpus_that_cannot_be_is_told_beforehand() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut job = job("zstd", "compress", 1, folder.path());
+        assert_eq!(check(&job.parameters), Ok(()));
+        for (corpus, expected) in [("/no/such", "/no/such"), ("/tmp", "not a file"), ("/dev/null", "not a file")] {
+            crate::kernels::set(&mut job, "corpus", corpus);
+            assert!(check(&job.parameters).unwrap_err().contains(expected), "{corpus}");
+        }
+    }
+}

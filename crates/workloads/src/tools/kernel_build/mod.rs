@@ -1,0 +1,279 @@
+//! Compiling a Linux kernel, as everybody knows how long that takes.
+//!
+//! Measures: seconds of `make -j THREADS vmlinux` for this machine's architecture, in an empty folder for what is built
+//! (O=), after `make tinyconfig` or `defconfig`, which is not in the time. As many jobs as the placement has threads; all
+//! of them may use its cpus. It is compilers in short processes, from the page cache: much computing, many small files.
+//! Does NOT compare between versions of kernels or of compilers. What was built is removed after each trial.
+//! Where there is no source of a kernel, `source=auto` builds a small program of ours (`small`); its metric has another
+//! name, so that nobody takes it for a kernel. The first trial may read the source from a disk; later ones do not.
+//! Checked in every trial: make succeeds, there are object files, and vmlinux is an ELF file; of the small program, that
+//! it prints the number that it should.
+
+mod small;
+mod source;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use model::units::Nanos;
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
+
+use super::{cache, installed, process};
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::scratch::{Scratch, cannot};
+use source::Source;
+
+/// Programs that building needs, and Debian's packages of them.
+const FOR_SMALL: [(&str, &str); 3] = [("make", "make"), ("gcc", "gcc"), ("ld", "binutils")];
+const FOR_KERNEL: [(&str, &str); 6] =
+    [("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("perl", "perl"), ("tar", "tar"), ("xz", "xz-utils")];
+/// `defconfig` builds a tool that reads ELF files.
+const LIBELF: (&str, &str) = ("/usr/include/gelf.h", "libelf-dev");
+/// The smallest kernel has several hundred; fewer are no kernel.
+const OBJECTS_MIN: u64 = 100;
+/// Deeper than any source tree; links are not followed.
+const DEPTH_MAX: u32 = 64;
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "kernel-build".into(),
+        summary: "a Linux kernel compiled: seconds of make -j with the placement's threads".into(),
+        about: "Seconds of `make vmlinux` in an empty folder, configured before. The source: a folder, a tar file, or \
+                Debian's package linux-source; where there is none, a small program of ours, which is not a kernel and \
+                has a metric of its own. It takes minutes, defconfig more: see --time-limit. More in docs/programs.md."
+            .into(),
+        parameters: all_parameters(),
+        metrics: all_metrics(),
+        threads_exactly: None,
+        trial_time_guess: Nanos(120_000_000_000),
+    }
+}
+
+fn all_parameters() -> Vec<ParameterSpec> {
+    parameters([
+        Parameter {
+            name: "source",
+            about: "a folder or tar file; debian for /usr/src/linux-source-*; small for our program; auto: debian, else small",
+            kind: ParameterKind::Text,
+            default: Some("auto"),
+            smoke: Some("small"),
+        },
+        Parameter {
+            name: "config",
+            about: "the kernel's configuration, of its own makefile",
+            kind: ParameterKind::Choice(vec!["tinyconfig".into(), "defconfig".into()]),
+            default: Some("tinyconfig"),
+            smoke: None,
+        },
+        Parameter {
+            name: "files",
+            about: "files of the small program",
+            kind: ParameterKind::Integer { min: 1, max: 100_000 },
+            default: Some("100"),
+            smoke: Some("4"),
+        },
+        Parameter {
+            name: "folder",
+            about: "where sources are unpacked and things are built; empty for the system's folder for temporary files",
+            kind: ParameterKind::Text,
+            default: Some(""),
+            smoke: None,
+        },
+    ])
+}
+
+fn all_metrics() -> Vec<MetricSpec> {
+    let metric = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
+    metrics([
+        metric("build", "s", Better::Lower),
+        metric("build-small", "s", Better::Lower),
+        metric("objects", "files", Better::Higher),
+    ])
+}
+
+/// What a build came to.
+struct Built {
+    took: Duration,
+    objects: u64,
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let source = source::of(job.parameters.text("source"))?;
+    need_programs(&source, job.parameters.text("config"))?;
+    let folder: PathBuf = match job.parameters.text("folder") {
+        "" => std::env::temp_dir(),
+        folder => folder.into(),
+    };
+    let scratch = Scratch::new(&folder)?;
+    let mut measured = Measured::default();
+    let (series, built) = match source {
+        Source::Kernel(path) => {
+            let path = source::unpacked(&path, &cache::folder(&folder)?, &scratch)?;
+            ("build", kernel(job, &path, &scratch)?)
+        }
+        Source::Small => ("build-small", small_program(job, &scratch)?),
+    };
+    measured.push(series, built.took.as_secs_f64())?;
+    measured.push("objects", built.objects as f64)?;
+    Ok(measured)
+}
+
+/// All that is missing at once, so that one command gets it.
+fn need_programs(source: &Source, config: &str) -> Result<(), Failure> {
+    let mut needed = FOR_SMALL.to_vec();
+    let mut missing = Vec::new();
+    if *source != Source::Small {
+        needed.extend(FOR_KERNEL);
+        missing.extend((config == "defconfig" && !Path::new(LIBELF.0).exists()).then_some(LIBELF));
+    }
+    missing.extend(needed.into_iter().filter(|(program, package)| installed::need(program, package).is_err()));
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = |part: fn(&(&str, &str)) -> String| missing.iter().map(part).collect::<Vec<_>>();
+    let (programs, packages) = (list(|(program, _)| (*program).into()), list(|(_, package)| (*package).into()));
+    let (programs, packages) = (programs.join(", "), packages.join(" "));
+    Err(Failure::Unavailable(format!("building needs {programs}; hint: apt-get install {packages}")))
+}
+
+/// `make` without what an outer make, a shell or a cross-compiling user has set.
+fn make() -> Command {
+    let mut make = Command::new("make");
+    for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT", "CC", "LLVM", "O"] {
+        make.env_remove(name);
+    }
+    make.arg("-s").stdout(Stdio::null());
+    make
+}
+
+fn kernel(job: &Job, source: &Path, scratch: &Scratch) -> Result<Built, Failure> {
+    let built = new_folder(scratch)?;
+    let make = |words: &[&str]| {
+        let mut make = make();
+        make.arg("-C").arg(source).arg(format!("O={}", built.display())).args(words);
+        make
+    };
+    let config = job.parameters.text("config");
+    process::run(make(&[config]), &format!("make {config}"), scratch)?;
+    let before = count_objects(&built, 0)?;
+    let jobs = format!("-j{}", job.threads);
+    let took = process::run(make(&[&jobs, "vmlinux"]), "make vmlinux", scratch)?;
+    // What configuring compiles is not of the build.
+    let objects = count_objects(&built, 0)?.saturating_sub(before);
+    check_kernel(&built.join("vmlinux"), objects)?;
+    Ok(Built { took, objects })
+}
+
+fn small_program(job: &Job, scratch: &Scratch) -> Result<Built, Failure> {
+    let source = scratch.path("source");
+    std::fs::create_dir(&source).map_err(|error| cannot("make", &source, &error))?;
+    let files = job.parameters.size("files");
+    let expected = small::write(&source, files)?;
+    let built = new_folder(scratch)?;
+    let mut make = make();
+    make.arg("-C").arg(&built).arg("-f").arg(source.join("Makefile"));
+    make.arg(format!("SOURCE={}", source.display())).arg(format!("-j{}", job.threads));
+    let took = process::run(make, "make", scratch)?;
+    let objects = count_objects(&built, 0)?;
+    check_small(&built.join("program"), expected, objects, files as u64 + 1)?;
+    Ok(Built { took, objects })
+}
+
+fn new_folder(scratch: &Scratch) -> Result<PathBuf, Failure> {
+    let built = scratch.path("built");
+    std::fs::create_dir(&built).map_err(|error| cannot("make", &built, &error))?;
+    Ok(built)
+}
+
+/// Object files in a folder and the folders in it.
+fn count_objects(folder: &Path, depth: u32) -> Result<u64, Failure> {
+    let wrong = |error: std::io::Error| cannot("look into", folder, &error);
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        let kind = entry.file_type().map_err(wrong)?;
+        if kind.is_dir() && depth < DEPTH_MAX {
+            count += count_objects(&entry.path(), depth + 1)?;
+        }
+        count += u64::from(kind.is_file() && entry.path().extension().is_some_and(|end| end == "o"));
+    }
+    Ok(count)
+}
+
+/// A kernel was built, of many object files.
+fn check_kernel(vmlinux: &Path, objects: u64) -> Result<(), Failure> {
+    let content = std::fs::read(vmlinux).map_err(|error| Failure::Failed(format!("no vmlinux was made: {error}")))?;
+    if !content.starts_with(b"\x7fELF") {
+        return Err(Failure::Failed("the vmlinux that was made is not an ELF file".into()));
+    }
+    if objects < OBJECTS_MIN {
+        return Err(Failure::Failed(format!(
+            "only {objects} object files were made; a kernel has {OBJECTS_MIN} at least"
+        )));
+    }
+    Ok(())
+}
+
+/// The program has all its files, and computes what they say.
+fn check_small(program: &Path, expected: u64, objects: u64, files: u64) -> Result<(), Failure> {
+    let output = Command::new(program).stdin(Stdio::null()).output().map_err(|error| cannot("run", program, &error))?;
+    let printed = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    if printed == expected.to_string() && objects == files {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "the small program printed '{printed}' instead of {expected}, of {objects} object files where {files} belong"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::job_for_tests;
+
+    fn small_job(threads: usize, folder: &Path) -> Job {
+        let mut job = Job { threads, ..job_for_tests("kernel-build") };
+        let folder = describe().parameter("folder").unwrap().kind.read(folder.to_str().unwrap(), None).unwrap();
+        job.parameters.0.insert("folder".into(), folder);
+        job
+    }
+
+    #[test]
+    fn the_small_program_is_built_and_nothing_is_left_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for threads in [1, 2] {
+            let measured = run(&small_job(threads, folder.path())).unwrap();
+            let values: Vec<(&str, f64)> =
+                measured.samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect();
+            assert!(matches!(values[..], [("build-small", took), ("objects", 5.0)] if took > 0.0), "{values:?}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn builds_that_left_something_out_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(folder.path()).unwrap();
+        let program = scratch.program("program", b"#!/bin/sh\necho 7\n").unwrap();
+        assert_eq!(check_small(&program, 7, 3, 3), Ok(()));
+        assert!(check_small(&program, 8, 3, 3).is_err());
+        assert!(check_small(&program, 7, 2, 3).is_err());
+        let elf = scratch.file("vmlinux", b"\x7fELF and more").unwrap();
+        assert_eq!(check_kernel(&elf, 500), Ok(()));
+        assert!(check_kernel(&elf, 3).unwrap_err().to_string().contains("only 3 object files"));
+        assert!(check_kernel(&program, 500).unwrap_err().to_string().contains("not an ELF file"));
+        assert!(check_kernel(&scratch.path("none"), 500).unwrap_err().to_string().contains("no vmlinux"));
+    }
+
+    #[test]
+    fn objects_are_counted_in_all_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        for name in ["x.o", "a/y.o", "a/b/z.o", "a/b/z.c", "a/o"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(count_objects(folder.path(), 0), Ok(3));
+    }
+}

@@ -1,0 +1,131 @@
+//! Where a kernel's source comes from: a folder, a tar file, or what Debian's package linux-source has put in /usr/src. A
+//! tar file is unpacked once, into the cache. Must not know how it is built.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::job::Failure;
+use crate::scratch::{Scratch, cannot};
+use crate::tools::{cache, process};
+
+/// Where Debian's packages put them.
+const PACKAGED: &str = "/usr/src";
+
+/// What is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A kernel's source, unpacked or not.
+    Kernel(PathBuf),
+    /// Our own small program.
+    Small,
+}
+
+/// What the parameter `source` means here.
+pub(super) fn of(parameter: &str) -> Result<Source, Failure> {
+    match parameter {
+        "small" => Ok(Source::Small),
+        "auto" => Ok(newest_packaged(Path::new(PACKAGED)).map_or(Source::Small, Source::Kernel)),
+        "debian" => newest_packaged(Path::new(PACKAGED)).map(Source::Kernel).ok_or_else(|| {
+            Failure::Unavailable(format!(
+                "there is no {PACKAGED}/linux-source-*.tar.xz; hint: apt-get install linux-source"
+            ))
+        }),
+        path => match std::fs::metadata(path) {
+            Ok(_) => Ok(Source::Kernel(path.into())),
+            Err(error) => Err(Failure::Failed(format!("source {path}: {error}"))),
+        },
+    }
+}
+
+/// The tar file of the newest version, by its numbers.
+fn newest_packaged(folder: &Path) -> Option<PathBuf> {
+    let version = |path: &PathBuf| -> Option<Vec<u32>> {
+        let name = path.file_name()?.to_str()?;
+        let version = name.strip_prefix("linux-source-")?.strip_suffix(".tar.xz")?;
+        version.split('.').map(|number| number.parse().ok()).collect()
+    };
+    let paths = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| version(path).is_some()).max_by_key(version)
+}
+
+/// The folder with the source, unpacked when it is a tar file.
+pub(super) fn unpacked(path: &Path, cache: &Path, scratch: &Scratch) -> Result<PathBuf, Failure> {
+    let found = std::fs::metadata(path).map_err(|error| cannot("look at", path, &error))?;
+    let folder = if found.is_dir() {
+        path.canonicalize().map_err(|error| cannot("look at", path, &error))?
+    } else {
+        cache::once(cache, &name(path, &found), |unfinished| unpack(path, unfinished, scratch))?
+    };
+    let is_kernel = ["Makefile", "Kconfig", "kernel/sched"].iter().all(|part| folder.join(part).exists());
+    if is_kernel {
+        return Ok(folder);
+    }
+    Err(Failure::Failed(format!("source {} is not the source of a Linux kernel: no Kconfig in it", path.display())))
+}
+
+/// Told apart by size and time of change too: another file under the same name is another source.
+fn name(path: &Path, found: &Metadata) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("source-{name}-{}-{}", found.len(), found.mtime())
+}
+
+fn unpack(path: &Path, folder: &Path, scratch: &Scratch) -> Result<(), Failure> {
+    std::fs::create_dir(folder).map_err(|error| cannot("make", folder, &error))?;
+    let mut tar = Command::new("tar");
+    // All of it lies in one folder, whatever that is called.
+    tar.args(["--strip-components=1", "-xf"]).arg(path).arg("-C").arg(folder);
+    process::run(tar, &format!("unpacking {}", path.display()), scratch).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_packaged_source_is_taken_by_its_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(newest_packaged(folder.path()), None);
+        for name in
+            ["linux-source-6.1.tar.xz", "linux-source-6.12.tar.xz", "linux-source-6.9.tar.xz", "linux-config-6.99"]
+        {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(newest_packaged(folder.path()), Some(folder.path().join("linux-source-6.12.tar.xz")));
+    }
+
+    #[test]
+    fn a_source_that_is_none_is_named() {
+        assert!(of("/no/such").unwrap_err().to_string().contains("source /no/such"));
+        assert_eq!(of("small"), Ok(Source::Small));
+        let folder = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(folder.path()).unwrap();
+        let failure = unpacked(folder.path(), folder.path(), &scratch).unwrap_err();
+        assert!(failure.to_string().contains("not the source of a Linux kernel"), "{failure}");
+        let file = scratch.file("linux.tar.xz", b"no tar").unwrap();
+        let failure = unpacked(&file, folder.path(), &scratch).unwrap_err().to_string();
+        assert!(failure.contains("unpacking") && failure.contains("tar"), "{failure}");
+    }
+
+    #[test]
+    fn a_tar_file_is_unpacked_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(folder.path()).unwrap();
+        let tree = scratch.path("linux-9.9");
+        std::fs::create_dir_all(tree.join("kernel/sched")).unwrap();
+        for name in ["Makefile", "Kconfig"] {
+            std::fs::write(tree.join(name), name).unwrap();
+        }
+        let file = scratch.path("linux.tar");
+        let packed =
+            Command::new("tar").arg("-C").arg(scratch.path("")).arg("-cf").arg(&file).arg("linux-9.9").status();
+        assert!(packed.unwrap().success());
+        let cache = cache::folder(folder.path()).unwrap();
+        let unpacked_to = unpacked(&file, &cache, &scratch).unwrap();
+        assert_eq!(std::fs::read_to_string(unpacked_to.join("Kconfig")).unwrap(), "Kconfig");
+        std::fs::write(unpacked_to.join("mark"), "").unwrap();
+        assert_eq!(unpacked(&file, &cache, &scratch), Ok(unpacked_to.clone()));
+        assert!(unpacked_to.join("mark").exists());
+    }
+}
