@@ -78,4 +78,5 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/machine-state.md");
     follow("docs/interrupts.md");
     follow("docs/unixbench.md");
+    follow("docs/programs.md");
 }

@@ -115,7 +115,7 @@ fn count_primes(below: u64) -> u64 {
 }
 
 /// The remainder by the instruction that divides 64 bits.
-#[inline(always)]
+#[inline]
 fn remainder(number: u64, divisor: u64) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {

@@ -113,7 +113,7 @@ impl Histograms {
 
     /// Adds what sysbench prints of the events of all threads, in `seconds` together.
     pub(super) fn report(&self, threads: &[Totals], seconds: f64, measured: &mut Measured) -> Result<(), Failure> {
-        let all = threads.iter().fold(Totals::NONE, |all, one| all.and(one));
+        let all = threads.iter().fold(Totals::NONE, Totals::and);
         if all.count == 0 {
             return Err(Failure::Failed("no event ended within the time".into()));
         }

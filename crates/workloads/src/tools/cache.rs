@@ -44,6 +44,7 @@ pub(super) fn once(
     if path.exists() {
         return Ok(path);
     }
+    remove_what_the_dead_left(folder, name)?;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let unfinished = folder.join(format!("{name}.{}-{number}.unfinished", std::process::id()));
     let made = make(&unfinished).and_then(|()| match fs::rename(&unfinished, &path) {
@@ -56,6 +57,20 @@ pub(super) fn once(
         let _ = remove(&unfinished);
     }
     made.map(|()| path)
+}
+
+/// Removes what processes that are gone have begun to make under this name: a trial that is out of time is killed.
+fn remove_what_the_dead_left(folder: &Path, name: &str) -> Result<(), Failure> {
+    let entries = fs::read_dir(folder).map_err(|error| cannot("look into", folder, &error))?;
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let process = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".unfinished"));
+        let process = process.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes a file or a folder with all that is in it; nothing there is fine.
@@ -87,6 +102,19 @@ mod tests {
         let path = once(&folder, "file", whole).unwrap();
         assert_eq!(once(&folder, "file", |_| panic!("it is there")), Ok(path.clone()));
         assert_eq!(fs::read_to_string(path).unwrap(), "whole");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_a_live_one_makes_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = folder(parent.path()).unwrap();
+        // Above what any kernel gives a process.
+        let (dead, live) = (folder.join("tree.4194305-0.unfinished"), folder.join("tree.1-0.unfinished"));
+        for path in [&dead, &live] {
+            fs::create_dir_all(path.join("half")).unwrap();
+        }
+        once(&folder, "tree", |path| fs::create_dir(path).map_err(|error| cannot("make", path, &error))).unwrap();
+        assert_eq!((dead.exists(), live.exists()), (false, true));
     }
 
     #[test]

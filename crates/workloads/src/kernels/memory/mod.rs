@@ -140,16 +140,15 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let is_global = job.parameters.text("scope") == "global";
     let mut shared = if is_global { Some(prepared(job)?) } else { None };
     let block = shared.as_mut().map(|arena| Block::new(arena.as_u64()));
-    let crew = team::run(job, |member| match block {
-        Some(block) => one_thread(job, member, block, &histograms),
-        None => {
-            let mut own = prepared(job)?;
-            let block = Block::new(own.as_u64());
-            let mut ended = one_thread(job, member, block, &histograms)?;
-            check_block(Access::of(job), own.as_u64())?;
-            ended.pages = own.pages_by_node()?;
-            Ok(ended)
+    let crew = team::run(job, |member| {
+        if let Some(block) = block {
+            return one_thread(job, member, block, &histograms);
         }
+        let mut own = prepared(job)?;
+        let mut ended = one_thread(job, member, Block::new(own.as_u64()), &histograms)?;
+        check_block(Access::of(job), own.as_u64())?;
+        ended.pages = own.pages_by_node()?;
+        Ok(ended)
     })?;
     let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
     if let Some(mut arena) = shared {
@@ -212,7 +211,7 @@ fn one_thread(job: &Job, member: &Member<'_>, block: Block, histograms: &Histogr
 }
 
 /// Events until the time or the share is over; how many of them were not right.
-#[inline(always)]
+#[inline]
 fn events(until: Until, share: u64, book: &mut Book<'_>, mut event: impl FnMut() -> bool) -> u64 {
     let mut wrong = 0;
     let mut left = share;

@@ -138,9 +138,9 @@ fn log(language: &Language, random: &mut Random, part: &mut Vec<u8>) {
         let service = &language.words[random.below(24)];
         let (a, b, digits) = (random.below(4), random.below(256), random.below(20));
         line.clear();
-        let written = write!(
+        let written = writeln!(
             line,
-            "{}.{:03} {:5} [{service}-{}] request id={:016x} from 10.0.{a}.{b} took {} us, {} bytes, status {}\n",
+            "{}.{:03} {:5} [{service}-{}] request id={:016x} from 10.0.{a}.{b} took {} us, {} bytes, status {}",
             time_ms / 1000,
             time_ms % 1000,
             LEVELS[random.below(8)],

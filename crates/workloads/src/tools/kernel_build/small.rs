@@ -11,7 +11,7 @@ use crate::job::Failure;
 use crate::random::Random;
 use crate::scratch::cannot;
 
-const FUNCTIONS: usize = 24;
+const FUNCTIONS: usize = 12;
 const TABLE: usize = 32;
 const ROUNDS: u64 = 5;
 

@@ -85,7 +85,7 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
         ));
     }
     let time = parameters.integer("time") as u64;
-    if time % SECOND.0 != 0 {
+    if !time.is_multiple_of(SECOND.0) {
         return Err(format!("time is {}; sysbench takes whole seconds", Nanos(time)));
     }
     Ok(())
