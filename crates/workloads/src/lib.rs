@@ -42,9 +42,9 @@ pub enum Runner {
     },
 }
 
-/// In the order in which people read them: memory, cores, kernel, UnixBench's tests in its order, then programs of their
-/// own.
-static REGISTRY: [Workload; 25] = [
+/// In the order in which people read them: memory, cores, kernel, encryption, UnixBench's tests in its order, then
+/// programs of their own.
+static REGISTRY: &[Workload] = &[
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
@@ -60,6 +60,11 @@ static REGISTRY: [Workload; 25] = [
     },
     Workload::kernel(kernels::syscall::describe, kernels::syscall::run),
     Workload::kernel(kernels::io::describe, kernels::io::run),
+    Workload {
+        describe: kernels::crypto::describe,
+        check: kernels::crypto::check,
+        runner: Runner::Kernel(kernels::crypto::run),
+    },
     Workload::kernel(unixbench::arithmetic::describe_dhrystone, unixbench::arithmetic::dhrystone),
     Workload::kernel(unixbench::arithmetic::describe_whetstone, unixbench::arithmetic::whetstone),
     Workload::kernel(unixbench::calls::describe_execl, unixbench::calls::execl),
@@ -90,11 +95,16 @@ static REGISTRY: [Workload; 25] = [
         check: tools::unixbench::check,
         runner: Runner::Tool { recipe: tools::unixbench::recipe, read: tools::unixbench::read },
     },
+    Workload {
+        describe: tools::openssl::describe,
+        check: tools::openssl::check,
+        runner: Runner::Tool { recipe: tools::openssl::recipe, read: tools::openssl::read },
+    },
 ];
 
 /// All workloads.
 pub fn all() -> &'static [Workload] {
-    &REGISTRY
+    REGISTRY
 }
 
 /// The workload with this name.

@@ -28,6 +28,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("experiments/ccx.toml", include_str!("../../../../experiments/ccx.toml")),
     ("experiments/fake-numa.toml", include_str!("../../../../experiments/fake-numa.toml")),
     ("experiments/boards.toml", include_str!("../../../../experiments/boards.toml")),
+    ("experiments/gateway.toml", include_str!("../../../../experiments/gateway.toml")),
 ];
 
 /// Runs an experiment, or goes on with it.

@@ -64,6 +64,10 @@ impl Arena {
         self.0.as_slice()
     }
 
+    pub(super) fn as_bytes(&mut self) -> &mut [u8] {
+        self.0.as_mut_slice()
+    }
+
     pub(super) fn as_u64(&mut self) -> &mut [u64] {
         self.0.as_mut_slice()
     }

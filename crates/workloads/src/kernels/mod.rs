@@ -4,6 +4,7 @@
 mod arena;
 pub(crate) mod chase;
 pub(crate) mod cpu;
+pub(crate) mod crypto;
 mod events;
 pub(crate) mod io;
 mod latency;

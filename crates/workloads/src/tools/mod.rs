@@ -6,6 +6,7 @@ pub(crate) mod command;
 pub(crate) mod compress;
 mod installed;
 pub(crate) mod kernel_build;
+pub(crate) mod openssl;
 mod process;
 pub(crate) mod sysbench;
 pub(crate) mod unixbench;

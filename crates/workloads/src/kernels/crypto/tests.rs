@@ -1,0 +1,190 @@
+//! Tests of the workload: every cipher both ways, what does not go together, and faults that the proofs find. That
+//! `instructions=software` takes effect is tested with the whole program, because a process loads the library once.
+
+use super::*;
+use crate::kernels::{check_smoke, job_for_tests};
+
+fn job(pairs: &[(&str, &str)]) -> Job {
+    let mut job = job_for_tests("crypto");
+    for (name, text) in [&("time", "2ms")].into_iter().chain(pairs) {
+        let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
+        job.parameters.0.insert((*name).into(), value);
+    }
+    job
+}
+
+/// Runs it, or says why it is skipped.
+fn measured(job: &Job) -> Option<Measured> {
+    match run(job) {
+        Ok(measured) => Some(measured),
+        Err(Failure::Unavailable(why)) => {
+            println!("skipped: crypto: {why}");
+            None
+        }
+        Err(other) => panic!("{:?}: {other}", job.parameters),
+    }
+}
+
+fn library() -> Option<Engine> {
+    match library::Library::load("libcrypto.so.3", false) {
+        Ok(library) => Some(Engine::Library(library)),
+        Err(why) => {
+            println!("skipped: crypto: {why}");
+            None
+        }
+    }
+}
+
+#[test]
+fn every_cipher_runs_both_ways_as_one_message_and_as_many() {
+    for cipher in &cipher::CIPHERS {
+        for direction in ["encrypt", "decrypt"] {
+            for (message, block) in [("stream", "16"), ("stream", "8KiB"), ("block", "1KiB"), ("block", "1MiB")] {
+                let pairs = [("cipher", cipher.name), ("direction", direction), ("message", message), ("block", block)];
+                let job = Job { threads: 2, ..job(&pairs) };
+                let Some(measured) = measured(&job) else { return };
+                check_smoke("crypto", &measured);
+                assert_eq!(measured.samples.len(), 4 * ROUNDS as usize);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_numbers_of_a_round_fit_each_other() {
+    let round = |done, took_ms, cpu_ms| Round {
+        steps: Steps { done, refused: 0, took: Duration::from_millis(took_ms) },
+        cpu: Duration::from_millis(cpu_ms),
+    };
+    let mut measured = Measured::default();
+    // 10 MB and 30 MB in 10 ms each: 4 GB/s together, for 10 ms of cpu: a quarter of a nanosecond per byte.
+    report([round(10_000, 10, 4), round(30_000, 10, 6)].iter(), 1000, &mut measured).unwrap();
+    let values: Vec<f64> = measured.samples.iter().map(|sample| sample.value).collect();
+    for (value, expected) in values.iter().zip([4e6, 32.0, 0.25, 0.25 / 8.0]) {
+        assert!((value / expected - 1.0).abs() < 1e-9, "{values:?}");
+    }
+}
+
+#[test]
+fn the_kernels_ciphers_run_or_say_why_not() {
+    let mut ran = 0;
+    for cipher in &cipher::CIPHERS {
+        for direction in ["encrypt", "decrypt"] {
+            let job =
+                job(&[("cipher", cipher.name), ("engine", "kernel"), ("message", "block"), ("direction", direction)]);
+            match run(&job) {
+                Ok(measured) => {
+                    check_smoke("crypto", &measured);
+                    ran += 1;
+                }
+                Err(Failure::Unavailable(why)) => {
+                    assert!(why.contains("AF_ALG") || why.contains("this kernel has no"), "{why}");
+                    assert!(why.contains("hint: "), "{why}");
+                }
+                Err(other) => panic!("{}: {other}", cipher.name),
+            }
+        }
+    }
+    if ran == 0 {
+        println!("skipped: crypto with engine=kernel: this kernel has none of its ciphers for programs");
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_before_anything_runs() {
+    let wrong = |pairs: &[(&str, &str)]| check(&job(pairs).parameters).unwrap_err();
+    assert!(wrong(&[("block", "100")]).contains("no whole blocks of 16 as aes-128-cbc needs"));
+    assert!(wrong(&[("engine", "kernel"), ("block", "1MiB")]).contains("at most 64KiB"));
+    let aead = [("engine", "kernel"), ("cipher", "chacha20-poly1305")];
+    assert!(wrong(&aead).contains("set message=block"));
+    for fine in [&[("block", "100"), ("cipher", "aes-256-ctr")][..], &[("block", "1000"), ("cipher", "aes-192-gcm")]] {
+        assert_eq!(check(&job(fine).parameters), Ok(()));
+    }
+}
+
+#[test]
+fn without_the_library_it_says_what_to_install() {
+    for (name, expected) in
+        [("libcrypto.so.nowhere", "cannot open"), ("libc.so.6", "is not the libcrypto of OpenSSL 3")]
+    {
+        let failure = run(&job(&[("library", name)])).unwrap_err();
+        let Failure::Unavailable(why) = &failure else { panic!("{failure:?}") };
+        assert!(why.contains(expected) && why.contains("hint: apt-get install libssl3"), "{why}");
+    }
+}
+
+const KEY: [u8; 16] = [1; 16];
+
+fn secret(name: &str, iv: &'static [u8]) -> Secret<'static> {
+    Secret { cipher: cipher::of(name), key: &KEY, iv }
+}
+
+#[test]
+fn steps_with_another_key_or_vector_are_found() {
+    let Some(engine) = library() else { return };
+    for (name, iv, other) in [
+        ("aes-128-cbc", &[0; 16][..], &[1; 16][..]),
+        ("aes-128-ctr", &[0; 16], &[1; 16]),
+        ("aes-128-gcm", &[0; 12], &[1; 12]),
+    ] {
+        for message_per_block in [false, true] {
+            let way = Way { encrypt: true, message_per_block };
+            let prove = |expected: Secret<'_>| {
+                let mut target = [3; 64];
+                let mut desk = Desk { target: &mut target, source: &[], tag: [0; TAG] };
+                let mut session = engine.session(secret(name, iv), &[], true).unwrap();
+                proof::steps(&engine, expected, &mut session, &mut desk, way)
+            };
+            assert_eq!(prove(secret(name, iv)), Ok(()));
+            assert!(prove(secret(name, other)).unwrap_err().to_string().contains("another text"));
+            assert!(prove(Secret { key: &[2; 16], ..secret(name, iv) }).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_vector_that_does_not_come_out_is_found() {
+    static BROKEN: Cipher = Cipher {
+        name: "aes-128-ctr",
+        mode: Mode::Ctr,
+        kernel: "ctr(aes)",
+        kernel_generic: &[],
+        vector: cipher::Vector {
+            key: "2b7e151628aed2a6abf7158809cf4f3c",
+            iv: "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
+            aad: "",
+            plain: "6bc1bee22e409f96e93d7e117393172a",
+            encrypted: "874d6191b620e3261bef6864990db6cf",
+            tag: "",
+        },
+    };
+    let Some(engine) = library() else { return };
+    let failure = proof::known_answer(&engine, &BROKEN).unwrap_err();
+    assert!(failure.to_string().contains("test vector does not come out"), "{failure}");
+}
+
+#[test]
+fn a_wrong_tag_is_refused_in_the_timed_steps() {
+    let Some(engine) = library() else { return };
+    let secret = secret("aes-128-gcm", &[0; 12]);
+    let (source, tag) = proof::seal(&engine, secret, &engine::AAD, &[5; 64]).unwrap();
+    let way = Way { encrypt: false, message_per_block: true };
+    for (tag, refused) in [(tag, 0), ([0; TAG], 7)] {
+        let mut target = [0; 64];
+        let mut desk = Desk { target: &mut target, source: &source, tag };
+        let mut session = engine.session(secret, &engine::AAD, false).unwrap();
+        let steps = session.repeat(&mut desk, true, way, true, Until::Steps(7));
+        assert_eq!((steps.done, steps.refused), (7, refused));
+    }
+}
+
+#[test]
+fn vectors_are_as_long_as_they_should_be() {
+    for cipher in &cipher::CIPHERS {
+        let vector = &cipher.vector;
+        let key_bits: usize = cipher.name.split('-').nth(1).and_then(|bits| bits.parse().ok()).unwrap_or(256);
+        assert_eq!(vector.key.len() * 4, key_bits, "{}", cipher.name);
+        assert_eq!(vector.plain.len(), vector.encrypted.len(), "{}", cipher.name);
+        assert_eq!(vector.tag.len() / 2, if cipher.mode == Mode::Aead { TAG } else { 0 }, "{}", cipher.name);
+    }
+}
