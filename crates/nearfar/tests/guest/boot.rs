@@ -16,6 +16,8 @@ const DIED: i32 = 125;
 /// Linux patches its own code while it boots, and the emulator now and then runs a half-patched instruction on another
 /// cpu: an oops in the kernel before anything of ours runs. So often the machine is booted until it lives.
 const BOOTS_MAX: u32 = 3;
+/// What the kernel's ciphers are compared with.
+const LIBCRYPTO: &str = "/lib/x86_64-linux-gnu/libcrypto.so.3";
 /// One guest at a time: two would emulate sixteen cpus on the few that there are.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -53,6 +55,9 @@ pub fn boot(boot: &Boot<'_>) -> Result<Ran, String> {
         if let Some(program) = find(name) {
             command.arg("--files").arg(format!("{}:/bin/{name}", program.display()));
         }
+    }
+    if Path::new(LIBCRYPTO).is_file() {
+        command.arg("--files").arg(format!("{LIBCRYPTO}:{LIBCRYPTO}"));
     }
     if let Some(store) = boot.store {
         command.arg("--keep-store").arg(store);

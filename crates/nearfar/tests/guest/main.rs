@@ -4,6 +4,7 @@
 
 mod boot;
 mod boots;
+mod crypto;
 mod interrupts;
 mod memory;
 mod trials;

@@ -15,6 +15,9 @@ pub(super) const AAD: [u8; 13] = [0xcc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// A counter mode must not go on for ever under one vector (GCM: 64 GiB); then a message begins anew.
 const MESSAGE_MAX: u64 = 32 << 30;
 
+/// A text and its tag.
+pub(super) type Message = (Vec<u8>, [u8; TAG]);
+
 /// Who encrypts.
 #[derive(Clone, Copy)]
 pub(super) enum Engine {
@@ -94,7 +97,7 @@ impl Engine {
         text: &[u8],
         tag: Option<[u8; TAG]>,
         encrypt: bool,
-    ) -> Result<Option<(Vec<u8>, [u8; TAG])>, Failure> {
+    ) -> Result<Option<Message>, Failure> {
         let mut into = vec![0; text.len()];
         let mut tag_place = tag.unwrap_or_default();
         let aead = secret.cipher.mode == Mode::Aead;
@@ -134,32 +137,28 @@ impl Session<'_> {
         assert!(!from_source || desk.source.len() == length, "there is an encrypted text to decrypt");
         let from = if from_source { source } else { target.cast_const() };
         let tag = &mut desk.tag;
-        // SAFETY, for all that follows: target and source are whole slices of `length` bytes, borrowed by the desk.
+        // SAFETY: target and source are whole slices of `length` bytes, borrowed by the desk, and apart; CBC gets whole
+        // blocks, which `check` has seen to.
+        let next = |context: &mut Context<'_>| unsafe { context.update(from, target, length) };
         match self {
             Self::Library(context) => match (way.message_per_block, aead, way.encrypt) {
-                (false, _, _) => repeat(until, length, anew, |anew| {
-                    (!anew || context.restart()) && unsafe { context.update(target, target, length) }
-                }),
-                (true, false, _) => repeat(until, length, anew, |_| {
-                    context.restart() && unsafe { context.update(target, target, length) }
-                }),
+                (false, _, _) => repeat(until, length, anew, |anew| (!anew || context.restart()) && next(context)),
+                (true, false, _) => repeat(until, length, anew, |_| context.restart() && next(context)),
                 (true, true, true) => repeat(until, length, anew, |_| {
-                    context.restart()
-                        && context.authenticate(&AAD)
-                        && unsafe { context.update(target, target, length) }
-                        && context.finish()
+                    context.restart() && context.authenticate(&AAD) && next(context) && context.finish()
                 }),
                 (true, true, false) => repeat(until, length, anew, |_| {
                     context.restart()
                         && context.expect(tag)
                         && context.authenticate(&AAD)
-                        && unsafe { context.update(source, target, length) }
+                        && next(context)
                         && context.finish()
                 }),
             },
             Self::Kernel(operation, said) => {
                 let per_block = way.message_per_block;
                 repeat(until, length, anew, |anew| {
+                    // SAFETY: as above.
                     let passed = unsafe { operation.pass(from, target, length, tag, anew || per_block) };
                     passed.map_err(|error| *said = Some(error)).is_ok()
                 })

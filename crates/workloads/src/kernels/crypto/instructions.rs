@@ -2,8 +2,8 @@
 //!
 //! OpenSSL looks once, when it is loaded, at what the cpu has and at a variable of the environment that takes some of it
 //! away; the same build then runs its code without it. Only cryptographic instructions are taken away (AES, carry-less
-//! multiplication, SHA, with their wide forms), not vectors: ChaCha20 uses none of the former and is as fast without.
-//! Source: the manual pages OPENSSL_ia32cap(3) and, for ARM, OpenSSL's `arm_arch.h`.
+//! multiplication, SHA, with their wide forms), not vectors: `ChaCha20` uses none of the former and is as fast without.
+//! Source: the manual page `OPENSSL_ia32cap(3)` and, for ARM, OpenSSL's `arm_arch.h`.
 
 /// The variable that OpenSSL reads on this processor; none where it reads none that we know.
 pub(crate) const VARIABLE: Option<&str> = if cfg!(target_arch = "x86_64") {
@@ -32,7 +32,11 @@ pub(crate) fn software_value() -> String {
 pub(crate) fn prove(software: bool, said: &str) -> Result<(), String> {
     if !software {
         return match said.split_once("env:") {
-            Some((_, value)) => Err(format!("its environment takes instructions away ({})", value.trim())),
+            Some((_, value)) => Err(format!(
+                "its environment takes instructions away ({}); hint: unset {}",
+                value.trim(),
+                VARIABLE.unwrap_or("what it names")
+            )),
             None => Ok(()),
         };
     }

@@ -1,5 +1,5 @@
 //! OpenSSL 3's libcrypto, loaded when it is used: the build needs none, and a machine without it is told what to install.
-//! Knows the few functions of its interface EVP that encrypting needs, as the manual page EVP_EncryptInit(3) has them.
+//! Knows the few functions of its interface EVP that encrypting needs, as the manual page `EVP_EncryptInit(3)` has them.
 //!
 //! No structure of OpenSSL is laid out here: contexts and ciphers are pointers that it gives and takes back.
 #![allow(unsafe_code)]

@@ -3,14 +3,11 @@
 //! with one message made at once. None of it is timed.
 
 use super::cipher::{Cipher, Mode, TAG, bytes};
-use super::engine::{AAD, Desk, Engine, Secret, Session, Until, Way};
+use super::engine::{AAD, Desk, Engine, Message, Secret, Session, Until, Way};
 use crate::job::Failure;
 
 /// Steps that are compared; as many blocks fit into the kernel at once.
 const STEPS: usize = 3;
-
-/// A text and its tag.
-type Message = (Vec<u8>, [u8; TAG]);
 
 fn wrong(cipher: &Cipher, what: &str) -> Failure {
     Failure::Failed(format!("{}: {what}", cipher.name))
