@@ -79,4 +79,5 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/interrupts.md");
     follow("docs/unixbench.md");
     follow("docs/programs.md");
+    follow("docs/crypto.md");
 }

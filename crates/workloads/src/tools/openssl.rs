@@ -52,7 +52,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "message",
-                about: "all blocks one message, or each one of its own (-aead), which it has for ciphers with a tag",
+                about: "stream: as it is; block: with -aead, for ciphers with a tag (GCM is by block in both in some versions)",
                 kind: choice(&["stream", "block"]),
                 default: Some("stream"),
                 smoke: None,

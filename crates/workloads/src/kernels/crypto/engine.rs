@@ -41,6 +41,8 @@ pub(super) struct Way {
     pub encrypt: bool,
     /// Each block is a message of its own; else all are one.
     pub message_per_block: bool,
+    /// Each message also sets the key anew; the library's alone.
+    pub rekey: bool,
 }
 
 /// How long steps are repeated.
@@ -140,15 +142,16 @@ impl Session<'_> {
         // SAFETY: target and source are whole slices of `length` bytes, borrowed by the desk, and apart; CBC gets whole
         // blocks, which `check` has seen to.
         let next = |context: &mut Context<'_>| unsafe { context.update(from, target, length) };
+        let begin = if way.rekey { Context::rekey } else { Context::restart };
         match self {
             Self::Library(context) => match (way.message_per_block, aead, way.encrypt) {
                 (false, _, _) => repeat(until, length, anew, |anew| (!anew || context.restart()) && next(context)),
-                (true, false, _) => repeat(until, length, anew, |_| context.restart() && next(context)),
+                (true, false, _) => repeat(until, length, anew, |_| begin(context) && next(context)),
                 (true, true, true) => repeat(until, length, anew, |_| {
-                    context.restart() && context.authenticate(&AAD) && next(context) && context.finish()
+                    begin(context) && context.authenticate(&AAD) && next(context) && context.finish()
                 }),
                 (true, true, false) => repeat(until, length, anew, |_| {
-                    context.restart()
+                    begin(context)
                         && context.expect(tag)
                         && context.authenticate(&AAD)
                         && next(context)

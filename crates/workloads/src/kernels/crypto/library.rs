@@ -8,13 +8,14 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::{null, null_mut};
 
-use super::cipher::{Cipher, TAG};
+use super::cipher::{Cipher, Mode, TAG};
 use super::instructions;
 use crate::job::Failure;
 
 /// What `OPENSSL_info` is asked for: the cpu's settings.
 const INFO_CPU_SETTINGS: c_int = 1008;
 /// Controls of authenticated ciphers.
+const CTRL_SET_IV_LENGTH: c_int = 0x9;
 const CTRL_GET_TAG: c_int = 0x10;
 const CTRL_SET_TAG: c_int = 0x11;
 /// `EVP_CipherInit_ex` leaves the direction as it is.
@@ -47,7 +48,10 @@ pub(super) struct Context<'l> {
     update: Update,
     context: *mut c_void,
     cipher: *mut c_void,
+    key: Vec<u8>,
     iv: Vec<u8>,
+    /// Which ciphers have a vector of a length that could be another.
+    aead: bool,
     /// OpenSSL's contexts may move between threads, and may not be used by two at once.
     _not_shared: PhantomData<*mut c_void>,
 }
@@ -120,7 +124,16 @@ impl Library {
         let update = if encrypt { self.encrypt } else { self.decrypt };
         // SAFETY: it takes nothing and returns a context or null.
         let context = unsafe { (self.new)() };
-        let made = Context { library: self, update, context, cipher: found, iv: iv.to_vec(), _not_shared: PhantomData };
+        let made = Context {
+            library: self,
+            update,
+            context,
+            cipher: found,
+            key: key.to_vec(),
+            iv: iv.to_vec(),
+            aead: cipher.mode == Mode::Aead,
+            _not_shared: PhantomData,
+        };
         let direction = c_int::from(encrypt);
         // SAFETY: key and iv are of the cipher's lengths (its vector has them, and the known answer comes out); both
         // pointers are what OpenSSL gave. A null context is refused before it is used.
@@ -167,6 +180,24 @@ impl Context<'_> {
     pub(super) fn restart(&mut self) -> bool {
         // SAFETY: the context is live; null leaves cipher and key as they are; the iv has the cipher's length.
         unsafe { (self.library.init)(self.context, null(), null_mut(), null(), self.iv.as_ptr(), SAME_DIRECTION) == 1 }
+    }
+
+    /// As [`Context::restart`], and the key and the vector's length are set as if they were new.
+    #[inline]
+    pub(super) fn rekey(&mut self) -> bool {
+        // SAFETY: it takes a number and reads nothing; then as in restart, with a key of the cipher's length.
+        unsafe {
+            let length = self.iv.len() as c_int;
+            (!self.aead || (self.library.control)(self.context, CTRL_SET_IV_LENGTH, length, null_mut()) == 1)
+                && (self.library.init)(
+                    self.context,
+                    null(),
+                    null_mut(),
+                    self.key.as_ptr(),
+                    self.iv.as_ptr(),
+                    SAME_DIRECTION,
+                ) == 1
+        }
     }
 
     /// Encrypts or decrypts the next `length` bytes of the message; whether as many came out.

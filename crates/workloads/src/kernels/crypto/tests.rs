@@ -39,7 +39,9 @@ fn library() -> Option<Engine> {
 fn every_cipher_runs_both_ways_as_one_message_and_as_many() {
     for cipher in &cipher::CIPHERS {
         for direction in ["encrypt", "decrypt"] {
-            for (message, block) in [("stream", "16"), ("stream", "8KiB"), ("block", "1KiB"), ("block", "1MiB")] {
+            for (message, block) in
+                [("stream", "16"), ("stream", "8KiB"), ("block", "1KiB"), ("block", "1MiB"), ("rekeyed", "64")]
+            {
                 let pairs = [("cipher", cipher.name), ("direction", direction), ("message", message), ("block", block)];
                 let job = Job { threads: 2, ..job(&pairs) };
                 let Some(measured) = measured(&job) else { return };
@@ -97,6 +99,7 @@ fn what_does_not_go_together_is_refused_before_anything_runs() {
     assert!(wrong(&[("engine", "kernel"), ("block", "1MiB")]).contains("at most 64KiB"));
     let aead = [("engine", "kernel"), ("cipher", "chacha20-poly1305")];
     assert!(wrong(&aead).contains("set message=block"));
+    assert!(wrong(&[("engine", "kernel"), ("message", "rekeyed")]).contains("takes no new key"));
     for fine in [&[("block", "100"), ("cipher", "aes-256-ctr")][..], &[("block", "1000"), ("cipher", "aes-192-gcm")]] {
         assert_eq!(check(&job(fine).parameters), Ok(()));
     }
@@ -128,7 +131,7 @@ fn steps_with_another_key_or_vector_are_found() {
         ("aes-128-gcm", &[0; 12], &[1; 12]),
     ] {
         for message_per_block in [false, true] {
-            let way = Way { encrypt: true, message_per_block };
+            let way = Way { encrypt: true, message_per_block, rekey: false };
             let prove = |expected: Secret<'_>| {
                 let mut target = [3; 64];
                 let mut desk = Desk { target: &mut target, source: &[], tag: [0; TAG] };
@@ -168,7 +171,7 @@ fn a_wrong_tag_is_refused_in_the_timed_steps() {
     let Some(engine) = library() else { return };
     let secret = secret("aes-128-gcm", &[0; 12]);
     let (source, tag) = proof::seal(&engine, secret, &engine::AAD, &[5; 64]).unwrap();
-    let way = Way { encrypt: false, message_per_block: true };
+    let way = Way { encrypt: false, message_per_block: true, rekey: false };
     for (tag, refused) in [(tag, 0), ([0; TAG], 7)] {
         let mut target = [0; 64];
         let mut desk = Desk { target: &mut target, source: &source, tag };
