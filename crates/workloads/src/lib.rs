@@ -50,6 +50,12 @@ static REGISTRY: &[Workload] = &[
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
     Workload::kernel(kernels::pingpong::describe, kernels::pingpong::run),
     Workload::kernel(kernels::queens::describe, kernels::queens::run),
+    Workload::kernel(kernels::linear::gemm::describe, kernels::linear::gemm::run),
+    Workload {
+        describe: kernels::linear::hpl::describe,
+        check: kernels::linear::hpl::check,
+        runner: Runner::Kernel(kernels::linear::hpl::run),
+    },
     Workload::kernel(kernels::threads::describe, kernels::threads::run),
     Workload::kernel(kernels::mutex::describe, kernels::mutex::run),
     Workload::kernel(kernels::cpu::describe, kernels::cpu::run),

@@ -24,6 +24,13 @@ pub struct Report {
     pub pages: BTreeMap<NodeId, u64>,
 }
 
+/// What a worker's environment gets: libraries that kernels load compute on the threads that call them, which are seated,
+/// and start none of their own.
+pub fn environment() -> BTreeMap<String, String> {
+    let counts = ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"];
+    counts.into_iter().map(|name| (name.to_string(), "1".to_string())).collect()
+}
+
 /// Reads a trial as JSON, runs its kernel and writes the report as one line. A kernel's failure is a report; an error
 /// here means that there was no trial to read or nobody to read the report.
 pub fn serve(mut input: impl Read, mut output: impl Write) -> Result<(), String> {

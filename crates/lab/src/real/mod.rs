@@ -80,7 +80,7 @@ impl RealExecutor {
     fn run_kernel(&self, trial: &Trial) -> Result<Ended, Status> {
         let argv = vec![self.program.to_string_lossy().into_owned(), WORKER.into()];
         let stdin = serde_json::to_vec(trial).expect("a trial has text keys, so it is JSON");
-        let worker = seated(trial, &CommandLine { argv, environment: BTreeMap::new() });
+        let worker = seated(trial, &CommandLine { argv, environment: worker::environment() });
         let finished = run_to_its_end(&Launch { stdin, ..worker }, &[&self.stop])?;
         let mut evidence = finished.evidence.clone();
         let report = worker::read_report(&finished.stdout).map_err(|why| {

@@ -60,6 +60,10 @@ impl Arena {
         self.0.as_mut_slice()
     }
 
+    pub(super) fn as_f32(&mut self) -> &mut [f32] {
+        self.0.as_mut_slice()
+    }
+
     pub(super) fn as_atomics(&self) -> &[AtomicU64] {
         self.0.as_slice()
     }

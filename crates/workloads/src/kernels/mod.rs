@@ -8,6 +8,8 @@ pub(crate) mod crypto;
 mod events;
 pub(crate) mod io;
 mod latency;
+mod library;
+pub(crate) mod linear;
 pub(crate) mod loaded;
 pub(crate) mod memory;
 pub(crate) mod mutex;

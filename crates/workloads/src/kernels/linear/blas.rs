@@ -1,0 +1,321 @@
+//! A BLAS library, loaded at run time: the few of its functions that we call, through CBLAS, with 32-bit indexes as
+//! every distribution builds it. Our threads call it; that it starts none of its own is asked for and, where it tells,
+//! read back. Does not know what is computed.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use libloading::Library;
+
+use super::tile::Tile;
+use crate::job::{Failure, Job};
+use crate::kernels::library::{self, Found};
+
+/// What `blas=auto` looks for: OpenBLAS, else what the distribution's alternatives make the BLAS.
+const NAMES: [&str; 3] = ["libopenblas.so.0", "libblas.so.3", "libcblas.so.3"];
+/// BLAS with 32-bit indexes takes no more rows or columns.
+pub(super) const N_MAX: usize = c_int::MAX as usize;
+const HINT: &str = "install libopenblas0-pthread (Debian, Ubuntu), or name a library with --set blas=PATH";
+
+// CBLAS's own numbers.
+const COLUMN_MAJOR: c_int = 102;
+const PLAIN: c_int = 111;
+const UPPER: c_int = 121;
+const LOWER: c_int = 122;
+const NON_UNIT: c_int = 131;
+const UNIT: c_int = 132;
+const LEFT: c_int = 141;
+
+type Gemm<T> = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    T,
+    *const T,
+    c_int,
+    *const T,
+    c_int,
+    T,
+    *mut T,
+    c_int,
+);
+type Trsm =
+    unsafe extern "C" fn(c_int, c_int, c_int, c_int, c_int, c_int, c_int, f64, *const f64, c_int, *mut f64, c_int);
+type Trsv = unsafe extern "C" fn(c_int, c_int, c_int, c_int, c_int, *const f64, c_int, *mut f64, c_int);
+type Gemv =
+    unsafe extern "C" fn(c_int, c_int, c_int, c_int, f64, *const f64, c_int, *const f64, c_int, f64, *mut f64, c_int);
+type Ger = unsafe extern "C" fn(c_int, c_int, c_int, f64, *const f64, c_int, *const f64, c_int, *mut f64, c_int);
+type Iamax = unsafe extern "C" fn(c_int, *const f64, c_int) -> usize;
+
+/// The functions of one library.
+pub(super) struct Blas {
+    dgemm: Gemm<f64>,
+    sgemm: Gemm<f32>,
+    dtrsm: Trsm,
+    dtrsv: Trsv,
+    dgemv: Gemv,
+    dger: Ger,
+    idamax: Iamax,
+    threads: Option<Threads>,
+    /// How it was found.
+    pub name: String,
+    /// Last: the functions are valid while it is loaded.
+    _library: Library,
+}
+
+/// How many threads `OpenBLAS` would use.
+struct Threads {
+    set: unsafe extern "C" fn(c_int),
+    get: unsafe extern "C" fn() -> c_int,
+    /// Setting it is not made for several threads at once.
+    one_by_one: Mutex<()>,
+}
+
+/// Numbers that it multiplies.
+pub(super) trait Real: Copy + Send + Sync {
+    fn gemm(blas: &Blas) -> Gemm<Self>;
+}
+
+impl Real for f64 {
+    fn gemm(blas: &Blas) -> Gemm<Self> {
+        blas.dgemm
+    }
+}
+
+impl Real for f32 {
+    fn gemm(blas: &Blas) -> Gemm<Self> {
+        blas.sgemm
+    }
+}
+
+impl Blas {
+    /// What the job's parameter `blas` names.
+    pub(super) fn load(job: &Job) -> Result<Self, Failure> {
+        match job.parameters.text("blas") {
+            "auto" => Self::of(library::open_first(&NAMES, HINT)?),
+            name => Self::of(library::open_first(&[name], HINT)?),
+        }
+    }
+
+    fn of(found: Found) -> Result<Self, Failure> {
+        let Found { library, name } = found;
+        Ok(Self {
+            dgemm: symbol(&library, &name, "cblas_dgemm")?,
+            sgemm: symbol(&library, &name, "cblas_sgemm")?,
+            dtrsm: symbol(&library, &name, "cblas_dtrsm")?,
+            dtrsv: symbol(&library, &name, "cblas_dtrsv")?,
+            dgemv: symbol(&library, &name, "cblas_dgemv")?,
+            dger: symbol(&library, &name, "cblas_dger")?,
+            idamax: symbol(&library, &name, "cblas_idamax")?,
+            threads: Threads::of(&library, &name),
+            name,
+            _library: library,
+        })
+    }
+
+    /// For each thread before its first call: the library is to compute on the calling thread, and says so.
+    pub(super) fn alone(&self) -> Result<(), Failure> {
+        // Another library takes its count from the environment, which worker processes get (see `worker`).
+        let Some(threads) = &self.threads else { return Ok(()) };
+        let _turn = threads.one_by_one.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: both are OpenBLAS's, with these signatures in every version, and the lock has nobody else in them.
+        let count = unsafe {
+            (threads.set)(1);
+            (threads.get)()
+        };
+        match count {
+            1 => Ok(()),
+            count => Err(Failure::Failed(format!("{} uses {count} threads of its own although told one", self.name))),
+        }
+    }
+
+    /// C = alpha A B + beta C.
+    ///
+    /// # Safety
+    /// Nobody writes to A or B or touches C meanwhile.
+    pub(super) unsafe fn gemm<T: Real>(&self, alpha: T, a: Tile<T>, b: Tile<T>, beta: T, c: Tile<T>) {
+        assert!(a.rows() == c.rows() && a.columns() == b.rows() && b.columns() == c.columns());
+        let (rows, columns, inner) = (int(c.rows()), int(c.columns()), int(a.columns()));
+        let (lda, ldb, ldc) = (int(a.stride()), int(b.stride()), int(c.stride()));
+        let gemm = T::gemm(self);
+        // SAFETY: tiles lie in live memory, their sizes agree, and the caller keeps others away.
+        unsafe {
+            gemm(
+                COLUMN_MAJOR,
+                PLAIN,
+                PLAIN,
+                rows,
+                columns,
+                inner,
+                alpha,
+                a.start(),
+                lda,
+                b.start(),
+                ldb,
+                beta,
+                c.start(),
+                ldc,
+            );
+        }
+    }
+
+    /// Solves L X = B in place of B, L the lower triangle of a square with ones on its diagonal.
+    ///
+    /// # Safety
+    /// Nobody writes to L or touches B meanwhile.
+    pub(super) unsafe fn solve_lower(&self, l: Tile<f64>, b: Tile<f64>) {
+        assert!(l.rows() == l.columns() && l.rows() == b.rows());
+        let (rows, columns) = (int(b.rows()), int(b.columns()));
+        let (ldl, ldb) = (int(l.stride()), int(b.stride()));
+        // SAFETY: as in gemm.
+        unsafe {
+            (self.dtrsm)(COLUMN_MAJOR, LEFT, LOWER, PLAIN, UNIT, rows, columns, 1.0, l.start(), ldl, b.start(), ldb);
+        }
+    }
+
+    /// Solves U x = y in place of y, the one column of a tile; U the upper triangle of a square.
+    ///
+    /// # Safety
+    /// Nobody writes to U or touches y meanwhile.
+    pub(super) unsafe fn solve_upper(&self, u: Tile<f64>, y: Tile<f64>) {
+        assert!(u.rows() == u.columns() && u.rows() == y.rows() && y.columns() == 1);
+        // SAFETY: as in gemm.
+        unsafe {
+            (self.dtrsv)(COLUMN_MAJOR, UPPER, PLAIN, NON_UNIT, int(u.rows()), u.start(), int(u.stride()), y.start(), 1);
+        }
+    }
+
+    /// y = y - A x, both one column of a tile.
+    ///
+    /// # Safety
+    /// Nobody writes to A or x or touches y meanwhile.
+    pub(super) unsafe fn subtract_product(&self, a: Tile<f64>, x: Tile<f64>, y: Tile<f64>) {
+        assert!(a.columns() == x.rows() && a.rows() == y.rows() && x.columns() == 1 && y.columns() == 1);
+        // SAFETY: as in gemm.
+        unsafe {
+            (self.dgemv)(
+                COLUMN_MAJOR,
+                PLAIN,
+                int(a.rows()),
+                int(a.columns()),
+                -1.0,
+                a.start(),
+                int(a.stride()),
+                x.start(),
+                1,
+                1.0,
+                y.start(),
+                1,
+            );
+        }
+    }
+
+    /// A = A - x y, x one column of a tile and y one row.
+    ///
+    /// # Safety
+    /// Nobody writes to x or y or touches A meanwhile.
+    pub(super) unsafe fn subtract_outer(&self, x: Tile<f64>, y: Tile<f64>, a: Tile<f64>) {
+        assert!(a.rows() == x.rows() && a.columns() == y.columns() && x.columns() == 1 && y.rows() == 1);
+        // SAFETY: as in gemm.
+        unsafe {
+            (self.dger)(
+                COLUMN_MAJOR,
+                int(a.rows()),
+                int(a.columns()),
+                -1.0,
+                x.start(),
+                1,
+                y.start(),
+                int(y.stride()),
+                a.start(),
+                int(a.stride()),
+            );
+        }
+    }
+
+    /// Where the largest of some numbers is, by size without sign.
+    pub(super) fn largest(&self, numbers: &[f64]) -> usize {
+        // SAFETY: the pointer and the length are a slice's.
+        unsafe { (self.idamax)(int(numbers.len()), numbers.as_ptr(), 1) }
+    }
+}
+
+impl Threads {
+    fn of(library: &Library, name: &str) -> Option<Self> {
+        Some(Self {
+            set: symbol(library, name, "openblas_set_num_threads").ok()?,
+            get: symbol(library, name, "openblas_get_num_threads").ok()?,
+            one_by_one: Mutex::new(()),
+        })
+    }
+}
+
+/// A function of the library. `T` must be its type in CBLAS's header.
+fn symbol<T: Copy>(library: &Library, name: &str, function: &str) -> Result<T, Failure> {
+    // SAFETY: the callers above give the types of CBLAS's and OpenBLAS's headers, and keep the library loaded as long.
+    let found = unsafe { library.get::<T>(function) };
+    found.map(|symbol| *symbol).map_err(|_| Failure::Unavailable(format!("{name} has no {function}; hint: {HINT}")))
+}
+
+fn int(size: usize) -> c_int {
+    c_int::try_from(size).expect("sizes were checked against N_MAX")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::job_for_tests;
+    use model::workload::Value;
+
+    fn load(name: &str) -> Result<Blas, Failure> {
+        let mut job = job_for_tests("gemm");
+        job.parameters.0.insert("blas".into(), Value::Text(name.into()));
+        Blas::load(&job)
+    }
+
+    #[test]
+    fn what_is_no_blas_is_unavailable_with_the_package() {
+        for name in ["/nowhere/libblas.so", "libc.so.6"] {
+            let failure = load(name).err().unwrap();
+            let Failure::Unavailable(why) = failure else { panic!("{failure}") };
+            assert!(why.contains(name) && why.contains("libopenblas0-pthread"), "{why}");
+        }
+    }
+
+    fn tile(memory: &mut [f64; 4]) -> Tile<'_, f64> {
+        Tile::new(memory, 2, 2, 2)
+    }
+
+    #[test]
+    fn each_function_does_what_its_name_says() {
+        let blas = match load("auto") {
+            Ok(blas) => blas,
+            Err(failure) => return println!("skipped: linear: {failure}"),
+        };
+        blas.alone().unwrap();
+        // By columns: A = [1 2; 3 4].
+        let (mut a, mut b, mut c) = ([1.0, 3.0, 2.0, 4.0], [5.0, 7.0, 6.0, 8.0], [1.0; 4]);
+        // SAFETY: this thread alone has these arrays.
+        unsafe { blas.gemm(2.0, tile(&mut a), tile(&mut b), -1.0, tile(&mut c)) };
+        assert_eq!(c, [37.0, 85.0, 43.0, 99.0]);
+        let mut y = [4.0, 8.0];
+        // SAFETY: as above.
+        unsafe { blas.solve_upper(tile(&mut a), Tile::new(&mut y, 2, 1, 2)) };
+        assert_eq!(y, [0.0, 2.0], "x + 2 z = 4, 4 z = 8");
+        // SAFETY: as above.
+        unsafe { blas.solve_lower(tile(&mut a), tile(&mut b)) };
+        assert_eq!(b, [5.0, -8.0, 6.0, -10.0], "the second row less three times the first");
+        let mut z = [10.0, 10.0];
+        // SAFETY: as above.
+        unsafe { blas.subtract_product(tile(&mut a), Tile::new(&mut y, 2, 1, 2), Tile::new(&mut z, 2, 1, 2)) };
+        assert_eq!(z, [6.0, 2.0]);
+        // SAFETY: as above.
+        unsafe { blas.subtract_outer(Tile::new(&mut z, 2, 1, 2), Tile::new(&mut [1.0, 2.0], 1, 2, 1), tile(&mut a)) };
+        assert_eq!(a, [-5.0, 1.0, -10.0, 0.0]);
+        assert_eq!(blas.largest(&[1.0, -7.0, 3.0]), 1);
+    }
+}

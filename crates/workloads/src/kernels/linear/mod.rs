@@ -1,0 +1,59 @@
+//! Linear algebra on one core's speed of multiplying and adding: what `gemm` and `hpl` share. The arithmetic is a BLAS
+//! library's, loaded at run time and called by our own seated threads, each for its part: so every flop is done by a
+//! thread whose seat is proven. The library's own threads are off, which is read back.
+
+mod blas;
+pub(crate) mod gemm;
+mod grid;
+pub(crate) mod hpl;
+mod random;
+mod tile;
+
+use model::units::Bytes;
+use model::workload::ParameterKind;
+
+use crate::describe::Parameter;
+use crate::job::Failure;
+
+/// The parameter that [`blas::Blas::load`] reads.
+fn blas_parameter() -> Parameter {
+    Parameter {
+        name: "blas",
+        about: "the BLAS library, a path or a name as dlopen takes it; auto for OpenBLAS, else any BLAS that is installed",
+        kind: ParameterKind::Text,
+        default: Some("auto"),
+        smoke: None,
+    }
+}
+
+/// Columns begin at a multiple of a line, and not all in the same sets of the caches: never a multiple of 4 KiB apart.
+fn stride(rows: usize, element_bytes: usize) -> usize {
+    let line = 64 / element_bytes;
+    let stride = rows.next_multiple_of(line);
+    if (stride * element_bytes).is_multiple_of(1024) { stride + line } else { stride }
+}
+
+/// The memory of a matrix that does not fit is named with the size that asks for it.
+fn too_large(n: usize, bytes: usize, failure: Failure) -> Failure {
+    match failure {
+        Failure::Unavailable(why) => {
+            Failure::Unavailable(format!("n = {n} needs {} for its matrices: {why}", Bytes(bytes as u64)))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_never_a_page_apart() {
+        for rows in [1, 7, 8, 128, 512, 1000, 4096, 65_536] {
+            for element in [4, 8] {
+                let bytes = stride(rows, element) * element;
+                assert!(bytes >= rows * element && bytes % 64 == 0 && bytes % 4096 != 0, "{rows} x {element}: {bytes}");
+            }
+        }
+    }
+}
