@@ -48,6 +48,7 @@ static REGISTRY: &[Workload] = &[
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
+    Workload::kernel(kernels::gups::describe, kernels::gups::run),
     Workload::kernel(kernels::pingpong::describe, kernels::pingpong::run),
     Workload::kernel(kernels::queens::describe, kernels::queens::run),
     Workload::kernel(kernels::linear::gemm::describe, kernels::linear::gemm::run),
