@@ -9,7 +9,6 @@ pub(crate) mod hpl;
 mod random;
 mod tile;
 
-use model::units::Bytes;
 use model::workload::ParameterKind;
 
 use crate::describe::Parameter;
@@ -34,11 +33,9 @@ fn stride(rows: usize, element_bytes: usize) -> usize {
 }
 
 /// The memory of a matrix that does not fit is named with the size that asks for it.
-fn too_large(n: usize, bytes: usize, failure: Failure) -> Failure {
+fn too_large(n: usize, failure: Failure) -> Failure {
     match failure {
-        Failure::Unavailable(why) => {
-            Failure::Unavailable(format!("n = {n} needs {} for its matrices: {why}", Bytes(bytes as u64)))
-        }
+        Failure::Unavailable(why) => Failure::Unavailable(format!("n = {n}: {why}")),
         other => other,
     }
 }
