@@ -80,4 +80,5 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/unixbench.md");
     follow("docs/programs.md");
     follow("docs/crypto.md");
+    follow("docs/linear-algebra.md");
 }

@@ -286,8 +286,12 @@ mod tests {
         }
     }
 
-    fn tile(memory: &mut [f64; 4]) -> Tile<'_, f64> {
+    fn tile<T>(memory: &mut [T; 4]) -> Tile<'_, T> {
         Tile::new(memory, 2, 2, 2)
+    }
+
+    fn column(memory: &mut [f64; 2]) -> Tile<'_, f64> {
+        Tile::new(memory, 2, 1, 2)
     }
 
     #[test]
@@ -297,25 +301,34 @@ mod tests {
             Err(failure) => return println!("skipped: linear: {failure}"),
         };
         blas.alone().unwrap();
-        // By columns: A = [1 2; 3 4].
-        let (mut a, mut b, mut c) = ([1.0, 3.0, 2.0, 4.0], [5.0, 7.0, 6.0, 8.0], [1.0; 4]);
+        // By columns: [1 2; 3 4] times [5 6; 7 8]. All are small whole numbers, so nothing is rounded.
+        let (mut left, mut right, mut product) = ([1.0, 3.0, 2.0, 4.0], [5.0, 7.0, 6.0, 8.0], [1.0; 4]);
         // SAFETY: this thread alone has these arrays.
-        unsafe { blas.gemm(2.0, tile(&mut a), tile(&mut b), -1.0, tile(&mut c)) };
-        assert_eq!(c, [37.0, 85.0, 43.0, 99.0]);
-        let mut y = [4.0, 8.0];
+        unsafe { blas.gemm(2.0, tile(&mut left), tile(&mut right), -1.0, tile(&mut product)) };
+        check(&product, &[37.0, 85.0, 43.0, 99.0]);
+        let mut upper = [4.0, 8.0];
+        // SAFETY: as above. x + 2 z = 4, 4 z = 8.
+        unsafe { blas.solve_upper(tile(&mut left), column(&mut upper)) };
+        check(&upper, &[0.0, 2.0]);
+        // SAFETY: as above. The second row less three times the first.
+        unsafe { blas.solve_lower(tile(&mut left), tile(&mut right)) };
+        check(&right, &[5.0, -8.0, 6.0, -10.0]);
+        let mut rest = [10.0, 10.0];
         // SAFETY: as above.
-        unsafe { blas.solve_upper(tile(&mut a), Tile::new(&mut y, 2, 1, 2)) };
-        assert_eq!(y, [0.0, 2.0], "x + 2 z = 4, 4 z = 8");
+        unsafe { blas.subtract_product(tile(&mut left), column(&mut upper), column(&mut rest)) };
+        check(&rest, &[6.0, 2.0]);
         // SAFETY: as above.
-        unsafe { blas.solve_lower(tile(&mut a), tile(&mut b)) };
-        assert_eq!(b, [5.0, -8.0, 6.0, -10.0], "the second row less three times the first");
-        let mut z = [10.0, 10.0];
+        unsafe { blas.subtract_outer(column(&mut rest), Tile::new(&mut [1.0, 2.0], 1, 2, 1), tile(&mut left)) };
+        check(&left, &[-5.0, 1.0, -10.0, 0.0]);
+        let (single, mut result) = ([1.0f32, 3.0, 2.0, 4.0], [0.0f32; 4]);
         // SAFETY: as above.
-        unsafe { blas.subtract_product(tile(&mut a), Tile::new(&mut y, 2, 1, 2), Tile::new(&mut z, 2, 1, 2)) };
-        assert_eq!(z, [6.0, 2.0]);
-        // SAFETY: as above.
-        unsafe { blas.subtract_outer(Tile::new(&mut z, 2, 1, 2), Tile::new(&mut [1.0, 2.0], 1, 2, 1), tile(&mut a)) };
-        assert_eq!(a, [-5.0, 1.0, -10.0, 0.0]);
+        unsafe { blas.gemm(1.0, tile(&mut { single }), tile(&mut { single }), 0.0, tile(&mut result)) };
+        check(&result.map(f64::from), &[7.0, 15.0, 10.0, 22.0]);
         assert_eq!(blas.largest(&[1.0, -7.0, 3.0]), 1);
+    }
+
+    fn check(found: &[f64], expected: &[f64]) {
+        let near = |(found, expected): (&f64, &f64)| (found - expected).abs() < 1e-12;
+        assert!(found.iter().zip(expected).all(near), "{found:?} is not {expected:?}");
     }
 }

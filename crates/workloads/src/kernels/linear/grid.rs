@@ -16,7 +16,8 @@ pub(super) struct Part {
 /// columns of the other as it has. Where it cannot be square there are more columns than rows of parts, for a part of
 /// whole columns is one piece of memory.
 pub(super) fn parts(rows: usize, columns: usize, threads: usize) -> Vec<Part> {
-    let down = (1..=threads).take_while(|down| down * down <= threads).filter(|down| threads % down == 0).last();
+    let down =
+        (1..=threads).take_while(|down| down * down <= threads).filter(|down| threads.is_multiple_of(*down)).last();
     let down = down.expect("one divides every count");
     let across = threads / down;
     let row_borders = borders(rows, down, ROW_STEP);

@@ -49,7 +49,10 @@ mod tests {
         for rows in [1, 7, 8, 128, 512, 1000, 4096, 65_536] {
             for element in [4, 8] {
                 let bytes = stride(rows, element) * element;
-                assert!(bytes >= rows * element && bytes % 64 == 0 && bytes % 4096 != 0, "{rows} x {element}: {bytes}");
+                assert!(
+                    bytes >= rows * element && bytes.is_multiple_of(64) && !bytes.is_multiple_of(4096),
+                    "{rows} x {element}: {bytes}"
+                );
             }
         }
     }
