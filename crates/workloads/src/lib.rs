@@ -106,6 +106,8 @@ static REGISTRY: &[Workload] = &[
         describe: tools::openssl::describe,
         check: tools::openssl::check,
         runner: Runner::Tool { recipe: tools::openssl::recipe, read: tools::openssl::read },
+    },
+    Workload {
         describe: tools::hpcc::describe,
         check: described_fully,
         runner: Runner::Tool { recipe: tools::hpcc::recipe, read: tools::hpcc::read },

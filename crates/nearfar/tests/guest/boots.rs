@@ -22,7 +22,10 @@ fn two_boots_are_two_columns() {
     // Debian's cloud kernel is built without numa=fake.
     let plain = ["--shape", "plain", "--kernel", "full"];
     let fake = [&plain[..], &["--append", "numa=fake=4"]].concat();
-    let next = ["next: start the machine with the kernel parameters numa=fake=4", "next: start the machine without numa=fake=4"];
+    let next = [
+        "next: start the machine with the kernel parameters numa=fake=4",
+        "next: start the machine without numa=fake=4",
+    ];
     for (flags, nodes, file, next) in [(&plain[..], 1, "plain.db", next[0]), (&fake, 4, "fake.db", next[1])] {
         let store = folder.path().join(file);
         let ran = match boot(&Boot { flags, job: include_str!("boot.sh"), store: Some(&store) }) {
