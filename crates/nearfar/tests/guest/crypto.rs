@@ -1,5 +1,5 @@
-//! The kernel's ciphers through `AF_ALG`, which this machine's kernel may be built without: each makes the published text
-//! and the library's, both ways, and what a kernel lacks is said. How fast they are shows only on real machines.
+//! The kernel's ciphers through `AF_ALG`, which this machine's kernel may be built without: each makes the published
+//! text and the library's, both ways, and what a kernel lacks is said. How fast they are shows only on real machines.
 
 use std::sync::LazyLock;
 

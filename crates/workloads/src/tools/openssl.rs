@@ -1,8 +1,9 @@
 //! An installed OpenSSL's own `openssl speed -evp`, run as it is, its output read.
 //!
-//! Measures: kilobytes (of 1000 bytes) a second of one cipher at one block size, by the elapsed time of its own clock, with as
-//! many copies (`-multi`) as the placement has threads. All copies together may use the placement's cpus; it seats
-//! nobody. Does NOT check what was encrypted, as that program does not: workload `crypto` measures the same and does.
+//! Measures: kilobytes (of 1000 bytes) a second of one cipher at one block size, by the elapsed time of its own clock,
+//! with as many copies (`-multi`) as the placement has threads. All copies together may use the placement's cpus; it
+//! seats nobody. Does NOT check what was encrypted, as that program does not: workload `crypto` measures the same and
+//! does.
 //! Source of what it prints: openssl-speed(1) and real output of version 3.0 in the tests.
 
 use std::collections::BTreeMap;
@@ -52,7 +53,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "message",
-                about: "stream: as it is; block: with -aead, for ciphers with a tag (GCM is by block in both in some versions)",
+                about: "stream: as it is; block: -aead, for ciphers with a tag (some versions do GCM by block in both)",
                 kind: choice(&["stream", "block"]),
                 default: Some("stream"),
                 smoke: None,

@@ -1,5 +1,5 @@
-//! The ciphers that can be measured: what OpenSSL and the kernel call them, how long their keys are, and for each a test
-//! vector that others have published. Must not know how anything is encrypted.
+//! The ciphers that can be measured: what OpenSSL and the kernel call them, how long their keys are, and for each a
+//! test vector that others have published. Must not know how anything is encrypted.
 
 /// Bytes of the tag that an authenticated cipher appends.
 pub(super) const TAG: usize = 16;

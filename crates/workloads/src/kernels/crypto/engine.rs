@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// One whole message, from one place to another. Ciphers with a tag give it when encrypting, and refuse (with `Ok(None)`)
-    /// a text whose tag is another when decrypting.
+    /// One whole message, from one place to another. Ciphers with a tag give it when encrypting, and refuse (with
+    /// `Ok(None)`) a text whose tag is another when decrypting.
     pub(super) fn message(
         &self,
         secret: Secret<'_>,
@@ -130,8 +130,8 @@ impl Engine {
 }
 
 impl Session<'_> {
-    /// Steps on the desk; the first begins a message anew where `anew` says so. This is the timed region: which loop runs is
-    /// decided before it.
+    /// Steps on the desk; the first begins a message anew where `anew` says so. This is the timed region: which loop
+    /// runs is decided before it.
     pub(super) fn repeat(&mut self, desk: &mut Desk<'_>, aead: bool, way: Way, anew: bool, until: Until) -> Steps {
         let length = desk.target.len();
         let (target, source) = (desk.target.as_mut_ptr(), desk.source.as_ptr());

@@ -1,8 +1,9 @@
 //! With or without the cpu's cryptographic instructions: the word that tells OpenSSL, and the proof that it listened.
 //!
-//! OpenSSL looks once, when it is loaded, at what the cpu has and at a variable of the environment that takes some of it
-//! away; the same build then runs its code without it. Only cryptographic instructions are taken away (AES, carry-less
-//! multiplication, SHA, with their wide forms), not vectors: `ChaCha20` uses none of the former and is as fast without.
+//! OpenSSL looks once, when it is loaded, at what the cpu has and at a variable of the environment that takes some of
+//! it away; the same build then runs its code without it. Only cryptographic instructions are taken away (AES,
+//! carry-less multiplication, SHA, with their wide forms), not vectors: `ChaCha20` uses none of the former and is as
+//! fast without.
 //! Source: the manual page `OPENSSL_ia32cap(3)` and, for ARM, OpenSSL's `arm_arch.h`.
 
 /// The variable that OpenSSL reads on this processor; none where it reads none that we know.

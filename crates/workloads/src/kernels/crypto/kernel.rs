@@ -1,8 +1,8 @@
 //! The kernel's ciphers through its sockets (`AF_ALG`): a message goes in by `sendmsg` and comes out by `readv`.
 //!
-//! Where the kernel was built without these sockets, or has no module for a cipher, it cannot be measured there, and why is
-//! said. Definition: the kernel's Documentation/crypto/userspace-if.rst; since Linux 4.9 data that are only authenticated
-//! come back before the text.
+//! Where the kernel was built without these sockets, or has no module for a cipher, it cannot be measured there, and
+//! why is said. Definition: the kernel's Documentation/crypto/userspace-if.rst; since Linux 4.9 data that are only
+//! authenticated come back before the text.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -61,8 +61,8 @@ impl Operation {
         Ok(Self { _transform: transform, socket, control, control_bytes, aead, encrypt, aad, aad_back: [0; AAD_MAX] })
     }
 
-    /// Passes `length` bytes through the kernel. `anew` begins a message; else the last one goes on, which ciphers with a
-    /// tag do not. The tag is written when encrypting and read when decrypting; a wrong one is an error (EBADMSG).
+    /// Passes `length` bytes through the kernel. `anew` begins a message; else the last one goes on, which ciphers with
+    /// a tag do not. The tag is written when encrypting and read when decrypting; a wrong one is an error (EBADMSG).
     ///
     /// # Safety
     /// `from` is readable and `into` writable for `length` bytes.

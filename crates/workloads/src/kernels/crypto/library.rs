@@ -1,5 +1,6 @@
-//! OpenSSL 3's libcrypto, loaded when it is used: the build needs none, and a machine without it is told what to install.
-//! Knows the few functions of its interface EVP that encrypting needs, as the manual page `EVP_EncryptInit(3)` has them.
+//! OpenSSL 3's libcrypto, loaded when it is used: the build needs none, and a machine without it is told what to
+//! install. Knows the few functions of its interface EVP that encrypting needs, as the manual page `EVP_EncryptInit(3)`
+//! has them.
 //!
 //! No structure of OpenSSL is laid out here: contexts and ciphers are pointers that it gives and takes back.
 #![allow(unsafe_code)]
@@ -208,7 +209,8 @@ impl Context<'_> {
     #[inline]
     pub(super) unsafe fn update(&mut self, from: *const u8, into: *mut u8, length: usize) -> bool {
         let mut out: c_int = 0;
-        // SAFETY: the caller's promise; without padding OpenSSL writes no more than it reads. Lengths are at most 1 MiB.
+        // SAFETY: the caller's promise; without padding OpenSSL writes no more than it reads. Lengths are at most 1
+        // MiB.
         let done = unsafe { (self.update)(self.context, into, &raw mut out, from, length as c_int) };
         done == 1 && out as usize == length
     }

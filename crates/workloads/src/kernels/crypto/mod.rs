@@ -1,16 +1,16 @@
 //! Encryption and decryption, by OpenSSL's library or by the kernel: how much a second, and what it costs of the cpus.
 //!
-//! Measures: blocks of one size through one cipher on every thread, each thread with a key, a context and a buffer of its
-//! own that stays in its caches. As one long message (`message=stream`: key and vector are set once, the buffer is
-//! encrypted in place again and again), or each block a message of its own (`message=block`: the vector is set anew, and
-//! ciphers with a tag also take 13 bytes of additional data and make or check the tag), which is what packets need.
+//! Measures: blocks of one size through one cipher on every thread, each thread with a key, a context and a buffer of
+//! its own that stays in its caches. As one long message (`message=stream`: key and vector are set once, the buffer is
+//! encrypted in place again and again), or each block a message of its own (`message=block`: the vector is set anew,
+//! and ciphers with a tag also take 13 bytes of additional data and make or check the tag), which is what packets need.
 //! `engine=kernel` is a pair of system calls per block, with the data copied in and out.
 //! Does NOT measure making keys, random numbers, hashing for CBC (without which it authenticates nothing), protocols or
 //! networks; of the kernel not what kernel threads or devices do for us, whose time is nobody's here.
-//! Definition: `openssl speed -evp NAME` (stream), `openssl speed -evp NAME -aead` (block). What that program does for GCM
-//! depends on its version: 3.0.22 makes each block a message also without `-aead`, and sets the key anew for each, which
-//! takes longer than a small block: `message=rekeyed` does the same. Its decryption with a tag is not copied: here
-//! each tag is right and checked, for which the text is read from a second buffer.
+//! Definition: `openssl speed -evp NAME` (stream), `openssl speed -evp NAME -aead` (block). What that program does for
+//! GCM depends on its version: 3.0.22 makes each block a message also without `-aead`, and sets the key anew for each,
+//! which takes longer than a small block: `message=rekeyed` does the same. Its decryption with a tag is not copied:
+//! here each tag is right and checked, for which the text is read from a second buffer.
 
 pub(crate) mod cipher;
 mod engine;
@@ -38,7 +38,8 @@ use engine::{Desk, Engine, Secret, Session, Steps, Until, Way};
 /// Samples per trial.
 const ROUNDS: u32 = 10;
 
-/// Bytes between two looks at the clock: some 10 us with the cpu's instructions, of which a look is a thousandth or two.
+/// Bytes between two looks at the clock: some 10 us with the cpu's instructions, of which a look is a thousandth or
+/// two.
 const BATCH_BYTES: u64 = 64 << 10;
 /// The same through system calls.
 const KERNEL_BATCH_MAX: u64 = 64;
@@ -55,8 +56,8 @@ pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "crypto".into(),
         summary: "encryption by OpenSSL's library or the kernel: throughput, and what it costs of the cpus".into(),
-        about: "Blocks of one size through one cipher, on every thread: as one long message, or each block a message of its \
-                own as packets are. Throughput counts 1000 bytes, as openssl speed does; cpus-per-gbit is how many cpus \
+        about: "Blocks of one size through one cipher, on every thread: as one long message, or each a message of its \
+                own as packets are. Throughput counts 1000 bytes, as openssl speed does; cpus-per-gbit is the cpus that \
                 1 Gbit/s takes. Does not measure keys, protocols or networks. Source: openssl speed -evp, and -aead."
             .into(),
         parameters: parameters([
@@ -83,7 +84,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "message",
-                about: "all blocks one message (stream), each one of its own with vector and tag (block), and a new key (rekeyed)",
+                about: "all blocks one message (stream), each one of its own (block), and with a new key (rekeyed)",
                 kind: choice(&["stream", "block", "rekeyed"]),
                 default: Some("stream"),
                 smoke: None,
