@@ -1,6 +1,8 @@
 //! Shared libraries of others that a kernel needs only when it is measured: opened at run time, so that building needs
 //! none of them, and a machine without one hears which package brings it.
 
+use std::error::Error as _;
+
 use libloading::Library;
 
 use crate::job::Failure;
@@ -19,7 +21,8 @@ pub(super) fn open_first(names: &[&str], hint: &str) -> Result<Found, Failure> {
         // SAFETY: loading runs the library's own initialisers; these are installed system libraries, or what the user named.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(Found { library, name: (*name).into() }),
-            Err(error) => last = error.to_string(),
+            // What the loader said is the error's source; the error itself says only that it failed.
+            Err(error) => last = error.source().map_or_else(|| error.to_string(), ToString::to_string),
         }
     }
     Err(Failure::Unavailable(format!("none of {} can be loaded: {last}; hint: {hint}", names.join(", "))))
