@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use crate::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
 use crate::finding::{CellFinding, MetricFinding, RunFinding};
 use crate::plan::{Plan, stream};
-use crate::record::{ImportedTable, RunRecord};
-use crate::statistics::{CONFIDENCE, Interval, Pairing, RESAMPLES, geometric_mean, median, ratio_of_medians};
+use crate::record::{ImportedRow, ImportedTable, RunRecord};
+use crate::statistics::{
+    CONFIDENCE, Interval, Pairing, RESAMPLES, RatioEstimate, geometric_mean, median, ratio_of_medians,
+};
 use crate::unixbench::{self, IndexTable, Score};
 use crate::workload::Better;
 
@@ -91,19 +93,15 @@ pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
     (comparison.columns.len() > 1).then_some(comparison)
 }
 
-/// Compares the columns of an imported table: single figures, so changes without intervals.
+/// Compares the columns of an imported table: single figures give changes without intervals; samples, where both columns
+/// have them, are compared as independent ones.
 pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Comparison, String> {
     let baseline = choose_baseline(&table.columns, baseline, &By::Fact("column".into()))?;
+    let reference = table.columns.iter().position(|column| *column == baseline).unwrap_or_default();
     let mut seen = std::collections::BTreeSet::new();
     let rows = table.rows.iter().map(|row| {
-        let figures: Vec<(&String, f64)> =
-            table.columns.iter().zip(&row.values).filter_map(|(column, value)| Some((column, (*value)?))).collect();
-        let reference = figures.iter().find(|(column, _)| **column == baseline).map(|(_, value)| *value);
-        let values = figures.iter().map(|(column, value)| {
-            let change = reference.filter(|reference| **column != baseline && *reference > 0.0);
-            let change_percent = change.map(|reference| percent(value / reference));
-            ((*column).clone(), ComparedValue { change_percent, ..single(*value) })
-        });
+        let values = table.columns.iter().enumerate();
+        let values = values.filter_map(|(at, column)| Some((column.clone(), imported(row, at, reference)?)));
         ComparisonRow {
             test: row.test.clone(),
             metric: row.metric.clone(),
@@ -114,7 +112,23 @@ pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Co
         }
     });
     let rows = rows.collect();
-    Ok(assemble("column".into(), baseline, table.columns.clone(), rows, Vec::new()))
+    Ok(assemble("column".into(), baseline, table.columns.clone(), rows, table.notes.clone()))
+}
+
+/// One column's figure of an imported row against the reference column's; none where the column has none.
+fn imported(row: &ImportedRow, at: usize, reference: usize) -> Option<ComparedValue> {
+    // An imported table has no run whose seed could be taken, and must give the same interval each time.
+    const SEED: u64 = 0;
+    let own = single(row.values[at]?);
+    let samples = |at: usize| row.samples.get(at).filter(|samples| !samples.is_empty());
+    let own = ComparedValue { samples: samples(at).map_or(1, Vec::len), ..own };
+    let Some(base) = row.values[reference].filter(|base| at != reference && *base > 0.0) else { return Some(own) };
+    let estimate = samples(reference).zip(samples(at));
+    let estimate = estimate.and_then(|(base, own)| ratio_of_medians(base, own, Pairing::Independent, SEED, RESAMPLES));
+    Some(match estimate {
+        Some(estimate) => estimated(own, &estimate),
+        None => ComparedValue { change_percent: Some(percent(own.median / base)), ..own },
+    })
 }
 
 /// UnixBench's index of the main metrics of runs, column by column; single samples are its passes.
@@ -361,7 +375,11 @@ fn compared(baseline: &[&Entry<'_>], candidate: &[&Entry<'_>], seed: u64) -> Com
         Some((baseline, candidate)) => ratio_of_medians(&baseline, &candidate, Pairing::Paired, seed, RESAMPLES),
         None => ratio_of_medians(&all(baseline), &all(candidate), Pairing::Independent, seed, RESAMPLES),
     };
-    let Some(estimate) = estimate else { return own };
+    estimate.map_or(own.clone(), |estimate| estimated(own, &estimate))
+}
+
+/// A value with what its samples say against the baseline's.
+fn estimated(own: ComparedValue, estimate: &RatioEstimate) -> ComparedValue {
     let interval = estimate.interval.map(|Interval { low, high }| (percent(low), percent(high)));
     ComparedValue {
         change_percent: Some(percent(estimate.ratio)),
@@ -658,11 +676,13 @@ mod tests {
             better: Better::Higher,
             values: vec![Some(a), Some(b)],
             published_change_percent: None,
+            samples: Vec::new(),
         };
         let table = ImportedTable {
             name: "ccx".into(),
             columns: vec!["6-core-2ccx".into(), "6-thread-1ccx".into()],
             rows: vec![row("dhrystone", 267_065_871.8, 177_565_964.9), row("shell-8", 6677.0, 5137.8)],
+            notes: Vec::new(),
         };
         let comparison = compare_table(&table, Some("6-core-2ccx")).unwrap();
         let changes: Vec<f64> =

@@ -17,6 +17,7 @@ pub mod placement;
 pub mod plan;
 pub mod racing;
 pub mod record;
+pub mod reports;
 pub mod settings;
 pub mod shell;
 pub mod statistics;

@@ -156,7 +156,8 @@ pub struct TrialRecord {
     pub verdict: Verdict,
 }
 
-/// A table of published or otherwise imported figures: one number per test, metric and column, no raw samples.
+/// A table of published or otherwise imported figures: one number per test, metric and column, and the samples behind it
+/// where the source gives them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImportedTable {
     /// Its name: the file's stem.
@@ -165,6 +166,9 @@ pub struct ImportedTable {
     pub columns: Vec<String>,
     /// One per test and metric, in file order.
     pub rows: Vec<ImportedRow>,
+    /// What a reader has to know before comparing, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// One row of an imported table.
@@ -182,4 +186,8 @@ pub struct ImportedRow {
     pub values: Vec<Option<f64>>,
     /// What the source itself prints as change in percent, for checking.
     pub published_change_percent: Option<f64>,
+    /// One per column, of which the value is the median: what was measured one by one, in the row's unit; empty for a
+    /// column whose source has a single figure. No columns at all when that is so for every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Vec<f64>>,
 }

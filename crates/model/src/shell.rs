@@ -7,7 +7,8 @@ pub fn quoted<S: AsRef<str>>(words: &[S]) -> String {
     words.join(" ")
 }
 
-fn quote(word: &str) -> String {
+/// One word as a shell takes it.
+pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-{}".contains(c);
     match word {
         "" => "''".into(),

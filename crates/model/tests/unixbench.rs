@@ -1,7 +1,8 @@
 //! UnixBench's index against a real report of UnixBench 5.1.3: what its scores come to here is what it printed.
 
 use model::compare::index_table;
-use model::unixbench::report::parse;
+use model::reports::unixbench::parse;
+use model::reports::{Named, join};
 use model::unixbench::{TESTS, find, index_of};
 
 /// Of `Run -i 1 -c 1 -c 2 index shell16` on a virtual machine with two cpus.
@@ -37,7 +38,8 @@ fn a_real_report_is_read_and_its_indices_come_out_of_its_scores() {
 #[test]
 fn the_index_of_a_real_report_is_exact_to_a_tenth() {
     let report = parse(REPORT).unwrap();
-    let table = index_table(&report.table("r"), None).unwrap();
+    let named = Named { column: None, file: "r".into(), report: report.rows() };
+    let table = index_table(&join("r", vec![named]).unwrap(), None).unwrap();
     let [group] = table.groups.as_slice() else { panic!("{table:?}") };
     assert_eq!(table.columns, ["1 copy", "2 copies"]);
     for (run, index) in report.runs.iter().zip(&group.indices) {

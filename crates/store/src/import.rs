@@ -1,6 +1,6 @@
-//! Reports of UnixBench, whose text `model::unixbench::report` reads, and published figures from CSV:
-//! `test,metric,unit,better`, then one column per thing compared, and last, where the source prints it,
-//! `published_change_percent`. An empty field is a figure that the source does not give.
+//! Files of others: reports, whose text `model::reports` reads; other results files, which are told by their first bytes;
+//! and published figures from CSV: `test,metric,unit,better`, then one column per thing compared, and last, where the
+//! source prints it, `published_change_percent`. An empty field is a figure that the source does not give.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 use model::record::{ImportedRow, ImportedTable};
-use model::unixbench::{self, report::ReportError};
+use model::reports::{self, Report, ReportError};
 use model::workload::Better;
 
 /// The columns before those of figures.
@@ -36,6 +36,24 @@ pub struct ImportError {
     pub column: Option<String>,
     /// What is wrong there, with what was expected.
     pub what: String,
+    /// The next step, where there is one.
+    pub hint: Option<String>,
+}
+
+/// The format of results files.
+pub const STORE: &str = "store";
+/// The format of tables in CSV.
+pub const TABLE: &str = "table";
+/// How an SQLite file begins, as its file format documents.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// What a file turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// Another results file, to be merged by its path.
+    Store,
+    /// Figures, of a table or of a report, and the name of their format.
+    Report(Report, &'static str),
 }
 
 impl fmt::Display for ImportError {
@@ -54,19 +72,20 @@ struct Fault {
     line: Option<u64>,
     column: Option<String>,
     what: String,
+    hint: Option<String>,
 }
 
 impl Fault {
     fn file(what: impl Into<String>) -> Self {
-        Self { line: None, column: None, what: what.into() }
+        Self { line: None, column: None, what: what.into(), hint: None }
     }
 
     fn line(line: u64, what: impl Into<String>) -> Self {
-        Self { line: Some(line), column: None, what: what.into() }
+        Self { line: Some(line), column: None, what: what.into(), hint: None }
     }
 
     fn field(line: u64, column: &str, what: impl Into<String>) -> Self {
-        Self { line: Some(line), column: Some(column.into()), what: what.into() }
+        Self { line: Some(line), column: Some(column.into()), what: what.into(), hint: None }
     }
 }
 
@@ -76,15 +95,43 @@ pub fn read_table(file: &Path) -> Result<ImportedTable, ImportError> {
     table_from_csv(&text, file)
 }
 
-/// Reads a report of UnixBench; the table is called as the file is, without its ending.
-pub fn read_unixbench(file: &Path) -> Result<ImportedTable, ImportError> {
-    let report = read_bounded(file).and_then(|text| {
-        let wrong =
-            |error: ReportError| Fault { line: error.line.map(|line| line as u64), column: None, what: error.what };
-        unixbench::report::parse(&text).map_err(wrong)
-    });
-    let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    report.map(|report| report.table(&name)).map_err(|fault| located(file, fault))
+/// Finds out what a file is and reads it; with a format, as that and nothing else.
+pub fn read(file: &Path, format: Option<&str>) -> Result<Found, ImportError> {
+    let found = match format {
+        Some(STORE) => Ok(Found::Store),
+        None if is_store(file) => Ok(Found::Store),
+        format => read_bounded(file).and_then(|text| figures(&text, format)),
+    };
+    found.map_err(|fault| located(file, fault))
+}
+
+fn is_store(file: &Path) -> bool {
+    let mut begin = [0; SQLITE.len()];
+    File::open(file).and_then(|mut open| open.read_exact(&mut begin)).is_ok() && begin == *SQLITE
+}
+
+fn figures(text: &str, format: Option<&str>) -> Result<Found, Fault> {
+    if format == Some(TABLE) || format.is_none() && looks_like_table(text) {
+        let ImportedTable { columns, rows, notes, .. } = parse(text, String::new())?;
+        return Ok(Found::Report(Report { columns, rows, facts: Vec::new(), notes }, TABLE));
+    }
+    let format = match format {
+        Some(name) => reports::find(name).ok_or_else(|| Fault::file(format!("there is no format '{name}'")))?,
+        None => reports::detect(text).map_err(Fault::from)?,
+    };
+    Ok(Found::Report(reports::read(format, text)?, format.name))
+}
+
+fn looks_like_table(text: &str) -> bool {
+    let header = text.lines().next().unwrap_or_default().trim_start_matches('\u{feff}');
+    let names: Vec<&str> = header.split(',').map(|name| name.trim().trim_matches('"')).collect();
+    names.starts_with(&LEADING)
+}
+
+impl From<ReportError> for Fault {
+    fn from(error: ReportError) -> Self {
+        Self { line: error.line.map(|line| line as u64), column: None, what: error.what, hint: error.hint }
+    }
 }
 
 /// Reads figures from the text of a file.
@@ -93,8 +140,8 @@ pub fn table_from_csv(text: &str, file: &Path) -> Result<ImportedTable, ImportEr
     parse(text, name).map_err(|fault| located(file, fault))
 }
 
-fn located(file: &Path, Fault { line, column, what }: Fault) -> ImportError {
-    ImportError { file: file.into(), line, column, what }
+fn located(file: &Path, Fault { line, column, what, hint }: Fault) -> ImportError {
+    ImportError { file: file.into(), line, column, what, hint }
 }
 
 fn read_bounded(file: &Path) -> Result<String, Fault> {
@@ -103,7 +150,11 @@ fn read_bounded(file: &Path) -> Result<String, Fault> {
     open.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| Fault::file(error.to_string()))?;
     String::from_utf8(bytes).map_err(|error| {
         let before = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n');
-        Fault::line(before.count() as u64, "this is not UTF-8 text")
+        let fault = Fault::line(before.count() as u64, "this is not UTF-8 text");
+        Fault {
+            hint: Some("this may be a binary file; docs/importing.md says which files can be imported".into()),
+            ..fault
+        }
     })
 }
 
@@ -133,7 +184,7 @@ fn parse(text: &str, name: String) -> Result<ImportedTable, Fault> {
     if rows.is_empty() {
         return Err(Fault::file("there are no rows below the header"));
     }
-    Ok(ImportedTable { name, columns: header.columns, rows })
+    Ok(ImportedTable { name, columns: header.columns, rows, notes: Vec::new() })
 }
 
 fn unreadable(error: &csv::Error) -> Fault {
@@ -141,7 +192,7 @@ fn unreadable(error: &csv::Error) -> Fault {
         ErrorKind::Utf8 { .. } => "this is not UTF-8 text".into(),
         _ => error.to_string(),
     };
-    Fault { line: error.position().map(csv::Position::line), column: None, what }
+    Fault { line: error.position().map(csv::Position::line), column: None, what, hint: None }
 }
 
 /// The columns of figures, and whether the published change follows them.
@@ -191,6 +242,7 @@ impl Header {
             better: better(&record[3], line)?,
             values: values.collect::<Result<_, _>>()?,
             published_change_percent: published,
+            samples: Vec::new(),
         };
         for (field, name) in [(&row.test, LEADING[0]), (&row.metric, LEADING[1])] {
             if field.is_empty() {
@@ -282,6 +334,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
             better: Better::Higher,
             values: vec![Some(267_065_871.8), Some(177_565_964.9)],
             published_change_percent: Some(-34.0),
+            samples: Vec::new(),
         };
         assert_eq!(table.rows[0], expected);
         assert_eq!(table.rows[1].published_change_percent, None);

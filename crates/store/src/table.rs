@@ -13,12 +13,14 @@ use crate::{Store, StoreError};
 struct Content {
     columns: Vec<String>,
     rows: Vec<ImportedRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 impl Store {
-    /// Stores an imported table. The same table again does no harm; another one of the same name is refused.
-    pub fn add_table(&mut self, table: &ImportedTable) -> Result<(), StoreError> {
-        self.write(|transaction| insert(transaction, table).map(|_| ()))
+    /// Stores an imported table; false when it was there already. Another one of the same name is refused.
+    pub fn add_table(&mut self, table: &ImportedTable) -> Result<bool, StoreError> {
+        self.write(|transaction| insert(transaction, table))
     }
 
     /// The imported table of this name.
@@ -44,8 +46,9 @@ pub(crate) fn insert(connection: &Connection, table: &ImportedTable) -> Result<b
             Err(StoreError::TableDiffers { name: table.name.clone() }.into())
         };
     }
-    let content = json(&Content { columns: table.columns.clone(), rows: table.rows.clone() });
-    connection.execute("INSERT INTO imported (name, content) VALUES (?1, ?2)", params![table.name, content])?;
+    let ImportedTable { name, columns, rows, notes } = table.clone();
+    let content = json(&Content { columns, rows, notes });
+    connection.execute("INSERT INTO imported (name, content) VALUES (?1, ?2)", params![name, content])?;
     Ok(true)
 }
 
@@ -53,8 +56,8 @@ fn load(connection: &Connection, name: &str) -> Result<Option<ImportedTable>, Fa
     let mut query = connection.prepare("SELECT content FROM imported WHERE name = ?1")?;
     let content: Option<String> = query.query_row([name], |row| row.get(0)).optional()?;
     let Some(content) = content else { return Ok(None) };
-    let Content { columns, rows } = parsed(&content, &format!("table {name}"))?;
-    Ok(Some(ImportedTable { name: name.into(), columns, rows }))
+    let Content { columns, rows, notes } = parsed(&content, &format!("table {name}"))?;
+    Ok(Some(ImportedTable { name: name.into(), columns, rows, notes }))
 }
 
 fn names(connection: &Connection) -> Result<Vec<String>, Fault> {

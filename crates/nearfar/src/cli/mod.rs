@@ -7,6 +7,7 @@ mod place;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use hold::{Hold, Restore};
@@ -368,20 +369,30 @@ pub enum ExportFormat {
 /// `nearfar import`
 #[derive(Args, Debug)]
 pub struct Import {
-    /// The file
-    pub file: PathBuf,
-    /// What it is
-    #[arg(long, value_enum, default_value = "store")]
-    pub format: ImportFormat,
+    /// The files; several become columns of one table
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What they are [default: auto, which looks into them]
+    #[arg(long, value_name = "FORMAT", value_parser = import_formats(), default_value = "auto", hide_default_value = true)]
+    pub format: String,
+    /// What to call a file's column, once for each file in their order; the same name puts two files into one column
+    #[arg(long = "column", value_name = "NAME")]
+    pub columns: Vec<String>,
+    /// What to call the table [default: as the files are called]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
 }
 
-/// What can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ImportFormat {
-    /// Another results file; importing it twice does no harm
-    Store,
-    /// A CSV of published figures: test,metric,unit,better, then one column per configuration
-    Table,
-    /// A report of `UnixBench` 5.1.3, one column per number of copies
-    Unixbench,
+/// The formats that can be imported: `model::reports` has the list of those that are reports.
+fn import_formats() -> PossibleValuesParser {
+    let own = [
+        ("auto", "Whatever the file turns out to be"),
+        (store::import::STORE, "Another results file; importing it twice does no harm"),
+        (
+            store::import::TABLE,
+            "A CSV of published figures: test,metric,unit,better, then one column per configuration",
+        ),
+    ];
+    let reports = model::reports::FORMATS.iter().map(|format| (format.name, format.about));
+    own.into_iter().chain(reports).map(|(name, about)| PossibleValue::new(name).help(about)).collect::<Vec<_>>().into()
 }

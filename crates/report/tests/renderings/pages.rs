@@ -30,6 +30,7 @@ fn published() -> ImportedTable {
         better,
         values,
         published_change_percent: None,
+        samples: Vec::new(),
     };
     ImportedTable {
         name: "ryzen-2600-ccx".into(),
@@ -38,6 +39,7 @@ fn published() -> ImportedTable {
             row("dhrystone", Better::Higher, vec![Some(267_065_871.8), Some(177_565_964.9)]),
             row("execl", Better::Higher, vec![Some(24743.5), None]),
         ],
+        notes: Vec::new(),
     }
 }
 

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use machine::child::{Exit, Finished};
+use model::reports::{ReportError, unixbench as report};
 use model::trial::Sample;
 use model::units::Nanos;
-use model::unixbench::{TESTS, report};
+use model::unixbench::TESTS;
 use model::workload::{Better, MetricSpec, ParameterKind, Parameters, Reduce, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
@@ -98,7 +99,7 @@ pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failur
 }
 
 fn samples(copies: usize, output: &str) -> Result<Vec<Sample>, Failure> {
-    let wrong = |error: report::ReportError| {
+    let wrong = |error: ReportError| {
         let line = error.line.map_or(String::new(), |line| format!(" line {line}"));
         Failure::Failed(format!("its report{line}: {}", error.what))
     };

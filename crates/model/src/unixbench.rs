@@ -1,8 +1,6 @@
 //! UnixBench's index by the definition of version 5.1.3: what each test scored on a SPARCstation 20-61 counts as 10, and
 //! the index is the geometric mean over the tests. Facts and arithmetic; who measured the scores is not known here.
 
-pub mod report;
-
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};

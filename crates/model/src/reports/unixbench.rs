@@ -1,8 +1,9 @@
 //! The report that UnixBench writes, as text: one section for each number of copies, a line for each test's score, then
 //! the index. Knows version 5.1.3; another version may measure other things under the same names, so it is refused.
 
-use super::TESTS;
-use crate::record::{ImportedRow, ImportedTable};
+use super::ReportError;
+use crate::record::ImportedRow;
+use crate::unixbench::TESTS;
 use crate::workload::Better;
 
 /// The version that is known.
@@ -12,15 +13,6 @@ const COPIES: &str = "in system; running ";
 const INDEX: &str = "System Benchmarks Index Score";
 /// Tests that the index does not have: its title in reports, its name here.
 const OTHERS: [(&str, &str); 1] = [("Shell Scripts (16 concurrent)", "shell-16")];
-
-/// What is wrong, and in which line from 1; none when it is the report as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReportError {
-    /// The line.
-    pub line: Option<usize>,
-    /// What is wrong there.
-    pub what: String,
-}
 
 /// The runs of one report.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +30,8 @@ pub struct ReportRun {
     pub scores: Vec<ReportScore>,
     /// The index that the report prints, where all its tests were run.
     pub index: Option<f64>,
+    /// Whether it was printed to its end, which is an index: of all tests, or of those that were run.
+    pub ended: bool,
 }
 
 /// One test's line.
@@ -51,54 +45,69 @@ pub struct ReportScore {
     pub unit: String,
 }
 
+/// Whether a text looks like it.
+pub fn detect(text: &str) -> bool {
+    text.lines().any(|line| line.trim().starts_with(BANNER))
+}
+
+/// Reads a report as rows of figures.
+pub fn read(text: &str) -> Result<super::Report, ReportError> {
+    parse(text).map(|report| report.rows())
+}
+
 /// Reads a report.
 pub fn parse(text: &str) -> Result<Report, ReportError> {
     let mut lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
     let (number, version) = lines
         .find_map(|(number, line)| Some((number, line.trim().strip_prefix(BANNER)?.strip_suffix(')')?)))
-        .ok_or_else(|| whole(format!("this is no report of UnixBench: no line begins with '{BANNER}'")))?;
+        .ok_or_else(|| ReportError::whole(format!("this is no report of UnixBench: no line begins with '{BANNER}'")))?;
     if version != VERSION {
-        return Err(at(number, format!("version {version} is not known; reports of {VERSION} can be read")));
+        return Err(ReportError::at(
+            number,
+            format!("version {version} is not known; reports of {VERSION} can be read"),
+        ));
     }
     let mut runs: Vec<ReportRun> = Vec::new();
     for (number, line) in lines {
         if line.contains(COPIES) {
-            runs.push(ReportRun { copies: copies(number, line)?, scores: Vec::new(), index: None });
+            runs.push(ReportRun { copies: copies(number, line)?, scores: Vec::new(), index: None, ended: false });
         } else if let Some(run) = runs.last_mut() {
             read_line(run, number, line)?;
         }
     }
     match runs.iter().find(|run| run.scores.is_empty()) {
-        Some(run) => Err(whole(format!("the run with {} copies has no scores: the report is cut off", run.copies))),
-        None if runs.is_empty() => Err(whole(format!("there is no run: no line has '{COPIES}'"))),
+        Some(run) => {
+            Err(ReportError::whole(format!("the run with {} copies has no scores: the report is cut off", run.copies)))
+        }
+        None if runs
+            .iter()
+            .any(|run| !run.ended && run.scores.iter().any(|score| crate::unixbench::find(&score.test).is_some())) =>
+        {
+            Err(ReportError::cut(&format!("a run has no line '{INDEX}'")))
+        }
+        None if runs.is_empty() => Err(ReportError::whole(format!("there is no run: no line has '{COPIES}'"))),
         None => Ok(Report { runs }),
     }
-}
-
-fn at(line: usize, what: String) -> ReportError {
-    ReportError { line: Some(line), what }
-}
-
-fn whole(what: String) -> ReportError {
-    ReportError { line: None, what }
 }
 
 /// `2 CPUs in system; running 1 parallel copy of tests`
 fn copies(number: usize, line: &str) -> Result<u32, ReportError> {
     let count = line.split_once(COPIES).and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
-    count.ok_or_else(|| at(number, format!("'{}' does not say how many copies ran", line.trim())))
+    count.ok_or_else(|| ReportError::at(number, format!("'{}' does not say how many copies ran", line.trim())))
 }
 
 fn read_line(run: &mut ReportRun, number: usize, line: &str) -> Result<(), ReportError> {
     if let Some(score) = line.strip_prefix(INDEX) {
+        run.ended = true;
         if !score.contains("Partial") {
             let index = score.trim().parse();
-            run.index = Some(index.map_err(|_| at(number, format!("'{}' is no index", score.trim())))?);
+            run.index = Some(index.map_err(|_| ReportError::at(number, format!("'{}' is no index", score.trim())))?);
         }
     } else if line.trim_end().ends_with("samples)") {
-        let score = score(line).ok_or_else(|| at(number, format!("'{}' is no line of a score", line.trim())))?;
+        let score =
+            score(line).ok_or_else(|| ReportError::at(number, format!("'{}' is no line of a score", line.trim())))?;
         if run.scores.iter().any(|other| other.test == score.test) {
-            return Err(at(number, format!("a second score of {}", score.test)));
+            return Err(ReportError::at(number, format!("a second score of {}", score.test)));
         }
         run.scores.push(score);
     }
@@ -117,8 +126,8 @@ fn score(line: &str) -> Option<ReportScore> {
 }
 
 impl Report {
-    /// As a table with one column per number of copies.
-    pub fn table(&self, name: &str) -> ImportedTable {
+    /// One column per number of copies.
+    pub fn rows(&self) -> super::Report {
         let columns = self.runs.iter().map(|run| match run.copies {
             1 => "1 copy".to_string(),
             copies => format!("{copies} copies"),
@@ -127,24 +136,14 @@ impl Report {
         for (column, run) in self.runs.iter().enumerate() {
             for score in &run.scores {
                 let place = rows.iter().position(|row| row.test == score.test).unwrap_or_else(|| {
-                    rows.push(row(score, self.runs.len()));
+                    let first = super::row(&score.test, "score", &score.unit, Better::Higher, score.score);
+                    rows.push(ImportedRow { values: vec![None; self.runs.len()], ..first });
                     rows.len() - 1
                 });
                 rows[place].values[column] = Some(score.score);
             }
         }
-        ImportedTable { name: name.into(), columns: columns.collect(), rows }
-    }
-}
-
-fn row(score: &ReportScore, columns: usize) -> ImportedRow {
-    ImportedRow {
-        test: score.test.clone(),
-        metric: "score".into(),
-        unit: score.unit.clone(),
-        better: Better::Higher,
-        values: vec![None; columns],
-        published_change_percent: None,
+        super::Report { columns: columns.collect(), rows, facts: Vec::new(), notes: Vec::new() }
     }
 }
 
