@@ -81,4 +81,5 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/programs.md");
     follow("docs/crypto.md");
     follow("docs/linear-algebra.md");
+    follow("docs/importing.md");
 }

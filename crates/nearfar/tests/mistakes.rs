@@ -18,6 +18,8 @@ fn mistakes_are_named() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let folder = folder.path();
     write(folder, "empty.toml", "");
+    write(folder, "nothing.txt", "\n");
+    std::fs::write(folder.join("binary"), [0x7f, b'E', b'L', b'F', 0xff, 0]).expect("the folder can be written");
     write(folder, "cut.xml", "<?xml version=\"1.0\"?><topology version=\"2.0\"><object type=\"Machine\"");
     write(
         folder,
@@ -43,6 +45,12 @@ fn mistakes_are_named() {
         (&["place", "--budget", "0s", "--", "true"], "no time at all"),
         (&["place", "--save", " ", "--", "true"], "under a name"),
         (&["import", "missing.csv", "--format", "table"], "missing.csv"),
+        (&["import", "missing.txt"], "missing.txt"),
+        (&["import", "nothing.txt"], "the file is empty"),
+        (&["import", "binary"], "this is not UTF-8 text"),
+        (&["import", "empty.toml", "cut.xml", "--column", "a"], "2 files and 1 columns"),
+        (&["import", "cut.xml"], "docs/importing.md"),
+        (&["import", "cut.xml", "--format", "fio"], "no file of format fio"),
         (&["run", "quick", "--sim", "missing.xml:1"], "missing.xml"),
     ];
     for (args, expected) in cases {

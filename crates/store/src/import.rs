@@ -418,6 +418,21 @@ sysbench-threads,latency-max,ms,lower,9.23,,
     }
 
     #[test]
+    fn what_a_file_is_is_found_by_looking_into_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("figures");
+        std::fs::write(&file, FIGURES).unwrap();
+        let Found::Report(report, format) = read(&file, None).unwrap() else { panic!("a table is no store") };
+        assert_eq!((format, report.columns.len(), report.rows.len()), (TABLE, 2, 3));
+        drop(crate::Store::open(&directory.path().join("other")).unwrap());
+        assert_eq!(read(&directory.path().join("other"), None), Ok(Found::Store));
+        std::fs::write(&file, "STREAM version $Revision: 5.10 $\n").unwrap();
+        let error = read(&file, None).unwrap_err();
+        assert!(error.to_string().ends_with("there is no line 'Copy:'") && error.hint.is_some(), "{error}");
+        assert!(read(&file, Some(TABLE)).unwrap_err().to_string().contains("expected the header 'test'"));
+    }
+
+    #[test]
     fn the_published_figures_are_read() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/published/ryzen-2600-ccx.csv");
         if !file.exists() {

@@ -131,7 +131,7 @@ impl Reader {
         let times = &words[front..front + operations];
         let rates: Option<Vec<f64>> = words[front + operations..].iter().map(|word| number_with(word, 1)).collect();
         let rates = rates.filter(|_| times.iter().all(|time| is_time(time))).ok_or_else(|| unknown(at, line))?;
-        let name = words[..front].join(" ");
+        let name = format!("{}{}", way(&self.operations), words[..front].join(" "));
         for (operation, rate) in self.operations.iter().zip(rates) {
             let test = if operation == "op" { name.clone() } else { format!("{name} {operation}") };
             self.rows.push(row(&test, "rate", "op/s", Better::Higher, rate));
@@ -160,14 +160,32 @@ fn sizes(words: &[&str]) -> Option<Vec<String>> {
     pairs.collect::<Option<Vec<String>>>().filter(|sizes| !sizes.is_empty())
 }
 
-/// `sign    verify    sign/s verify/s`: as many names of times, then as many of rates. Some are shortened (`encr./s`).
+/// `sign    verify    sign/s verify/s`: as many names of times, then as many of rates. Some are shortened (`encrypt`,
+/// `encr./s`), some get an s (`keygen`, `keygens/s`); the plain word is taken.
 fn operations(words: &[&str]) -> Option<Vec<String>> {
+    if !words.len().is_multiple_of(2) {
+        return None;
+    }
     let (times, rates) = words.split_at(words.len() / 2);
-    let fits = words.len().is_multiple_of(2)
-        && times.iter().zip(rates).all(|(time, rate)| {
-            rate.strip_suffix("/s").is_some_and(|rate| time.starts_with(rate.trim_end_matches('.')))
-        });
-    fits.then(|| times.iter().map(|time| (*time).to_string()).collect())
+    let plain = |(time, rate): (&&str, &&str)| {
+        let rate = rate.strip_suffix("/s")?;
+        match rate.strip_suffix('.') {
+            Some(short) => time.starts_with(short).then(|| (*time).to_string()),
+            None if time.starts_with(rate) => Some(rate.to_string()),
+            None => rate.starts_with(time).then(|| (*time).to_string()),
+        }
+    };
+    times.iter().zip(rates).map(plain).collect()
+}
+
+/// Version 3.5 measures keys of one kind both ways, under the same name.
+fn way(operations: &[String]) -> &'static str {
+    let has = |name: &str| operations.iter().any(|operation| operation == name);
+    match () {
+        () if has("encaps") => "kem ",
+        () if has("keygen") => "signature ",
+        () => "",
+    }
 }
 
 fn throughput(word: &str) -> Option<f64> {

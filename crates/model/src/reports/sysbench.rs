@@ -50,11 +50,11 @@ fn report(values: &Values<'_>, version: &str) -> Result<Report, ReportError> {
     let seconds = values.seconds()?;
     let events = values.count("total number of events")?;
     let mut notes = Vec::new();
-    let (test, mut rows) = if values.has("CPU speed:") {
+    let (test, mut rows) = if values.has(&["CPU speed:", "Prime numbers limit:"]) {
         ("sysbench cpu".into(), vec![("rate", "events/s", Higher, values.figure("events per second", 2)?)])
-    } else if values.has("File operations:") {
+    } else if values.has(&["File operations:", "Extra file open flags:", "reads/s:"]) {
         fileio(values)?
-    } else if values.has("Running memory speed test") {
+    } else if values.has(&["Running memory speed test", "Total operations:", " MiB transferred ("]) {
         memory(values)?
     } else if events == threads {
         ("sysbench mutex".into(), vec![("time", "s", Lower, seconds)])
@@ -121,8 +121,9 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn has(&self, begin: &str) -> bool {
-        self.lines.iter().any(|(_, line)| line.starts_with(begin))
+    /// Whether there is any of a test's own lines: with one of them the others have to be there.
+    fn has(&self, own: &[&str]) -> bool {
+        self.lines.iter().any(|(_, line)| own.iter().any(|own| line.contains(own)))
     }
 
     fn line(&self, part: &str) -> Result<(usize, &'a str), ReportError> {

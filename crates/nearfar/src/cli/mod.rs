@@ -60,7 +60,7 @@ pub enum Command {
     Report(Report),
     /// Write results for other programs
     Export(Export),
-    /// Read published tables, or another results file
+    /// Read published tables, reports of other programs, or another results file
     Import(Import),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),

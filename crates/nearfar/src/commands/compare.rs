@@ -59,9 +59,10 @@ fn imported(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
 
 fn table(args: &Compare, store: &Store) -> Result<ImportedTable, Failure> {
     let names = store.tables().map_err(Failure::of)?;
-    let name = args.table.as_ref().or(names.last()).ok_or_else(|| {
-        Failure::usage("there is no imported table to compare by column").hint("nearfar import --format table FILE.csv")
-    })?;
+    let name =
+        args.table.as_ref().or(names.last()).ok_or_else(|| {
+            Failure::usage("there is no imported table to compare by column").hint("nearfar import FILE")
+        })?;
     store.table(name).map_err(Failure::usage)
 }
 
