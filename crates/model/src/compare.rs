@@ -126,7 +126,7 @@ fn imported(row: &ImportedRow, at: usize, reference: usize) -> Option<ComparedVa
     let estimate = samples(reference).zip(samples(at));
     let estimate = estimate.and_then(|(base, own)| ratio_of_medians(base, own, Pairing::Independent, SEED, RESAMPLES));
     Some(match estimate {
-        Some(estimate) => estimated(own, &estimate),
+        Some(estimate) => estimated(&own, &estimate),
         None => ComparedValue { change_percent: Some(percent(own.median / base)), ..own },
     })
 }
@@ -375,11 +375,11 @@ fn compared(baseline: &[&Entry<'_>], candidate: &[&Entry<'_>], seed: u64) -> Com
         Some((baseline, candidate)) => ratio_of_medians(&baseline, &candidate, Pairing::Paired, seed, RESAMPLES),
         None => ratio_of_medians(&all(baseline), &all(candidate), Pairing::Independent, seed, RESAMPLES),
     };
-    estimate.map_or(own.clone(), |estimate| estimated(own, &estimate))
+    estimate.map_or_else(|| own.clone(), |estimate| estimated(&own, &estimate))
 }
 
 /// A value with what its samples say against the baseline's.
-fn estimated(own: ComparedValue, estimate: &RatioEstimate) -> ComparedValue {
+fn estimated(own: &ComparedValue, estimate: &RatioEstimate) -> ComparedValue {
     let interval = estimate.interval.map(|Interval { low, high }| (percent(low), percent(high)));
     ComparedValue {
         change_percent: Some(percent(estimate.ratio)),
@@ -387,7 +387,7 @@ fn estimated(own: ComparedValue, estimate: &RatioEstimate) -> ComparedValue {
         ci_high: interval.map(|(_, high)| high),
         difference: interval.map(difference),
         p_value: estimate.interval.is_some().then_some(estimate.p_value),
-        ..own
+        ..own.clone()
     }
 }
 

@@ -166,7 +166,7 @@ impl StoreError {
             Self::NoSuchTable { known, .. } | Self::NoSuchPlacement { known, .. } => {
                 return Some(format!("there is {}", known.join(", ")));
             }
-            Self::TableDiffers { .. } => "rename the file; a table is called as its file is",
+            Self::TableDiffers { .. } => "give this one another name: nearfar import --name NAME FILE",
             Self::CannotOpen { .. }
             | Self::Refused { .. }
             | Self::RunAlreadyStored { .. }

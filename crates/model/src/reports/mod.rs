@@ -169,17 +169,14 @@ fn unknown(text: &str) -> ReportError {
     if text.trim().is_empty() {
         return ReportError::whole("the file is empty");
     }
-    match RELATIVES.iter().find(|(mark, ..)| text.contains(mark)) {
-        Some((_, what, hint)) => ReportError::whole(format!("this is {what}")).hint(*hint),
-        None => {
-            let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
-            ReportError::whole("this is no file whose format is known").hint(format!(
-                "known are results files (store), CSV tables (table), and reports of {}; docs/importing.md says how to \
-                 make each",
-                names.join(", ")
-            ))
-        }
+    if let Some((_, what, hint)) = RELATIVES.iter().find(|(mark, ..)| text.contains(mark)) {
+        return ReportError::whole(format!("this is {what}")).hint(*hint);
     }
+    let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+    ReportError::whole("this is no file whose format is known").hint(format!(
+        "known are results files (store), CSV tables (table), and reports of {}; docs/importing.md says how to make each",
+        names.join(", ")
+    ))
 }
 
 /// What every report must keep to.

@@ -62,7 +62,7 @@ fn report(values: &Values<'_>, version: &str) -> Result<Report, ReportError> {
         notes.push(
             "the report does not say its test: taken as threads, for it is none of cpu, memory, fileio, mutex".into(),
         );
-        ("sysbench threads".to_string(), vec![("rate", "events/s", Higher, events / seconds)])
+        ("sysbench threads".to_string(), vec![("rate", "events/s", Higher, events as f64 / seconds)])
     };
     for (metric, title) in [("latency-min", "min"), ("latency-avg", "avg"), ("latency-max", "max")] {
         rows.push((metric, "ms", Lower, values.figure(title, 2)?));
@@ -144,8 +144,9 @@ impl<'a> Values<'a> {
         number_with(text, decimals).ok_or_else(|| broken(at, &format!("{title}: {text}")))
     }
 
-    fn count(&self, title: &str) -> Result<f64, ReportError> {
-        self.figure(title, 0)
+    fn count(&self, title: &str) -> Result<u64, ReportError> {
+        let (at, text) = self.text(title)?;
+        text.parse().map_err(|_| broken(at, &format!("{title}: {text}")))
     }
 
     fn seconds(&self) -> Result<f64, ReportError> {

@@ -79,7 +79,7 @@ fn merge(args: &Import, file: &Path, common: &Common) -> Outcome {
 /// Stores a table and says what can be done with it.
 fn add(table: &ImportedTable, formats: &str, flags: &str, common: &Common) -> Outcome {
     let added = open_store(common)?.add_table(table).map_err(|error| match error {
-        store::StoreError::TableDiffers { .. } => Failure::usage(error).hint("give this one another name: --name NAME"),
+        store::StoreError::TableDiffers { .. } => Failure::usage(error),
         error => Failure::of(error),
     })?;
     let verb = if added { "imported" } else { "was there already:" };
