@@ -5,7 +5,7 @@
 //! is in no cache and, with small pages, in no TLB: many of them may be under way at once.
 //! Does NOT measure bandwidth (a line is moved for a word) or the latency of one access; a table that fits a cache
 //! measures that cache.
-//! Definition: HPC Challenge 1.5, `RandomAccess` (Koester and Lucas): a table of 2^k words with table[i] = i, 4 updates for
+//! Definition: HPC Challenge 1.5, `RandomAccess` (Koester and Lucas): a table of 2^k words with `table[i] = i`, 4 updates for
 //! each word, the stream x^i modulo x^64 + x^2 + x + 1, at most 1024 updates of a thread looked ahead and held back, and
 //! at most 1 % of the words wrong in the end, since threads may overwrite each other's updates. What varies: the
 //! table may be in huge pages, and the number of updates can be chosen.
