@@ -50,19 +50,19 @@ const SAMPLES: [(&str, &str, &str); 29] = samples![
 ];
 
 fn text(file: &str) -> &'static str {
-    SAMPLES.iter().find(|(_, name, _)| *name == file).unwrap().2
+    SAMPLES.iter().find(|(_, name, _)| *name == file).expect("a sample").2
 }
 
 fn parsed(format: &str, text: &str) -> Result<Report, String> {
-    read(find(format).unwrap(), text).map_err(|error| {
+    read(find(format).expect("a format"), text).map_err(|error| {
         let line = error.line.map_or(String::new(), |line| format!("line {line}: "));
         format!("{line}{} / {}", error.what, error.hint.unwrap_or_default())
     })
 }
 
 fn sample(file: &str) -> Report {
-    let (format, _, text) = SAMPLES.iter().find(|(_, name, _)| *name == file).unwrap();
-    parsed(format, text).unwrap()
+    let (format, _, text) = SAMPLES.iter().find(|(_, name, _)| *name == file).expect("a sample");
+    parsed(format, text).expect("it is read")
 }
 
 #[test]

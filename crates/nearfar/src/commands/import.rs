@@ -19,7 +19,7 @@ pub fn run(args: &Import, common: &Common) -> Outcome {
     let mut reports = Vec::new();
     let mut formats = Vec::new();
     for (index, file) in args.files.iter().enumerate() {
-        match read(file, format).map_err(failure)? {
+        match read(file, format).map_err(|error| failure(&error))? {
             Found::Store => return merge(args, file, common),
             Found::Report(report, format) => {
                 reports.push(Named { column: args.columns.get(index).cloned(), file: stem(file), report });
@@ -35,8 +35,8 @@ pub fn run(args: &Import, common: &Common) -> Outcome {
     add(&table, &formats.join(", "), hint, common)
 }
 
-fn failure(error: ImportError) -> Failure {
-    Failure::usage(&error).hint_of(error.hint.as_deref())
+fn failure(error: &ImportError) -> Failure {
+    Failure::usage(error).hint_of(error.hint.as_deref())
 }
 
 fn check_columns(args: &Import) -> Result<(), Failure> {
