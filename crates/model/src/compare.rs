@@ -1,7 +1,7 @@
 //! From findings to a comparison: which cells stand in which column, which samples belong together, by how
 //! much a column differs from the baseline and whether that may be said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
 use crate::finding::{CellFinding, MetricFinding, RunFinding};
@@ -10,6 +10,7 @@ use crate::record::{ImportedRow, ImportedTable, RunRecord};
 use crate::statistics::{
     CONFIDENCE, Interval, Pairing, RESAMPLES, RatioEstimate, geometric_mean, median, ratio_of_medians,
 };
+use crate::units::thread_count;
 use crate::unixbench::{self, IndexTable, Score};
 use crate::workload::Better;
 
@@ -98,7 +99,7 @@ pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
 pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Comparison, String> {
     let baseline = choose_baseline(&table.columns, baseline, &By::Fact("column".into()))?;
     let reference = table.columns.iter().position(|column| *column == baseline).unwrap_or_default();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let rows = table.rows.iter().map(|row| {
         let values = table.columns.iter().enumerate();
         let values = values.filter_map(|(at, column)| Some((column.clone(), imported(row, at, reference)?)));
@@ -108,6 +109,7 @@ pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Co
             unit: row.unit.clone(),
             better: row.better,
             main: seen.insert(row.test.clone()),
+            threads: None,
             values: values.collect(),
         }
     });
@@ -183,6 +185,7 @@ struct Entry<'a> {
     column: String,
     metric: &'a MetricFinding,
     main: bool,
+    threads: usize,
     /// Which run: only samples of one run share blocks.
     run: usize,
 }
@@ -201,6 +204,7 @@ fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<Entry<'a>>, Stri
                     column: column.clone(),
                     metric,
                     main: rank == 0,
+                    threads: cell.threads,
                     run: index,
                 });
             }
@@ -269,7 +273,7 @@ fn row_test(runs: &[ComparedRun<'_>], cell: &CellFinding, by: &By) -> String {
     if *by != By::Threads
         && cells().filter(same_test).any(|other| other.threads != cell.threads && varies_freely(other, cell))
     {
-        test = format!("{test}, {} threads", cell.threads);
+        test = format!("{test}, {}", thread_count(cell.threads));
     }
     if *by != By::Placement && cells().filter(same_test).any(|other| other.placement != cell.placement) {
         test = format!("{test}, {}", cell.placement);
@@ -365,6 +369,7 @@ fn row(entries: &[&Entry<'_>], baseline: &str, seed: u64) -> ComparisonRow {
         unit: first.metric.unit.clone(),
         better: first.metric.better,
         main: first.main,
+        threads: entries.iter().all(|entry| entry.threads == first.threads).then_some(first.threads),
         values: values.collect(),
     }
 }
@@ -446,20 +451,35 @@ fn assemble(
     notes: Vec<String>,
 ) -> Comparison {
     columns.sort_by_key(|column| *column != baseline);
-    let geomean = columns.iter().skip(1).filter_map(|column| geomean(&rows, column)).collect();
+    let geomean = geomeans(&rows, &columns[1..]);
     Comparison { by, baseline, columns, rows, geomean, notes }
 }
 
-/// Over the main metrics of the tests that both columns have; a metric where less is better counts upside down.
-fn geomean(rows: &[ComparisonRow], column: &str) -> Option<GeomeanChange> {
+/// Over all tests; then, where tests were made with several thread counts, over those of each count that has several.
+fn geomeans(rows: &[ComparisonRow], columns: &[String]) -> Vec<GeomeanChange> {
+    let main: Vec<&ComparisonRow> = rows.iter().filter(|row| row.main).collect();
+    let mut means: Vec<GeomeanChange> = columns.iter().filter_map(|column| geomean(&main, column)).collect();
+    let counts: BTreeSet<usize> = main.iter().filter_map(|row| row.threads).collect();
+    for threads in counts.iter().filter(|_| counts.len() > 1) {
+        let theirs: Vec<&ComparisonRow> = main.iter().copied().filter(|row| row.threads == Some(*threads)).collect();
+        let of_columns = columns.iter().filter_map(|column| geomean(&theirs, column));
+        let several = of_columns.filter(|mean| mean.ci_low.is_some());
+        means.extend(several.map(|mean| GeomeanChange { threads: Some(*threads), ..mean }));
+    }
+    means
+}
+
+/// Over the tests that both columns have; a metric where less is better counts upside down.
+fn geomean(main: &[&ComparisonRow], column: &str) -> Option<GeomeanChange> {
     let ratio = |row: &ComparisonRow| {
         let ratio = 1.0 + row.values.get(column)?.change_percent? / 100.0;
         Some(if row.better == Better::Higher { ratio } else { 1.0 / ratio })
     };
-    let ratios: Vec<f64> = rows.iter().filter(|row| row.main).filter_map(ratio).collect();
+    let ratios: Vec<f64> = main.iter().filter_map(|row| ratio(row)).collect();
     let estimate = geometric_mean(&ratios, CONFIDENCE)?;
     Some(GeomeanChange {
         name: column.into(),
+        threads: None,
         change_percent: percent(estimate.value),
         ci_low: estimate.interval.map(|interval| percent(interval.low)),
         ci_high: estimate.interval.map(|interval| percent(interval.high)),
@@ -631,6 +651,29 @@ mod tests {
         let finding = finding(cells);
         let comparison = compare(&[ComparedRun { record: &record, finding: &finding }], &By::Placement, None).unwrap();
         assert!((comparison.geomean[0].change_percent - 100.0).abs() < 1e-6, "{:?}", comparison.geomean);
+    }
+
+    /// As in a study of two boots: percent per test at one and at four threads, and a mean of each.
+    #[test]
+    fn thread_counts_that_have_several_tests_have_means_of_their_own() {
+        let record = record("a", &[], None);
+        let steady = |value: f64| (0..8).map(|i| value * (1.0 + 0.001 * f64::from(i))).collect::<Vec<_>>();
+        let with = |test: &str, threads: usize, factor: f64| {
+            [("kernel", 100.0), ("fast", 100.0 * factor)].map(|(placement, value)| CellFinding {
+                threads,
+                ..cell(test, placement, Better::Higher, &steady(value))
+            })
+        };
+        let measured =
+            [with("a", 1, 1.0), with("b", 1, 4.0), with("a", 4, 2.0), with("b", 4, 8.0), with("alone", 2, 3.0)];
+        let finding = finding(measured.concat());
+        let compared = compare(&[ComparedRun { record: &record, finding: &finding }], &By::Placement, None).unwrap();
+        let means: Vec<_> =
+            compared.geomean.iter().map(|mean| (mean.threads, mean.change_percent.round() as i64)).collect();
+        // (1 x 4 x 2 x 8 x 3)^(1/5), sqrt(1 x 4), sqrt(2 x 8)
+        assert_eq!(means, [(None, 186), (Some(1), 100), (Some(4), 300)]);
+        let by_threads = compare(&[ComparedRun { record: &record, finding: &finding }], &By::Threads, None).unwrap();
+        assert!(by_threads.geomean.iter().all(|mean| mean.threads.is_none()), "{:?}", by_threads.geomean);
     }
 
     #[test]

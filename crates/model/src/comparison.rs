@@ -18,7 +18,8 @@ pub struct Comparison {
     pub columns: Vec<String>,
     /// The rows in plan or file order.
     pub rows: Vec<ComparisonRow>,
-    /// Over all tests' main metrics, oriented so that more is better; one per column but the baseline.
+    /// Over all tests' main metrics, oriented so that more is better: one per column but the baseline, then those over the
+    /// tests of one thread count.
     pub geomean: Vec<GeomeanChange>,
     /// Facts that differ between columns although the comparison is by something else, one sentence each.
     pub notes: Vec<String>,
@@ -46,6 +47,9 @@ pub struct ComparisonRow {
     pub better: Better,
     /// Whether it is its test's main metric, which the geometric mean takes.
     pub main: bool,
+    /// With how many threads it was made, where that is the same in all columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
     /// By column; a column without a value is absent.
     pub values: BTreeMap<String, ComparedValue>,
 }
@@ -88,6 +92,9 @@ pub enum Difference {
 pub struct GeomeanChange {
     /// The column.
     pub name: String,
+    /// Over the tests with so many threads alone; over all where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
     /// 100 x (geometric mean of the ratios - 1); positive is better.
     pub change_percent: f64,
     /// Lower end of its 95 % interval; none with fewer than two tests.

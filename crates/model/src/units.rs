@@ -129,6 +129,11 @@ fn split_unit(text: &str) -> (&str, &str) {
     (&text[..at], text[at..].trim_start())
 }
 
+/// `1 thread`, `4 threads`.
+pub fn thread_count(threads: usize) -> String {
+    if threads == 1 { "1 thread".into() } else { format!("{threads} threads") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -267,11 +267,11 @@ mod tests {
 
     #[test]
     fn copies_are_groups_and_missing_tests_make_an_index_partial() {
-        let one = scores("a", &[("dhrystone, 1 threads", 116_700.0), ("dhrystone, 2 threads", 233_400.0)]);
-        let other = scores("b", &[("dhrystone, 1 threads", 58_350.0), ("shell-8, 1 threads", 6.0), ("queens", 1.0)]);
+        let one = scores("a", &[("dhrystone, 1 thread", 116_700.0), ("dhrystone, 2 threads", 233_400.0)]);
+        let other = scores("b", &[("dhrystone, 1 thread", 58_350.0), ("shell-8, 1 thread", 6.0), ("queens", 1.0)]);
         let table = indices("placement", vec!["a".into(), "b".into()], &[one, other].concat()).unwrap();
         let names: Vec<&str> = table.groups.iter().map(|group| group.name.as_str()).collect();
-        assert_eq!(names, ["1 threads", "2 threads"]);
+        assert_eq!(names, ["1 thread", "2 threads"]);
         let first = &table.groups[0];
         assert_eq!(first.tests.len(), 2);
         assert!((first.indices[1].unwrap().value - 50f64.sqrt()).abs() < 1e-9);

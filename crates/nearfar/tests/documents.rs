@@ -57,7 +57,7 @@ fn paste(folder: &Path, command: &str) {
 /// Runs what a document shows.
 fn follow(document: &str) {
     let folder = tempfile::tempdir().expect("a scratch folder");
-    for part in ["tests", "crates"] {
+    for part in ["tests", "crates", "docs"] {
         std::os::unix::fs::symlink(Path::new(ROOT).join(part), folder.path().join(part)).expect("links can be made");
     }
     let text = std::fs::read_to_string(Path::new(ROOT).join(document)).expect("the document is there");
@@ -82,4 +82,5 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/crypto.md");
     follow("docs/linear-algebra.md");
     follow("docs/importing.md");
+    follow("docs/studies.md");
 }

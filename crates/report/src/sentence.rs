@@ -1,6 +1,7 @@
 //! What a comparison found, in sentences. They say only what its intervals allow.
 
 use model::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use model::units::thread_count;
 use model::workload::Better;
 
 use crate::look::{Tone, clean};
@@ -41,14 +42,18 @@ fn overall(comparison: &Comparison, mean: &GeomeanChange) -> Sentence {
     let (name, baseline) = (clean(&mean.name), clean(&comparison.baseline));
     let change = mean.change_percent;
     let ends = mean.ci_low.zip(mean.ci_high);
+    let tests = match mean.threads {
+        Some(threads) => format!("all tests with {}", thread_count(threads)),
+        None => "all tests together".into(),
+    };
     if let Some((low, high)) = ends.filter(|(low, high)| *low <= 0.0 && 0.0 <= *high) {
         let how = signed(low, high, change);
-        let text = format!("{NONE_SEEN} between {name} and {baseline} over all tests together (geometric mean), {how}");
+        let text = format!("{NONE_SEEN} between {name} and {baseline} over {tests} (geometric mean), {how}");
         return Sentence { text, better: None };
     }
     let word = if change > 0.0 { "better" } else { "worse" };
     let size = percent_size(change);
-    let claim = format!("over all tests together {name} is {size} % {word} than {baseline} (geometric mean)");
+    let claim = format!("over {tests} {name} is {size} % {word} than {baseline} (geometric mean)");
     match ends {
         Some((low, high)) => {
             Sentence { text: format!("{claim}, {}", unsigned(low, high, change)), better: Some(change > 0.0) }

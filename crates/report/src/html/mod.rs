@@ -16,7 +16,7 @@ use model::unixbench::IndexTable;
 
 use crate::look::clean;
 use crate::sentence::{Sentence, sentences};
-use crate::table::{comparison_grid, footnotes, index_caption, index_grid, long_grid};
+use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, long_grid};
 use run::RunPart;
 use table::HtmlTable;
 
@@ -127,6 +127,7 @@ pub(crate) struct ComparedPart {
     pub(crate) sentences: Vec<Sentence>,
     pub(crate) more: Vec<Sentence>,
     pub(crate) table: HtmlTable,
+    pub(crate) above: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -144,6 +145,7 @@ impl ComparedPart {
             sentences,
             more,
             table: HtmlTable::new(&caption, grid, rows_max),
+            above: headnotes(comparison),
             notes: footnotes(comparison),
         }
     }

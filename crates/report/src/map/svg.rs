@@ -4,6 +4,7 @@ use askama::Template;
 use model::id_set::{CpuId, NodeId, NodeSet};
 use model::placement::{MemoryPolicy, Placement};
 use model::topology::{MemoryNode, Object, ObjectKind, Topology};
+use model::units::thread_count;
 
 use super::cores::{Core, all_cores, cache_label, common, core_at};
 use super::outline::node_facts;
@@ -312,7 +313,7 @@ impl<'a> Drawing<'a> {
 
 fn placement_line(placement: &Placement) -> String {
     let seats = if placement.is_seated() { format!("on cpus {}", placement.cpus()) } else { "not bound".into() };
-    let threads = if placement.threads == 1 { "1 thread".into() } else { format!("{} threads", placement.threads) };
+    let threads = thread_count(placement.threads);
     clean(&format!("placement {}: {threads}, {seats}, memory {}", placement.name, placement.memory))
 }
 

@@ -1,6 +1,9 @@
 //! A comparison: one row per test and metric, one column per compared thing, the geometric mean below.
 
+use std::collections::BTreeSet;
+
 use model::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use model::units::thread_count;
 use model::workload::Better;
 
 use super::run::better_word;
@@ -27,11 +30,9 @@ pub fn comparison(comparison: &Comparison, look: &Look) -> String {
         comparison_grid(comparison).without_repeats(1)
     };
     let title = clean(&format!("Against {}, by {}", comparison.baseline, comparison.by));
-    let mut out = paragraph(&marked(&title, Tone::Strong), look) + &grid.terminal(look);
-    for note in footnotes(comparison) {
-        out += &format!("\n{}", paragraph(&note, look));
-    }
-    out
+    let above: String = headnotes(comparison).iter().map(|note| paragraph(note, look)).collect();
+    let below: String = footnotes(comparison).iter().map(|note| format!("\n{}", paragraph(note, look))).collect();
+    paragraph(&marked(&title, Tone::Strong), look) + &above + &grid.terminal(look) + &below
 }
 
 fn paragraph(text: &str, look: &Look) -> String {
@@ -40,8 +41,9 @@ fn paragraph(text: &str, look: &Look) -> String {
 
 /// The same as Markdown.
 pub fn comparison_markdown(comparison: &Comparison) -> String {
-    let notes: String = footnotes(comparison).iter().map(|note| format!("\n{}\n", markdown_text(note))).collect();
-    format!("{}{notes}", comparison_grid(comparison).markdown())
+    let above: String = headnotes(comparison).iter().map(|note| format!("{}\n\n", markdown_text(note))).collect();
+    let below: String = footnotes(comparison).iter().map(|note| format!("\n{}\n", markdown_text(note))).collect();
+    format!("{above}{}{below}", comparison_grid(comparison).markdown())
 }
 
 /// Every value, unrounded, one per line; the geometric means are the lines without a metric.
@@ -84,7 +86,7 @@ fn csv_value(comparison: &Comparison, row: &ComparisonRow, column: &str, value: 
 
 fn csv_mean(comparison: &Comparison, mean: &GeomeanChange) -> Vec<String> {
     let mut fields = vec![String::new(); 14];
-    fields[0] = "geometric mean".into();
+    fields[0] = mean_name(mean.threads);
     fields[3] = "higher".into();
     fields[5].clone_from(&mean.name);
     fields[6].clone_from(&comparison.baseline);
@@ -110,16 +112,25 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
         cells.extend(others(comparison).map(|column| joined(parts(row, row.values.get(column)))));
         grid.rows.push(cells);
     }
-    if !means(comparison).is_empty() {
-        let mut cells = vec![GridCell::new("geometric mean", Tone::Strong), GridCell::plain("main ones")];
+    for threads in over(comparison) {
+        let mut cells = vec![GridCell::new(&mean_name(threads), Tone::Strong), GridCell::plain("main ones")];
         cells.extend([GridCell::quiet("higher"), GridCell::quiet("baseline")]);
         cells.extend(others(comparison).map(|column| {
-            let mean = means(comparison).iter().find(|mean| mean.name == column);
+            let mean = means(comparison).iter().find(|mean| mean.name == column && mean.threads == threads);
             mean.map_or_else(missing, |mean| joined(mean_parts(mean)))
         }));
         grid.rows.push(cells);
     }
     grid
+}
+
+/// Over which tests there are means: all, then those of each thread count.
+fn over(comparison: &Comparison) -> BTreeSet<Option<usize>> {
+    means(comparison).iter().map(|mean| mean.threads).collect()
+}
+
+fn mean_name(threads: Option<usize>) -> String {
+    threads.map_or("geometric mean".into(), |threads| format!("geometric mean, {}", thread_count(threads)))
 }
 
 /// One line per compared thing, for comparisons that are wider than the terminal.
@@ -141,13 +152,13 @@ pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
             grid.rows.push(cells);
         }
     }
-    if !means(comparison).is_empty() {
-        grid.heading("geometric mean over the tests, higher is better");
-    }
-    for mean in means(comparison) {
-        let mut cells = vec![GridCell::plain(&mean.name), GridCell::plain("")];
-        cells.extend(mean_parts(mean));
-        grid.rows.push(cells);
+    for threads in over(comparison) {
+        grid.heading(&format!("{} over the tests, higher is better", mean_name(threads)));
+        for mean in means(comparison).iter().filter(|mean| mean.threads == threads) {
+            let mut cells = vec![GridCell::plain(&mean.name), GridCell::plain("")];
+            cells.extend(mean_parts(mean));
+            grid.rows.push(cells);
+        }
     }
     grid
 }
@@ -224,7 +235,12 @@ fn held(text: &str) -> String {
     text.replace(' ', &HARD_SPACE.to_string())
 }
 
-/// What a reader has to know before believing the numbers.
+/// What must be known before the numbers are read: what else differs between the columns.
+pub(crate) fn headnotes(comparison: &Comparison) -> Vec<String> {
+    comparison.notes.iter().map(|note| clean(note)).collect()
+}
+
+/// How the numbers are to be read.
 pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
     let changes =
@@ -235,6 +251,5 @@ pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
     if changes().any(|value| value.ci_low.is_none()) {
         notes.push("a change without an interval is between single figures: nothing is known of its noise".into());
     }
-    notes.extend(comparison.notes.iter().map(|note| clean(note)));
     notes
 }

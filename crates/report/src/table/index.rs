@@ -9,13 +9,13 @@ use crate::number::{signed_percent, significant};
 
 /// For the terminal.
 pub fn index(table: &IndexTable, look: &Look) -> String {
-    let mut out = String::new();
+    let mut out: String = table.notes.iter().map(|note| paragraph(&clean(note), look)).collect();
     for group in &table.groups {
         out += &paragraph(&marked(&caption(table, group), Tone::Strong), look);
         out += &index_grid(table, group).terminal(look);
         out += "\n";
     }
-    out + &table.notes.iter().map(|note| paragraph(&clean(note), look)).collect::<String>()
+    out
 }
 
 fn paragraph(text: &str, look: &Look) -> String {
@@ -27,8 +27,8 @@ pub fn index_markdown(table: &IndexTable) -> String {
     let group = |group: &IndexGroup| {
         format!("{}\n\n{}\n", markdown_text(&caption(table, group)), index_grid(table, group).markdown())
     };
-    let groups: String = table.groups.iter().map(group).collect();
-    groups + &table.notes.iter().map(|note| format!("{}\n\n", markdown_text(&clean(note)))).collect::<String>()
+    let notes: String = table.notes.iter().map(|note| format!("{}\n\n", markdown_text(&clean(note)))).collect();
+    notes + &table.groups.iter().map(group).collect::<String>()
 }
 
 /// Every value, unrounded, one per line; the indices are the lines of the test `index`.

@@ -6,7 +6,7 @@ use model::plan::Plan;
 use model::record::{Ending, RunRecord, RunSummary, TrialRecord};
 use model::trial::{Grade, Role};
 use model::undo::Restored;
-use model::units::Nanos;
+use model::units::{Nanos, thread_count};
 use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
 use super::run::{better_word, skipped_grid};
@@ -221,7 +221,7 @@ pub fn placements(offers: &[OfferLines], look: &Look) -> String {
 
 fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&Lines>, look: &Look) -> String {
     let seats = if placement.is_seated() { placement.cpus().to_string() } else { "as the kernel likes".into() };
-    let threads = if placement.threads == 1 { "1 thread".into() } else { format!("{} threads", placement.threads) };
+    let threads = thread_count(placement.threads);
     let facts = format!("{threads}, cpus {seats}, memory {}", placement.memory);
     let same = same_as.map(|other| format!("here the same as {}", clean(other)));
     let mut out = finished(&marked(&clean(&placement.name), Tone::Strong), look);

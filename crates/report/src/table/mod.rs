@@ -12,7 +12,7 @@ pub use lists::{OfferLines, experiments, placements, plan, policies, restored, r
 pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
 
-pub(crate) use comparison::{comparison_grid, footnotes, long_grid};
+pub(crate) use comparison::{comparison_grid, footnotes, headnotes, long_grid};
 pub(crate) use index::{caption as index_caption, index_grid};
 pub(crate) use lists::ending;
 pub(crate) use run::{headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid};

@@ -21,11 +21,19 @@ pub(super) fn open_first(names: &[&str], hint: &str) -> Result<Found, Failure> {
         // SAFETY: loading runs the library's own initialisers; these are installed system libraries, or what the user named.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(Found { library, name: (*name).into() }),
-            // What the loader said is the error's source; the error itself says only that it failed.
-            Err(error) => last = error.source().map_or_else(|| error.to_string(), ToString::to_string),
+            Err(error) => last = cause(&error),
         }
     }
-    Err(Failure::Unavailable(format!("none of {} can be loaded: {last}; hint: {hint}", names.join(", "))))
+    let tried = match names {
+        [name] => format!("{name} cannot be loaded"),
+        names => format!("none of {} can be loaded", names.join(", ")),
+    };
+    Err(Failure::Unavailable(format!("{tried}: {last}; hint: {hint}")))
+}
+
+/// What the loader said, which is the error's source; the error itself says only that it failed.
+pub(super) fn cause(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 #[cfg(test)]

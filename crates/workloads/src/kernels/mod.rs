@@ -3,6 +3,7 @@
 
 mod arena;
 pub(crate) mod chase;
+mod clock;
 pub(crate) mod cpu;
 pub(crate) mod crypto;
 mod events;
@@ -19,6 +20,7 @@ mod prefetch;
 mod pthread;
 pub(crate) mod queens;
 pub(crate) mod stream;
+mod sysbench;
 pub(crate) mod syscall;
 pub(crate) mod threads;
 pub(crate) mod unixbench;

@@ -16,7 +16,7 @@ use model::workload::{ParameterKind, WorkloadSpec};
 
 use super::latency::Latencies;
 use super::pthread::PthreadMutex;
-use super::threads::{event_metrics, workers};
+use super::sysbench;
 use crate::describe::{Parameter, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::random::Random;
@@ -52,9 +52,9 @@ pub(crate) fn describe() -> WorkloadSpec {
                 default: Some("10000"),
                 smoke: Some("1000"),
             },
-            workers(),
+            sysbench::workers(),
         ]),
-        metrics: event_metrics(),
+        metrics: sysbench::metrics(),
         threads_exactly: None,
         trial_time_guess: Nanos(200_000_000),
     }

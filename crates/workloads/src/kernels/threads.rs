@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, Reduce, WorkloadSpec};
+use model::workload::{ParameterKind, WorkloadSpec};
 
 use super::latency::Latencies;
 use super::pthread::PthreadMutex;
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use super::sysbench;
+use crate::describe::{Parameter, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::team::{self, Lap, Member};
 
@@ -41,49 +42,14 @@ pub(crate) fn describe() -> WorkloadSpec {
                 default: Some("8"),
                 smoke: None,
             },
-            Parameter {
-                name: "time",
-                about: "no event begins after this (--time)",
-                kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(86_400_000_000_000) },
-                default: Some("3s"),
-                smoke: Some("50ms"),
-            },
-            Parameter {
-                name: "events",
-                about: "no more events than this; 0 is any number (--events)",
-                kind: ParameterKind::Integer { min: 0, max: i64::MAX },
-                default: Some("0"),
-                smoke: None,
-            },
-            workers(),
+            sysbench::time(),
+            sysbench::events(),
+            sysbench::workers(),
         ]),
-        metrics: event_metrics(),
+        metrics: sysbench::metrics(),
         threads_exactly: None,
         trial_time_guess: Nanos(3_000_000_000),
     }
-}
-
-/// Many threads on few cpus, as sysbench is mostly run.
-pub(super) fn workers() -> Parameter {
-    Parameter {
-        name: "workers",
-        about: "so many threads share the placement's cpus, each where the kernel likes (--threads); 0 is one per seat",
-        kind: ParameterKind::Integer { min: 0, max: 65_536 },
-        default: Some("0"),
-        smoke: None,
-    }
-}
-
-/// What sysbench prints: the rate and the latencies.
-pub(super) fn event_metrics() -> Vec<MetricSpec> {
-    let latency = |name| Metric { name, unit: "ms", better: Better::Lower, series: name, reduce: Reduce::Median };
-    metrics([
-        Metric { name: "events", unit: "events/s", better: Better::Higher, series: "events", reduce: Reduce::Median },
-        latency("latency-average"),
-        latency("latency-p95"),
-        latency("latency-min"),
-        latency("latency-max"),
-    ])
 }
 
 /// What an event needs to know; plain numbers for the loop.

@@ -12,7 +12,9 @@ use std::ptr::{null, null_mut};
 use super::cipher::{Cipher, Mode, TAG};
 use super::instructions;
 use crate::job::Failure;
+use crate::kernels::library::{cause, open_first};
 
+const HINT: &str = "apt-get install libssl3";
 /// What `OPENSSL_info` is asked for: the cpu's settings.
 const INFO_CPU_SETTINGS: c_int = 1008;
 /// Controls of authenticated ciphers.
@@ -69,12 +71,12 @@ impl Library {
     }
 
     fn open(name: &str) -> Result<Self, Failure> {
-        // SAFETY: loading runs the library's initialisers. This process was started to measure this library, whose name
-        // is the user's choice.
-        let loaded = unsafe { libloading::Library::new(name) }.map_err(|error| unavailable(&cause(&error)))?;
         // Leaked: what was looked up in it stays good.
-        let loaded = Box::leak(Box::new(loaded));
-        let missing = |error| unavailable(&format!("{name} is not the libcrypto of OpenSSL 3: {}", cause(&error)));
+        let loaded = Box::leak(Box::new(open_first(&[name], HINT)?.library));
+        let missing = |error| {
+            let why = cause(&error);
+            Failure::Unavailable(format!("{name} is not the libcrypto of OpenSSL 3: {why}; hint: {HINT}"))
+        };
         macro_rules! look_up {
             ($symbol:literal) => {
                 // SAFETY: the types above are those of OpenSSL 3's headers for these names.
@@ -145,15 +147,6 @@ impl Library {
             };
         if ready { Ok(made) } else { Err(Failure::Failed(format!("{} could not be set up", cipher.name))) }
     }
-}
-
-fn unavailable(why: &str) -> Failure {
-    Failure::Unavailable(format!("{why}; hint: apt-get install libssl3"))
-}
-
-/// What the dynamic linker said, which names the file.
-fn cause(error: &libloading::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Sets or removes the variable that OpenSSL reads when it is loaded.

@@ -28,6 +28,7 @@ use model::units::{Bytes, Nanos};
 use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
 
 use super::arena::Arena;
+use super::clock;
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::random::Random;
@@ -58,7 +59,7 @@ pub(crate) fn describe() -> WorkloadSpec {
         summary: "encryption by OpenSSL's library or the kernel: throughput, and what it costs of the cpus".into(),
         about: "Blocks of one size through one cipher, on every thread: as one long message, or each a message of its \
                 own as packets are. Throughput counts 1000 bytes, as openssl speed does; cpus-per-gbit is the cpus that \
-                1 Gbit/s takes. Does not measure keys, protocols or networks. Source: openssl speed -evp, and -aead."
+                1 Gbit/s takes, cycles-per-byte is by the core's clock, timed. Does not measure keys, protocols or networks. Source: openssl speed -evp, and -aead."
             .into(),
         parameters: parameters([
             Parameter {
@@ -123,6 +124,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             one("rate", "Gbit/s", Better::Higher),
             one("cpu-per-byte", "ns", Better::Lower),
             one("cpus-per-gbit", "cpus", Better::Lower),
+            one("cycles-per-byte", "cycles", Better::Lower),
         ]),
         threads_exactly: None,
         trial_time_guess: Nanos(1_000_000_000),
@@ -175,6 +177,8 @@ struct Round {
 /// What one thread did.
 struct Done {
     rounds: Vec<Round>,
+    /// Of its core, in GHz; mean of before and after.
+    clock: Option<f64>,
     pages: BTreeMap<NodeId, u64>,
 }
 
@@ -189,8 +193,20 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     for round in 0..ROUNDS as usize {
         let rounds = crew.results.iter().map(|done| &done.rounds[round]);
         report(rounds, task.block, &mut measured)?;
+        let clocked = crew.results.iter().map(|done| Some((&done.rounds[round], done.clock?)));
+        if let Some(cycles) = cycles_per_byte(clocked, task.block) {
+            measured.push("cycles-per-byte", cycles)?;
+        }
     }
     Ok(measured)
+}
+
+/// Time on the cpus in cycles of each thread's core; None unless all clocks are known.
+fn cycles_per_byte<'r>(rounds: impl Iterator<Item = Option<(&'r Round, f64)>>, block: usize) -> Option<f64> {
+    let rounds: Vec<_> = rounds.collect::<Option<_>>()?;
+    let cycles: f64 = rounds.iter().map(|(round, clock)| round.cpu.as_nanos() as f64 * clock).sum();
+    let blocks: u64 = rounds.iter().map(|(round, _)| round.steps.done).sum();
+    Some(cycles / (blocks as f64 * block as f64))
 }
 
 fn report<'r>(
@@ -255,16 +271,18 @@ impl Task {
         let mut session = self.engine.session(secret, aad, self.way.encrypt)?;
         // Before, so that the first round is not the first use; after, so that the rounds spoilt nothing.
         proof::steps(&self.engine, secret, &mut session, &mut desk, self.way)?;
-        let rounds = member.timed(|| {
+        let (rounds, clock) = member.timed(|| {
             let mut rounds = Vec::with_capacity(ROUNDS as usize);
+            let before = clock::cycles_per_ns();
             for _ in 0..ROUNDS {
                 member.meet()?;
                 rounds.push(self.round(&mut session, &mut desk)?);
             }
-            Ok(rounds)
+            let clock = before.zip(clock::cycles_per_ns()).map(|(before, after)| f64::midpoint(before, after));
+            Ok((rounds, clock))
         })?;
         proof::steps(&self.engine, secret, &mut session, &mut desk, self.way)?;
-        Ok(Done { rounds, pages: arena.pages_by_node()? })
+        Ok(Done { rounds, clock, pages: arena.pages_by_node()? })
     }
 
     /// The encrypted text that messages with a tag are decrypted from, and its tag.

@@ -19,7 +19,7 @@ use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Paramete
 
 use super::arena::{self, Arena};
 use super::events::{Book, Histograms, Totals, Until};
-use super::threads::event_metrics;
+use super::sysbench;
 use super::xoroshiro::Xoroshiro;
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
@@ -71,13 +71,7 @@ fn all_parameters() -> Vec<ParameterSpec> {
         choice("oper", "what is done with a block (--memory-oper)", ["read", "write", "none"], "write"),
         choice("access", "words in turn or at random (--memory-access-mode)", ["seq", "rnd", ""], "seq"),
         choice("scope", "one block for all threads, or one each (--memory-scope)", ["global", "local", ""], "global"),
-        Parameter {
-            name: "time",
-            about: "no event begins after this (--time)",
-            kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(86_400_000_000_000) },
-            default: Some("3s"),
-            smoke: Some("50ms"),
-        },
+        sysbench::time(),
         Parameter { default: Some("system"), ..arena::huge_pages_parameter() },
     ])
 }
@@ -86,7 +80,7 @@ fn all_metrics() -> Vec<MetricSpec> {
     let name = "bandwidth";
     let mut all =
         metrics([Metric { name, unit: "MiB/s", better: Better::Higher, series: name, reduce: Reduce::Median }]);
-    all.extend(event_metrics());
+    all.extend(sysbench::metrics());
     all
 }
 
