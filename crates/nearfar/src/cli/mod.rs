@@ -288,13 +288,13 @@ pub struct Compare {
     /// Runs to compare [default: the latest; with --by host, kernel, boot or a fact: every run of its experiment]
     pub runs: Vec<String>,
     /// What the columns are: placement, threads, host, kernel, boot, set.PARAMETER, any recorded fact, or column for an
-    /// imported table
-    #[arg(long, value_name = "WHAT", default_value = "placement")]
-    pub by: String,
-    /// The column that the others are compared with
+    /// imported table [default: what the experiment compares]
+    #[arg(long, value_name = "WHAT")]
+    pub by: Option<String>,
+    /// The column that the others are compared with [default: the experiment's, else kernel, else the first]
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
-    /// Which imported table, with --by column [default: the latest]
+    /// Which imported table, by column [default: the latest]
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
     /// Show the index of a suite instead, for each thing compared

@@ -20,7 +20,7 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
     if let Some(Suite::Unixbench) = args.index {
         return show_index(&indices(args, &store)?, args.format);
     }
-    let comparison = if args.by == "column" { imported(args, &store)? } else { measured(args, &store)? };
+    let comparison = if by_column(args) { imported(args, &store)? } else { on_runs(args, &store, compare)? };
     let shown = || if args.all_metrics { comparison.clone() } else { comparison.clone().main_metrics() };
     let text = match args.format {
         TableFormat::Text => report::table::comparison(&shown(), &output::look()),
@@ -45,12 +45,15 @@ fn show_index(table: &IndexTable, format: TableFormat) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+fn by_column(args: &Compare) -> bool {
+    args.by.as_deref().map_or(args.table.is_some(), |by| by == "column")
+}
+
 fn indices(args: &Compare, store: &Store) -> Result<IndexTable, Failure> {
-    let baseline = args.baseline.as_deref();
-    if args.by == "column" {
-        return index_table(&table(args, store)?, baseline).map_err(Failure::usage);
+    if by_column(args) {
+        return index_table(&table(args, store)?, args.baseline.as_deref()).map_err(Failure::usage);
     }
-    on_runs(args, store, |runs, by| index(runs, by, baseline))
+    on_runs(args, store, index)
 }
 
 fn imported(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
@@ -66,22 +69,23 @@ fn table(args: &Compare, store: &Store) -> Result<ImportedTable, Failure> {
     store.table(name).map_err(Failure::usage)
 }
 
-fn measured(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
-    on_runs(args, store, |runs, by| compare(runs, by, args.baseline.as_deref()))
-}
-
-/// What the runs that are to be compared come to.
+/// What the runs that are to be compared come to: by what was asked, else as the experiment of the first compares.
 fn on_runs<T>(
     args: &Compare,
     store: &Store,
-    come_to: impl FnOnce(&[ComparedRun<'_>], &By) -> Result<T, String>,
+    come_to: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, String>,
 ) -> Result<T, Failure> {
-    let by = By::parse(&args.by);
+    let named = args.runs.first().map_or("latest", String::as_str);
+    let plan = store.run(named).map_err(Failure::usage)?.plan;
+    let by = By::parse(args.by.as_ref().unwrap_or(&plan.compare_by));
     let records = records(args, &by, store)?;
     let findings = findings(store, &records)?;
     let runs: Vec<ComparedRun<'_>> =
         records.iter().zip(&findings).map(|(record, finding)| ComparedRun { record, finding }).collect();
-    come_to(&runs, &by).map_err(Failure::usage)
+    // The experiment's own baseline may be what this machine does not have; then another is as good.
+    let planned = plan.baseline.as_deref().filter(|_| args.by.is_none() && args.baseline.is_none());
+    let compared = planned.and_then(|baseline| come_to(&runs, &by, Some(baseline)).ok());
+    compared.map_or_else(|| come_to(&runs, &by, args.baseline.as_deref()).map_err(Failure::usage), Ok)
 }
 
 /// The runs that were named; else the latest, and with columns that are machines or their states every other
