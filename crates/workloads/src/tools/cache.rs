@@ -47,7 +47,7 @@ pub(super) fn once(
     remove_what_the_dead_left(folder, name)?;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let unfinished = folder.join(format!("{name}.{}-{number}.unfinished", std::process::id()));
-    let made = make(&unfinished).and_then(|()| match fs::rename(&unfinished, &path) {
+    let made = make(&unfinished).and_then(|()| written(folder)).and_then(|()| match fs::rename(&unfinished, &path) {
         // A folder that somebody else has finished meanwhile.
         Err(_) if path.is_dir() => remove(&unfinished),
         renamed => renamed.map_err(|error| cannot("name", &path, &error)),
@@ -57,6 +57,12 @@ pub(super) fn once(
         let _ = remove(&unfinished);
     }
     made.map(|()| path)
+}
+
+/// Waits until all is on the disk: a machine that loses power must not be left with a whole name for half a tree.
+fn written(folder: &Path) -> Result<(), Failure> {
+    let open = fs::File::open(folder).map_err(|error| cannot("open", folder, &error))?;
+    rustix::fs::syncfs(&open).map_err(|error| cannot("write", folder, &error.into()))
 }
 
 /// Removes what processes that are gone have begun to make under this name: a trial that is out of time is killed.

@@ -56,13 +56,21 @@ pub(super) fn unpacked(path: &Path, cache: &Path, scratch: &Scratch) -> Result<P
     let folder = if found.is_dir() {
         path.canonicalize().map_err(|error| cannot("look at", path, &error))?
     } else {
-        cache::once(cache, &name(path, &found), |unfinished| unpack(path, unfinished, scratch))?
+        let name = name(path, &found);
+        // Who cleans folders of temporary files may take a part of a tree.
+        if !is_kernel(&cache.join(&name)) {
+            cache::remove(&cache.join(&name))?;
+        }
+        cache::once(cache, &name, |unfinished| unpack(path, unfinished, scratch))?
     };
-    let is_kernel = ["Makefile", "Kconfig", "kernel/sched"].iter().all(|part| folder.join(part).exists());
-    if is_kernel {
+    if is_kernel(&folder) {
         return Ok(folder);
     }
     Err(Failure::Failed(format!("source {} is not the source of a Linux kernel: no Kconfig in it", path.display())))
+}
+
+fn is_kernel(folder: &Path) -> bool {
+    ["Makefile", "Kconfig", "kernel/sched"].iter().all(|part| folder.join(part).exists())
 }
 
 /// Told apart by size and time of change too: another file under the same name is another source.
@@ -127,5 +135,8 @@ mod tests {
         std::fs::write(unpacked_to.join("mark"), "").unwrap();
         assert_eq!(unpacked(&file, &cache, &scratch), Ok(unpacked_to.clone()));
         assert!(unpacked_to.join("mark").exists());
+        std::fs::remove_file(unpacked_to.join("Makefile")).unwrap();
+        assert_eq!(unpacked(&file, &cache, &scratch), Ok(unpacked_to.clone()));
+        assert!(unpacked_to.join("Makefile").exists(), "a tree that was cleaned in part is unpacked again");
     }
 }
