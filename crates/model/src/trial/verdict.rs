@@ -47,6 +47,8 @@ const PAGES_IN_TURN_PER_NODE_MIN: u64 = 4 * 512;
 const FOREIGN_SHARE_MAX: f64 = 0.02;
 /// As for foreign work; steal also stops the trial's own threads.
 const STEAL_SHARE_MAX: f64 = 0.01;
+/// Threads that wait a moment for each other leave more of their cpus idle than a full machine does.
+const IDLE_SHARE_MAX: f64 = 0.05;
 /// /proc/stat counts in ticks of 10 ms, so shares of short trials are rounding; below this many
 /// nanoseconds of foreign or stolen time nothing is said.
 const ROUNDING_MAX_NS: f64 = 30e6;
@@ -262,18 +264,19 @@ fn disturbances(subject: &Subject<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
     let evidence = subject.evidence;
     let capacity_ns = evidence.wall.0 as f64 * subject.cpu_count as f64;
-    let mut share = |time: Option<Nanos>, limit_ns: f64, what: &str| {
+    let mut share = |time: Option<Nanos>, limit_ns: f64, what: &str, whose: &str| {
         let Some(time) = time else { return };
         if time.0 as f64 > limit_ns.max(ROUNDING_MAX_NS) {
             let share = 100.0 * time.0 as f64 / capacity_ns;
-            reasons.push(subject.of(format!("{what} {share:.0} % of the seats' time")));
+            reasons.push(subject.of(format!("{what} {share:.0} % of {whose}")));
         }
     };
-    share(subject.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took");
+    share(subject.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took", "the seats' time");
+    let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
     if !subject.cpus.is_empty() {
-        // Without seats the scheduler moves the trial out of the way of other work, which is part of what is measured.
-        let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
-        share(subject.foreign, limit_ns, "other programs used");
+        share(subject.foreign, limit_ns, "other programs used", "the seats' time");
+    } else if no_cpu_was_free(evidence) {
+        share(subject.foreign, limit_ns, "other programs used", "its time, and no cpu was free");
     }
     if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0) {
         reasons.push(subject.of(format!("{bytes} of its memory was swapped out")));
@@ -290,6 +293,15 @@ fn disturbances(subject: &Subject<'_>) -> Vec<String> {
         }
     }
     reasons
+}
+
+/// Without seats the scheduler moves a trial out of the way of other work, which is part of what is measured, as long as
+/// there is a cpu to move it to.
+fn no_cpu_was_free(evidence: &Evidence) -> bool {
+    let (Some(mask), Some(foreign)) = (&evidence.mask_at_start, evidence.foreign) else { return false };
+    let all_ns = evidence.wall.0 as f64 * mask.len() as f64;
+    let busy_ns = (evidence.cpu_time.0 + foreign.0 + evidence.steal.unwrap_or_default().0) as f64;
+    all_ns > 0.0 && busy_ns > (1.0 - IDLE_SHARE_MAX) * all_ns
 }
 
 /// Pages that came back from swap, or of files that others pushed out of memory. Looks may miss what is swapped out and in

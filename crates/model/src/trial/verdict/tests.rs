@@ -298,6 +298,22 @@ fn evidence_without_a_second_command_is_stored_as_before() {
     assert_eq!(serde_json::from_str::<Evidence>(&serde_json::to_string(&both).unwrap()).unwrap(), both);
 }
 
+/// Seen on a machine of two cpus with ten other jobs: half the speed, and every trial of `kernel` was valid.
+#[test]
+fn without_seats_foreign_work_counts_when_no_cpu_was_free() {
+    let beside = |all: &'static str, cpu_time: u64, foreign: u64| {
+        judged(move |trial, seen| {
+            trial.placement = Placement::kernel(2);
+            (seen.mask_at_start, seen.mask_at_end) = (Some(cpus(all)), Some(cpus(all)));
+            (seen.cpu_time, seen.foreign) = (Nanos(cpu_time * SECOND), Some(Nanos(foreign * SECOND)));
+        })
+    };
+    assert_eq!(beside("0-1", 10, 10).reasons, ["other programs used 50 % of its time, and no cpu was free"]);
+    assert_eq!(beside("0-7", 20, 10).grade, Grade::Valid, "six cpus were free");
+    assert_eq!(beside("0-1", 10, 5).grade, Grade::Valid, "it waits for itself: a quarter was idle");
+    assert_eq!(beside("0-7", 20, 60).reasons.len(), 1);
+}
+
 #[test]
 fn without_seats_cpus_and_foreign_work_are_not_judged() {
     let verdict = judged(|trial, seen| {
