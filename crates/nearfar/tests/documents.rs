@@ -82,4 +82,6 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/crypto.md");
     follow("docs/linear-algebra.md");
     follow("docs/importing.md");
+    follow("docs/sharing.md");
+    follow("docs/packages.md");
 }
