@@ -70,7 +70,7 @@ struct Work {
 
 impl Work {
     fn plan(&mut self, plan: &Plan) -> Plan {
-        let workloads: Vec<WorkloadSpec> = plan.workloads.iter().map(|spec| self.spec(spec)).collect();
+        let workloads: Vec<WorkloadSpec> = plan.workloads.iter().map(Self::spec).collect();
         let cells = plan.cells.iter().map(|cell| self.cell(cell, &workloads)).collect();
         Plan {
             experiment: self.words.sentence(&plan.experiment),
@@ -132,8 +132,9 @@ impl Work {
     }
 
     /// The program's own words. What the metrics of a cell are called must stay one with its samples.
-    fn spec(&mut self, spec: &WorkloadSpec) -> WorkloadSpec {
-        let words = &mut self.words;
+    fn spec(spec: &WorkloadSpec) -> WorkloadSpec {
+        // Examples of paths in descriptions are nobody's, and not counted.
+        let words = &mut Words::default();
         let parameter = |old: &ParameterSpec, words: &mut Words| ParameterSpec {
             name: words.made(&old.name),
             about: words.made(&old.about),

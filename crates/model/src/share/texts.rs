@@ -45,7 +45,9 @@ impl Texts {
                 }
             }
         }
-        for cell in record.plan.cells.iter().filter(|cell| cell.workload == COMMAND && !keep_commands) {
+        for cell in
+            record.plan.cells.iter().filter(|cell| cell.workload == COMMAND && cell.test != COMMAND && !keep_commands)
+        {
             let Some(Value::Text(argv)) = cell.parameters.0.get("argv") else { continue };
             let name = texts.values.get(&("argv".to_string(), argv.clone())).cloned();
             texts.learn_test(&cell.test, name.unwrap_or_else(|| COMMAND.into()), words);
@@ -62,7 +64,8 @@ impl Texts {
         let stem = if name == "argv" { COMMAND } else { name };
         let taken = |texts: &Self, wanted: &String| texts.values.iter().any(|((_, _), value)| value == wanted);
         let mut number = 1;
-        let cleaned = words.sentence(text);
+        // Counted only where it is what is shared.
+        let cleaned = if kept { words.sentence(text) } else { String::new() };
         let mut shared = if kept { cleaned.clone() } else { format!("{stem}-{number}") };
         while taken(self, &shared) {
             number += 1;

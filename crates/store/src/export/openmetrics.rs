@@ -57,7 +57,9 @@ fn about(record: &RunRecord, families: &mut Families) {
 }
 
 fn cell_labels(record: &RunRecord, cell: &CellFinding) -> String {
-    let parameters: Vec<String> = cell.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    // Those that are empty say nothing, and labels are kept for every sample.
+    let given = cell.parameters.iter().filter(|(_, value)| !value.is_empty());
+    let parameters: Vec<String> = given.map(|(name, value)| format!("{name}={value}")).collect();
     [
         label("experiment", &record.plan.experiment),
         label("workload", &cell.workload),

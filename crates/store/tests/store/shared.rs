@@ -322,6 +322,12 @@ fn it_is_the_same_each_time_and_imports_beside_the_original() {
     let once = share::run(&run, &trials, &wish());
     assert_eq!(once, share::run(&run, &trials, &wish()));
     assert_ne!(once.record.id, run.id, "its name was made of its commands");
+    let old: Vec<_> = trials.iter().map(|trial| (&trial.trial.id, trial.trial.seed)).collect();
+    assert!(
+        once.trials
+            .iter()
+            .all(|trial| !old.iter().any(|(id, seed)| **id == trial.trial.id || *seed == trial.trial.seed))
+    );
     let again = share::run(&once.record, &once.trials, &wish());
     assert_eq!((&again.record.plan.cells, again.record.host), (&once.record.plan.cells, None));
 
