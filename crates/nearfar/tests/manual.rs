@@ -36,17 +36,13 @@ fn completions(shell: &str, folder: &Path) -> String {
 
 /// What a program prints; none where it is not installed, which is said.
 fn output_of(program: &str, args: &[&str], test: &str) -> Option<String> {
-    match Command::new(program).args(args).env("LC_ALL", "C.UTF-8").output() {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success() && said.is_empty(), "{program} {args:?}: {said}");
-            Some(String::from_utf8(output.stdout).expect("it prints text"))
-        }
-        Err(_) => {
-            println!("skipped: {test}: no {program}");
-            None
-        }
-    }
+    let Ok(output) = Command::new(program).args(args).env("LC_ALL", "C.UTF-8").output() else {
+        println!("skipped: {test}: no {program}");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{program} {args:?}: {said}");
+    Some(String::from_utf8(output.stdout).expect("it prints text"))
 }
 
 /// What bash offers for the last of these words.

@@ -50,7 +50,7 @@ impl Texts {
         {
             let Some(Value::Text(argv)) = cell.parameters.0.get("argv") else { continue };
             let name = texts.values.get(&("argv".to_string(), argv.clone())).cloned();
-            texts.learn_test(&cell.test, name.unwrap_or_else(|| COMMAND.into()), words);
+            texts.learn_test(&cell.test, name.as_deref().unwrap_or(COMMAND), words);
         }
         texts
     }
@@ -79,11 +79,11 @@ impl Texts {
         self.values.insert(at, shared);
     }
 
-    fn learn_test(&mut self, test: &str, wanted: String, words: &mut Words) {
+    fn learn_test(&mut self, test: &str, wanted: &str, words: &mut Words) {
         if self.tests.contains_key(test) {
             return;
         }
-        let mut name = wanted.clone();
+        let mut name = wanted.to_string();
         let mut number = 1;
         while self.tests.values().any(|other| *other == name) {
             number += 1;

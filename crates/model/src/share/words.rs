@@ -70,9 +70,9 @@ impl Words {
             let end = rest.find(|c| ends_token(c) != is_gap).unwrap_or(rest.len());
             let (piece, after) = rest.split_at(end);
             if is_gap {
-                out.push_str(piece)
+                out.push_str(piece);
             } else {
-                out.push_str(&self.token(piece, sentence))
+                out.push_str(&self.token(piece, sentence));
             }
             rest = after;
         }

@@ -373,7 +373,7 @@ pub enum ExportFormat {
     /// As hyperfine's --export-json writes it, for its scripts and for nearfar import
     #[value(alias = "hyperfine-json")]
     Hyperfine,
-    /// Medians and intervals as metrics, for Prometheus and the textfile collector of its node_exporter
+    /// Medians and intervals as metrics, for Prometheus and the textfile collector of its node exporter
     Openmetrics,
 }
 

@@ -1,4 +1,4 @@
-//! Results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON, OpenMetrics.
+//! Results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON, `OpenMetrics`.
 
 mod csv;
 mod hyperfine;
@@ -73,7 +73,7 @@ pub fn hyperfine(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), 
     hyperfine::write(&record, &trials, out)
 }
 
-/// Writes the medians and intervals of a run as metrics in the text format of OpenMetrics, which node_exporter's textfile
+/// Writes the medians and intervals of a run as metrics in the text format of `OpenMetrics`, which `node_exporter`'s textfile
 /// collector reads as well: `nearfar_stream_copy_bytes_per_second{experiment="quick",test="stream",placement="kernel",…}`.
 pub fn openmetrics(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
     let (record, trials) = load(store, run)?;

@@ -1,5 +1,5 @@
-//! A run as metrics in the text format of OpenMetrics 1.0, which Prometheus and the textfile collector of its
-//! node_exporter read too. Names and units follow Prometheus' conventions: base units, the unit last. No time stamps, which
+//! A run as metrics in the text format of `OpenMetrics` 1.0, which Prometheus and the textfile collector of its
+//! `node_exporter` read too. Names and units follow Prometheus' conventions: base units, the unit last. No time stamps, which
 //! the textfile collector refuses; only gauges, since it knows no other type that both formats share and that fits.
 
 use std::collections::BTreeMap;

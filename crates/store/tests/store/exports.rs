@@ -210,7 +210,7 @@ fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
     (name.into(), labels, rest.strip_prefix("} ").unwrap().parse().unwrap())
 }
 
-/// The strict parser of Prometheus' own Python library, and its parser of the older format, which node_exporter reads.
+/// The strict parser of Prometheus' own Python library, and its parser of the older format, which `node_exporter` reads.
 #[test]
 fn openmetrics_is_read_by_prometheus_own_parsers() {
     const SCRIPT: &str = "import sys\n\
