@@ -71,6 +71,8 @@ fn bash_completes_commands_flags_and_names() {
     assert_eq!(offers(&["nearfar", "measure", "--warm"]), ["--warmup"]);
     assert_eq!(offers(&["nearfar", "export", "--format", "o"]), ["openmetrics"]);
     assert_eq!(offers(&["nearfar", "measure", "--placement", "smt"]), ["smt-one-l3", "smt-pairs"]);
+    assert_eq!(offers(&["nearfar", "measure", "st"]), ["stream"]);
+    assert_eq!(offers(&["nearfar", "run", "q"]), ["quick"]);
     assert!(offers(&["nearfar", "run", "--sim-f"]).iter().all(|offer| offer != "--sim-faults"));
 }
 
