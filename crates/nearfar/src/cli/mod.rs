@@ -351,6 +351,10 @@ pub struct Report {
 
 /// `nearfar export`
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Example: nearfar export --format openmetrics -o /var/lib/prometheus/node-exporter/nearfar.prom\n\
+                        Example: nearfar export --format hyperfine -o times.json"
+)]
 pub struct Export {
     /// A run's id or its beginning
     #[arg(default_value = "latest")]
