@@ -2,7 +2,7 @@
 # whole set-up themselves on a fresh Debian or Ubuntu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-arm bench guest setup clean
+.PHONY: help run test check check-arm bench guest deb setup clean
 NEARFAR = target/release/nearfar
 # Debian's Rust has no default job limit; two cores build best with what cargo chooses.
 CARGO ?= cargo
@@ -43,6 +43,10 @@ guest: setup ## a command on an emulated two-socket machine: make guest CMD='nea
 	@scripts/setup guest
 	@$(CARGO) build --release --quiet --bin nearfar
 	@scripts/guest "$$CMD"
+
+deb: setup ## a Debian package of the program: target/debian/nearfar_*.deb
+	@scripts/setup deb
+	@scripts/deb
 
 clean: ## throw away what was built
 	@$(CARGO) clean

@@ -19,6 +19,7 @@ pub mod racing;
 pub mod record;
 pub mod reports;
 pub mod settings;
+pub mod share;
 pub mod shell;
 pub mod statistics;
 pub mod topology;

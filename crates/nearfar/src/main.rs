@@ -33,8 +33,11 @@ fn main() -> ExitCode {
         Command::Report(args) => commands::report::run(args, settings),
         Command::Export(args) => commands::export::run(args, settings),
         Command::Import(args) => commands::import::run(args, settings),
+        Command::Share(args) => commands::share::run(args, settings),
         Command::Doctor(args) => commands::doctor::run(args, settings),
         Command::Restore(args) => commands::restore::run(args),
+        Command::Completions(args) => commands::manual::completions(args),
+        Command::Man(args) => commands::manual::man(args),
         Command::Worker => commands::hidden::worker(),
         Command::ReadTopology { source } => commands::hidden::read_topology(source),
     };

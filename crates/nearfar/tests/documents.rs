@@ -83,4 +83,6 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/linear-algebra.md");
     follow("docs/importing.md");
     follow("docs/studies.md");
+    follow("docs/sharing.md");
+    follow("docs/packages.md");
 }

@@ -51,6 +51,11 @@ fn mistakes_are_named() {
         (&["import", "empty.toml", "cut.xml", "--column", "a"], "2 files and 1 columns"),
         (&["import", "cut.xml"], "docs/importing.md"),
         (&["import", "cut.xml", "--format", "fio"], "no file of format fio"),
+        (&["share", "-o", "x.db"], "there is no results file"),
+        (&["share"], "--output <FILE>"),
+        (&["share", "--table", "x", "latest", "-o", "x.db"], "cannot be used with"),
+        (&["man", "nosuch"], "hint: commands are map, "),
+        (&["completions", "tcsh"], "bash, elvish, fish"),
         (&["run", "quick", "--sim", "missing.xml:1"], "missing.xml"),
     ];
     for (args, expected) in cases {

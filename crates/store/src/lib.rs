@@ -23,6 +23,7 @@ mod open;
 mod run;
 mod saved;
 mod schema;
+pub mod shared;
 mod table;
 mod trial;
 

@@ -57,8 +57,12 @@ fn rows(command: &str, result: &Value, at: &str) -> Result<Vec<ImportedRow>, Rep
     }
     let lower = |metric, value| row(command, metric, "s", Better::Lower, value);
     let mut rows = vec![ImportedRow { samples: vec![times], ..lower("time", middle) }];
-    rows.push(lower("user", figure(result, at, "user")?));
-    rows.push(lower("system", figure(result, at, "system")?));
+    for key in ["user", "system"] {
+        // nearfar export writes null where the workload does not measure it; hyperfine always has a number.
+        if !result.get(key).is_some_and(Value::is_null) {
+            rows.push(lower(key, figure(result, at, key)?));
+        }
+    }
     Ok(rows)
 }
 

@@ -4,6 +4,7 @@
 mod hold;
 mod map;
 mod place;
+mod share;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
 pub use place::{Objective, Place};
+pub use share::{Completions, Keep, ManPages, Share};
 
 /// Finds out by measuring where code and data should live on this machine.
 #[derive(Debug, Parser)]
@@ -62,10 +64,16 @@ pub enum Command {
     Export(Export),
     /// Read published tables, reports of other programs, or another results file
     Import(Import),
+    /// Write a results file to give away: a run or a table without host name, paths, addresses and commands
+    Share(Share),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),
     /// Put back the system settings that an interrupted run left changed
     Restore(Restore),
+    /// Print what completes commands and flags in a shell
+    Completions(Completions),
+    /// Write the manual pages, or print one
+    Man(ManPages),
     /// The process that a kernel runs in.
     #[command(name = "__worker", hide = true)]
     Worker,
@@ -343,6 +351,10 @@ pub struct Report {
 
 /// `nearfar export`
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Example: nearfar export --format openmetrics -o /var/lib/prometheus/node-exporter/nearfar.prom\n\
+                        Example: nearfar export --format hyperfine -o times.json"
+)]
 pub struct Export {
     /// A run's id or its beginning
     #[arg(default_value = "latest")]
@@ -362,8 +374,11 @@ pub enum ExportFormat {
     Csv,
     /// The whole run
     Json,
-    /// hyperfine's --export-json
-    HyperfineJson,
+    /// As hyperfine's --export-json writes it, for its scripts and for nearfar import
+    #[value(alias = "hyperfine-json")]
+    Hyperfine,
+    /// Medians and intervals as metrics, for Prometheus and the textfile collector of its node exporter
+    Openmetrics,
 }
 
 /// `nearfar import`

@@ -16,7 +16,8 @@ pub fn run(args: &Export, common: &Common) -> Outcome {
     let written = match args.format {
         ExportFormat::Csv => store::export::csv(&store, &record.id, &mut bytes),
         ExportFormat::Json => store::export::json(&store, &record.id, &mut bytes),
-        ExportFormat::HyperfineJson => store::export::hyperfine(&store, &record.id, &mut bytes),
+        ExportFormat::Hyperfine => store::export::hyperfine(&store, &record.id, &mut bytes),
+        ExportFormat::Openmetrics => store::export::openmetrics(&store, &record.id, &mut bytes),
     };
     written.map_err(Failure::of)?;
     let text = String::from_utf8(bytes).map_err(Failure::of)?;

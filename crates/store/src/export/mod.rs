@@ -1,8 +1,9 @@
-//! Results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON.
+//! Results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON, `OpenMetrics`.
 
 mod csv;
 mod hyperfine;
 mod json;
+mod openmetrics;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -70,6 +71,13 @@ pub fn json(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), Expor
 pub fn hyperfine(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
     let (record, trials) = load(store, run)?;
     hyperfine::write(&record, &trials, out)
+}
+
+/// Writes the medians and intervals of a run as metrics in the text format of `OpenMetrics`, which `node_exporter`'s textfile
+/// collector reads as well: `nearfar_stream_copy_bytes_per_second{experiment="quick",test="stream",placement="kernel",…}`.
+pub fn openmetrics(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
+    let (record, trials) = load(store, run)?;
+    Ok(out.write_all(openmetrics::text(&record, &trials).as_bytes())?)
 }
 
 fn load(store: &Store, run: &RunId) -> Result<(RunRecord, Vec<TrialRecord>), StoreError> {

@@ -108,6 +108,146 @@ fn without_times_hyperfine_json_is_refused() {
     assert!(error.to_string().ends_with("\nhint: export it as csv or json"), "{error}");
 }
 
+/// What was exported comes back by our own reader of hyperfine's reports: its figures fit each other.
+#[test]
+fn hyperfine_json_is_read_back() {
+    let text = exported(40, 4, export::hyperfine).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("times.json");
+    std::fs::write(&file, &text).unwrap();
+    let store::import::Found::Report(report, format) = store::import::read(&file, None).unwrap() else {
+        panic!("it is a report")
+    };
+    assert_eq!(format, "hyperfine");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let results = json["results"].as_array().unwrap();
+    // A time and the user time of each; the system time is not measured.
+    assert_eq!(report.rows.len(), 2 * results.len());
+    for (rows, result) in report.rows.chunks(2).zip(results) {
+        assert_eq!((rows[0].metric.as_str(), rows[1].metric.as_str()), ("time", "user"));
+        assert_eq!(rows[0].values[0], result["median"].as_f64());
+        let times: Vec<f64> = result["times"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+        assert_eq!(rows[0].samples, [times]);
+        assert_eq!(Value::from(rows[0].test.clone()), result["command"]);
+    }
+}
+
+#[test]
+fn openmetrics_is_well_formed() {
+    let text = exported(40, 4, export::openmetrics).unwrap();
+    assert!(text.ends_with("\n# EOF\n") && !text.contains("\n\n"));
+    let mut seen = std::collections::HashSet::new();
+    let mut family = String::new();
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let (kind, rest) = rest.split_once(' ').unwrap();
+            let (name, value) = rest.split_once(' ').unwrap();
+            match kind {
+                "HELP" => assert!(seen.insert(name.to_string()), "a family is in one piece: {name}"),
+                "TYPE" => assert_eq!((name, value), (family_of(&text, name).as_str(), "gauge")),
+                "UNIT" => assert!(name.ends_with(&format!("_{value}")), "{line}"),
+                _ => panic!("{line}"),
+            }
+            family = name.into();
+        } else {
+            let (name, labels, value) = sample(line);
+            assert_eq!(name, family, "samples follow their family");
+            assert!(name.starts_with("nearfar_") && plain(&name), "{name}");
+            assert!(labels.iter().all(|(label, _)| plain(label)), "{line}");
+            assert!(value.is_finite() && seen.insert(format!("{name}{labels:?}")), "{line}");
+        }
+    }
+    let copy = text.lines().find(|line| line.starts_with("nearfar_stream_wall_seconds{")).unwrap();
+    let (_, labels, value) = sample(copy);
+    let label = |name: &str| labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_str());
+    assert_eq!(
+        (label("test"), label("placement"), label("threads")),
+        (Some("stream \"0\""), Some("kernel"), Some("2"))
+    );
+    assert_eq!((label("parameters"), label("experiment")), (Some("size=1KiB"), Some("bandwidth")));
+    // As in hyperfine's: the median of cell 0 is at position 24.
+    assert!((value - (24_f64.sqrt() + 0.25) / 1000.0).abs() < 1e-12, "{value}");
+    assert!(text.contains("nearfar_stream_copy_ci_low_bytes_per_second{"), "{text}");
+    assert!(text.contains("verdict=\"invalid\"} 1\n"), "{text}");
+}
+
+fn family_of(text: &str, name: &str) -> String {
+    let line = text.lines().find(|line| line.starts_with(&format!("# HELP {name} ")));
+    line.map_or(String::new(), |_| name.to_string())
+}
+
+fn plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// `name{label="value",…} number`, with the escapes of the format and nothing else.
+fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
+    let (name, rest) = line.split_once('{').unwrap();
+    let mut labels = Vec::new();
+    let mut rest = rest;
+    loop {
+        let (label, value) = rest.split_once("=\"").unwrap();
+        let mut text = String::new();
+        let mut letters = value.char_indices();
+        let end = loop {
+            match letters.next().unwrap() {
+                (at, '"') => break at,
+                (_, '\\') => text.push(match letters.next().unwrap().1 {
+                    'n' => '\n',
+                    escaped @ ('\\' | '"') => escaped,
+                    other => panic!("\\{other}"),
+                }),
+                (_, letter) => text.push(letter),
+            }
+        };
+        labels.push((label.to_string(), text));
+        rest = &value[end + 1..];
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => break,
+        }
+    }
+    (name.into(), labels, rest.strip_prefix("} ").unwrap().parse().unwrap())
+}
+
+/// The strict parser of Prometheus' own Python library, and its parser of the older format, which `node_exporter` reads.
+#[test]
+fn openmetrics_is_read_by_prometheus_own_parsers() {
+    const SCRIPT: &str = "import sys\n\
+        from prometheus_client.openmetrics import parser as strict\n\
+        from prometheus_client import parser as old\n\
+        text = sys.stdin.read()\n\
+        families = list(strict.text_string_to_metric_families(text))\n\
+        older = list(old.text_string_to_metric_families(text))\n\
+        count = lambda families: sum(len(family.samples) for family in families)\n\
+        print(len(families), count(families), count(older), {family.type for family in families})\n";
+    let text = exported(40, 4, export::openmetrics).unwrap();
+    let has = |python: &&&str| {
+        let probe = std::process::Command::new(python).args(["-c", "import prometheus_client.openmetrics"]).output();
+        probe.is_ok_and(|output| output.status.success())
+    };
+    // Debian's own Python has Debian's packages, whatever else is called python3 here.
+    let Some(python) = ["python3", "/usr/bin/python3"].iter().find(has) else {
+        println!(
+            "skipped: openmetrics by its own parser: no Python with prometheus_client (python3-prometheus-client)"
+        );
+        return;
+    };
+    let mut child = std::process::Command::new(python)
+        .args(["-c", SCRIPT])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+    let families = text.lines().filter(|line| line.starts_with("# TYPE")).count();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("{families} {samples} {samples} {{'gauge'}}"));
+}
+
 #[test]
 fn a_run_that_is_not_there_is_not_exported() {
     let directory = tempfile::tempdir().unwrap();
@@ -136,7 +276,7 @@ fn a_closed_pipe_is_an_error_and_not_a_panic() {
     let run = run();
     store.begin_run(&run).unwrap();
     (0..30).for_each(|position| store.add_trial(&run.id, &fixtures::trial(&run, position, 4)).unwrap());
-    for with in [export::csv, export::json, export::hyperfine] {
+    for with in [export::csv, export::json, export::hyperfine, export::openmetrics] {
         let error = with(&store, &run.id, &mut Closed).unwrap_err();
         assert!(
             matches!(&error, ExportError::Write(error) if error.kind() == std::io::ErrorKind::BrokenPipe),

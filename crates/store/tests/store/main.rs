@@ -13,3 +13,4 @@ mod merges;
 mod round_trip;
 mod runs;
 mod saved;
+mod shared;

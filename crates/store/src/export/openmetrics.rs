@@ -1,0 +1,181 @@
+//! A run as metrics in the text format of `OpenMetrics` 1.0, which Prometheus and the textfile collector of its
+//! `node_exporter` read too. Names and units follow Prometheus' conventions: base units, the unit last. No time stamps, which
+//! the textfile collector refuses; only gauges, since it knows no other type that both formats share and that fits.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use model::finding::{CellFinding, MetricFinding, summarise};
+use model::record::{RunRecord, TrialRecord};
+use model::workload::Better;
+
+/// One metric with its samples, by their labels. Equal labels would be one sample twice, which no reader takes.
+#[derive(Default)]
+struct Family {
+    help: String,
+    unit: String,
+    samples: BTreeMap<String, f64>,
+}
+
+type Families = BTreeMap<String, Family>;
+
+pub(super) fn text(record: &RunRecord, trials: &[TrialRecord]) -> String {
+    let finding = summarise(&record.plan, trials);
+    let mut families = Families::new();
+    about(record, &mut families);
+    for cell in &finding.cells {
+        let labels = cell_labels(record, cell);
+        for metric in &cell.metrics {
+            measured(cell, metric, &labels, &mut families);
+        }
+        let verdicts =
+            [("valid", cell.verdicts.valid), ("suspect", cell.verdicts.suspect), ("invalid", cell.verdicts.invalid)];
+        for (verdict, count) in verdicts {
+            let help = "Measured trials by what they are worth: invalid ones could not prove their placement.";
+            let labels = format!("{labels},{}", label("verdict", verdict));
+            add(&mut families, "nearfar_trials", help, "", labels, f64::from(count));
+        }
+    }
+    write(&families)
+}
+
+fn about(record: &RunRecord, families: &mut Families) {
+    let fact = |key: &str| record.machine.settings.get(key).unwrap_or_default();
+    let labels = [
+        label("experiment", &record.plan.experiment),
+        label("run", &record.id.0),
+        label("host", record.host.as_deref().unwrap_or_default()),
+        label("cpu", fact("cpu.model")),
+        label("kernel", fact("kernel.release")),
+        label("simulated", record.simulated.as_deref().unwrap_or_default()),
+        label("version", &record.program),
+    ];
+    add(families, "nearfar_run_info", "The run that the other values are from.", "", labels.join(","), 1.0);
+    let begun = record.started_unix_ms as f64 / 1000.0;
+    let help = "When the run began, seconds since 1970.";
+    add(families, "nearfar_run_start_timestamp_seconds", help, "seconds", labels[0].clone(), begun);
+}
+
+fn cell_labels(record: &RunRecord, cell: &CellFinding) -> String {
+    // Those that are empty say nothing, and labels are kept for every sample.
+    let given = cell.parameters.iter().filter(|(_, value)| !value.is_empty());
+    let parameters: Vec<String> = given.map(|(name, value)| format!("{name}={value}")).collect();
+    [
+        label("experiment", &record.plan.experiment),
+        label("workload", &cell.workload),
+        label("test", &cell.test),
+        label("placement", &cell.placement),
+        label("threads", &cell.threads.to_string()),
+        label("cpus", &cell.cpus),
+        label("memory", &cell.memory),
+        label("parameters", &parameters.join(" ")),
+    ]
+    .join(",")
+}
+
+/// The median and both ends of its interval are metrics of their own: they are not to be summed.
+fn measured(cell: &CellFinding, metric: &MetricFinding, labels: &str, families: &mut Families) {
+    let (unit, factor) = base_unit(&metric.unit);
+    let better = if metric.better == Better::Higher { "more" } else { "less" };
+    let stem = format!("nearfar_{}_{}", plain(&cell.workload), plain(&metric.name));
+    let figures = [
+        ("", "median over trials", metric.median),
+        ("_ci_low", "lower end of the 95 % interval of the median", metric.ci_low),
+        ("_ci_high", "upper end of the 95 % interval of the median", metric.ci_high),
+    ];
+    for (suffix, what, value) in figures {
+        let Some(value) = value else { continue };
+        let tail = if unit.is_empty() { String::new() } else { format!("_{unit}") };
+        let help = format!("{} of workload {}, {what}; {better} is better.", metric.name, cell.workload);
+        add(families, &format!("{stem}{suffix}{tail}"), &help, &unit, labels.to_string(), value * factor);
+    }
+}
+
+fn add(families: &mut Families, name: &str, help: &str, unit: &str, labels: String, value: f64) {
+    let family = families.entry(name.into()).or_default();
+    family.help = help.into();
+    family.unit = unit.into();
+    family.samples.insert(labels, value);
+}
+
+fn write(families: &Families) -> String {
+    let mut out = String::new();
+    for (name, Family { help, unit, samples }) in families {
+        let help = escaped(help);
+        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n"); // a String takes all
+        if !unit.is_empty() {
+            let _ = writeln!(out, "# UNIT {name} {unit}");
+        }
+        for (labels, value) in samples {
+            let _ = writeln!(out, "{name}{{{labels}}} {value}");
+        }
+    }
+    out + "# EOF\n"
+}
+
+/// The base unit of Prometheus for one of ours, as a name has it, and by what a value is multiplied to be in it.
+fn base_unit(unit: &str) -> (String, f64) {
+    const KIB: f64 = 1024.0;
+    let rate = "bytes_per_second";
+    let (name, factor) = match unit {
+        "s" => ("seconds", 1.0),
+        "ms" => ("seconds", 1e-3),
+        "us" | "µs" => ("seconds", 1e-6),
+        "ns" => ("seconds", 1e-9),
+        "B" => ("bytes", 1.0),
+        "KiB" => ("bytes", KIB),
+        "MiB" => ("bytes", KIB * KIB),
+        "GiB" => ("bytes", KIB * KIB * KIB),
+        "kB/s" => (rate, 1e3),
+        "MB/s" => (rate, 1e6),
+        "GB/s" => (rate, 1e9),
+        // UnixBench counts blocks of 1024 bytes.
+        "KiB/s" | "KBps" => (rate, KIB),
+        "MiB/s" => (rate, KIB * KIB),
+        "GiB/s" => (rate, KIB * KIB * KIB),
+        "Gbit/s" => (rate, 1e9 / 8.0),
+        "GFLOPS" => ("flops", 1e9),
+        "GUPS" => ("updates_per_second", 1e9),
+        "MWIPS" => ("whetstone_instructions_per_second", 1e6),
+        "lps" => ("loops_per_second", 1.0),
+        "lpm" => ("loops_per_second", 1.0 / 60.0),
+        "%" => ("ratio", 0.01),
+        other => {
+            let counted = other.strip_suffix("/s").map(|noun| format!("{}_per_second", plain(noun)));
+            return (counted.unwrap_or_else(|| plain(other)), 1.0);
+        }
+    };
+    (name.into(), factor)
+}
+
+/// As a part of a name: small letters, digits and underscores.
+fn plain(text: &str) -> String {
+    let mapped: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    mapped.trim_matches('_').into()
+}
+
+fn label(name: &str, value: &str) -> String {
+    format!("{name}=\"{}\"", escaped(value))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_base_units() {
+        let check = |unit: &str, name: &str, factor: f64| assert_eq!(base_unit(unit), (name.into(), factor), "{unit}");
+        check("ns", "seconds", 1e-9);
+        check("MB/s", "bytes_per_second", 1e6);
+        check("Gbit/s", "bytes_per_second", 125e6);
+        check("events/s", "events_per_second", 1.0);
+        check("op/s", "op_per_second", 1.0);
+        check("cpus", "cpus", 1.0);
+        check("", "", 1.0);
+    }
+}
