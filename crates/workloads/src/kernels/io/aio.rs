@@ -15,7 +15,7 @@ use crate::job::Failure;
 /// Signals and a kernel short of memory pass.
 const TRIES_MAX: u32 = 1000;
 
-/// `struct iocb` of linux/aio_abi.h.
+/// `struct iocb` of `linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Iocb {
@@ -33,7 +33,7 @@ struct Iocb {
     event_file: u32,
 }
 
-/// `struct io_event` of linux/aio_abi.h.
+/// `struct io_event` of `linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Event {
@@ -43,7 +43,7 @@ struct Event {
     result2: i64,
 }
 
-/// `IOCB_CMD_*` of linux/aio_abi.h.
+/// `IOCB_CMD_*` of `linux/aio_abi.h`.
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const SYNC: u16 = 2;

@@ -17,7 +17,7 @@ pub(super) struct Buffers<'m> {
     blocks: usize,
     block: usize,
     depth: usize,
-    /// Reads have the first blocks, one for each place in the queue.
+    /// Reads have the first blocks: each place in the queue that of its own number.
     first_write: usize,
     /// For each place in the queue so many blocks of data, in turn; a power of two.
     variants: usize,
@@ -60,12 +60,6 @@ impl<'m> Buffers<'m> {
             turn: 0,
             arena: std::marker::PhantomData,
         }
-    }
-
-    /// The block that a read of this place in the queue goes to.
-    #[inline]
-    pub(super) fn for_read(&self, slot: usize) -> usize {
-        slot
     }
 
     /// A block of data for a write of this place in the queue, in which no other write under way has its own.
@@ -149,7 +143,6 @@ mod tests {
             let slot = round % 4;
             let block = buffers.for_write(slot);
             assert!(block >= 4 && block < blocks(&options) && (block - 4) % 4 == slot);
-            assert_eq!(buffers.for_read(slot), slot);
         }
     }
 

@@ -6,6 +6,7 @@ use super::SECTOR;
 use super::data::Data;
 
 /// What a trial was asked to do.
+#[expect(clippy::struct_excessive_bools, reason = "each is a parameter of its own")]
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
     pub file: String,

@@ -13,8 +13,8 @@ pub(super) fn transfer(file: &File, polled: bool) -> impl FnMut(&Request, *mut u
     let flags = if polled { libc::RWF_HIPRI } else { 0 };
     move |request, buffer, length| {
         let (piece, offset) = (libc::iovec { iov_base: buffer.cast(), iov_len: length }, request.offset as libc::off_t);
-        // SAFETY: the buffer has `length` bytes and is no other request's; the vector outlives the call.
         last_result(match request.kind {
+            // SAFETY: the buffer has `length` bytes and is no other request's; the vector outlives the call.
             Kind::Read => unsafe { libc::preadv2(file, &raw const piece, 1, offset, flags) },
             // SAFETY: as above.
             Kind::Write => unsafe { libc::pwritev2(file, &raw const piece, 1, offset, flags) },

@@ -12,8 +12,9 @@ pub(super) fn transfer(file: &File) -> impl FnMut(&Request, *mut u8, usize) -> i
     let file = file.as_raw_fd();
     move |request, buffer, length| {
         let offset = request.offset as libc::off_t;
-        // SAFETY: the buffer has `length` bytes and is no other request's; the descriptor is open while the file is borrowed.
         last_result(match request.kind {
+            // SAFETY: the buffer has `length` bytes and is no other request's; the descriptor is open while the file is
+            // borrowed.
             Kind::Read => unsafe { libc::pread(file, buffer.cast(), length, offset) },
             // SAFETY: as above.
             Kind::Write => unsafe { libc::pwrite(file, buffer.cast(), length, offset) },

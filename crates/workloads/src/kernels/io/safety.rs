@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn a_mounted_disk_is_refused_although_its_path_is_repeated() {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let sources = mounts.lines().filter_map(|line| line.split(" - ").nth(1)?.split(' ').nth(1));
-        let disk = sources.filter(|source| fs::metadata(source).is_ok_and(|found| found.file_type().is_block_device()));
-        let Some(disk) = disk.last() else { return println!("skipped: no disk is mounted here") };
+        let mut sources = mounts.lines().filter_map(|line| line.split(" - ").nth(1)?.split(' ').nth(1));
+        let is_disk = |source: &&str| fs::metadata(source).is_ok_and(|found| found.file_type().is_block_device());
+        let Some(disk) = sources.find(is_disk) else { return println!("skipped: no disk is mounted here") };
         let refusal = why(may_overwrite(disk, disk));
         assert!(refusal.contains("is never written to") && refusal.contains("mounted on"), "{refusal}");
     }

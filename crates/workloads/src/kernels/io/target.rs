@@ -339,7 +339,7 @@ mod tests {
     fn holes_are_counted() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
-        file.as_file().write_all_at(&[1; 1 << 18], 0).unwrap();
+        file.as_file().write_all_at(&vec![1; 1 << 18], 0).unwrap();
         file.as_file().sync_all().unwrap();
         let read = options(&[("file", file.path().to_str().unwrap())]);
         let percent = Target::open(7, &read).unwrap().unwritten_percent().unwrap();

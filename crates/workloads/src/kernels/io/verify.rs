@@ -109,7 +109,7 @@ impl Written {
         let end = self.bits.len() as u64 * 64;
         while index < end && !self.has(index) {
             // Empty words are passed as a whole.
-            let empty = index % 64 == 0 && self.bits[(index / 64) as usize].load(Ordering::Relaxed) == 0;
+            let empty = index.is_multiple_of(64) && self.bits[(index / 64) as usize].load(Ordering::Relaxed) == 0;
             index += if empty { 64 } else { 1 };
         }
         let length = (index..end).take(most as usize).take_while(|index| self.has(*index)).count() as u64;

@@ -163,7 +163,7 @@ impl<'t> Work<'t> {
             self.unsynced += 1;
             (Kind::Write, self.data_for(slot, offset))
         } else {
-            (Kind::Read, self.buffers.for_read(slot))
+            (Kind::Read, slot)
         };
         Next::Request(Request { kind, offset, buffer, due, handed: due })
     }
