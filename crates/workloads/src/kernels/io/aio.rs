@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 
 use super::clock;
-use super::queue::{Queue, Wait};
+use super::queue::{self, Queue, Wait};
 use super::work::{Kind, Request};
 use crate::job::Failure;
 
@@ -79,7 +79,7 @@ impl Aio {
             block: block as u64,
             requests: vec![Iocb::default(); depth],
             batch: Vec::with_capacity(depth),
-            events: vec![Event::default(); depth],
+            events: vec![Event::default(); queue::batch(depth)],
             came: 0,
             refused: Vec::with_capacity(depth),
             under_way: 0,

@@ -12,7 +12,7 @@ use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode, squ
 use super::buffers::Buffers;
 use super::clock;
 use super::options::Options;
-use super::queue::{Queue, Wait};
+use super::queue::{self, Queue, Wait};
 use super::work::{Kind, Request};
 use crate::job::Failure;
 
@@ -34,6 +34,7 @@ pub(super) struct Ring<'r> {
     file: libc::c_int,
     /// How many blocks a registered buffer has; none when none is registered.
     per_piece: Option<usize>,
+    batch: usize,
 }
 
 /// A ring as the options ask for.
@@ -92,7 +93,15 @@ impl<'r> Ring<'r> {
             let _ = submitter.register_ring_fd();
         }
         let per_piece = options.registered.then(|| buffers.blocks_per_piece(PIECE_MAX));
-        Ok(Self { submitter, requests, answers, block: options.block as u32, file, per_piece })
+        Ok(Self {
+            submitter,
+            requests,
+            answers,
+            block: options.block as u32,
+            file,
+            per_piece,
+            batch: queue::batch(options.depth),
+        })
     }
 
     #[inline]
@@ -165,7 +174,7 @@ impl Queue for Ring<'_> {
         // What was handed over has left its places.
         self.requests.sync();
         self.answers.sync();
-        for answer in &mut self.answers {
+        for answer in self.answers.by_ref().take(self.batch) {
             take(answer.user_data() as usize, i64::from(answer.result()));
         }
         self.answers.sync();
