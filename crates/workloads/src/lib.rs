@@ -66,7 +66,7 @@ static REGISTRY: &[Workload] = &[
         runner: Runner::Kernel(kernels::memory::run),
     },
     Workload::kernel(kernels::syscall::describe, kernels::syscall::run),
-    Workload::kernel(kernels::io::describe, kernels::io::run),
+    Workload { describe: kernels::io::describe, check: kernels::io::check, runner: Runner::Kernel(kernels::io::run) },
     Workload {
         describe: kernels::crypto::describe,
         check: kernels::crypto::check,

@@ -19,6 +19,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::hold::Hold;
 use crate::offering::Offering;
 use crate::output;
+use crate::overwrite;
 use crate::subject::Subject;
 
 /// The experiments that the program brings along: file name and text.
@@ -33,7 +34,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 
 /// Runs an experiment, or goes on with it.
 pub fn run(args: &Run, common: &Common) -> Outcome {
-    let experiment = read(&args.experiment)?;
+    let mut experiment = read(&args.experiment)?;
+    overwrite::allow(&mut experiment, args.allow_overwrite.as_deref())?;
     let prepare = || -> Result<(Subject, Plan), Failure> {
         let subject = Subject::from_flags(&args.subject)?;
         let offering = Offering::of(&subject, &args.by, common)?;
@@ -98,6 +100,7 @@ fn words(args: &Run) -> Vec<String> {
     words.extend(args.budget.iter().flat_map(|budget| ["--budget".into(), budget.clone()]));
     words.extend(args.smoke.then(|| "--smoke".into()));
     words.extend(args.devices.iter().flat_map(|device| ["--device".into(), device.clone()]));
+    words.extend(args.allow_overwrite.iter().flat_map(|path| ["--allow-overwrite".into(), path.clone()]));
     words
 }
 
