@@ -123,7 +123,7 @@ fn jobs_run_where_the_command_line_says() {
 #[test]
 fn what_is_not_kept_is_refused_with_its_line() {
     let cases = [
-        ("[a]\nsize=1m\niodepht=4\n", "a.fio:3:1: no option 'iodepht' is known\nhint: known are iodepth, "),
+        ("[a]\nsize=1m\niodepht=4\n", "a.fio:3:1: no option 'iodepht' is known\nhint: nearest are iodepth, "),
         ("[a]\nsize=1m\n  just words\n", "a.fio:3:3: no option 'just words'"),
         ("[global]\nwrite_bw_log=x\n[a]\nsize=1m\n", "a.fio:2:1: no option 'write_bw_log'"),
         (

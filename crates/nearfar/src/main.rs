@@ -7,6 +7,7 @@ mod failure;
 mod hold;
 mod offering;
 mod output;
+mod overwrite;
 mod progress;
 mod subject;
 

@@ -82,4 +82,5 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/crypto.md");
     follow("docs/linear-algebra.md");
     follow("docs/importing.md");
+    follow("docs/storage.md");
 }

@@ -66,7 +66,7 @@ static REGISTRY: &[Workload] = &[
         runner: Runner::Kernel(kernels::memory::run),
     },
     Workload::kernel(kernels::syscall::describe, kernels::syscall::run),
-    Workload::kernel(kernels::io::describe, kernels::io::run),
+    Workload { describe: kernels::io::describe, check: kernels::io::check, runner: Runner::Kernel(kernels::io::run) },
     Workload {
         describe: kernels::crypto::describe,
         check: kernels::crypto::check,
@@ -97,7 +97,7 @@ static REGISTRY: &[Workload] = &[
         check: tools::sysbench::check,
         runner: Runner::Tool { recipe: tools::sysbench::recipe, read: tools::sysbench::read },
     },
-    Workload { describe: tools::fio::describe, check: tools::fio::check, runner: Runner::Kernel(tools::fio::run) },
+    Workload { describe: tools::fio::describe, check: kernels::io::check, runner: Runner::Kernel(tools::fio::run) },
     Workload {
         describe: tools::unixbench::describe,
         check: tools::unixbench::check,

@@ -197,6 +197,9 @@ pub struct Measure {
     /// Blocks run and thrown away first
     #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warmup: u32,
+    /// The exact path of a file or disk that workload io may write to although it was there before: all in it is lost
+    #[arg(long, value_name = "PATH")]
+    pub allow_overwrite: Option<String>,
     /// Stop a trial after this
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub time_limit: String,
@@ -253,6 +256,9 @@ pub struct Run {
     /// A device whose interrupts are watched, and go where an irq: part of a placement says; instead of the experiment's
     #[arg(long = "device", value_name = "NAME")]
     pub devices: Vec<String>,
+    /// The exact path of a file or disk that workload io may write to although it was there before: all in it is lost
+    #[arg(long, value_name = "PATH")]
+    pub allow_overwrite: Option<String>,
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,

@@ -10,6 +10,7 @@ use crate::conduct::check;
 use crate::failure::{Failure, Outcome};
 use crate::hold::Hold;
 use crate::offering::Offering;
+use crate::overwrite;
 use crate::subject::Subject;
 
 /// Measures one workload under one or more placements.
@@ -69,6 +70,7 @@ fn settings(args: &Measure) -> Result<Vec<(String, String)>, Failure> {
     if !args.command.is_empty() {
         pairs.push(("argv".into(), serde_json::json!(args.command).to_string()));
     }
+    overwrite::allow_single(&args.workload, &mut pairs, args.allow_overwrite.as_deref())?;
     Ok(pairs)
 }
 

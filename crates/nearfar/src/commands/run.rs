@@ -21,6 +21,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::hold::Hold;
 use crate::offering::Offering;
 use crate::output;
+use crate::overwrite;
 use crate::subject::Subject;
 
 /// The experiments that the program brings along: file name and text.
@@ -107,6 +108,7 @@ fn words(args: &Run) -> Vec<String> {
     words.extend(args.budget.iter().flat_map(|budget| ["--budget".into(), budget.clone()]));
     words.extend(args.smoke.then(|| "--smoke".into()));
     words.extend(args.devices.iter().flat_map(|device| ["--device".into(), device.clone()]));
+    words.extend(args.allow_overwrite.iter().flat_map(|path| ["--allow-overwrite".into(), path.clone()]));
     words
 }
 
@@ -116,6 +118,7 @@ fn asked(args: &Run, common: &Common) -> Result<(Experiment, BTreeSet<String>), 
         (Some(file), _) => read_jobs(file, &args.placements, common)?,
         (None, name) => read(name.as_deref().unwrap_or_default())?,
     };
+    overwrite::allow(&mut experiment, args.allow_overwrite.as_deref())?;
     let pairs = pairs(&args.set, "nearfar list workloads shows parameters")?;
     experiment.give(&pairs, &workloads::specs()).map_err(|why| Failure::usage(format!("--set: {why}")))?;
     Ok((experiment, pairs.into_iter().map(|(name, _)| name).collect()))

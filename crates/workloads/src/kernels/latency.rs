@@ -33,6 +33,22 @@ impl Latencies {
         self.sum_ns += u128::from(took_ns);
     }
 
+    /// Counts so many events of one length.
+    pub(super) fn record_many(&mut self, took_ns: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.histogram.saturating_record_n(took_ns, count);
+        self.shortest_ns = self.shortest_ns.min(took_ns);
+        self.longest_ns = self.longest_ns.max(took_ns);
+        self.sum_ns += u128::from(took_ns) * u128::from(count);
+    }
+
+    /// Their mean; of none 0.
+    pub(super) fn mean_ns(&self) -> f64 {
+        self.sum_ns as f64 / (self.count() as f64).max(1.0)
+    }
+
     /// How many events were counted.
     pub(super) fn count(&self) -> u64 {
         self.histogram.len()
@@ -83,6 +99,19 @@ mod tests {
             assert!((value / expected - 1.0).abs() < 2e-3, "{values:?}");
         }
         assert!(Latencies::new().report(&mut measured).is_err());
+    }
+
+    #[test]
+    fn many_events_of_one_length_are_as_many_single_ones() {
+        let (mut one_by_one, mut at_once) = (Latencies::new(), Latencies::new());
+        for (took, count) in [(700, 3), (5_000_000, 2), (9, 0)] {
+            (0..count).for_each(|_| one_by_one.record(took));
+            at_once.record_many(took, count);
+        }
+        let numbers =
+            |all: &Latencies| (all.count(), all.sum_ns, all.shortest_ns, all.longest_ns, all.quantile_ns(0.5));
+        assert_eq!(numbers(&one_by_one), numbers(&at_once));
+        assert!((at_once.mean_ns() - (3.0 * 700.0 + 2.0 * 5e6) / 5.0).abs() < 1e-9);
     }
 
     #[test]

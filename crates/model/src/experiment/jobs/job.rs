@@ -441,6 +441,9 @@ impl ExperimentError {
     }
 }
 
+/// So many of the known options are proposed.
+const NEAREST_MAX: usize = 5;
+
 fn unknown(file: &str, entry: &Entry<'_>) -> ExperimentError {
     let place = (entry.line, entry.column);
     let names = OPTIONS.iter().flat_map(|(name, other)| [Some(*name), *other]).flatten();
@@ -452,7 +455,7 @@ fn unknown(file: &str, entry: &Entry<'_>) -> ExperimentError {
         }
         None => {
             let near = nearest_first(entry.key, names);
-            let hint = format!("known are {}", near.join(", "));
+            let hint = format!("nearest are {}; docs/fio.md has all", near[..NEAREST_MAX].join(", "));
             error(file, place, format!("no option '{}' is known", entry.key), Some(hint))
         }
     }

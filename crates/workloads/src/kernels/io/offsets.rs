@@ -1,57 +1,103 @@
-//! Which place is read next: in order, or anywhere by the trial's seed.
+//! Which request is next, and where: reads or writes, in order or anywhere by the trial's seed.
 
-use crate::job::Job;
+use super::options::{Options, Spread};
+use super::zipf::Zipf;
 use crate::random::Random;
 
-/// The places of one thread's reads.
-pub(super) struct Offsets {
-    /// None when they are in order.
-    random: Option<Random>,
-    next: usize,
+/// The places of one thread's requests.
+pub(super) struct Places {
+    random: Random,
+    order: Order,
+    /// 100: reads alone; 0: writes alone.
+    reads_percent: u64,
+    /// Where the next read and the next write of those in order are.
+    next: [usize; 2],
     blocks: usize,
     block: usize,
 }
 
-impl Offsets {
-    /// Of a thread. In order, each thread begins in a part of its own.
-    pub(super) fn new(job: &Job, bytes: u64, block: usize, thread: usize) -> Self {
-        let random = (job.parameters.text("rw") == "randread").then(|| Random::of_thread(job.seed, thread));
-        let blocks = (bytes / block as u64) as usize;
-        Self { random, next: blocks / job.threads * thread % blocks, blocks, block }
+enum Order {
+    InTurn,
+    Uniform,
+    Zipf(Zipf),
+}
+
+impl Places {
+    /// Of one of `threads`, over `bytes`. In order, each thread begins in a part of its own, and goes on at the beginning
+    /// after the end; reads and writes of a mix have a place of their own each.
+    pub(super) fn new(options: &Options, bytes: u64, seed: u64, thread: usize, threads: usize) -> Self {
+        let blocks = (bytes / options.block as u64) as usize;
+        let order = match options.spread {
+            Spread::InTurn => Order::InTurn,
+            Spread::Uniform => Order::Uniform,
+            Spread::Zipf(theta) => Order::Zipf(Zipf::new(theta, blocks, seed)),
+        };
+        let first = blocks / threads * thread % blocks;
+        Self {
+            random: Random::of_thread(seed, thread),
+            order,
+            reads_percent: options.reads_percent,
+            next: [first; 2],
+            blocks,
+            block: options.block,
+        }
     }
 
-    /// The next place, in bytes.
-    pub(super) fn next(&mut self) -> u64 {
-        let index = if let Some(random) = &mut self.random {
-            random.below(self.blocks)
-        } else {
-            let index = self.next;
-            self.next = (index + 1) % self.blocks;
-            index
+    /// Whether the next request is a write, and where, in bytes.
+    #[inline]
+    pub(super) fn next(&mut self) -> (bool, u64) {
+        let write = match self.reads_percent {
+            100 => false,
+            0 => true,
+            percent => self.random.below(100) as u64 >= percent,
         };
-        index as u64 * self.block as u64
+        let index = match &self.order {
+            Order::Uniform => self.random.below(self.blocks),
+            Order::InTurn => {
+                let next = &mut self.next[usize::from(write)];
+                let index = *next;
+                *next = if index + 1 == self.blocks { 0 } else { index + 1 };
+                index
+            }
+            Order::Zipf(zipf) => zipf.next(&mut self.random),
+        };
+        (write, index as u64 * self.block as u64)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{job_for_tests, set};
+    use crate::kernels::io::for_tests::options;
 
     #[test]
     fn places_are_whole_blocks_within_the_file() {
-        let mut job = Job { threads: 2, ..job_for_tests("io") };
-        set(&mut job, "rw", "read");
-        let mut second = Offsets::new(&job, 4096 * 5 + 100, 4096, 1);
-        assert_eq!((0..4).map(|_| second.next() / 4096).collect::<Vec<_>>(), [2, 3, 4, 0]);
-        set(&mut job, "rw", "randread");
-        let mut anywhere = Offsets::new(&job, 4096 * 5 + 100, 4096, 1);
-        let mut seen = [false; 5];
-        (0..200).for_each(|_| {
-            let place = anywhere.next();
-            assert_eq!(place % 4096, 0);
-            seen[(place / 4096) as usize] = true;
-        });
-        assert_eq!(seen, [true; 5]);
+        let bytes = 4096 * 5 + 100;
+        let mut second = Places::new(&options(&[("rw", "read")]), bytes, 1, 1, 2);
+        assert_eq!((0..4).map(|_| second.next()).collect::<Vec<_>>(), [2, 3, 4, 0].map(|block| (false, block * 4096)));
+        for spread in ["random", "zipf:0.9"] {
+            let mut anywhere = Places::new(&options(&[("rw", "randwrite"), ("distribution", spread)]), bytes, 1, 0, 1);
+            let mut seen = [false; 5];
+            (0..400).for_each(|_| {
+                let (write, place) = anywhere.next();
+                assert!(write && place % 4096 == 0);
+                seen[(place / 4096) as usize] = true;
+            });
+            assert_eq!(seen, [true; 5], "{spread}");
+        }
+    }
+
+    #[test]
+    fn a_mix_has_its_shares_and_each_kind_its_own_order() {
+        let mut places = Places::new(&options(&[("rw", "rw"), ("mix", "70")]), 4096 * 1_000_000, 5, 0, 1);
+        let drawn: Vec<(bool, u64)> = (0..10_000).map(|_| places.next()).collect();
+        for write in [false, true] {
+            let of_kind: Vec<u64> =
+                drawn.iter().filter(|(is, _)| *is == write).map(|(_, place)| place / 4096).collect();
+            assert!(of_kind.iter().enumerate().all(|(index, place)| *place == index as u64));
+            // Five standard deviations: sqrt(10000 * 0.7 * 0.3) is 46.
+            let expected = if write { 3000 } else { 7000 };
+            assert!(of_kind.len().abs_diff(expected) < 230, "{}", of_kind.len());
+        }
     }
 }

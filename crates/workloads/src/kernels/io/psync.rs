@@ -1,38 +1,25 @@
-//! One read after the other: `pread`.
+//! One request after the other: `pread` and `pwrite`.
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::time::Instant;
 
-use super::{Arena, Failure, Latencies, Offsets, Task, short};
+use super::last_result;
+use super::work::{Kind, Request};
 
-/// Reads for the time of the task.
-pub(super) fn read(
-    task: &Task,
-    offsets: &mut Offsets,
-    arena: &mut Arena,
-    latencies: &mut Latencies,
-) -> Result<(), Failure> {
-    let words = &mut arena.as_u64()[..task.block / 8];
-    let began = Instant::now();
-    let mut from = began;
-    loop {
-        let offset = offsets.next();
-        // SAFETY: the buffer is ours alone and has `block` bytes; the kernel has written them when the call is back.
-        let got = unsafe {
-            libc::pread(task.target.file.as_raw_fd(), words.as_mut_ptr().cast(), task.block, offset as libc::off_t)
-        };
-        let to = Instant::now();
-        let got = usize::try_from(got)
-            .map_err(|_| Failure::Failed(format!("a read at {offset}: {}", std::io::Error::last_os_error())))?;
-        if got != task.block {
-            return Err(short(offset, task.block, got));
-        }
-        task.target.check(offset, words)?;
-        latencies.record((to - from).as_nanos() as u64);
-        if to - began >= task.runtime {
-            return Ok(());
-        }
-        from = Instant::now();
+/// Does one request.
+pub(super) fn transfer(file: &File) -> impl FnMut(&Request, *mut u8, usize) -> i64 {
+    let file = file.as_raw_fd();
+    move |request, buffer, length| {
+        let offset = request.offset as libc::off_t;
+        last_result(match request.kind {
+            // SAFETY: the buffer has `length` bytes and is no other request's; the descriptor is open while the file is
+            // borrowed.
+            Kind::Read => unsafe { libc::pread(file, buffer.cast(), length, offset) },
+            // SAFETY: as above.
+            Kind::Write => unsafe { libc::pwrite(file, buffer.cast(), length, offset) },
+            // SAFETY: takes a number alone.
+            Kind::Sync => unsafe { libc::fsync(file) as libc::ssize_t },
+        })
     }
 }

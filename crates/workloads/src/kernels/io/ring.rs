@@ -1,90 +1,173 @@
-//! Many reads at once: `io_uring`, one ring per thread, each answer replaced by the next read.
+//! Many requests at once: `io_uring`, one ring per thread. One call hands over a batch and waits. Buffers and the file are
+//! known to the kernel beforehand unless `registered=false`.
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::time::Instant;
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode, squeue};
 
-use super::{Arena, Failure, Latencies, Offsets, Task, short};
+use super::buffers::Buffers;
+use super::clock;
+use super::options::Options;
+use super::queue::{Queue, Wait};
+use super::work::{Kind, Request};
+use crate::job::Failure;
 
 /// Signals and a kernel short of memory pass.
 const TRIES_MAX: u32 = 1000;
 
-/// A place in the ring: where it reads and since when.
-#[derive(Clone, Copy)]
-struct Slot {
-    offset: u64,
-    since: Instant,
+/// The kernel registers no more as one buffer.
+const PIECE_MAX: usize = 1 << 30;
+
+/// A polling thread of the kernel goes to sleep after so long without requests.
+const SQPOLL_IDLE_MS: u32 = 1000;
+
+/// The queues of a ring.
+pub(super) struct Ring<'r> {
+    submitter: Submitter<'r>,
+    requests: SubmissionQueue<'r>,
+    answers: CompletionQueue<'r>,
+    block: u32,
+    file: libc::c_int,
+    /// How many blocks a registered buffer has; none when none is registered.
+    per_piece: Option<usize>,
 }
 
-/// Reads for the time of the task, then waits for what is under way.
-pub(super) fn read(
-    task: &Task,
-    offsets: &mut Offsets,
-    arena: &mut Arena,
-    latencies: &mut Latencies,
-) -> Result<(), Failure> {
-    let mut ring = IoUring::new(task.depth as u32)
-        .map_err(|error| Failure::Unavailable(format!("this kernel gives no io_uring: {error}; hint: engine=psync")))?;
-    let words = arena.as_u64();
-    let began = Instant::now();
-    let mut slots = vec![Slot { offset: 0, since: began }; task.depth];
-    let mut outcome = Ok(());
-    for (index, slot) in slots.iter_mut().enumerate() {
-        *slot = Slot { offset: offsets.next(), since: Instant::now() };
-        push(&mut ring, task, words, slot.offset, index);
+/// A ring as the options ask for.
+pub(super) fn make(options: &Options) -> Result<IoUring, Failure> {
+    let depth = options.depth as u32;
+    let with = |quick: bool| {
+        let mut builder = IoUring::builder();
+        if options.sqpoll {
+            builder.setup_sqpoll(SQPOLL_IDLE_MS);
+        }
+        if options.iopoll {
+            builder.setup_iopoll();
+        }
+        if quick {
+            builder.setup_single_issuer();
+            if !options.sqpoll {
+                // Answers are looked after when they are waited for, and not by interrupting this thread.
+                builder.setup_coop_taskrun().setup_defer_taskrun();
+            }
+        }
+        // A polling thread gives places back only after a whole batch, of which some answers may be there before.
+        builder.build(if options.sqpoll { 2 * depth } else { depth })
+    };
+    // Kernels before 6.1 do not know the quick ways.
+    let ring =
+        with(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { with(false) } else { Err(error) });
+    ring.map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => Failure::Unavailable(format!(
+            "this kernel gives no io_uring of {depth} requests: {error}; hint: a smaller iodepth"
+        )),
+        Some(libc::ENOMEM) => Failure::Unavailable(format!(
+            "this kernel gives no io_uring of {depth} requests: {error}; hint: a smaller iodepth, or a larger ulimit -l"
+        )),
+        Some(libc::EPERM) => Failure::Unavailable(format!(
+            "this kernel gives no io_uring: {error}; hint: sysctl kernel.io_uring_disabled, or engine=libaio"
+        )),
+        _ => Failure::Unavailable(format!("this kernel gives no io_uring: {error}; hint: engine=libaio")),
+    })
+}
+
+impl<'r> Ring<'r> {
+    /// Tells the ring of buffers and file.
+    pub(super) fn new(
+        ring: &'r mut IoUring,
+        options: &Options,
+        file: &File,
+        buffers: &Buffers<'_>,
+    ) -> Result<Self, Failure> {
+        let (mut submitter, requests, answers) = ring.split();
+        let file = file.as_raw_fd();
+        if options.registered {
+            // SAFETY: the buffers outlive the ring's requests: the loop waits for all of them.
+            let told = unsafe { submitter.register_buffers(&buffers.pieces(PIECE_MAX)) };
+            told.and_then(|()| submitter.register_files(&[file])).map_err(|error| not_registered(&error))?;
+            // Spares the kernel a look-up in each call; kernels before 5.18 do it.
+            let _ = submitter.register_ring_fd();
+        }
+        let per_piece = options.registered.then(|| buffers.blocks_per_piece(PIECE_MAX));
+        Ok(Self { submitter, requests, answers, block: options.block as u32, file, per_piece })
     }
-    let mut under_way = task.depth;
-    while under_way > 0 {
-        wait(&mut ring);
-        loop {
-            let came = ring.completion().next();
-            let Some((index, result)) = came.map(|entry| (entry.user_data() as usize, entry.result())) else { break };
-            let now = Instant::now();
-            under_way -= 1;
-            let slot = slots[index];
-            let buffer = &words[index * task.block / 8..(index + 1) * task.block / 8];
-            let checked = complete(task, slot.offset, result).and_then(|()| task.target.check(slot.offset, buffer));
-            latencies.record((now - slot.since).as_nanos() as u64);
-            outcome = outcome.and(checked);
-            if outcome.is_ok() && now - began < task.runtime {
-                slots[index] = Slot { offset: offsets.next(), since: Instant::now() };
-                push(&mut ring, task, words, slots[index].offset, index);
-                under_way += 1;
+
+    #[inline]
+    fn entry(&self, request: &Request, buffer: *mut u8) -> squeue::Entry {
+        let (offset, length) = (request.offset, self.block);
+        let Some(per_piece) = self.per_piece else {
+            let file = Fd(self.file);
+            return match request.kind {
+                Kind::Read => opcode::Read::new(file, buffer, length).offset(offset).build(),
+                Kind::Write => opcode::Write::new(file, buffer, length).offset(offset).build(),
+                Kind::Sync => opcode::Fsync::new(file).build(),
+            };
+        };
+        let (file, piece) = (Fixed(0), (request.buffer / per_piece) as u16);
+        match request.kind {
+            Kind::Read => opcode::ReadFixed::new(file, buffer, length, piece).offset(offset).build(),
+            Kind::Write => opcode::WriteFixed::new(file, buffer, length, piece).offset(offset).build(),
+            Kind::Sync => opcode::Fsync::new(file).build(),
+        }
+    }
+
+    fn enter(&self, wait: Wait) -> io::Result<usize> {
+        match wait {
+            Wait::Answer => self.submitter.submit_and_wait(1),
+            Wait::AtMost(ns) => {
+                let time = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
+                self.submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
             }
         }
     }
-    outcome
 }
 
-/// Hands over what is new and waits for an answer. Without one, the buffers would stay the kernel's: nothing can be done
-/// then but to end this process, which measures and does nothing else.
-fn wait(ring: &mut IoUring) {
-    for _ in 0..TRIES_MAX {
-        match ring.submit_and_wait(1) {
-            Ok(_) => return,
-            Err(error) if [io::ErrorKind::Interrupted, io::ErrorKind::ResourceBusy].contains(&error.kind()) => {}
-            Err(error) => eprintln!("io_uring: {error}"),
-        }
+fn not_registered(error: &io::Error) -> Failure {
+    let hint = match error.raw_os_error() {
+        Some(libc::ENOMEM) => "a larger ulimit -l, which bounds registered memory, or registered=false",
+        _ => "registered=false",
+    };
+    Failure::Unavailable(format!("this kernel registers no buffers and files: {error}; hint: {hint}"))
+}
+
+impl Queue for Ring<'_> {
+    #[inline]
+    fn put(&mut self, slot: usize, request: &Request, buffer: *mut u8) {
+        let entry = self.entry(request, buffer).user_data(slot as u64);
+        // SAFETY: the buffer belongs to no other request under way, and outlives this one: the loop waits for all. The ring
+        // has a place for each of `depth` requests, so that it is never full.
+        unsafe { self.requests.push(&entry) }.expect("the ring has a place for each request");
     }
-    std::process::abort();
-}
 
-fn push(ring: &mut IoUring, task: &Task, words: &mut [u64], offset: u64, index: usize) {
-    let buffer = words[index * task.block / 8..].as_mut_ptr().cast();
-    let read = opcode::Read::new(types::Fd(task.target.file.as_raw_fd()), buffer, task.block as u32);
-    let entry = read.offset(offset).build().user_data(index as u64);
-    // SAFETY: the buffer of this place belongs to no other read, and outlives it: `read` waits for all. The ring has a
-    // place for each of `depth` reads, so that it is never full.
-    unsafe { ring.submission().push(&entry) }.expect("the ring has a place for each read");
-}
+    /// Without an answer the buffers would stay the kernel's: where the kernel takes no requests and gives no answers,
+    /// nothing can be done but to end this process, which measures and does nothing else.
+    #[inline]
+    fn hand_over(&mut self, wait: Wait) -> u64 {
+        self.requests.sync();
+        let handed = clock::now_ns();
+        for _ in 0..TRIES_MAX {
+            match self.enter(wait) {
+                Ok(_) => return handed,
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => return handed,
+                Err(error) if [io::ErrorKind::Interrupted, io::ErrorKind::ResourceBusy].contains(&error.kind()) => {}
+                Err(error) => eprintln!("io_uring: {error}"),
+            }
+            self.requests.sync();
+        }
+        std::process::abort();
+    }
 
-fn complete(task: &Task, offset: u64, result: i32) -> Result<(), Failure> {
-    match usize::try_from(result) {
-        Ok(got) if got == task.block => Ok(()),
-        Ok(got) => Err(short(offset, task.block, got)),
-        Err(_) => Err(Failure::Failed(format!("a read at {offset}: {}", io::Error::from_raw_os_error(-result)))),
+    #[inline]
+    fn answers(&mut self, mut take: impl FnMut(usize, i64)) {
+        // What was handed over has left its places.
+        self.requests.sync();
+        self.answers.sync();
+        for answer in &mut self.answers {
+            take(answer.user_data() as usize, i64::from(answer.result()));
+        }
+        self.answers.sync();
     }
 }

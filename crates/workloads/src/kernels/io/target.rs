@@ -1,139 +1,370 @@
-//! What is read: a file or a disk of the user's, opened for reading alone, or a file of our own whose every sector says
-//! where it is.
+//! What is read and written: a file or a disk that was there before, or a file that we make, whose every sector says
+//! where it is. A file of ours loses its name as soon as it is made, so that nothing is left of it however we end.
+#![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::SECTOR;
-use crate::job::{Failure, Job};
+use super::disk::{self, Disk};
+use super::options::Options;
+use super::{SECTOR, advice, safety, verify};
+use crate::job::Failure;
+use crate::random::Random;
 
 /// What is written at once while our own file is made.
 const CHUNK: usize = 1 << 20;
 
-/// What the threads read.
+/// What marks blocks that our own file was filled with from those that the trial writes.
+const FILLED: u64 = 0xF111_ED00_F111_ED00;
+
+/// What the threads use.
 pub(super) struct Target {
-    pub file: File,
+    /// Held while the threads have handles of their own: of a disk that is written to it keeps others away.
+    file: File,
+    /// What people call it.
+    name: String,
     /// How much of it.
     pub bytes: u64,
-    /// What our own file's sectors were stamped with; none of the user's files.
-    pub stamps: Option<u64>,
+    /// Whether we have made it, so that its content is known.
+    pub ours: bool,
+    direct: bool,
+    writes: bool,
+    /// What the file system says of it, to find out whether it stayed so; of a disk there is nothing to find out.
+    length: Option<u64>,
+}
+
+/// The seed of the blocks that our own file is filled with. With `verify` it is not that of the writes, so that a write
+/// that was lost is found.
+pub(super) fn fill_seed(seed: u64, options: &Options) -> u64 {
+    if options.verify { seed ^ FILLED } else { seed }
 }
 
 impl Target {
-    /// What the job names, or a file of our own.
-    pub(super) fn open(job: &Job, block: usize) -> Result<Self, Failure> {
-        let (name, wanted) = (job.parameters.text("file"), job.parameters.size("size") as u64);
-        let direct = job.parameters.switch("direct");
+    /// What the options name, or a file of our own.
+    pub(super) fn open(seed: u64, options: &Options) -> Result<Self, Failure> {
+        let name = &options.file;
         if name.is_empty() {
-            return own(job, wanted.max(block as u64), direct);
+            return own(seed, options);
         }
-        let refused = |error: &io::Error| refusal(&format!("cannot read {name}"), error, direct);
-        let kind = std::fs::metadata(name).map_err(|error| refused(&error))?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(Failure::Failed(format!("{name} is neither a file nor a disk")));
+        match fs::metadata(name) {
+            Ok(found) if !found.is_file() && !found.file_type().is_block_device() => {
+                Err(Failure::Failed(format!("{name} is neither a file nor a disk")))
+            }
+            Ok(found) => there(options, found.file_type().is_block_device()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                safety::may_make(name)?;
+                make(Path::new(name), seed, options)
+            }
+            Err(error) => Err(Failure::Failed(format!("cannot use {name}: {error}"))),
         }
-        let mut file = open(Path::new(name), direct).map_err(|error| refused(&error))?;
-        let bytes = file.seek(SeekFrom::End(0)).map_err(|error| refused(&error))?;
-        if bytes < block as u64 {
-            return Err(Failure::Failed(format!("{name} has {bytes} bytes, less than one read of {block}")));
-        }
-        Ok(Self { file, bytes: bytes.min(wanted), stamps: None })
     }
 
-    /// Checks that what was read is what was written there.
-    pub(super) fn check(&self, offset: u64, words: &[u64]) -> Result<(), Failure> {
-        let Some(seed) = self.stamps else { return Ok(()) };
-        let wrong = words
-            .iter()
-            .step_by(SECTOR / 8)
-            .enumerate()
-            .find(|(sector, word)| **word != stamp(seed, offset + (sector * SECTOR) as u64));
-        match wrong {
-            Some((sector, _)) => Err(Failure::Failed(format!(
-                "a read at {offset} gave other data than were written in its sector {sector}"
-            ))),
-            None => Ok(()),
+    /// An open file of a thread's own, so that threads do not meet at its counters in the kernel.
+    pub(super) fn handle(&self) -> Result<File, Failure> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let mut how = OpenOptions::new();
+        how.read(true).write(self.writes).custom_flags(if self.direct { libc::O_DIRECT } else { 0 });
+        how.open(path).map_err(|error| refusal(&format!("cannot open {}", self.name), &error, self.direct))
+    }
+
+    /// A name under which a program that this process starts finds it, also when it has no name of its own.
+    pub(super) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    /// Whether it is still what it was, after a trial: a file may have been removed or cut meanwhile.
+    pub(super) fn unchanged(&self) -> Result<(), Failure> {
+        let Some(length) = self.length else { return Ok(()) };
+        let now = self.file.metadata().map_err(|error| Failure::Failed(format!("{}: {error}", self.name)))?;
+        if now.nlink() == 0 {
+            return Err(Failure::Failed(format!("{} was removed while it was measured", self.name)));
         }
+        if now.len() < length {
+            let cut = format!("{} was cut from {length} to {} bytes while it was measured", self.name, now.len());
+            return Err(Failure::Failed(cut));
+        }
+        Ok(())
+    }
+
+    /// How many bytes a file has now; none of a disk, and of files of ours, which nobody else has.
+    pub(super) fn length_now(&self) -> Option<u64> {
+        self.length.and_then(|_| self.file.metadata().ok()).map(|now| now.len())
+    }
+
+    /// How many percent of what is used are holes or extents that were never written, which no device is asked for; none
+    /// where that cannot be known.
+    pub(super) fn unwritten_percent(&self) -> Option<f64> {
+        /// A file in more pieces than this is looked at no further.
+        const PIECES_MAX: usize = 1 << 16;
+        self.length.filter(|_| !self.ours)?;
+        let seek = |from: u64, whence| {
+            // SAFETY: takes numbers alone; nobody else uses the position of this descriptor.
+            let at = unsafe { libc::lseek(self.file.as_raw_fd(), from as libc::off_t, whence) };
+            u64::try_from(at).map_err(|_| io::Error::last_os_error())
+        };
+        let (mut at, mut written) = (0, 0);
+        for _ in 0..PIECES_MAX {
+            let data = match seek(at, libc::SEEK_DATA) {
+                Ok(data) if data < self.bytes => data,
+                // No data after this place.
+                Ok(_) => return Some(100.0 * (1.0 - written as f64 / self.bytes as f64)),
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+                    return Some(100.0 * (1.0 - written as f64 / self.bytes as f64));
+                }
+                Err(_) => return None,
+            };
+            at = seek(data, libc::SEEK_HOLE).ok()?.min(self.bytes);
+            written += at - data;
+        }
+        None
+    }
+
+    /// Whether the disk below can do what is asked; what is not known is left to the kernel.
+    pub(super) fn suits(&self, options: &Options) -> Result<(), Failure> {
+        let Ok(found) = self.file.metadata() else { return Ok(()) };
+        let device = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
+        let Ok(disk) = Disk::find(Path::new("/"), &disk::number(device)) else { return Ok(()) };
+        if let Some(sector) = disk.queue("logical_block_size").filter(|_| options.direct)
+            && !(options.block as u64).is_multiple_of(sector)
+        {
+            let why = format!(
+                "bs is {} bytes, and the disk below {} takes whole sectors of {sector} past the page cache",
+                options.block, self.name
+            );
+            return Err(Failure::Unavailable(format!("{why}; hint: bs={sector}B, or direct=false")));
+        }
+        if options.iopoll && disk.queue("io_poll") == Some(0) {
+            return Err(Failure::Unavailable(format!(
+                "the disk below {} has no queues that are polled; \
+                 hint: NVMe gets them by the kernel parameter nvme.poll_queues=1",
+                self.name
+            )));
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_tests(file: File, bytes: u64) -> Self {
+        Self { file, name: "it".into(), bytes, ours: false, direct: false, writes: false, length: None }
     }
 }
 
-fn open(path: &Path, direct: bool) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(if direct { libc::O_DIRECT } else { 0 }).open(path)
+/// What was there before.
+fn there(options: &Options, disk: bool) -> Result<Target, Failure> {
+    let (name, writes) = (&options.file, options.writes());
+    let mut how = OpenOptions::new();
+    how.read(true).write(writes);
+    if writes {
+        safety::may_overwrite(name, &options.may_overwrite)?;
+        // On a disk O_EXCL is refused while anybody else uses it.
+        how.custom_flags(if disk { libc::O_EXCL } else { 0 });
+    }
+    let mut file = how.open(name).map_err(|error| {
+        if writes { safety::busy(name, &error) } else { Failure::Failed(format!("cannot read {name}: {error}")) }
+    })?;
+    if writes {
+        safety::opened(name, &file)?;
+    }
+    let cannot = |error: io::Error| Failure::Failed(format!("cannot use {name}: {error}"));
+    let length = file.seek(SeekFrom::End(0)).map_err(cannot)?;
+    if length < options.block as u64 {
+        return Err(Failure::Failed(format!("{name} has {length} bytes, less than one request of {}", options.block)));
+    }
+    if !disk && !options.direct {
+        advice::drop_pages(&file);
+    }
+    Ok(Target {
+        file,
+        name: name.clone(),
+        bytes: length.min(options.bytes).max(options.block as u64),
+        ours: false,
+        direct: options.direct,
+        writes,
+        length: (!disk).then_some(length),
+    })
 }
 
-/// Where direct I/O is refused, that is a property of the file system.
+/// How many files this process has made: two in one process, as tests have them, are two files.
+static FILES: AtomicU32 = AtomicU32::new(0);
+
+fn own(seed: u64, options: &Options) -> Result<Target, Failure> {
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    make(&std::env::temp_dir().join(format!("nearfar-io-{}-{number}", std::process::id())), seed, options)
+}
+
+fn make(path: &Path, seed: u64, options: &Options) -> Result<Target, Failure> {
+    let bytes = options.bytes.max(options.block as u64).next_multiple_of(SECTOR as u64);
+    let what = format!("cannot make {}", path.display());
+    let refused = |error: io::Error| refusal(&what, &error, options.direct);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
+    // The file itself stays until it is closed.
+    fs::remove_file(path).map_err(refused)?;
+    let target = Target {
+        file,
+        name: path.display().to_string(),
+        bytes,
+        ours: true,
+        direct: options.direct,
+        writes: options.writes(),
+        length: None,
+    };
+    // Before so much is written: whether it can be used as asked.
+    target.handle()?;
+    target.suits(options)?;
+    fill(&target.file, bytes, seed, options).map_err(refused)?;
+    Ok(target)
+}
+
+/// Where direct I/O is refused, that is a property of the file system; a folder that is full may be another one's.
 fn refusal(what: &str, error: &io::Error, direct: bool) -> Failure {
     match error.kind() {
         ErrorKind::InvalidInput if direct => Failure::Unavailable(format!(
             "{what} past the page cache: {error}; hint: direct=false, or a file on a disk"
         )),
-        ErrorKind::StorageFull => {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             Failure::Unavailable(format!("{what}: {error}; hint: a smaller size, or TMPDIR elsewhere"))
         }
         _ => Failure::Failed(format!("{what}: {error}")),
     }
 }
 
-/// How many files this process has made: two in one process, as tests have them, are two files.
-static FILES: AtomicU32 = AtomicU32::new(0);
-
-/// Its name is gone before it is read, so that nothing is left however we end.
-fn own(job: &Job, bytes: u64, direct: bool) -> Result<Target, Failure> {
-    let bytes = bytes.next_multiple_of(SECTOR as u64);
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("nearfar-io-{}-{number}", std::process::id()));
-    let what = format!("cannot make {}", path.display());
-    let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    let written = made.as_mut().map_err(|error| io::Error::new(error.kind(), error.to_string())).and_then(|file| {
-        fill(file, job.seed, bytes)?;
-        open(&path, direct)
-    });
-    if made.is_ok() {
-        std::fs::remove_file(&path).map_err(|error| refusal(&what, &error, direct))?;
+/// Sectors that say where they are, and data of the kind that is asked for, so that nothing below can leave them out. All
+/// of it is written: no device is asked for what never was.
+fn fill(file: &File, bytes: u64, seed: u64, options: &Options) -> io::Result<()> {
+    // What does not fit is known before minutes of writing; not every file system can tell.
+    // SAFETY: takes numbers alone.
+    if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } != 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() == ErrorKind::StorageFull {
+            return Err(error);
+        }
     }
-    let file = written.map_err(|error| refusal(&what, &error, direct))?;
-    Ok(Target { file, bytes, stamps: Some(job.seed) })
-}
-
-/// Sectors that say where they are, and are no two alike, so that nothing below can leave them out.
-fn fill(file: &mut File, seed: u64, bytes: u64) -> io::Result<()> {
-    let sectors = |offset: u64| (0..).map(move |index: u64| stamp(seed, offset + index / 64 * 64 * 8) ^ (index % 64));
+    let (seed, mut random) = (fill_seed(seed, options), Random::of_thread(seed, usize::MAX - 1));
+    let per_chunk = (CHUNK / options.block).max(1) * options.block;
+    let mut words = vec![0u64; per_chunk / 8];
     let mut written = 0;
     while written < bytes {
-        let length = (bytes - written).min(CHUNK as u64);
-        let words = sectors(written).take(length as usize / 8);
-        let chunk: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
-        file.write_all(&chunk)?;
+        let length = (bytes - written).min(per_chunk as u64);
+        let chunk = &mut words[..length as usize / 8];
+        options.data.fill(chunk, &mut random);
+        prepare(chunk, written, seed, options);
+        file.write_all_at(as_bytes(chunk), written)?;
         written += length;
     }
-    file.sync_all()
+    file.sync_all()?;
+    advice::drop_pages(file);
+    Ok(())
 }
 
-/// A sector's first word.
-fn stamp(seed: u64, offset: u64) -> u64 {
-    (offset + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed
+/// What blocks carry beside their data.
+fn prepare(words: &mut [u64], offset: u64, seed: u64, options: &Options) {
+    for (index, block) in words.chunks_mut(options.block / 8).enumerate() {
+        let at = offset + (index * options.block) as u64;
+        if options.verify && block.len() == options.block / 8 {
+            verify::seal(block, seed, at);
+        } else if options.stamped() {
+            super::data::stamp_all(block, seed, at);
+        }
+    }
+}
+
+fn as_bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: every byte of a word is a valid byte, and the slices have one length.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
+    use super::super::data;
     use super::*;
-    use crate::kernels::job_for_tests;
+    use crate::kernels::io::for_tests::options;
+
+    fn words(target: &Target, offset: u64, length: usize) -> Vec<u64> {
+        let mut bytes = vec![0; length];
+        target.handle().unwrap().read_exact_at(&mut bytes, offset).unwrap();
+        bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+    }
 
     #[test]
-    fn our_own_file_is_as_large_as_asked_and_checks_itself() {
-        let mut target = Target::open(&job_for_tests("io"), 4096).unwrap();
-        let mut bytes = Vec::new();
-        target.file.seek(SeekFrom::Start(0)).unwrap();
-        target.file.read_to_end(&mut bytes).unwrap();
-        assert_eq!((bytes.len(), target.bytes), (1 << 20, 1 << 20));
-        let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-        target.check(0, &words).unwrap();
-        target.check(8192, &words[1024..2048]).unwrap();
-        assert!(target.check(4096, &words[1024..2048]).is_err());
+    fn our_own_file_is_as_large_as_asked_and_every_sector_says_where_it_is() {
+        let target = Target::open(7, &options(&[("size", "1000000"), ("bs", "64KiB")])).unwrap();
+        let length = target.file.metadata().unwrap().len();
+        assert_eq!((length, target.bytes), (1_000_448, 1_000_448));
+        assert_eq!(target.file.metadata().unwrap().nlink(), 0);
+        let words = words(&target, 0, length as usize);
+        for (index, sector) in words.chunks(64).enumerate() {
+            assert_eq!(data::wrong_sector(sector, 7, index as u64 * 512), None);
+        }
+    }
+
+    #[test]
+    fn with_verify_every_block_proves_itself() {
+        let options = options(&[("verify", "true"), ("bs", "8KiB")]);
+        let target = Target::open(7, &options).unwrap();
+        for block in 0..target.bytes / 8192 {
+            let mut words = words(&target, block * 8192, 8192);
+            assert_eq!(verify::examine(&mut words, Some(fill_seed(7, &options)), block * 8192), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_named_file_that_is_missing_is_made_and_gone_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        let target = Target::open(7, &options(&[("file", path.to_str().unwrap()), ("rw", "write")])).unwrap();
+        assert!(target.ours && target.bytes == 1 << 20);
+        assert_eq!(target.file.metadata().unwrap().mode() & 0o777, 0o600);
+        // Its blocks are on the device, not promised to it.
+        assert!(target.file.metadata().unwrap().blocks() >= (1 << 20) / 512);
+        drop(target);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_was_there_is_neither_written_nor_removed_without_a_word() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), [1; 8192]).unwrap();
+        let path = file.path().to_str().unwrap();
+        for rw in ["write", "randwrite", "rw", "randrw"] {
+            let error = Target::open(7, &options(&[("file", path), ("rw", rw)])).err().unwrap().to_string();
+            assert!(error.contains(&format!("hint: --allow-overwrite {path}")), "{error}");
+        }
+        let allowed = options(&[("file", path), ("rw", "write"), ("allow-overwrite", path)]);
+        let target = Target::open(7, &allowed).unwrap();
+        assert_eq!((target.bytes, target.ours), (8192, false));
+        drop(target);
+        assert_eq!(fs::read(file.path()).unwrap(), [1; 8192]);
+    }
+
+    #[test]
+    fn holes_are_counted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        file.as_file().write_all_at(&vec![1; 1 << 18], 0).unwrap();
+        file.as_file().sync_all().unwrap();
+        let read = options(&[("file", file.path().to_str().unwrap())]);
+        let percent = Target::open(7, &read).unwrap().unwritten_percent().unwrap();
+        if percent == 0.0 {
+            return println!("skipped: this file system does not tell of holes");
+        }
+        assert!((percent - 75.0).abs() < 1.0, "{percent}");
+        assert_eq!(Target::open(7, &options(&[])).unwrap().unwritten_percent(), None);
+    }
+
+    #[test]
+    fn what_happened_to_a_file_meanwhile_is_found() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), [1; 8192]).unwrap();
+        let read = options(&[("file", file.path().to_str().unwrap())]);
+        let target = Target::open(7, &read).unwrap();
+        assert_eq!(target.unchanged(), Ok(()));
+        file.as_file().set_len(4096).unwrap();
+        assert!(target.unchanged().unwrap_err().to_string().contains("was cut from 8192 to 4096 bytes"));
+        file.close().unwrap();
+        assert!(target.unchanged().unwrap_err().to_string().contains("was removed while"));
     }
 }

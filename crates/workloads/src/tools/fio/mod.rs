@@ -8,7 +8,6 @@
 //! Source: fio 3 (axboe/fio), a program of its own under the GPL; no line of it is in here. Its options: fio(1), section
 //! "Parameters"; what it prints: its own JSON.
 
-mod target;
 mod words;
 
 use std::path::Path;
@@ -22,7 +21,6 @@ use super::{installed, process};
 use crate::job::{Failure, Job, Measured};
 use crate::kernels::io;
 use crate::scratch::{Scratch, cannot};
-use target::Target;
 use words::{Pass, words};
 
 /// From this version on a run says the percentiles of submission, completion and both apart, and of mixes also those of all
@@ -51,25 +49,19 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// What can be told before anything runs.
-pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
-    target::check(parameters)?;
-    words::check(parameters)
-}
-
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
-    check(&job.parameters).map_err(Failure::Failed)?;
     installed::need("fio", "fio")?;
     let scratch = Scratch::new(&std::env::temp_dir())?;
     let version = Command::new("fio").arg("--version").output();
     let version = version.map_err(|error| cannot("run", "fio".as_ref(), &error))?;
     check_version(&String::from_utf8_lossy(&version.stdout))?;
-    let target = Target::of(job, &scratch)?;
-    if target.is_own() && job.parameters.switch("verify") && !words::writes(&job.parameters) {
+    let lent = io::Lent::open(job)?;
+    if lent.is_ours() && job.parameters.switch("verify") && !words::writes(&job.parameters) {
         // What it reads has to be what it has written, or it would have nothing to check.
-        fio(job, &target, Pass::Write, &scratch)?;
+        fio(job, &lent, Pass::Write, &scratch)?;
     }
-    let output = fio(job, &target, Pass::Measure, &scratch)?;
+    let output = fio(job, &lent, Pass::Measure, &scratch)?;
+    lent.unchanged()?;
     let mut measured = Measured::default();
     report(job, &output, &mut measured)?;
     Ok(measured)
@@ -93,12 +85,12 @@ fn check_version(said: &str) -> Result<(), Failure> {
 }
 
 /// One run of fio, to its end.
-fn fio(job: &Job, target: &Target, pass: Pass, scratch: &Scratch) -> Result<Output, Failure> {
+fn fio(job: &Job, lent: &io::Lent, pass: Pass, scratch: &Scratch) -> Result<Output, Failure> {
     let path = scratch.path("output.json");
     let mut command = Command::new("fio");
     // It leaves files of its own where it runs.
     command
-        .args(words(job, &target.name, target.bytes, pass, &path))
+        .args(words(job, &lent.path(), lent.bytes(), pass, &path))
         .current_dir(scratch.folder())
         .stdout(Stdio::null());
     process::run(command, "fio", scratch).map_err(unavailable)?;

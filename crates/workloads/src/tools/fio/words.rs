@@ -25,44 +25,6 @@ pub(super) fn mixes(parameters: &Parameters) -> bool {
     ["rw", "randrw"].contains(&parameters.text("rw"))
 }
 
-/// What the buffers are filled with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Data {
-    Random,
-    Zero,
-    /// So many percent of it can be compressed away.
-    Compress(u64),
-}
-
-/// What can be told before anything runs.
-pub(super) fn check(parameters: &Parameters) -> Result<(), String> {
-    data(parameters)?;
-    distribution(parameters)?;
-    Ok(())
-}
-
-/// `random`, `zero` or `compress:PERCENT`.
-pub(super) fn data(parameters: &Parameters) -> Result<Data, String> {
-    let text = parameters.text("data");
-    let percent = text.strip_prefix("compress:").and_then(|percent| percent.parse().ok());
-    match (text, percent.filter(|percent| *percent <= 100)) {
-        ("random", _) => Ok(Data::Random),
-        ("zero", _) => Ok(Data::Zero),
-        (_, Some(percent)) => Ok(Data::Compress(percent)),
-        _ => Err(format!("data is '{text}'; it is one of random, zero, compress:50")),
-    }
-}
-
-/// `random` or `zipf:THETA`, which fio writes alike.
-fn distribution(parameters: &Parameters) -> Result<&str, String> {
-    let text = parameters.text("distribution");
-    let theta = text.strip_prefix("zipf:").and_then(|theta| theta.parse::<f64>().ok());
-    if text == "random" || theta.is_some_and(|theta| theta > 0.0 && theta.is_finite()) {
-        return Ok(text);
-    }
-    Err(format!("distribution is '{text}'; it is one of random, zipf:1.1"))
-}
-
 /// The arguments of one run. Everything is said, so that no default of another version changes what is measured.
 pub(super) fn words(job: &Job, file: &str, bytes: u64, pass: Pass, output: &Path) -> Vec<String> {
     let parameters = &job.parameters;
@@ -112,13 +74,10 @@ impl Words {
 }
 
 fn content(parameters: &Parameters, words: &mut Words) {
-    match data(parameters) {
-        Ok(Data::Zero) => words.say("zero_buffers", 1),
-        Ok(Data::Compress(percent)) => {
-            words.say("refill_buffers", 1);
-            words.say("buffer_compress_percentage", percent);
-        }
-        Ok(Data::Random) | Err(_) => words.say("refill_buffers", 1),
+    let data = parameters.text("data");
+    words.say(if data == "zero" { "zero_buffers" } else { "refill_buffers" }, 1);
+    if let Some(percent) = data.strip_prefix("compress:") {
+        words.say("buffer_compress_percentage", percent);
     }
     if parameters.switch("verify") {
         words.say("verify", "crc32c");
@@ -148,12 +107,13 @@ fn requests(job: &Job, whole: u64, words: &mut Words) {
         words.say("unified_rw_reporting", "both");
     }
     if rw.starts_with("rand") {
-        words.say("random_distribution", distribution(parameters).unwrap_or("random"));
+        // Both write it alike.
+        words.say("random_distribution", parameters.text("distribution"));
         words.say("norandommap", 1);
         words.say("random_generator", "tausworthe64");
     }
-    // 0 would be none.
-    words.say("randseed", job.seed.max(1));
+    // 0 would be none, and it takes no more than 63 bits.
+    words.say("randseed", (job.seed >> 1).max(1));
     if parameters.integer("rate") > 0 {
         words.say("rate_iops", parameters.integer("rate"));
     }

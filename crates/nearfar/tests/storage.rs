@@ -1,0 +1,93 @@
+//! What workload `io` writes to from the command line: nothing that was there before without `--allow-overwrite`, and then
+//! what was named alone.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn nearfar(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
+    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state")).output().expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+}
+
+const WRITE: [&str; 11] =
+    ["measure", "io", "--smoke", "-r", "1", "--set", "engine=psync", "--set", "rw=write", "--set", "amount=64KiB"];
+
+#[test]
+fn a_file_that_was_there_is_written_to_only_when_its_path_is_repeated() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = folder.path();
+    let path = folder.join("precious");
+    let before = vec![7; 1 << 20];
+    fs::write(&path, &before).expect("the folder can be written");
+    let path = path.to_str().expect("a path of text");
+    let file = format!("file={path}");
+    let mut args = WRITE.to_vec();
+    args.extend(["--set", &file]);
+    let refused = nearfar(folder, &args);
+    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
+    assert!(said(&refused).contains(&format!("hint: --allow-overwrite {path}")), "{}", said(&refused));
+    assert_eq!(fs::read(path).expect("it is still there"), before);
+    args.extend(["--allow-overwrite", path]);
+    let written = nearfar(folder, &args);
+    assert!(written.status.success(), "{}", said(&written));
+    let after = fs::read(path).expect("it is still there");
+    assert_eq!(after.len(), before.len());
+    assert!(after[..1 << 16].chunks(512).all(|sector| sector != &before[..512]), "what was asked for is written");
+    assert_eq!(after[1 << 16..], before[1 << 16..], "and nothing else");
+}
+
+#[test]
+fn a_file_that_is_made_is_gone_afterwards() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = folder.path();
+    let file = format!("file={}", folder.join("new").display());
+    let mut args = WRITE.to_vec();
+    args.extend(["--set", &file]);
+    let written = nearfar(folder, &args);
+    assert!(written.status.success(), "{}", said(&written));
+    assert!(!folder.join("new").exists());
+}
+
+#[test]
+fn an_experiment_cannot_allow_it_and_a_flag_allows_it_to_all_its_writers() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = folder.path();
+    let path = folder.join("scratch");
+    fs::write(&path, vec![0; 1 << 20]).expect("the folder can be written");
+    let path = path.to_str().expect("a path of text");
+    let experiment = |more: &str| {
+        let set = format!("file = \"{path}\", rw = \"write\", amount = \"64KiB\", engine = \"psync\"{more}");
+        let text = format!("name = \"x\"\nquestion = \"?\"\n[[workload]]\nname = \"io\"\nset = {{ {set} }}\n");
+        fs::write(folder.join("x.toml"), text).expect("the folder can be written");
+    };
+    experiment(&format!(", allow-overwrite = \"{path}\""));
+    let refused = nearfar(folder, &["run", "x.toml", "--smoke"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(said(&refused).contains("sets allow-overwrite itself"), "{}", said(&refused));
+    experiment("");
+    assert_eq!(nearfar(folder, &["run", "x.toml", "--smoke"]).status.code(), Some(4));
+    assert_eq!(fs::read(path).expect("it is still there"), vec![0; 1 << 20]);
+    let written = nearfar(folder, &["run", "x.toml", "--smoke", "--allow-overwrite", path]);
+    assert!(written.status.success(), "{}", said(&written));
+    assert_ne!(fs::read(path).expect("it is still there"), vec![0; 1 << 20]);
+}
+
+#[test]
+fn a_flag_that_allows_nothing_is_a_mistake() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    for args in [
+        &["measure", "stream", "--smoke", "--allow-overwrite", "/x"][..],
+        &["run", "quick", "--smoke", "--allow-overwrite", "/x"],
+        &["measure", "io", "--set", "allow-overwrite=/y", "--allow-overwrite", "/x"],
+    ] {
+        let refused = nearfar(folder.path(), args);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}: {}", said(&refused));
+        assert!(said(&refused).contains("--allow-overwrite /x"), "{}", said(&refused));
+    }
+}
