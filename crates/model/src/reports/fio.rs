@@ -41,6 +41,8 @@ pub struct Job {
 pub struct Figures {
     /// How many requests.
     pub count: f64,
+    /// How long it took, which fio counts in whole milliseconds.
+    pub milliseconds: f64,
     /// Requests a second.
     pub rate: f64,
     /// Bytes a second.
@@ -163,7 +165,7 @@ fn figures(value: &Value, at: &str) -> Result<Option<Figures>, ReportError> {
     fits(bytes_per_second, figure(value, at, "io_bytes")?, milliseconds, &format!("{at}.bw_bytes"))?;
     let latency = |key: &str| latency(&value[key], &format!("{at}.{key}"));
     let (submission, completion, total) = (latency("slat_ns")?, latency("clat_ns")?, latency("lat_ns")?);
-    Ok(Some(Figures { count, rate, bytes_per_second, submission, completion, total }))
+    Ok(Some(Figures { count, milliseconds, rate, bytes_per_second, submission, completion, total }))
 }
 
 /// None where nothing was timed.

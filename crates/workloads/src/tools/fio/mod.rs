@@ -27,6 +27,9 @@ use words::{Pass, words};
 /// requests together.
 const OLDEST: (u32, u32) = (3, 27);
 
+/// fio's rates are by whole milliseconds: of so many, one is five percent.
+const MILLISECONDS_MIN: f64 = 20.0;
+
 /// The percentiles that are asked for, as fio's JSON names them, and the metrics that they are.
 const PERCENTILES: [(&str, &str); 4] = [
     ("50.000000", "latency"),
@@ -138,6 +141,12 @@ fn report(job: &Job, output: &Output, measured: &mut Measured) -> Result<(), Fai
         return Err(wrong("it wrote, and was asked to read".into()));
     }
     let figures = ran.direction(asked).ok_or_else(|| wrong(format!("no request of kind {asked} was done")))?;
+    if figures.milliseconds < MILLISECONDS_MIN {
+        let ms = figures.milliseconds;
+        return Err(wrong(format!(
+            "it took {ms} ms, too short for a rate by whole ones; hint: a larger amount, or runtime"
+        )));
+    }
     let block = job.parameters.size("bs") as f64;
     let each = figures.bytes_per_second / figures.rate;
     // Both are rounded, the rate by the time in milliseconds.

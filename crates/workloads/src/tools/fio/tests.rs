@@ -92,7 +92,7 @@ fn options_that_change_a_run_are_taken() {
         return;
     }
     for pairs in [
-        &[("amount", "256KiB"), ("rw", "write"), ("fsync", "8"), ("data", "zero")][..],
+        &[("amount", "64MiB"), ("bs", "64KiB"), ("rw", "write"), ("fsync", "8"), ("data", "zero")][..],
         &[("distribution", "zipf:1.2"), ("ramp", "20ms"), ("iodepth", "2"), ("registered", "false")],
         &[("rate", "2000"), ("runtime", "100ms"), ("engine", "psync")],
         &[("rw", "randwrite"), ("data", "compress:50"), ("engine", "libaio")],
@@ -113,7 +113,7 @@ fn what_is_checked_is_found_right_or_wrong() {
         return;
     }
     for (rw, threads) in [("randread", 1), ("read", 2), ("write", 1), ("randwrite", 2)] {
-        let job = Job { threads, ..job(&[("verify", "true"), ("rw", rw), ("amount", "1MiB"), ("engine", "psync")]) };
+        let job = Job { threads, ..job(&[("verify", "true"), ("rw", rw), ("engine", "psync")]) };
         let Some(samples) = ran(&job) else { return };
         // What is read back takes cpu time that is not the requests'.
         assert_eq!(of(&samples, "cpu-per-io").is_some(), rw.ends_with("read"), "{rw}: {samples:?}");
@@ -150,7 +150,7 @@ fn nothing_is_overwritten_that_was_not_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), vec![7; 1 << 20]).unwrap();
     let name = file.path().to_str().unwrap();
-    let write = [("file", name), ("rw", "write"), ("engine", "psync"), ("amount", "1MiB")];
+    let write = [("file", name), ("rw", "write"), ("engine", "psync")];
     for allowed in ["", "/tmp", &name[1..]] {
         let refused = run(&job(&[&write[..], &[("allow-overwrite", allowed)]].concat())).unwrap_err().to_string();
         assert!(refused.contains(&format!("hint: --allow-overwrite {name}")), "{refused}");
@@ -255,6 +255,13 @@ fn what_it_printed_is_read_and_what_was_not_asked_for_is_no_result() {
     assert!(report(&psync, &READ.replace("50.000000", "51.000000")).unwrap_err().contains("no percentile 50"));
     assert!(report(&psync, &READ.replace("fio-3.33", "fio-4.1")).unwrap_err().contains("version 'fio-4.1'"));
     assert!(report(&psync, "{").unwrap_err().contains("not the JSON"));
+    let short = READ.replace(&format!("\"runtime\" : {}", milliseconds(READ)), "\"runtime\" : 19");
+    assert!(report(&psync, &short).unwrap_err().contains("it took 19 ms, too short"));
+}
+
+/// How long the reads took.
+fn milliseconds(text: &str) -> f64 {
+    report::parse(text).unwrap().jobs[0].direction("read").unwrap().milliseconds
 }
 
 #[test]
