@@ -82,5 +82,6 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/crypto.md");
     follow("docs/linear-algebra.md");
     follow("docs/importing.md");
+    follow("docs/fio.md");
     follow("docs/storage.md");
 }

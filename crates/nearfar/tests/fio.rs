@@ -93,7 +93,7 @@ fn what_is_not_as_fio_would_have_it_is_said() {
         (&["run", "--fio", "wrong.fio"][..], "wrong.fio:3:1: no option 'iodepht' is known\nhint: nearest are iodepth"),
         (&["run", "--fio", "missing.fio"], "--fio missing.fio"),
         (&["run", "quick", "--fio", "two.fio"], "cannot be used with"),
-        (&["run"], "--fio"),
+        (&["run"], "<EXPERIMENT>"),
         (&["run", "quick", "--placement", "one-core"], "--fio"),
         (&["run", "--fio", "two.fio", "--set", "sise=1m"], "has a parameter 'sise'; they have size"),
         (&["run", "--fio", "two.fio", "--set", "size"], "KEY=VALUE"),
