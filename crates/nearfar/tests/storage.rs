@@ -32,14 +32,13 @@ fn a_file_that_was_there_is_written_to_only_when_its_path_is_repeated() {
     let refused = nearfar(folder, &args);
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
     assert!(said(&refused).contains(&format!("hint: --allow-overwrite {path}")), "{}", said(&refused));
-    assert_eq!(fs::read(path).expect("it is still there"), before);
+    assert!(fs::read(path).expect("it is still there") == before);
     args.extend(["--allow-overwrite", path]);
     let written = nearfar(folder, &args);
     assert!(written.status.success(), "{}", said(&written));
     let after = fs::read(path).expect("it is still there");
-    assert_eq!(after.len(), before.len());
     assert!(after[..1 << 16].chunks(512).all(|sector| sector != &before[..512]), "what was asked for is written");
-    assert_eq!(after[1 << 16..], before[1 << 16..], "and nothing else");
+    assert!(after[1 << 16..] == before[1 << 16..], "and nothing else");
 }
 
 #[test]
@@ -72,10 +71,11 @@ fn an_experiment_cannot_allow_it_and_a_flag_allows_it_to_all_its_writers() {
     assert!(said(&refused).contains("sets allow-overwrite itself"), "{}", said(&refused));
     experiment("");
     assert_eq!(nearfar(folder, &["run", "x.toml", "--smoke"]).status.code(), Some(4));
-    assert_eq!(fs::read(path).expect("it is still there"), vec![0; 1 << 20]);
+    let untouched = || fs::read(path).expect("it is still there") == vec![0; 1 << 20];
+    assert!(untouched());
     let written = nearfar(folder, &["run", "x.toml", "--smoke", "--allow-overwrite", path]);
     assert!(written.status.success(), "{}", said(&written));
-    assert_ne!(fs::read(path).expect("it is still there"), vec![0; 1 << 20]);
+    assert!(!untouched());
 }
 
 #[test]
