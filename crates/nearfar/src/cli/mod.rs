@@ -233,7 +233,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub fio: Option<PathBuf>,
     /// Where the jobs of --fio run, may be repeated [default: kernel]
-    #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true, requires = "fio")]
+    #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
     /// A parameter of every workload that has it, in place of the experiment's; given twice, both values
     #[arg(long = "set", value_name = "KEY=VALUE")]

@@ -114,6 +114,10 @@ fn words(args: &Run) -> Vec<String> {
 
 /// The experiment with what the command line gives to it, and the names of that.
 fn asked(args: &Run, common: &Common) -> Result<(Experiment, BTreeSet<String>), Failure> {
+    if args.fio.is_none() && !args.placements.is_empty() {
+        return Err(Failure::usage("--placement is for the jobs of --fio; an experiment says its placements itself")
+            .hint("nearfar measure takes placements too"));
+    }
     let mut experiment = match (&args.fio, &args.experiment) {
         (Some(file), _) => read_jobs(file, &args.placements, common)?,
         (None, name) => read(name.as_deref().unwrap_or_default())?,
