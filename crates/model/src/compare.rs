@@ -1,6 +1,8 @@
 //! From findings to a comparison: which cells stand in which column, which samples belong together, by how
 //! much a column differs from the baseline and whether that may be said.
 
+mod row;
+
 use std::collections::BTreeMap;
 
 use crate::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
@@ -262,7 +264,7 @@ fn host(record: &RunRecord) -> String {
 fn row_test(runs: &[ComparedRun<'_>], cell: &CellFinding, by: &By) -> String {
     let cells = || runs.iter().flat_map(|run| &run.finding.cells);
     let mut test = match by {
-        By::Parameter(name) => without(&cell.test, name, cell.parameters.get(name)),
+        By::Parameter(name) => row::without(cell, name, &cells().collect::<Vec<_>>()),
         _ => cell.test.clone(),
     };
     let same_test = |other: &&CellFinding| other.test == cell.test;
@@ -275,16 +277,6 @@ fn row_test(runs: &[ComparedRun<'_>], cell: &CellFinding, by: &By) -> String {
         test = format!("{test}, {}", cell.placement);
     }
     test
-}
-
-/// A test's name without what it says of one parameter, so that cells which differ in that alone stand in one row.
-fn without(test: &str, parameter: &str, value: Option<&String>) -> String {
-    let words = format!(" {parameter}=");
-    let Some((before, after)) = test.split_once(&words) else { return test.to_string() };
-    // A value may have spaces; one that is written otherwise in the name (4xllc) has none.
-    let rest = value.and_then(|value| after.strip_prefix(value.as_str()));
-    let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with(' '));
-    format!("{before}{}", rest.unwrap_or_else(|| after.find(' ').map_or("", |at| &after[at..])))
 }
 
 /// Whether a difference in threads is a choice of the experiment and not a part of what the placement means
@@ -632,7 +624,9 @@ mod tests {
     fn cells_that_differ_in_one_parameter_stand_in_one_row_of_their_test() {
         let record = record("a", &[], None);
         let one = |test: &str, engine: &str| CellFinding {
-            parameters: [("engine".to_string(), engine.to_string())].into(),
+            workload: "io".into(),
+            parameters: [("engine".to_string(), engine.to_string()), ("rw".into(), test[test.len() - 4..].into())]
+                .into(),
             ..cell(test, "kernel", Better::Higher, &[1.0, 2.0])
         };
         let finding = finding(vec![
@@ -647,10 +641,6 @@ mod tests {
         let rows: Vec<(&str, usize)> =
             comparison.rows.iter().map(|row| (row.test.as_str(), row.values.len())).collect();
         assert_eq!(rows, [("4k rw=read", 2), ("4k rw=write", 1), ("alone", 1), ("last", 1)]);
-        let value = |text: &str| Some(text.to_string());
-        assert_eq!(without("t argv=a b size=1", "argv", value("a b").as_ref()), "t size=1");
-        assert_eq!(without("t size=4xllc n=1", "size", value("32MiB").as_ref()), "t n=1");
-        assert_eq!(without("t size=1xllc", "size", value("1").as_ref()), "t");
     }
 
     #[test]

@@ -67,9 +67,9 @@ fn listing(jobs: &Jobs) -> String {
     for task in &jobs.experiment.tasks {
         let set: Vec<String> = task.set.iter().map(|(name, values)| format!("{name}={}", values.join(","))).collect();
         let threads: Vec<String> = task.threads.iter().map(ToString::to_string).collect();
-        writeln!(text, "{} x {}: {}", task.title(), threads.join(","), set.join(" ")).unwrap();
+        writeln!(text, "{} x {}: {}", task.title(), threads.join(","), set.join(" ")).expect("text takes text");
     }
-    jobs.notes.iter().for_each(|note| writeln!(text, "note: {note}").unwrap());
+    jobs.notes.iter().for_each(|note| writeln!(text, "note: {note}").expect("text takes text"));
     text
 }
 

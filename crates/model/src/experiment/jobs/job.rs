@@ -1,6 +1,7 @@
 //! One job of a job file: what its options come to in parameters of workload `io`.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use super::text::{Entry, Section, error};
 use super::value::{count, exact_time, size, switch, time};
@@ -335,7 +336,7 @@ impl<'a> Job<'a> {
             self.put(read, "ramp", exact_time(ramp), &["ramp_time"])?;
         }
         if self.switch("time_based")? {
-            let missing = || self.wrong("time_based", "it says no runtime".into()).hinted("runtime=30 is 30 seconds");
+            let missing = || self.wrong("time_based", "it says no runtime").hinted("runtime=30 is 30 seconds");
             return runtime.map(drop).ok_or_else(missing);
         }
         let once = match self.size("io_size", read)? {
@@ -419,18 +420,18 @@ impl<'a> Job<'a> {
         value.map(Some).map_err(|why| self.at(entry, format!("{name}: {why}")))
     }
 
-    fn at(&self, entry: &Entry<'_>, what: String) -> ExperimentError {
+    fn at(&self, entry: &Entry<'_>, what: impl Display) -> ExperimentError {
         error(self.file, (entry.line, entry.column), format!("job {}: {what}", self.name()), None)
     }
 
-    fn wrong(&self, name: &str, what: String) -> ExperimentError {
+    fn wrong(&self, name: &str, what: impl Display) -> ExperimentError {
         match self.options.get(name) {
             Some(entry) => self.at(entry, format!("{name}: {what}")),
             None => self.whole(format!("{name}: {what}")),
         }
     }
 
-    fn whole(&self, what: String) -> ExperimentError {
+    fn whole(&self, what: impl Display) -> ExperimentError {
         error(self.file, (self.section.line, 1), format!("job {}: {what}", self.name()), None)
     }
 }
@@ -449,16 +450,12 @@ fn unknown(file: &str, entry: &Entry<'_>) -> ExperimentError {
     let names = OPTIONS.iter().flat_map(|(name, other)| [Some(*name), *other]).flatten();
     // The key of a line without `=` may be a whole sentence.
     let elsewhere = ELSEWHERE.iter().find(|(beginning, _)| entry.key.starts_with(beginning));
-    match elsewhere {
-        Some((_, hint)) => {
-            error(file, place, format!("'{}' is not for a job file here", entry.key), Some((*hint).into()))
-        }
-        None => {
-            let near = nearest_first(entry.key, names);
-            let hint = format!("nearest are {}; docs/fio.md has all", near[..NEAREST_MAX].join(", "));
-            error(file, place, format!("no option '{}' is known", entry.key), Some(hint))
-        }
+    if let Some((_, hint)) = elsewhere {
+        return error(file, place, format!("'{}' is not for a job file here", entry.key), Some((*hint).into()));
     }
+    let near = nearest_first(entry.key, names);
+    let hint = format!("nearest are {}; docs/fio.md has all", near[..NEAREST_MAX].join(", "));
+    error(file, place, format!("no option '{}' is known", entry.key), Some(hint))
 }
 
 /// A size that reads back to the same bytes.

@@ -7,7 +7,7 @@ use model::trial::Sample;
 use super::*;
 use crate::kernels::{job_for_tests, set};
 
-/// Real outputs of fio 3.33, of the words that are tested here: `randread` by psync, `randrw` by io_uring.
+/// Real outputs of fio 3.33, of the words that are tested here: `randread` by psync, `randrw` by `io_uring`.
 const READ: &str = include_str!("read-3.33.json");
 const MIXED: &str = include_str!("mixed-3.33.json");
 
