@@ -203,6 +203,9 @@ mod tests {
         assert_eq!(used(&root, "8:1").unwrap(), "it is mounted on /mnt/my disk");
         assert_eq!(used(&root, "8:0").unwrap(), "its sda1 is mounted on /mnt/my disk");
         assert_eq!(used(&root, "8:2"), None);
+        // What the kernel itself mounts has a source that is no path to it.
+        let root = tree("25 1 8:2 / / rw - ext4 /dev/root rw\n", "");
+        assert_eq!(used(&root, "8:2").unwrap(), "it is mounted on /");
         let whole = tree("25 1 8:0 / /data rw - ext4 /dev/sda rw\n", "");
         assert_eq!(used(&whole, "8:2").unwrap(), "its sda is mounted on /data");
     }

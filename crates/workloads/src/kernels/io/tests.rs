@@ -205,6 +205,16 @@ fn an_error_of_the_device_is_told_with_its_place() {
     }
 }
 
+/// libaio takes no requests for such a file, and says so when they are handed over.
+#[test]
+fn requests_that_the_kernel_does_not_take_are_answered() {
+    let options = options(&[("engine", "libaio"), ("rw", "read"), ("iodepth", "4")]);
+    let target = Target::for_tests(File::open("/proc/self/mem").unwrap(), 1 << 16);
+    let task = Task::new(options, target, 5).unwrap();
+    let Some(said) = words(work(&task)) else { return };
+    assert!(said.contains("a read at 0: Invalid argument"), "{said}");
+}
+
 #[test]
 fn blocks_written_are_proven_and_the_first_wrong_one_is_told() {
     let file = tempfile::NamedTempFile::new().unwrap();

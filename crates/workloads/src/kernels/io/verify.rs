@@ -191,14 +191,14 @@ mod tests {
     #[test]
     fn runs_of_written_blocks_are_found() {
         let written = Written::new(4096 * 300, 4096).unwrap();
-        let blocks: Vec<u64> = (3..7).chain([64, 65, 299]).collect();
+        let blocks: Vec<u64> = (3..7).chain([64, 65, 192, 299]).collect();
         blocks.iter().for_each(|block| written.mark(block * 4096));
         let (mut next, mut runs) = (0, Vec::new());
         while let Some((first, count)) = written.run_from(next, 3) {
             runs.push((first, count));
             next = first + count;
         }
-        assert_eq!(runs, [(3, 3), (6, 1), (64, 2), (299, 1)]);
+        assert_eq!(runs, [(3, 3), (6, 1), (64, 2), (192, 1), (299, 1)]);
         assert!(Written::new(1 << 50, 512).is_err());
     }
 }
