@@ -94,14 +94,15 @@ fn options_that_change_a_run_are_taken() {
     for pairs in [
         &[("amount", "64MiB"), ("bs", "64KiB"), ("rw", "write"), ("fsync", "8"), ("data", "zero")][..],
         &[("distribution", "zipf:1.2"), ("ramp", "20ms"), ("iodepth", "2"), ("registered", "false")],
-        &[("rate", "2000"), ("runtime", "100ms"), ("engine", "psync")],
+        &[("rate", "50"), ("runtime", "400ms"), ("engine", "psync")],
         &[("rw", "randwrite"), ("data", "compress:50"), ("engine", "libaio")],
     ] {
         let job = job(pairs);
         let Some(samples) = ran(&job) else { continue };
         assert!(of(&samples, "iops").is_some_and(|iops| iops > 0.0), "{pairs:?}");
         if job.parameters.integer("rate") > 0 {
-            assert!(of(&samples, "iops").unwrap() < 3000.0, "{samples:?}");
+            // The slowest disk does more than twice as many.
+            assert!(of(&samples, "iops").unwrap() < 100.0, "{samples:?}");
         }
     }
 }
