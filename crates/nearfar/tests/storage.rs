@@ -15,8 +15,21 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
-const WRITE: [&str; 11] =
-    ["measure", "io", "--smoke", "-r", "1", "--set", "engine=psync", "--set", "rw=write", "--set", "amount=64KiB"];
+const WRITE: [&str; 13] = [
+    "measure",
+    "io",
+    "--smoke",
+    "-r",
+    "1",
+    "--threads",
+    "1",
+    "--set",
+    "engine=psync",
+    "--set",
+    "rw=write",
+    "--set",
+    "amount=64KiB",
+];
 
 #[test]
 fn a_file_that_was_there_is_written_to_only_when_its_path_is_repeated() {
