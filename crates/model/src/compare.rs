@@ -1,6 +1,8 @@
 //! From findings to a comparison: which cells stand in which column, which samples belong together, by how
 //! much a column differs from the baseline and whether that may be said.
 
+mod row;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
@@ -266,7 +268,7 @@ fn host(record: &RunRecord) -> String {
 fn row_test(runs: &[ComparedRun<'_>], cell: &CellFinding, by: &By) -> String {
     let cells = || runs.iter().flat_map(|run| &run.finding.cells);
     let mut test = match by {
-        By::Parameter(_) => cell.workload.clone(),
+        By::Parameter(name) => row::without(cell, name, &cells().collect::<Vec<_>>()),
         _ => cell.test.clone(),
     };
     let same_test = |other: &&CellFinding| other.test == cell.test;
@@ -636,6 +638,29 @@ mod tests {
         assert!(spread.ci_low.unwrap() > 15.0, "{spread:?}");
         assert_eq!(comparison.rows[0].values["same"].difference, Some(Difference::NoneSeen));
         assert_eq!(comparison.rows[0].values["kernel"].change_percent, None);
+    }
+
+    #[test]
+    fn cells_that_differ_in_one_parameter_stand_in_one_row_of_their_test() {
+        let record = record("a", &[], None);
+        let one = |test: &str, engine: &str| CellFinding {
+            workload: "io".into(),
+            parameters: [("engine".to_string(), engine.to_string()), ("rw".into(), test[test.len() - 4..].into())]
+                .into(),
+            ..cell(test, "kernel", Better::Higher, &[1.0, 2.0])
+        };
+        let finding = finding(vec![
+            one("4k engine=psync rw=read", "psync"),
+            one("4k engine=libaio rw=read", "libaio"),
+            one("4k engine=libaio rw=write", "libaio"),
+            one("alone", "libaio"),
+            one("last engine=libaio", "libaio"),
+        ]);
+        let runs = [ComparedRun { record: &record, finding: &finding }];
+        let comparison = compare(&runs, &By::Parameter("engine".into()), Some("libaio")).unwrap();
+        let rows: Vec<(&str, usize)> =
+            comparison.rows.iter().map(|row| (row.test.as_str(), row.values.len())).collect();
+        assert_eq!(rows, [("4k rw=read", 2), ("4k rw=write", 1), ("alone", 1), ("last", 1)]);
     }
 
     #[test]

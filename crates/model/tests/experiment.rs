@@ -352,6 +352,31 @@ fn single(workload: &str, set: &[(&str, &str)], placements: &[&str], threads: Op
 }
 
 #[test]
+fn experiment_takes_other_values_of_parameters() {
+    let text = format!(
+        "{HEAD}[[workload]]\nname = \"stream\"\nset = {{ size = \"1GiB\" }}\n[[workload]]\nname = \"queens\"\nset = {{ n = 8 }}"
+    );
+    let given = |pairs: &[(&str, &str)]| {
+        let mut experiment = read(&text);
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect();
+        experiment.give(&pairs, &specs()).map(|()| experiment)
+    };
+    let experiment = given(&[("size", "2MiB"), ("kernel", "copy"), ("size", "4MiB")]).unwrap();
+    let sets: Vec<_> = experiment.tasks.iter().map(|task| format!("{:?}", task.set)).collect();
+    assert_eq!(sets, ["[(\"size\", [\"2MiB\", \"4MiB\"]), (\"kernel\", [\"copy\"])]", "[(\"n\", [\"8\"])]"]);
+    let kept = ["size".to_string()].into();
+    let plan = experiment.plan_with(&model(RYZEN), &specs(), wishes(true), &kept).unwrap();
+    assert_eq!(plan.cells[0].parameters.integer("size"), 2 << 20, "what was given keeps its value in a smoke test");
+    for (pair, expected) in [
+        (("sise", "1"), "no workload of e has a parameter 'sise'; they have size, "),
+        (("size", "much"), "size of workload stream: 'much' is not a size"),
+    ] {
+        let error = given(&[pair]).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
 fn experiment_single_makes_a_plan() {
     let asked = single("stream", &[("size", "1GiB")], &["kernel", "one-core", "big"], Some(1));
     insta::assert_snapshot!("single", listing(&asked.plan(&model(RYZEN), &specs(), wishes(false)).unwrap()));

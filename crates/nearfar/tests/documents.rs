@@ -85,5 +85,6 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/studies.md");
     follow("docs/sharing.md");
     follow("docs/packages.md");
+    follow("docs/fio.md");
     follow("docs/storage.md");
 }

@@ -97,6 +97,7 @@ static REGISTRY: &[Workload] = &[
         check: tools::sysbench::check,
         runner: Runner::Tool { recipe: tools::sysbench::recipe, read: tools::sysbench::read },
     },
+    Workload { describe: tools::fio::describe, check: kernels::io::check, runner: Runner::Kernel(tools::fio::run) },
     Workload {
         describe: tools::unixbench::describe,
         check: tools::unixbench::check,

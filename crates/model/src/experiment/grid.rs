@@ -59,7 +59,7 @@ impl Experiment {
     }
 
     /// As [`Experiment::plan`]; parameters in `kept` have their value also in a smoke test.
-    pub(super) fn plan_with(
+    pub fn plan_with(
         &self,
         topology: &Topology,
         specs: &[WorkloadSpec],

@@ -1,6 +1,6 @@
 //! An experiment: a question, written as a TOML file that a person can read, and what becomes of it on a machine.
 //! `read` checks every word of the file, `grid` makes the plan, `single` does the same for one workload without a
-//! file.
+//! file, `jobs` makes an experiment of fio's job files.
 //!
 //! ```toml
 //! name = "quick"                     # required, as is the question
@@ -27,12 +27,15 @@
 //! ```
 
 mod boots;
+mod given;
 mod grid;
+mod jobs;
 mod read;
 mod single;
 mod source;
 
 pub use grid::PlanError;
+pub use jobs::{JobWishes, Jobs, read_jobs};
 pub use read::parse;
 pub use single::Single;
 

@@ -1,6 +1,7 @@
-//! fio's JSON, version 3: for each job and direction how many requests and bytes a second, and the latency from
-//! submission to completion. Does not read what fio records over time (logs) nor its bins (`json+`), which are kept
-//! in no table; whether the device or the page cache answered is in the job's options, not in the figures.
+//! fio's JSON, version 3: for each job and direction how many requests and bytes a second, the latency from submission to
+//! completion, and what the job took of the cpus. Does not read what fio records over time (logs) nor its bins (`json+`),
+//! which are kept in no table; whether the device or the page cache answered is in the job's options, not in the figures.
+//! Workload `fio` reads what its trials print with the same reader.
 
 use serde_json::Value;
 
@@ -13,13 +14,94 @@ const PERCENTILES: [(&str, &str); 3] = [("50.000000", "p50"), ("99.000000", "p99
 /// Requests a second are counted over milliseconds: where there are this many, they must fit the count to a percent.
 const MILLISECONDS_MIN: f64 = 200.0;
 
+/// What a run of fio wrote.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// Such as `3.33`.
+    pub version: String,
+    /// In the order of the file; copies of one job (numjobs) one by one, or together with `group_reporting`.
+    pub jobs: Vec<Job>,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its name; copies have numbers.
+    pub name: String,
+    /// The directions in which it did requests: `read`, `write`, `trim`, and `mixed` where fio put them together.
+    pub directions: Vec<(&'static str, Figures)>,
+    /// What it took of the cpus, user and system together, in microseconds, all copies together.
+    pub cpu_us: f64,
+    /// Its options, and those of all jobs.
+    pub options: Vec<(String, String)>,
+}
+
+/// One direction of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// How many requests.
+    pub count: f64,
+    /// How long it took, which fio counts in whole milliseconds.
+    pub milliseconds: f64,
+    /// Requests a second.
+    pub rate: f64,
+    /// Bytes a second.
+    pub bytes_per_second: f64,
+    /// From wanting to submit a request to having submitted it; none of engines that do both at once.
+    pub submission: Option<Latency>,
+    /// From there until it was done; none with `gtod_reduce`.
+    pub completion: Option<Latency>,
+    /// Both together.
+    pub total: Option<Latency>,
+}
+
+/// How long requests took, in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latency {
+    /// The mean.
+    pub mean_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Percentiles by fio's name for them, such as `99.900000`.
+    pub percentiles: Vec<(String, f64)>,
+}
+
+impl Latency {
+    /// The percentile of this name.
+    pub fn percentile(&self, name: &str) -> Option<f64> {
+        self.percentiles.iter().find(|(known, _)| known == name).map(|(_, us)| *us)
+    }
+}
+
+impl Job {
+    /// A direction in which it did requests.
+    pub fn direction(&self, name: &str) -> Option<&Figures> {
+        self.directions.iter().find(|(known, _)| *known == name).map(|(_, figures)| figures)
+    }
+}
+
 /// Whether a text looks like it.
 pub fn detect(text: &str) -> bool {
     text.contains("\"fio version\"")
 }
 
-/// Reads it.
+/// Reads it as rows of a table.
 pub fn read(text: &str) -> Result<Report, ReportError> {
+    let output = parse(text)?;
+    let mut facts = vec![("fio".to_string(), output.version)];
+    let mut rows: Vec<ImportedRow> = Vec::new();
+    for job in &output.jobs {
+        rows.extend(job.directions.iter().flat_map(|(direction, figures)| rows_of(&job.name, direction, figures)));
+        facts.extend(job.options.iter().map(|(key, value)| (format!("{key} of {}", job.name), value.clone())));
+    }
+    if rows.is_empty() {
+        return Err(ReportError::whole("no job did a request"));
+    }
+    Ok(single(rows, facts))
+}
+
+/// Reads all that is understood of it. A job that failed is an error.
+pub fn parse(text: &str) -> Result<Output, ReportError> {
     let value = json(text)?;
     let version = value["fio version"].as_str().unwrap_or_default();
     if !version.starts_with("fio-3.") {
@@ -28,35 +110,37 @@ pub fn read(text: &str) -> Result<Report, ReportError> {
     let jobs = value["jobs"].as_array().filter(|jobs| !jobs.is_empty());
     let jobs =
         jobs.ok_or_else(|| ReportError::whole("there is no list 'jobs'").hint("fio's client mode is not read"))?;
-    let mut rows: Vec<ImportedRow> = Vec::new();
-    let mut facts = vec![("fio".to_string(), version.trim_start_matches("fio-").to_string())];
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    let mut output = Output { version: version.trim_start_matches("fio-").to_string(), jobs: Vec::new() };
     for (index, job) in jobs.iter().enumerate() {
         let at = format!("jobs[{index}]");
         let given = job["jobname"].as_str().ok_or_else(|| absent(&format!("{at}.jobname")))?;
-        let error = figure(job, &at, "error")?;
-        if error != 0.0 {
-            return Err(ReportError::whole(format!(
-                "job '{given}' failed with error {error}, its figures mean nothing"
-            ))
-            .hint("mend the job and run fio again"));
-        }
         // Copies of one job (numjobs) have one name.
-        let copies = names.iter().filter(|name| *name == given).count();
+        let copies = names.iter().filter(|name| **name == given).count();
         let name = if copies == 0 { given.to_string() } else { format!("{given} copy {}", copies + 1) };
-        names.push(given.into());
-        for direction in DIRECTIONS.into_iter().filter(|direction| job.get(direction).is_some()) {
-            rows.extend(rows_of(&name, direction, &job[direction], &format!("{at}.{direction}"))?);
-        }
-        for options in [&value["global options"], &job["job options"]] {
-            let options = options.as_object().into_iter().flatten();
-            facts.extend(options.filter_map(|(key, value)| Some((format!("{key} of {name}"), value.as_str()?.into()))));
-        }
+        names.push(given);
+        output.jobs.push(one_job(name, job, &value["global options"], &at)?);
     }
-    if rows.is_empty() {
-        return Err(ReportError::whole("no job did a request"));
+    Ok(output)
+}
+
+fn one_job(name: String, job: &Value, global: &Value, at: &str) -> Result<Job, ReportError> {
+    let error = figure(job, at, "error")?;
+    if error != 0.0 {
+        return Err(ReportError::whole(format!("job '{name}' failed with error {error}, its figures mean nothing"))
+            .hint("mend the job and run fio again"));
     }
-    Ok(single(rows, facts))
+    let mut directions = Vec::new();
+    for direction in DIRECTIONS.into_iter().filter(|direction| job.get(direction).is_some()) {
+        let figures = figures(&job[direction], &format!("{at}.{direction}"))?;
+        directions.extend(figures.map(|figures| (direction, figures)));
+    }
+    let percent = figure(job, at, "usr_cpu")? + figure(job, at, "sys_cpu")?;
+    // The run times of copies are added up, and the shares of the cpu are of that sum.
+    let cpu_us = percent / 100.0 * figure(job, at, "job_runtime")? * 1000.0;
+    let options = [global, &job["job options"]].into_iter().filter_map(Value::as_object).flatten();
+    let options = options.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_string()))).collect();
+    Ok(Job { name, directions, cpu_us, options })
 }
 
 /// fio may say something before its JSON.
@@ -69,32 +153,48 @@ fn json(text: &str) -> Result<Value, ReportError> {
     })
 }
 
-fn rows_of(job: &str, direction: &str, value: &Value, at: &str) -> Result<Vec<ImportedRow>, ReportError> {
+/// None of a direction in which nothing was done.
+fn figures(value: &Value, at: &str) -> Result<Option<Figures>, ReportError> {
     let count = figure(value, at, "total_ios")?;
     if count == 0.0 {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let (rate, milliseconds) = (figure(value, at, "iops")?, figure(value, at, "runtime")?);
-    let bytes = figure(value, at, "bw_bytes")?;
+    let bytes_per_second = figure(value, at, "bw_bytes")?;
     fits(rate, count, milliseconds, &format!("{at}.iops"))?;
-    fits(bytes, figure(value, at, "io_bytes")?, milliseconds, &format!("{at}.bw_bytes"))?;
+    fits(bytes_per_second, figure(value, at, "io_bytes")?, milliseconds, &format!("{at}.bw_bytes"))?;
+    let latency = |key: &str| latency(&value[key], &format!("{at}.{key}"));
+    let (submission, completion, total) = (latency("slat_ns")?, latency("clat_ns")?, latency("lat_ns")?);
+    Ok(Some(Figures { count, milliseconds, rate, bytes_per_second, submission, completion, total }))
+}
+
+/// None where nothing was timed.
+fn latency(value: &Value, at: &str) -> Result<Option<Latency>, ReportError> {
+    if figure(value, at, "N")? == 0.0 {
+        return Ok(None);
+    }
+    let us = |key| figure(value, at, key).map(|nanos| nanos / 1000.0);
+    let (mean_us, max_us) = (us("mean")?, us("max")?);
+    let (listed, inside) = (&value["percentile"], format!("{at}.percentile"));
+    let names = listed.as_object().into_iter().flat_map(serde_json::Map::keys);
+    let percentiles = names.map(|name| Ok((name.clone(), figure(listed, &inside, name)? / 1000.0)));
+    Ok(Some(Latency { mean_us, max_us, percentiles: percentiles.collect::<Result<_, ReportError>>()? }))
+}
+
+fn rows_of(job: &str, direction: &str, figures: &Figures) -> Vec<ImportedRow> {
     let test = format!("{job} {direction}");
     let higher = |metric, unit, value| row(&test, metric, unit, Better::Higher, value);
-    let mut rows = vec![higher("rate", "op/s", rate), higher("bandwidth", "MiB/s", bytes / f64::from(1 << 20))];
-    let (latency, at) = (&value["clat_ns"], format!("{at}.clat_ns"));
-    // With gtod_reduce fio measures no latency.
-    if figure(latency, &at, "N")? > 0.0 {
-        let lower = |metric: &str, nanos: f64| row(&test, metric, "us", Better::Lower, nanos / 1000.0);
-        rows.push(lower("latency", figure(latency, &at, "mean")?));
+    let bandwidth = figures.bytes_per_second / f64::from(1 << 20);
+    let mut rows = vec![higher("rate", "op/s", figures.rate), higher("bandwidth", "MiB/s", bandwidth)];
+    if let Some(latency) = &figures.completion {
+        let lower = |metric: &str, us: f64| row(&test, metric, "us", Better::Lower, us);
+        rows.push(lower("latency", latency.mean_us));
         for (key, name) in PERCENTILES {
-            if latency["percentile"].get(key).is_some() {
-                let nanos = figure(&latency["percentile"], &format!("{at}.percentile"), key)?;
-                rows.push(lower(&format!("latency-{name}"), nanos));
-            }
+            rows.extend(latency.percentile(key).map(|us| lower(&format!("latency-{name}"), us)));
         }
-        rows.push(lower("latency-max", figure(latency, &at, "max")?));
+        rows.push(lower("latency-max", latency.max_us));
     }
-    Ok(rows)
+    rows
 }
 
 /// What a rate says must be what was counted in the time.

@@ -2,7 +2,7 @@
 //! of formats, each found by its content. What a file does not prove whole is refused: a report that was cut off, an
 //! unknown version, figures that do not fit each other. Knows no files; says nothing of how well anything was measured.
 
-mod fio;
+pub mod fio;
 mod geekbench;
 mod hpl;
 mod hyperfine;

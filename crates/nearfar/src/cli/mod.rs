@@ -235,7 +235,17 @@ pub struct Measure {
 #[derive(Args, Debug)]
 pub struct Run {
     /// A built-in experiment's name or a TOML file
-    pub experiment: String,
+    #[arg(required_unless_present = "fio", conflicts_with = "fio")]
+    pub experiment: Option<String>,
+    /// Instead: each job of a fio job file, alone, as workload io
+    #[arg(long, value_name = "FILE")]
+    pub fio: Option<PathBuf>,
+    /// Where the jobs of --fio run, may be repeated [default: kernel]
+    #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
+    pub placements: Vec<String>,
+    /// A parameter of every workload that has it, in place of the experiment's; given twice, both values
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
     /// Show the plan and the estimate, run nothing
     #[arg(long)]
     pub dry_run: bool,

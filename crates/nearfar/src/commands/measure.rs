@@ -65,19 +65,22 @@ fn words(single: &Single, smoke: bool, devices: &[String]) -> Vec<String> {
 }
 
 fn settings(args: &Measure) -> Result<Vec<(String, String)>, Failure> {
-    let pair = |text: &String| {
-        let (name, value) = text.split_once('=').ok_or_else(|| {
-            Failure::usage(format!("--set {text}: a parameter is written KEY=VALUE"))
-                .hint(format!("nearfar list workloads shows the parameters of {}", args.workload))
-        })?;
-        Ok((name.trim().to_string(), value.to_string()))
-    };
-    let mut pairs = args.set.iter().map(pair).collect::<Result<Vec<_>, Failure>>()?;
+    let hint = format!("nearfar list workloads shows the parameters of {}", args.workload);
+    let mut pairs = pairs(&args.set, &hint)?;
     if !args.command.is_empty() {
         pairs.push(("argv".into(), serde_json::json!(args.command).to_string()));
     }
     overwrite::allow_single(&args.workload, &mut pairs, args.allow_overwrite.as_deref())?;
     Ok(pairs)
+}
+
+/// `KEY=VALUE` as often as it is given.
+pub fn pairs(given: &[String], hint: &str) -> Result<Vec<(String, String)>, Failure> {
+    let pair = |text: &String| {
+        let pair = text.split_once('=').map(|(name, value)| (name.trim().to_string(), value.to_string()));
+        pair.ok_or_else(|| Failure::usage(format!("--set {text}: a parameter is written KEY=VALUE")).hint(hint))
+    };
+    given.iter().map(pair).collect()
 }
 
 /// `--placement` as often as it is given, else numactl's letters together, else the kernel's choice.

@@ -1,11 +1,12 @@
 //! `nearfar run`: an experiment, from its text to stored trials and a table.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
 use lab::run::{Ended, forecast};
 use model::compare::{ComparedRun, planned};
-use model::experiment::{self, Experiment, Wishes};
+use model::experiment::{self, Experiment, JobWishes, Wishes};
 use model::finding::{RunFinding, summarise};
 use model::plan::Plan;
 use model::record::RunRecord;
@@ -14,6 +15,7 @@ use report::table::Metrics;
 use store::Store;
 
 use crate::cli::{Common, Run, TextOrJson};
+use crate::commands::measure::pairs;
 use crate::conduct::{check, closing_words, conduct, resume_or_begin};
 use crate::failure::{Failure, Outcome, Status};
 use crate::hold::Hold;
@@ -30,16 +32,18 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("experiments/fake-numa.toml", include_str!("../../../../experiments/fake-numa.toml")),
     ("experiments/boards.toml", include_str!("../../../../experiments/boards.toml")),
     ("experiments/gateway.toml", include_str!("../../../../experiments/gateway.toml")),
+    ("experiments/storage.toml", include_str!("../../../../experiments/storage.toml")),
+    ("experiments/crystaldiskmark.toml", include_str!("../../../../experiments/crystaldiskmark.toml")),
+    ("experiments/crystaldiskmark-3.toml", include_str!("../../../../experiments/crystaldiskmark-3.toml")),
 ];
 
 /// Runs an experiment, or goes on with it.
 pub fn run(args: &Run, common: &Common) -> Outcome {
-    let mut experiment = read(&args.experiment)?;
-    overwrite::allow(&mut experiment, args.allow_overwrite.as_deref())?;
+    let (experiment, given) = asked(args, common)?;
     let prepare = || -> Result<(Subject, Plan), Failure> {
         let subject = Subject::from_flags(&args.subject)?;
         let offering = Offering::of(&subject, &args.by, common)?;
-        let plan = plan(&experiment, &subject, &offering, args)?;
+        let plan = plan(&experiment, &given, &subject, &offering, args)?;
         Ok((subject, plan))
     };
     if args.dry_run {
@@ -96,12 +100,46 @@ pub fn execute(
 
 /// The words that ask for the same plan again.
 fn words(args: &Run) -> Vec<String> {
-    let mut words = vec!["run".into(), args.experiment.clone()];
+    let mut words = vec!["run".to_string()];
+    words.extend(args.experiment.clone());
+    words.extend(args.fio.iter().flat_map(|file| ["--fio".into(), file.to_string_lossy().into_owned()]));
+    words.extend(args.placements.iter().flat_map(|placement| ["--placement".into(), placement.clone()]));
+    words.extend(args.set.iter().flat_map(|pair| ["--set".into(), pair.clone()]));
     words.extend(args.budget.iter().flat_map(|budget| ["--budget".into(), budget.clone()]));
     words.extend(args.smoke.then(|| "--smoke".into()));
     words.extend(args.devices.iter().flat_map(|device| ["--device".into(), device.clone()]));
     words.extend(args.allow_overwrite.iter().flat_map(|path| ["--allow-overwrite".into(), path.clone()]));
     words
+}
+
+/// The experiment with what the command line gives to it, and the names of that.
+fn asked(args: &Run, common: &Common) -> Result<(Experiment, BTreeSet<String>), Failure> {
+    if args.fio.is_none() && !args.placements.is_empty() {
+        return Err(Failure::usage("--placement is for the jobs of --fio; an experiment says its placements itself")
+            .hint("nearfar measure takes placements too"));
+    }
+    let mut experiment = match (&args.fio, &args.experiment) {
+        (Some(file), _) => read_jobs(file, &args.placements, common)?,
+        (None, name) => read(name.as_deref().unwrap_or_default())?,
+    };
+    overwrite::allow(&mut experiment, args.allow_overwrite.as_deref())?;
+    let pairs = pairs(&args.set, "nearfar list workloads shows parameters")?;
+    experiment.give(&pairs, &workloads::specs()).map_err(|why| Failure::usage(format!("--set: {why}")))?;
+    Ok((experiment, pairs.into_iter().map(|(name, _)| name).collect()))
+}
+
+/// The jobs of a fio job file, and on stderr what is not as fio would have it.
+fn read_jobs(file: &Path, placements: &[String], common: &Common) -> Result<Experiment, Failure> {
+    let name = file.to_string_lossy();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("--fio {name}: {error}")).hint("give the path of a fio job file"))?;
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let wishes = JobWishes { name: &stem, placements };
+    let jobs = experiment::read_jobs(&text, &name, wishes, &workloads::specs()).map_err(Failure::usage)?;
+    for note in jobs.notes.iter().filter(|_| !common.quiet) {
+        eprintln!("note: {note}");
+    }
+    Ok(jobs.experiment)
 }
 
 fn read(name: &str) -> Result<Experiment, Failure> {
@@ -118,10 +156,16 @@ fn read(name: &str) -> Result<Experiment, Failure> {
     experiment::parse(&text, name, &specs).map_err(Failure::usage)
 }
 
-fn plan(experiment: &Experiment, subject: &Subject, offering: &Offering, args: &Run) -> Result<Plan, Failure> {
+fn plan(
+    experiment: &Experiment,
+    given: &BTreeSet<String>,
+    subject: &Subject,
+    offering: &Offering,
+    args: &Run,
+) -> Result<Plan, Failure> {
     model::placement::devices(&offering.topology, &args.devices).map_err(Failure::usage)?;
     let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers(), devices: &args.devices };
-    let plan = experiment.plan(&offering.topology, &workloads::specs(), wishes);
+    let plan = experiment.plan_with(&offering.topology, &workloads::specs(), wishes, given);
     let mut plan = plan.map_err(|error| Failure::plan(&error))?;
     check(&plan, subject)?;
     if let Some(budget) = &args.budget {

@@ -4,6 +4,7 @@
 mod cache;
 pub(crate) mod command;
 pub(crate) mod compress;
+pub(crate) mod fio;
 pub(crate) mod hpcc;
 mod installed;
 pub(crate) mod kernel_build;

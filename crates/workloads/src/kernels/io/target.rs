@@ -71,6 +71,11 @@ impl Target {
         how.open(path).map_err(|error| refusal(&format!("cannot open {}", self.name), &error, self.direct))
     }
 
+    /// A name under which a program that this process starts finds it, also when it has no name of its own.
+    pub(super) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
     /// Whether it is still what it was, after a trial: a file may have been removed or cut meanwhile.
     pub(super) fn unchanged(&self) -> Result<(), Failure> {
         let Some(length) = self.length else { return Ok(()) };

@@ -1,0 +1,194 @@
+//! An installed fio, run as it is on the same cell as workload `io`, its JSON read.
+//!
+//! Measures: requests and bytes a second and the time of a request, by fio itself, as one job with as many threads
+//! (`numjobs`) as the placement has. All threads together may use the placement's cpus; it seats nobody. The parameters and
+//! metrics are those of workload `io`, which measures the same without it; this is for checking that, and for results that
+//! others know. Does NOT check data unless `verify` says so, and with a `rate` counts latency from when a request began, not
+//! from when it should have begun. What `verify` reads back is not counted, nor are its cpu times.
+//! Source: fio 3 (axboe/fio), a program of its own under the GPL; no line of it is in here. Its options: fio(1), section
+//! "Parameters"; what it prints: its own JSON.
+
+mod words;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use model::reports::fio::{self as report, Figures, Output};
+use model::units::Nanos;
+use model::workload::{Parameters, WorkloadSpec};
+
+use super::{installed, process};
+use crate::job::{Failure, Job, Measured};
+use crate::kernels::io;
+use crate::scratch::{Scratch, cannot};
+use words::{Pass, words};
+
+/// From this version on a run says the percentiles of submission, completion and both apart, and of mixes also those of all
+/// requests together.
+const OLDEST: (u32, u32) = (3, 27);
+
+/// fio's rates are by whole milliseconds: of so many, one is five percent.
+const MILLISECONDS_MIN: f64 = 20.0;
+
+/// The percentiles that are asked for, as fio's JSON names them, and the metrics that they are.
+const PERCENTILES: [(&str, &str); 4] = [
+    ("50.000000", "latency"),
+    ("99.000000", "latency-p99"),
+    ("99.900000", "latency-p99.9"),
+    ("99.990000", "latency-p99.99"),
+];
+const MEDIAN: &str = PERCENTILES[0].0;
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "fio".into(),
+        summary: "an installed fio on the same cells as io".into(),
+        about: "Runs fio with as many threads as the placement has, and reads its JSON. Not ours and not part of this \
+                program: Debian's package fio. Parameters and metrics are those of workload io; threads are numjobs. With a \
+                rate, its latency counts from when a request began. More in docs/fio.md."
+            .into(),
+        trial_time_guess: Nanos(6_000_000_000),
+        ..io::describe()
+    }
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    installed::need("fio", "fio")?;
+    let scratch = Scratch::new(&std::env::temp_dir())?;
+    let version = Command::new("fio").arg("--version").output();
+    let version = version.map_err(|error| cannot("run", "fio".as_ref(), &error))?;
+    check_version(&String::from_utf8_lossy(&version.stdout))?;
+    let lent = io::Lent::open(job)?;
+    if lent.is_ours() && job.parameters.switch("verify") && !words::writes(&job.parameters) {
+        // What it reads has to be what it has written, or it would have nothing to check.
+        fio(job, &lent, Pass::Write, &scratch)?;
+    }
+    let output = fio(job, &lent, Pass::Measure, &scratch)?;
+    lent.unchanged()?;
+    let mut measured = Measured::default();
+    report(job, &output, &mut measured)?;
+    Ok(measured)
+}
+
+fn check_version(said: &str) -> Result<(), Failure> {
+    let numbers = said.trim().strip_prefix("fio-").and_then(|rest| rest.split_once('.'));
+    let minor =
+        |text: &str| text.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|text| text.parse().ok());
+    let version = numbers.and_then(|(major, rest)| Some((major.parse::<u32>().ok()?, minor(rest)?)));
+    match version {
+        Some(version) if version.0 == OLDEST.0 && version >= OLDEST => Ok(()),
+        _ => Err(Failure::Unavailable(format!(
+            "fio says that it is version '{}'; known is fio {}.{} and later of fio {}",
+            said.trim(),
+            OLDEST.0,
+            OLDEST.1,
+            OLDEST.0
+        ))),
+    }
+}
+
+/// One run of fio, to its end.
+fn fio(job: &Job, lent: &io::Lent, pass: Pass, scratch: &Scratch) -> Result<Output, Failure> {
+    let path = scratch.path("output.json");
+    let mut command = Command::new("fio");
+    // It leaves files of its own where it runs.
+    command
+        .args(words(job, &lent.path(), lent.bytes(), pass, &path))
+        .current_dir(scratch.folder())
+        .stdout(Stdio::null());
+    process::run(command, "fio", scratch).map_err(unavailable)?;
+    read(&path)
+}
+
+fn read(path: &Path) -> Result<Output, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| cannot("read", path, &error))?;
+    report::parse(&text).map_err(|error| {
+        let line = error.line.map_or(String::new(), |line| format!("line {line}: "));
+        unavailable(Failure::Failed(format!("what fio printed: {line}{}", error.what)))
+    })
+}
+
+/// What this kernel or file system refuses is nobody's mistake.
+fn unavailable(failure: Failure) -> Failure {
+    /// What fio says of it, and what may be done.
+    const REFUSALS: [(&str, &str); 6] = [
+        ("does not support direct=1", "direct=false, or a file on a disk"),
+        ("not loadable", "another engine, or a fio that was built with it"),
+        ("Function not implemented", "another engine"),
+        ("Operation not supported", "without iopoll, or another engine"),
+        ("No space left on device", "a smaller size, or TMPDIR elsewhere"),
+        ("Cannot allocate memory", "registered=false, or a larger limit of locked memory (ulimit -l)"),
+    ];
+    let Failure::Failed(why) = &failure else { return failure };
+    match REFUSALS.iter().find(|(said, _)| why.contains(said)) {
+        Some((_, hint)) => Failure::Unavailable(format!("{why}; hint: {hint}")),
+        None => failure,
+    }
+}
+
+fn report(job: &Job, output: &Output, measured: &mut Measured) -> Result<(), Failure> {
+    let wrong = |why: String| Failure::Failed(format!("what fio printed: {why}"));
+    let [ran] = output.jobs.as_slice() else {
+        return Err(wrong(format!("{} jobs, one was asked for", output.jobs.len())));
+    };
+    let mixed = words::mixes(&job.parameters);
+    let (asked, other) = match (mixed, words::writes(&job.parameters)) {
+        (true, _) => ("mixed", None),
+        (false, true) => ("write", None),
+        (false, false) => ("read", Some("write")),
+    };
+    if other.is_some_and(|other| ran.direction(other).is_some()) {
+        return Err(wrong("it wrote, and was asked to read".into()));
+    }
+    let figures = ran.direction(asked).ok_or_else(|| wrong(format!("no request of kind {asked} was done")))?;
+    if figures.milliseconds < MILLISECONDS_MIN {
+        let ms = figures.milliseconds;
+        return Err(wrong(format!(
+            "it took {ms} ms, too short for a rate by whole ones; hint: a larger amount, or runtime"
+        )));
+    }
+    let block = job.parameters.size("bs") as f64;
+    let each = figures.bytes_per_second / figures.rate;
+    // Both are rounded, the rate by the time in milliseconds.
+    if (each / block - 1.0).abs() > 0.01 {
+        return Err(wrong(format!("its requests had {each:.0} bytes, {block} were asked for")));
+    }
+    measured.push("iops", figures.rate)?;
+    measured.push("bandwidth", figures.bytes_per_second / f64::from(1 << 20))?;
+    latencies(figures, measured)?;
+    if mixed {
+        for (direction, series) in [("read", "read-iops"), ("write", "write-iops")] {
+            ran.direction(direction).map_or(Ok(()), |figures| measured.push(series, figures.rate))?;
+        }
+    }
+    // Short runs may take less than the kernel counts in.
+    if !reads_back(&job.parameters) && ran.cpu_us > 0.0 {
+        measured.push("cpu-per-io", ran.cpu_us / figures.count)?;
+    }
+    Ok(())
+}
+
+fn latencies(figures: &Figures, measured: &mut Measured) -> Result<(), Failure> {
+    let Some(total) = &figures.total else { return Ok(()) };
+    measured.push("latency-mean", total.mean_us)?;
+    for (percentile, series) in PERCENTILES {
+        let us = total.percentile(percentile);
+        let us = us.ok_or_else(|| Failure::Failed(format!("what fio printed: there is no percentile {percentile}")))?;
+        measured.push(series, us)?;
+    }
+    // Engines that submit and wait in one call have no two times.
+    if let (Some(submission), Some(completion)) = (&figures.submission, &figures.completion) {
+        for (latency, series) in [(submission, "latency-submit"), (completion, "latency-completion")] {
+            latency.percentile(MEDIAN).map_or(Ok(()), |us| measured.push(series, us))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether fio reads back what it has written, which its cpu times include.
+fn reads_back(parameters: &Parameters) -> bool {
+    parameters.switch("verify") && words::writes(parameters)
+}
+
+#[cfg(test)]
+mod tests;
