@@ -20,7 +20,7 @@ fn assert_measured(ran: &Ran, step: &str) {
     assert_proven(&trials[0]);
     let run = ran.json(step, &[0]);
     let metrics = run["cells"][0]["metrics"].as_array().expect("metrics");
-    assert_eq!(metrics.len(), 4, "{step}");
+    assert_eq!(metrics.len(), 5, "{step}");
     assert!(metrics.iter().all(|metric| metric["median"].as_f64().is_some_and(|value| value > 0.0)), "{metrics:#?}");
 }
 
