@@ -17,7 +17,7 @@ macro_rules! samples {
 }
 
 /// Format, file and text of every report that can be read.
-const SAMPLES: [(&str, &str, &str); 29] = samples![
+const SAMPLES: [(&str, &str, &str); 31] = samples![
     "unixbench" "unixbench-5.1.3.txt",
     "openssl" "openssl-1.1.1w.txt",
     "openssl" "openssl-1.1.1w-evp.txt",
@@ -43,6 +43,8 @@ const SAMPLES: [(&str, &str, &str); 29] = samples![
     "phoronix" "phoronix-10.8.6.xml",
     "geekbench" "geekbench-5.4.2.txt",
     "geekbench" "geekbench-6.3.0.txt",
+    "geekbench" "geekbench-6.json",
+    "geekbench" "geekbench-6.html",
     "stream" "stream-5.10.txt",
     "hpl" "hpcc-1.5.0.txt",
     "hpl" "hpl-2.3.txt",
@@ -170,6 +172,7 @@ fn figures_that_do_not_fit_each_other_are_refused() {
             "Integer Score                  995",
             "its parts give",
         ),
+        ("geekbench-6.json", "\"multicore_score\": 2994", "\"multicore_score\": 2494", "says otherwise"),
         ("hyperfine-1.15.0-parameters.json", "0.02724039606", "0.02784039606", "its times give"),
         ("fio-3.33.json", "\"iops\" : 19750.124938", "\"iops\" : 16750.124938", "by its count and time"),
         ("phoronix-10.8.6.xml", "<Value>168<", "<Value>178<", "its runs give"),

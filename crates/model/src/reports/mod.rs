@@ -70,7 +70,7 @@ pub const FORMATS: [Format; 9] = [
     },
     Format {
         name: "geekbench",
-        about: "The text that Geekbench 5 and 6 print or export",
+        about: "What Geekbench 5 and 6 print or export: text, JSON, pages",
         detect: geekbench::detect,
         read: geekbench::read,
     },
@@ -79,12 +79,10 @@ pub const FORMATS: [Format; 9] = [
 ];
 
 /// Files of programs above in a layout that cannot be read: what shows it, what it is, what to do.
-const RELATIVES: [(&str, &str, &str); 6] = [
+const RELATIVES: [(&str, &str, &str); 4] = [
     ("(groupid=", "fio's text for people", "let fio write JSON: fio --output-format=json --output=FILE JOBFILE"),
     ("command,mean,stddev,median", "hyperfine's CSV, which has no runs", "hyperfine --export-json FILE COMMAND"),
     ("| Command | Mean", "hyperfine's Markdown, which is rounded", "hyperfine --export-json FILE COMMAND"),
-    ("\"multicore_score\"", "Geekbench's JSON, whose layout nobody could verify here", "geekbench6 --export-text FILE"),
-    ("browser.geekbench.com", "a page of the Geekbench Browser, which is not read", "geekbench6 --export-text FILE"),
     ("sysbench 0.", "a report of sysbench before 1.0, which measures otherwise", "run sysbench 1.0"),
 ];
 
@@ -273,7 +271,6 @@ mod tests {
         assert_eq!(said(" \n"), "the file is empty / ");
         assert!(said("hello\n").contains("store"), "{}", said("hello\n"));
         assert!(said("command,mean,stddev,median,user\n").contains("--export-json"));
-        assert!(said("<a href='https://browser.geekbench.com/v6/cpu/1'>").contains("--export-text"));
         let both = "sysbench 1.0.20 (x)\nSTREAM version $Revision: 5.10 $\n";
         assert!(said(both).contains("--format sysbench"), "{}", said(both));
         assert_eq!(clean(" a\n\tb\u{1b}[1m "), "a b?[1m");

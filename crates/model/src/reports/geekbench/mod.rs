@@ -1,6 +1,8 @@
-//! The text that Geekbench 5 and 6 print and export: scores, one by one and together. Rates are not read: their units
-//! change with their size (MB/sec, GB/sec). Its JSON, its own files and pages of its browser are not known for certain and
-//! not read. Scores together are recomputed from their parts, so a changed or cut number is found.
+//! What Geekbench 5 and 6 print and export: scores, one by one and together. Rates are not read: their units change with
+//! their size (MB/sec, GB/sec). Of the text scores together are recomputed from their parts, so a changed or cut number is
+//! found. JSON and pages are in `export`.
+
+mod export;
 
 use super::{Report, ReportError, number_with, numbered, row, single};
 use crate::record::ImportedRow;
@@ -9,8 +11,14 @@ use crate::workload::Better;
 const BANNER: &str = "Geekbench ";
 const ADDRESS: &str = ": https://www.geekbench.com/";
 
+const SECTIONS: [&str; 2] = ["Single-Core", "Multi-Core"];
+
 /// Whether a text looks like it.
 pub fn detect(text: &str) -> bool {
+    export::is_json(text) || export::is_page(text) || is_text(text)
+}
+
+fn is_text(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(BANNER) && line.contains(ADDRESS))
 }
 
@@ -21,6 +29,14 @@ fn tests_of(version: u32) -> usize {
 
 /// Reads it.
 pub fn read(text: &str) -> Result<Report, ReportError> {
+    match () {
+        () if export::is_json(text) => export::read_json(text),
+        () if export::is_page(text) => export::read_page(text),
+        () => read_text(text),
+    }
+}
+
+fn read_text(text: &str) -> Result<Report, ReportError> {
     let lines: Vec<(usize, &str)> = numbered(text).collect();
     let mut banners = lines.iter().filter(|(_, line)| line.starts_with(BANNER) && line.contains(ADDRESS));
     let (at, banner) = banners.next().copied().unwrap_or_default();
@@ -34,7 +50,7 @@ pub fn read(text: &str) -> Result<Report, ReportError> {
         _ => return Err(ReportError::at(at, format!("version {full} is not known; Geekbench 5 and 6 can be read"))),
     };
     let (mut rows, mut any) = (Vec::new(), false);
-    for section in ["Single-Core", "Multi-Core"] {
+    for section in SECTIONS {
         if let Some(scores) = scores(&lines, section, version)? {
             rows.extend(scores);
             any = true;
