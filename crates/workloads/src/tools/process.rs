@@ -44,6 +44,11 @@ mod tests {
         assert!(shell("exit 0").is_ok());
         let failure = shell("echo no luck >&2; exit 3").unwrap_err().to_string();
         assert!(failure.contains("the shell ended with exit status: 3 and said: no luck"), "{failure}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let missing = run(Command::new("/no/such/program"), "it", &scratch).unwrap_err();
         assert!(missing.to_string().contains("/no/such/program"));
     }
