@@ -136,7 +136,12 @@ pub fn ryzen() -> Topology {
 fn interrupt(number: u32, name: &str, cpus: &str) -> Interrupt {
     let movability = if name == "enp5s0" { Movability::Movable } else { Movability::Managed };
     let effective = CpuSet::parse_list(cpus).unwrap_or_default();
-    Interrupt { number, name: name.into(), affinity: effective.clone(), effective, movability }
+    // One that can be moved may come to more cpus than the one that takes it.
+    let affinity = match movability {
+        Movability::Movable => CpuSet::parse_list("0-3").unwrap_or_default(),
+        _ => effective.clone(),
+    };
+    Interrupt { number, name: name.into(), affinity, effective, movability }
 }
 
 /// 4 small and 2 big cores, no third-level cache; numbers of cores repeat.
