@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 use model::record::{ImportedRow, ImportedTable};
-use model::reports::{self, Report, ReportError};
+use model::reports::{self, COLUMNS_MAX, NAME_BYTES_MAX, ROWS_MAX, Report, ReportError};
 use model::workload::Better;
 
 /// The columns before those of figures.
@@ -20,10 +20,6 @@ const PUBLISHED: &str = "published_change_percent";
 /// A table that people publish has some hundred rows and some tens of columns. More than this is another kind of
 /// file, and would only fill memory and pages.
 const BYTES_MAX: u64 = 4 << 20;
-const ROWS_MAX: usize = 10_000;
-const COLUMNS_MAX: usize = 100;
-/// Names longer than this cannot be shown.
-const FIELD_BYTES_MAX: usize = 200;
 
 /// What is wrong with a file of figures, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,8 +267,8 @@ fn check_names(columns: &[String], line: u64) -> Result<(), Fault> {
 }
 
 fn bounded(field: &str, line: u64, column: &str) -> Result<String, Fault> {
-    if field.len() > FIELD_BYTES_MAX {
-        return Err(Fault::field(line, column, format!("longer than {FIELD_BYTES_MAX} bytes")));
+    if field.len() > NAME_BYTES_MAX {
+        return Err(Fault::field(line, column, format!("longer than {NAME_BYTES_MAX} bytes")));
     }
     Ok(field.into())
 }
@@ -394,7 +390,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
         check(&format!("{header}{}", rows.concat()), "line 10002: more than 10000 rows");
         let columns: Vec<String> = (0..=COLUMNS_MAX).map(|column| format!("c{column}")).collect();
         check(&format!("test,metric,unit,better,{}\n", columns.join(",")), "more than 100 columns");
-        let long = "x".repeat(FIELD_BYTES_MAX + 1);
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
         check(&format!("{header}{long},m,u,lower,1\n"), "line 2, column test: longer than 200 bytes");
         check(&format!("test,metric,unit,better,{long}\n"), "line 1, column 5: longer than 200 bytes");
         check(&format!("{header}t,m,u,lower,{long}\n"), "xxx…' is not a number");

@@ -21,6 +21,18 @@ pub(crate) struct Metric {
     pub reduce: Reduce,
 }
 
+impl Metric {
+    /// The median of the series that has its name, as most are.
+    pub(crate) fn median(name: &'static str, unit: &'static str, better: Better) -> Self {
+        Self { name, unit, better, series: name, reduce: Reduce::Median }
+    }
+}
+
+/// One of these words.
+pub(crate) fn choice(words: &[&str]) -> ParameterKind {
+    ParameterKind::Choice(words.iter().map(|word| (*word).to_string()).collect())
+}
+
 pub(crate) fn parameters<const N: usize>(rows: [Parameter; N]) -> Vec<ParameterSpec> {
     let spec = |row: Parameter| ParameterSpec {
         name: row.name.into(),

@@ -1,11 +1,8 @@
 //! Reports put side by side: one table whose columns are files, or what the files call them. Rows are joined by test,
 //! metric and unit; what differs in how they were measured is noted.
 
-use super::{NAME_BYTES_MAX, Report, ReportError, same};
+use super::{COLUMNS_MAX, NAME_BYTES_MAX, Report, ReportError, same};
 use crate::record::{ImportedRow, ImportedTable};
-
-/// More columns than this cannot be compared by eye.
-const COLUMNS_MAX: usize = 100;
 
 /// One file's report, with the name that its column gets.
 #[derive(Clone, Debug)]

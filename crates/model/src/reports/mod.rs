@@ -20,6 +20,8 @@ use crate::workload::Better;
 
 /// Names longer than this cannot be shown.
 pub const NAME_BYTES_MAX: usize = 200;
+/// More columns than this cannot be compared by eye.
+pub const COLUMNS_MAX: usize = 100;
 /// More than this is no report that people compare.
 pub const ROWS_MAX: usize = 10_000;
 

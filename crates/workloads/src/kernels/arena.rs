@@ -7,9 +7,8 @@ use std::sync::atomic::AtomicU64;
 use machine::memory::{HugePages, MemoryError, PlacedMemory};
 use model::id_set::NodeId;
 use model::placement::MemoryPolicy;
-use model::workload::ParameterKind;
 
-use crate::describe::Parameter;
+use crate::describe::{Parameter, choice};
 use crate::job::{Failure, Job};
 
 /// Asking the kernel about a page costs some 100 ns, so of large memory this many pages spread over it are asked about.
@@ -29,7 +28,7 @@ pub(super) fn huge_pages_parameter() -> Parameter {
     Parameter {
         name: "huge-pages",
         about: "transparent huge pages: asked for (not for little memory interleaved), forbidden, or as the system is set",
-        kind: ParameterKind::Choice(vec!["yes".into(), "no".into(), "system".into()]),
+        kind: choice(&["yes", "no", "system"]),
         default: Some("yes"),
         smoke: None,
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use model::id_set::NodeId;
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::{self, Arena};
 use crate::describe::{Metric, Parameter, metrics, parameters};
@@ -70,13 +70,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             arena::huge_pages_parameter(),
         ]),
-        metrics: metrics([Metric {
-            name: "latency",
-            unit: "ns",
-            better: Better::Lower,
-            series: "latency",
-            reduce: Reduce::Median,
-        }]),
+        metrics: metrics([Metric::median("latency", "ns", Better::Lower)]),
         threads_exactly: None,
         trial_time_guess: Nanos(5_000_000_000),
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::{self, Arena};
 use super::chase::{Cycle, UNROLLED, steps_per_round};
@@ -67,8 +67,8 @@ pub(crate) fn describe() -> WorkloadSpec {
             arena::huge_pages_parameter(),
         ]),
         metrics: metrics([
-            Metric { name: "latency", unit: "ns", better: Better::Lower, series: "latency", reduce: Reduce::Median },
-            Metric { name: "load", unit: "MB/s", better: Better::Higher, series: "load", reduce: Reduce::Median },
+            Metric::median("latency", "ns", Better::Lower),
+            Metric::median("load", "MB/s", Better::Higher),
         ]),
         threads_exactly: None,
         trial_time_guess: Nanos(2_000_000_000),

@@ -15,10 +15,10 @@ use std::time::Instant;
 
 use model::id_set::CpuSet;
 use model::units::Nanos;
-use model::workload::{Better, ParameterKind, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::Arena;
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::team::{self, Member};
 
@@ -37,7 +37,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             Parameter {
                 name: "op",
                 about: "how a turn is taken: load until it is one's own, then store; or compare and swap until it succeeds",
-                kind: ParameterKind::Choice(vec!["store".into(), "cas".into()]),
+                kind: choice(&["store", "cas"]),
                 default: Some("store"),
                 smoke: None,
             },
@@ -56,13 +56,7 @@ pub(crate) fn describe() -> WorkloadSpec {
                 smoke: Some("500"),
             },
         ]),
-        metrics: metrics([Metric {
-            name: "latency",
-            unit: "ns",
-            better: Better::Lower,
-            series: "latency",
-            reduce: Reduce::Median,
-        }]),
+        metrics: metrics([Metric::median("latency", "ns", Better::Lower)]),
         threads_exactly: Some(2),
         trial_time_guess: Nanos(500_000_000),
     }

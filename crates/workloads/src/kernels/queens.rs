@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::units::Nanos;
-use model::workload::{Better, ParameterKind, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
@@ -65,14 +65,8 @@ pub(crate) fn describe() -> WorkloadSpec {
             smoke: Some("10"),
         }]),
         metrics: metrics([
-            Metric {
-                name: "solutions",
-                unit: "solutions/s",
-                better: Better::Higher,
-                series: "solutions",
-                reduce: Reduce::Median,
-            },
-            Metric { name: "time", unit: "s", better: Better::Lower, series: "time", reduce: Reduce::Median },
+            Metric::median("solutions", "solutions/s", Better::Higher),
+            Metric::median("time", "s", Better::Lower),
         ]),
         threads_exactly: None,
         trial_time_guess: Nanos(200_000_000),

@@ -1,7 +1,7 @@
 //! What sysbench's tests have in common: parameters, and what is reported of events.
 
 use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, Reduce};
+use model::workload::{Better, MetricSpec, ParameterKind};
 
 use crate::describe::{self, Metric, Parameter};
 
@@ -38,9 +38,9 @@ pub(super) fn events() -> Parameter {
 
 /// What sysbench prints: the rate and the latencies.
 pub(super) fn metrics() -> Vec<MetricSpec> {
-    let latency = |name| Metric { name, unit: "ms", better: Better::Lower, series: name, reduce: Reduce::Median };
+    let latency = |name| Metric::median(name, "ms", Better::Lower);
     describe::metrics([
-        Metric { name: "events", unit: "events/s", better: Better::Higher, series: "events", reduce: Reduce::Median },
+        Metric::median("events", "events/s", Better::Higher),
         latency("latency-average"),
         latency("latency-p95"),
         latency("latency-min"),

@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use model::units::Nanos;
-use model::workload::{Better, ParameterKind, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
@@ -37,13 +37,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             default: Some("1s"),
             smoke: Some("50ms"),
         }]),
-        metrics: metrics([Metric {
-            name: "calls",
-            unit: "calls/s",
-            better: Better::Higher,
-            series: "calls",
-            reduce: Reduce::Median,
-        }]),
+        metrics: metrics([Metric::median("calls", "calls/s", Better::Higher)]),
         threads_exactly: None,
         trial_time_guess: Nanos(1_000_000_000),
     }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use machine::child::{Exit, Finished, find_program};
 use model::trial::Sample;
 use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, Reduce, WorkloadSpec};
+use model::workload::{Better, MetricSpec, ParameterKind, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
@@ -109,7 +109,7 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 fn all_metrics() -> Vec<MetricSpec> {
-    let metric = |name, unit| Metric { name, unit, better: Better::Higher, series: name, reduce: Reduce::Median };
+    let metric = |name, unit| Metric::median(name, unit, Better::Higher);
     NUMBERS.iter().flat_map(|(_, name, unit, _)| metrics([metric(name, unit)])).collect()
 }
 

@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use machine::child::{Exit, Finished};
 use model::trial::Sample;
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
-use crate::kernels::crypto::{choice, cipher, instructions};
+use crate::kernels::crypto::{cipher, instructions};
 use crate::recipe::{CommandLine, Recipe};
 
 const SECOND: u64 = 1_000_000_000;
 
 pub(crate) fn describe() -> WorkloadSpec {
-    let one = |name, unit| Metric { name, unit, better: Better::Higher, series: name, reduce: Reduce::Median };
+    let one = |name, unit| Metric::median(name, unit, Better::Higher);
     WorkloadSpec {
         name: "openssl".into(),
         summary: "an installed openssl's own speed test of one cipher".into(),

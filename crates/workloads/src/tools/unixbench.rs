@@ -13,7 +13,7 @@ use model::reports::{ReportError, unixbench as report};
 use model::trial::Sample;
 use model::units::Nanos;
 use model::unixbench::TESTS;
-use model::workload::{Better, MetricSpec, ParameterKind, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, MetricSpec, ParameterKind, Parameters, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
@@ -64,7 +64,7 @@ pub(crate) fn describe() -> WorkloadSpec {
 
 /// The index, then each test's score.
 fn all_metrics() -> Vec<MetricSpec> {
-    let metric = |name, unit| Metric { name, unit, better: Better::Higher, series: name, reduce: Reduce::Median };
+    let metric = |name, unit| Metric::median(name, unit, Better::Higher);
     let mut all = metrics([metric("index", "")]);
     TESTS.iter().for_each(|test| all.extend(metrics([metric(test.name, test.unit)])));
     all.extend(metrics([metric("shell-16", "lpm")]));

@@ -25,11 +25,11 @@ use std::time::Duration;
 
 use model::id_set::NodeId;
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use super::arena::Arena;
 use super::clock;
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::random::Random;
 use crate::team::{self, Member};
@@ -48,12 +48,7 @@ const KERNEL_BATCH_MAX: u64 = 64;
 /// Bytes of a block of AES.
 const AES_BLOCK: usize = 16;
 
-pub(crate) fn choice(words: &[&str]) -> ParameterKind {
-    ParameterKind::Choice(words.iter().map(|word| (*word).to_string()).collect())
-}
-
 pub(crate) fn describe() -> WorkloadSpec {
-    let one = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
     WorkloadSpec {
         name: "crypto".into(),
         summary: "encryption by OpenSSL's library or the kernel: throughput, and what it costs of the cpus".into(),
@@ -120,11 +115,11 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
         ]),
         metrics: metrics([
-            one("throughput", "kB/s", Better::Higher),
-            one("rate", "Gbit/s", Better::Higher),
-            one("cpu-per-byte", "ns", Better::Lower),
-            one("cpus-per-gbit", "cpus", Better::Lower),
-            one("cycles-per-byte", "cycles", Better::Lower),
+            Metric::median("throughput", "kB/s", Better::Higher),
+            Metric::median("rate", "Gbit/s", Better::Higher),
+            Metric::median("cpu-per-byte", "ns", Better::Lower),
+            Metric::median("cpus-per-gbit", "cpus", Better::Lower),
+            Metric::median("cycles-per-byte", "cycles", Better::Lower),
         ]),
         threads_exactly: None,
         trial_time_guess: Nanos(1_000_000_000),

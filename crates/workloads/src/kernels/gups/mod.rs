@@ -17,7 +17,7 @@ mod stream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
@@ -63,14 +63,8 @@ pub(crate) fn describe() -> WorkloadSpec {
             arena::huge_pages_parameter(),
         ]),
         metrics: metrics([
-            Metric { name: "gups", unit: "GUPS", better: Better::Higher, series: "gups", reduce: Reduce::Median },
-            Metric {
-                name: "gups-per-thread",
-                unit: "GUPS",
-                better: Better::Higher,
-                series: "gups-per-thread",
-                reduce: Reduce::Median,
-            },
+            Metric::median("gups", "GUPS", Better::Higher),
+            Metric::median("gups-per-thread", "GUPS", Better::Higher),
         ]),
         threads_exactly: None,
         trial_time_guess: Nanos(2_000_000_000),

@@ -1,10 +1,10 @@
 //! What `io` looks like from outside: its parameters and metrics.
 
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
 use super::SECTOR;
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 
 const HOUR: Nanos = Nanos(3_600_000_000_000);
 
@@ -24,10 +24,6 @@ pub(crate) fn describe() -> WorkloadSpec {
         threads_exactly: None,
         trial_time_guess: Nanos(5_000_000_000),
     }
-}
-
-fn choice(words: &[&str]) -> ParameterKind {
-    ParameterKind::Choice(words.iter().map(|word| (*word).to_string()).collect())
 }
 
 fn subject() -> Vec<ParameterSpec> {
@@ -198,19 +194,18 @@ fn ways() -> Vec<ParameterSpec> {
 }
 
 fn measured() -> Vec<MetricSpec> {
-    let one = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
     metrics([
-        one("iops", "IO/s", Better::Higher),
-        one("bandwidth", "MiB/s", Better::Higher),
-        one("latency", "us", Better::Lower),
-        one("latency-mean", "us", Better::Lower),
-        one("latency-p99", "us", Better::Lower),
-        one("latency-p99.9", "us", Better::Lower),
-        one("latency-p99.99", "us", Better::Lower),
-        one("latency-submit", "us", Better::Lower),
-        one("latency-completion", "us", Better::Lower),
-        one("read-iops", "IO/s", Better::Higher),
-        one("write-iops", "IO/s", Better::Higher),
-        one("cpu-per-io", "us", Better::Lower),
+        Metric::median("iops", "IO/s", Better::Higher),
+        Metric::median("bandwidth", "MiB/s", Better::Higher),
+        Metric::median("latency", "us", Better::Lower),
+        Metric::median("latency-mean", "us", Better::Lower),
+        Metric::median("latency-p99", "us", Better::Lower),
+        Metric::median("latency-p99.9", "us", Better::Lower),
+        Metric::median("latency-p99.99", "us", Better::Lower),
+        Metric::median("latency-submit", "us", Better::Lower),
+        Metric::median("latency-completion", "us", Better::Lower),
+        Metric::median("read-iops", "IO/s", Better::Higher),
+        Metric::median("write-iops", "IO/s", Better::Higher),
+        Metric::median("cpu-per-io", "us", Better::Lower),
     ])
 }

@@ -19,7 +19,7 @@ use super::grid::{self, Part};
 use super::random::Elements;
 use super::tile::Tile;
 use super::{blas_parameter, stride, too_large};
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::kernels::arena::{self, Arena};
 use crate::random::Random;
@@ -52,7 +52,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             Parameter {
                 name: "precision",
                 about: "double (fp64) or single (fp32)",
-                kind: ParameterKind::Choice(vec!["fp64".into(), "fp32".into()]),
+                kind: choice(&["fp64", "fp32"]),
                 default: Some("fp64"),
                 smoke: None,
             },

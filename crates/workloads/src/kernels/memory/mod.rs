@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 
 use model::id_set::NodeId;
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, WorkloadSpec};
 
 use super::arena::{self, Arena};
 use super::events::{Book, Histograms, Totals, Until};
 use super::sysbench;
 use super::xoroshiro::Xoroshiro;
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::team::{self, Lap, Member};
 use loops::Block;
@@ -46,10 +46,10 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 fn all_parameters() -> Vec<ParameterSpec> {
-    let choice = |name, about, words: [&str; 3], default| Parameter {
+    let one_of = |name, about, words: &[&str], default| Parameter {
         name,
         about,
-        kind: ParameterKind::Choice(words.iter().filter(|word| !word.is_empty()).map(ToString::to_string).collect()),
+        kind: choice(words),
         default: Some(default),
         smoke: None,
     };
@@ -68,18 +68,16 @@ fn all_parameters() -> Vec<ParameterSpec> {
             default: Some("100GiB"),
             smoke: None,
         },
-        choice("oper", "what is done with a block (--memory-oper)", ["read", "write", "none"], "write"),
-        choice("access", "words in turn or at random (--memory-access-mode)", ["seq", "rnd", ""], "seq"),
-        choice("scope", "one block for all threads, or one each (--memory-scope)", ["global", "local", ""], "global"),
+        one_of("oper", "what is done with a block (--memory-oper)", &["read", "write", "none"], "write"),
+        one_of("access", "words in turn or at random (--memory-access-mode)", &["seq", "rnd"], "seq"),
+        one_of("scope", "one block for all threads, or one each (--memory-scope)", &["global", "local"], "global"),
         sysbench::time(),
         Parameter { default: Some("system"), ..arena::huge_pages_parameter() },
     ])
 }
 
 fn all_metrics() -> Vec<MetricSpec> {
-    let name = "bandwidth";
-    let mut all =
-        metrics([Metric { name, unit: "MiB/s", better: Better::Higher, series: name, reduce: Reduce::Median }]);
+    let mut all = metrics([Metric::median("bandwidth", "MiB/s", Better::Higher)]);
     all.extend(sysbench::metrics());
     all
 }

@@ -5,11 +5,11 @@
 //! the L1 caches; neither measures memory or vector units, and compilers move both.
 //! Definitions: the headers of `program/dhrystone.rs` and `program/whetstone.rs`.
 
-use model::workload::{ParameterKind, WorkloadSpec};
+use model::workload::WorkloadSpec;
 
 use super::copies::{self, Copy};
 use super::{Test, check, measured, time_ns};
-use crate::describe::{Parameter, parameters};
+use crate::describe::{Parameter, choice, parameters};
 use crate::job::{Failure, Job, Measured};
 
 /// What R. Longbottom gives for one pass in double precision.
@@ -55,7 +55,7 @@ pub(crate) fn describe_whetstone() -> WorkloadSpec {
         parameters: parameters([Parameter {
             name: "work",
             about: "what UnixBench's compiler options leave of the modules, or all that is defined",
-            kind: ParameterKind::Choice(vec!["compiled".into(), "defined".into()]),
+            kind: choice(&["compiled", "defined"]),
             default: Some("compiled"),
             smoke: None,
         }]),

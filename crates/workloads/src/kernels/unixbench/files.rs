@@ -13,7 +13,7 @@ use model::workload::{ParameterKind, WorkloadSpec};
 
 use super::copies::{self, Program};
 use super::{Test, check, measured, time_ns};
-use crate::describe::{Parameter, parameters};
+use crate::describe::{Parameter, choice, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::scratch::{Scratch, cannot};
 
@@ -30,7 +30,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             Parameter {
                 name: "buffer",
                 about: "bytes per read and write",
-                kind: ParameterKind::Choice(["256", "1024", "4096"].map(String::from).into()),
+                kind: choice(&["256", "1024", "4096"]),
                 default: Some("1024"),
                 smoke: None,
             },
@@ -44,7 +44,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             Parameter {
                 name: "files",
                 about: "whether all copies use the same two files, as in version 5.1.3, or each its own",
-                kind: ParameterKind::Choice(vec!["shared".into(), "own".into()]),
+                kind: choice(&["shared", "own"]),
                 default: Some("shared"),
                 smoke: None,
             },

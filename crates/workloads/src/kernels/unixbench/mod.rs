@@ -12,7 +12,7 @@ pub(crate) mod shell;
 mod text;
 
 use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
@@ -50,7 +50,7 @@ fn describe(test: Test) -> WorkloadSpec {
 }
 
 fn score(unit: &'static str) -> Vec<MetricSpec> {
-    metrics([Metric { name: "score", unit, better: Better::Higher, series: "score", reduce: Reduce::Median }])
+    metrics([Metric::median("score", unit, Better::Higher)])
 }
 
 fn time_ns(job: &Job) -> String {

@@ -18,7 +18,7 @@ use machine::child::{Exit, Finished, Ready};
 use model::id_set::CpuSet;
 use model::trial::Sample;
 use model::units::Nanos;
-use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
@@ -85,15 +85,14 @@ fn all_parameters() -> Vec<model::workload::ParameterSpec> {
 }
 
 fn all_metrics() -> Vec<model::workload::MetricSpec> {
-    let metric = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
     metrics([
-        metric("wall", "s", Better::Lower),
-        metric("user", "s", Better::Lower),
-        metric("system", "s", Better::Lower),
-        metric("cpu-time", "s", Better::Lower),
-        metric("peak-memory", "MiB", Better::Lower),
-        metric("value", "", Better::Lower),
-        metric("value-higher", "", Better::Higher),
+        Metric::median("wall", "s", Better::Lower),
+        Metric::median("user", "s", Better::Lower),
+        Metric::median("system", "s", Better::Lower),
+        Metric::median("cpu-time", "s", Better::Lower),
+        Metric::median("peak-memory", "MiB", Better::Lower),
+        Metric::median("value", "", Better::Lower),
+        Metric::median("value-higher", "", Better::Higher),
     ])
 }
 

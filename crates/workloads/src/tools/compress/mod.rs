@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, WorkloadSpec};
 
 use super::{cache, installed, process};
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::scratch::{Scratch, cannot};
 use corpus::Corpus;
@@ -119,7 +119,7 @@ fn all_parameters() -> Vec<ParameterSpec> {
         Parameter {
             name: "direction",
             about: "compress, or decompress what the same program has compressed",
-            kind: ParameterKind::Choice(vec!["compress".into(), "decompress".into()]),
+            kind: choice(&["compress", "decompress"]),
             default: Some("compress"),
             smoke: None,
         },
@@ -143,11 +143,10 @@ fn all_parameters() -> Vec<ParameterSpec> {
 }
 
 fn all_metrics() -> Vec<MetricSpec> {
-    let metric = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
     metrics([
-        metric("throughput", "MB/s", Better::Higher),
-        metric("ratio", "", Better::Higher),
-        metric("wall", "s", Better::Lower),
+        Metric::median("throughput", "MB/s", Better::Higher),
+        Metric::median("ratio", "", Better::Higher),
+        Metric::median("wall", "s", Better::Lower),
     ])
 }
 

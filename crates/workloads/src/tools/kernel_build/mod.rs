@@ -17,10 +17,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
+use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
 use super::{cache, installed, process};
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::scratch::{Scratch, cannot};
 use source::Source;
@@ -63,7 +63,7 @@ fn all_parameters() -> Vec<ParameterSpec> {
         Parameter {
             name: "config",
             about: "the kernel's configuration, of its own makefile",
-            kind: ParameterKind::Choice(vec!["tinyconfig".into(), "defconfig".into()]),
+            kind: choice(&["tinyconfig", "defconfig"]),
             default: Some("tinyconfig"),
             smoke: None,
         },
@@ -85,11 +85,10 @@ fn all_parameters() -> Vec<ParameterSpec> {
 }
 
 fn all_metrics() -> Vec<MetricSpec> {
-    let metric = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
     metrics([
-        metric("build", "s", Better::Lower),
-        metric("build-small", "s", Better::Lower),
-        metric("objects", "files", Better::Higher),
+        Metric::median("build", "s", Better::Lower),
+        Metric::median("build-small", "s", Better::Lower),
+        Metric::median("objects", "files", Better::Higher),
     ])
 }
 

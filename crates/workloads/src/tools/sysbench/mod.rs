@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use machine::child::{Exit, Finished};
 use model::trial::Sample;
 use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, MetricSpec, ParameterKind, Parameters, WorkloadSpec};
 
 use super::installed;
 use crate::describe::{Metric, Parameter, metrics, parameters};
@@ -63,15 +63,14 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 fn all_metrics() -> Vec<MetricSpec> {
-    let metric = |name, unit, better| Metric { name, unit, better, series: name, reduce: Reduce::Median };
     metrics([
-        metric("events", "events/s", Better::Higher),
-        metric("bandwidth", "MiB/s", Better::Higher),
-        metric("total-time", "s", Better::Lower),
-        metric("latency-average", "ms", Better::Lower),
-        metric("latency-p95", "ms", Better::Lower),
-        metric("latency-min", "ms", Better::Lower),
-        metric("latency-max", "ms", Better::Lower),
+        Metric::median("events", "events/s", Better::Higher),
+        Metric::median("bandwidth", "MiB/s", Better::Higher),
+        Metric::median("total-time", "s", Better::Lower),
+        Metric::median("latency-average", "ms", Better::Lower),
+        Metric::median("latency-p95", "ms", Better::Lower),
+        Metric::median("latency-min", "ms", Better::Lower),
+        Metric::median("latency-max", "ms", Better::Lower),
     ])
 }
 

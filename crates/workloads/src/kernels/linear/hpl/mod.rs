@@ -17,7 +17,7 @@ mod residual;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
+use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use super::blas::{Blas, N_MAX};
 use super::random::Elements;
@@ -81,18 +81,14 @@ pub(crate) fn describe() -> WorkloadSpec {
             arena::huge_pages_parameter(),
         ]),
         metrics: metrics([
-            metric("gflops", "GFLOPS", Better::Higher),
-            metric("time", "s", Better::Lower),
-            metric("residual", "", Better::Lower),
-            metric("gflops-per-thread", "GFLOPS", Better::Higher),
+            Metric::median("gflops", "GFLOPS", Better::Higher),
+            Metric::median("time", "s", Better::Lower),
+            Metric::median("residual", "", Better::Lower),
+            Metric::median("gflops-per-thread", "GFLOPS", Better::Higher),
         ]),
         threads_exactly: None,
         trial_time_guess: Nanos(5_000_000_000),
     }
-}
-
-fn metric(name: &'static str, unit: &'static str, better: Better) -> Metric {
-    Metric { name, unit, better, series: name, reduce: Reduce::Median }
 }
 
 /// What the description cannot say: nb is a number or auto.
