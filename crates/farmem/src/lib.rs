@@ -1,2 +1,65 @@
 //! Memory beyond DRAM: arrays over a file, and the kernel's swap steered from outside. Must not know experiments,
 //! workloads or results.
+//!
+//! Steering goes one way: `sense` sees page faults, `predict` says what follows from them, `act` advises the kernel;
+//! `pilot` has the three together, and `expansion` sets up what they need.
+
+mod act;
+mod expansion;
+pub mod far_file;
+mod pilot;
+pub mod predict;
+mod sense;
+
+use std::fmt;
+use std::io;
+
+use machine::undo::ChangeError;
+
+pub use expansion::{Budget, DRAM_MIN, Engine, Expansion, State};
+pub use pilot::Piloted;
+
+/// Bytes of a page.
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Why there is no far memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What, on what, and the kernel's answer.
+    pub what: String,
+    /// The next step, where one is known.
+    pub hint: Option<String>,
+    /// Whether it was a matter of permission.
+    pub not_permitted: bool,
+}
+
+impl Refused {
+    pub(crate) fn unavailable(what: impl Into<String>) -> Self {
+        Self { what: what.into(), hint: None, not_permitted: false }
+    }
+
+    pub(crate) fn io(what: impl fmt::Display, error: &io::Error) -> Self {
+        let not_permitted = error.kind() == io::ErrorKind::PermissionDenied;
+        Self { what: format!("{what}: {error}"), hint: None, not_permitted }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<ChangeError> for Refused {
+    fn from(error: ChangeError) -> Self {
+        Self { what: error.what, hint: Some(error.hint), not_permitted: error.not_permitted }
+    }
+}

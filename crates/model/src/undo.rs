@@ -97,6 +97,15 @@ pub enum Target {
         /// When that began, as above.
         started: u64,
     },
+    /// A loop device that is swapped to; its value is `on` or `off`.
+    Swap {
+        /// `/dev/loop0`.
+        device: String,
+        /// The kernel's name for the file behind it: another file may be there by now.
+        backing: String,
+    },
+    /// A cgroup of ours; its value is `there` or `absent`.
+    Group(String),
 }
 
 /// One change, as the journal has it: one line of JSON. Fields are added, never renamed.
@@ -194,7 +203,7 @@ pub fn step(change: &Change, present: &Present, boot: Option<&str>, force: bool)
         Present::Value(value) if *value == change.old => Step::Nothing(Restoration::WasBack),
         Present::Gone if change.target.comes_and_goes() => Step::Nothing(Restoration::Ended),
         // A process of this boot is not the one that was meant, even with its number and age.
-        _ if restarted && (!force || change.target.is_of_a_process()) => Step::Nothing(Restoration::Restarted),
+        _ if restarted && (!force || change.target.is_of_a_boot()) => Step::Nothing(Restoration::Restarted),
         Present::Value(value) if *value == change.new || change.also.contains(value) || force => Step::Write,
         Present::Value(value) => Step::Nothing(Restoration::LeftForeign { present: value.clone() }),
         Present::Gone => failed("it is not there any more"),
@@ -206,6 +215,11 @@ impl Target {
     /// Whether it may be gone for good, as a process or the interrupt of a disk that was unplugged.
     fn comes_and_goes(&self) -> bool {
         self.is_of_a_process() || matches!(self, Self::File(path) if path.starts_with("proc/irq/"))
+    }
+
+    /// Whether none of it is left after a restart, whatever has its name then.
+    fn is_of_a_boot(&self) -> bool {
+        self.is_of_a_process() || matches!(self, Self::Swap { .. } | Self::Group(_))
     }
 
     fn is_of_a_process(&self) -> bool {
@@ -220,9 +234,20 @@ impl Target {
                 (path.starts_with("sys/") || path.starts_with("proc/")) && path.split('/').all(|part| part != "..")
             }
             Self::Process { .. } | Self::Banned { .. } => true,
+            Self::Swap { device, .. } => {
+                let number = device.strip_prefix("/dev/loop");
+                number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+            }
+            Self::Group(path) => {
+                let ours = path.rsplit('/').next().is_some_and(|name| name.starts_with(GROUP_PREFIX));
+                ours && path.starts_with("sys/fs/cgroup/") && path.split('/').all(|part| part != "..")
+            }
         }
     }
 }
+
+/// How the names of our cgroups begin.
+pub const GROUP_PREFIX: &str = "nearfar-";
 
 /// `/sys/kernel/mm/…` or `process 77`.
 impl fmt::Display for Target {
@@ -231,6 +256,8 @@ impl fmt::Display for Target {
             Self::File(path) => write!(f, "/{path}"),
             Self::Process { pid, .. } => write!(f, "process {pid}"),
             Self::Banned { pid, .. } => write!(f, "what process {pid} leaves alone"),
+            Self::Swap { device, .. } => write!(f, "swap on {device}"),
+            Self::Group(path) => write!(f, "cgroup /{path}"),
         }
     }
 }
@@ -312,6 +339,23 @@ mod tests {
     }
 
     #[test]
+    fn only_our_own_groups_and_loop_devices_are_ever_taken_away() {
+        let group = |path: &str| Target::Group(path.into());
+        let swap = |device: &str| Target::Swap { device: device.into(), backing: String::new() };
+        let refused = ["sys/fs/cgroup/system.slice", "sys/fs/cgroup/../nearfar-1", "etc/nearfar-1"].map(group);
+        for target in refused.into_iter().chain(["/dev/vda", "/dev/loop", "/dev/loop0/../vda"].map(swap)) {
+            let step = step(&change(target.clone()), &value("never"), Some("first"), true);
+            assert!(matches!(step, Step::Nothing(Restoration::Failed { .. })), "{target}: {step:?}");
+        }
+        for target in [group("sys/fs/cgroup/memory/nearfar-1"), swap("/dev/loop12")] {
+            assert_eq!(step(&change(target.clone()), &value("never"), Some("first"), false), Step::Write);
+            // After a restart something else may have the name.
+            let restarted = step(&change(target), &value("never"), Some("second"), true);
+            assert_eq!(restarted, Step::Nothing(Restoration::Restarted));
+        }
+    }
+
+    #[test]
     fn a_process_that_ended_or_is_of_another_boot_is_left_alone() {
         let process = change(Target::Process { pid: 7, started: 9 });
         let nothing = |why| Step::Nothing(why);
@@ -338,6 +382,11 @@ mod tests {
             (Target::File("sys/x".into()), r#""file":"sys/x""#),
             (Target::Process { pid: 7, started: 9 }, r#""process":{"pid":7,"started":9}"#),
             (Target::Banned { pid: 7, started: 9 }, r#""banned":{"pid":7,"started":9}"#),
+            (
+                Target::Swap { device: "/dev/loop0".into(), backing: "/#7".into() },
+                r#""swap":{"device":"/dev/loop0","backing":"/#7"}"#,
+            ),
+            (Target::Group("sys/fs/cgroup/nearfar-7".into()), r#""group":"sys/fs/cgroup/nearfar-7""#),
         ];
         for (target, words) in cases {
             let change = change(target);

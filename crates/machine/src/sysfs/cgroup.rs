@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use model::units::Bytes;
 
 use super::read_text;
+use crate::group::Version;
 
 /// What the cgroups above us allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +113,15 @@ fn lowest<T: Ord + Copy>(place: Option<&Place>, read: impl Fn(&Path) -> Option<T
 fn bytes(folder: &Path, names: &[&str]) -> Option<Bytes> {
     let value = names.iter().find_map(|name| read_text(folder, name).ok())?.parse().ok()?;
     (value < UNLIMITED_FROM).then_some(Bytes(value))
+}
+
+/// Where the memory controller is mounted, and in which version; a hierarchy of version 2 may be mounted without it.
+pub(crate) fn memory_mount(root: &Path) -> Option<(Version, PathBuf)> {
+    let memberships = read_text(root, "proc/self/cgroup").ok()?;
+    let mounts = read_text(root, "proc/self/mountinfo").ok()?;
+    let mount = |controller: &str| Some(place(root, &memberships, &mounts, controller)?.mount);
+    let first = mount("memory").map(|mount| (Version::V1, mount));
+    first.or_else(|| mount("").map(|mount| (Version::V2, mount)))
 }
 
 /// How much more memory our cgroup and its ancestors let us use, and the folder of the one that allows least; none

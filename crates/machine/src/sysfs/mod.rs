@@ -6,7 +6,7 @@ mod interrupts;
 #[cfg(test)]
 pub(crate) mod test_tree;
 
-pub(crate) use cgroup::{Limit, limits, memory_room};
+pub(crate) use cgroup::{Limit, limits, memory_mount, memory_room};
 pub(crate) use interrupts::{InterruptLine, interrupt, interrupt_counts, interrupt_lines};
 
 use std::path::Path;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use model::undo::{Change, Present, Restoration, Restored, Step, Target, step};
 
 use self::journal::Journal;
+pub use self::target::{ABSENT, OFF, ON, THERE};
 pub(crate) use self::target::{PAUSED, RUNNING, process, read, write};
 use crate::sysfs;
 
@@ -21,6 +22,31 @@ pub struct Site {
     pub root: PathBuf,
     /// The folder of the journal.
     pub state: PathBuf,
+}
+
+/// The folder, in that of the journal, where each process that expands a program's memory has a journal of its own: there
+/// may be several at once, and while any other run.
+const EXPANSIONS: &str = "expand";
+
+impl Site {
+    /// A site for this process alone.
+    pub fn own(&self) -> Self {
+        let pid = std::process::id();
+        let began = process(Path::new("/"), pid).map_or(0, |(_, began)| began);
+        Self { root: self.root.clone(), state: self.state.join(EXPANSIONS).join(format!("{pid}-{began}")) }
+    }
+
+    /// The sites of processes that are gone.
+    fn abandoned(&self) -> Vec<Self> {
+        let folder = self.state.join(EXPANSIONS);
+        let is_alive = |name: &str| {
+            let (pid, began) = name.split_once('-')?;
+            let (pid, began): (u32, u64) = (pid.parse().ok()?, began.parse().ok()?);
+            Some(process(Path::new("/"), pid).is_some_and(|(state, since)| since == began && state != 'Z'))
+        };
+        let names = sysfs::names(&folder).into_iter().filter(|name| is_alive(name) == Some(false));
+        names.map(|name| Self { root: self.root.clone(), state: folder.join(name) }).collect()
+    }
 }
 
 /// A setting that could not be changed, or a journal that could not be written.
@@ -149,6 +175,9 @@ impl Drop for Changed {
 pub fn left(site: &Site) -> Result<Vec<Change>, ChangeError> {
     let boot = boot_id(&site.root);
     let mut changes = read_journal(&Journal::in_folder(&site.state))?;
+    for abandoned in site.abandoned() {
+        changes.extend(read_journal(&Journal::in_folder(&abandoned.state))?);
+    }
     changes.retain(|change| {
         let step = step(change, &read(&site.root, &change.target), boot.as_deref(), false);
         !matches!(step, Step::Nothing(Restoration::WasBack | Restoration::Restarted | Restoration::Ended))
@@ -158,6 +187,16 @@ pub fn left(site: &Site) -> Result<Vec<Change>, ChangeError> {
 
 /// Puts back what the journal has, the last change first. `force` also writes over what somebody else has set since.
 pub fn restore(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
+    let mut restored = restore_one(site, force)?;
+    for abandoned in site.abandoned() {
+        restored.extend(restore_one(&abandoned, force)?);
+        // Stays as long as there is something in it.
+        let _ = std::fs::remove_dir(&abandoned.state);
+    }
+    Ok(restored)
+}
+
+fn restore_one(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
     let journal = Journal::in_folder(&site.state);
     let changes = read_journal(&journal)?;
     if changes.is_empty() {
@@ -169,6 +208,10 @@ pub fn restore(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
 
 /// Empties the journal, whatever is still changed.
 pub fn forget(site: &Site) -> Result<(), ChangeError> {
+    for abandoned in site.abandoned() {
+        forget(&abandoned)?;
+        let _ = std::fs::remove_dir(&abandoned.state); // there may be more in it
+    }
     let journal = Journal::in_folder(&site.state);
     if !journal.path().exists() {
         return Ok(());
@@ -179,7 +222,7 @@ pub fn forget(site: &Site) -> Result<(), ChangeError> {
 fn settle(site: &Site, journal: &Journal, changes: &[Change], force: bool) -> Vec<Restored> {
     let boot = boot_id(&site.root);
     let restored: Vec<Restored> =
-        changes.iter().rev().map(|change| undo(&site.root, change, boot.as_deref(), force)).collect();
+        changes.iter().rev().map(|change| undo(site, changes, change, boot.as_deref(), force)).collect();
     let open = restored.iter().rev().filter(|restored| !restored.is_settled());
     let open: Vec<Change> = open.map(|restored| restored.change.clone()).collect();
     if !changes.is_empty() {
@@ -189,9 +232,15 @@ fn settle(site: &Site, journal: &Journal, changes: &[Change], force: bool) -> Ve
     restored
 }
 
-fn undo(root: &Path, change: &Change, boot: Option<&str>, force: bool) -> Restored {
+/// Undoes one of these changes.
+fn undo(site: &Site, changes: &[Change], change: &Change, boot: Option<&str>, force: bool) -> Restored {
+    let root = site.root.as_path();
     let outcome = match step(change, &read(root, &change.target), boot, force) {
         Step::Nothing(outcome) => outcome,
+        // What is swapped of programs that still run in a small group would not fit when it came back.
+        Step::Write if matches!(change.target, Target::Swap { .. }) && has_group(root, changes) => {
+            Restoration::Failed { why: "programs still use it; end them first".into(), not_permitted: false }
+        }
         Step::Write => match target::write(root, &change.target, &change.old) {
             Err(error) => Restoration::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) },
             Ok(()) => match read(root, &change.target) {
@@ -204,6 +253,12 @@ fn undo(root: &Path, change: &Change, boot: Option<&str>, force: bool) -> Restor
         },
     };
     Restored { change: change.clone(), outcome }
+}
+
+/// Whether a group that was made with these changes is still there.
+fn has_group(root: &Path, changes: &[Change]) -> bool {
+    let groups = changes.iter().map(|change| &change.target).filter(|target| matches!(target, Target::Group(_)));
+    groups.into_iter().any(|group| read(root, group) == Present::Value(THERE.into()))
 }
 
 fn boot_id(root: &Path) -> Option<String> {
@@ -246,6 +301,7 @@ fn refused(
     let instead = match target {
         Target::Banned { .. } => "--quieten irqbalance pauses it instead".into(),
         Target::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
+        Target::Swap { .. } | Target::Group(_) => "run it without a budget of DRAM".into(),
         _ => format!("leave {setting} out of --quieten"),
     };
     let hint = if not_permitted {

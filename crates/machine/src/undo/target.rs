@@ -1,6 +1,6 @@
 //! Reading and writing what holds a setting's value: a file of the kernel, or a process that can be paused. A process
 //! is paused by SIGSTOP: that needs no service manager, loses nothing of what the process knows, and is undone by one
-//! signal; irqbalance's list of what it leaves alone. Must not know the journal.
+//! signal; irqbalance's list of what it leaves alone; swap on a loop device; a cgroup. Must not know the journal.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
@@ -10,12 +10,21 @@ use std::time::{Duration, Instant};
 use model::undo::{Present, Target};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{irqbalance, sysfs};
+use crate::{group, irqbalance, swap, sysfs};
 
 /// The value of a process that runs.
 pub(crate) const RUNNING: &str = "running";
 /// The value of a process that was paused.
 pub(crate) const PAUSED: &str = "paused";
+
+/// The value of swap that is used.
+pub const ON: &str = "on";
+/// The value of swap that is not.
+pub const OFF: &str = "off";
+/// The value of a group that is there.
+pub const THERE: &str = "there";
+/// The value of one that is not.
+pub const ABSENT: &str = "absent";
 
 /// A signal to stop or to go on takes effect when the process is next on a cpu.
 const SIGNAL_TIME: Duration = Duration::from_secs(2);
@@ -41,7 +50,35 @@ pub(crate) fn read(root: &Path, target: &Target) -> Present {
             }
             _ => Present::Gone,
         },
+        Target::Swap { device, backing } => match swap_is_on(root, device, backing) {
+            Ok(on) => Present::Value(if on { ON } else { OFF }.into()),
+            Err(error) => Present::Unreadable(error.to_string()),
+        },
+        Target::Group(path) => Present::Value(if root.join(path).is_dir() { THERE } else { ABSENT }.into()),
     }
+}
+
+/// Whether this file, and not another that has the device by now, is swapped to.
+fn swap_is_on(root: &Path, device: &str, backing: &str) -> io::Result<bool> {
+    let device = Path::new(device);
+    Ok(swap::backing(root, device).as_deref() == Some(backing) && swap::is_on(root, device)?)
+}
+
+/// Makes or takes away a group; one with processes in it cannot go.
+fn write_group(root: &Path, path: &str, value: &str) -> io::Result<()> {
+    let folder = root.join(path);
+    if value == THERE {
+        return std::fs::create_dir(folder);
+    }
+    std::fs::remove_dir(&folder).map_err(|error| match group::processes(&folder).first() {
+        Some(pid) => io::Error::other(format!("process {pid} is still in it; end it first")),
+        None => error,
+    })
+}
+
+/// Bringing back what is swapped of a program that still runs in a small group would have the kernel end it.
+fn write_swap(device: &str, value: &str) -> io::Result<()> {
+    if value == ON { swap::on(Path::new(device)) } else { swap::off(Path::new(device)) }
 }
 
 /// State and start of a process, in ticks since boot; none when it is gone.
@@ -57,6 +94,10 @@ pub(crate) fn write(root: &Path, target: &Target, value: &str) -> io::Result<()>
     match target {
         Target::File(path) => write_file(root, path, value),
         Target::Banned { pid, .. } => irqbalance::ban(*pid, value),
+        // A recorded tree has no devices.
+        Target::Swap { .. } if root != Path::new("/") => Err(io::Error::from(ErrorKind::Unsupported)),
+        Target::Swap { device, .. } => write_swap(device, value),
+        Target::Group(path) => write_group(root, path, value),
         Target::Process { pid, .. } => {
             // A recorded tree has no processes, and its numbers belong to somebody else here.
             if root != Path::new("/") {

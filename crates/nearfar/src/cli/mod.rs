@@ -1,6 +1,7 @@
 //! The command line: every flag with its meaning, in one place. Help texts, completions and reference pages
 //! are made from it.
 
+mod expand;
 mod hold;
 mod map;
 mod place;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use expand::{EngineName, Expand, Far};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
 pub use place::{Objective, Place};
@@ -54,6 +56,8 @@ pub enum Command {
     Run(Run),
     /// Find the best placement of a command, against leaving it to the kernel
     Place(Box<Place>),
+    /// Run a program on more memory than it gets DRAM
+    Expand(Box<Expand>),
     /// Look at a run: its cells, or its trials
     Show(Show),
     /// Compare placements, thread counts, machines, kernels or any recorded fact

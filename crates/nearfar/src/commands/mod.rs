@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod doctor;
+pub mod expand;
 pub mod export;
 pub mod hidden;
 pub mod import;

@@ -1,0 +1,215 @@
+//! Advice about the memory of other processes: process_madvise(2), on what of a range is far or in memory as
+//! `PAGEMAP_SCAN` tells (Linux 6.7; before it, on the whole range). Advice changes where contents are and never what they
+//! are, so a wrong address does no harm. Must not know why it is given.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::predict::RANGES_MAX;
+
+/// What is advised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// Bring in what is far.
+    WillNeed,
+    /// Write out what is in memory and has no file behind it.
+    PageOut,
+}
+
+/// linux/fs.h of 6.7.
+const PAGEMAP_SCAN: libc::c_ulong = 0xC060_6610;
+const IS_FILE: u64 = 1 << 2;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
+/// So many processes' descriptors are kept open.
+const SPACES_MAX: usize = 64;
+
+/// struct `pm_scan_arg`.
+#[repr(C)]
+#[derive(Default)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// struct `page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// A process that can be advised.
+struct Space {
+    handle: OwnedFd,
+    pagemap: File,
+    stamp: u64,
+}
+
+/// The processes that are advised.
+#[derive(Default)]
+pub(crate) struct Spaces {
+    open: BTreeMap<u32, Space>,
+    stamp: u64,
+    /// Whether the kernel has no `PAGEMAP_SCAN`.
+    blind: bool,
+}
+
+impl Spaces {
+    /// A process is gone, or has become another program.
+    pub(crate) fn forget(&mut self, process: u32) {
+        self.open.remove(&process);
+    }
+
+    /// Advises on a range; gives the bytes that were advised on. A process that has ended has none.
+    pub(crate) fn advise(&mut self, process: u32, range: &Range<u64>, verb: Verb) -> u64 {
+        let blind = self.blind;
+        let Some(space) = self.space(process) else { return 0 };
+        if blind {
+            return advise_all(&space.handle, &[vector(range)], verb);
+        }
+        let mut regions = [Region::default(); RANGES_MAX];
+        let (mut at, mut done) = (range.start, 0);
+        while at < range.end {
+            match scan(&space.pagemap, at..range.end, verb, &mut regions) {
+                Ok((found, next)) => {
+                    let vectors: Vec<libc::iovec> =
+                        found.iter().map(|region| vector(&(region.start..region.end))).collect();
+                    if !vectors.is_empty() {
+                        done += advise_all(&space.handle, &vectors, verb);
+                    }
+                    if next <= at {
+                        break;
+                    }
+                    at = next;
+                }
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
+                    let done = done + advise_all(&space.handle, &[vector(&(at..range.end))], verb);
+                    self.blind = true;
+                    return done;
+                }
+                // The process is ending.
+                Err(_) => break,
+            }
+        }
+        done
+    }
+
+    /// Fetches single ranges without asking where they are.
+    pub(crate) fn fetch_each(&mut self, process: u32, ranges: &[Range<u64>]) -> u64 {
+        let vectors: Vec<libc::iovec> = ranges.iter().map(vector).collect();
+        self.space(process).map_or(0, |space| advise_all(&space.handle, &vectors, Verb::WillNeed))
+    }
+
+    fn space(&mut self, process: u32) -> Option<&Space> {
+        self.stamp += 1;
+        if !self.open.contains_key(&process) {
+            let space = open(process, self.stamp).ok()?;
+            if self.open.len() >= SPACES_MAX {
+                let oldest = self.open.iter().min_by_key(|(_, space)| space.stamp).map(|(process, _)| *process)?;
+                self.open.remove(&oldest);
+            }
+            self.open.insert(process, space);
+        }
+        let space = self.open.get_mut(&process)?;
+        space.stamp = self.stamp;
+        Some(space)
+    }
+}
+
+fn open(process: u32, stamp: u64) -> io::Result<Space> {
+    let pagemap = File::open(format!("/proc/{process}/pagemap"))?;
+    // SAFETY: pidfd_open takes two integers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0_u32) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(Space { handle: unsafe { OwnedFd::from_raw_fd(fd as i32) }, pagemap, stamp })
+}
+
+fn vector(range: &Range<u64>) -> libc::iovec {
+    libc::iovec { iov_base: range.start as *mut libc::c_void, iov_len: (range.end - range.start) as usize }
+}
+
+/// The regions in the state that the advice is for, clipped to what is mapped, and where the kernel stopped looking.
+fn scan<'a>(
+    pagemap: &File,
+    range: Range<u64>,
+    verb: Verb,
+    regions: &'a mut [Region; RANGES_MAX],
+) -> io::Result<(&'a [Region], u64)> {
+    let mut scan = Scan {
+        size: size_of::<Scan>() as u64,
+        start: range.start,
+        end: range.end,
+        vec: regions.as_mut_ptr() as u64,
+        vec_len: RANGES_MAX as u64,
+        ..Scan::default()
+    };
+    match verb {
+        Verb::WillNeed => (scan.category_mask, scan.return_mask) = (IS_SWAPPED, IS_SWAPPED),
+        // Clean pages of files are the kernel's business.
+        Verb::PageOut => {
+            scan.category_mask = IS_PRESENT | IS_FILE;
+            scan.category_inverted = IS_FILE;
+            scan.return_mask = IS_PRESENT;
+        }
+    }
+    // SAFETY: the kernel reads and writes a live struct of the layout that it has published, and writes at most vec_len
+    // regions into a live array of that length.
+    let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut scan) };
+    if found < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((&regions[..found as usize], scan.walk_end))
+}
+
+/// process_madvise(2) over all of these; what was unmapped meanwhile is left out.
+fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: Verb) -> u64 {
+    let advice = match verb {
+        Verb::WillNeed => libc::MADV_WILLNEED,
+        Verb::PageOut => libc::MADV_PAGEOUT,
+    };
+    let mut done = 0;
+    while !vectors.is_empty() {
+        // SAFETY: the kernel reads a live array of ranges; they are addresses of the other process, where advice changes
+        // no contents.
+        let advised = unsafe {
+            libc::syscall(libc::SYS_process_madvise, handle.as_raw_fd(), vectors.as_ptr(), vectors.len(), advice, 0_u32)
+        };
+        if advised < 0 {
+            let error = io::Error::last_os_error();
+            if !matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN | libc::EINTR)) {
+                return done;
+            }
+            vectors = &vectors[1..];
+            continue;
+        }
+        done += advised as u64;
+        let mut left = advised as usize;
+        while let Some(first) = vectors.first().filter(|first| left >= first.iov_len) {
+            left -= first.iov_len;
+            vectors = &vectors[1..];
+        }
+        // It stopped inside a range: the rest of that is left out.
+        vectors = vectors.get(1..).unwrap_or_default();
+    }
+    done
+}

@@ -1,0 +1,228 @@
+//! A program's memory expanded beyond a budget of DRAM: a cgroup that bounds it, swap on a file that takes the rest, and,
+//! with the steered engine, a pilot. Everything is in the undo journal before it is done and goes when this is ended or
+//! dropped. Must not know what program it is for.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use machine::group::{self, Held, MemoryGroup};
+use machine::swap::{self, Loop};
+use machine::undo::{Changed, Site};
+use model::undo::{GROUP_PREFIX, Restored, Target};
+use model::units::Bytes;
+
+use crate::pilot::{Pilot, Piloted};
+use crate::predict::Tuning;
+use crate::sense::Sense;
+use crate::{Refused, far_file};
+
+/// The kernel swaps whole folios of this size where the swap space allows, which costs a fraction of single pages.
+const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+/// The name of these changes in the journal.
+const SETTING: &str = "expand";
+/// Less than this is too little for any program's own code and stack, and for the kernel to choose from.
+pub const DRAM_MIN: Bytes = Bytes(8 << 20);
+/// Far memory that holds more than half of its size has the kernel give up copies of what is also in DRAM.
+const FAR_TIMES_DRAM: u64 = 4;
+const FAR_MIN: u64 = 1 << 30;
+
+/// Who decides what is where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The pilot, ahead of and behind the program.
+    Steered,
+    /// The kernel's own swap, as it is set.
+    Plain,
+}
+
+/// How much memory of which kind a program gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// At most this much DRAM.
+    pub dram: Bytes,
+    /// Who decides what is where.
+    pub engine: Engine,
+    /// The folder of the file that takes the rest.
+    pub folder: PathBuf,
+    /// Its size.
+    pub far: Bytes,
+    /// Whether it is overwritten at the end.
+    pub shred: bool,
+    /// Whether far memory may be on a disk that is not encrypted where swap is.
+    pub allow_unencrypted: bool,
+}
+
+impl Budget {
+    /// Steered, with as much far memory as such a budget usually needs, where this machine keeps large temporary files.
+    pub fn of(dram: Bytes) -> Self {
+        Self {
+            dram,
+            engine: Engine::Steered,
+            folder: "/var/tmp".into(),
+            far: Bytes((dram.0 * FAR_TIMES_DRAM).max(FAR_MIN)),
+            shred: false,
+            allow_unencrypted: false,
+        }
+    }
+}
+
+/// What a program holds and what was done for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct State {
+    /// What it holds now.
+    pub held: Held,
+    /// Processes of it that the kernel has killed because memory ran out.
+    pub killed: u64,
+    /// Read from far memory.
+    pub far_read: Bytes,
+    /// Written to it.
+    pub far_written: Bytes,
+    /// What the pilot did; none without one.
+    pub piloted: Option<Piloted>,
+}
+
+/// An expansion that is set up.
+pub struct Expansion {
+    group: MemoryGroup,
+    dram: Bytes,
+    pilot: Option<Pilot>,
+    changed: Changed,
+    site: Site,
+    /// Kept open for the end only: to be overwritten.
+    file: Option<(File, Bytes)>,
+    device: Option<Loop>,
+}
+
+impl Expansion {
+    /// Sets everything up. To be called on the thread that will fork the program, which enters through
+    /// [`Expansion::entrance`] before it does anything else. `site` is this expansion's own.
+    pub fn begin(budget: &Budget, site: &Site) -> Result<Self, Refused> {
+        check(budget, site)?;
+        let page = crate::page_bytes();
+        let far = Bytes(budget.far.0 / page * page);
+        let file = far_file::create(&budget.folder, far)?;
+        swap::format(&file, far.0, page)
+            .map_err(|error| Refused::io("cannot write the header of far memory", &error))?;
+        let device = Loop::attach(&file, page as u32).map_err(|error| {
+            Refused::io("cannot make a device of the file for far memory (loop)", &error)
+                .hint("root may, where the kernel has loop devices (modprobe loop)")
+        })?;
+        // Before the first change: what watches the program is what fails without permission.
+        let sense = match budget.engine {
+            Engine::Plain => None,
+            Engine::Steered => Some(open_sense(Tuning::for_dram(budget.dram.0, page))?),
+        };
+        let mut changed = Changed::begin(site)?;
+        if sense.is_some() {
+            device.no_seeks().map_err(|error| Refused::io("cannot set the queue of far memory's device", &error))?;
+            let _ = changed.set(SETTING, Target::File(LARGE_FOLIOS.into()), "always");
+        }
+        let swap = Target::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
+        changed.set(SETTING, swap, machine::undo::ON)?;
+        let group = make_group(&mut changed, site)?;
+        let dram =
+            group.limit(budget.dram).map_err(|error| Refused::io("cannot bound the memory of a cgroup", &error))?;
+        let pilot = sense.map(|sense| take_off(sense, &group, Tuning::for_dram(dram.0, page))).transpose()?;
+        let file = budget.shred.then_some((file, far));
+        Ok(Self { group, dram, pilot, changed, site: site.clone(), file, device: Some(device) })
+    }
+
+    /// What the program's first process writes `0` into before it becomes the program.
+    pub fn entrance(&self) -> Result<File, Refused> {
+        self.group.entrance().map_err(|error| Refused::io("cannot open the entrance of a cgroup", &error))
+    }
+
+    /// The DRAM that it may have, as the kernel took it.
+    pub fn dram(&self) -> Bytes {
+        self.dram
+    }
+
+    /// The processes that are in it.
+    pub fn processes(&self) -> Vec<u32> {
+        self.group.processes()
+    }
+
+    /// How it stands.
+    pub fn state(&self) -> State {
+        let (far_read, far_written) = self.device.as_ref().map(Loop::traffic).unwrap_or_default();
+        State {
+            far_read,
+            far_written,
+            held: self.group.held().unwrap_or_default(),
+            killed: self.group.killed(),
+            piloted: self.pilot.as_ref().map(Pilot::piloted),
+        }
+    }
+
+    /// Takes everything away again, which fails while a process is in it.
+    pub fn end(mut self) -> (State, Vec<Restored>) {
+        let mut state = self.state();
+        state.piloted = self.pilot.take().map(Pilot::stop);
+        let restored = self.changed.put_back();
+        if restored.iter().all(Restored::is_settled) {
+            // Its journal is gone; another process's may be beside it.
+            let _ = std::fs::remove_dir(&self.site.state);
+        }
+        drop(self.device.take());
+        if let Some((file, bytes)) = &self.file {
+            // What could not be overwritten is gone from the file system all the same.
+            let _ = swap::overwrite(file, bytes.0);
+        }
+        (state, restored)
+    }
+}
+
+fn check(budget: &Budget, site: &Site) -> Result<(), Refused> {
+    if budget.dram.0 < DRAM_MIN.0 {
+        return Err(Refused::unavailable(format!("{} of DRAM are too little for any program", budget.dram))
+            .hint(format!("give it at least {DRAM_MIN}")));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err(Refused {
+            what: "bounding a program's DRAM needs root here: it makes a cgroup and swap".into(),
+            hint: Some("sudo nearfar expand ...".into()),
+            not_permitted: true,
+        });
+    }
+    if !budget.allow_unencrypted && far_file::would_leave_encryption(&site.root, &budget.folder) {
+        let folder = budget.folder.display();
+        return Err(Refused::unavailable(format!(
+            "this machine swaps to encrypted disks alone, and {folder} is not on one: what the program has in memory could be read there later"
+        ))
+        .hint("--far-file names a folder on an encrypted disk; --allow-unencrypted does it all the same"));
+    }
+    Ok(())
+}
+
+fn open_sense(tuning: Tuning) -> Result<Sense, Refused> {
+    Sense::open(tuning.minor_period).map_err(|error| {
+        Refused::io("cannot watch page faults (perf_event_open)", &error)
+            .hint("root may, unless the kernel or the container forbids it; --engine plain does without")
+    })
+}
+
+/// The group's name is not used twice on a machine: a process makes several, one after the other.
+fn make_group(changed: &mut Changed, site: &Site) -> Result<MemoryGroup, Refused> {
+    let (version, mount) = group::site(&site.root).map_err(Refused::unavailable)?;
+    if version == group::Version::V2 {
+        let control = mount.join("cgroup.subtree_control");
+        let on = std::fs::read_to_string(&control).unwrap_or_default();
+        if !on.split_whitespace().any(|name| name == "memory") {
+            std::fs::write(&control, "+memory").map_err(|error| {
+                Refused::io(format!("cannot turn the memory controller on ({})", control.display()), &error)
+            })?;
+        }
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let name = format!("{GROUP_PREFIX}{}-{:x}", std::process::id(), since);
+    let folder = mount.join(name);
+    let path = folder.strip_prefix(&site.root).unwrap_or(&folder).display().to_string();
+    changed.set(SETTING, Target::Group(path), machine::undo::THERE)?;
+    MemoryGroup::open(version, &folder).map_err(|error| Refused::io("cannot read what a cgroup holds", &error))
+}
+
+fn take_off(sense: Sense, group: &MemoryGroup, tuning: Tuning) -> Result<Pilot, Refused> {
+    let again = group.again().map_err(|error| Refused::io("cannot read what a cgroup holds", &error))?;
+    Pilot::start(sense, again, tuning).map_err(|error| Refused::io("cannot start a thread", &error))
+}

@@ -1,0 +1,289 @@
+//! The pilot: sees faults, has the predictor say what follows, and gives the advice. Two threads, because paging out waits
+//! for the disk and must not keep what is needed next from being fetched. When it dies, the program goes on with the
+//! kernel's own swap. Must not know how the budget is set up.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use machine::group::MemoryGroup;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::act::{Spaces, Verb};
+use crate::predict::{Advice, Counts, Order, Predictor, Tuning};
+use crate::sense::{Seen, Sense};
+
+/// How long a look may be put off: while something is far, and while nothing is.
+const PACE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(10)];
+/// Own cpu time that needs no justification: this share of one cpu, and this much to begin with.
+const FREE_SHARE: f64 = 0.10;
+const FREE_TO_BEGIN: f64 = 0.05;
+/// Beyond it, time must be earned by pages fetched or paged out, seconds each: the program would spend as much on them.
+const EARNED_PER_PAGE: f64 = 8e-6;
+/// Faults that teach nothing: of so many in a look, fewer than a tenth belong to a stream.
+const USELESS_MIN: u64 = 50;
+/// After so many such looks in a row nothing is looked at for a while: first, and longest.
+const USELESS_LOOKS: u32 = 3;
+const NAP: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(160)];
+
+/// What the pilot did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Piloted {
+    /// What it saw and ordered.
+    pub counts: Counts,
+    /// Bytes it had paged out.
+    pub paged_out: u64,
+    /// Samples that found no room.
+    pub lost: u64,
+    /// Cpu time of both of its threads, seconds.
+    pub cpu: f64,
+    /// For how long it flew, seconds.
+    pub elapsed: f64,
+    /// Times that it stopped looking because nothing was to be learnt.
+    pub naps: u64,
+    /// Looks that it left out because its cpu time was not earned.
+    pub throttled: u64,
+}
+
+/// What both threads and whoever asks share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Bytes that are to be paged out and are not yet.
+    pending: AtomicU64,
+    paged_out: AtomicU64,
+    /// Cpu time of the thread that pages out, nanoseconds.
+    out_cpu: AtomicU64,
+    piloted: Mutex<Piloted>,
+}
+
+/// A pilot that flies.
+pub(crate) struct Pilot {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+impl Pilot {
+    /// Takes off. `sense` was opened on the thread that will fork the program.
+    pub(crate) fn start(sense: Sense, group: MemoryGroup, tuning: Tuning) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let (to_evictor, jobs) = channel();
+        let evictor = {
+            let shared = shared.clone();
+            std::thread::Builder::new().name("far-out".into()).spawn(move || evict(&jobs, &shared))?
+        };
+        let flight = Flight::new(sense, group, tuning, shared.clone(), to_evictor);
+        let thread = std::thread::Builder::new().name("far-in".into()).spawn(move || {
+            flight.fly();
+            // Its channel is closed now; what is still to be paged out is little.
+            let _ = evictor.join();
+        })?;
+        Ok(Self { shared, thread })
+    }
+
+    /// What it did so far.
+    pub(crate) fn piloted(&self) -> Piloted {
+        *self.shared.piloted.lock().expect("nobody panics with it")
+    }
+
+    /// Lands.
+    pub(crate) fn stop(self) -> Piloted {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.join();
+        *self.shared.piloted.lock().expect("nobody panics with it")
+    }
+}
+
+/// Pages out what it is told to.
+fn evict(jobs: &Receiver<Order>, shared: &Shared) {
+    let mut spaces = Spaces::default();
+    while let Ok(order) = jobs.recv() {
+        let Advice::PageOut(range) = &order.advice else { continue };
+        if !shared.stop.load(Ordering::Relaxed) {
+            let done = spaces.advise(order.process, range, Verb::PageOut);
+            shared.paged_out.fetch_add(done, Ordering::Relaxed);
+        }
+        shared.pending.fetch_sub(range.end - range.start, Ordering::Relaxed);
+        shared.out_cpu.store((thread_cpu() * 1e9) as u64, Ordering::Relaxed);
+    }
+}
+
+/// The thread that looks and fetches.
+struct Flight {
+    sense: Sense,
+    group: MemoryGroup,
+    tuning: Tuning,
+    /// What is kept free below the limit, bytes: pages that are being written out still count.
+    slack: u64,
+    predictor: Predictor,
+    spaces: Spaces,
+    shared: Arc<Shared>,
+    to_evictor: Sender<Order>,
+    began: Instant,
+    nap: Nap,
+    own: Piloted,
+}
+
+/// Random access teaches nothing and a sample costs: after some useless looks nothing is looked at for a while.
+#[derive(Default)]
+struct Nap {
+    until: Option<Instant>,
+    length: Duration,
+    useless: u32,
+    seen: u64,
+    matched: u64,
+}
+
+impl Flight {
+    fn new(sense: Sense, group: MemoryGroup, tuning: Tuning, shared: Arc<Shared>, to_evictor: Sender<Order>) -> Self {
+        Self {
+            sense,
+            group,
+            tuning,
+            slack: (tuning.dram / 12).min(96 << 20),
+            predictor: Predictor::new(tuning),
+            spaces: Spaces::default(),
+            shared,
+            to_evictor,
+            began: Instant::now(),
+            nap: Nap::default(),
+            own: Piloted::default(),
+        }
+    }
+
+    fn fly(mut self) {
+        let mut next_check = self.began;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.wait();
+            let now = Instant::now();
+            if now >= next_check {
+                next_check = now + PACE[1];
+                self.rest_if_useless(now);
+                if self.nap.until.is_none() {
+                    self.watch_what_pays();
+                }
+                self.publish();
+            }
+            let steer = self.may_steer();
+            self.look(steer && self.sense.watches_minor());
+            if steer {
+                self.act();
+            } else {
+                self.own.throttled += 1;
+                std::thread::sleep(PACE[0]);
+            }
+        }
+        self.publish();
+    }
+
+    fn wait(&self) {
+        let mut descriptors: Vec<PollFd> =
+            self.sense.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let pace = PACE[usize::from(!self.sense.watches_minor())];
+        let pace = Timespec { tv_sec: 0, tv_nsec: pace.subsec_nanos().into() };
+        // Interrupted or not, what is there is looked at next.
+        let _ = poll(&mut descriptors, Some(&pace));
+    }
+
+    /// Minor faults tell of hits on fetched pages; before anything is far they tell nothing and slow first touches.
+    fn watch_what_pays(&mut self) {
+        let far = self.group.held().is_ok_and(|held| held.swap.0 > 0);
+        self.sense.watch_minor(far);
+    }
+
+    fn may_steer(&mut self) -> bool {
+        let counts = self.predictor.counts();
+        let pages = counts.fetched + self.shared.paged_out.load(Ordering::Relaxed) / self.tuning.page;
+        let free = self.began.elapsed().as_secs_f64() * FREE_SHARE + FREE_TO_BEGIN;
+        self.cpu() <= free + pages as f64 * EARNED_PER_PAGE
+    }
+
+    fn cpu(&self) -> f64 {
+        thread_cpu() + self.shared.out_cpu.load(Ordering::Relaxed) as f64 / 1e9
+    }
+
+    fn look(&mut self, steer: bool) {
+        let Self { sense, predictor, spaces, own, .. } = self;
+        sense.drain(|seen| match seen {
+            Seen::Fault(fault) if steer => predictor.see(&fault),
+            Seen::Fault(_) => {}
+            Seen::Gone(process) => {
+                predictor.forget(process);
+                spaces.forget(process);
+            }
+            Seen::Lost(count) => own.lost += count,
+        });
+    }
+
+    fn act(&mut self) {
+        let now = self.began.elapsed().as_nanos() as u64;
+        for order in self.predictor.orders(now, self.headroom()) {
+            match &order.advice {
+                Advice::Fetch(range) => {
+                    let bytes = self.spaces.advise(order.process, range, Verb::WillNeed);
+                    self.predictor.fetched(&order, bytes / self.tuning.page, now);
+                }
+                Advice::FetchEach(ranges) => drop(self.spaces.fetch_each(order.process, ranges)),
+                Advice::PageOut(range) => {
+                    self.shared.pending.fetch_add(range.end - range.start, Ordering::Relaxed);
+                    // The evictor ends after us.
+                    let _ = self.to_evictor.send(order);
+                }
+            }
+        }
+    }
+
+    /// Bytes that may still be taken before the budget is short, what is on its way out counted as free.
+    fn headroom(&self) -> i64 {
+        let usage = self.group.usage().map_or(self.tuning.dram, |usage| usage.0);
+        let pending = self.shared.pending.load(Ordering::Relaxed);
+        (self.tuning.dram + pending) as i64 - (usage + self.slack) as i64
+    }
+
+    fn rest_if_useless(&mut self, now: Instant) {
+        let counts = self.predictor.counts();
+        let seen = counts.major + counts.minor_seen;
+        let (new, matched) = (seen - self.nap.seen, counts.matched - self.nap.matched);
+        if let Some(until) = self.nap.until {
+            if now < until {
+                return;
+            }
+            self.nap.until = None;
+            // One more useless look and it sleeps again, longer.
+            self.nap.useless = USELESS_LOOKS - 1;
+            self.sense.watch_major(true);
+            self.watch_what_pays();
+        } else if new >= USELESS_MIN && matched * 10 < new {
+            self.nap.useless += 1;
+            if self.nap.useless >= USELESS_LOOKS {
+                self.nap.length = (self.nap.length * 2).clamp(NAP[0], NAP[1]);
+                self.nap.until = Some(now + self.nap.length);
+                self.own.naps += 1;
+                self.sense.watch_major(false);
+                self.sense.watch_minor(false);
+            }
+        } else if new >= USELESS_MIN {
+            self.nap.useless = 0;
+            self.nap.length = Duration::ZERO;
+        }
+        (self.nap.seen, self.nap.matched) = (seen, counts.matched);
+    }
+
+    fn publish(&mut self) {
+        self.own.counts = self.predictor.counts();
+        self.own.paged_out = self.shared.paged_out.load(Ordering::Relaxed);
+        self.own.cpu = self.cpu();
+        self.own.elapsed = self.began.elapsed().as_secs_f64();
+        *self.shared.piloted.lock().expect("nobody panics with it") = self.own;
+    }
+}
+
+/// Cpu time of the calling thread, seconds.
+fn thread_cpu() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

@@ -1,0 +1,1 @@
+//! Faults played through the predictor.

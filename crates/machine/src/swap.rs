@@ -1,0 +1,229 @@
+//! Swap on a loop device over a file that has no name: the file and the device go by themselves when the swap is off and
+//! nobody has them open, however the program ended. The device and not the file is swapped to, because a swap file takes
+//! no folio larger than a page, and because its queue's settings are its own. Must not know what swaps or why.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use model::units::Bytes;
+
+use crate::sysfs;
+
+/// Ahead of any other swap: what this swap is made for is to go there. The kernel takes 0 to 32767.
+const PRIORITY: libc::c_int = 32767;
+const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
+/// linux/loop.h.
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
+const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+/// Another program may take the number that was free a moment ago.
+const TRIES: usize = 32;
+
+/// A loop device over a file. It goes when this is dropped and nothing swaps to it.
+#[derive(Debug)]
+pub struct Loop {
+    device: PathBuf,
+    backing: String,
+    _open: File,
+}
+
+/// struct `loop_info64` of linux/loop.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Info {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// struct `loop_config` of linux/loop.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Config {
+    fd: u32,
+    block_size: u32,
+    info: Info,
+    reserved: [u64; 8],
+}
+
+impl Loop {
+    /// Attaches a file to a free loop device, its requests going past the page cache where the file system allows.
+    pub fn attach(file: &File, page: u32) -> io::Result<Self> {
+        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
+        for _ in 0..TRIES {
+            // SAFETY: this request has no argument.
+            let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) };
+            if number < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let device = PathBuf::from(format!("/dev/loop{number}"));
+            let open = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(&device)?;
+            match configure(&open, file.as_raw_fd(), page) {
+                Ok(()) => {
+                    let backing = backing(Path::new("/"), &device).unwrap_or_default();
+                    return Ok(Self { device, backing, _open: open });
+                }
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ErrorKind::ResourceBusy.into())
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// The kernel's name for the file behind it.
+    pub fn backing(&self) -> &str {
+        &self.backing
+    }
+
+    /// What went over it since it was attached: read, written.
+    pub fn traffic(&self) -> (Bytes, Bytes) {
+        let name = self.device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let text = sysfs::read_text(Path::new("/"), &format!("sys/block/{name}/stat")).unwrap_or_default();
+        let sectors: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        // Documentation/block/stat: fields 3 and 7 count sectors of 512 bytes.
+        let bytes = |field: usize| Bytes(sectors.get(field - 1).map_or(0, |sectors| sectors * 512));
+        (bytes(3), bytes(7))
+    }
+
+    /// Tells the kernel that this device does not turn, which is what has it read ahead along a program's memory, and to
+    /// send requests as they come. Both settings are the device's own and go with it.
+    pub fn no_seeks(&self) -> io::Result<()> {
+        let name = self.device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let queue = PathBuf::from(format!("/sys/block/{name}/queue"));
+        std::fs::write(queue.join("rotational"), "0")?;
+        std::fs::write(queue.join("scheduler"), "none")
+    }
+}
+
+fn configure(device: &File, file: RawFd, page: u32) -> io::Result<()> {
+    // SAFETY: integers and arrays of them: all zeros is a value.
+    let mut config: Config = unsafe { std::mem::zeroed() };
+    config.fd = file as u32;
+    config.block_size = page.min(4096);
+    config.info.flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO;
+    // SAFETY: the kernel reads a live struct of the layout that it has published.
+    match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const config) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Writes the header that makes a device or a file swap space: version 1 of the kernel's format (union `swap_header` of
+/// linux/swap.h): at 1024 the version, the last page and the number of bad pages; at the end of the page the signature.
+pub fn format(space: &File, bytes: u64, page: u64) -> io::Result<()> {
+    let mut header = vec![0_u8; page as usize];
+    let last = u32::try_from(bytes / page - 1).map_err(|_| io::Error::from(ErrorKind::FileTooLarge))?;
+    header[1024..1028].copy_from_slice(&1_u32.to_ne_bytes());
+    header[1028..1032].copy_from_slice(&last.to_ne_bytes());
+    let signature = b"SWAPSPACE2";
+    let end = header.len();
+    header[end - signature.len()..].copy_from_slice(signature);
+    space.write_all_at(&header, 0)?;
+    space.sync_all()
+}
+
+/// The file behind a loop device in the kernel's words; none where nothing is attached.
+pub(crate) fn backing(root: &Path, device: &Path) -> Option<String> {
+    let name = device.file_name()?.to_string_lossy();
+    sysfs::read_text(root, &format!("sys/block/{name}/loop/backing_file")).ok()
+}
+
+/// Whether a device is swapped to now.
+pub(crate) fn is_on(root: &Path, device: &Path) -> io::Result<bool> {
+    let text = sysfs::read_text(root, "proc/swaps")?;
+    let device = device.to_string_lossy();
+    Ok(text.lines().skip(1).any(|line| line.split_whitespace().next() == Some(&device)))
+}
+
+/// swapon(2).
+pub(crate) fn on(device: &Path) -> io::Result<()> {
+    let path = c_path(device)?;
+    // SAFETY: the path ends with a zero byte.
+    match unsafe { libc::swapon(path.as_ptr(), SWAP_FLAG_PREFER | PRIORITY) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// swapoff(2): brings back what is there, which takes as much memory, and time.
+pub(crate) fn off(device: &Path) -> io::Result<()> {
+    let path = c_path(device)?;
+    // SAFETY: the path ends with a zero byte.
+    match unsafe { libc::swapoff(path.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn c_path(path: &Path) -> io::Result<std::ffi::CString> {
+    let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+    std::ffi::CString::new(bytes).map_err(|_| ErrorKind::InvalidInput.into())
+}
+
+/// Overwrites a file with zeros, in place. For data that is not to be found on the disk afterwards; that the disk itself
+/// keeps no copy is not promised.
+pub fn overwrite(file: &File, bytes: u64) -> io::Result<()> {
+    let zeros = vec![0_u8; 1 << 20];
+    let mut at = 0;
+    while at < bytes {
+        let length = zeros.len().min((bytes - at) as usize);
+        file.write_all_at(&zeros[..length], at)?;
+        at += length as u64;
+    }
+    let mut file = file;
+    file.flush()?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysfs::test_tree::tree;
+
+    #[test]
+    fn the_header_is_the_kernels() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        format(&file, 1 << 20, 4096).unwrap();
+        let mut header = vec![0; 4096];
+        file.read_exact_at(&mut header, 0).unwrap();
+        assert_eq!(&header[4086..], b"SWAPSPACE2");
+        assert_eq!(header[1024..1032], [1, 0, 0, 0, 255, 0, 0, 0], "version 1, the last of 256 pages");
+        assert!(header[..1024].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn what_is_swapped_to_is_read_from_proc() {
+        let folder = tree(&[
+            (
+                "proc/swaps",
+                "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/loop1                              partition\t1048572\t\t0\t\t100\n",
+            ),
+            ("sys/block/loop1/loop/backing_file", "/var/tmp/#77 (deleted)\n"),
+        ]);
+        assert!(is_on(folder.path(), Path::new("/dev/loop1")).unwrap());
+        assert!(!is_on(folder.path(), Path::new("/dev/loop")).unwrap());
+        assert_eq!(backing(folder.path(), Path::new("/dev/loop1")).as_deref(), Some("/var/tmp/#77 (deleted)"));
+        assert_eq!(backing(folder.path(), Path::new("/dev/loop2")), None);
+    }
+}

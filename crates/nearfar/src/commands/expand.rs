@@ -1,0 +1,286 @@
+//! `nearfar expand`: a program on more memory than it gets DRAM. The program has the terminal, the standard streams and
+//! the exit status; what this says goes to stderr, or to a file.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use farmem::{Budget, Engine, Expansion, Refused, State};
+use indicatif::{ProgressBar, ProgressStyle};
+use machine::wrapped::{self, Wrapped};
+use model::units::{Bytes, parse_share};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::Signals;
+
+use crate::cli::{Common, EngineName, Expand, Far};
+use crate::failure::{Failure, Outcome, Status};
+use crate::hold::site;
+use crate::output;
+
+/// How often it is looked how the program stands.
+const LOOK: Duration = Duration::from_millis(100);
+/// What is passed on to the program; a terminal's own go to all of its foreground anyway.
+const FORWARDED: [i32; 8] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
+const OF_THE_TERMINAL: [i32; 4] = [SIGINT, SIGQUIT, SIGCONT, SIGWINCH];
+
+/// What came of it.
+struct Story {
+    dram: Bytes,
+    wall: Duration,
+    most_far: Bytes,
+    state: State,
+}
+
+/// Runs a program on a budget of DRAM.
+pub fn run(args: &Expand, common: &Common) -> Outcome {
+    let budget = budget(args)?;
+    if let Err(error) = machine::child::find_program(&args.command[0].to_string_lossy()) {
+        Failure::of(&error).hint_of(error.hint()).print();
+        return Ok(ExitCode::from(127));
+    }
+    let expansion = Expansion::begin(&budget, &site(None).own()).map_err(|error| failure(&error))?;
+    let mut program = match start(&args.command, &expansion)? {
+        Ok(program) => program,
+        Err(status) => return Ok(status),
+    };
+    let began = Instant::now();
+    let ended = follow(&mut program, &expansion, &Line::new(args.live, common.quiet), common.quiet)?;
+    let wall = began.elapsed();
+    let dram = expansion.dram();
+    let (state, restored) = expansion.end();
+    restored.iter().filter(|restored| !restored.is_settled()).for_each(|restored| eprintln!("nearfar: {restored}"));
+    let story = Story { dram, wall, most_far: ended.most_far, state };
+    if !common.quiet {
+        eprintln!("nearfar: {}", story.in_words());
+    }
+    if let Some(path) = &args.summary {
+        let text = serde_json::to_string_pretty(&story.json()).map_err(Failure::of)?;
+        output::write(path, &format!("{text}\n"))?;
+    }
+    wrapped::end_like(ended.status)
+}
+
+/// Reads the flags that say how much memory of which kind.
+fn budget(args: &Expand) -> Result<Budget, Failure> {
+    let dram = dram(&args.dram, args.peak)?;
+    let engine = match args.engine {
+        EngineName::Steered => Engine::Steered,
+        EngineName::Plain => Engine::Plain,
+    };
+    with_far(Budget { engine, ..Budget::of(dram) }, &args.far)
+}
+
+/// A size, or a share of what the program needs.
+pub fn dram(text: &str, peak: Option<Bytes>) -> Result<Bytes, Failure> {
+    if !text.trim_end().ends_with('%') {
+        return Bytes::parse(text).map_err(|why| Failure::usage(format!("--dram: {why}, or 50% of --peak")));
+    }
+    let share = parse_share(text).map_err(|why| Failure::usage(format!("--dram: {why}")))?;
+    let peak = peak.ok_or_else(|| {
+        Failure::usage(format!("--dram {text} of what? this program's need is not known"))
+            .hint("--peak SIZE says it, and nearfar size -- CMD measures it")
+    })?;
+    Ok(Bytes((peak.0 as f64 * share) as u64))
+}
+
+/// Adds the flags about far memory.
+pub fn with_far(budget: Budget, far: &Far) -> Result<Budget, Failure> {
+    Ok(Budget {
+        folder: folder(&far.file)?,
+        far: far.size.unwrap_or(budget.far),
+        shred: far.shred,
+        allow_unencrypted: far.allow_unencrypted,
+        ..budget
+    })
+}
+
+/// The file has no name, so that nothing of it is ever left; a name that was given says where it is.
+fn folder(path: &Path) -> Result<PathBuf, Failure> {
+    if path.is_dir() {
+        return Ok(path.into());
+    }
+    if path.exists() {
+        return Err(Failure::usage(format!("--far-file: {} is there already and is not overwritten", path.display()))
+            .hint("name a folder, or a file that is not there"));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() {
+        return Ok(folder.into());
+    }
+    Err(Failure::usage(format!("--far-file: there is no folder {}", folder.display())).hint("make it, or name another"))
+}
+
+/// A refusal, for the user.
+pub fn failure(refused: &Refused) -> Failure {
+    let status = if refused.not_permitted { Status::NotPermitted } else { Status::Failure };
+    Failure::with(status, refused).hint_of(refused.hint.as_deref())
+}
+
+/// The program, or the status that says why there is none, as env(1) has them.
+fn start(command: &[OsString], expansion: &Expansion) -> Result<Result<Wrapped, ExitCode>, Failure> {
+    let entrance = expansion.entrance().map_err(|error| failure(&error))?;
+    Ok(Wrapped::start(command, &entrance).map_err(|error| {
+        Failure::of(format!("cannot run '{}': {error}", command[0].display())).print();
+        ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
+    }))
+}
+
+/// How the program ended, and the most that it had far.
+struct Ended {
+    status: ExitStatus,
+    most_far: Bytes,
+}
+
+/// Passes signals on until the program and all that it left behind have ended.
+fn follow(program: &mut Wrapped, expansion: &Expansion, line: &Line, quiet: bool) -> Result<Ended, Failure> {
+    let signals = signals()?;
+    let mut most_far = Bytes::default();
+    let mut status = None;
+    let mut told = false;
+    loop {
+        let signal = match signals.recv_timeout(LOOK) {
+            Ok(signal) => Some(signal),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        };
+        if status.is_none() {
+            status = program.ended().map_err(|error| Failure::of(format!("cannot wait for the program: {error}")))?;
+        }
+        let left = if status.is_some() { expansion.processes() } else { vec![program.id()] };
+        if let Some(status) = status.filter(|_| left.is_empty()) {
+            line.clear();
+            return Ok(Ended { status, most_far });
+        }
+        if let Some(signal) = signal.filter(|signal| is_for_the_program(*signal)) {
+            left.iter().for_each(|pid| wrapped::send(*pid, signal));
+        }
+        if status.is_some() && !told && !quiet {
+            told = true;
+            eprintln!(
+                "nearfar: the program has ended and left processes that go on ({}); waiting for them",
+                pids(&left)
+            );
+        }
+        let state = expansion.state();
+        most_far = most_far.max(state.held.swap);
+        line.show(&state);
+    }
+}
+
+/// Signals as they come, and one more for every child that ends, so that nobody waits for a look.
+fn signals() -> Result<Receiver<i32>, Failure> {
+    let refused = |error: std::io::Error| Failure::of(format!("cannot watch for signals: {error}"));
+    let watched = FORWARDED.into_iter().filter(|signal| *signal != SIGHUP || !machine::child::is_ignored(SIGHUP));
+    let mut signals = Signals::new(watched.chain([signal_hook::consts::SIGCHLD])).map_err(refused)?;
+    let (send, receive) = channel();
+    let forward = move || signals.forever().all(|signal| send.send(signal).is_ok());
+    std::thread::Builder::new().name("signals".into()).spawn(forward).map_err(refused)?;
+    Ok(receive)
+}
+
+fn is_for_the_program(signal: i32) -> bool {
+    FORWARDED.contains(&signal) && !(OF_THE_TERMINAL.contains(&signal) && wrapped::terminal_signals_us())
+}
+
+fn pids(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// The line that says how the program stands, where it disturbs nobody.
+struct Line(Option<ProgressBar>);
+
+impl Line {
+    fn new(wanted: bool, quiet: bool) -> Self {
+        let alone = std::io::stderr().is_terminal() && !std::io::stdout().is_terminal();
+        let style = || ProgressStyle::with_template("{elapsed} {msg}").expect("the template is constant and right");
+        Self((!quiet && (wanted || alone)).then(|| ProgressBar::new_spinner().with_style(style())))
+    }
+
+    fn show(&self, state: &State) {
+        if let Some(bar) = &self.0 {
+            let near = Bytes(state.held.anonymous.0 + state.held.file.0);
+            let mut text = format!("near {near}, far {}, {} waits", state.held.swap, state.held.major_faults);
+            if let Some(counts) = state.piloted.map(|piloted| piloted.counts) {
+                text = format!("{text}, {} ahead", fetched(counts.fetched, counts.used));
+            }
+            bar.set_message(text);
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Pages fetched, and how many of them were used; that is a sample, and may come out above all of them.
+fn fetched(pages: u64, used: u64) -> String {
+    let share = if pages == 0 { 0.0 } else { (used as f64 / pages as f64).min(1.0) };
+    format!("{} fetched ({:.0} % used)", Bytes(pages * page()), share * 100.0)
+}
+
+fn page() -> u64 {
+    farmem::page_bytes()
+}
+
+impl Story {
+    fn in_words(&self) -> String {
+        let State { held, far_read, far_written, killed, piloted } = &self.state;
+        let mut text = format!(
+            "{:.1} s in {} of DRAM, at most {} far; {} page faults waited, {far_read} read and {far_written} written",
+            self.wall.as_secs_f64(),
+            self.dram,
+            self.most_far,
+            held.major_faults
+        );
+        if let Some(piloted) = piloted {
+            let counts = piloted.counts;
+            let share = 100.0 * piloted.cpu / piloted.elapsed.max(1e-9);
+            text = format!(
+                "{text}; {} ahead, {} paged out behind, pilot {share:.0} % of a cpu",
+                fetched(counts.fetched, counts.used),
+                Bytes(piloted.paged_out)
+            );
+        }
+        if *killed > 0 {
+            text = format!(
+                "{text}\nnearfar: the kernel ended {killed} of its processes because it found nothing more to page out\nhint: a larger --dram, or a larger --far-size if far memory was full"
+            );
+        }
+        text
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let State { held, far_read, far_written, killed, piloted } = &self.state;
+        let piloted = piloted.map(|piloted| {
+            serde_json::json!({
+                "cpu_seconds": piloted.cpu,
+                "fetched_bytes": piloted.counts.fetched * page(),
+                "used_bytes": piloted.counts.used * page(),
+                "lost_bytes": piloted.counts.lost * page(),
+                "paged_out_bytes": piloted.paged_out,
+                "faults": {"major": piloted.counts.major, "minor_seen": piloted.counts.minor_seen, "matched": piloted.counts.matched},
+                "streams": {"found": piloted.counts.streams, "stepping": piloted.counts.stepping},
+                "rests": piloted.counts.rests,
+                "suspensions": piloted.counts.suspensions,
+                "naps": piloted.naps,
+                "throttled": piloted.throttled,
+                "samples_lost": piloted.lost,
+            })
+        });
+        serde_json::json!({
+            "engine": if piloted.is_some() { "steered" } else { "plain" },
+            "dram_bytes": self.dram,
+            "wall_seconds": self.wall.as_secs_f64(),
+            "far_bytes_max": self.most_far,
+            "faults_major": held.major_faults,
+            "far_read_bytes": far_read,
+            "far_written_bytes": far_written,
+            "killed": killed,
+            "pilot": piloted,
+        })
+    }
+}
