@@ -1,4 +1,4 @@
-//! Advice about the memory of other processes: process_madvise(2), on what of a range is far or in memory as
+//! Advice about the memory of other processes: `process_madvise(2)`, on what of a range is far or in memory as
 //! `PAGEMAP_SCAN` tells (Linux 6.7; before it, on the whole range). Advice changes where contents are and never what they
 //! are, so a wrong address does no harm. Must not know why it is given.
 #![allow(unsafe_code)]
@@ -181,7 +181,7 @@ fn scan<'a>(
     Ok((&regions[..found as usize], scan.walk_end))
 }
 
-/// process_madvise(2) over all of these; what was unmapped meanwhile is left out.
+/// `process_madvise(2)` over all of these; what was unmapped meanwhile is left out.
 fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: Verb) -> u64 {
     let advice = match verb {
         Verb::WillNeed => libc::MADV_WILLNEED,

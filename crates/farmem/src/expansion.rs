@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::group::{self, Held, MemoryGroup};
 use machine::swap::{self, Loop};
@@ -21,6 +21,8 @@ use crate::{Refused, far_file};
 const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 /// The name of these changes in the journal.
 const SETTING: &str = "expand";
+/// What was killed is gone within this, unless it waits in the kernel.
+const KILL_TIME: Duration = Duration::from_secs(5);
 /// Less than this is too little for any program's own code and stack, and for the kernel to choose from.
 pub const DRAM_MIN: Bytes = Bytes(8 << 20);
 /// Far memory that holds more than half of its size has the kernel give up copies of what is also in DRAM.
@@ -141,6 +143,19 @@ impl Expansion {
     /// The processes that are in it.
     pub fn processes(&self) -> Vec<u32> {
         self.group.processes()
+    }
+
+    /// Kills what is in it, and waits until nothing is.
+    pub fn kill_all(&self) {
+        let until = Instant::now() + KILL_TIME;
+        loop {
+            let left = self.processes();
+            if left.is_empty() || Instant::now() > until {
+                return;
+            }
+            left.iter().for_each(|pid| machine::wrapped::send(*pid, libc::SIGKILL));
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// How it stands.

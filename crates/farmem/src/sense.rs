@@ -15,7 +15,7 @@ const RING_PAGES: usize = 128;
 /// A ring with this many bytes wakes the reader.
 const WAKE_AT_BYTES: u32 = 2048;
 
-/// perf_event_open(2): kinds, fields of a sample, flags.
+/// `perf_event_open(2)`: kinds, fields of a sample, flags.
 const TYPE_SOFTWARE: u32 = 1;
 const MINOR_FAULTS: u64 = 5;
 const MAJOR_FAULTS: u64 = 6;

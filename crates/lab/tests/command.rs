@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::executor::Executor;
-use lab::real::RealExecutor;
+use lab::real::{FarSite, RealExecutor};
 use machine::child::remember_original_mask;
+use machine::undo::Site;
 use model::id_set::{CpuId, CpuSet};
 use model::placement::Placement;
 use model::trial::{Grade, Outcome, Role, Status, Trial, TrialId, judge};
@@ -75,7 +76,9 @@ fn trial(parameters: &[(&str, &str)]) -> Trial {
 }
 
 fn run_until(trial: &Trial, stop: &Arc<AtomicBool>) -> Option<Outcome> {
-    RealExecutor::new("/no/such/worker".into(), stop.clone(), trial.time_limit, None).run(0, trial)
+    let site = Site { root: "/".into(), state: "/var/lib/nearfar".into() };
+    let far = FarSite { folder: "/var/tmp".into(), site };
+    RealExecutor::new("/no/such/worker".into(), stop.clone(), trial.time_limit, None, far).run(0, trial)
 }
 
 fn run(trial: &Trial) -> Outcome {

@@ -29,6 +29,8 @@ const TRIES: usize = 32;
 pub struct Loop {
     device: PathBuf,
     backing: String,
+    /// What went over the device before it was ours.
+    before: (Bytes, Bytes),
     _open: File,
 }
 
@@ -76,7 +78,8 @@ impl Loop {
             match configure(&open, file.as_raw_fd(), page) {
                 Ok(()) => {
                     let backing = backing(Path::new("/"), &device).unwrap_or_default();
-                    return Ok(Self { device, backing, _open: open });
+                    let before = sectors(&device);
+                    return Ok(Self { device, backing, before, _open: open });
                 }
                 Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
                 Err(error) => return Err(error),
@@ -97,12 +100,8 @@ impl Loop {
 
     /// What went over it since it was attached: read, written.
     pub fn traffic(&self) -> (Bytes, Bytes) {
-        let name = self.device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let text = sysfs::read_text(Path::new("/"), &format!("sys/block/{name}/stat")).unwrap_or_default();
-        let sectors: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
-        // Documentation/block/stat: fields 3 and 7 count sectors of 512 bytes.
-        let bytes = |field: usize| Bytes(sectors.get(field - 1).map_or(0, |sectors| sectors * 512));
-        (bytes(3), bytes(7))
+        let (read, written) = sectors(&self.device);
+        (Bytes(read.0 - self.before.0.0), Bytes(written.0 - self.before.1.0))
     }
 
     /// Tells the kernel that this device does not turn, which is what has it read ahead along a program's memory, and to
@@ -113,6 +112,15 @@ impl Loop {
         std::fs::write(queue.join("rotational"), "0")?;
         std::fs::write(queue.join("scheduler"), "none")
     }
+}
+
+/// Read and written since the device was first used. Documentation/block/stat: fields 3 and 7 count sectors of 512 bytes.
+fn sectors(device: &Path) -> (Bytes, Bytes) {
+    let name = device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let text = sysfs::read_text(Path::new("/"), &format!("sys/block/{name}/stat")).unwrap_or_default();
+    let sectors: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let bytes = |field: usize| Bytes(sectors.get(field - 1).map_or(0, |sectors| sectors * 512));
+    (bytes(3), bytes(7))
 }
 
 fn configure(device: &File, file: RawFd, page: u32) -> io::Result<()> {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 
 use libc::{c_int, c_long, c_uint, c_ulong, c_void};
@@ -282,6 +282,12 @@ fn reap(whom: c_int) -> io::Result<Option<Reaped>> {
     // SAFETY: zeroed is a valid rusage (integers only), and the kernel has overwritten it if anybody was reaped.
     let usage = unsafe { usage.assume_init() };
     Ok((pid > 0).then_some(Reaped { status, usage }))
+}
+
+/// Puts the calling process into a cgroup through its open file `cgroup.procs`; for between fork and exec.
+pub(crate) fn enter_group(entrance: RawFd) -> io::Result<()> {
+    // SAFETY: the kernel reads one byte of a literal; a descriptor that is not open is refused.
+    checked(|| unsafe { libc::write(entrance, c"0".as_ptr().cast(), 1) as c_long }).map(drop)
 }
 
 /// prctl(2): the calling process is killed when the thread that forked it ends.

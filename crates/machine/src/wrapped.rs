@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
+use crate::syscall;
+
 /// A program that runs in our place.
 #[derive(Debug)]
 pub struct Wrapped(Child);
@@ -20,12 +22,9 @@ impl Wrapped {
         let entrance = entrance.as_raw_fd();
         let mut command = Command::new(program);
         command.args(arguments);
-        // SAFETY: between fork and exec it makes one system call with a live descriptor and a literal.
+        // SAFETY: between fork and exec it makes one system call, and the descriptor is open until the spawn is over.
         unsafe {
-            command.pre_exec(move || match libc::write(entrance, c"0".as_ptr().cast(), 1) {
-                1 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            });
+            command.pre_exec(move || syscall::enter_group(entrance));
         }
         command.spawn().map(Self)
     }

@@ -119,8 +119,9 @@ impl Cell {
             spec.written(&parameters).iter().map(|(name, value)| format!("{name}={value}")).collect();
         let second = if placement.second.is_empty() { String::new() } else { format!(" second={}", placement.second) };
         let routes: String = placement.interrupts.iter().map(|route| format!(" irq={}", route.key())).collect();
+        let budget = placement.budget.map_or(String::new(), |budget| format!(" dram={}", budget.name()));
         let key = format!(
-            "{} {} @ {} threads={} cpus={} memory={}{second}{routes}",
+            "{} {} @ {} threads={} cpus={} memory={}{second}{routes}{budget}",
             spec.name,
             written.join(" "),
             placement.name,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lab::executor::Executor;
-use lab::real::RealExecutor;
+use lab::real::{FarSite, RealExecutor};
 use lab::sim::{EPOCH_UNIX_MS, Faults, SimExecutor};
 use machine::interrupt::Routes;
 use machine::topology::Source;
@@ -20,6 +20,7 @@ use store::Store;
 
 use crate::cli;
 use crate::failure::Failure;
+use crate::hold::site;
 
 /// A machine to measure on.
 pub struct Subject {
@@ -76,7 +77,7 @@ impl Subject {
             let topology = self.machine.topology.clone();
             return Ok(Box::new(SimExecutor::new(topology, plan.workloads.clone(), self.seed, self.faults.clone())));
         }
-        Ok(Box::new(RealExecutor::new(own_program()?, stop, plan.repeat.time_limit, routes)))
+        Ok(Box::new(RealExecutor::new(own_program()?, stop, plan.repeat.time_limit, routes, far_site())))
     }
 
     /// A new run of a plan on it; `ordinal` tells apart runs of the same plan with the same seed.
@@ -95,6 +96,12 @@ impl Subject {
             program: env!("CARGO_PKG_VERSION").into(),
         }
     }
+}
+
+/// `NEARFAR_FAR` names another folder for far memory.
+fn far_site() -> FarSite {
+    let folder = std::env::var_os("NEARFAR_FAR").filter(|folder| !folder.is_empty());
+    FarSite { folder: folder.map_or_else(|| "/var/tmp".into(), Into::into), site: site(None) }
 }
 
 /// A topology from `--from`: a file or a synthetic string; this machine without one. Read in a child process, because

@@ -46,6 +46,7 @@ pub enum Runner {
 /// programs of their own.
 static REGISTRY: &[Workload] = &[
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
+    Workload::kernel(kernels::sweep::describe, kernels::sweep::run),
     Workload::kernel(kernels::chase::describe, kernels::chase::run),
     Workload::kernel(kernels::loaded::describe, kernels::loaded::run),
     Workload::kernel(kernels::gups::describe, kernels::gups::run),

@@ -1,1 +1,296 @@
-//! Faults played through the predictor.
+//! Ways through memory played through the predictor, in a memory that holds half of what they touch: how many faults wait
+//! with it and without.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+const PAGE: u64 = 4096;
+/// Far from any other, as mappings are.
+const BASE: u64 = 0x7f00_0000_0000;
+/// Pages of the whole of it; half of that is near.
+const PAGES: u64 = 16384;
+/// What the kernel reads with a page that is waited for, on a device without seeks.
+const READ_AROUND: u64 = 8;
+/// A touch takes this long, nanoseconds.
+const TOUCH: u64 = 2000;
+
+/// Memory with the kernel's own choice of what goes, least recently used first, and pages that are in memory but not
+/// mapped cause minor faults.
+struct World {
+    /// Page to when it was used, and the reverse.
+    near: BTreeMap<u64, u64>,
+    by_use: BTreeMap<u64, u64>,
+    mapped: BTreeSet<u64>,
+    touched: BTreeSet<u64>,
+    time: u64,
+    waited: u64,
+    minor: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let (near, by_use, mapped, touched) = Default::default();
+        Self { near, by_use, mapped, touched, time: 0, waited: 0, minor: 0 }
+    }
+
+    fn bring(&mut self, page: u64) {
+        self.time += 1;
+        if let Some(before) = self.near.insert(page, self.time) {
+            self.by_use.remove(&before);
+        }
+        self.by_use.insert(self.time, page);
+        while self.near.len() as u64 > PAGES / 2 {
+            let (_, oldest) = self.by_use.pop_first().expect("as many as pages near");
+            self.near.remove(&oldest);
+            self.mapped.remove(&oldest);
+        }
+    }
+
+    fn leave(&mut self, page: u64) {
+        if let Some(used) = self.near.remove(&page) {
+            self.by_use.remove(&used);
+            self.mapped.remove(&page);
+        }
+    }
+
+    /// The fault that a touch causes, if any.
+    fn touch(&mut self, page: u64) -> Option<bool> {
+        let (near, mapped, known) =
+            (self.near.contains_key(&page), self.mapped.contains(&page), !self.touched.insert(page));
+        if near && mapped {
+            self.bring(page);
+            return None;
+        }
+        if !near && known {
+            let around = page / READ_AROUND * READ_AROUND..(page / READ_AROUND + 1) * READ_AROUND;
+            around
+                .filter(|other| self.touched.contains(other))
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|other| self.bring(other));
+        }
+        self.bring(page);
+        self.mapped.insert(page);
+        let major = !near && known;
+        *(if major { &mut self.waited } else { &mut self.minor }) += 1;
+        Some(major)
+    }
+
+    fn obey(&mut self, order: &Order) -> u64 {
+        // Ahead of a sweep may be beyond what there is.
+        let page = |address: u64| address.saturating_sub(BASE) / PAGE;
+        let pages = |range: &Range<u64>| page(range.start)..page(range.end);
+        match &order.advice {
+            Advice::PageOut(range) => pages(range).for_each(|page| self.leave(page)),
+            Advice::Fetch(range) => {
+                let far = |page: &u64| self.touched.contains(page) && !self.near.contains_key(page);
+                let wanted: Vec<u64> = pages(range).filter(far).collect();
+                wanted.iter().for_each(|page| self.bring(*page));
+                return wanted.len() as u64;
+            }
+            Advice::FetchEach(ranges) => {
+                for page in ranges.iter().flat_map(pages) {
+                    if self.touched.contains(&page) && !self.near.contains_key(&page) {
+                        self.bring(page);
+                    }
+                }
+            }
+        }
+        0
+    }
+}
+
+/// One touch: thread, instruction, page.
+type Touch = (u32, u64, u64);
+
+/// Faults that waited, and what the predictor did; without it where `steered` is not.
+fn play(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts) {
+    let dram = PAGES / 2 * PAGE;
+    let tuning = Tuning { minor_period: 4, ..Tuning::for_dram(dram, PAGE) };
+    let (mut world, mut predictor) = (World::new(), Predictor::new(tuning));
+    for page in 0..PAGES {
+        world.touch(page);
+    }
+    (world.waited, world.minor) = (0, 0);
+    for (at, (thread, instruction, page)) in touches.into_iter().enumerate() {
+        let Some(major) = world.touch(page) else { continue };
+        if !steered || (!major && !world.minor.is_multiple_of(tuning.minor_period)) {
+            continue;
+        }
+        predictor.see(&Fault { process: 1, thread, instruction, address: BASE + page * PAGE, major });
+        let now = at as u64 * TOUCH;
+        let headroom = dram as i64 - (world.near.len() as u64 * PAGE) as i64;
+        for order in predictor.orders(now, headroom) {
+            let pages = world.obey(&order);
+            predictor.fetched(&order, pages, now);
+        }
+    }
+    (world.waited, predictor.counts())
+}
+
+/// How many times fewer faults wait.
+fn gain(touches: impl IntoIterator<Item = Touch> + Clone) -> f64 {
+    let (plain, _) = play(touches.clone(), false);
+    let (steered, counts) = play(touches, true);
+    println!("{plain} waits without, {steered} with: {counts:?}");
+    plain as f64 / steered.max(1) as f64
+}
+
+fn sweep(pages: Range<u64>) -> impl Iterator<Item = Touch> + Clone {
+    pages.map(|page| (1, 0x10, page))
+}
+
+/// A generator with its own bits: tests depend on no other.
+fn scrambled(count: u64) -> impl Iterator<Item = u64> + Clone {
+    (0..count).map(|at| {
+        let mut x = at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB) >> 13
+    })
+}
+
+#[test]
+fn cyclic_sweeps_hardly_wait() {
+    let cyclic = (0..3).flat_map(|_| sweep(0..PAGES));
+    assert!(gain(cyclic) > 10.0);
+    let backward = (0..3).flat_map(|_| sweep(0..PAGES).map(|(thread, ip, page)| (thread, ip, PAGES - 1 - page)));
+    assert!(gain(backward) > 10.0);
+}
+
+#[test]
+fn several_streams_of_one_loop_and_of_two_threads_are_told_apart() {
+    let third = PAGES / 3;
+    let triad =
+        (0..3).flat_map(move |_| (0..third).flat_map(move |at| [0, 1, 2].map(|of| (1, 0x10 + of, of * third + at))));
+    assert!(gain(triad) > 8.0);
+    let threads = (0..3).flat_map(move |_| (0..PAGES / 2).flat_map(|at| [(1, 0x10, at), (2, 0x10, PAGES / 2 + at)]));
+    assert!(gain(threads) > 8.0);
+}
+
+#[test]
+fn columns_of_a_matrix_are_walked_in_steps() {
+    let columns = (0..32).flat_map(|column| (column..PAGES).step_by(32).map(|page| (1, 0x10, page)));
+    let (_, counts) = play(columns.clone(), true);
+    assert!(counts.stepping > 0, "{counts:?}");
+    assert!(gain(columns) > 1.5);
+}
+
+#[test]
+fn random_access_is_left_alone() {
+    let random = scrambled(40_000).map(|page| (1, 0x10, page % PAGES));
+    let (plain, _) = play(random.clone(), false);
+    let (steered, counts) = play(random, true);
+    assert!(steered as f64 <= 1.02 * plain as f64, "{plain} and {steered}");
+    assert!(counts.fetched < 400, "{counts:?}");
+}
+
+/// C += A B in panels, as a BLAS does it: a panel of B stays while A and C are swept.
+#[test]
+fn a_blocked_matrix_product_waits_less() {
+    let (a, b, c) = (0..PAGES * 3 / 8, PAGES * 3 / 8..PAGES * 5 / 8, PAGES * 5 / 8..PAGES);
+    let panels = 4;
+    let product = (0..panels).flat_map(move |panel| {
+        let width = (b.end - b.start) / panels;
+        let panel = sweep(b.start + panel * width..b.start + (panel + 1) * width);
+        let rows = a.clone().zip(c.clone()).flat_map(|(a, c)| [(1, 0x20, a), (1, 0x30, c), (1, 0x31, c)]);
+        panel.chain(rows)
+    });
+    assert!(gain(product) > 3.0);
+}
+
+/// Two halves are read and a third place is written, in runs twice as long each time.
+#[test]
+fn a_merge_sort_waits_less() {
+    let half = PAGES / 2;
+    let passes = (6..13).flat_map(move |bits| {
+        let run = 1_u64 << bits;
+        (0..half / (2 * run)).flat_map(move |pair| {
+            let first = pair * 2 * run;
+            (0..run).flat_map(move |at| {
+                [
+                    (1, 0x40, first + at),
+                    (1, 0x41, first + run + at),
+                    (1, 0x42, half + first + 2 * at),
+                    (1, 0x42, half + first + 2 * at + 1),
+                ]
+            })
+        })
+    });
+    assert!(gain(passes) > 3.0);
+}
+
+/// A frontier that is read in order and neighbours that lie anywhere: the order is worth fetching, the neighbours are not.
+#[test]
+fn a_breadth_first_search_is_not_made_worse() {
+    let neighbours = scrambled(30_000).collect::<Vec<_>>();
+    let search = (0..10_000_u64).flat_map(move |at| {
+        let order = (1, 0x50, at * PAGES / 20_000);
+        let pages = (0..3).map(|n| neighbours[(at * 3 + n) as usize] % (PAGES / 2) + PAGES / 2).collect::<Vec<_>>();
+        std::iter::once(order).chain(pages.into_iter().map(|page| (1, 0x51, page)))
+    });
+    assert!(gain(search) > 0.97);
+}
+
+#[test]
+fn what_is_not_used_is_not_fetched_for_long() {
+    // Sixteen pages forward, then somewhere else: every run looks like the beginning of a sweep.
+    let runs = scrambled(2000).flat_map(|start| (0..16).map(move |at| (1, 0x60, start % (PAGES - 16) + at)));
+    let (_, counts) = play(runs, true);
+    assert!(counts.used * 10 >= counts.fetched || counts.rests > 0, "{counts:?}");
+}
+
+#[test]
+fn first_touches_are_not_paged_out_behind() {
+    let mut predictor = Predictor::new(Tuning::for_dram(1 << 24, PAGE));
+    for page in (0..PAGES).step_by(16) {
+        predictor.see(&Fault { process: 1, thread: 1, instruction: 1, address: BASE + page * PAGE, major: false });
+        let orders = predictor.orders(page, -1);
+        assert!(!orders.iter().any(|order| matches!(order.advice, Advice::PageOut(_))), "{orders:?}");
+    }
+    // With one wait it has met far memory.
+    predictor.see(&Fault { process: 1, thread: 1, instruction: 1, address: BASE + PAGES * PAGE, major: true });
+    assert!(predictor.orders(0, -1).iter().any(|order| matches!(order.advice, Advice::PageOut(_))));
+}
+
+#[test]
+fn processes_are_told_apart_and_forgotten() {
+    let mut predictor = Predictor::new(Tuning::for_dram(1 << 26, PAGE));
+    let fault = |process, page: u64| Fault {
+        process,
+        thread: process,
+        instruction: 1,
+        address: BASE + page * PAGE,
+        major: true,
+    };
+    for page in 0..40 {
+        predictor.see(&fault(1, page));
+        predictor.see(&fault(2, 1000 - page));
+    }
+    let of = |orders: &[Order], process| orders.iter().filter(|order| order.process == process).count();
+    let orders = predictor.orders(0, 1 << 30);
+    assert_eq!((of(&orders, 1), of(&orders, 2)), (1, 1), "{orders:?}");
+    predictor.forget(1);
+    for page in 40..80 {
+        predictor.see(&fault(2, 1000 - page));
+    }
+    let orders = predictor.orders(0, 1 << 30);
+    assert_eq!((of(&orders, 1), of(&orders, 2)), (0, 1), "{orders:?}");
+}
+
+#[test]
+fn odd_addresses_do_no_harm() {
+    let mut predictor = Predictor::new(Tuning::for_dram(1 << 24, PAGE));
+    for start in [0, PAGE, u64::MAX - 64 * PAGE, 1 << 63, (1 << 47) - 32 * PAGE] {
+        for (at, step) in (0..64).flat_map(|at| [(at, PAGE), (at, PAGE.wrapping_neg()), (at, 1 << 20)]) {
+            let address = start + 0_u64.wrapping_add(step.wrapping_mul(at)) % (32 * PAGE);
+            predictor.see(&Fault { process: 1, thread: step as u32, instruction: step, address, major: true });
+        }
+        for order in predictor.orders(0, -1) {
+            match order.advice {
+                Advice::Fetch(range) | Advice::PageOut(range) => assert!(range.start < range.end, "{range:?}"),
+                Advice::FetchEach(ranges) => assert!(ranges.iter().all(|range| range.start < range.end), "{ranges:?}"),
+            }
+        }
+    }
+}

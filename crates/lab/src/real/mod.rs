@@ -1,8 +1,12 @@
 //! Runs trials on this machine: each is a child process, seated before its first instruction and watched while
 //! it runs. Kernels of ours run in this program's own worker process, tools as they are (`tool`).
 
+mod far;
 mod tool;
 
+pub use far::FarSite;
+
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +36,7 @@ pub struct RealExecutor {
     around_limit: Nanos,
     /// Where interrupts can be sent; none where no placement sends any.
     routes: Option<Routes>,
+    far: FarSite,
 }
 
 /// How a trial's process came back: with what it measured, or why not; with evidence as far as there is any.
@@ -43,9 +48,16 @@ struct Ended {
 impl RealExecutor {
     /// `program` is this program's own file, started again as a worker; `stop` ends the trial that runs. What surrounds a
     /// measured command (preparation, a server until it is ready, cleaning up) may take `around_limit` each: a trial's
-    /// own limit may be short, because a race kills what is slow. `routes` are there when a placement sends interrupts.
-    pub fn new(program: PathBuf, stop: Arc<AtomicBool>, around_limit: Nanos, routes: Option<Routes>) -> Self {
-        Self { program, stop, around_limit, routes }
+    /// own limit may be short, because a race kills what is slow. `routes` are there when a placement sends interrupts;
+    /// `far` is for placements with a budget of DRAM.
+    pub fn new(
+        program: PathBuf,
+        stop: Arc<AtomicBool>,
+        around_limit: Nanos,
+        routes: Option<Routes>,
+        far: FarSite,
+    ) -> Self {
+        Self { program, stop, around_limit, routes, far }
     }
 
     /// A trial with its interrupts where its placement says, and watched.
@@ -58,29 +70,42 @@ impl RealExecutor {
             })?;
         }
         let watched = Watched::begin(self.routes.as_ref().map_or("/".into(), Routes::root), wanted);
-        let mut ended = self.run_trial(trial)?;
+        let mut ended = self.run_budgeted(trial)?;
         watched.explain(&mut ended.evidence);
         Ok(ended)
     }
 
-    fn run_trial(&self, trial: &Trial) -> Result<Ended, Status> {
+    /// A trial on its budget of DRAM, if it has one.
+    fn run_budgeted(&self, trial: &Trial) -> Result<Ended, Status> {
+        let Some(budget) = trial.placement.budget else { return self.run_trial(trial, None) };
+        let (expansion, entrance) = far::begin(budget, &self.far)?;
+        let ended = self.run_trial(trial, Some(entrance));
+        // Taken away whatever became of the trial; what failed first is the reason.
+        let far = far::end(expansion);
+        let mut ended = ended?;
+        ended.evidence.far = Some(far?);
+        Ok(ended)
+    }
+
+    fn run_trial(&self, trial: &Trial, entrance: Option<Arc<File>>) -> Result<Ended, Status> {
         let workload = workloads::find(&trial.workload)
             .ok_or_else(|| Status::Unavailable(format!("this version has no workload {}", trial.workload)))?;
         match workload.runner {
-            Runner::Kernel(_) => self.run_kernel(trial),
+            Runner::Kernel(_) => self.run_kernel(trial, entrance),
             Runner::Tool { recipe, read } => {
                 let job = Job::of(trial);
                 let recipe = recipe(&job)?;
-                tool::run(&tool::Tool { trial, job, recipe, read, stop: &self.stop, around_limit: self.around_limit })
+                let (stop, around_limit) = (&self.stop, self.around_limit);
+                tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance })
             }
         }
     }
 
-    fn run_kernel(&self, trial: &Trial) -> Result<Ended, Status> {
+    fn run_kernel(&self, trial: &Trial, entrance: Option<Arc<File>>) -> Result<Ended, Status> {
         let argv = vec![self.program.to_string_lossy().into_owned(), WORKER.into()];
         let stdin = serde_json::to_vec(trial).expect("a trial has text keys, so it is JSON");
         let worker = seated(trial, &CommandLine { argv, environment: worker::environment() });
-        let finished = run_to_its_end(&Launch { stdin, ..worker }, &[&self.stop])?;
+        let finished = run_to_its_end(&Launch { stdin, entrance, ..worker }, &[&self.stop])?;
         let mut evidence = finished.evidence.clone();
         let report = worker::read_report(&finished.stdout).map_err(|why| {
             let said = String::from_utf8_lossy(&finished.stderr);
@@ -115,6 +140,7 @@ fn unseated(trial: &Trial, command: &CommandLine) -> Launch {
         time_limit: trial.time_limit,
         output_max: OUTPUT_MAX,
         migrations: Migrations::Sampled,
+        entrance: None,
     }
 }
 

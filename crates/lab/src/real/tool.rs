@@ -2,6 +2,8 @@
 //! within a time limit of its own. Whatever fails, what was started is ended and cleaned up. How a process is
 //! started and watched is for `machine`.
 
+use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::child::{self, Exit, Finished, Launch, Server, ServerError};
@@ -23,6 +25,8 @@ pub(super) struct Tool<'a> {
     pub stop: &'a AtomicBool,
     /// For each of what surrounds the measured command.
     pub around_limit: Nanos,
+    /// The cgroup of the measured command and of its server, where they have a budget of DRAM.
+    pub entrance: Option<Arc<File>>,
 }
 
 /// Runs the trial. With a server, that is what preparation and cleaning up are around, and all runs are beside it;
@@ -69,6 +73,7 @@ impl Tool<'_> {
         let launch = Launch {
             cpus: placement.second.clone(),
             time_limit: self.around_limit,
+            entrance: self.entrance.clone(),
             ..seated(self.trial, &server.command)
         };
         let server = Server { launch, ready: server.ready.clone(), measured: placement.cpus() };
@@ -86,7 +91,8 @@ impl Tool<'_> {
     }
 
     fn measure(&self, stop: &[&AtomicBool]) -> Result<Ended, Status> {
-        let finished = run_to_its_end(&seated(self.trial, &self.recipe.command), stop)?;
+        let launch = Launch { entrance: self.entrance.clone(), ..seated(self.trial, &self.recipe.command) };
+        let finished = run_to_its_end(&launch, stop)?;
         let result = (self.read)(&self.job, &finished).map_err(Status::from);
         Ok(Ended { result, evidence: finished.evidence })
     }

@@ -10,10 +10,11 @@ mod start;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Once, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use model::id_set::CpuSet;
@@ -59,6 +60,8 @@ pub struct Launch {
     pub output_max: Bytes,
     /// How its moves from cpu to cpu are counted.
     pub migrations: Migrations,
+    /// A cgroup that it enters before it becomes the program; see [`crate::group::MemoryGroup::entrance`].
+    pub entrance: Option<Arc<File>>,
 }
 
 /// How moves from cpu to cpu are counted.

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -53,7 +53,8 @@ pub(super) fn start(launch: &Launch, cpus: &CpuSet) -> Result<Started, LaunchErr
     let (report, proof) =
         rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| refused("make a pipe", error.into()))?;
     let mut command = command(launch, stdin);
-    let seating = Seating { parent: std::process::id(), mask, policy };
+    let entrance = launch.entrance.as_ref().map(AsRawFd::as_raw_fd);
+    let seating = Seating { parent: std::process::id(), mask, policy, entrance };
     // SAFETY: between fork and exec `sit` only makes system calls with arguments prepared here: it allocates nothing,
     // takes no locks and touches no memory but its stack.
     unsafe { command.pre_exec(move || seating.sit(&proof)) };
@@ -102,6 +103,8 @@ struct Seating {
     parent: u32,
     mask: CpuMask,
     policy: Option<PolicyCode>,
+    /// A descriptor that the launch keeps open.
+    entrance: Option<RawFd>,
 }
 
 /// How far it came.
@@ -111,6 +114,7 @@ enum Step {
     /// It reported nothing: it failed before, or the message was lost.
     Silent,
     Parent,
+    Group,
     Seats,
     Memory,
     Seated,
@@ -136,6 +140,10 @@ impl Seating {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         syscall::be_killed_first();
+        message.0[Message::STEP] = Step::Group as u64;
+        if let Some(entrance) = self.entrance {
+            syscall::enter_group(entrance)?;
+        }
         message.0[Message::STEP] = Step::Seats as u64;
         syscall::set_affinity(0, &self.mask)?;
         message.words_of_mask().copy_from_slice(syscall::affinity(0)?.words());
@@ -188,9 +196,10 @@ impl Message {
     fn step(&self) -> Step {
         match self.0[Self::STEP] {
             1 => Step::Parent,
-            2 => Step::Seats,
-            3 => Step::Memory,
-            4 => Step::Seated,
+            2 => Step::Group,
+            3 => Step::Seats,
+            4 => Step::Memory,
+            5 => Step::Seated,
             _ => Step::Silent,
         }
     }
@@ -235,6 +244,7 @@ fn explain(launch: &Launch, program: &str, message: &Message, error: &io::Error,
     match message.step() {
         Step::Seats => LaunchError::Refused(seat::refusal(cpus, &message.errno())),
         Step::Memory => LaunchError::Refused(mempolicy::refusal("set", &launch.memory, &message.errno())),
+        Step::Group => LaunchError::Refused(Refusal::new("enter a cgroup", &message.errno())),
         Step::Parent => LaunchError::Refused(Refusal::new("tie a child to this process (prctl)", &message.errno())),
         Step::Silent | Step::Seated => explain_exec(launch, program, error),
     }

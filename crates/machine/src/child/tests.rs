@@ -29,6 +29,7 @@ pub(super) fn launch(argv: &[&str]) -> Launch {
         time_limit: LIMIT,
         output_max: Bytes(1 << 20),
         migrations: Migrations::Sampled,
+        entrance: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use model::undo::GROUP_PREFIX;
 use model::units::Bytes;
 
 use super::read_text;
@@ -130,7 +131,11 @@ pub(crate) fn memory_room(root: &Path) -> Option<(PathBuf, Bytes)> {
     let memberships = read_text(root, "proc/self/cgroup").ok()?;
     let mounts = read_text(root, "proc/self/mountinfo").ok()?;
     let place = ["memory", ""].iter().find_map(|controller| place(root, &memberships, &mounts, controller))?;
-    let rooms = place.chain().filter_map(|folder| Some((folder.to_owned(), room(folder)?)));
+    // A group of our own bounds what is near; what does not fit goes far.
+    let is_ours =
+        |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(GROUP_PREFIX));
+    let rooms =
+        place.chain().filter(|folder| !is_ours(folder)).filter_map(|folder| Some((folder.to_owned(), room(folder)?)));
     rooms.min_by_key(|(_, room)| *room)
 }
 

@@ -30,6 +30,7 @@ const EXPANSIONS: &str = "expand";
 
 impl Site {
     /// A site for this process alone.
+    #[must_use]
     pub fn own(&self) -> Self {
         let pid = std::process::id();
         let began = process(Path::new("/"), pid).map_or(0, |(_, began)| began);

@@ -187,8 +187,7 @@ fn placement(ground: &Ground, names: &mut words::Names, wish: Threads, draft: Dr
     let Draft { threads, seats, memory, second, second_words, .. } = draft;
     let given = (wish != Threads::Natural).then_some(threads);
     let name = names.name(given, threads, &seats, &memory);
-    let interrupts = Vec::new();
-    let mut placement = Placement { name, reason: String::new(), threads, seats, memory, second, interrupts };
+    let mut placement = Placement { name, reason: String::new(), seats, memory, second, ..Placement::kernel(threads) };
     placement.reason = words::sentence(ground, &placement, wish == Threads::Natural);
     if !second_words.is_empty() {
         placement.reason = format!("{}; second command: {second_words}", placement.reason);

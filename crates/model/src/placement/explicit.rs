@@ -105,7 +105,16 @@ fn seat(
     if memory != MemoryPolicy::Kernel {
         reason = format!("{reason}; memory: {memory}");
     }
-    Placement { name, reason, threads, seats: cpus, memory, second: CpuSet::default(), interrupts: Vec::new() }
+    Placement {
+        name,
+        reason,
+        threads,
+        seats: cpus,
+        memory,
+        second: CpuSet::default(),
+        interrupts: Vec::new(),
+        budget: None,
+    }
 }
 
 fn cpus_of(ground: &Ground, clause: &Clause) -> Result<Vec<CpuId>, String> {

@@ -33,6 +33,9 @@ pub struct Lines {
     /// Where the interrupts of devices go, for root's shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<String>,
+    /// `nearfar expand`, where the placement has a budget of DRAM; it goes before the others' command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expand: Option<String>,
 }
 
 /// The lines for a placement of a command, which is pasted as it is.
@@ -47,8 +50,12 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Lines
         command: command.trim(),
     };
     let interrupts = interrupts(placement);
+    let expand = placement.budget.map(|budget| {
+        let plain = if budget.steered { "" } else { " --engine plain" };
+        format!("nearfar expand --dram {}{plain} -- {}", budget.dram, command.trim())
+    });
     if wanted.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel {
-        return Lines { interrupts, ..Lines::default() };
+        return Lines { interrupts, expand, ..Lines::default() };
     }
     Lines {
         taskset: taskset(&wanted),
@@ -62,6 +69,7 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Lines
         kubernetes: kubernetes(&wanted, topology),
         libvirt: libvirt(&wanted),
         interrupts,
+        expand,
     }
 }
 

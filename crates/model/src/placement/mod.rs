@@ -1,8 +1,9 @@
 //! Who runs where and whose memory lives where. Named policies make placements from a topology
 //! (`policy`, with `seats` for cpus, `memory` for nodes and `route` for the interrupts of devices), explicit ones are
 //! written in numactl's
-//! letters (`explicit`), and `lines` says how to apply one by hand.
+//! letters (`explicit`), `budget` bounds how much memory is near, and `lines` says how to apply one by hand.
 
+mod budget;
 mod explicit;
 pub(crate) mod ground;
 pub(crate) mod lines;
@@ -14,6 +15,7 @@ pub(crate) mod route;
 mod seats;
 mod words;
 
+pub use budget::DramBudget;
 pub use explicit::parse_explicit;
 pub use lines::{Lines, lines};
 pub use policy::{KernelOffers, Offer, POLICIES, PolicyInfo, offer, offer_all};
@@ -49,6 +51,9 @@ pub struct Placement {
     /// Where the interrupts of the devices go that the user named; empty when none was named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Route>,
+    /// How much of its memory may be near; none where all of it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<DramBudget>,
 }
 
 /// Where memory lives; the kernel's own policies (`set_mempolicy(2)`).
@@ -99,13 +104,18 @@ pub fn parse_for(
     devices: &[String],
 ) -> Result<Placement, NoPlacement> {
     let (rest, rule) = route::split(text).map_err(NoPlacement::Mistake)?;
+    let (rest, budget) = budget::split(&rest).map_err(NoPlacement::Mistake)?;
     let ground = ground::Ground::new(topology);
     let mut placement = if is_explicit(&rest) {
         parse_explicit(topology, &rest, threads, kernel)?
     } else {
         policy::named(&ground, &rest, threads, kernel)?
     };
-    if rule.is_some() {
+    if let Some(budget) = budget {
+        placement.budget = Some(budget);
+        placement.reason = format!("{}; {}", placement.reason, budget.reason());
+    }
+    if rule.is_some() || budget.is_some() {
         placement.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     route::route(&ground, &mut placement, rule.as_ref(), devices)?;
@@ -115,6 +125,7 @@ pub fn parse_for(
 /// Whether a text is a placement on some machine, for experiments, which are read before a machine is known.
 pub fn check(text: &str) -> Result<(), String> {
     let (rest, _) = route::split(text)?;
+    let (rest, _) = budget::split(&rest)?;
     if is_explicit(&rest) { explicit::check(&rest) } else { policy::check(&rest) }
 }
 
@@ -151,7 +162,7 @@ pub fn thread_counts(topology: &Topology) -> ThreadCounts {
 pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bool {
     let same_memory = one.memory == other.memory || topology.allowed_nodes.len() < 2;
     let same_seats = one.threads == other.threads && one.seats == other.seats && one.second == other.second;
-    same_seats && same_memory && one.interrupts == other.interrupts
+    same_seats && same_memory && one.interrupts == other.interrupts && one.budget == other.budget
 }
 
 impl fmt::Display for NoPlacement {
@@ -174,6 +185,7 @@ impl Placement {
             memory: MemoryPolicy::Kernel,
             second: CpuSet::default(),
             interrupts: Vec::new(),
+            budget: None,
         }
     }
 

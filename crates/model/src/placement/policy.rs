@@ -6,7 +6,7 @@ use super::ground::Ground;
 use super::memory::{MemoryRule, place_memory};
 use super::seats::{SeatRule, place_seats};
 use super::{NoPlacement, Placement, parse_for, route, same_place};
-use crate::id_set::{CpuSet, NodeId};
+use crate::id_set::NodeId;
 use crate::nearest::nearest_first;
 use crate::topology::Topology;
 
@@ -64,6 +64,11 @@ pub const POLICIES: &[PolicyInfo] = &[
     PolicyInfo { name: "irq:other-node", about: "the device's interrupts on the cores of the farthest other node" },
     PolicyInfo { name: "irq:spread", about: "the device's interrupts in turn over all cores" },
     PolicyInfo {
+        name: "expand:SIZE",
+        about: "at most this much DRAM, the rest far, as nearfar expand: one-core+expand:2GiB",
+    },
+    PolicyInfo { name: "swap:SIZE", about: "the same by the kernel's own swap, for comparison" },
+    PolicyInfo {
         name: "irq:LIST",
         about: "the device's interrupts on these cpus; among numactl's letters '-C 0 irq:4-7'",
     },
@@ -92,8 +97,8 @@ pub fn offer(
 pub fn offer_all(topology: &Topology, threads: Option<usize>, kernel: KernelOffers, devices: &[String]) -> Vec<Offer> {
     let names = POLICIES.iter().flat_map(|policy| match policy.name {
         "node:N" => topology.nodes.iter().map(|node| format!("node:{}", node.os)).collect(),
-        // A list is for the user to name.
-        "irq:LIST" => Vec::new(),
+        // A list or a size is for the user to name.
+        "irq:LIST" | "expand:SIZE" | "swap:SIZE" => Vec::new(),
         name => vec![name.to_string()],
     });
     let ground = Ground::new(topology);
@@ -157,9 +162,9 @@ fn place(
     let seats = place_seats(ground, seat_rule, threads)?;
     let (memory, why) = place_memory(ground, memory_rule, &seats.cpus, kernel)?;
     let reason = if why.is_empty() { seats.reason } else { format!("{}; {why}", seats.reason) };
-    let second = CpuSet::default();
-    let interrupts = Vec::new();
-    Ok(Placement { name: name.into(), reason, threads: seats.threads, seats: seats.cpus, memory, second, interrupts })
+    let mut placement = Placement::kernel(seats.threads);
+    (placement.name, placement.reason, placement.seats, placement.memory) = (name.into(), reason, seats.cpus, memory);
+    Ok(placement)
 }
 
 /// What a name says about cpus and about memory.

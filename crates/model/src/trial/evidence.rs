@@ -57,6 +57,9 @@ pub struct Evidence {
     pub pressure_cpu: Option<Nanos>,
     /// Growth of /proc/pressure/memory "some" over the trial.
     pub pressure_memory: Option<Nanos>,
+    /// What became of its budget of DRAM; none where it had none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarMemory>,
     /// Interrupts that the seats took during the trial.
     pub interrupts: Option<u64>,
     /// What became of the interrupts of the devices that the user named; empty when none was named.
@@ -74,6 +77,26 @@ pub struct Evidence {
     /// none. All other fields are of the measured command alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<Box<Evidence>>,
+}
+
+/// A trial's memory under a budget of DRAM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FarMemory {
+    /// The DRAM that it could have, as the kernel read it back.
+    pub dram: Bytes,
+    /// Read from far memory.
+    pub read: Bytes,
+    /// Written to it.
+    pub written: Bytes,
+    /// Processes of it that the kernel killed because nothing more could go far.
+    pub killed: u64,
+    /// Bytes that the pilot had fetched ahead; none without a pilot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetched: Option<Bytes>,
+    /// The pilot's cpu time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pilot_cpu: Option<Nanos>,
 }
 
 /// One interrupt of a device during a trial.

@@ -1,5 +1,6 @@
 //! What a trial is worth, given what was asked and what was observed. Pure; thresholds carry reasons.
 
+mod far;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -80,6 +81,7 @@ pub fn judge(trial: &Trial, status: &Status, evidence: &Evidence) -> Verdict {
             invalid.push(format!("no second command was seen, asked for one on cpus {}", trial.placement.second));
         }
         invalid.extend(routes::not_proven(&trial.placement.interrupts, evidence));
+        invalid.extend(far::not_kept(trial, evidence));
     }
     let mut suspect: Vec<String> = subjects.iter().flat_map(disturbances).collect();
     if matches!(status, Status::Completed) {
@@ -107,6 +109,8 @@ struct Subject<'a> {
     steal: Option<Nanos>,
     foreign: Option<Nanos>,
     is_second: bool,
+    /// Whether some of its memory is meant to be far: then it waits for a disk, and others work for it.
+    goes_far: bool,
 }
 
 impl Subject<'_> {
@@ -136,6 +140,7 @@ fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<Subject<'a>> {
         foreign: evidence.foreign.map(|foreign| Nanos(foreign.0.saturating_sub(seconds.0))),
         cpus,
         memory,
+        goes_far: placement.budget.is_some(),
         is_second: false,
     };
     let second = evidence.second.as_deref().map(|evidence| Subject {
@@ -143,6 +148,7 @@ fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<Subject<'a>> {
         cpus: placement.second.clone(),
         cpu_count: placement.second.len().max(1),
         memory,
+        goes_far: placement.budget.is_some(),
         // Without seats it is of all cpus, which the first is judged by already.
         steal: evidence.steal.filter(|_| !placement.second.is_empty()),
         // On shared seats the work of warm-up runs would be foreign, and nobody counted it.
@@ -273,19 +279,23 @@ fn disturbances(subject: &Subject<'_>) -> Vec<String> {
     };
     share(subject.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took", "the seats' time");
     let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
-    if !subject.cpus.is_empty() {
+    if subject.goes_far {
+        // The pilot and the kernel's workers swap for it, on whatever cpus; theirs and others' cannot be told apart.
+    } else if !subject.cpus.is_empty() {
         share(subject.foreign, limit_ns, "other programs used", "the seats' time");
     } else if no_cpu_was_free(evidence) {
         share(subject.foreign, limit_ns, "other programs used", "its time, and no cpu was free");
     }
-    if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0) {
+    if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0 && !subject.goes_far) {
         reasons.push(subject.of(format!("{bytes} of its memory was swapped out")));
     }
     if let Some(kills) = evidence.oom_kills.filter(|kills| *kills > 0) {
         let what = format!("memory ran out: the kernel killed {kills} of this machine's processes while it ran");
         reasons.push(subject.of(what));
     }
-    reasons.extend(waits_for_disk(evidence, capacity_ns).map(|what| subject.of(what)));
+    if !subject.goes_far {
+        reasons.extend(waits_for_disk(evidence, capacity_ns).map(|what| subject.of(what)));
+    }
     if let Some((low, high)) = evidence.frequency_khz {
         let fall = (high.saturating_sub(low)) as f64 / high.max(1) as f64;
         if fall > FREQUENCY_FALL_MAX {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use farmem::{Budget, Engine, Expansion, Refused, State};
@@ -70,11 +70,11 @@ fn budget(args: &Expand) -> Result<Budget, Failure> {
         EngineName::Steered => Engine::Steered,
         EngineName::Plain => Engine::Plain,
     };
-    with_far(Budget { engine, ..Budget::of(dram) }, &args.far)
+    with_far(&Budget { engine, ..Budget::of(dram) }, &args.far)
 }
 
 /// A size, or a share of what the program needs.
-pub fn dram(text: &str, peak: Option<Bytes>) -> Result<Bytes, Failure> {
+fn dram(text: &str, peak: Option<Bytes>) -> Result<Bytes, Failure> {
     if !text.trim_end().ends_with('%') {
         return Bytes::parse(text).map_err(|why| Failure::usage(format!("--dram: {why}, or 50% of --peak")));
     }
@@ -87,13 +87,13 @@ pub fn dram(text: &str, peak: Option<Bytes>) -> Result<Bytes, Failure> {
 }
 
 /// Adds the flags about far memory.
-pub fn with_far(budget: Budget, far: &Far) -> Result<Budget, Failure> {
+fn with_far(budget: &Budget, far: &Far) -> Result<Budget, Failure> {
     Ok(Budget {
         folder: folder(&far.file)?,
         far: far.size.unwrap_or(budget.far),
         shred: far.shred,
         allow_unencrypted: far.allow_unencrypted,
-        ..budget
+        ..budget.clone()
     })
 }
 
@@ -114,7 +114,7 @@ fn folder(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// A refusal, for the user.
-pub fn failure(refused: &Refused) -> Failure {
+fn failure(refused: &Refused) -> Failure {
     let status = if refused.not_permitted { Status::NotPermitted } else { Status::Failure };
     Failure::with(status, refused).hint_of(refused.hint.as_deref())
 }
@@ -141,10 +141,7 @@ fn follow(program: &mut Wrapped, expansion: &Expansion, line: &Line, quiet: bool
     let mut status = None;
     let mut told = false;
     loop {
-        let signal = match signals.recv_timeout(LOOK) {
-            Ok(signal) => Some(signal),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        };
+        let signal = signals.recv_timeout(LOOK).ok();
         if status.is_none() {
             status = program.ended().map_err(|error| Failure::of(format!("cannot wait for the program: {error}")))?;
         }

@@ -20,6 +20,7 @@ mod prefetch;
 mod pthread;
 pub(crate) mod queens;
 pub(crate) mod stream;
+pub(crate) mod sweep;
 mod sysbench;
 pub(crate) mod syscall;
 pub(crate) mod threads;

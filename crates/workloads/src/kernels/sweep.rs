@@ -1,0 +1,269 @@
+//! Ways through memory, page after page: forward, backward, in steps, at random, several arrays at once.
+//!
+//! Measures: pages touched in a second, where a page is 4 KiB; a sweep uses every word of each, steps and random access one.
+//! Each thread has memory of its own. Meant for memory that does not all fit near (placements `expand:` and `swap:`).
+//! Does NOT measure peak bandwidth: `stream` does, with loops written for it; here the page faults are the matter.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use model::units::{Bytes, Nanos};
+use model::workload::{Better, ParameterKind, WorkloadSpec};
+
+use super::arena::{self, Arena};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::random::Random;
+use crate::team::{self, Member};
+
+/// What a touched page counts as, bytes, on machines with larger pages too.
+const PAGE: usize = 4096;
+/// Words in it.
+const WORDS: usize = PAGE / 8;
+/// From touch to touch in steps, bytes.
+const STEP: usize = 128 << 10;
+/// Random touches between two looks at the clock.
+const TOUCHES: usize = 512;
+/// Words between those that are checked afterwards; a prime, so that they fall on all parts of pages.
+const CHECKED_EVERY: usize = 4093;
+
+const PATTERNS: [&str; 9] = [
+    "read",
+    "read-modify-write",
+    "triad",
+    "three-streams",
+    "backward",
+    "steps",
+    "random-read",
+    "random-write",
+    "first-touch",
+];
+
+pub(crate) fn describe() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "sweep".into(),
+        summary: "ways through memory, for memory that does not all fit: pages touched in a second".into(),
+        about: "Pages of 4 KiB touched in a second: swept forward (read, read-modify-write), backward, as a STREAM triad \
+                or three arrays at once, in steps of 128 KiB (columns of a matrix), at random, or touched for the first \
+                time. Every thread has memory of its own. Does not measure peak bandwidth; stream does."
+            .into(),
+        parameters: parameters([
+            Parameter {
+                name: "pattern",
+                about: "how it goes through memory",
+                kind: choice(&PATTERNS),
+                default: Some("read"),
+                smoke: None,
+            },
+            Parameter {
+                name: "size",
+                about: "bytes that each thread goes through",
+                kind: ParameterKind::Size { min: Bytes(1 << 20), max: Bytes(1 << 43) },
+                default: Some("1GiB"),
+                smoke: Some("4MiB"),
+            },
+            Parameter {
+                name: "passes",
+                about: "how often a sweep goes over all of it",
+                kind: ParameterKind::Integer { min: 1, max: 1_000_000 },
+                default: Some("2"),
+                smoke: None,
+            },
+            Parameter {
+                name: "time",
+                about: "how long steps and random access go on",
+                kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(3_600_000_000_000) },
+                default: Some("4s"),
+                smoke: Some("50ms"),
+            },
+            Parameter { default: Some("no"), ..arena::huge_pages_parameter() },
+        ]),
+        metrics: metrics([Metric::median("touched", "pages/s", Better::Higher)]),
+        threads_exactly: None,
+        trial_time_guess: Nanos(10_000_000_000),
+    }
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    let crew = team::run(job, |member| one_thread(job, member))?;
+    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    measured.push("touched", crew.results.into_iter().sum())?;
+    Ok(measured)
+}
+
+/// Pages touched in a second.
+fn one_thread(job: &Job, member: &Member<'_>) -> Result<f64, Failure> {
+    let mut arena = Arena::new(job, job.parameters.size("size"))?;
+    let words = arena.as_u64();
+    let pattern = job.parameters.text("pattern");
+    if pattern == "first-touch" {
+        let began = Instant::now();
+        member.timed(|| {
+            fill(words);
+            Ok(())
+        })?;
+        let rate = (words.len() / WORDS) as f64 / began.elapsed().as_secs_f64();
+        return check(words, 0).map(|()| rate);
+    }
+    fill(words);
+    let passes = job.parameters.integer("passes") as usize;
+    let time = job.time("time");
+    let mut random = Random::of_thread(job.seed, member.index);
+    let began = Instant::now();
+    let (touched, added) = member.timed(|| {
+        Ok(match pattern {
+            "read" => (sweep(passes, words, |words| words.iter().fold(0, |sum, word| sum ^ word)), 0),
+            "backward" => (sweep(passes, words, |words| words.iter().rev().fold(0, |sum, word| sum ^ word)), 0),
+            "read-modify-write" => (modify(passes, words), passes as u64),
+            "triad" => (triad(passes, words), 0),
+            "three-streams" => (three_streams(passes, words), 0),
+            "steps" => (steps(words, began, time), 0),
+            "random-read" => (
+                at_random(&mut random, words.len() / WORDS, began, time, |page| {
+                    black_box(words[page * WORDS]);
+                }),
+                0,
+            ),
+            _ => (
+                at_random(&mut random, words.len() / WORDS, began, time, |page| {
+                    // The value stays what the check expects; the page is dirty all the same.
+                    let word = &mut words[page * WORDS];
+                    *word = black_box(*word);
+                }),
+                0,
+            ),
+        })
+    })?;
+    let rate = touched as f64 / began.elapsed().as_secs_f64();
+    if pattern == "triad" { check_triad(words) } else { check(words, added) }.map(|()| rate)
+}
+
+/// Every word is its number.
+fn fill(words: &mut [u64]) {
+    words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64);
+}
+
+fn check(words: &[u64], added: u64) -> Result<(), Failure> {
+    let wrong = (0..words.len()).step_by(CHECKED_EVERY).find(|at| words[*at] != *at as u64 + added);
+    wrong.map_or(Ok(()), |at| {
+        Err(Failure::Failed(format!("word {at} was {}, and is {} in memory", at as u64 + added, words[at])))
+    })
+}
+
+/// Pages touched; the result is used so that no compiler leaves the sweep out.
+fn sweep(passes: usize, words: &[u64], once: impl Fn(&[u64]) -> u64) -> usize {
+    (0..passes).for_each(|_| {
+        black_box(once(black_box(words)));
+    });
+    passes * (words.len() / WORDS)
+}
+
+fn modify(passes: usize, words: &mut [u64]) -> usize {
+    for _ in 0..passes {
+        black_box(&mut *words).iter_mut().for_each(|word| *word += 1);
+    }
+    passes * (words.len() / WORDS)
+}
+
+/// Thirds of the words: the first becomes the second and three times the last.
+fn triad(passes: usize, words: &mut [u64]) -> usize {
+    let third = words.len() / 3;
+    let (a, rest) = words.split_at_mut(third);
+    let (b, c) = rest.split_at_mut(third);
+    for _ in 0..passes {
+        for ((a, b), c) in black_box(&mut *a).iter_mut().zip(&*b).zip(&*c) {
+            *a = b.wrapping_add(3 * c);
+        }
+    }
+    passes * (3 * third / WORDS)
+}
+
+fn check_triad(words: &[u64]) -> Result<(), Failure> {
+    let third = words.len() / 3;
+    let expected = |at: usize| (third + at) as u64 + 3 * (2 * third + at) as u64;
+    let wrong = (0..third).step_by(CHECKED_EVERY).find(|at| words[*at] != expected(*at));
+    wrong.map_or(Ok(()), |at| Err(Failure::Failed(format!("the triad's word {at} is {}", words[at]))))
+}
+
+fn three_streams(passes: usize, words: &[u64]) -> usize {
+    let third = words.len() / 3;
+    let (a, rest) = words.split_at(third);
+    let (b, c) = rest.split_at(third);
+    for _ in 0..passes {
+        let all = black_box(a).iter().zip(b).zip(c);
+        black_box(all.fold(0, |sum: u64, ((a, b), c)| sum ^ a.wrapping_mul(*b) ^ c));
+    }
+    passes * (3 * third / WORDS)
+}
+
+/// Columns of a matrix whose rows are a step long: one page of each row, then the page beside it of each.
+fn steps(words: &[u64], began: Instant, time: std::time::Duration) -> usize {
+    let mut touched = 0;
+    for column in (0..STEP / PAGE).cycle() {
+        for at in (column * WORDS..words.len()).step_by(STEP / 8) {
+            black_box(words[at]);
+            touched += 1;
+        }
+        if began.elapsed() >= time {
+            return touched;
+        }
+    }
+    unreachable!("columns are without end")
+}
+
+fn at_random(
+    random: &mut Random,
+    pages: usize,
+    began: Instant,
+    time: std::time::Duration,
+    mut touch: impl FnMut(usize),
+) -> usize {
+    let mut touched = 0;
+    while began.elapsed() < time {
+        (0..TOUCHES).for_each(|_| touch(random.below(pages)));
+        touched += TOUCHES;
+    }
+    touched
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{check_smoke, job_for_tests};
+
+    fn job(pattern: &str) -> Job {
+        let mut job = job_for_tests("sweep");
+        job.parameters.0.insert("pattern".into(), model::workload::Value::Text(pattern.into()));
+        job
+    }
+
+    #[test]
+    fn every_pattern_touches_pages_and_finds_its_data() {
+        for pattern in PATTERNS {
+            for threads in [1, 2] {
+                check_smoke("sweep", &run(&Job { threads, ..job(pattern) }).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_data_is_found() {
+        let mut words: Vec<u64> = (0..10_000).collect();
+        check(&words, 0).unwrap();
+        words[CHECKED_EVERY] ^= 1;
+        assert!(check(&words, 0).unwrap_err().to_string().contains("word 4093 was 4093, and is 4092"));
+        fill(&mut words);
+        triad(1, &mut words);
+        check_triad(&words).unwrap();
+        words[0] ^= 1;
+        assert!(check_triad(&words).is_err());
+    }
+
+    #[test]
+    fn pages_are_counted_once_for_each_pass() {
+        let mut words = vec![0; 6 * WORDS];
+        assert_eq!(modify(3, &mut words), 18);
+        assert!(words.iter().all(|word| *word == 3));
+        assert_eq!((triad(2, &mut words), three_streams(1, &words)), (12, 6));
+    }
+}
