@@ -2,7 +2,7 @@
 # whole set-up themselves on a fresh Debian or Ubuntu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-arm bench guest deb setup clean
+.PHONY: help run test check check-arm soak bench guest deb setup clean
 NEARFAR = target/release/nearfar
 # Debian's Rust has no default job limit; two cores build best with what cargo chooses.
 CARGO ?= cargo
@@ -34,6 +34,9 @@ check: ## formatting, lints, documentation
 check-arm: setup ## builds for 64-bit ARM and runs the tests there, emulated
 	@scripts/setup arm
 	@scripts/check-arm
+
+soak: setup ## an hour of stress on programs with less DRAM than they need: nothing of theirs may be lost
+	@NEARFAR_SOAK=720 $(CARGO) test --package nearfar --test expand stress -- --nocapture
 
 bench: setup ## the targets, as ratios against peers in one run each (quiet machine wanted)
 	@$(CARGO) build --release --quiet --bin nearfar

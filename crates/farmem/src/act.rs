@@ -25,6 +25,8 @@ const PAGEMAP_SCAN: libc::c_ulong = 0xC060_6610;
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
+/// Beyond the addresses of any program, with four levels of page tables.
+const ADDRESSES: u64 = 1 << 47;
 /// So many processes' descriptors are kept open.
 const SPACES_MAX: usize = 64;
 
@@ -67,6 +69,8 @@ struct Space {
 pub(crate) struct Spaces {
     open: BTreeMap<u32, Space>,
     stamp: u64,
+    /// Up to where a process was paged out for want of anything better.
+    cursors: BTreeMap<u32, u64>,
     /// Whether the kernel has no `PAGEMAP_SCAN`.
     blind: bool,
 }
@@ -75,6 +79,7 @@ impl Spaces {
     /// A process is gone, or has become another program.
     pub(crate) fn forget(&mut self, process: u32) {
         self.open.remove(&process);
+        self.cursors.remove(&process);
     }
 
     /// Advises on a range; gives the bytes that were advised on. A process that has ended has none.
@@ -106,6 +111,34 @@ impl Spaces {
                 }
                 // The process is ending.
                 Err(_) => break,
+            }
+        }
+        done
+    }
+
+    /// Pages out so many bytes of a process wherever they are, going on where the last time it stopped.
+    pub(crate) fn page_out_anywhere(&mut self, process: u32, bytes: u64) -> u64 {
+        let from = self.cursors.get(&process).copied().unwrap_or(0);
+        let mut done = 0;
+        for range in [from..ADDRESSES, 0..from] {
+            let mut at = range.start;
+            while at < range.end && done < bytes {
+                let Some(space) = self.space(process) else { return done };
+                let mut regions = [Region::default(); RANGES_MAX];
+                let Ok((found, next)) = scan(&space.pagemap, at..range.end, Verb::PageOut, &mut regions) else {
+                    return done;
+                };
+                let vectors: Vec<libc::iovec> =
+                    found.iter().map(|region| vector(&(region.start..region.end))).collect();
+                done += if vectors.is_empty() { 0 } else { advise_all(&space.handle, &vectors, Verb::PageOut) };
+                if next <= at {
+                    break;
+                }
+                at = next;
+            }
+            self.cursors.insert(process, at);
+            if done >= bytes {
+                break;
             }
         }
         done

@@ -89,7 +89,8 @@ pub struct Expansion {
     group: MemoryGroup,
     dram: Bytes,
     pilot: Option<Pilot>,
-    changed: Changed,
+    /// None once everything is taken away.
+    changed: Option<Changed>,
     site: Site,
     /// Kept open for the end only: to be overwritten.
     file: Option<(File, Bytes)>,
@@ -118,6 +119,7 @@ impl Expansion {
         let mut changed = Changed::begin(site)?;
         if sense.is_some() {
             device.no_seeks().map_err(|error| Refused::io("cannot set the queue of far memory's device", &error))?;
+            // Where the kernel has no such folios, single pages do.
             let _ = changed.set(SETTING, Target::File(LARGE_FOLIOS.into()), "always");
         }
         let swap = Target::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
@@ -127,7 +129,7 @@ impl Expansion {
             group.limit(budget.dram).map_err(|error| Refused::io("cannot bound the memory of a cgroup", &error))?;
         let pilot = sense.map(|sense| take_off(sense, &group, Tuning::for_dram(dram.0, page))).transpose()?;
         let file = budget.shred.then_some((file, far));
-        Ok(Self { group, dram, pilot, changed, site: site.clone(), file, device: Some(device) })
+        Ok(Self { group, dram, pilot, changed: Some(changed), site: site.clone(), file, device: Some(device) })
     }
 
     /// What the program's first process writes `0` into before it becomes the program.
@@ -174,17 +176,28 @@ impl Expansion {
     pub fn end(mut self) -> (State, Vec<Restored>) {
         let mut state = self.state();
         state.piloted = self.pilot.take().map(Pilot::stop);
-        let restored = self.changed.put_back();
-        if restored.iter().all(Restored::is_settled) {
-            // Its journal is gone; another process's may be beside it.
-            let _ = std::fs::remove_dir(&self.site.state);
-        }
-        drop(self.device.take());
-        if let Some((file, bytes)) = &self.file {
-            // What could not be overwritten is gone from the file system all the same.
-            let _ = swap::overwrite(file, bytes.0);
-        }
+        let restored = self.take_away();
         (state, restored)
+    }
+
+    fn take_away(&mut self) -> Vec<Restored> {
+        let restored = self.changed.take().map(Changed::put_back).unwrap_or_default();
+        // The folder of its journal, which stays while something is in it.
+        let _ = std::fs::remove_dir(&self.site.state);
+        drop(self.device.take());
+        if let Some((file, bytes)) = self.file.take() {
+            // What could not be overwritten is gone from the file system all the same.
+            let _ = swap::overwrite(&file, bytes.0);
+        }
+        restored
+    }
+}
+
+impl Drop for Expansion {
+    fn drop(&mut self) {
+        let _ = self.pilot.take().map(Pilot::stop);
+        // Whoever wants to know calls `end`; what is not back is in the journal.
+        let _ = self.take_away();
     }
 }
 

@@ -24,6 +24,8 @@ const FREE_SHARE: f64 = 0.10;
 const FREE_TO_BEGIN: f64 = 0.05;
 /// Beyond it, time must be earned by pages fetched or paged out, seconds each: the program would spend as much on them.
 const EARNED_PER_PAGE: f64 = 8e-6;
+/// After so many looks at which nothing could be paged out for those who wait, the kernel decides.
+const IN_VAIN_MAX: u32 = 100;
 /// Faults that teach nothing: of so many in a look, fewer than a tenth belong to a stream.
 const USELESS_MIN: u64 = 50;
 /// After so many such looks in a row nothing is looked at for a while: first, and longest.
@@ -45,6 +47,8 @@ pub struct Piloted {
     pub elapsed: f64,
     /// Times that it stopped looking because nothing was to be learnt.
     pub naps: u64,
+    /// Times that it made room where the kernel would have killed.
+    pub rescues: u64,
     /// Looks that it left out because its cpu time was not earned.
     pub throttled: u64,
 }
@@ -126,6 +130,10 @@ struct Flight {
     began: Instant,
     nap: Nap,
     own: Piloted,
+    /// Whether who finds no memory waits for us instead of being killed.
+    waits_when_full: bool,
+    /// How often in a row nothing could be paged out for them.
+    in_vain: u32,
 }
 
 /// Random access teaches nothing and a sample costs: after some useless looks nothing is looked at for a while.
@@ -152,10 +160,13 @@ impl Flight {
             began: Instant::now(),
             nap: Nap::default(),
             own: Piloted::default(),
+            waits_when_full: false,
+            in_vain: 0,
         }
     }
 
     fn fly(mut self) {
+        self.waits_when_full = self.group.wait_when_full(true);
         let mut next_check = self.began;
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.wait();
@@ -166,6 +177,7 @@ impl Flight {
                 if self.nap.until.is_none() {
                     self.watch_what_pays();
                 }
+                self.make_room();
                 self.publish();
             }
             let steer = self.may_steer();
@@ -177,6 +189,8 @@ impl Flight {
                 std::thread::sleep(PACE[0]);
             }
         }
+        // Nobody makes room from here on.
+        self.group.wait_when_full(false);
         self.publish();
     }
 
@@ -193,6 +207,24 @@ impl Flight {
     fn watch_what_pays(&mut self) {
         let far = self.group.held().is_ok_and(|held| held.swap.0 > 0);
         self.sense.watch_minor(far);
+    }
+
+    /// The kernel gives up when all pages of a group were used lately, however much room far memory has; somebody has to
+    /// choose. Where nothing can go far any more, the kernel ends a process after all.
+    fn make_room(&mut self) {
+        if !self.waits_when_full || !self.group.is_waiting() {
+            self.in_vain = 0;
+            return;
+        }
+        self.own.rescues += 1;
+        let share = (self.tuning.dram / 8).max(1 << 20);
+        let done: u64 =
+            self.group.processes().into_iter().map(|process| self.spaces.page_out_anywhere(process, share)).sum();
+        self.in_vain = if done > 0 { 0 } else { self.in_vain + 1 };
+        if self.in_vain >= IN_VAIN_MAX {
+            self.group.wait_when_full(false);
+            self.waits_when_full = false;
+        }
     }
 
     fn may_steer(&mut self) -> bool {

@@ -131,6 +131,18 @@ impl MemoryGroup {
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
+    /// Has who finds no memory wait instead of being killed, or not any more. Version 1 alone can; whether it does.
+    pub fn wait_when_full(&self, wait: bool) -> bool {
+        let path = self.folder.join("memory.oom_control");
+        self.version == Version::V1 && std::fs::write(path, if wait { "1" } else { "0" }).is_ok()
+    }
+
+    /// Whether somebody in it waits for memory that is not there.
+    pub fn is_waiting(&self) -> bool {
+        let text = std::fs::read_to_string(self.folder.join("memory.oom_control")).unwrap_or_default();
+        text.lines().any(|line| line.trim() == "under_oom 1")
+    }
+
     /// The processes in it.
     pub fn processes(&self) -> Vec<u32> {
         processes(&self.folder)

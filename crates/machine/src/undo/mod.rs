@@ -202,7 +202,7 @@ fn restore_one(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
     let changes = read_journal(&journal)?;
     if changes.is_empty() {
         // A line that was cut off while it was written may be there.
-        forget(site)?;
+        forget_one(site)?;
     }
     Ok(settle(site, &journal, &changes, force))
 }
@@ -210,9 +210,13 @@ fn restore_one(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
 /// Empties the journal, whatever is still changed.
 pub fn forget(site: &Site) -> Result<(), ChangeError> {
     for abandoned in site.abandoned() {
-        forget(&abandoned)?;
+        forget_one(&abandoned)?;
         let _ = std::fs::remove_dir(&abandoned.state); // there may be more in it
     }
+    forget_one(site)
+}
+
+fn forget_one(site: &Site) -> Result<(), ChangeError> {
     let journal = Journal::in_folder(&site.state);
     if !journal.path().exists() {
         return Ok(());

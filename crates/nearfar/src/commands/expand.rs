@@ -264,6 +264,7 @@ impl Story {
                 "rests": piloted.counts.rests,
                 "suspensions": piloted.counts.suspensions,
                 "naps": piloted.naps,
+                "rescues": piloted.rescues,
                 "throttled": piloted.throttled,
                 "samples_lost": piloted.lost,
             })
