@@ -142,6 +142,13 @@ impl Expansion {
         self.dram
     }
 
+    /// What it holds of DRAM without the files that the kernel keeps for it: page tables are among it.
+    pub fn own_memory(&self) -> Bytes {
+        let usage = self.group.usage().unwrap_or_default();
+        let file = self.group.held().unwrap_or_default().file;
+        Bytes(usage.0.saturating_sub(file.0))
+    }
+
     /// The processes that are in it.
     pub fn processes(&self) -> Vec<u32> {
         self.group.processes()

@@ -21,6 +21,7 @@ pub mod reports;
 pub mod settings;
 pub mod share;
 pub mod shell;
+pub mod size;
 pub mod statistics;
 pub mod topology;
 pub mod trial;

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(args, settings),
         Command::Place(args) => commands::place::run(args, settings),
         Command::Expand(args) => commands::expand::run(args, settings),
+        Command::Size(args) => commands::size::run(args, settings),
         Command::Show(args) => commands::show::run(args, settings),
         Command::Compare(args) => commands::compare::run(args, settings),
         Command::Report(args) => commands::report::run(args, settings),

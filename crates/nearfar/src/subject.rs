@@ -40,10 +40,8 @@ impl Subject {
         let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
         let host = flags.host_label.clone();
         let Some(sim) = &flags.sim else {
-            let machine =
-                machine::capture::read_live_isolated(&own_program()?).map_err(|error| Failure::topology(&error))?;
-            let seed = flags.seed.unwrap_or_else(fresh_seed);
-            return Ok(Self { machine, simulated: None, seed, host, faults });
+            let here = Self::here()?;
+            return Ok(Self { seed: flags.seed.unwrap_or(here.seed), host, faults, ..here });
         };
         let (capture, sim_seed) = split_seed(sim);
         // The name of the file, not its path: reports of the same simulation agree wherever it lies.
@@ -55,6 +53,13 @@ impl Subject {
             host,
             faults,
         })
+    }
+
+    /// This machine, with a fresh seed.
+    pub fn here() -> Result<Self, Failure> {
+        let machine =
+            machine::capture::read_live_isolated(&own_program()?).map_err(|error| Failure::topology(&error))?;
+        Ok(Self { machine, simulated: None, seed: fresh_seed(), host: None, faults: Faults::default() })
     }
 
     /// The results file for what is measured on it, made when it is not there.
@@ -99,7 +104,7 @@ impl Subject {
 }
 
 /// `NEARFAR_FAR` names another folder for far memory.
-fn far_site() -> FarSite {
+pub fn far_site() -> FarSite {
     let folder = std::env::var_os("NEARFAR_FAR").filter(|folder| !folder.is_empty());
     FarSite { folder: folder.map_or_else(|| "/var/tmp".into(), Into::into), site: site(None) }
 }

@@ -8,6 +8,7 @@ use model::place::{Answer, Step};
 use model::placement::PolicyInfo;
 use model::plan::{Cell, Plan};
 use model::record::{RunRecord, RunSummary, TrialRecord};
+use model::size::SizeAnswer;
 use model::trial::{Role, Status};
 use model::undo::Restored;
 use model::units::Nanos;
@@ -25,6 +26,13 @@ pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
         "cells": value(&finding.cells),
         "skipped": value(&finding.skipped),
     })
+}
+
+/// `{"need","within_percent","enough","points":[{"dram","steered","slower_percent","ci_low","ci_high"}],"comparison":{…}}`.
+pub fn size(answer: &SizeAnswer, comparison: &Comparison) -> Value {
+    let mut shown = value(answer);
+    shown["comparison"] = value(comparison);
+    shown
 }
 
 /// `{"runs":[…]}`: what there is, without results.

@@ -1,16 +1,28 @@
 //! A trial's program on its budget of DRAM, for as long as it runs. How that is done is for `farmem`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use farmem::{Budget, Engine, Expansion, Refused};
+use machine::child::{Exit, Launch};
 use machine::undo::Site;
 use model::placement::DramBudget;
 use model::trial::{FarMemory, Status};
 use model::units::{Bytes, Nanos};
+use workloads::CommandLine;
 
-use super::with_hint;
+use super::{bare, run_to_its_end, with_hint};
+
+/// More than any machine has: bounds nothing.
+const ALL: Bytes = Bytes(1 << 50);
+/// Nothing goes far in a command that nothing bounds.
+const PROBE_FAR: Bytes = Bytes(16 << 20);
+/// How often it is looked what a command holds.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Where trials with a budget of DRAM keep what does not fit, and what they change.
 #[derive(Clone, Debug)]
@@ -46,6 +58,37 @@ pub(super) fn end(expansion: Expansion) -> Result<FarMemory, Status> {
         fetched: state.piloted.map(|piloted| Bytes(piloted.counts.fetched * farmem::page_bytes())),
         pilot_cpu: state.piloted.map(|piloted| Nanos((piloted.cpu * 1e9) as u64)),
     })
+}
+
+/// What a command holds at most when nothing bounds it: its own memory, without files that the kernel keeps for it.
+pub fn need(argv: &[String], far: &FarSite, time_limit: Nanos, stop: &AtomicBool) -> Result<Bytes, Status> {
+    let unbounded = Budget { engine: Engine::Plain, folder: far.folder.clone(), far: PROBE_FAR, ..Budget::of(ALL) };
+    let expansion = Expansion::begin(&unbounded, &far.site.own()).map_err(|refused| status(&refused))?;
+    let entrance = expansion.entrance().map(Arc::new).map_err(|refused| status(&refused))?;
+    let line = CommandLine { argv: argv.to_vec(), environment: BTreeMap::new() };
+    let launch = Launch { time_limit, entrance: Some(entrance), ..bare(&line) };
+    let over = AtomicBool::new(false);
+    let (finished, most) = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| most_held(&expansion, &over));
+        let finished = run_to_its_end(&launch, &[stop]);
+        over.store(true, Ordering::Relaxed);
+        (finished, looking.join().expect("looking has no reason to panic"))
+    });
+    end(expansion)?;
+    let finished = finished?;
+    if finished.exit == Exit::Code(0) {
+        return Ok(most);
+    }
+    Err(Status::Failed(format!("without a budget it ended with {}", finished.last_words())))
+}
+
+fn most_held(expansion: &Expansion, over: &AtomicBool) -> Bytes {
+    let mut most = Bytes::default();
+    while !over.load(Ordering::Relaxed) {
+        most = most.max(expansion.own_memory());
+        std::thread::sleep(LOOK);
+    }
+    most
 }
 
 fn status(refused: &Refused) -> Status {

@@ -4,7 +4,7 @@
 mod far;
 mod tool;
 
-pub use far::FarSite;
+pub use far::{FarSite, need};
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -130,6 +130,11 @@ fn seated(trial: &Trial, command: &CommandLine) -> Launch {
 
 /// A command line on the cpus that this program was started with, its memory where the kernel likes.
 fn unseated(trial: &Trial, command: &CommandLine) -> Launch {
+    Launch { time_limit: trial.time_limit, ..bare(command) }
+}
+
+/// A command line that nothing is asked of.
+fn bare(command: &CommandLine) -> Launch {
     Launch {
         argv: command.argv.iter().map(Into::into).collect(),
         environment: command.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
@@ -137,7 +142,7 @@ fn unseated(trial: &Trial, command: &CommandLine) -> Launch {
         stdin: Vec::new(),
         cpus: CpuSet::new(),
         memory: MemoryPolicy::Kernel,
-        time_limit: trial.time_limit,
+        time_limit: Nanos(u64::MAX),
         output_max: OUTPUT_MAX,
         migrations: Migrations::Sampled,
         entrance: None,

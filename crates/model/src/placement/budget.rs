@@ -24,6 +24,15 @@ impl DramBudget {
         format!("{prefix}{}", self.dram)
     }
 
+    /// The same with every byte, where [`DramBudget::name`] rounds.
+    pub fn exact_name(self) -> String {
+        if Bytes::parse(&self.dram.to_string()) == Ok(self.dram) {
+            return self.name();
+        }
+        let (prefix, _) = PREFIXES[usize::from(!self.steered)];
+        format!("{prefix}{}", self.dram.0)
+    }
+
     pub(super) fn reason(self) -> String {
         let how = if self.steered { "steered" } else { "by the kernel's own swap" };
         format!("at most {} of DRAM, the rest far, {how}", self.dram)

@@ -6,6 +6,7 @@ mod hold;
 mod map;
 mod place;
 mod share;
+mod size;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
 pub use place::{Objective, Place};
 pub use share::{Completions, Keep, ManPages, Share};
+pub use size::{Engines, Size};
 
 /// Finds out by measuring where code and data should live on this machine.
 #[derive(Debug, Parser)]
@@ -58,6 +60,8 @@ pub enum Command {
     Place(Box<Place>),
     /// Run a program on more memory than it gets DRAM
     Expand(Box<Expand>),
+    /// How fast a command is with less DRAM, and how much it needs
+    Size(Box<Size>),
     /// Look at a run: its cells, or its trials
     Show(Show),
     /// Compare placements, thread counts, machines, kernels or any recorded fact

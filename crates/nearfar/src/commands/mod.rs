@@ -18,3 +18,4 @@ pub mod restore;
 pub mod run;
 pub mod share;
 pub mod show;
+pub mod size;

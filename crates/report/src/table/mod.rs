@@ -5,12 +5,14 @@ mod index;
 mod lists;
 mod race;
 mod run;
+mod size;
 
 pub use comparison::{comparison, comparison_csv, comparison_markdown};
 pub use index::{index, index_csv, index_markdown};
 pub use lists::{OfferLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
+pub use size::size;
 
 pub(crate) use comparison::{comparison_grid, footnotes, headnotes, long_grid};
 pub(crate) use index::{caption as index_caption, index_grid};

@@ -1,0 +1,48 @@
+//! The flags of `nearfar size`.
+
+use clap::{Args, ValueEnum};
+
+use super::{Hold, TextOrJson};
+
+/// `nearfar size`
+#[derive(Args, Debug)]
+pub struct Size {
+    /// How much DRAM: sizes, or percent of what the command holds when nothing bounds it
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "25%,50%,75%,100%")]
+    pub dram: Vec<String>,
+    /// Who decides what is near and what is far
+    #[arg(long, value_enum, default_value = "both")]
+    pub engine: Engines,
+    /// Within this share of full speed it counts as fast
+    #[arg(long, value_name = "PERCENT", default_value = "5%")]
+    pub within: String,
+    /// How often
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub runs: u32,
+    /// Blocks run and thrown away first
+    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub warmup: u32,
+    /// Stop a trial after this
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub time_limit: String,
+    /// Having the machine for oneself
+    #[command(flatten)]
+    pub hold: Hold,
+    /// How to show the answer
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+    /// The command
+    #[arg(last = true, value_name = "CMD", required = true)]
+    pub command: Vec<String>,
+}
+
+/// Which engines are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engines {
+    /// Steered, as nearfar expand
+    Steered,
+    /// The kernel's own swap
+    Plain,
+    /// One beside the other
+    Both,
+}

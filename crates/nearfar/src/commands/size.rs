@@ -1,0 +1,127 @@
+//! `nearfar size`: how fast a command is with less DRAM, and how much it needs.
+
+use std::process::ExitCode;
+
+use model::compare::{ComparedRun, planned};
+use model::experiment::{Single, Wishes};
+use model::finding::summarise;
+use model::placement::DramBudget;
+use model::plan::Plan;
+use model::size::SizeAnswer;
+use model::trial::Status as TrialStatus;
+use model::units::{Bytes, Nanos, parse_share};
+
+use crate::cli::{Common, Engines, Size, TextOrJson};
+use crate::conduct::{check, closing_words, conduct};
+use crate::failure::{Failure, Outcome, Status};
+use crate::hold::Hold;
+use crate::output;
+use crate::subject::{Subject, far_site};
+
+/// Measures what the command holds, then its speed on each budget, and answers.
+pub fn run(args: &Size, common: &Common) -> Outcome {
+    let within = 100.0 * parse_share(&args.within).map_err(|why| Failure::usage(format!("--within: {why}")))?;
+    let time_limit = Nanos::parse(&args.time_limit).map_err(Failure::usage)?;
+    let budgets = args.dram.iter().map(|text| Wanted::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    machine::child::find_program(&args.command[0]).map_err(|error| Failure::usage(&error).hint_of(error.hint()))?;
+    let (hold, subject) = Hold::take(&args.hold, common, false, Subject::here)?;
+    if !common.quiet {
+        eprintln!("measuring what it holds when nothing bounds it");
+    }
+    let need =
+        lab::real::need(&args.command, &far_site(), time_limit, &hold.stop).map_err(|status| refused(&status))?;
+    let plan = plan(args, &subject, &placements(args.engine, &budgets, need), time_limit)?;
+    let mut store = subject.open_store(common)?;
+    let ordinal = store.runs().map_err(Failure::of)?.len();
+    let record = subject.begin(plan, ordinal);
+    store.begin_run(&record).map_err(Failure::of)?;
+    let ended = conduct(&mut store, &record, &subject, &hold, common.quiet)?;
+    hold.give_back();
+    if !common.quiet {
+        eprintln!("{}", closing_words(ended, &record));
+    }
+    let trials = store.trials(&record.id).map_err(Failure::of)?;
+    let finding = summarise(&record.plan, &trials);
+    let runs = [ComparedRun { record: &record, finding: &finding }];
+    let comparison = planned(&runs, &record.plan).ok_or_else(|| {
+        Failure::with(Status::Invalid, "no trial without a budget is there to compare with")
+            .hint("nearfar show --trials has the reasons")
+    })?;
+    let answer = SizeAnswer::of(&record.plan.cells, &comparison, need, within);
+    match args.format {
+        TextOrJson::Text => output::print(&report::table::size(&answer, &output::look()))?,
+        TextOrJson::Json => output::print_json(&report::json::size(&answer, &comparison))?,
+    }
+    Ok(if answer.enough.is_some() { ExitCode::SUCCESS } else { Status::Inconclusive.into() })
+}
+
+/// A budget as it was asked for.
+enum Wanted {
+    Bytes(Bytes),
+    Share(f64),
+}
+
+impl Wanted {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let wanted = if text.trim_end().ends_with('%') {
+            parse_share(text).map(Self::Share)
+        } else {
+            Bytes::parse(text).map(Self::Bytes)
+        };
+        wanted.map_err(|why| Failure::usage(format!("--dram: {why}")))
+    }
+
+    /// In whole MiB, so that a placement's name says exactly what it gives.
+    fn of(&self, need: Bytes) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => *bytes,
+            Self::Share(share) => Bytes(((need.0 as f64 * share) as u64).div_ceil(1 << 20) << 20),
+        }
+    }
+}
+
+/// All of its memory near, and each budget under each engine.
+fn placements(engines: Engines, budgets: &[Wanted], need: Bytes) -> Vec<String> {
+    let steered: &[bool] = match engines {
+        Engines::Steered => &[true],
+        Engines::Plain => &[false],
+        Engines::Both => &[true, false],
+    };
+    let mut names = vec!["kernel".to_string()];
+    for budget in budgets {
+        let dram = budget.of(need).max(farmem::DRAM_MIN);
+        names.extend(
+            steered.iter().map(|steered| format!("kernel+{}", DramBudget { dram, steered: *steered }.exact_name())),
+        );
+    }
+    names.dedup();
+    names
+}
+
+fn plan(args: &Size, subject: &Subject, placements: &[String], time_limit: Nanos) -> Result<Plan, Failure> {
+    let single = Single {
+        workload: "command".into(),
+        set: vec![("argv".into(), serde_json::json!(args.command).to_string())],
+        placements: placements.to_vec(),
+        threads: None,
+        runs: args.runs,
+        warmup: args.warmup,
+        time_limit,
+    };
+    let wishes = Wishes { smoke: false, kernel: machine::nodes::kernel_offers(), devices: &[] };
+    let mut plan =
+        single.plan(&subject.machine.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
+    plan.command =
+        ["size", "--dram", &args.dram.join(","), "--runs", &args.runs.to_string(), "--"].map(String::from).to_vec();
+    plan.command.extend(args.command.iter().cloned());
+    check(&plan, subject)?;
+    Ok(plan)
+}
+
+fn refused(status: &TrialStatus) -> Failure {
+    match status {
+        TrialStatus::Unavailable(why) => Failure::with(Status::NotPermitted, why),
+        TrialStatus::Failed(why) | TrialStatus::TimedOut(why) => Failure::of(why),
+        TrialStatus::Completed => Failure::of("it was interrupted"),
+    }
+}

@@ -1,0 +1,77 @@
+//! A command's speed against its DRAM, as a table with a curve in it.
+
+use model::size::{SizeAnswer, SizePoint};
+
+use crate::grid::{Grid, GridCell};
+use crate::look::{Look, Tone, finished, marked, wrapped};
+use crate::number::signed_percent;
+
+/// A bar of so many characters is the slowest of the table; slowdowns are drawn by their logarithm, because they go from
+/// a hundredth to a hundredfold.
+const BAR: usize = 24;
+
+/// The answer, then the curve.
+pub fn size(answer: &SizeAnswer, look: &Look) -> String {
+    let sentence = wrapped(&marked(&answer.sentence(), Tone::Strong), look.width, look.width);
+    let sentence: String = sentence.iter().map(|line| format!("{}\n", finished(line, look))).collect();
+    format!("{sentence}\n{}", grid(answer).terminal(look))
+}
+
+fn grid(answer: &SizeAnswer) -> Grid {
+    let slowest = answer.points.iter().map(length).fold(0.0, f64::max);
+    let titles = ["swap", "DRAM", "of what it holds", "time", "95 % interval", "slower"];
+    let mut grid = Grid::new(&titles).numbers(&titles[1..4]);
+    grid.rows = answer.points.iter().map(|point| row(answer, point, slowest)).collect();
+    grid
+}
+
+fn row(answer: &SizeAnswer, point: &SizePoint, slowest: f64) -> Vec<GridCell> {
+    let share = 100.0 * point.dram.0 as f64 / answer.need.0.max(1) as f64;
+    let interval = point.ci_low.zip(point.ci_high);
+    let interval =
+        interval.map_or(String::new(), |(low, high)| format!("{} to {}", signed_percent(low), signed_percent(high)));
+    let bar = "─".repeat((BAR as f64 * length(point) / slowest.max(f64::MIN_POSITIVE)).round() as usize);
+    let tone = if answer.enough == Some(point.dram) && point.steered { Tone::Good } else { Tone::Plain };
+    vec![
+        GridCell::plain(if point.steered { "steered" } else { "plain" }),
+        GridCell::new(&point.dram.to_string(), tone),
+        GridCell::plain(&format!("{share:.0} %")),
+        GridCell::plain(&signed_percent(point.slower_percent)),
+        GridCell::quiet(&interval),
+        GridCell::quiet(&bar),
+    ]
+}
+
+fn length(point: &SizePoint) -> f64 {
+    (point.slower_percent.max(0.0) / 100.0).ln_1p()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_answer_and_its_curve() {
+        let point = |gib: u64, steered, slower: f64| SizePoint {
+            dram: Bytes(gib << 30),
+            steered,
+            slower_percent: slower,
+            ci_low: Some(slower - 1.0),
+            ci_high: Some(slower + 1.0),
+        };
+        let points = vec![point(1, true, 100.0), point(1, false, 900.0), point(2, true, 2.0)];
+        let answer = SizeAnswer { need: Bytes(4 << 30), within_percent: 5.0, points, enough: Some(Bytes(2 << 30)) };
+        let text = size(&answer, &Look { width: 100, ascii: true, colour: false });
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("it holds 4GiB and needs 2GiB of DRAM to be within 5 % of full speed"), "{text}");
+        let bar = |line: &str| line.chars().rev().take_while(|c| *c == '-').count();
+        assert!(
+            lines[4].contains("1GiB") && lines[4].contains("25 %") && lines[4].contains("+99 to +101 %")
+                || lines[4].contains("+100 %"),
+            "{text}"
+        );
+        assert_eq!((bar(lines[5]), bar(lines[4])), (24, 7), "{text}");
+    }
+}
