@@ -53,6 +53,11 @@ static REGISTRY: &[Workload] = &[
     Workload::kernel(kernels::queens::describe, kernels::queens::run),
     Workload::kernel(kernels::linear::gemm::describe, kernels::linear::gemm::run),
     Workload {
+        describe: kernels::linear::far_gemm::describe,
+        check: kernels::linear::far_gemm::check,
+        runner: Runner::Kernel(kernels::linear::far_gemm::run),
+    },
+    Workload {
         describe: kernels::linear::hpl::describe,
         check: kernels::linear::hpl::check,
         runner: Runner::Kernel(kernels::linear::hpl::run),

@@ -87,6 +87,7 @@ impl Buffer {
         let behind = Arc::ptr_eq(&self.memory, &next.memory) && self.from + self.bytes == next.from;
         assert!(behind, "only the piece behind a buffer can be joined to it");
         self.bytes += next.bytes;
+        drop(next);
     }
 
     /// Its bytes as values; at the end may be some that do not make a whole value.

@@ -158,13 +158,12 @@ impl Tiles {
     fn fetch(&mut self, tile: u64) -> Result<usize, FarError> {
         self.check(tile);
         self.clock += 1;
-        let slot = match self.of_tile.get(&tile) {
-            Some(slot) => *slot,
-            None => {
-                let slot = self.free_slot()?;
-                self.start_reading(slot, tile);
-                slot
-            }
+        let slot = if let Some(slot) = self.of_tile.get(&tile) {
+            *slot
+        } else {
+            let slot = self.free_slot()?;
+            self.start_reading(slot, tile);
+            slot
         };
         self.slots[slot].used = self.clock;
         self.settle(slot)?;

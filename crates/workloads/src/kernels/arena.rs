@@ -12,7 +12,7 @@ use crate::describe::{Parameter, choice};
 use crate::job::{Failure, Job};
 
 /// Asking the kernel about a page costs some 100 ns, so of large memory this many pages spread over it are asked about.
-const PAGES_ASKED_MAX: usize = 1 << 16;
+pub(super) const PAGES_ASKED_MAX: usize = 1 << 16;
 
 /// A huge page on x86-64 and on 64-bit ARM with 4 KiB pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -78,10 +78,15 @@ impl Arena {
     /// Where the pages are now; nothing from a kernel without NUMA, as many boards have. A placement that names nodes is
     /// not proven then, which its verdict says, and one that names none needs no proof.
     pub(super) fn pages_by_node(&self) -> Result<BTreeMap<NodeId, u64>, Failure> {
-        match self.0.pages_by_node(PAGES_ASKED_MAX) {
-            Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS => Ok(BTreeMap::new()),
-            pages => pages.map_err(|error| failure(&error)),
-        }
+        pages(self.0.pages_by_node(PAGES_ASKED_MAX))
+    }
+}
+
+/// What the kernel says of pages, or nothing where it is one without NUMA.
+pub(super) fn pages(told: Result<BTreeMap<NodeId, u64>, MemoryError>) -> Result<BTreeMap<NodeId, u64>, Failure> {
+    match told {
+        Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS => Ok(BTreeMap::new()),
+        pages => pages.map_err(|error| failure(&error)),
     }
 }
 
@@ -96,7 +101,7 @@ fn takes_turns_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
 }
 
 /// What the machine has no room for cannot be measured there; what it refuses has gone wrong.
-fn failure(error: &MemoryError) -> Failure {
+pub(super) fn failure(error: &MemoryError) -> Failure {
     let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
     let why = format!("{error}{hint}");
     match error {
