@@ -13,7 +13,7 @@ use model::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind,
 use model::units::Bytes;
 use proptest::prelude::*;
 
-const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true };
+const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true, far: true };
 
 /// A level of a regular machine: what its objects are, how many in each object above, whether each has a node.
 struct Level(ObjectKind, u32, bool);

@@ -14,8 +14,10 @@ pub mod worker;
 pub use job::{Failure, Job, Measured};
 pub use recipe::{CommandLine, Recipe, ServerLine};
 
+use farmem::array::Place;
 use kernels::unixbench;
 use machine::child::Finished;
+use model::placement::KernelOffers;
 use model::trial::Sample;
 use model::workload::{Parameters, WorkloadSpec};
 
@@ -119,6 +121,11 @@ static REGISTRY: &[Workload] = &[
         runner: Runner::Tool { recipe: tools::hpcc::recipe, read: tools::hpcc::read },
     },
 ];
+
+/// What this machine offers to placements beyond what its topology shows.
+pub fn offers() -> KernelOffers {
+    KernelOffers { far: Place::found().is_ok(), ..machine::nodes::kernel_offers() }
+}
 
 /// All workloads.
 pub fn all() -> &'static [Workload] {

@@ -52,6 +52,7 @@ impl Ring {
             }
         })?;
         let registered = register(&ring, near);
+        keep_here(&ring);
         Ok(Self {
             ring,
             file: file.file().as_raw_fd(),
@@ -141,6 +142,19 @@ fn make(depth: u32) -> io::Result<IoUring> {
     };
     // Kernels before 6.1 do not know the quick ways.
     with(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { with(false) } else { Err(error) })
+}
+
+/// What a request cannot begin at once the kernel does on threads of its own, of this process: on the cpus of the thread
+/// that asked, so that a seated thread's work stays on its seat. Kernels before 5.14 cannot be asked.
+fn keep_here(ring: &IoUring) {
+    // SAFETY: a cpu_set_t is an array of bits, of which all zero is one.
+    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes at most so many bytes into a live mask of that size.
+    let read = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cpus) };
+    if read == 0 {
+        // A refusal leaves the threads where the kernel likes, which the trial's evidence shows.
+        let _ = ring.submitter().register_iowq_aff(&cpus);
+    }
 }
 
 /// Tells the ring of the memory. Users who may lock little memory do without: it costs them some processor time.

@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use machine::child::{self, Exit, Launch, LaunchError, Migrations};
 use machine::interrupt::{RouteError, Routes, Watched};
 use model::id_set::CpuSet;
-use model::placement::MemoryPolicy;
+use model::placement::{MemoryPolicy, refused_memory};
 use model::trial::{Evidence, Outcome, Sample, Status, Trial};
 use model::units::{Bytes, Nanos};
 use workloads::{CommandLine, Job, Runner, worker};
@@ -69,6 +69,9 @@ impl RealExecutor {
         match workload.runner {
             Runner::Kernel(_) => self.run_kernel(trial),
             Runner::Tool { recipe, read } => {
+                if let Some(why) = refused_memory(&trial.placement.memory, &(workload.describe)()) {
+                    return Err(Status::Unavailable(why));
+                }
                 let job = Job::of(trial);
                 let recipe = recipe(&job)?;
                 tool::run(&tool::Tool { trial, job, recipe, read, stop: &self.stop, around_limit: self.around_limit })
@@ -88,6 +91,7 @@ impl RealExecutor {
         })?;
         // The kernel asks for its own arrays, which says more than what was sampled of the whole process.
         evidence.thread_seats = report.thread_seats;
+        evidence.far = report.far;
         if !report.pages.is_empty() {
             evidence.pages = report.pages;
             evidence.unavailable.remove("pages");

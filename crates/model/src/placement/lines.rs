@@ -47,7 +47,9 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Lines
         command: command.trim(),
     };
     let interrupts = interrupts(placement);
-    if wanted.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel {
+    // What is beyond DRAM no tool can say, and seats alone would be another placement.
+    let inexpressible = placement.memory.is_beyond_dram();
+    if inexpressible || (wanted.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel) {
         return Lines { interrupts, ..Lines::default() };
     }
     Lines {
@@ -104,7 +106,7 @@ pub(crate) fn letters(cpus: &CpuSet, memory: &MemoryPolicy) -> Vec<String> {
         letters.push(format!("-C {cpus}"));
     }
     match memory {
-        MemoryPolicy::Kernel => {}
+        MemoryPolicy::Kernel | MemoryPolicy::Far => {}
         MemoryPolicy::Local => letters.push("-l".into()),
         MemoryPolicy::Bind(nodes) => letters.push(format!("-m {nodes}")),
         MemoryPolicy::Interleave(nodes) => letters.push(format!("-i {nodes}")),
@@ -123,7 +125,7 @@ fn hwloc_bind(wanted: &Wanted) -> Option<String> {
         MemoryPolicy::Interleave(nodes) => {
             Some(format!("--membind --mempolicy interleave {}", locations("node", nodes)))
         }
-        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Preferred(_) => return None,
+        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Preferred(_) | MemoryPolicy::Far => return None,
     };
     let mut words = vec!["hwloc-bind --physical".to_string()];
     if matches!(wanted.memory, MemoryPolicy::Bind(_)) {
@@ -155,7 +157,7 @@ fn systemd_properties(wanted: &Wanted) -> Option<Vec<String>> {
         MemoryPolicy::Bind(nodes) => (Some("bind"), Some(nodes.clone())),
         MemoryPolicy::Interleave(nodes) => (Some("interleave"), Some(nodes.clone())),
         MemoryPolicy::Preferred(node) => (Some("preferred"), Some([*node].into_iter().collect())),
-        MemoryPolicy::WeightedInterleave(_) => return None,
+        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Far => return None,
     };
     properties.extend(policy.map(|policy| format!("NUMAPolicy={policy}")));
     properties.extend(mask.map(|mask: NodeSet| format!("NUMAMask={mask}")));
@@ -269,7 +271,7 @@ fn libvirt(wanted: &Wanted) -> Option<String> {
         MemoryPolicy::Bind(nodes) => Some(("strict", nodes.to_string())),
         MemoryPolicy::Interleave(nodes) => Some(("interleave", nodes.to_string())),
         MemoryPolicy::Preferred(node) => Some(("preferred", node.to_string())),
-        MemoryPolicy::WeightedInterleave(_) => return None,
+        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Far => return None,
     };
     let pins = wanted.cpus.iter().enumerate();
     let pins: Vec<String> = pins.map(|(vcpu, cpu)| format!("  <vcpupin vcpu='{vcpu}' cpuset='{cpu}'/>")).collect();

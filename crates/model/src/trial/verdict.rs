@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Evidence, Status, Trial};
 use crate::id_set::{CpuSet, NodeId, NodeSet};
 use crate::placement::MemoryPolicy;
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 
 /// How far a trial can be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -75,6 +75,7 @@ pub fn judge(trial: &Trial, status: &Status, evidence: &Evidence) -> Verdict {
             invalid.extend(another_policy(subject));
             invalid.extend(pages_elsewhere(subject));
             invalid.extend(pages_not_in_turn(subject));
+            invalid.extend(not_far(subject));
         }
         if evidence.second.is_none() && !trial.placement.second.is_empty() {
             invalid.push(format!("no second command was seen, asked for one on cpus {}", trial.placement.second));
@@ -196,8 +197,8 @@ fn seats_not_proven(subject: &Subject<'_>) -> Vec<String> {
 /// The kernel takes nodes away that are offline or not allowed without a word.
 fn another_policy(subject: &Subject<'_>) -> Option<String> {
     let asked = match subject.memory {
-        // What we were started with is the kernel's choice too.
-        MemoryPolicy::Kernel => return None,
+        // What we were started with is the kernel's choice too, and pages of a file go where it likes.
+        MemoryPolicy::Kernel | MemoryPolicy::Far => return None,
         MemoryPolicy::Local => "local".into(),
         MemoryPolicy::Bind(nodes) => format!("bind:{nodes}"),
         MemoryPolicy::Interleave(nodes) => format!("interleave:{nodes}"),
@@ -217,6 +218,25 @@ fn pages_elsewhere(subject: &Subject<'_>) -> Option<String> {
     }
     let elsewhere = share_elsewhere(&evidence.pages, promised)?;
     Some(subject.of(format!("{elsewhere}, asked for {promised}")))
+}
+
+/// All of the measured memory has to be pages of the far file; how much of it is in DRAM at a time is what is measured.
+fn not_far(subject: &Subject<'_>) -> Option<String> {
+    if !subject.memory.is_beyond_dram() {
+        return None;
+    }
+    let asked = subject.memory;
+    match &subject.evidence.far {
+        None => {
+            let what = format!("memory '{asked}' was asked for and could not be proven: nothing was seen of its file");
+            Some(subject.of(what))
+        }
+        Some(far) if far.of_file < far.bytes || far.bytes == Bytes(0) => Some(subject.of(format!(
+            "memory '{asked}' was asked for, and {} of {} were pages of its file",
+            far.of_file, far.bytes
+        ))),
+        Some(_) => None,
+    }
 }
 
 /// Policies that prefer take what another node has when theirs is full; the kernel did as it was told, and the memory is
@@ -285,7 +305,10 @@ fn disturbances(subject: &Subject<'_>) -> Vec<String> {
         let what = format!("memory ran out: the kernel killed {kills} of this machine's processes while it ran");
         reasons.push(subject.of(what));
     }
-    reasons.extend(waits_for_disk(evidence, capacity_ns).map(|what| subject.of(what)));
+    // Beyond DRAM pages come from a disk because they were put there. What was swapped out is still said above.
+    if !subject.memory.is_beyond_dram() {
+        reasons.extend(waits_for_disk(evidence, capacity_ns).map(|what| subject.of(what)));
+    }
     if let Some((low, high)) = evidence.frequency_khz {
         let fall = (high.saturating_sub(low)) as f64 / high.max(1) as f64;
         if fall > FREQUENCY_FALL_MAX {

@@ -1,15 +1,18 @@
 //! The memory that a kernel measures: placed by the trial's policy, in the pages that a parameter names, and
-//! counted by node afterwards.
+//! counted by node afterwards. Beyond DRAM it is a file on a disk, seen as memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-use machine::memory::{HugePages, MemoryError, PlacedMemory};
+use farmem::array::{Access, Backing, FarError, FarFile, Place, View};
+use machine::memory::{HugePages, MemoryError, PlacedMemory, Plain};
 use model::id_set::NodeId;
 use model::placement::MemoryPolicy;
+use model::trial::FarMemory;
+use model::workload::ARRAYS_PARAMETER;
 
 use crate::describe::{Parameter, choice};
-use crate::job::{Failure, Job};
+use crate::job::{Failure, Found, Job};
 
 /// Asking the kernel about a page costs some 100 ns, so of large memory this many pages spread over it are asked about.
 pub(super) const PAGES_ASKED_MAX: usize = 1 << 16;
@@ -21,12 +24,17 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 const HUGE_PAGES_PER_NODE_MIN: usize = 8;
 
 /// Placed memory.
-pub(super) struct Arena(PlacedMemory);
+pub(super) enum Arena {
+    /// Anonymous pages.
+    Near(PlacedMemory),
+    /// Pages of a far file.
+    Far(View),
+}
 
 /// The parameter that [`Arena::new`] reads.
 pub(super) fn huge_pages_parameter() -> Parameter {
     Parameter {
-        name: "huge-pages",
+        name: ARRAYS_PARAMETER,
         about: "transparent huge pages: asked for (not for little memory interleaved), forbidden, or as the system is set",
         kind: choice(&["yes", "no", "system"]),
         default: Some("yes"),
@@ -52,33 +60,65 @@ impl Arena {
     }
 
     fn with_pages(job: &Job, bytes: usize, huge_pages: HugePages) -> Result<Self, Failure> {
-        PlacedMemory::new(bytes, &job.memory, huge_pages).map(Self).map_err(|error| failure(&error))
+        match job.memory {
+            MemoryPolicy::Far => far(bytes).map(Self::Far).map_err(|error| far_failure(&error)),
+            _ => PlacedMemory::new(bytes, &job.memory, huge_pages).map(Self::Near).map_err(|error| failure(&error)),
+        }
     }
 
     pub(super) fn as_f64(&mut self) -> &mut [f64] {
-        self.0.as_mut_slice()
+        self.as_mut_slice()
     }
 
     pub(super) fn as_f32(&mut self) -> &mut [f32] {
-        self.0.as_mut_slice()
+        self.as_mut_slice()
     }
 
     pub(super) fn as_atomics(&self) -> &[AtomicU64] {
-        self.0.as_slice()
+        match self {
+            Self::Near(memory) => memory.as_slice(),
+            Self::Far(view) => view.as_slice(),
+        }
     }
 
     pub(super) fn as_bytes(&mut self) -> &mut [u8] {
-        self.0.as_mut_slice()
+        self.as_mut_slice()
     }
 
     pub(super) fn as_u64(&mut self) -> &mut [u64] {
-        self.0.as_mut_slice()
+        self.as_mut_slice()
+    }
+
+    fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
+        match self {
+            Self::Near(memory) => memory.as_mut_slice(),
+            Self::Far(view) => view.as_mut_slice(),
+        }
+    }
+
+    /// Where the memory is now: its pages by node, or what is behind it beyond DRAM.
+    pub(super) fn found(&self) -> Result<Found, Failure> {
+        let far = match self {
+            Self::Near(_) => None,
+            Self::Far(view) => Some(view.backing().map_err(|error| far_failure(&error))?),
+        };
+        let far = far.map(|Backing { bytes, of_file, resident, file_system }| FarMemory {
+            bytes,
+            of_file,
+            resident,
+            file_system,
+        });
+        Ok(Found { pages: self.pages_by_node()?, far })
     }
 
     /// Where the pages are now; nothing from a kernel without NUMA, as many boards have. A placement that names nodes is
     /// not proven then, which its verdict says, and one that names none needs no proof.
     pub(super) fn pages_by_node(&self) -> Result<BTreeMap<NodeId, u64>, Failure> {
-        pages(self.0.pages_by_node(PAGES_ASKED_MAX))
+        match self {
+            Self::Near(memory) => pages(memory.pages_by_node(PAGES_ASKED_MAX)),
+            // Pages of a file are the page cache's, which no policy of the trial has put anywhere.
+            Self::Far(_) => Ok(BTreeMap::new()),
+        }
     }
 }
 
@@ -90,13 +130,29 @@ pub(super) fn pages(told: Result<BTreeMap<NodeId, u64>, MemoryError>) -> Result<
     }
 }
 
+/// A file of its own for each arena, in the folder that is named for such files.
+fn far(bytes: usize) -> Result<View, FarError> {
+    View::new(FarFile::new(&Place::found()?, bytes, Access::Mapped)?)
+}
+
+/// What this machine lacks cannot be measured; a disk that fails has gone wrong.
+pub(super) fn far_failure(error: &FarError) -> Failure {
+    let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
+    let why = format!("{error}{hint}");
+    if error.is_unavailable() { Failure::Unavailable(why) } else { Failure::Failed(why) }
+}
+
 /// Whether huge pages would put most of this memory on one node although the policy says all in turn.
 fn takes_turns_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
     match policy {
         MemoryPolicy::Interleave(nodes) | MemoryPolicy::WeightedInterleave(nodes) => {
             nodes.len() > 1 && bytes < nodes.len() * HUGE_PAGES_PER_NODE_MIN * HUGE_PAGE_BYTES
         }
-        MemoryPolicy::Kernel | MemoryPolicy::Local | MemoryPolicy::Bind(_) | MemoryPolicy::Preferred(_) => false,
+        MemoryPolicy::Kernel
+        | MemoryPolicy::Local
+        | MemoryPolicy::Bind(_)
+        | MemoryPolicy::Preferred(_)
+        | MemoryPolicy::Far => false,
     }
 }
 

@@ -109,7 +109,8 @@ fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
     let crew = team::run(job, |member| one_thread(member, &work))?;
     check(matrices, passes - 1, job.seed)?;
 
-    let mut measured = Measured { thread_seats: crew.seats, pages: arena.pages_by_node()?, samples: Vec::new() };
+    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    measured.found(arena.found()?);
     let operations = 2.0 * (n as f64).powi(3);
     for pass in 0..passes {
         let gflops = operations / Lap::seconds_of_all(crew.results.iter().map(|laps| laps[pass])) / 1e9;

@@ -31,7 +31,7 @@ use super::random::Elements;
 use super::{blas_parameter, too_large};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
-use crate::kernels::arena;
+use crate::kernels::arena::{self, far_failure as failure};
 use crate::random::Random;
 use crate::team::{self, Lap};
 use lane::{Lane, Lent};
@@ -232,7 +232,7 @@ fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
 
 fn report(job: &Job, crew: team::Crew<Done>, n: usize, pages: BTreeMap<NodeId, u64>) -> Result<Measured, Failure> {
     let done = crew.results;
-    let mut measured = Measured { thread_seats: crew.seats, pages, samples: Vec::new() };
+    let mut measured = Measured { thread_seats: crew.seats, pages, ..Measured::default() };
     let gflops = 2.0 * (n as f64).powi(3) / Lap::seconds_of_all(done.iter().map(|done| done.lap)) / 1e9;
     let largest = |of: fn(&Done) -> f64| done.iter().map(of).fold(0.0, f64::max);
     let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum::<u64>() as f64 / 1e6;
@@ -248,12 +248,6 @@ fn report(job: &Job, crew: team::Crew<Done>, n: usize, pages: BTreeMap<NodeId, u
 /// As an arena does it: a kernel without NUMA tells nothing.
 fn pages(near: &Near) -> Result<BTreeMap<NodeId, u64>, Failure> {
     arena::pages(near.pages_by_node(arena::PAGES_ASKED_MAX))
-}
-
-fn failure(error: &FarError) -> Failure {
-    let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
-    let why = format!("{error}{hint}");
-    if error.is_unavailable() { Failure::Unavailable(why) } else { Failure::Failed(why) }
 }
 
 /// Cuts the near memory: both panels of A, both of B, then the threads' parts of C.
