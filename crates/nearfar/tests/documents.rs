@@ -81,6 +81,7 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/programs.md");
     follow("docs/crypto.md");
     follow("docs/linear-algebra.md");
+    follow("docs/far-memory.md");
     follow("docs/importing.md");
     follow("docs/studies.md");
     follow("docs/sharing.md");

@@ -184,6 +184,41 @@ mod tests {
         assert!(matches!(failure, Failure::Failed(_)) && failure.to_string().contains("hint: "), "{failure}");
     }
 
+    /// Every workload that says it measures arrays of its own does so beyond DRAM, and shows the file behind them.
+    #[test]
+    fn arrays_beyond_dram_are_of_their_file() {
+        for workload in crate::all() {
+            let spec = (workload.describe)();
+            let crate::Runner::Kernel(run) = workload.runner else { continue };
+            if !spec.has_arrays() {
+                continue;
+            }
+            let job = Job { memory: MemoryPolicy::Far, ..job_for_tests(&spec.name) };
+            match run(&job) {
+                Ok(measured) => {
+                    let far = measured.far.unwrap_or_else(|| panic!("{} shows no file", spec.name));
+                    assert!(far.bytes.0 > 0 && far.of_file == far.bytes, "{}: {far:?}", spec.name);
+                    assert!(measured.pages.is_empty() && !measured.samples.is_empty(), "{}", spec.name);
+                }
+                Err(Failure::Unavailable(why)) => println!("skipped: {} beyond DRAM: {why}", spec.name),
+                Err(failure) => panic!("{}: {failure}", spec.name),
+            }
+        }
+    }
+
+    #[test]
+    fn threads_with_far_memory_of_their_own_show_all_of_it() {
+        let job = |threads| Job { memory: MemoryPolicy::Far, threads, ..job_for_tests("chase") };
+        let bytes = |threads| match crate::kernels::chase::run(&job(threads)) {
+            Ok(measured) => Some(measured.far.unwrap().bytes.0),
+            Err(failure) => {
+                println!("skipped: {failure}");
+                None
+            }
+        };
+        assert_eq!(bytes(1).map(|bytes| 3 * bytes), bytes(3));
+    }
+
     #[test]
     fn little_memory_takes_turns_in_base_pages() {
         let nodes = |list| NodeSet::parse_list(list).unwrap();
