@@ -393,6 +393,10 @@ fn candidate_mistakes_name_the_choices() {
             only("big"),
             "--only leaves nothing but the kernel's choice: big: all cores that this process may use are of one kind",
         ),
+        (
+            Wish { kernel: WEIGHTS, ..only("one-core+far") },
+            "--only leaves nothing but the kernel's choice: one-core+far: it is for arrays of our own workloads; hint: nearfar expand",
+        ),
         (exclude("compat"), "--exclude: no placement is called 'compat'; there are compact, "),
         (exclude("kernel"), "--exclude: the kernel's choice is what everything is measured against"),
         (exclude("node:7"), "--exclude: memory node 7 does not exist here; this machine has 0-1"),

@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use machines::{MODELS, model};
 use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::placement::{KernelOffers, MemoryPolicy, NoPlacement, Placement, check, lines, offer, offer_all, parse, same_place};
+use model::placement::{
+    KernelOffers, MemoryPolicy, NoPlacement, Placement, check, lines, offer, offer_all, parse, same_place,
+};
 use model::topology::{Cache, MemoryNode, Object, ObjectKind, Topology};
 use model::units::Bytes;
 use proptest::prelude::*;

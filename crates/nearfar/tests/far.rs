@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
-    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state")).env("NEARFAR_FAR", folder.join("far"));
+    command
+        .env_remove("NEARFAR_STORE")
+        .env("NEARFAR_STATE", folder.join("state"))
+        .env("NEARFAR_FAR", folder.join("far"));
     command
 }
 
@@ -94,7 +97,8 @@ fn a_folder_in_memory_is_refused_with_the_way_out() {
         return println!("skipped: there is no /dev/shm");
     }
     let run = |name: &str| {
-        let args = ["measure", "stream", "--smoke", "--placement", "one-core+far", "--threads", "1", "-r", "1", "-w", "0"];
+        let args =
+            ["measure", "stream", "--smoke", "--placement", "one-core+far", "--threads", "1", "-r", "1", "-w", "0"];
         command(folder.path(), &args).env("NEARFAR_FAR", name).output().expect("the program starts")
     };
     let refused = run("/dev/shm");
@@ -108,7 +112,9 @@ fn a_folder_in_memory_is_refused_with_the_way_out() {
 fn a_far_product_is_proven_and_mistakes_are_said() {
     let Some(folder) = folder() else { return };
     let folder = folder.path();
-    let Some((verdict, trial)) = trial(folder, &["far-gemm", "--placement", "one-core", "--threads", "1"]) else { return };
+    let Some((verdict, trial)) = trial(folder, &["far-gemm", "--placement", "one-core", "--threads", "1"]) else {
+        return;
+    };
     assert_ne!(verdict, "invalid", "{trial}");
     assert_eq!(far_files(folder), 0);
 
@@ -121,12 +127,10 @@ fn a_far_product_is_proven_and_mistakes_are_said() {
 #[test]
 fn a_killed_product_leaves_no_file() {
     let Some(folder) = folder() else { return };
-    let args = ["measure", "far-gemm", "--set", "n=3000", "--set", "budget=8MiB", "--threads", "1", "-r", "1", "-w", "0"];
-    let mut child = command(folder.path(), &args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the program starts");
+    let args =
+        ["measure", "far-gemm", "--set", "n=3000", "--set", "budget=8MiB", "--threads", "1", "-r", "1", "-w", "0"];
+    let mut child =
+        command(folder.path(), &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
     // Until a process of its group holds a nameless file of that folder.
     let far = folder.path().join("far").to_string_lossy().into_owned();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -150,8 +154,12 @@ fn a_killed_product_leaves_no_file() {
 /// Whether a process has a file of this folder open.
 fn holds(folder: &str) -> bool {
     let processes = fs::read_dir("/proc").expect("/proc is there").flatten();
-    processes.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit())).any(|entry| {
-        let files = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|path| path.to_string_lossy().starts_with(folder))
-    })
+    processes.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit())).any(
+        |entry| {
+            let files = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+            files
+                .filter_map(|file| fs::read_link(file.path()).ok())
+                .any(|path| path.to_string_lossy().starts_with(folder))
+        },
+    )
 }

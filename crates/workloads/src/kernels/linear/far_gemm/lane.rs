@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use farmem::array::{Buffer, Mover, Ticket};
 
@@ -14,9 +15,10 @@ use super::shape::{Panel, Shape};
 use crate::job::Failure;
 use crate::team::Member;
 
-/// A part's columns are cut into so many slices: the first is written while the next is computed, at the end of a
-/// super-tile, and not overwritten before it is, at the next one's beginning.
-const SLICES: usize = 4;
+/// A part's columns are cut into so many slices, each half of what is left: one is written while the next is computed, at
+/// the end of a super-tile, and not overwritten before it is, at the next one's beginning. The last one's way to the disk is
+/// waited for at the end of the product, so it is small; each call has the library pack the panel of A again, so calls are few.
+const SLICES: usize = 5;
 /// Slices begin at multiples of this, and so at whole pages whatever their rows are: a column has whole lines.
 const SLICE_STEP: usize = 64;
 
@@ -96,6 +98,10 @@ pub(super) struct Lane<'w, T> {
     a: [Share; 2],
     b: [Share; 2],
     c: Vec<Slice>,
+    /// How many steps the product has.
+    turns: usize,
+    /// How long it waited for the other threads.
+    pub(super) met: Duration,
 }
 
 /// One panel of A times one of B.
@@ -130,6 +136,8 @@ impl<'w, T: Element> Lane<'w, T> {
             a: [share(a_0, a_from), share(a_1, a_from)],
             b: [share(b_0, b_from), share(b_1, b_from)],
             c,
+            turns: steps(shape).len(),
+            met: Duration::ZERO,
         })
     }
 
@@ -185,8 +193,10 @@ impl<'w, T: Element> Lane<'w, T> {
         for (turn, step) in steps.iter().enumerate() {
             self.a[turn % 2].held.here(&mut self.mover)?;
             self.b[turn % 2].held.here(&mut self.mover)?;
+            let arrived = Instant::now();
             // All shares of this step's panels have come, and nobody works with the last step's any more.
             self.member.meet()?;
+            self.met += arrived.elapsed();
             if let Some(next) = steps.get(turn + 1) {
                 self.load(*next, turn + 1)?;
             }
@@ -209,20 +219,29 @@ impl<'w, T: Element> Lane<'w, T> {
         let shape = &self.work.shape;
         let (first, last) = (step.inner == 0, step.inner + 1 == shape.panels());
         let (a, b, c) = self.tiles(step, turn);
-        if !first && !last {
+        let beta = if first { T::ZERO } else { T::ONE };
+        if !last && self.c.iter().all(|slice| matches!(slice.held, Held::Here(_))) {
             // SAFETY: between two meetings panels are only read, this thread alone has its part, and no slice is away.
-            unsafe { self.work.blas.gemm(T::ONE, a, b, T::ONE, c) };
+            unsafe { self.work.blas.gemm(T::ONE, a, b, beta, c) };
             return Ok(());
         }
-        for index in 0..self.c.len() {
-            let columns = self.c[index].columns.start.min(c.columns())..self.c[index].columns.end.min(c.columns());
-            self.c[index].held.here(&mut self.mover)?;
-            let beta = if first { T::ZERO } else { T::ONE };
+        // The first slice alone, so that there is something to compute while the others come or something to write while they are
+        // computed; at the very end each alone, for what is written then nothing hides.
+        let end = turn + 1 == self.turns;
+        let groups = if end { (0..self.c.len()).map(|slice| slice..slice + 1).collect() } else { halves(self.c.len()) };
+        for group in groups {
+            let mut columns = c.columns()..0;
+            for slice in &mut self.c[group.clone()] {
+                slice.held.here(&mut self.mover)?;
+                columns.start = columns.start.min(slice.columns.start);
+                columns.end = slice.columns.end.min(c.columns());
+            }
+            let columns = columns.start.min(columns.end)..columns.end;
             let (b, c) = (b.part(0..b.rows(), columns.clone()), c.part(0..c.rows(), columns));
-            // SAFETY: as above, and this slice has been waited for.
+            // SAFETY: as above, and these slices have been waited for.
             unsafe { self.work.blas.gemm(T::ONE, a, b, beta, c) };
             if last {
-                self.write_slice(step.row, step.column, index)?;
+                group.clone().try_for_each(|slice| self.write_slice(step.row, step.column, slice))?;
             } else {
                 self.mover.poll();
             }
@@ -286,16 +305,24 @@ fn clipped(range: &Range<usize>, length: usize) -> Range<usize> {
     range.start.min(length)..range.end.min(length)
 }
 
+/// The first, and the others together.
+fn halves(count: usize) -> Vec<Range<usize>> {
+    [0..count.min(1), count.min(1)..count].into_iter().filter(|group| !group.is_empty()).collect()
+}
+
 fn slices(shape: &Shape, thread: usize, mut part: Buffer) -> Vec<Slice> {
     let columns = shape.parts[thread].columns.len();
-    let width = columns.div_ceil(SLICES).next_multiple_of(SLICE_STEP);
-    let bytes = width * shape.c_stride(thread) * shape.element;
+    let column_bytes = shape.c_stride(thread) * shape.element;
     let mut slices = Vec::new();
-    for first in (0..columns).step_by(width.max(1)) {
-        let rest = part.split_off(bytes.min(part.bytes()));
+    let mut first = 0;
+    while first < columns {
+        let left = columns - first;
+        let half = left.div_ceil(2).next_multiple_of(SLICE_STEP);
+        let width = if slices.len() + 1 == SLICES { left } else { half.min(left) };
+        let rest = part.split_off(if width == left { part.bytes() } else { width * column_bytes });
         let buffer = std::mem::replace(&mut part, rest);
-        let from = first / width * bytes;
-        slices.push(Slice { held: Held::Here(buffer), columns: first..(first + width).min(columns), from });
+        slices.push(Slice { held: Held::Here(buffer), columns: first..first + width, from: first * column_bytes });
+        first += width;
     }
     slices
 }

@@ -194,6 +194,10 @@ struct Done {
     pack_seconds: f64,
     /// Of the product alone.
     traffic: Traffic,
+    /// How long it waited for the other threads' panels.
+    met_seconds: f64,
+    /// How long the disk took to say that it has C.
+    sync_seconds: f64,
 }
 
 fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
@@ -242,6 +246,9 @@ fn report(job: &Job, crew: team::Crew<Done>, n: usize, pages: BTreeMap<NodeId, u
     measured.push("read", sum(|done| done.traffic.read))?;
     measured.push("written", sum(|done| done.traffic.written))?;
     measured.push("pack-time", largest(|done| done.pack_seconds))?;
+    // Where the rest of the time went, for whoever looks at the samples.
+    measured.push("thread-wait", largest(|done| done.met_seconds))?;
+    measured.push("sync-time", largest(|done| done.sync_seconds))?;
     Ok(measured)
 }
 
@@ -277,11 +284,14 @@ fn one_thread<T: Element>(mut lane: Lane<'_, T>) -> Result<Done, Failure> {
     pack(&mut lane)?;
     let pack_seconds = begun.elapsed().as_secs_f64();
     let before = lane.mover.traffic();
+    let mut sync_seconds = 0.0;
     let lap = member.timed(|| {
         member.meet()?;
         let start = Instant::now();
         lane.multiply()?;
+        let multiplied = Instant::now();
         lane.work.file.sync().map_err(|error| failure(&error))?;
+        sync_seconds = multiplied.elapsed().as_secs_f64();
         Ok(Lap { start, end: Instant::now() })
     })?;
     let after = lane.mover.traffic();
@@ -293,7 +303,7 @@ fn one_thread<T: Element>(mut lane: Lane<'_, T>) -> Result<Done, Failure> {
         written: after.written - before.written,
         waited: after.waited - before.waited,
     };
-    Ok(Done { lap, pack_seconds, traffic })
+    Ok(Done { lap, pack_seconds, traffic, met_seconds: lane.met.as_secs_f64(), sync_seconds })
 }
 
 /// Makes B, then A, and writes them to the file; on the way B r and A (B r).
