@@ -28,7 +28,7 @@ fn said(output: &Output) -> String {
 fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir_in("/var/tmp").expect("/var/tmp can be written to");
     fs::create_dir(folder.path().join("far")).expect("a folder can be made");
-    let offered = said(&nearfar(folder.path(), &["placements", "one-core+far", "--threads", "1"]));
+    let offered = said(&nearfar(folder.path(), &["placements", "--placement", "one-core+far", "--threads", "1"]));
     if offered.contains("no folder on a disk") {
         println!("skipped: /var/tmp is not on a disk");
         return None;

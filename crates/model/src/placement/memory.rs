@@ -189,9 +189,9 @@ fn weighted(ground: &Ground, offers: KernelOffers) -> Result<Explained, String> 
     Ok((MemoryPolicy::WeightedInterleave(nodes), text))
 }
 
-/// Why a machine without a disk refuses; the files lie where the variable `NEARFAR_FAR` says.
-const NO_FAR: &str = "no folder on a disk is known for arrays beyond DRAM; hint: NEARFAR_FAR=FOLDER names one, else /var/tmp and /tmp \
-                      are tried";
+/// Why a machine without a disk refuses.
+const NO_FAR: &str = "no folder on a disk is known for arrays beyond DRAM; hint: NEARFAR_FAR=FOLDER names one; without it \
+                      /var/tmp and /tmp are tried";
 
 /// Why a kernel without weights refuses.
 pub(super) const NO_WEIGHTS: &str =
