@@ -12,7 +12,9 @@
 //! they were made (not as they were read), and dot products of some elements of every part of C in twice the precision. The
 //! bounds are those of `gemm`.
 
+mod check;
 mod lane;
+mod pack;
 mod shape;
 
 use std::collections::BTreeMap;
@@ -26,22 +28,17 @@ use model::units::{Bytes, Nanos};
 use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
 
 use super::blas::{Blas, N_MAX};
-use super::element::{Element, dot};
-use super::random::Elements;
+use super::element::Element;
 use super::{blas_parameter, too_large};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::kernels::arena::{self, far_failure as failure};
-use crate::random::Random;
 use crate::team::{self, Lap};
+use check::{Sums, compare, examine};
 use lane::{Lane, Lent};
-use shape::{Panel, Shape};
+use pack::pack;
+use shape::Shape;
 
-/// Random vectors of Freivalds' test. A single wrong element is found by each, errors in one row that cancel each other are
-/// missed by one at most every second time.
-const VECTORS: usize = 3;
-/// Elements of each thread's part of each super-tile that are compared with dot products.
-const SAMPLED: usize = 16;
 /// All requests of a panel are under way at once: who multiplies hands none over. More than this a disk's queue does not hold.
 const DEPTH: u32 = 128;
 
@@ -150,43 +147,6 @@ struct Work<'w, T> {
 // SAFETY: the addresses are of the near memory, which this value holds; following them is unsafe and says who may.
 #[allow(unsafe_code)]
 unsafe impl<T: Sync> Sync for Work<'_, T> {}
-
-/// Freivalds' vectors and what the matrices make of them, each as long as a column. Threads add up their own shares and then
-/// put them together here.
-struct Sums {
-    /// Of ones and minus ones.
-    r: Vectors,
-    /// B r.
-    br: Mutex<Vectors>,
-    /// A B r.
-    abr: Mutex<Vectors>,
-    /// C r, of C as it is in the file.
-    cr: Mutex<Vectors>,
-}
-
-type Vectors = [Vec<f64>; VECTORS];
-
-fn zeros(n: usize) -> Vectors {
-    std::array::from_fn(|_| vec![0.0; n])
-}
-
-fn add(total: &Mutex<Vectors>, share: &Vectors) {
-    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-    for (total, share) in total.iter_mut().flatten().zip(share.iter().flatten()) {
-        *total += share;
-    }
-}
-
-impl Sums {
-    fn new(n: usize, seed: u64) -> Self {
-        let vector = |index| {
-            let mut random = Random::of_thread(seed, usize::MAX - index);
-            (0..n).map(|_| if random.next() >> 63 == 0 { 1.0 } else { -1.0 }).collect()
-        };
-        let zero = || Mutex::new(zeros(n));
-        Self { r: std::array::from_fn(vector), br: zero(), abr: zero(), cr: zero() }
-    }
-}
 
 /// What a thread brings back.
 struct Done {
@@ -304,169 +264,6 @@ fn one_thread<T: Element>(mut lane: Lane<'_, T>) -> Result<Done, Failure> {
         waited: after.waited - before.waited,
     };
     Ok(Done { lap, pack_seconds, traffic, met_seconds: lane.met.as_secs_f64(), sync_seconds })
-}
-
-/// Makes B, then A, and writes them to the file; on the way B r and A (B r).
-fn pack<T: Element>(lane: &mut Lane<'_, T>) -> Result<(), Failure> {
-    warm_up(lane.work)?;
-    let (shape, sums) = (&lane.work.shape, &lane.work.sums);
-    let n = shape.n;
-    lane.clear_result()?;
-    let mut share = zeros(n);
-    each_panel(shape, |one, inner, turn| {
-        let place = Block { rows: shape.inner(inner), columns: shape.span(one), stride: shape.b_stride() };
-        let elements = Elements::new(lane.work.seed, 'b');
-        lane.store(Panel::B { inner, column: one }, turn, |values, from| {
-            make(values, from, &place, elements, &sums.r, &mut share);
-        })
-    })?;
-    add(&sums.br, &share);
-    lane.member.meet()?;
-    let br = sums.br.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let mut share = zeros(n);
-    each_panel(shape, |one, inner, turn| {
-        let place = Block { rows: shape.span(one), columns: shape.inner(inner), stride: shape.a_stride() };
-        let elements = Elements::new(lane.work.seed, 'a');
-        lane.store(Panel::A { row: one, inner }, turn, |values, from| {
-            make(values, from, &place, elements, &br, &mut share);
-        })
-    })?;
-    add(&sums.abr, &share);
-    lane.settle()?;
-    lane.work.file.sync().map_err(|error| failure(&error))
-}
-
-fn each_panel(shape: &Shape, mut visit: impl FnMut(usize, usize, usize) -> Result<(), Failure>) -> Result<(), Failure> {
-    let panels = shape.panels();
-    (0..shape.tiles() * panels).try_for_each(|at| visit(at / panels, at % panels, at))
-}
-
-/// The library makes its buffers in its first product.
-#[allow(unsafe_code)]
-fn warm_up<T: Element>(work: &Work<'_, T>) -> Result<(), Failure> {
-    const N: usize = 256;
-    let [mut a, mut b, mut c] = [T::ONE, T::ONE, T::ZERO].map(|value| vec![value; N * N]);
-    let [left, right, product] = [&mut a, &mut b, &mut c].map(|memory| super::tile::Tile::new(memory, N, N, N));
-    // SAFETY: this thread alone has the three.
-    unsafe { work.blas.gemm(T::ONE, left, right, T::ZERO, product) };
-    let sum = c[N * N - 1].as_f64();
-    if (sum - N as f64).abs() > 0.0 {
-        return Err(Failure::Failed(format!("{} says that {N} ones add up to {sum}", work.blas.name)));
-    }
-    Ok(())
-}
-
-/// Where a panel's elements are in their matrix.
-struct Block {
-    rows: std::ops::Range<usize>,
-    columns: std::ops::Range<usize>,
-    stride: usize,
-}
-
-/// Fills a piece of a panel that begins at an element of it, and adds the piece times vectors to sums.
-fn make<T: Element>(
-    values: &mut [T],
-    from: usize,
-    place: &Block,
-    elements: Elements,
-    vectors: &Vectors,
-    sums: &mut Vectors,
-) {
-    let (rows, stride) = (place.rows.len(), place.stride);
-    let mut at = 0;
-    while at < values.len() {
-        let (column, row) = ((from + at) / stride, (from + at) % stride);
-        let length = (stride - row).min(values.len() - at);
-        let piece = &mut values[at..at + length];
-        at += length;
-        let real = if column < place.columns.len() { length.min(rows.saturating_sub(row)) } else { 0 };
-        let (piece, rest) = piece.split_at_mut(real);
-        rest.fill(T::ZERO);
-        let (first, column) = (place.rows.start + row, place.columns.start + column);
-        piece.iter_mut().enumerate().for_each(|(index, value)| *value = T::random(elements, first + index, column));
-        for (sum, vector) in sums.iter_mut().zip(vectors) {
-            if real > 0 {
-                let factor = vector[column];
-                sum[first..first + real]
-                    .iter_mut()
-                    .zip(&*piece)
-                    .for_each(|(sum, value)| *sum += value.as_f64() * factor);
-            }
-        }
-    }
-}
-
-/// Reads this thread's parts of C back from the file: times the vectors, and some elements against dot products.
-fn examine<T: Element>(lane: &mut Lane<'_, T>) -> Result<(), Failure> {
-    let Work { shape, sums, seed, .. } = lane.work;
-    let (n, seed) = (shape.n, *seed);
-    let mut share = zeros(n);
-    let mut random = Random::of_thread(seed, lane.member.index);
-    for row in 0..shape.tiles() {
-        for column in 0..shape.tiles() {
-            let mut seen: Vec<(usize, usize, f64)> = Vec::new();
-            let mut columns = 0;
-            lane.read_back(row, column, |column, first, values| {
-                for (sum, r) in share.iter_mut().zip(&sums.r) {
-                    let factor = r[column];
-                    let sum = &mut sum[first..first + values.len()];
-                    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.as_f64() * factor);
-                }
-                columns += 1;
-                if values.is_empty() {
-                    return;
-                }
-                let index = random.below(values.len());
-                let sample = (first + index, column, values[index].as_f64());
-                // So that each column has the same chance (reservoir sampling).
-                if seen.len() < SAMPLED {
-                    seen.push(sample);
-                } else {
-                    let place = random.below(columns);
-                    if place < SAMPLED {
-                        seen[place] = sample;
-                    }
-                }
-            })?;
-            seen.into_iter().try_for_each(|(row, column, value)| check_element::<T>(n, seed, row, column, value))?;
-        }
-    }
-    add(&sums.cr, &share);
-    Ok(())
-}
-
-/// One element of C against the dot product of the row and the column that made it.
-fn check_element<T: Element>(n: usize, seed: u64, row: usize, column: usize, value: f64) -> Result<(), Failure> {
-    let (a, b) = (Elements::new(seed, 'a'), Elements::new(seed, 'b'));
-    let pair = |inner| (T::random(a, row, inner).as_f64(), T::random(b, inner, column).as_f64());
-    let (expected, size) = dot((0..n).map(pair));
-    // The bound of any order of summing up; the last unit is the store's.
-    let tolerance = (n + 1) as f64 * T::ROUNDING * size;
-    if (value - expected).abs() <= tolerance {
-        return Ok(());
-    }
-    Err(Failure::Failed(format!(
-        "the product is wrong: C({row}, {column}) in the file is {value}, it should be {expected} give or take {tolerance:e}"
-    )))
-}
-
-/// Freivalds' test, with the bound that `gemm` explains.
-fn compare<T: Element>(sums: &Sums, n: usize) -> Result<(), Failure> {
-    let tolerance = T::ROUNDING * n as f64 * (n as f64).sqrt();
-    let lock = |sum: &Mutex<Vectors>| sum.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let (left, right) = (lock(&sums.cr), lock(&sums.abr));
-    for (left, right) in left.iter().zip(&right) {
-        // A difference that is no number is not near either.
-        let near = |(left, right): (&f64, &f64)| (left - right).abs() <= tolerance;
-        if let Some(row) = left.iter().zip(right).position(|pair| !near(pair)) {
-            return Err(Failure::Failed(format!(
-                "the product is wrong: row {row} of C in the file times a vector is {}, of A times B times it {}; they may \
-                 differ by {tolerance:e}",
-                left[row], right[row]
-            )));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! Products of every shape against the checks, the checks against planted errors, and what users get wrong.
 
+use super::super::element::dot;
+use super::super::random::Elements;
+use super::check::{Vectors, add, check_element, zeros};
+use super::pack::{Block, make};
 use super::*;
 use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked};
 
