@@ -120,9 +120,18 @@ pub(super) fn made_and_unlinked(folder: &Path, flags: i32) -> io::Result<File> {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = folder.join(format!(".nearfar-far-{}-{number}", std::process::id()));
     let mut how = OpenOptions::new();
-    let file = how.read(true).write(true).create_new(true).mode(MODE).custom_flags(flags).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
+    let file = how.read(true).write(true).create_new(true).mode(MODE).custom_flags(flags).open(&path);
+    match file {
+        // A name that was there before is not ours to take away.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // The kernel makes a file before it finds that its file system knows no O_DIRECT.
+        file => {
+            let unlinked = std::fs::remove_file(&path);
+            let file = file?;
+            unlinked?;
+            Ok(file)
+        }
+    }
 }
 
 fn refused_open(what: String, error: &io::Error) -> FarError {
