@@ -261,7 +261,7 @@ fn one_thread<T: Element>(mut lane: Lane<'_, T>) -> Result<Done, Failure> {
     let traffic = Traffic {
         read: after.read - before.read,
         written: after.written - before.written,
-        waited: after.waited - before.waited,
+        waited: after.waited.saturating_sub(before.waited),
     };
     Ok(Done { lap, pack_seconds, traffic, met_seconds: lane.met.as_secs_f64(), sync_seconds })
 }
