@@ -12,10 +12,11 @@ use machine::undo::{Changed, Site};
 use model::undo::{GROUP_PREFIX, Restored, Target};
 use model::units::Bytes;
 
+use crate::array::{Access, FarFile, Place};
 use crate::pilot::{Pilot, Piloted};
 use crate::predict::Tuning;
 use crate::sense::Sense;
-use crate::{Refused, far_file};
+use crate::{Refused, swap_place};
 
 /// The kernel swaps whole folios of this size where the swap space allows, which costs a fraction of single pages.
 const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
@@ -104,7 +105,8 @@ impl Expansion {
         check(budget, site)?;
         let page = crate::page_bytes();
         let far = Bytes(budget.far.0 / page * page);
-        let file = far_file::create(&budget.folder, far)?;
+        let place = Place::parse(&budget.folder.to_string_lossy())?;
+        let file = FarFile::new(&place, far.0 as usize, Access::Mapped)?.into_file();
         swap::format(&file, far.0, page)
             .map_err(|error| Refused::io("cannot write the header of far memory", &error))?;
         let device = Loop::attach(&file, page as u32).map_err(|error| {
@@ -220,7 +222,8 @@ fn check(budget: &Budget, site: &Site) -> Result<(), Refused> {
             not_permitted: true,
         });
     }
-    if !budget.allow_unencrypted && far_file::would_leave_encryption(&site.root, &budget.folder) {
+    swap_place::check(&budget.folder)?;
+    if !budget.allow_unencrypted && swap_place::would_leave_encryption(&site.root, &budget.folder) {
         let folder = budget.folder.display();
         return Err(Refused::unavailable(format!(
             "this machine swaps to encrypted disks alone, and {folder} is not on one: what the program has in memory could be read there later"

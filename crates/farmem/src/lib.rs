@@ -5,11 +5,12 @@
 //! `pilot` has the three together, and `expansion` sets up what they need.
 
 mod act;
+pub mod array;
 mod expansion;
-pub mod far_file;
 mod pilot;
 pub mod predict;
 mod sense;
+mod swap_place;
 
 use std::fmt;
 use std::io;
@@ -57,6 +58,12 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+impl From<array::FarError> for Refused {
+    fn from(error: array::FarError) -> Self {
+        Self { hint: error.hint().map(Into::into), not_permitted: false, what: error.to_string() }
+    }
+}
 
 impl From<ChangeError> for Refused {
     fn from(error: ChangeError) -> Self {

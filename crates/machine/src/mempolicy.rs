@@ -31,7 +31,8 @@ impl PolicyCode {
     /// None for the kernel's own choice, which is not set; an error for nodes that no Linux can have.
     pub(crate) fn of(policy: &MemoryPolicy) -> Result<Option<Self>, Refusal> {
         let (mode, nodes) = match policy {
-            MemoryPolicy::Kernel => return Ok(None),
+            // A far file is for who maps it; no policy makes one.
+            MemoryPolicy::Kernel | MemoryPolicy::Far => return Ok(None),
             MemoryPolicy::Local => (LOCAL, NodeSet::new()),
             MemoryPolicy::Bind(nodes) => (BIND, nodes.clone()),
             MemoryPolicy::Interleave(nodes) => (INTERLEAVE, nodes.clone()),

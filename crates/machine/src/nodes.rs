@@ -10,7 +10,8 @@ use model::units::Bytes;
 /// Which memory policies this kernel has that older ones lack.
 pub fn kernel_offers() -> KernelOffers {
     // The folder came with the policy in Linux 6.9.
-    KernelOffers { weighted_interleave: Path::new("/sys/kernel/mm/mempolicy/weighted_interleave").exists() }
+    let weighted_interleave = Path::new("/sys/kernel/mm/mempolicy/weighted_interleave").exists();
+    KernelOffers { weighted_interleave, ..KernelOffers::default() }
 }
 
 /// Free memory by node, as `numactl --hardware` shows it; nodes that cannot be read are absent.

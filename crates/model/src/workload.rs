@@ -42,6 +42,9 @@ pub struct ParameterSpec {
     pub smoke: Option<String>,
 }
 
+/// Kernels that measure arrays of their own have this parameter; where the arrays lie is for the placement to say.
+pub const ARRAYS_PARAMETER: &str = "huge-pages";
+
 /// What values a parameter takes, bounds included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -136,6 +139,11 @@ impl WorkloadSpec {
     /// The parameter with this name.
     pub fn parameter(&self, name: &str) -> Option<&ParameterSpec> {
         self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// Whether it measures arrays of its own, which can be in other memory than the rest of the process.
+    pub fn has_arrays(&self) -> bool {
+        self.parameter(ARRAYS_PARAMETER).is_some()
     }
 
     /// Fills in defaults and checks every value. `llc` is the machine's last-level cache, for `4xllc`.

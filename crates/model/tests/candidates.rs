@@ -13,7 +13,7 @@ use model::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind,
 use model::units::Bytes;
 use proptest::prelude::*;
 
-const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true };
+const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true, far: true };
 
 /// A level of a regular machine: what its objects are, how many in each object above, whether each has a node.
 struct Level(ObjectKind, u32, bool);
@@ -392,6 +392,10 @@ fn candidate_mistakes_name_the_choices() {
         (
             only("big"),
             "--only leaves nothing but the kernel's choice: big: all cores that this process may use are of one kind",
+        ),
+        (
+            Wish { kernel: WEIGHTS, ..only("one-core+far") },
+            "--only leaves nothing but the kernel's choice: one-core+far: it is for arrays of our own workloads; hint: nearfar expand",
         ),
         (exclude("compat"), "--exclude: no placement is called 'compat'; there are compact, "),
         (exclude("kernel"), "--exclude: the kernel's choice is what everything is measured against"),

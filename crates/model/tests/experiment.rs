@@ -65,7 +65,7 @@ fn read(text: &str) -> Experiment {
 }
 
 fn wishes(smoke: bool) -> Wishes<'static> {
-    Wishes { smoke, kernel: KernelOffers { weighted_interleave: true }, devices: &[] }
+    Wishes { smoke, kernel: KernelOffers { weighted_interleave: true, far: true }, devices: &[] }
 }
 
 /// A text after the head, which is two lines, and how the error begins after the file's name.
@@ -467,4 +467,31 @@ proptest! {
             }
         }
     }
+}
+
+/// Arrays can lie beyond DRAM where a workload has any; of a command nothing can be put there from outside.
+#[test]
+fn memory_beyond_dram_is_for_workloads_with_arrays() {
+    let huge_pages = parameter("huge-pages", ParameterKind::Switch, Some("true"), None);
+    let specs = [workload("arrays", None, vec![huge_pages]), workload("other", None, Vec::new())];
+    let plan = |workload: &str, kernel: KernelOffers| {
+        let single = Single {
+            workload: workload.into(),
+            set: Vec::new(),
+            placements: vec!["one-core".into(), "one-core+far".into()],
+            threads: Some(1),
+            runs: 1,
+            warmup: 0,
+            time_limit: Nanos(1_000_000_000),
+        };
+        let plan = single.plan(&model(RK3399), &specs, Wishes { smoke: false, kernel, devices: &[] }).unwrap();
+        let skipped: Vec<String> = plan.skipped.iter().map(|skip| skip.why.clone()).collect();
+        (plan.cells.len(), skipped)
+    };
+    let there = KernelOffers { far: true, ..KernelOffers::default() };
+    assert_eq!(plan("arrays", there), (2, vec![]));
+    let (cells, skipped) = plan("other", there);
+    assert!(cells == 1 && skipped[0].contains("other does not; hint: nearfar expand"), "{skipped:?}");
+    let (cells, skipped) = plan("arrays", KernelOffers::default());
+    assert!(cells == 1 && skipped[0].contains("no folder on a disk"), "{skipped:?}");
 }

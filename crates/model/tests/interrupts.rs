@@ -7,7 +7,7 @@ use model::placement::{
 };
 use model::topology::{Device, DeviceKind, Interrupt, Movability, Topology};
 
-const NONE: KernelOffers = KernelOffers { weighted_interleave: false };
+const NONE: KernelOffers = KernelOffers { weighted_interleave: false, far: false };
 
 fn interrupt(number: u32, name: &str, movability: Movability) -> Interrupt {
     let all = CpuSet::parse_list("0-1").expect("a list");

@@ -7,12 +7,14 @@ use std::fmt::Write;
 
 use machines::{MODELS, model};
 use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::placement::{KernelOffers, MemoryPolicy, NoPlacement, Placement, check, lines, offer, offer_all, parse};
+use model::placement::{
+    KernelOffers, MemoryPolicy, NoPlacement, Placement, check, lines, offer, offer_all, parse, same_place,
+};
 use model::topology::{Cache, MemoryNode, Object, ObjectKind, Topology};
 use model::units::Bytes;
 use proptest::prelude::*;
 
-const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true };
+const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true, far: true };
 
 /// What a person reads in `nearfar placements`, one policy a line.
 fn table(topology: &Topology, threads: Option<usize>) -> String {
@@ -325,11 +327,31 @@ fn placement_spans_of_l3s_stay_on_one_node_while_they_fit() {
     }
 }
 
+/// Beyond DRAM is a place of its own also where there is one memory node, which no other tool has a line for.
+#[test]
+fn placement_beyond_dram_is_for_who_can_follow_it() {
+    let board = model("rk3399");
+    let far = parse(&board, "one-core+far", Some(1), WEIGHTS).unwrap();
+    assert_eq!((far.memory.clone(), far.memory.to_string()), (MemoryPolicy::Far, "far".into()));
+    assert!(far.reason.ends_with("; arrays in a file on a disk, in and out of DRAM page by page"), "{}", far.reason);
+    let near = parse(&board, "one-core", Some(1), WEIGHTS).unwrap();
+    assert!(!same_place(&board, &near, &far) && same_place(&board, &far, &far));
+    assert_eq!(lines(&far, &board, "CMD"), lines(&Placement::kernel(1), &board, "CMD"));
+    let stored = serde_json::to_string(&far.memory).unwrap();
+    assert_eq!(serde_json::from_str::<MemoryPolicy>(&stored).unwrap(), MemoryPolicy::Far, "{stored}");
+
+    let NoPlacement::Unavailable(why) = parse(&board, "far", None, KernelOffers::default()).unwrap_err() else {
+        panic!("a machine without a disk is no mistake of the user's")
+    };
+    assert!(why.contains("hint: NEARFAR_FAR=FOLDER"), "{why}");
+    assert!(check("one-core+far").is_ok() && check("far+one-core").is_err());
+}
+
 #[test]
 fn placement_of_a_large_machine_takes_no_time_to_speak_of() {
     let machine = regular(32, 1, 18, 2);
     let offers = offer_all(&machine, None, WEIGHTS, &[]);
-    assert_eq!(offers.len(), 18 + 32);
+    assert_eq!(offers.len(), 19 + 32);
     assert_eq!(offers[7].placement.as_ref().unwrap().threads, 1152);
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use farmem::array::Place;
 use lab::executor::Executor;
 use lab::real::{FarSite, RealExecutor};
 use lab::sim::{EPOCH_UNIX_MS, Faults, SimExecutor};
@@ -103,10 +104,11 @@ impl Subject {
     }
 }
 
-/// `NEARFAR_FAR` names another folder for far memory.
+/// Where trials keep far memory: as `NEARFAR_FAR` says, else where this machine has a disk. Where there is none, each
+/// trial that needs it says so.
 pub fn far_site() -> FarSite {
-    let folder = std::env::var_os("NEARFAR_FAR").filter(|folder| !folder.is_empty());
-    FarSite { folder: folder.map_or_else(|| "/var/tmp".into(), Into::into), site: site(None) }
+    let folder = Place::found().map_or_else(|_| "/var/tmp".into(), |place| place.folder().to_path_buf());
+    FarSite { folder, site: site(None) }
 }
 
 /// A topology from `--from`: a file or a synthetic string; this machine without one. Read in a child process, because

@@ -309,7 +309,7 @@ fn mistakes_are_named() {
 fn what_cannot_hold_far_memory_is_refused() {
     let Some(place) = Place::new("what_cannot_hold_far_memory_is_refused") else { return };
     for (flags, expected) in
-        [(["--far-file", "/dev/shm"], "in memory itself"), (["--far-size", "900TiB"], "do not fit")]
+        [(["--far-file", "/dev/shm"], "would lie in memory"), (["--far-size", "900TiB"], "do not fit")]
     {
         let output = place.run(&[&["--dram", "64MiB"], &flags[..]].concat(), &["true"]);
         assert!(text(&output.stderr).contains(expected), "{flags:?}: {}", text(&output.stderr));
@@ -331,7 +331,7 @@ fn trials_on_a_budget_prove_it() {
     let store = trials(&place);
     for (placement, steered) in [("one-core+expand:48MiB", true), ("one-core+swap:48MiB", false)] {
         let trial = store.iter().find(|trial| trial["placement"] == placement).expect("it was run");
-        let far = &trial["evidence"]["far"];
+        let far = &trial["evidence"]["budget"];
         assert_eq!(far["dram"], 48 << 20, "{trial}");
         assert!(far["written"].as_u64() > Some(16 << 20), "{trial}");
         assert_eq!(far["pilot_cpu"].is_null(), !steered, "{trial}");

@@ -5,7 +5,7 @@ use std::fmt;
 
 use model::id_set::{CpuId, CpuSet, NodeId};
 use model::placement::MemoryPolicy;
-use model::trial::{Sample, Status, ThreadSeat, Trial};
+use model::trial::{FarMemory, Sample, Status, ThreadSeat, Trial};
 use model::units::Nanos;
 use model::workload::Parameters;
 
@@ -37,6 +37,17 @@ pub struct Measured {
     pub thread_seats: Vec<ThreadSeat>,
     /// Resident pages of the measured memory by node.
     pub pages: BTreeMap<NodeId, u64>,
+    /// What is behind the measured memory where that is to be beyond DRAM.
+    pub far: Option<FarMemory>,
+}
+
+/// Where measured memory was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Found {
+    /// Resident pages by node.
+    pub pages: BTreeMap<NodeId, u64>,
+    /// What is behind it where it is to be beyond DRAM.
+    pub far: Option<FarMemory>,
 }
 
 /// Why there is no result.
@@ -79,7 +90,26 @@ impl Job {
     }
 }
 
+impl Found {
+    /// Together with other memory of the same trial.
+    pub(crate) fn add(&mut self, other: Self) {
+        other.pages.into_iter().for_each(|(node, count)| *self.pages.entry(node).or_default() += count);
+        match (&mut self.far, other.far) {
+            (Some(far), Some(other)) => far.add(&other),
+            (far @ None, other) => *far = other,
+            (Some(_), None) => {}
+        }
+    }
+}
+
 impl Measured {
+    /// Adds where measured memory was found.
+    pub(crate) fn found(&mut self, found: Found) {
+        let mut all = Found { pages: std::mem::take(&mut self.pages), far: self.far.take() };
+        all.add(found);
+        (self.pages, self.far) = (all.pages, all.far);
+    }
+
     /// Adds one sample. A number that is not finite would be lost on its way through JSON, so it fails here.
     pub(crate) fn push(&mut self, series: &str, value: f64) -> Result<(), Failure> {
         if !value.is_finite() {

@@ -14,8 +14,10 @@ pub mod worker;
 pub use job::{Failure, Job, Measured};
 pub use recipe::{CommandLine, Recipe, ServerLine};
 
+use farmem::array::Place;
 use kernels::unixbench;
 use machine::child::Finished;
+use model::placement::KernelOffers;
 use model::trial::Sample;
 use model::workload::{Parameters, WorkloadSpec};
 
@@ -53,6 +55,11 @@ static REGISTRY: &[Workload] = &[
     Workload::kernel(kernels::pingpong::describe, kernels::pingpong::run),
     Workload::kernel(kernels::queens::describe, kernels::queens::run),
     Workload::kernel(kernels::linear::gemm::describe, kernels::linear::gemm::run),
+    Workload {
+        describe: kernels::linear::far_gemm::describe,
+        check: kernels::linear::far_gemm::check,
+        runner: Runner::Kernel(kernels::linear::far_gemm::run),
+    },
     Workload {
         describe: kernels::linear::hpl::describe,
         check: kernels::linear::hpl::check,
@@ -115,6 +122,11 @@ static REGISTRY: &[Workload] = &[
         runner: Runner::Tool { recipe: tools::hpcc::recipe, read: tools::hpcc::read },
     },
 ];
+
+/// What this machine offers to placements beyond what its topology shows.
+pub fn offers() -> KernelOffers {
+    KernelOffers { far: Place::found().is_ok(), ..machine::nodes::kernel_offers() }
+}
 
 /// All workloads.
 pub fn all() -> &'static [Workload] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
 use model::id_set::NodeId;
-use model::trial::{Sample, Status, ThreadSeat, Trial};
+use model::trial::{FarMemory, Sample, Status, ThreadSeat, Trial};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{Failure, Job, Measured};
@@ -22,6 +22,9 @@ pub struct Report {
     pub thread_seats: Vec<ThreadSeat>,
     /// Resident pages of the measured memory by node.
     pub pages: BTreeMap<NodeId, u64>,
+    /// What is behind the measured memory where that is to be beyond DRAM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarMemory>,
 }
 
 /// What a worker's environment gets: libraries that kernels load compute on the threads that call them, which are seated,
@@ -54,8 +57,8 @@ fn report(trial: &Trial) -> Report {
         Ok(measured) => (Status::Completed, measured),
         Err(failure) => (failure.into(), Measured::default()),
     };
-    let Measured { samples, thread_seats, pages } = measured;
-    Report { status, samples, thread_seats, pages }
+    let Measured { samples, thread_seats, pages, far } = measured;
+    Report { status, samples, thread_seats, pages, far }
 }
 
 fn run(trial: &Trial) -> Result<Measured, Failure> {

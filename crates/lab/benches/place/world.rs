@@ -297,7 +297,7 @@ impl<'a> Ground<'a> {
 /// The nodes that a policy names.
 fn bound_nodes(memory: &MemoryPolicy) -> Option<NodeSet> {
     match memory {
-        MemoryPolicy::Kernel | MemoryPolicy::Local => None,
+        MemoryPolicy::Kernel | MemoryPolicy::Local | MemoryPolicy::Far => None,
         MemoryPolicy::Bind(nodes) | MemoryPolicy::Interleave(nodes) | MemoryPolicy::WeightedInterleave(nodes) => {
             Some(nodes.clone())
         }

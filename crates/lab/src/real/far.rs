@@ -11,7 +11,7 @@ use farmem::{Budget, Engine, Expansion, Refused};
 use machine::child::{Exit, Launch};
 use machine::undo::Site;
 use model::placement::DramBudget;
-use model::trial::{FarMemory, Status};
+use model::trial::{BudgetKept, Status};
 use model::units::{Bytes, Nanos};
 use workloads::CommandLine;
 
@@ -43,14 +43,14 @@ pub(super) fn begin(budget: DramBudget, far: &FarSite) -> Result<(Expansion, Arc
 }
 
 /// Takes it away again, with whatever the program left running, and says what became of it.
-pub(super) fn end(expansion: Expansion) -> Result<FarMemory, Status> {
+pub(super) fn end(expansion: Expansion) -> Result<BudgetKept, Status> {
     let dram = expansion.dram();
     expansion.kill_all();
     let (state, restored) = expansion.end();
     if let Some(left) = restored.iter().find(|restored| !restored.is_settled()) {
         return Err(Status::Failed(format!("{left}; hint: nearfar restore tries again")));
     }
-    Ok(FarMemory {
+    Ok(BudgetKept {
         dram,
         read: state.far_read,
         written: state.far_written,

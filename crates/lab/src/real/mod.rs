@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use machine::child::{self, Exit, Launch, LaunchError, Migrations};
 use machine::interrupt::{RouteError, Routes, Watched};
 use model::id_set::CpuSet;
-use model::placement::MemoryPolicy;
+use model::placement::{MemoryPolicy, refused_memory};
 use model::trial::{Evidence, Outcome, Sample, Status, Trial};
 use model::units::{Bytes, Nanos};
 use workloads::{CommandLine, Job, Runner, worker};
@@ -83,7 +83,7 @@ impl RealExecutor {
         // Taken away whatever became of the trial; what failed first is the reason.
         let far = far::end(expansion);
         let mut ended = ended?;
-        ended.evidence.far = Some(far?);
+        ended.evidence.budget = Some(far?);
         Ok(ended)
     }
 
@@ -93,6 +93,9 @@ impl RealExecutor {
         match workload.runner {
             Runner::Kernel(_) => self.run_kernel(trial, entrance),
             Runner::Tool { recipe, read } => {
+                if let Some(why) = refused_memory(&trial.placement.memory, &(workload.describe)()) {
+                    return Err(Status::Unavailable(why));
+                }
                 let job = Job::of(trial);
                 let recipe = recipe(&job)?;
                 let (stop, around_limit) = (&self.stop, self.around_limit);
@@ -113,6 +116,7 @@ impl RealExecutor {
         })?;
         // The kernel asks for its own arrays, which says more than what was sampled of the whole process.
         evidence.thread_seats = report.thread_seats;
+        evidence.far = report.far;
         if !report.pages.is_empty() {
             evidence.pages = report.pages;
             evidence.unavailable.remove("pages");

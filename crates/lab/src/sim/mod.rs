@@ -14,8 +14,8 @@ use model::id_set::{CpuSet, NodeId};
 use model::placement::Route;
 use model::plan::stream;
 use model::topology::Topology;
-use model::trial::{DeviceInterrupt, Evidence, Outcome, Sample, Status, ThreadSeat, Trial};
-use model::units::Nanos;
+use model::trial::{DeviceInterrupt, Evidence, FarMemory, Outcome, Sample, Status, ThreadSeat, Trial};
+use model::units::{Bytes, Nanos};
 use model::workload::{Better, WorkloadSpec};
 
 use crate::executor::Executor;
@@ -69,6 +69,7 @@ impl SimExecutor {
             threads_seen: trial.placement.threads as u64,
             thread_seats: trial.placement.seats.iter().map(|cpu| on_seat(*cpu)).collect(),
             pages: pages(trial),
+            far: far(trial),
             device_interrupts: trial.placement.interrupts.iter().map(|route| self.interrupt(route)).collect(),
             wall,
             second,
@@ -93,6 +94,13 @@ fn second_evidence(trial: &Trial, wall: Nanos) -> Evidence {
         wall,
         ..Evidence::default()
     }
+}
+
+/// A file where the policy is one.
+fn far(trial: &Trial) -> Option<FarMemory> {
+    let bytes = Bytes(1 << 30);
+    let file = FarMemory { bytes, of_file: bytes, resident: Some(bytes), file_system: "simulated".into() };
+    trial.placement.memory.is_beyond_dram().then_some(file)
 }
 
 /// Some pages on every node that the policy promises.

@@ -14,6 +14,10 @@ use crate::placement::ground::Ground;
 use crate::placement::policy::{SEAT_NAMES, named};
 use crate::placement::{MemoryPolicy, NoPlacement, Placement, check, parse};
 
+/// Why a command is not placed beyond DRAM: there are no arrays in it that we could put there.
+const NOT_A_COMMANDS: &str =
+    "it is for arrays of our own workloads; hint: nearfar expand runs a command on more memory than DRAM";
+
 /// So few classes of seats: take all of them.
 const ALL_CLASSES_MAX: f64 = 48.0;
 /// Machines whose exchanges had to be listed make lists this long before they shrink to classes.
@@ -312,6 +316,7 @@ impl<'a> Gather<'a> {
             let mut why_none = None;
             for threads in &threads {
                 match parse(&self.limits.topology, name, *threads, self.wish.kernel) {
+                    Ok(placement) if placement.memory.is_beyond_dram() => why_none = Some(NOT_A_COMMANDS.into()),
                     Ok(placement) => drafts.extend(self.named_draft(placement, &drafts)),
                     Err(NoPlacement::Mistake(why)) => return Err(format!("--only: {why}")),
                     Err(NoPlacement::Unavailable(why)) => why_none = Some(why),

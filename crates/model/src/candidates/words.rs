@@ -101,5 +101,6 @@ fn memory(ground: &Ground, placement: &Placement) -> Option<String> {
             format!("memory over {} by the kernel's weights", reason::nodes(nodes))
         }
         MemoryPolicy::Preferred(node) => format!("memory on node {node} while it has room"),
+        MemoryPolicy::Far => "arrays in a file on a disk".into(),
     })
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::{Experiment, Task, ThreadCount, Wishes};
 use crate::compare::By;
-use crate::placement::{self, Placement, ThreadCounts, same_place};
+use crate::placement::{self, Placement, ThreadCounts, refused_memory, same_place};
 use crate::plan::{Cell, Plan, Repeat, Skipped};
 use crate::topology::Topology;
 use crate::workload::{Parameters, WorkloadSpec};
@@ -351,7 +351,8 @@ fn place_all<'a>(
     let mut seen = BTreeSet::new();
     let names: Vec<&str> =
         combination.task.placements.iter().map(String::as_str).filter(|name| seen.insert(*name)).collect();
-    let mut placed: Vec<Result<Placement, String>> = names.iter().map(|name| place(name, threads, bench)).collect();
+    let mut placed: Vec<Result<Placement, String>> =
+        names.iter().map(|name| place(name, combination.spec, threads, bench)).collect();
     // The baseline is looked at first, so that it is never the one that is left out.
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|index| Some(names[*index]) != first);
@@ -366,9 +367,10 @@ fn place_all<'a>(
     names.into_iter().zip(placed).collect()
 }
 
-fn place(name: &str, threads: &Threads, bench: &Bench<'_>) -> Result<Placement, String> {
+fn place(name: &str, spec: &WorkloadSpec, threads: &Threads, bench: &Bench<'_>) -> Result<Placement, String> {
     let placement = placement::parse_for(bench.topology, name, threads.clone()?, bench.wishes.kernel, bench.devices);
-    placement.map_err(|none| none.to_string())
+    let placement = placement.map_err(|none| none.to_string())?;
+    refused_memory(&placement.memory, spec).map_or(Ok(placement), Err)
 }
 
 fn nothing(name: &str, skipped: &[Skipped]) -> PlanError {

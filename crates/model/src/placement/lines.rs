@@ -54,7 +54,9 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Lines
         let plain = if budget.steered { "" } else { " --engine plain" };
         format!("nearfar expand --dram {}{plain} -- {}", budget.dram, command.trim())
     });
-    if wanted.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel {
+    // What is beyond DRAM no tool can say, and seats alone would be another placement.
+    let inexpressible = placement.memory.is_beyond_dram();
+    if inexpressible || (wanted.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel) {
         return Lines { interrupts, expand, ..Lines::default() };
     }
     Lines {
@@ -112,7 +114,7 @@ pub(crate) fn letters(cpus: &CpuSet, memory: &MemoryPolicy) -> Vec<String> {
         letters.push(format!("-C {cpus}"));
     }
     match memory {
-        MemoryPolicy::Kernel => {}
+        MemoryPolicy::Kernel | MemoryPolicy::Far => {}
         MemoryPolicy::Local => letters.push("-l".into()),
         MemoryPolicy::Bind(nodes) => letters.push(format!("-m {nodes}")),
         MemoryPolicy::Interleave(nodes) => letters.push(format!("-i {nodes}")),
@@ -131,7 +133,7 @@ fn hwloc_bind(wanted: &Wanted) -> Option<String> {
         MemoryPolicy::Interleave(nodes) => {
             Some(format!("--membind --mempolicy interleave {}", locations("node", nodes)))
         }
-        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Preferred(_) => return None,
+        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Preferred(_) | MemoryPolicy::Far => return None,
     };
     let mut words = vec!["hwloc-bind --physical".to_string()];
     if matches!(wanted.memory, MemoryPolicy::Bind(_)) {
@@ -163,7 +165,7 @@ fn systemd_properties(wanted: &Wanted) -> Option<Vec<String>> {
         MemoryPolicy::Bind(nodes) => (Some("bind"), Some(nodes.clone())),
         MemoryPolicy::Interleave(nodes) => (Some("interleave"), Some(nodes.clone())),
         MemoryPolicy::Preferred(node) => (Some("preferred"), Some([*node].into_iter().collect())),
-        MemoryPolicy::WeightedInterleave(_) => return None,
+        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Far => return None,
     };
     properties.extend(policy.map(|policy| format!("NUMAPolicy={policy}")));
     properties.extend(mask.map(|mask: NodeSet| format!("NUMAMask={mask}")));
@@ -277,7 +279,7 @@ fn libvirt(wanted: &Wanted) -> Option<String> {
         MemoryPolicy::Bind(nodes) => Some(("strict", nodes.to_string())),
         MemoryPolicy::Interleave(nodes) => Some(("interleave", nodes.to_string())),
         MemoryPolicy::Preferred(node) => Some(("preferred", node.to_string())),
-        MemoryPolicy::WeightedInterleave(_) => return None,
+        MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Far => return None,
     };
     let pins = wanted.cpus.iter().enumerate();
     let pins: Vec<String> = pins.map(|(vcpu, cpu)| format!("  <vcpupin vcpu='{vcpu}' cpuset='{cpu}'/>")).collect();

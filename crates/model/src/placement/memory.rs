@@ -22,6 +22,8 @@ pub(crate) enum MemoryRule {
     Weighted,
     /// Bound to this node.
     Node(NodeId),
+    /// In a file on a disk.
+    Far,
 }
 
 /// A policy for memory, and the part of the reason that explains it.
@@ -44,7 +46,15 @@ pub(crate) fn place_memory(
             check_node(ground, node)?;
             Ok((MemoryPolicy::Bind([node].into_iter().collect()), format!("memory only on node {node}")))
         }
+        MemoryRule::Far => far(offers),
     }
+}
+
+fn far(offers: KernelOffers) -> Result<Explained, String> {
+    if !offers.far {
+        return Err(NO_FAR.into());
+    }
+    Ok((MemoryPolicy::Far, "arrays in a file on a disk, in and out of DRAM page by page".into()))
 }
 
 /// Whether memory can be put on a node, else the reason with the nodes that it can be put on.
@@ -178,6 +188,10 @@ fn weighted(ground: &Ground, offers: KernelOffers) -> Result<Explained, String> 
     let text = format!("memory over {} by the kernel's weights", reason::nodes(&nodes));
     Ok((MemoryPolicy::WeightedInterleave(nodes), text))
 }
+
+/// Why a machine without a disk refuses.
+const NO_FAR: &str = "no folder on a disk is known for arrays beyond DRAM; hint: NEARFAR_FAR=FOLDER names one; without it \
+                      /var/tmp and /tmp are tried";
 
 /// Why a kernel without weights refuses.
 pub(super) const NO_WEIGHTS: &str =

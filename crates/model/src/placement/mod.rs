@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::topology::Topology;
+use crate::workload::WorkloadSpec;
 
 /// One way to place a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,8 @@ pub enum MemoryPolicy {
     WeightedInterleave(NodeSet),
     /// On this node while it has room.
     Preferred(NodeId),
+    /// Beyond DRAM: arrays of our kernels in a file on a disk. The kernel moves its pages, and no node is promised.
+    Far,
 }
 
 /// Why there is no placement.
@@ -158,9 +161,10 @@ pub fn thread_counts(topology: &Topology) -> ThreadCounts {
 }
 
 /// Whether two placements are one thing to measure: the same threads on the same seats with the same memory.
-/// With one memory node every memory policy comes to the same.
+/// With one memory node every memory policy that is about nodes comes to the same.
 pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bool {
-    let same_memory = one.memory == other.memory || topology.allowed_nodes.len() < 2;
+    let beyond = one.memory.is_beyond_dram() || other.memory.is_beyond_dram();
+    let same_memory = one.memory == other.memory || (topology.allowed_nodes.len() < 2 && !beyond);
     let same_seats = one.threads == other.threads && one.seats == other.seats && one.second == other.second;
     same_seats && same_memory && one.interrupts == other.interrupts && one.budget == other.budget
 }
@@ -205,9 +209,26 @@ impl MemoryPolicy {
     pub fn promised_nodes(&self) -> Option<&NodeSet> {
         match self {
             Self::Bind(nodes) | Self::Interleave(nodes) | Self::WeightedInterleave(nodes) => Some(nodes),
-            Self::Kernel | Self::Local | Self::Preferred(_) => None,
+            Self::Kernel | Self::Local | Self::Preferred(_) | Self::Far => None,
         }
     }
+
+    /// Whether memory is not, or not only, in DRAM: no policy of the kernel's, so that our kernels alone can follow it
+    /// and no other tool has a line for it.
+    pub fn is_beyond_dram(&self) -> bool {
+        matches!(self, Self::Far)
+    }
+}
+
+/// Why a workload cannot have its memory there; none when it can.
+pub fn refused_memory(memory: &MemoryPolicy, spec: &WorkloadSpec) -> Option<String> {
+    (memory.is_beyond_dram() && !spec.has_arrays()).then(|| {
+        format!(
+            "memory '{memory}' is for workloads that measure arrays of their own, as stream and chase do, and {} does not; hint: \
+             nearfar expand runs any program on more memory than DRAM",
+            spec.name
+        )
+    })
 }
 
 /// In numactl's words: `bind 0-1`, `interleave all`.
@@ -220,6 +241,7 @@ impl fmt::Display for MemoryPolicy {
             Self::Interleave(nodes) => write!(f, "interleave {nodes}"),
             Self::WeightedInterleave(nodes) => write!(f, "weighted-interleave {nodes}"),
             Self::Preferred(node) => write!(f, "preferred {node}"),
+            Self::Far => f.write_str("far"),
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct Offer {
 pub struct KernelOffers {
     /// Whether `/sys/kernel/mm/mempolicy/weighted_interleave` exists.
     pub weighted_interleave: bool,
+    /// Whether there is a folder on a disk for arrays beyond DRAM.
+    pub far: bool,
 }
 
 /// Every policy, in the order in which people read them. `SEATS+MEMORY` combines one that chooses cpus with
@@ -56,6 +58,10 @@ pub const POLICIES: &[PolicyInfo] = &[
     PolicyInfo { name: "memory-remote", about: "the same cores, memory only on the farthest other node" },
     PolicyInfo { name: "interleave", about: "the same cores, memory page by page over all nodes" },
     PolicyInfo { name: "weighted-interleave", about: "the same cores, memory over all nodes by the kernel's weights" },
+    PolicyInfo {
+        name: "far",
+        about: "the same cores, arrays in a file on a disk (beyond DRAM), for kernels that measure arrays",
+    },
     PolicyInfo {
         name: "irq:same-core",
         about: "the device's interrupts on the very seats, as in one-core+irq:same-core",
@@ -199,8 +205,8 @@ pub(crate) const SEAT_NAMES: [&str; 11] = [
     "node:N",
 ];
 
-pub(crate) const MEMORY_NAMES: [&str; 5] =
-    ["memory-local", "memory-remote", "interleave", "weighted-interleave", "node:N"];
+pub(crate) const MEMORY_NAMES: [&str; 6] =
+    ["memory-local", "memory-remote", "interleave", "weighted-interleave", "far", "node:N"];
 
 fn seat_rule(name: &str) -> Option<SeatRule> {
     Some(match name {
@@ -224,6 +230,7 @@ pub(crate) fn memory_rule(name: &str) -> Option<MemoryRule> {
         "memory-remote" => MemoryRule::Remote,
         "interleave" => MemoryRule::Interleave,
         "weighted-interleave" => MemoryRule::Weighted,
+        "far" => MemoryRule::Far,
         name => MemoryRule::Node(node(name)?),
     })
 }

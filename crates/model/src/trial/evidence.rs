@@ -28,6 +28,9 @@ pub struct Evidence {
     pub pages: BTreeMap<NodeId, u64>,
     /// Resident file-backed pages by node; a policy does not move what the page cache already holds.
     pub file_pages: BTreeMap<NodeId, u64>,
+    /// What was behind the measured memory, where that was to be beyond DRAM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far: Option<FarMemory>,
     /// The memory nodes of the seats' cpus; none when unseated, or not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_nodes: Option<NodeSet>,
@@ -59,7 +62,7 @@ pub struct Evidence {
     pub pressure_memory: Option<Nanos>,
     /// What became of its budget of DRAM; none where it had none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub far: Option<FarMemory>,
+    pub budget: Option<BudgetKept>,
     /// Interrupts that the seats took during the trial.
     pub interrupts: Option<u64>,
     /// What became of the interrupts of the devices that the user named; empty when none was named.
@@ -82,7 +85,7 @@ pub struct Evidence {
 /// A trial's memory under a budget of DRAM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct FarMemory {
+pub struct BudgetKept {
     /// The DRAM that it could have, as the kernel read it back.
     pub dram: Bytes,
     /// Read from far memory.
@@ -97,6 +100,19 @@ pub struct FarMemory {
     /// The pilot's cpu time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pilot_cpu: Option<Nanos>,
+}
+
+/// What the kernel says of memory that is a file on a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FarMemory {
+    /// How much there is.
+    pub bytes: Bytes,
+    /// How much of it is a shared mapping of that very file, each byte at its own place (`/proc/self/maps`).
+    pub of_file: Bytes,
+    /// How much was in DRAM (the page cache) when the measurement had ended (mincore(2)); none where the kernel does not tell.
+    pub resident: Option<Bytes>,
+    /// The file system's name.
+    pub file_system: String,
 }
 
 /// One interrupt of a device during a trial.
@@ -118,6 +134,17 @@ pub struct DeviceInterrupt {
     pub effective_at_end: CpuSet,
     /// How often it came during the trial, by cpu.
     pub arrived: BTreeMap<CpuId, u64>,
+}
+
+impl FarMemory {
+    /// Together with other memory of the same trial.
+    pub fn add(&mut self, other: &Self) {
+        self.bytes.0 += other.bytes.0;
+        self.of_file.0 += other.of_file.0;
+        let both = self.resident.zip(other.resident);
+        self.resident = both.map(|(one, other)| Bytes(one.0 + other.0));
+        self.file_system.clone_from(&other.file_system);
+    }
 }
 
 /// One worker thread of our own kernels.

@@ -4,7 +4,7 @@
 mod evidence;
 mod verdict;
 
-pub use evidence::{DeviceInterrupt, Evidence, FarMemory, ThreadSeat};
+pub use evidence::{BudgetKept, DeviceInterrupt, Evidence, FarMemory, ThreadSeat};
 pub use verdict::{Grade, Verdict, judge};
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! What a trial is worth, given what was asked and what was observed. Pure; thresholds carry reasons.
 
-mod far;
+mod budget;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Evidence, Status, Trial};
 use crate::id_set::{CpuSet, NodeId, NodeSet};
 use crate::placement::MemoryPolicy;
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 
 /// How far a trial can be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -76,12 +76,13 @@ pub fn judge(trial: &Trial, status: &Status, evidence: &Evidence) -> Verdict {
             invalid.extend(another_policy(subject));
             invalid.extend(pages_elsewhere(subject));
             invalid.extend(pages_not_in_turn(subject));
+            invalid.extend(not_far(subject));
         }
         if evidence.second.is_none() && !trial.placement.second.is_empty() {
             invalid.push(format!("no second command was seen, asked for one on cpus {}", trial.placement.second));
         }
         invalid.extend(routes::not_proven(&trial.placement.interrupts, evidence));
-        invalid.extend(far::not_kept(trial, evidence));
+        invalid.extend(budget::not_kept(trial, evidence));
     }
     let mut suspect: Vec<String> = subjects.iter().flat_map(disturbances).collect();
     if matches!(status, Status::Completed) {
@@ -110,7 +111,7 @@ struct Subject<'a> {
     foreign: Option<Nanos>,
     is_second: bool,
     /// Whether some of its memory is meant to be far: then it waits for a disk, and others work for it.
-    goes_far: bool,
+    is_bounded: bool,
 }
 
 impl Subject<'_> {
@@ -140,7 +141,7 @@ fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<Subject<'a>> {
         foreign: evidence.foreign.map(|foreign| Nanos(foreign.0.saturating_sub(seconds.0))),
         cpus,
         memory,
-        goes_far: placement.budget.is_some(),
+        is_bounded: placement.budget.is_some(),
         is_second: false,
     };
     let second = evidence.second.as_deref().map(|evidence| Subject {
@@ -148,7 +149,7 @@ fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<Subject<'a>> {
         cpus: placement.second.clone(),
         cpu_count: placement.second.len().max(1),
         memory,
-        goes_far: placement.budget.is_some(),
+        is_bounded: placement.budget.is_some(),
         // Without seats it is of all cpus, which the first is judged by already.
         steal: evidence.steal.filter(|_| !placement.second.is_empty()),
         // On shared seats the work of warm-up runs would be foreign, and nobody counted it.
@@ -202,8 +203,8 @@ fn seats_not_proven(subject: &Subject<'_>) -> Vec<String> {
 /// The kernel takes nodes away that are offline or not allowed without a word.
 fn another_policy(subject: &Subject<'_>) -> Option<String> {
     let asked = match subject.memory {
-        // What we were started with is the kernel's choice too.
-        MemoryPolicy::Kernel => return None,
+        // What we were started with is the kernel's choice too, and pages of a file go where it likes.
+        MemoryPolicy::Kernel | MemoryPolicy::Far => return None,
         MemoryPolicy::Local => "local".into(),
         MemoryPolicy::Bind(nodes) => format!("bind:{nodes}"),
         MemoryPolicy::Interleave(nodes) => format!("interleave:{nodes}"),
@@ -223,6 +224,25 @@ fn pages_elsewhere(subject: &Subject<'_>) -> Option<String> {
     }
     let elsewhere = share_elsewhere(&evidence.pages, promised)?;
     Some(subject.of(format!("{elsewhere}, asked for {promised}")))
+}
+
+/// All of the measured memory has to be pages of the far file; how much of it is in DRAM at a time is what is measured.
+fn not_far(subject: &Subject<'_>) -> Option<String> {
+    if !subject.memory.is_beyond_dram() {
+        return None;
+    }
+    let asked = subject.memory;
+    match &subject.evidence.far {
+        None => {
+            let what = format!("memory '{asked}' was asked for and could not be proven: nothing was seen of its file");
+            Some(subject.of(what))
+        }
+        Some(far) if far.of_file < far.bytes || far.bytes == Bytes(0) => Some(subject.of(format!(
+            "memory '{asked}' was asked for, and {} of {} were pages of its file",
+            far.of_file, far.bytes
+        ))),
+        Some(_) => None,
+    }
 }
 
 /// Policies that prefer take what another node has when theirs is full; the kernel did as it was told, and the memory is
@@ -279,21 +299,22 @@ fn disturbances(subject: &Subject<'_>) -> Vec<String> {
     };
     share(subject.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took", "the seats' time");
     let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
-    if subject.goes_far {
+    if subject.is_bounded {
         // The pilot and the kernel's workers swap for it, on whatever cpus; theirs and others' cannot be told apart.
     } else if !subject.cpus.is_empty() {
         share(subject.foreign, limit_ns, "other programs used", "the seats' time");
     } else if no_cpu_was_free(evidence) {
         share(subject.foreign, limit_ns, "other programs used", "its time, and no cpu was free");
     }
-    if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0 && !subject.goes_far) {
+    if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0 && !subject.is_bounded) {
         reasons.push(subject.of(format!("{bytes} of its memory was swapped out")));
     }
     if let Some(kills) = evidence.oom_kills.filter(|kills| *kills > 0) {
         let what = format!("memory ran out: the kernel killed {kills} of this machine's processes while it ran");
         reasons.push(subject.of(what));
     }
-    if !subject.goes_far {
+    // Beyond DRAM pages come from a disk because they were put there. What was swapped out is still said above.
+    if !subject.is_bounded && !subject.memory.is_beyond_dram() {
         reasons.extend(waits_for_disk(evidence, capacity_ns).map(|what| subject.of(what)));
     }
     if let Some((low, high)) = evidence.frequency_khz {

@@ -19,6 +19,7 @@ use crate::cli::{Common, EngineName, Expand, Far};
 use crate::failure::{Failure, Outcome, Status};
 use crate::hold::site;
 use crate::output;
+use crate::subject::far_site;
 
 /// How often it is looked how the program stands.
 const LOOK: Duration = Duration::from_millis(100);
@@ -89,7 +90,7 @@ fn dram(text: &str, peak: Option<Bytes>) -> Result<Bytes, Failure> {
 /// Adds the flags about far memory.
 fn with_far(budget: &Budget, far: &Far) -> Result<Budget, Failure> {
     Ok(Budget {
-        folder: folder(&far.file)?,
+        folder: far.file.as_deref().map_or_else(|| Ok(far_site().folder), folder)?,
         far: far.size.unwrap_or(budget.far),
         shred: far.shred,
         allow_unencrypted: far.allow_unencrypted,

@@ -40,7 +40,7 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
 
 fn plan(single: &Single, subject: &Subject, offering: &Offering, args: &Measure) -> Result<Plan, Failure> {
     let Measure { smoke, devices, .. } = args;
-    let wishes = Wishes { smoke: *smoke, kernel: machine::nodes::kernel_offers(), devices };
+    let wishes = Wishes { smoke: *smoke, kernel: workloads::offers(), devices };
     let mut plan =
         single.plan(&offering.topology, &workloads::specs(), wishes).map_err(|error| Failure::plan(&error))?;
     plan.command = words(single, *smoke, devices);

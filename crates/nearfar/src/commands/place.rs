@@ -214,7 +214,7 @@ fn wish(args: &Place) -> Result<Wish, Failure> {
         exclude: args.tried.exclude.clone(),
         devices: args.tried.devices.clone(),
         second: args.ran.server.is_some() || args.ran.with.is_some(),
-        kernel: machine::nodes::kernel_offers(),
+        kernel: workloads::offers(),
         ..Wish::default()
     })
 }

@@ -17,7 +17,7 @@ const PLACEHOLDER: &str = "CMD";
 pub fn run(args: &Placements, common: &Common) -> Outcome {
     let stated = subject::read_topology(args.from.as_deref())?;
     let topology = Offering::new(&stated, None, &args.by, common)?.topology;
-    let kernel = machine::nodes::kernel_offers();
+    let kernel = workloads::offers();
     placement::devices(&topology, &args.devices).map_err(Failure::usage)?;
     let offers = if args.placements.is_empty() {
         placement::offer_all(&topology, args.threads, kernel, &args.devices)

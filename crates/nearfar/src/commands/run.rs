@@ -164,7 +164,7 @@ fn plan(
     args: &Run,
 ) -> Result<Plan, Failure> {
     model::placement::devices(&offering.topology, &args.devices).map_err(Failure::usage)?;
-    let wishes = Wishes { smoke: args.smoke, kernel: machine::nodes::kernel_offers(), devices: &args.devices };
+    let wishes = Wishes { smoke: args.smoke, kernel: workloads::offers(), devices: &args.devices };
     let plan = experiment.plan_with(&offering.topology, &workloads::specs(), wishes, given);
     let mut plan = plan.map_err(|error| Failure::plan(&error))?;
     check(&plan, subject)?;

@@ -1,18 +1,21 @@
 //! The memory that a kernel measures: placed by the trial's policy, in the pages that a parameter names, and
-//! counted by node afterwards.
+//! counted by node afterwards. Beyond DRAM it is a file on a disk, seen as memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-use machine::memory::{HugePages, MemoryError, PlacedMemory};
+use farmem::array::{Access, Backing, FarError, FarFile, Place, View};
+use machine::memory::{HugePages, MemoryError, PlacedMemory, Plain};
 use model::id_set::NodeId;
 use model::placement::MemoryPolicy;
+use model::trial::FarMemory;
+use model::workload::ARRAYS_PARAMETER;
 
 use crate::describe::{Parameter, choice};
-use crate::job::{Failure, Job};
+use crate::job::{Failure, Found, Job};
 
 /// Asking the kernel about a page costs some 100 ns, so of large memory this many pages spread over it are asked about.
-const PAGES_ASKED_MAX: usize = 1 << 16;
+pub(super) const PAGES_ASKED_MAX: usize = 1 << 16;
 
 /// A huge page on x86-64 and on 64-bit ARM with 4 KiB pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -21,12 +24,17 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 const HUGE_PAGES_PER_NODE_MIN: usize = 8;
 
 /// Placed memory.
-pub(super) struct Arena(PlacedMemory);
+pub(super) enum Arena {
+    /// Anonymous pages.
+    Near(PlacedMemory),
+    /// Pages of a far file.
+    Far(View),
+}
 
 /// The parameter that [`Arena::new`] reads.
 pub(super) fn huge_pages_parameter() -> Parameter {
     Parameter {
-        name: "huge-pages",
+        name: ARRAYS_PARAMETER,
         about: "transparent huge pages: asked for (not for little memory interleaved), forbidden, or as the system is set",
         kind: choice(&["yes", "no", "system"]),
         default: Some("yes"),
@@ -52,37 +60,86 @@ impl Arena {
     }
 
     fn with_pages(job: &Job, bytes: usize, huge_pages: HugePages) -> Result<Self, Failure> {
-        PlacedMemory::new(bytes, &job.memory, huge_pages).map(Self).map_err(|error| failure(&error))
+        match job.memory {
+            MemoryPolicy::Far => far(bytes).map(Self::Far).map_err(|error| far_failure(&error)),
+            _ => PlacedMemory::new(bytes, &job.memory, huge_pages).map(Self::Near).map_err(|error| failure(&error)),
+        }
     }
 
     pub(super) fn as_f64(&mut self) -> &mut [f64] {
-        self.0.as_mut_slice()
+        self.as_mut_slice()
     }
 
     pub(super) fn as_f32(&mut self) -> &mut [f32] {
-        self.0.as_mut_slice()
+        self.as_mut_slice()
     }
 
     pub(super) fn as_atomics(&self) -> &[AtomicU64] {
-        self.0.as_slice()
+        match self {
+            Self::Near(memory) => memory.as_slice(),
+            Self::Far(view) => view.as_slice(),
+        }
     }
 
     pub(super) fn as_bytes(&mut self) -> &mut [u8] {
-        self.0.as_mut_slice()
+        self.as_mut_slice()
     }
 
     pub(super) fn as_u64(&mut self) -> &mut [u64] {
-        self.0.as_mut_slice()
+        self.as_mut_slice()
+    }
+
+    fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
+        match self {
+            Self::Near(memory) => memory.as_mut_slice(),
+            Self::Far(view) => view.as_mut_slice(),
+        }
+    }
+
+    /// Where the memory is now: its pages by node, or what is behind it beyond DRAM.
+    pub(super) fn found(&self) -> Result<Found, Failure> {
+        let far = match self {
+            Self::Near(_) => None,
+            Self::Far(view) => Some(view.backing().map_err(|error| far_failure(&error))?),
+        };
+        let far = far.map(|Backing { bytes, of_file, resident, file_system }| FarMemory {
+            bytes,
+            of_file,
+            resident,
+            file_system,
+        });
+        Ok(Found { pages: self.pages_by_node()?, far })
     }
 
     /// Where the pages are now; nothing from a kernel without NUMA, as many boards have. A placement that names nodes is
     /// not proven then, which its verdict says, and one that names none needs no proof.
     pub(super) fn pages_by_node(&self) -> Result<BTreeMap<NodeId, u64>, Failure> {
-        match self.0.pages_by_node(PAGES_ASKED_MAX) {
-            Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS => Ok(BTreeMap::new()),
-            pages => pages.map_err(|error| failure(&error)),
+        match self {
+            Self::Near(memory) => pages(memory.pages_by_node(PAGES_ASKED_MAX)),
+            // Pages of a file are the page cache's, which no policy of the trial has put anywhere.
+            Self::Far(_) => Ok(BTreeMap::new()),
         }
     }
+}
+
+/// What the kernel says of pages, or nothing where it is one without NUMA.
+pub(super) fn pages(told: Result<BTreeMap<NodeId, u64>, MemoryError>) -> Result<BTreeMap<NodeId, u64>, Failure> {
+    match told {
+        Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS => Ok(BTreeMap::new()),
+        pages => pages.map_err(|error| failure(&error)),
+    }
+}
+
+/// A file of its own for each arena, in the folder that is named for such files.
+fn far(bytes: usize) -> Result<View, FarError> {
+    View::new(FarFile::new(&Place::found()?, bytes, Access::Mapped)?)
+}
+
+/// What this machine lacks cannot be measured; a disk that fails has gone wrong.
+pub(super) fn far_failure(error: &FarError) -> Failure {
+    let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
+    let why = format!("{error}{hint}");
+    if error.is_unavailable() { Failure::Unavailable(why) } else { Failure::Failed(why) }
 }
 
 /// Whether huge pages would put most of this memory on one node although the policy says all in turn.
@@ -91,12 +148,16 @@ fn takes_turns_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
         MemoryPolicy::Interleave(nodes) | MemoryPolicy::WeightedInterleave(nodes) => {
             nodes.len() > 1 && bytes < nodes.len() * HUGE_PAGES_PER_NODE_MIN * HUGE_PAGE_BYTES
         }
-        MemoryPolicy::Kernel | MemoryPolicy::Local | MemoryPolicy::Bind(_) | MemoryPolicy::Preferred(_) => false,
+        MemoryPolicy::Kernel
+        | MemoryPolicy::Local
+        | MemoryPolicy::Bind(_)
+        | MemoryPolicy::Preferred(_)
+        | MemoryPolicy::Far => false,
     }
 }
 
 /// What the machine has no room for cannot be measured there; what it refuses has gone wrong.
-fn failure(error: &MemoryError) -> Failure {
+pub(super) fn failure(error: &MemoryError) -> Failure {
     let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
     let why = format!("{error}{hint}");
     match error {
@@ -121,6 +182,41 @@ mod tests {
         let nowhere = MemoryPolicy::Bind(NodeSet::parse_list("1023").unwrap());
         let failure = Arena::small(&Job { memory: nowhere, ..job }, 4096).err().unwrap();
         assert!(matches!(failure, Failure::Failed(_)) && failure.to_string().contains("hint: "), "{failure}");
+    }
+
+    /// Every workload that says it measures arrays of its own does so beyond DRAM, and shows the file behind them.
+    #[test]
+    fn arrays_beyond_dram_are_of_their_file() {
+        for workload in crate::all() {
+            let spec = (workload.describe)();
+            let crate::Runner::Kernel(run) = workload.runner else { continue };
+            if !spec.has_arrays() {
+                continue;
+            }
+            let job = Job { memory: MemoryPolicy::Far, ..job_for_tests(&spec.name) };
+            match run(&job) {
+                Ok(measured) => {
+                    let far = measured.far.unwrap_or_else(|| panic!("{} shows no file", spec.name));
+                    assert!(far.bytes.0 > 0 && far.of_file == far.bytes, "{}: {far:?}", spec.name);
+                    assert!(measured.pages.is_empty() && !measured.samples.is_empty(), "{}", spec.name);
+                }
+                Err(Failure::Unavailable(why)) => println!("skipped: {} beyond DRAM: {why}", spec.name),
+                Err(failure) => panic!("{}: {failure}", spec.name),
+            }
+        }
+    }
+
+    #[test]
+    fn threads_with_far_memory_of_their_own_show_all_of_it() {
+        let job = |threads| Job { memory: MemoryPolicy::Far, threads, ..job_for_tests("chase") };
+        let bytes = |threads| match crate::kernels::chase::run(&job(threads)) {
+            Ok(measured) => Some(measured.far.unwrap().bytes.0),
+            Err(failure) => {
+                println!("skipped: {failure}");
+                None
+            }
+        };
+        assert_eq!(bytes(1).map(|bytes| 3 * bytes), bytes(3));
     }
 
     #[test]

@@ -9,16 +9,14 @@
 //! Sattolo's shuffle (1986), which makes every single cycle through all lines equally likely.
 #![allow(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use model::id_set::NodeId;
 use model::units::{Bytes, Nanos};
 use model::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::{self, Arena};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, Found, Job, Measured};
 use crate::random::Random;
 use crate::team::{self, Member};
 
@@ -79,19 +77,17 @@ pub(crate) fn describe() -> WorkloadSpec {
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let crew = team::run(job, |member| one_thread(job, member))?;
     let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
-    for (latencies, pages) in crew.results {
+    for (latencies, found) in crew.results {
         for latency in latencies {
             measured.push("latency", latency)?;
         }
-        for (node, count) in pages {
-            *measured.pages.entry(node).or_default() += count;
-        }
+        measured.found(found);
     }
     Ok(measured)
 }
 
-/// One thread's samples, and where its pages were.
-type Walked = (Vec<f64>, BTreeMap<NodeId, u64>);
+/// One thread's samples, and where its memory was.
+type Walked = (Vec<f64>, Found);
 
 fn one_thread(job: &Job, member: &Member<'_>) -> Result<Walked, Failure> {
     let stride = job.parameters.size("stride");
@@ -120,7 +116,7 @@ fn one_thread(job: &Job, member: &Member<'_>) -> Result<Walked, Failure> {
         Ok(())
     })?;
     check(&cycle)?;
-    Ok((latencies, arena.pages_by_node()?))
+    Ok((latencies, arena.found()?))
 }
 
 /// How many unrolled steps fill a round, going by the warm-up.

@@ -94,16 +94,16 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         };
         // Also when this thread failed: the readers must not wait for the chase.
         over.store(true, Ordering::Relaxed);
-        Ok((did?, arena.pages_by_node()?))
+        Ok((did?, arena.found()?))
     })?;
     let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
     let mut rate = 0.0;
-    for (did, pages) in crew.results {
+    for (did, found) in crew.results {
         match did {
             Did::Chased(latencies) => latencies.into_iter().try_for_each(|ns| measured.push("latency", ns))?,
             Did::Read(bytes, lap) => rate += bytes as f64 / (lap.end - lap.start).as_secs_f64().max(1e-9) / 1e6,
         }
-        pages.into_iter().for_each(|(node, count)| *measured.pages.entry(node).or_default() += count);
+        measured.found(found);
     }
     if rate > 0.0 {
         measured.push("load", rate)?;

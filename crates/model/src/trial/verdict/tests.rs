@@ -3,7 +3,7 @@
 use super::*;
 use crate::id_set::{CpuId, CpuSet, NodeId};
 use crate::placement::Placement;
-use crate::trial::{Role, ThreadSeat, TrialId};
+use crate::trial::{FarMemory, Role, ThreadSeat, TrialId};
 use crate::units::Bytes;
 use crate::workload::Parameters;
 
@@ -164,6 +164,38 @@ fn pages_that_found_no_room_are_told() {
     check(MemoryPolicy::Local, "local", Some("0-1"), &[]);
     check(MemoryPolicy::Local, "local", None, &[]);
     check(MemoryPolicy::Kernel, "default", Some("0"), &[]);
+}
+
+/// Far memory has to be of its file; that its pages come from a disk is its nature, and that others were swapped out is not.
+#[test]
+fn far_memory_is_proven_by_its_file() {
+    let check = |far: Option<(u64, u64)>, expected: &[&str]| {
+        let verdict = judged(|trial, seen| {
+            trial.placement.memory = MemoryPolicy::Far;
+            seen.memory_policy = Some("default".into());
+            seen.pages.clear();
+            seen.faults_major = Some(1_000_000);
+            seen.far = far.map(|(bytes, of_file)| FarMemory {
+                bytes: Bytes(bytes << 20),
+                of_file: Bytes(of_file << 20),
+                ..FarMemory::default()
+            });
+        });
+        let grade = if expected.is_empty() { Grade::Valid } else { Grade::Invalid };
+        assert_eq!((verdict.grade, verdict.reasons), (grade, expected.iter().map(ToString::to_string).collect()));
+    };
+    check(Some((8, 8)), &[]);
+    check(Some((8, 7)), &["memory 'far' was asked for, and 7MiB of 8MiB were pages of its file"]);
+    check(Some((0, 0)), &["memory 'far' was asked for, and 0B of 0B were pages of its file"]);
+    check(None, &["memory 'far' was asked for and could not be proven: nothing was seen of its file"]);
+
+    let swapped = judged(|trial, seen| {
+        trial.placement.memory = MemoryPolicy::Far;
+        seen.memory_policy = Some("default".into());
+        seen.far = Some(FarMemory { bytes: Bytes(1), of_file: Bytes(1), ..FarMemory::default() });
+        seen.swapped = Some(Bytes(3 << 20));
+    });
+    assert_eq!(swapped.reasons, ["3MiB of its memory was swapped out"]);
 }
 
 #[test]

@@ -91,7 +91,8 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     check(wrong, words as u64)?;
 
     let rate = updates as f64 / Lap::seconds_of_all(crew.results.iter().map(|(lap, _)| *lap)) / 1e9;
-    let mut measured = Measured { thread_seats: crew.seats, pages: arena.pages_by_node()?, samples: Vec::new() };
+    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    measured.found(arena.found()?);
     measured.push("gups", rate)?;
     measured.push("gups-per-thread", rate / job.threads as f64)?;
     // No metric: it says how often threads met.

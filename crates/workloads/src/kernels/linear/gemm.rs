@@ -10,11 +10,11 @@
 //! precision, within n u sum |a b| (u the rounding of the precision); after the last pass all of C by Freivalds' test, see
 //! `check` below. Passes alternate between A B and -A B, so that one that did nothing is found.
 
-use machine::memory::Plain;
 use model::units::Nanos;
 use model::workload::{Better, ParameterKind, Reduce, WorkloadSpec};
 
-use super::blas::{Blas, N_MAX, Real};
+use super::blas::{Blas, N_MAX};
+use super::element::{Element, dot};
 use super::grid::{self, Part};
 use super::random::Elements;
 use super::tile::Tile;
@@ -80,59 +80,6 @@ fn metric(name: &'static str, series: &'static str, reduce: Reduce) -> Metric {
     Metric { name, unit: "GFLOPS", better: Better::Higher, series, reduce }
 }
 
-/// What the two precisions differ in.
-trait Element: Real + Plain {
-    /// Half the distance of 1 to the next number.
-    const ROUNDING: f64;
-    const ZERO: Self;
-    fn memory(arena: &mut Arena) -> &mut [Self];
-    fn random(elements: Elements, row: usize, column: usize) -> Self;
-    fn sign(pass: usize) -> Self;
-    fn as_f64(self) -> f64;
-}
-
-impl Element for f64 {
-    const ROUNDING: f64 = f64::EPSILON / 2.0;
-    const ZERO: Self = 0.0;
-
-    fn memory(arena: &mut Arena) -> &mut [Self] {
-        arena.as_f64()
-    }
-
-    fn random(elements: Elements, row: usize, column: usize) -> Self {
-        elements.at(row, column)
-    }
-
-    fn sign(pass: usize) -> Self {
-        if pass.is_multiple_of(2) { 1.0 } else { -1.0 }
-    }
-
-    fn as_f64(self) -> f64 {
-        self
-    }
-}
-
-impl Element for f32 {
-    const ROUNDING: f64 = f32::EPSILON as f64 / 2.0;
-    const ZERO: Self = 0.0;
-
-    fn memory(arena: &mut Arena) -> &mut [Self] {
-        arena.as_f32()
-    }
-
-    fn random(elements: Elements, row: usize, column: usize) -> Self {
-        elements.at_f32(row, column)
-    }
-
-    fn sign(pass: usize) -> Self {
-        if pass.is_multiple_of(2) { 1.0 } else { -1.0 }
-    }
-
-    fn as_f64(self) -> f64 {
-        f64::from(self)
-    }
-}
-
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     match job.parameters.text("precision") {
         "fp32" => multiply::<f32>(job),
@@ -162,7 +109,8 @@ fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
     let crew = team::run(job, |member| one_thread(member, &work))?;
     check(matrices, passes - 1, job.seed)?;
 
-    let mut measured = Measured { thread_seats: crew.seats, pages: arena.pages_by_node()?, samples: Vec::new() };
+    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    measured.found(arena.found()?);
     let operations = 2.0 * (n as f64).powi(3);
     for pass in 0..passes {
         let gflops = operations / Lap::seconds_of_all(crew.results.iter().map(|laps| laps[pass])) / 1e9;
@@ -273,21 +221,6 @@ fn check_some<T: Element>(
         )));
     }
     Ok(())
-}
-
-/// A dot product as if computed in twice the precision of f64 (Ogita, Rump and Oishi 2005), and the sum of its terms'
-/// sizes.
-fn dot(pairs: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
-    let (mut sum, mut lost, mut size) = (0.0f64, 0.0f64, 0.0f64);
-    for (a, b) in pairs {
-        let product = a * b;
-        let next = sum + product;
-        let back = next - sum;
-        lost += a.mul_add(b, -product) + ((sum - (next - back)) + (product - back));
-        sum = next;
-        size += product.abs();
-    }
-    (sum + lost, size)
 }
 
 /// Freivalds' test of the whole product: C r = A (B r) for random vectors r of ones and minus ones, which takes n^2
@@ -417,12 +350,5 @@ mod tests {
         }
         all(|x| x, 1e-12);
         all(|x| x as f32, 1e-3);
-    }
-
-    #[test]
-    fn the_dot_product_loses_nothing() {
-        let terms = [(1e16, 1.0), (1.0, 1.0), (-1e16, 1.0), (0.5, 0.5)];
-        let (sum, size) = dot(terms.into_iter());
-        assert_eq!((sum, size), (1.25, 2e16), "in plain double precision this is 0.25");
     }
 }

@@ -3,6 +3,8 @@
 //! thread whose seat is proven. The library's own threads are off, which is read back.
 
 mod blas;
+mod element;
+pub(crate) mod far_gemm;
 pub(crate) mod gemm;
 mod grid;
 pub(crate) mod hpl;

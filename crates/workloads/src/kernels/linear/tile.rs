@@ -35,6 +35,15 @@ impl<'m, T> Tile<'m, T> {
         Self { start: memory.as_mut_ptr(), rows, columns, stride, matrix: PhantomData }
     }
 
+    /// A matrix in memory that several threads share by an agreement of their own.
+    ///
+    /// # Safety
+    /// `stride * columns` elements from `start` on are live and aligned as long as any copy of this value is used.
+    pub(super) unsafe fn at(start: *mut T, rows: usize, columns: usize, stride: usize) -> Self {
+        assert!(rows <= stride, "columns do not overlap");
+        Self { start, rows, columns, stride, matrix: PhantomData }
+    }
+
     /// A rectangle of it.
     pub(super) fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);

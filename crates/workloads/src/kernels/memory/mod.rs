@@ -11,9 +11,6 @@
 
 mod loops;
 
-use std::collections::BTreeMap;
-
-use model::id_set::NodeId;
 use model::units::{Bytes, Nanos};
 use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, WorkloadSpec};
 
@@ -22,7 +19,7 @@ use super::events::{Book, Histograms, Totals, Until};
 use super::sysbench;
 use super::xoroshiro::Xoroshiro;
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, Found, Job, Measured};
 use crate::team::{self, Lap, Member};
 use loops::Block;
 
@@ -123,7 +120,7 @@ impl Access {
 struct Ended {
     totals: Totals,
     lap: Lap,
-    pages: BTreeMap<NodeId, u64>,
+    found: Found,
 }
 
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
@@ -139,13 +136,13 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         let mut own = prepared(job)?;
         let mut ended = one_thread(job, member, Block::new(own.as_u64()), &histograms)?;
         check_block(Access::of(job), own.as_u64())?;
-        ended.pages = own.pages_by_node()?;
+        ended.found = own.found()?;
         Ok(ended)
     })?;
     let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
     if let Some(mut arena) = shared {
         check_block(Access::of(job), arena.as_u64())?;
-        measured.pages = arena.pages_by_node()?;
+        measured.found(arena.found()?);
     }
     let seconds = Lap::seconds_of_all(crew.results.iter().map(|ended| ended.lap));
     let threads: Vec<Totals> = crew.results.iter().map(|ended| ended.totals).collect();
@@ -155,9 +152,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         measured.push("bandwidth", mib / seconds)?;
     }
     histograms.report(&threads, seconds, &mut measured)?;
-    for (node, count) in crew.results.into_iter().flat_map(|ended| ended.pages) {
-        *measured.pages.entry(node).or_default() += count;
-    }
+    crew.results.into_iter().for_each(|ended| measured.found(ended.found));
     Ok(measured)
 }
 
@@ -199,7 +194,7 @@ fn one_thread(job: &Job, member: &Member<'_>, block: Block, histograms: &Histogr
     if wrong > 0 && access != Access::NothingAtRandom {
         return Err(Failure::Failed(format!("{wrong} events read another word than there is")));
     }
-    Ok(Ended { totals: book.totals(), lap, pages: BTreeMap::new() })
+    Ok(Ended { totals: book.totals(), lap, found: Found::default() })
 }
 
 /// Events until the time or the share is over; how many of them were not right.

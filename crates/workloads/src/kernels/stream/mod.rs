@@ -133,7 +133,8 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         check_written(&part.into_inner().unwrap_or_else(PoisonError::into_inner), passes)?;
     }
 
-    let mut measured = Measured { thread_seats: crew.seats, pages: arena.pages_by_node()?, samples: Vec::new() };
+    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    measured.found(arena.found()?);
     let bytes_per_array = (elements * size_of::<f64>()) as f64;
     let mut push = |name: &str, pass: usize, arrays: u64, seconds: f64| {
         // The first pass also fills caches and TLBs; STREAM's rules exclude it, so it has a series of its own.

@@ -117,7 +117,8 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let mut system = System::new(job, n)?;
     let Crew { results, seats } = solve(job, &blas, &mut system, nb, true)?;
 
-    let mut measured = Measured { thread_seats: seats, pages: system.arena.pages_by_node()?, samples: Vec::new() };
+    let mut measured = Measured { thread_seats: seats, ..Measured::default() };
+    measured.found(system.arena.found()?);
     let seconds = Lap::seconds_of_all(results.iter().map(|(lap, _)| *lap));
     let residual = Residual::of(results.into_iter().filter_map(|(_, part)| part));
     check_residual(residual.scaled())?;

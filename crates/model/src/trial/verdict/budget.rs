@@ -8,17 +8,17 @@ const ROUNDED_BY: u64 = 64 << 10;
 /// Why the memory was not where the placement says.
 pub(super) fn not_kept(trial: &Trial, evidence: &Evidence) -> Vec<String> {
     let Some(budget) = trial.placement.budget else { return Vec::new() };
-    let Some(far) = &evidence.far else {
+    let Some(kept) = &evidence.budget else {
         return vec![format!("nothing bounded its DRAM, asked for at most {}", budget.dram)];
     };
     let mut reasons = Vec::new();
-    if far.dram.0.abs_diff(budget.dram.0) >= ROUNDED_BY {
-        reasons.push(format!("asked for at most {} of DRAM, the kernel allowed {}", budget.dram, far.dram));
+    if kept.dram.0.abs_diff(budget.dram.0) >= ROUNDED_BY {
+        reasons.push(format!("asked for at most {} of DRAM, the kernel allowed {}", budget.dram, kept.dram));
     }
-    if far.killed > 0 {
-        reasons.push(format!("the kernel killed {} of its processes for want of memory", far.killed));
+    if kept.killed > 0 {
+        reasons.push(format!("the kernel killed {} of its processes for want of memory", kept.killed));
     }
-    if budget.steered != far.pilot_cpu.is_some() {
+    if budget.steered != kept.pilot_cpu.is_some() {
         reasons.push(if budget.steered { "nobody steered its swap" } else { "its swap was steered" }.into());
     }
     reasons

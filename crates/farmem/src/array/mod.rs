@@ -1,0 +1,27 @@
+//! Engine F: arrays in a file on a disk, for programs that know that their data are far. A [`FarFile`] has its whole room
+//! before it is used and no name in any folder, so that a full disk is an error at the start and a killed process leaves
+//! nothing behind. Two ways to its bytes: a [`View`] maps them as memory, in and out of which the kernel moves pages; a
+//! [`Mover`] moves pieces between the file and registered buffers while the caller computes, past the page cache, and
+//! [`Tiles`] is an array of blocks above it with a bounded number of them in DRAM.
+//!
+//! Must not know what is computed with them. Data live as long as the value: nothing here is kept after it is dropped.
+
+mod error;
+mod file;
+mod mover;
+mod near;
+mod place;
+mod ring;
+mod tiles;
+mod view;
+
+pub use error::FarError;
+pub use file::{Access, FarFile};
+pub use mover::{Failed, Mover, MoverSettings, Ticket, Traffic};
+pub use near::{Buffer, Near};
+pub use place::{FOLDER_VARIABLE, Place};
+pub use tiles::{TileSettings, Tiles};
+pub use view::{Advice, Backing, View};
+
+#[cfg(test)]
+mod tests;

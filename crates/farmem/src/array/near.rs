@@ -1,0 +1,140 @@
+//! DRAM that is lent out in pieces: each [`Buffer`] has its bytes alone, can be cut and put together again, and is given
+//! away while the kernel reads or writes it.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+use machine::memory::{MemoryError, PlacedMemory, Plain};
+use model::id_set::NodeId;
+
+/// The memory that buffers are pieces of; it lives as long as any of them.
+#[derive(Clone, Debug)]
+pub struct Near(Arc<Memory>);
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// Never looked at through its own slices: `start` is the only way in.
+    placed: PlacedMemory,
+}
+
+// SAFETY: bytes are reached through buffers alone, of which no two have the same bytes.
+unsafe impl Send for Memory {}
+// SAFETY: as above; a shared reference gives addresses and sizes, no bytes.
+unsafe impl Sync for Memory {}
+
+/// A piece of near memory that nobody else has.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Arc<Memory>,
+    from: usize,
+    bytes: usize,
+}
+
+impl Near {
+    /// Takes memory over; the buffer is all of it.
+    pub fn new(mut placed: PlacedMemory) -> (Self, Buffer) {
+        let bytes = placed.as_mut_slice::<u8>();
+        let (start, bytes) = (NonNull::from(&mut bytes[0]), bytes.len());
+        let memory = Arc::new(Memory { start, bytes, placed });
+        (Self(Arc::clone(&memory)), Buffer { memory, from: 0, bytes })
+    }
+
+    /// As [`PlacedMemory::pages_by_node`].
+    pub fn pages_by_node(&self, pages_max: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
+        self.0.placed.pages_by_node(pages_max)
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.0.start.as_ptr()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    pub(super) fn has(&self, buffer: &Buffer) -> bool {
+        Arc::ptr_eq(&self.0, &buffer.memory)
+    }
+}
+
+impl Buffer {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its place in the near memory.
+    pub(super) fn from(&self) -> usize {
+        self.from
+    }
+
+    /// Cuts off what begins at a byte: this buffer keeps what is before it.
+    #[must_use]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        assert!(at <= self.bytes, "a buffer of {} bytes cannot be cut at {at}", self.bytes);
+        let rest = Self { memory: Arc::clone(&self.memory), from: self.from + at, bytes: self.bytes - at };
+        self.bytes = at;
+        rest
+    }
+
+    /// Puts the piece behind it back.
+    pub fn join(&mut self, next: Self) {
+        let behind = Arc::ptr_eq(&self.memory, &next.memory) && self.from + self.bytes == next.from;
+        assert!(behind, "only the piece behind a buffer can be joined to it");
+        self.bytes += next.bytes;
+        drop(next);
+    }
+
+    /// Its bytes as values; at the end may be some that do not make a whole value.
+    pub fn as_slice<T: Plain>(&self) -> &[T] {
+        // SAFETY: the bytes lie in live memory and are this buffer's alone, which is borrowed as long as the slice; T is
+        // Plain, and `address` has checked its alignment.
+        unsafe { slice::from_raw_parts(self.address().cast(), self.bytes / size_of::<T>()) }
+    }
+
+    /// The same to write.
+    pub fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
+        // SAFETY: as above, borrowed uniquely.
+        unsafe { slice::from_raw_parts_mut(self.address().cast(), self.bytes / size_of::<T>()) }
+    }
+
+    /// Where it begins, for threads that share it by an agreement of their own.
+    pub fn address(&self) -> *mut u8 {
+        // Sixteen is the largest alignment that a Plain type has anywhere.
+        assert!(self.from.is_multiple_of(16), "a buffer of values begins at a multiple of their size");
+        self.memory.start.as_ptr().wrapping_add(self.from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machine::memory::HugePages;
+    use model::placement::MemoryPolicy;
+
+    #[test]
+    fn pieces_have_bytes_of_their_own_and_come_together_again() {
+        let placed = PlacedMemory::new(8192, &MemoryPolicy::Kernel, HugePages::Never).unwrap();
+        let (near, mut all) = Near::new(placed);
+        assert!(near.has(&all) && all.bytes() == 8192);
+        let mut rest = all.split_off(4096);
+        all.as_mut_slice::<u64>().fill(1);
+        rest.as_mut_slice::<u64>().fill(2);
+        assert_eq!((all.as_slice::<u64>()[511], rest.as_slice::<u64>()[0]), (1, 2));
+        // The memory outlives what it was made of.
+        drop(near);
+        all.join(rest);
+        assert_eq!(all.as_slice::<u64>().iter().sum::<u64>(), 3 * 512);
+        let last = all.split_off(8000);
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let mut last = last;
+            last.join(all);
+        }));
+        assert!(refused.is_err(), "the piece before it is not behind it");
+    }
+}

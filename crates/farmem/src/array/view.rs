@@ -1,0 +1,229 @@
+//! A far file as memory: pages come in at the first touch and go out when DRAM is short, both through the page cache.
+//!
+//! A mapped file can end a process by SIGBUS in two ways. Where a page has no block: here every block was set aside
+//! before the file was mapped, the file has no name by which another could cut it short, and file systems that need new
+//! blocks for old pages are refused. Where the disk cannot read a page back: that is as if DRAM itself failed, and nothing
+//! above it can go on. An error of writing back ends nobody: the kernel keeps it, and [`View::sync`] tells it.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use machine::memory::Plain;
+use model::units::Bytes;
+
+use super::{FarError, FarFile};
+
+/// How many pages one call of mincore(2) asks about.
+const PAGES_PER_CALL: usize = 1 << 16;
+
+/// What the kernel is told of how a range will be used (madvise(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing in particular: it reads some pages ahead.
+    Normal,
+    /// In order: it reads far ahead, and gives up early what is behind.
+    Sequential,
+    /// Anywhere: it reads one page at a time.
+    Random,
+    /// Soon: it begins to read now.
+    WillNeed,
+    /// Not any more; what was written stays in the file.
+    DontNeed,
+}
+
+/// What is behind a view's addresses, as the kernel tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// How large the view is.
+    pub bytes: Bytes,
+    /// How much of it the kernel shows as a shared mapping of this very file, each byte at its own place.
+    pub of_file: Bytes,
+    /// How much is in DRAM (in the page cache) now; none where the kernel does not tell.
+    pub resident: Option<Bytes>,
+    /// The file system's name.
+    pub file_system: String,
+}
+
+/// A mapped far file. Zero when first read.
+#[derive(Debug)]
+pub struct View {
+    start: NonNull<u8>,
+    bytes: usize,
+    file: FarFile,
+}
+
+// SAFETY: the mapping belongs to this value alone, like a boxed slice: nobody else can open the file, which has no name
+// and one descriptor, held here and never written through.
+unsafe impl Send for View {}
+// SAFETY: as above; sharing it gives shared slices alone.
+unsafe impl Sync for View {}
+
+impl View {
+    /// Maps a file that was made to be mapped.
+    pub fn new(file: FarFile) -> Result<Self, FarError> {
+        assert!(file.access() == super::Access::Mapped, "a file for direct access has two truths when it is mapped");
+        let bytes = file.bytes();
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.file().as_raw_fd(), 0)
+        };
+        let refused = || {
+            FarError::refused(format!("map {} of a far file (mmap)", Bytes(bytes as u64)), &io::Error::last_os_error())
+        };
+        if start == libc::MAP_FAILED {
+            return Err(refused());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(refused)?;
+        Ok(Self { start, bytes, file })
+    }
+
+    /// How large it is.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// All of it as values, to read or to share through atomics.
+    pub fn as_slice<T: Plain>(&self) -> &[T] {
+        // SAFETY: the mapping is live and readable for `bytes` bytes, begins with a page, and is borrowed through self; T is
+        // Plain, so whatever bytes come from the file are values of it; every page has its block, so that reading one
+        // does not end the process short of a broken disk.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / size_of::<T>()) }
+    }
+
+    /// All of it as values, to write.
+    pub fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
+        // SAFETY: as above, borrowed uniquely.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes / size_of::<T>()) }
+    }
+
+    /// Tells the kernel how a range of bytes will be used; whole pages of it, where it does not end with one.
+    pub fn advise(&self, range: Range<usize>, advice: Advice) -> Result<(), FarError> {
+        let code = match advice {
+            Advice::Normal => libc::MADV_NORMAL,
+            Advice::Sequential => libc::MADV_SEQUENTIAL,
+            Advice::Random => libc::MADV_RANDOM,
+            Advice::WillNeed => libc::MADV_WILLNEED,
+            // Of a shared mapping of a file it takes away the mapping of pages, and no page.
+            Advice::DontNeed => libc::MADV_DONTNEED,
+        };
+        let (start, bytes) = self.pages(range);
+        // SAFETY: the range lies in this mapping; none of these pieces of advice changes what is read from it afterwards.
+        checked(|| unsafe { libc::madvise(start.cast(), bytes, code) })
+            .map_err(|error| FarError::refused("say how far memory will be used (madvise)", &error))
+    }
+
+    /// Waits until what was written to a range has reached the disk. An error of any write of the file since the last
+    /// call comes out here, once: the kernel has given up on those pages then.
+    pub fn sync(&self, range: Range<usize>) -> Result<(), FarError> {
+        let (start, bytes) = self.pages(range);
+        // SAFETY: the range lies in this mapping, of which msync changes nothing.
+        checked(|| unsafe { libc::msync(start.cast(), bytes, libc::MS_SYNC) }).map_err(|error| FarError::Transfer {
+            what: format!("write {} of far memory to its disk (msync)", Bytes(bytes as u64)),
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        })
+    }
+
+    /// What is behind it now.
+    pub fn backing(&self) -> Result<Backing, FarError> {
+        let maps = std::fs::read_to_string("/proc/self/maps")
+            .map_err(|error| FarError::refused("read /proc/self/maps", &error))?;
+        let start = self.start.as_ptr() as u64;
+        let of_file = of_file(&maps, start..start + self.bytes as u64, self.file.inode());
+        let (bytes, resident) = (Bytes(self.bytes as u64), self.resident().ok().map(Bytes));
+        Ok(Backing { bytes, of_file: Bytes(of_file), resident, file_system: self.file.file_system() })
+    }
+
+    /// Bytes in the page cache.
+    fn resident(&self) -> io::Result<u64> {
+        let page = page_bytes();
+        let mut flags = vec![0_u8; PAGES_PER_CALL];
+        let mut pages = 0;
+        for from in (0..self.bytes).step_by(PAGES_PER_CALL * page) {
+            let bytes = (self.bytes - from).min(PAGES_PER_CALL * page);
+            let count = bytes.div_ceil(page);
+            let start = self.start.as_ptr().wrapping_add(from);
+            // SAFETY: the kernel writes a byte for each page of the range, for which `flags` has room.
+            checked(|| unsafe { libc::mincore(start.cast(), bytes, flags.as_mut_ptr()) })?;
+            pages += flags[..count].iter().filter(|flag| **flag & 1 == 1).count();
+        }
+        Ok((pages * page).min(self.bytes) as u64)
+    }
+
+    /// A range as whole pages.
+    fn pages(&self, range: Range<usize>) -> (*mut u8, usize) {
+        assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} of {} bytes", self.bytes);
+        let from = range.start / page_bytes() * page_bytes();
+        (self.start.as_ptr().wrapping_add(from), range.end - from)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the whole of our own mapping, which no slice borrows any more.
+        let gone = checked(|| unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) });
+        gone.expect("a mapping of our own can be unmapped");
+    }
+}
+
+fn page_bytes() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("every Linux has a page size")
+}
+
+fn checked(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
+    loop {
+        if call() == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// How many bytes of a range a maps text shows as shared pages of the file with this inode, each at its own offset.
+fn of_file(maps: &str, range: Range<u64>, inode: u64) -> u64 {
+    maps.lines().filter_map(|line| mapped(line, &range, inode)).sum()
+}
+
+/// `7f12c0000000-7f1300000000 rw-s 00000000 fe:00 1234  /var/tmp/#1234 (deleted)`
+fn mapped(line: &str, range: &Range<u64>, inode: u64) -> Option<u64> {
+    let mut words = line.split_ascii_whitespace();
+    let (from, to) = words.next()?.split_once('-')?;
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (from, to) = (hex(from)?, hex(to)?);
+    let (rights, offset, _device, found) = (words.next()?, hex(words.next()?)?, words.next()?, words.next()?);
+    let shared = rights.ends_with('s') && found.parse() == Ok(inode);
+    let (begin, end) = (from.max(range.start), to.min(range.end));
+    if !shared || begin >= end || begin - range.start != offset + (begin - from) {
+        return None;
+    }
+    Some(end - begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_the_file_are_told_from_others() {
+        let maps = "55d000000000-55d000010000 rw-p 00000000 00:00 0 [heap]\n\
+                    7f0000000000-7f0000004000 rw-s 00000000 fe:00 77 /var/tmp/#77 (deleted)\n\
+                    7f0000004000-7f0000008000 rw-s 00004000 fe:00 77 /var/tmp/#77 (deleted)\n\
+                    7f0000008000-7f000000a000 rw-p 00000000 00:00 0\n\
+                    7f000000a000-7f000000c000 rw-s 00000000 fe:00 77 /var/tmp/#77 (deleted)\n";
+        let bytes = |from: u64, to: u64, inode| of_file(maps, 0x7f00_0000_0000 + from..0x7f00_0000_0000 + to, inode);
+        assert_eq!(bytes(0, 0x8000, 77), 0x8000);
+        assert_eq!(bytes(0, 0x6000, 77), 0x6000);
+        assert_eq!(bytes(0, 0xa000, 77), 0x8000, "anonymous pages are not of the file");
+        assert_eq!(bytes(0, 0xc000, 77), 0x8000, "nor are pages of another place of it");
+        assert_eq!(bytes(0, 0x8000, 78), 0, "nor are pages of another file");
+    }
+}

@@ -1,0 +1,148 @@
+//! Products of every shape against the checks, the checks against planted errors, and what users get wrong.
+
+use super::super::element::dot;
+use super::super::random::Elements;
+use super::check::{Vectors, add, check_element, zeros};
+use super::pack::{Block, make};
+use super::*;
+use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked};
+
+fn job(threads: usize, pairs: &[(&str, &str)]) -> Job {
+    let mut job = Job { threads, ..job_for_tests("far-gemm") };
+    for (name, text) in pairs {
+        set(&mut job, name, text);
+    }
+    job
+}
+
+/// Gives one parameter another value.
+fn set(job: &mut Job, name: &str, text: &str) {
+    let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
+    job.parameters.0.insert(name.into(), value);
+}
+
+/// What a run gave, or nothing where this machine lacks something, which is printed.
+fn measured(job: &Job) -> Option<Measured> {
+    match run(job) {
+        Ok(measured) => Some(measured),
+        Err(Failure::Unavailable(why)) => {
+            println!("skipped: far-gemm: {why}");
+            None
+        }
+        Err(failure) => panic!("{:?} {} threads: {failure}", job.parameters, job.threads),
+    }
+}
+
+#[test]
+fn every_shape_multiplies_right() {
+    for (threads, n, precision, budget, depth) in [
+        (1, "300", "fp64", "768KiB", "96"),
+        (2, "300", "fp32", "512KiB", "96"),
+        (3, "257", "fp64", "512KiB", "50"),
+        (4, "640", "fp32", "3MiB", "640"),
+        (2, "500", "fp64", "64MiB", "768"),
+        (1, "1", "fp64", "64KiB", "768"),
+        (7, "65", "fp32", "512KiB", "7"),
+    ] {
+        let job = job(threads, &[("n", n), ("precision", precision), ("budget", budget), ("depth", depth)]);
+        let Some(measured) = measured(&job) else { return };
+        check_smoke("far-gemm", &measured);
+        assert_eq!(measured.pages.values().sum::<u64>() > 0, pages_can_be_asked());
+    }
+}
+
+#[test]
+fn what_moves_is_what_the_shape_says() {
+    let job = job(2, &[("n", "300"), ("budget", "768KiB"), ("depth", "96")]);
+    let shape = cut(&job.parameters, 2).unwrap();
+    assert!(shape.tiles() > 1 && shape.panels() > 1, "{shape:?}");
+    let Some(measured) = measured(&job) else { return };
+    let sample = |series: &str| measured.samples.iter().find(|sample| sample.series == series).unwrap().value * 1e6;
+    let products = shape.tiles().pow(2) * shape.panels();
+    let read = (products * (shape.a_bytes() + shape.b_bytes())) as f64;
+    let panels = shape.tiles() * shape.panels() * (shape.a_bytes() + shape.b_bytes());
+    assert!((sample("read") - read).abs() < 1.0, "{} {read}", sample("read"));
+    // C once, and nothing else.
+    let written = (shape.far_bytes() - panels) as f64;
+    assert!((sample("written") - written).abs() < 1.0, "{} {written}", sample("written"));
+}
+
+#[test]
+fn mistakes_and_missing_room_are_said() {
+    let parameters = job(1, &[("n", "5000"), ("budget", "1MiB"), ("depth", "768")]).parameters;
+    let why = check(&parameters).unwrap_err();
+    assert!(why.contains("needs 1.4MiB") && why.contains("hint: "), "{why}");
+
+    let cases = [
+        (job(1, &[("n", "3000000"), ("budget", "512MiB")]), "n = 3000000: "),
+        (job(1, &[("folder", "/nowhere")]), "cannot open the folder /nowhere: No such file"),
+        (job(1, &[("n", "2000"), ("budget", "1TiB"), ("folder", "/nowhere")]), "/nowhere"),
+    ];
+    for (job, expected) in cases {
+        match run(&job).unwrap_err() {
+            Failure::Unavailable(why) if why.contains("libopenblas0-pthread") => return println!("skipped: {why}"),
+            Failure::Unavailable(why) => assert!(why.contains(expected) && why.contains("hint: "), "{why}"),
+            failure => panic!("{failure}"),
+        }
+    }
+    if let Err(Failure::Unavailable(why)) = run(&job(1, &[("folder", "/dev/shm")])) {
+        let known = ["would lie in memory (tmpfs)", "No such file", "io_uring"];
+        assert!(known.iter().any(|words| why.contains(words)), "{why}");
+    }
+}
+
+#[test]
+fn a_wrong_element_in_the_file_is_found() {
+    let n = 100;
+    let (a, b) = (Elements::new(5, 'a'), Elements::new(5, 'b'));
+    let exact = |row: usize, column: usize| dot((0..n).map(|inner| (a.at(row, inner), b.at(inner, column)))).0;
+    for (row, column) in [(0, 0), (3, 99), (99, 0), (50, 50)] {
+        let right = exact(row, column);
+        assert_eq!(check_element::<f64>(n, 5, row, column, right), Ok(()));
+        for wrong in [right + 1e-11, 0.0, -right, f64::NAN] {
+            assert!(check_element::<f64>(n, 5, row, column, wrong).is_err(), "{row} {column} {wrong}");
+        }
+    }
+    // Freivalds: all of C, then one element off by more than rounding.
+    let sums = Sums::new(n, 5);
+    let times = |matrix: &dyn Fn(usize, usize) -> f64, vectors: &Vectors| -> Vectors {
+        std::array::from_fn(|index| {
+            (0..n).map(|row| (0..n).map(|column| matrix(row, column) * vectors[index][column]).sum()).collect()
+        })
+    };
+    let br = times(&|row, column| b.at(row, column), &sums.r);
+    add(&sums.abr, &times(&|row, column| a.at(row, column), &br));
+    add(&sums.cr, &times(&exact, &sums.r));
+    assert_eq!(compare::<f64>(&sums, n), Ok(()));
+    for (row, off) in [(0, 1e-12), (99, 1.0), (7, f64::NAN)] {
+        let before = sums.cr.lock().unwrap()[2][row];
+        sums.cr.lock().unwrap()[2][row] += off;
+        assert!(compare::<f64>(&sums, n).is_err(), "{row} {off}");
+        sums.cr.lock().unwrap()[2][row] = before;
+    }
+}
+
+#[test]
+fn made_panels_are_the_matrix_wherever_they_are_cut() {
+    let n = 50;
+    let elements = Elements::new(3, 'b');
+    let place = Block { rows: 10..30, columns: 40..50, stride: 24 };
+    let vectors: Vectors = std::array::from_fn(|index| vec![1.0 + index as f64; n]);
+    let made = |cuts: &[usize]| {
+        let (mut values, mut sums) = (vec![9.0_f64; 24 * 12], zeros(n));
+        for ends in cuts.windows(2) {
+            make(&mut values[ends[0]..ends[1]], ends[0], &place, elements, &vectors, &mut sums);
+        }
+        (values, sums)
+    };
+    let (values, sums) = made(&[0, 24 * 12]);
+    for (index, value) in values.iter().enumerate() {
+        let (row, column) = (index % 24, index / 24);
+        let expected = if row < 20 && column < 10 { elements.at(10 + row, 40 + column) } else { 0.0 };
+        assert_eq!(value.to_bits(), expected.to_bits(), "{row} {column}");
+    }
+    let (again, parts) = made(&[0, 7, 24, 100, 24 * 12]);
+    assert_eq!(again, values);
+    let near = sums.iter().flatten().zip(parts.iter().flatten()).all(|(one, other)| (one - other).abs() < 1e-12);
+    assert!(near && sums[1][10].abs() > 0.0 && sums[0][9].abs() < 1e-300);
+}
