@@ -576,10 +576,13 @@ mod tests {
                 median: median(samples),
                 ci_low: None,
                 ci_high: None,
+                best: None,
+                mean: None,
                 samples: samples.to_vec(),
                 blocks: (0..samples.len() as u32).collect(),
                 trials: Vec::new(),
             }],
+            cpu_load: Vec::new(),
             verdicts: VerdictCounts::default(),
             reasons: Vec::new(),
         }

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 fn nearfar(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
@@ -89,6 +91,38 @@ fn an_experiment_cannot_allow_it_and_a_flag_allows_it_to_all_its_writers() {
     let written = nearfar(folder, &["run", "x.toml", "--smoke", "--allow-overwrite", path]);
     assert!(written.status.success(), "{}", said(&written));
     assert!(!untouched());
+}
+
+#[test]
+fn what_each_cpu_did_is_stored_with_each_trial_and_shown_beside_the_requests() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = folder.path();
+    let measured = nearfar(folder, &["measure", "io", "--smoke", "--set", "engine=psync", "--set", "direct=false"]);
+    assert!(measured.status.success(), "{}", said(&measured));
+    let json = |args: &[&str]| -> Value {
+        let shown = nearfar(folder, args);
+        serde_json::from_slice(&shown.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&shown)))
+    };
+    let trials = json(&["show", "--trials", "--format", "json"]);
+    for trial in trials["trials"].as_array().expect("trials") {
+        let times = trial["evidence"]["cpu_times"].as_object().expect("what each cpu did");
+        assert!(!times.is_empty(), "{trial:#}");
+    }
+    let cells = json(&["show", "--format", "json"]);
+    let load = cells["cells"][0]["cpu_load"].as_array().expect("of each cpu").clone();
+    assert!(!load.is_empty());
+    for cpu in &load {
+        let kinds = ["user", "system", "irq", "softirq", "iowait", "idle", "steal"];
+        let sum: f64 = kinds.iter().filter_map(|kind| cpu[kind].as_f64()).sum();
+        assert!((sum - 100.0).abs() < 1e-6, "{cpu:#}");
+    }
+    let text = said(&nearfar(folder, &["show", "--cpu-load"]));
+    assert!(text.contains("What each cpu did") && text.contains("softirq"), "{text}");
+    assert!(!said(&nearfar(folder, &["show"])).contains("softirq"));
+    let page = said(&nearfar(folder, &["report", "--output", "-"]));
+    assert!(page.contains("strips loads"), "the picture beside the throughput");
+    let shared = nearfar(folder, &["share", "--output", "shared.db"]);
+    assert!(shared.status.success(), "{}", said(&shared));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What the samples of a run mean: a summary per cell, ready to be shown. Reports show these and compute
 //! nothing themselves.
 
+mod load;
 mod summary;
 
+pub use load::{CpuLoad, load_belongs_to};
 pub use summary::{metric_value, summarise};
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +45,9 @@ pub struct CellFinding {
     pub metrics: Vec<MetricFinding>,
     /// How many measured trials were worth what.
     pub verdicts: VerdictCounts,
+    /// How busy each cpu was, in the order of the cpus; empty where nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_load: Vec<CpuLoad>,
     /// Why trials were suspect or invalid, each reason once, most frequent first.
     pub reasons: Vec<(String, u32)>,
 }
@@ -62,12 +67,27 @@ pub struct MetricFinding {
     pub ci_low: Option<f64>,
     /// Upper end.
     pub ci_high: Option<f64>,
+    /// The best of them, as CrystalDiskMark tells its passes.
+    #[serde(default)]
+    pub best: Option<f64>,
+    /// Their mean.
+    #[serde(default)]
+    pub mean: Option<f64>,
     /// One number per counted trial, in the order in which they ran.
     pub samples: Vec<f64>,
     /// The blocks of those trials, so that cells can be compared block by block.
     pub blocks: Vec<u32>,
     /// The trials behind it.
     pub trials: Vec<TrialId>,
+}
+
+impl RunFinding {
+    /// Whether the trials are passes: several, and too few for an interval of any cell. Then the best one and the mean say
+    /// more.
+    pub fn are_passes(&self) -> bool {
+        let metrics = || self.cells.iter().flat_map(|cell| &cell.metrics);
+        metrics().any(|metric| metric.samples.len() > 1) && metrics().all(|metric| metric.ci_low.is_none())
+    }
 }
 
 /// How many trials were worth what.

@@ -5,6 +5,7 @@ use model::comparison::Comparison;
 use model::placement::{Lines, Offer};
 use model::record::{Ending, RunId, RunSummary};
 use model::units::Nanos;
+use model::workload::Better;
 use report::table::{self, Metrics, OfferLines};
 use report::{Look, json};
 
@@ -21,6 +22,20 @@ fn comparison(run: &Run) -> &Comparison {
 fn results() {
     let run = run();
     assert_snapshot!(table::run(&run.record, &run.finding, Metrics::Main, &LOOK));
+}
+
+#[test]
+fn passes_have_their_best_and_their_mean() {
+    let shape = Shape { name: "passes", placements: 2, blocks: 5, troubled: false, compared: false };
+    let run = run_of(&shape);
+    let text = table::run(&run.record, &run.finding, Metrics::Main, &WIDE);
+    assert!(text.contains("best") && text.contains("mean") && !text.contains("interval"), "{text}");
+    for metric in run.finding.cells.iter().filter_map(|cell| cell.metrics.first()) {
+        let samples = || metric.samples.iter().copied();
+        let best =
+            if metric.better == Better::Higher { samples().reduce(f64::max) } else { samples().reduce(f64::min) };
+        assert_eq!((metric.best, metric.mean), (best, Some(samples().sum::<f64>() / 5.0)));
+    }
 }
 
 #[test]
