@@ -15,6 +15,10 @@ use crate::job::Failure;
 /// Signals and a kernel short of memory pass.
 const TRIES_MAX: u32 = 1000;
 
+/// As many answers are asked for at once. All that are there spare calls; they are taken in smaller batches, so that the
+/// device gets new requests as soon as it has done some.
+const EVENTS_MAX: usize = 64;
+
 /// `struct iocb` of `linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -57,8 +61,12 @@ pub(super) struct Aio {
     requests: Vec<Iocb>,
     /// Those of this batch that are not handed over yet.
     batch: Vec<*mut Iocb>,
+    /// Answers that came and are not taken yet: those from `next` to before `came`.
     events: Vec<Event>,
+    next: usize,
     came: usize,
+    /// How many are taken at once.
+    step: usize,
     /// Requests that the kernel did not take, with its error below zero.
     refused: Vec<(usize, i64)>,
     under_way: usize,
@@ -79,8 +87,10 @@ impl Aio {
             block: block as u64,
             requests: vec![Iocb::default(); depth],
             batch: Vec::with_capacity(depth),
-            events: vec![Event::default(); queue::batch(depth)],
+            events: vec![Event::default(); depth.min(EVENTS_MAX)],
+            next: 0,
             came: 0,
+            step: queue::batch(depth),
             refused: Vec::with_capacity(depth),
             under_way: 0,
         })
@@ -131,7 +141,7 @@ impl Aio {
             let came =
                 unsafe { libc::syscall(libc::SYS_io_getevents, self.context, 1 as libc::c_long, most, events, time) };
             if let Ok(came) = usize::try_from(came) {
-                self.came = came;
+                (self.next, self.came) = (0, came);
                 self.under_way -= came;
                 return;
             }
@@ -175,7 +185,7 @@ impl Queue for Aio {
     fn hand_over(&mut self, wait: Wait) -> u64 {
         self.submit();
         let handed = clock::now_ns();
-        if self.refused.is_empty() && self.under_way > 0 {
+        if self.refused.is_empty() && self.next == self.came && self.under_way > 0 {
             self.wait(wait);
         }
         handed
@@ -186,9 +196,11 @@ impl Queue for Aio {
         for (slot, error) in self.refused.drain(..) {
             take(slot, error);
         }
-        for event in &self.events[..std::mem::take(&mut self.came)] {
+        let until = self.came.min(self.next + self.step);
+        for event in &self.events[self.next..until] {
             take(event.data as usize, event.result);
         }
+        self.next = until;
     }
 }
 
