@@ -204,16 +204,12 @@ fn last_result(result: libc::ssize_t) -> i64 {
 #[cfg(test)]
 mod for_tests {
     use super::{Job, Options, Parameters};
-    use crate::kernels::job_for_tests;
+    use crate::kernels::{job_for_tests, set};
 
     /// A job at smoke size with these parameters.
     pub(super) fn job(pairs: &[(&str, &str)]) -> Job {
-        let spec = super::describe();
         let mut job = job_for_tests("io");
-        for (name, text) in pairs {
-            let value = spec.parameter(name).unwrap().kind.read(text, None).unwrap();
-            job.parameters.0.insert((*name).into(), value);
-        }
+        pairs.iter().for_each(|(name, text)| set(&mut job, name, text));
         job
     }
 
