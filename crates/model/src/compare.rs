@@ -589,7 +589,7 @@ mod tests {
     }
 
     fn finding(cells: Vec<CellFinding>) -> RunFinding {
-        RunFinding { cells, skipped: Vec::new() }
+        RunFinding { cells, skipped: Vec::new(), passes: false }
     }
 
     /// Twenty per cent more, drifting together by a factor of four over the blocks.

@@ -20,6 +20,9 @@ pub struct RunFinding {
     pub cells: Vec<CellFinding>,
     /// What this machine could not offer.
     pub skipped: Vec<Skipped>,
+    /// Whether the trials are passes: a fixed number, and a small one. Then people also ask for the best and the mean.
+    #[serde(default)]
+    pub passes: bool,
 }
 
 /// One cell, summarised over its measured trials that are not invalid.
@@ -67,7 +70,7 @@ pub struct MetricFinding {
     pub ci_low: Option<f64>,
     /// Upper end.
     pub ci_high: Option<f64>,
-    /// The best of them, as CrystalDiskMark tells its passes.
+    /// The best of them, as `CrystalDiskMark` tells its passes.
     #[serde(default)]
     pub best: Option<f64>,
     /// Their mean.
@@ -79,15 +82,6 @@ pub struct MetricFinding {
     pub blocks: Vec<u32>,
     /// The trials behind it.
     pub trials: Vec<TrialId>,
-}
-
-impl RunFinding {
-    /// Whether the trials are passes: several, and too few for an interval of any cell. Then the best one and the mean say
-    /// more.
-    pub fn are_passes(&self) -> bool {
-        let metrics = || self.cells.iter().flat_map(|cell| &cell.metrics);
-        metrics().any(|metric| metric.samples.len() > 1) && metrics().all(|metric| metric.ci_low.is_none())
-    }
 }
 
 /// How many trials were worth what.

@@ -10,6 +10,9 @@ use crate::statistics::{CONFIDENCE, median, median_interval};
 use crate::trial::{Grade, Role, Sample};
 use crate::workload::{Better, MetricSpec, Reduce, WorkloadSpec};
 
+/// `CrystalDiskMark` has five, and more than that are for an interval.
+const PASSES_MAX: u32 = 5;
+
 /// Summarises every cell of a plan over its trials, which may come in any order.
 pub fn summarise(plan: &Plan, trials: &[TrialRecord]) -> RunFinding {
     let mut by_cell: Vec<Vec<&TrialRecord>> = vec![Vec::new(); plan.cells.len()];
@@ -22,7 +25,8 @@ pub fn summarise(plan: &Plan, trials: &[TrialRecord]) -> RunFinding {
         records.sort_by_key(|record| (record.trial.block, record.trial.attempt));
         Some(cell_finding(plan.spec(&cell.workload)?, cell, records))
     });
-    RunFinding { cells: cells.collect(), skipped: plan.skipped.clone() }
+    let passes = plan.repeat.min == plan.repeat.max && plan.repeat.max <= PASSES_MAX;
+    RunFinding { cells: cells.collect(), skipped: plan.skipped.clone(), passes }
 }
 
 fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> CellFinding {

@@ -208,7 +208,8 @@ fn load_part(cells: &[CellFinding], limits: &Limits) -> Option<FigurePart> {
 fn figure_part(test: &str, strips: &[Strip], limits: &Limits) -> Option<FigurePart> {
     let shown = &strips[..strips.len().min(STRIPS_MAX)];
     let figure = figure(test, shown, limits.points)?;
-    let finding = RunFinding { cells: strips.iter().map(|strip| strip.cell.clone()).collect(), skipped: Vec::new() };
+    let cells = strips.iter().map(|strip| strip.cell.clone()).collect();
+    let finding = RunFinding { cells, skipped: Vec::new(), passes: false };
     let grid = ["test", "metric", "better"].into_iter().fold(run_grid(&finding, Metrics::Main), Grid::without);
     Some(FigurePart {
         svg: figure.render().expect("a template of values that are there renders"),

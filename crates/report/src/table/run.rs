@@ -118,7 +118,7 @@ pub(crate) fn simulated(record: &RunRecord) -> Option<String> {
 
 /// One row per cell and metric, tests and their metrics together.
 pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
-    let passes = finding.are_passes();
+    let passes = finding.passes;
     let titles = titles(&["test", "metric", "better", "placement", "threads"], passes, &["unit", "n", "trials"]);
     let mut grid = numbered(Grid::new(&titles));
     for (cell, metric) in shown(finding, metrics) {
@@ -133,7 +133,7 @@ pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
 
 /// The same for a terminal: what a test's rows have in common stands above them.
 pub(crate) fn headed_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
-    let passes = finding.are_passes();
+    let passes = finding.passes;
     let mut grid = numbered(Grid::new(&titles(&["placement", "threads"], passes, &["n", "trials"])));
     for (cell, metric) in shown(finding, metrics) {
         let better = better_word(metric.better);
@@ -156,9 +156,10 @@ fn shown(finding: &RunFinding, metrics: Metrics) -> impl Iterator<Item = (&CellF
     })
 }
 
-/// What stands between the first columns and the last: an interval, or where the trials are passes the best and the mean.
+/// What stands between the first columns and the last: the median, its interval, and of passes the best and the mean.
 fn titles<'t>(first: &[&'t str], passes: bool, last: &[&'t str]) -> Vec<&'t str> {
-    let figures: &[&str] = if passes { &["median", "best", "mean"] } else { &["median", "95 % interval"] };
+    let figures: &[&str] =
+        if passes { &["median", "95 % interval", "best", "mean"] } else { &["median", "95 % interval"] };
     [first, figures, last].concat()
 }
 
@@ -170,12 +171,12 @@ fn figures(metric: &MetricFinding, passes: bool) -> Vec<GridCell> {
     let scale = metric.median.map(Scale::of);
     let written = |number: Option<f64>| number.zip(scale).map(|(number, scale)| scale.write(number));
     let median = GridCell::plain(written(metric.median).as_deref().unwrap_or("no result"));
-    if passes {
-        let of = |number| GridCell::plain(&written(number).unwrap_or_default());
-        return vec![median, of(metric.best), of(metric.mean)];
-    }
     let ends = scale.and_then(|scale| interval(metric.ci_low, metric.ci_high, scale));
-    vec![median, GridCell::plain(ends.as_deref().unwrap_or("too few trials"))]
+    let mut cells = vec![median, GridCell::plain(ends.as_deref().unwrap_or("too few trials"))];
+    if passes {
+        cells.extend([metric.best, metric.mean].map(|number| GridCell::plain(&written(number).unwrap_or_default())));
+    }
+    cells
 }
 
 fn row(cell: &CellFinding, metric: &MetricFinding) -> [GridCell; 4] {

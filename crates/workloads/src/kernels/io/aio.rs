@@ -8,16 +8,21 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 
 use super::clock;
-use super::queue::{self, Queue, Wait};
+use super::queue::{Queue, Wait};
 use super::work::{Kind, Request};
 use crate::job::Failure;
 
 /// Signals and a kernel short of memory pass.
 const TRIES_MAX: u32 = 1000;
 
-/// As many answers are asked for at once. All that are there spare calls; they are taken in smaller batches, so that the
-/// device gets new requests as soon as it has done some.
+/// As many answers are asked for at once: all that are there spare calls.
 const EVENTS_MAX: usize = 64;
+
+/// So many of them are taken in a round, so that the device gets a new request for each as soon as it has done one. Of more
+/// than two in one call the kernel holds the first back until it has the last (fs/aio.c, `AIO_PLUG_THRESHOLD`). On a virtio
+/// disk at depths of 16 and 32 four in a round did 3 to 4 % less than one; one costs a tenth more cpu time, still less
+/// than fio.
+const TAKEN: usize = 1;
 
 /// `struct iocb` of `linux/aio_abi.h`.
 #[repr(C)]
@@ -65,8 +70,6 @@ pub(super) struct Aio {
     events: Vec<Event>,
     next: usize,
     came: usize,
-    /// How many are taken at once.
-    step: usize,
     /// Requests that the kernel did not take, with its error below zero.
     refused: Vec<(usize, i64)>,
     under_way: usize,
@@ -90,7 +93,6 @@ impl Aio {
             events: vec![Event::default(); depth.min(EVENTS_MAX)],
             next: 0,
             came: 0,
-            step: queue::batch(depth),
             refused: Vec::with_capacity(depth),
             under_way: 0,
         })
@@ -196,7 +198,7 @@ impl Queue for Aio {
         for (slot, error) in self.refused.drain(..) {
             take(slot, error);
         }
-        let until = self.came.min(self.next + self.step);
+        let until = self.came.min(self.next + TAKEN);
         for event in &self.events[self.next..until] {
             take(event.data as usize, event.result);
         }
@@ -213,7 +215,41 @@ impl Drop for Aio {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
+
+    #[test]
+    fn answers_that_came_together_are_taken_one_by_one_and_none_is_lost() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![7; 8 * 4096], 0).unwrap();
+        let mut buffer = vec![0u8; 8 * 4096];
+        let mut aio = match Aio::new(8, 4096, &file) {
+            Ok(aio) => aio,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        for slot in 0..8 {
+            let request = Request { kind: Kind::Read, offset: slot as u64 * 4096, ..Request::IDLE };
+            aio.put(slot, &request, buffer[slot * 4096..].as_mut_ptr());
+        }
+        let mut seen = BTreeSet::new();
+        for _ in 0..8 {
+            aio.hand_over(Wait::Answer);
+            let mut taken = 0;
+            aio.answers(|slot, result| {
+                assert_eq!(result, 4096);
+                assert!(seen.insert(slot), "{slot} came twice");
+                taken += 1;
+            });
+            assert_eq!(taken, 1);
+        }
+        assert_eq!(seen.len(), 8);
+        aio.hand_over(Wait::Answer);
+        aio.answers(|slot, _| panic!("{slot} has no request under way"));
+        drop(aio);
+        assert!(buffer.iter().all(|byte| *byte == 7));
+    }
 
     #[test]
     fn the_kernels_structs_have_their_sizes() {

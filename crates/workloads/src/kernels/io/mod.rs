@@ -115,6 +115,7 @@ fn tasks(job: &Job, options: &Options) -> Result<Vec<Task>, Failure> {
 }
 
 /// What one thread has to do, and its place among those that do it with it.
+#[derive(Clone, Copy)]
 struct Part<'t> {
     task: &'t Task,
     index: usize,
