@@ -61,7 +61,7 @@ impl std::error::Error for Refused {}
 
 impl From<array::FarError> for Refused {
     fn from(error: array::FarError) -> Self {
-        Self { hint: error.hint().map(Into::into), not_permitted: false, what: error.to_string() }
+        Self { hint: error.hint(), not_permitted: false, what: error.to_string() }
     }
 }
 

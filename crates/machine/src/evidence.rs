@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::placement::MemoryPolicy;
-use model::trial::Evidence;
+use model::trial::{CpuTime, Evidence};
 use model::units::{Bytes, Nanos};
 
-use crate::proc::{CpuTicks, NumaPages, Proc, TICK};
-use crate::syscall;
+use crate::proc::{NumaPages, Proc};
+use crate::{cpu_times, syscall};
 
 /// The first look comes at once, the second after this, each later one after twice the time, up to the longest.
 const INTERVAL_FIRST: Duration = Duration::from_millis(5);
@@ -33,7 +33,9 @@ const FREQUENCY_FROM: Duration = Duration::from_millis(200);
 /// What the trial's cpus and the whole machine did since boot; a reason where that cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
-    ticks: Result<CpuTicks, String>,
+    /// The cpus that the trial may use.
+    cpus: CpuSet,
+    cpu_times: Result<BTreeMap<CpuId, CpuTime>, String>,
     pressure_cpu: Result<Nanos, String>,
     pressure_memory: Result<Nanos, String>,
     interrupts: Result<u64, String>,
@@ -44,7 +46,8 @@ impl Counters {
     /// Reads them for these cpus.
     pub(crate) fn read(proc: &Proc, cpus: &CpuSet) -> Self {
         Self {
-            ticks: proc.cpu_ticks(cpus),
+            cpus: cpus.clone(),
+            cpu_times: proc.cpu_times(),
             pressure_cpu: proc.pressure("cpu"),
             pressure_memory: proc.pressure("memory"),
             interrupts: proc.interrupts(cpus),
@@ -57,10 +60,12 @@ impl Counters {
     /// runs when it ends, so both are rough for short trials.
     pub(crate) fn explain(before: &Self, after: &Self, evidence: &mut Evidence) {
         let own = evidence.cpu_time;
-        let ticks = both(&before.ticks, &after.ticks);
-        evidence.foreign = note(evidence, "foreign", ticks.map(|(a, b)| foreign(a, b, own)));
-        let steal = ticks.map(|(a, b)| Nanos(b.steal.saturating_sub(a.steal).saturating_mul(TICK.0)));
-        evidence.steal = note(evidence, "steal", steal);
+        let times = both(&before.cpu_times, &after.cpu_times).map(|(a, b)| cpu_times::between(a, b));
+        let seats = times.as_ref().map_err(|why| (*why).clone()).and_then(|times| cpu_times::of(times, &before.cpus));
+        let foreign = |seats: CpuTime| Nanos(seats.busy().0.saturating_sub(own.0));
+        evidence.foreign = note(evidence, "foreign", seats.clone().map(foreign));
+        evidence.steal = note(evidence, "steal", seats.map(|seats| seats.steal));
+        evidence.cpu_times = note(evidence, "cpu_times", times).unwrap_or_default();
         let grown = |(a, b): (&Nanos, &Nanos)| Nanos(b.0.saturating_sub(a.0));
         let pressure = both(&before.pressure_cpu, &after.pressure_cpu).map(grown);
         evidence.pressure_cpu = note(evidence, "pressure_cpu", pressure);
@@ -81,11 +86,6 @@ fn both<'a, T>(before: &'a Result<T, String>, after: &'a Result<T, String>) -> R
 /// The value, or a note of why there is none.
 fn note<T, E: ToString>(evidence: &mut Evidence, field: &str, value: Result<T, E>) -> Option<T> {
     value.map_err(|why| evidence.unavailable.insert(field.into(), why.to_string())).ok()
-}
-
-fn foreign(before: &CpuTicks, after: &CpuTicks, own: Nanos) -> Nanos {
-    let busy = after.busy.saturating_sub(before.busy).saturating_mul(TICK.0);
-    Nanos(busy.saturating_sub(own.0))
 }
 
 /// What a watch is to look for.

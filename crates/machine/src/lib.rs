@@ -3,6 +3,7 @@
 
 pub mod capture;
 pub mod child;
+pub mod cpu_times;
 pub mod devices;
 mod evidence;
 pub mod group;

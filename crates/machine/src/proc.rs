@@ -7,12 +7,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::trial::CpuTime;
 use model::units::{Bytes, Nanos};
 
-use crate::sysfs;
-
-/// /proc/stat counts in `USER_HZ`, which is 100 on every Linux that user space can see.
-pub(crate) const TICK: Nanos = Nanos(10_000_000);
+use crate::{cpu_times, sysfs};
 
 /// A process with more mappings than fit in this is described by its first ones.
 const NUMA_MAPS_BYTES_MAX: u64 = 8 << 20;
@@ -32,14 +30,6 @@ pub(crate) struct ThreadStat {
     pub group: u32,
     /// The cpu on which it runs or ran last.
     pub cpu: CpuId,
-}
-
-/// What some cpus did, in ticks of [`TICK`] since boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CpuTicks {
-    /// Anything but idle, waiting for disks, and stolen.
-    pub busy: u64,
-    pub steal: u64,
 }
 
 /// Resident pages of the base size by node.
@@ -145,10 +135,9 @@ impl Proc {
         Ok(parse_numa_maps(&String::from_utf8_lossy(&bytes)))
     }
 
-    /// What these cpus did since boot.
-    pub(crate) fn cpu_ticks(&self, cpus: &CpuSet) -> Result<CpuTicks, String> {
-        let text = self.text("proc/stat").map_err(|error| format!("/proc/stat: {error}"))?;
-        parse_cpu_ticks(&text, cpus).ok_or_else(|| format!("/proc/stat has no lines for cpus {cpus}"))
+    /// What every cpu that is online did since boot.
+    pub(crate) fn cpu_times(&self) -> Result<BTreeMap<CpuId, CpuTime>, String> {
+        cpu_times::read(&self.root)
     }
 
     /// Time for which somebody had to wait for `cpu` or `memory`, since boot.
@@ -208,25 +197,6 @@ fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
         group: field(5)?.parse().ok()?,
         cpu: CpuId(field(39)?.parse().ok()?),
     })
-}
-
-fn parse_cpu_ticks(text: &str, cpus: &CpuSet) -> Option<CpuTicks> {
-    let mut sum = CpuTicks::default();
-    let mut seen = false;
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        let Some(number) = words.next().and_then(|word| word.strip_prefix("cpu")?.parse().ok()) else { continue };
-        if !cpus.contains(CpuId(number)) {
-            continue;
-        }
-        let ticks: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guest time is already in user and nice.
-        let [user, nice, system, _, _, irq, softirq, rest @ ..] = &ticks[..] else { continue };
-        sum.busy += user + nice + system + irq + softirq;
-        sum.steal += rest.first().unwrap_or(&0);
-        seen = true;
-    }
-    seen.then_some(sum)
 }
 
 fn parse_pressure(text: &str) -> Option<Nanos> {
@@ -330,21 +300,6 @@ mod tests {
         let recorded = "1 (systemd) S 0 1 1 0 -1 4194560 39 0 88 0 8 21 0 0 20 0 1 0 7 17170432 3240 \
             18446744073709551615 1 1 0 0 0 0 671173123 4096 1260 0 0 0 17 5 0 0 0 0 0 0 0 0 0 0 0 0 0";
         assert_eq!(parse_thread_stat(recorded).unwrap().cpu, CpuId(5));
-    }
-
-    #[test]
-    fn busy_time_is_what_is_neither_idle_nor_stolen() {
-        let text = "cpu  99 99 99 99 99 99 99 99 0 0\n\
-            cpu0 1 2 4 1000 1000 8 16 32 0 0\n\
-            cpu1 100 0 0 0 0 0 0 0 0 0\n\
-            cpu10 7 0 0 1 1 0 0\n\
-            intr 5\n";
-        let ticks = |list| parse_cpu_ticks(text, &cpus(list));
-        assert_eq!(ticks("0"), Some(CpuTicks { busy: 31, steal: 32 }));
-        assert_eq!(ticks("0-1"), Some(CpuTicks { busy: 131, steal: 32 }));
-        assert_eq!(ticks("10"), Some(CpuTicks { busy: 7, steal: 0 }));
-        assert_eq!(ticks("2"), None);
-        assert_eq!(parse_cpu_ticks("", &cpus("0")), None);
     }
 
     #[test]

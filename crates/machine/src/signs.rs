@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use model::doctor::{Counters, Load, Signs};
 use model::topology::Movability;
-use model::units::Bytes;
+use model::units::{Bytes, Nanos};
 
-use crate::proc::{Proc, TICK};
-use crate::sysfs;
+use crate::proc::Proc;
 use crate::undo::{self, Site};
+use crate::{cpu_times, sysfs};
 use crate::{interrupt, quiet, syscall};
 
 /// How long we watch the cpus: fifty ticks of /proc/stat, so that one tick is two percent of a cpu.
@@ -38,18 +38,11 @@ fn load() -> Result<Load, String> {
     let cpus = sysfs::read_list(Path::new("/"), "sys/devices/system/cpu/online")
         .ok_or("/sys/devices/system/cpu/online cannot be read")?;
     let proc = Proc::live();
-    let before = proc.cpu_ticks(&cpus)?;
+    let before = proc.cpu_times()?;
     std::thread::sleep(WATCHED);
-    let after = proc.cpu_ticks(&cpus)?;
-    let milli = |after: u64, before: u64| {
-        let busy_ns = after.saturating_sub(before).saturating_mul(TICK.0);
-        busy_ns.saturating_mul(1000) / WATCHED.as_nanos() as u64
-    };
-    Ok(Load {
-        busy_milli: milli(after.busy, before.busy),
-        steal_milli: milli(after.steal, before.steal),
-        cpus: cpus.len() as u64,
-    })
+    let meanwhile = cpu_times::of(&cpu_times::between(&before, &proc.cpu_times()?), &cpus)?;
+    let milli = |time: Nanos| time.0.saturating_mul(1000) / WATCHED.as_nanos() as u64;
+    Ok(Load { busy_milli: milli(meanwhile.busy()), steal_milli: milli(meanwhile.steal), cpus: cpus.len() as u64 })
 }
 
 fn counters() -> Counters {

@@ -576,17 +576,20 @@ mod tests {
                 median: median(samples),
                 ci_low: None,
                 ci_high: None,
+                best: None,
+                mean: None,
                 samples: samples.to_vec(),
                 blocks: (0..samples.len() as u32).collect(),
                 trials: Vec::new(),
             }],
+            cpu_load: Vec::new(),
             verdicts: VerdictCounts::default(),
             reasons: Vec::new(),
         }
     }
 
     fn finding(cells: Vec<CellFinding>) -> RunFinding {
-        RunFinding { cells, skipped: Vec::new() }
+        RunFinding { cells, skipped: Vec::new(), passes: false }
     }
 
     /// Twenty per cent more, drifting together by a factor of four over the blocks.

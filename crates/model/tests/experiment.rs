@@ -144,7 +144,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[[workload]]\nname = \"stream\"\nplacements = []", "5:14: the list of placements is empty"),
     (
         "[[workload]]\nname = \"stream\"\nthreads = [1, \"many\"]",
-        "5:15: 'many' is not a number of threads\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\" or \"l3-cpus\"",
+        "5:15: 'many' is not a number of threads\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\"",
     ),
     ("[[workload]]\nname = \"stream\"\nthreads = 0", "5:11: '0' is not a number of threads"),
     ("[[workload]]\nname = \"pingpong\"\nthreads = [2, 4]", "5:15: workload pingpong needs exactly 2 threads, not 4"),

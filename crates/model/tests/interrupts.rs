@@ -6,6 +6,8 @@ use model::placement::{
     KernelOffers, NoPlacement, Placement, check, check_movable, lines, offer_all, parse_for, same_place,
 };
 use model::topology::{Device, DeviceKind, Interrupt, Movability, Topology};
+use model::units::Nanos;
+use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
 const NONE: KernelOffers = KernelOffers { weighted_interleave: false, far: false };
 
@@ -217,4 +219,51 @@ fn what_cannot_be_moved_is_refused_before_a_race() {
     assert_eq!(refused("eth0"), "");
     assert!(refused("nvme0n1").starts_with("unavailable: interrupt 51 (nvme0q1) of nvme0n1 is managed"));
     assert!(refused("eth9").starts_with("mistake: no device is called 'eth9'; there are eth0"));
+}
+
+/// A workload with a file.
+fn io_spec() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "io".into(),
+        summary: String::new(),
+        about: String::new(),
+        parameters: vec![ParameterSpec {
+            name: "file".into(),
+            about: String::new(),
+            kind: ParameterKind::Text,
+            default: None,
+            smoke: None,
+        }],
+        metrics: Vec::new(),
+        threads_exactly: None,
+        trial_time_guess: Nanos(0),
+    }
+}
+
+#[test]
+fn several_devices_have_a_thread_each_and_all_of_their_interrupts_are_sent() {
+    let specs = [io_spec()];
+    let text = "name = \"x\"\nquestion = \"?\"\n[[workload]]\nname = \"io\"\nset = { file = \"/dev/{devices}\" }\n\
+                threads = [\"devices\"]\nplacements = [\"kernel+irq:spread\"]\n";
+    let experiment = model::experiment::parse(text, "x.toml", &specs).unwrap();
+    let topology = xeon();
+    let plan = |names: &[&str]| {
+        let devices: Vec<String> = names.iter().map(|name| (*name).into()).collect();
+        let wishes = model::experiment::Wishes { smoke: false, kernel: NONE, devices: &devices };
+        experiment.plan(&topology, &specs, wishes)
+    };
+    let planned = |names: &[&str]| {
+        let plan = plan(names).unwrap();
+        let cells = plan.cells.iter().map(|cell| {
+            let routed = cell.placement.interrupts.iter().map(|route| route.device.clone());
+            let routed: std::collections::BTreeSet<String> = routed.collect();
+            (cell.parameters.text("file").to_string(), cell.placement.threads, routed.into_iter().collect())
+        });
+        cells.collect::<Vec<(String, usize, Vec<String>)>>()
+    };
+    assert_eq!(planned(&["sda"]), [("/dev/sda".into(), 1, vec!["sda".into()])]);
+    let both = ("/dev/sda,/dev/eth0".into(), 2, vec!["eth0".into(), "sda".into()]);
+    assert_eq!(planned(&["sda", "eth0"]), [both]);
+    let none = plan(&[]).unwrap_err();
+    assert!(format!("{none:?}").contains("--device NAME"), "{none:?}");
 }

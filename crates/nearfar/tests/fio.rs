@@ -153,62 +153,68 @@ fn io_and_fio_measure_the_same_cell() {
     assert_eq!(std::fs::read(&file).expect("it is there"), vec![5; 4 << 20]);
 }
 
-/// A raw device, then ext4 on it, in a mount namespace of its own; all of it undone whatever happens.
+/// A raw device, then a file system on it, in a mount namespace of its own; all of it undone whatever happens.
 const DISK: &str = r#"
 set -eu
-image=$1; folder=$2; shift 2
+image=$1; folder=$2; kind=$3; shift 3
 mount --make-rprivate /
 disk=$(losetup --find --show "$image") || exit 77
 trap 'umount "$folder" 2>/dev/null || true; losetup --detach "$disk"' EXIT
 run() { file=$1; shift; "$@" --set "file=$file"; }
 run "$disk" "$@" --set rw=read
 run "$disk" "$@" --set rw=write --set "allow-overwrite=$disk"
-mkfs.ext4 -q "$disk"
-mount "$disk" "$folder"
+mkfs.$kind -q "$disk"
+mount -t $kind "$disk" "$folder"
 # In use now: whatever is allowed, it is not written to.
 if run "$disk" "$@" --set rw=write --set "allow-overwrite=$disk"; then echo "a mounted disk was written to" >&2; exit 1; fi
 run "$folder/data" "$@" --set rw=write
 test ! -e "$folder/data"
 "#;
 
+/// `mkfs.xfs` makes nothing smaller than 300 MB.
+const DISK_BYTES: u64 = 320 << 20;
+
 #[test]
 fn a_raw_device_and_a_file_system_on_it_are_measured() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let image = folder.path().join("image");
-    let mounted = folder.path().join("mounted");
-    std::fs::create_dir(&mounted).expect("it can be made");
-    std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("it can be made");
     if !Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n") {
         return println!("skipped: loop devices are root's");
     }
-    if !there("losetup") || !Command::new("mkfs.ext4").arg("-V").output().is_ok_and(|output| output.status.success()) {
-        return println!("skipped: losetup and mkfs.ext4 are needed: apt-get install mount e2fsprogs");
+    if !there("losetup") {
+        return;
     }
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    for (kind, package) in [("ext4", "e2fsprogs"), ("xfs", "xfsprogs")] {
+        let has = Command::new(format!("mkfs.{kind}")).arg("-V").output().is_ok_and(|output| output.status.success());
+        if !has {
+            println!("skipped: mkfs.{kind} is needed: apt-get install {package}");
+        } else if !known.lines().any(|line| line.trim() == kind) {
+            println!("skipped: this kernel has no {kind}, or not loaded");
+        } else {
+            measure_on(kind);
+        }
+    }
+}
+
+/// Both workloads on a disk of their own and on this file system on it.
+fn measure_on(kind: &str) {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let (image, mounted) = (folder.path().join("image"), folder.path().join("mounted"));
+    std::fs::create_dir(&mounted).expect("it can be made");
+    std::fs::File::create(&image).and_then(|file| file.set_len(DISK_BYTES)).expect("it can be made");
     for workload in ["io", "fio"] {
         if workload == "fio" && !there("fio") {
             continue;
         }
         let mut shell = Command::new("unshare");
-        shell.args(["--mount", "sh", "-c", DISK, "sh"]).arg(&image).arg(&mounted).arg(env!("CARGO_BIN_EXE_nearfar"));
-        shell.args([
-            "measure",
-            workload,
-            "--smoke",
-            "-r",
-            "1",
-            "--threads",
-            "1",
-            "--set",
-            "engine=psync",
-            "--set",
-            "size=8MiB",
-        ]);
+        shell.args(["--mount", "sh", "-c", DISK, "sh"]).args([&image, &mounted]).arg(kind);
+        shell.arg(env!("CARGO_BIN_EXE_nearfar")).args(["measure", workload, "--smoke", "-r", "1", "--threads", "1"]);
+        shell.args(["--set", "engine=psync", "--set", "size=8MiB"]);
         shell.env("NEARFAR_STORE", folder.path().join("r.db")).env("NEARFAR_STATE", folder.path().join("state"));
         let output = shell.output().expect("unshare starts");
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.code() == Some(77) || said.contains("unshare failed") {
             return println!("skipped: no loop devices or mount namespaces here: {said}");
         }
-        assert!(output.status.success(), "{workload}: {said}");
+        assert!(output.status.success(), "{workload} on {kind}: {said}");
     }
 }

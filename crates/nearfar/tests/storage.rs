@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 fn nearfar(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
@@ -92,6 +94,38 @@ fn an_experiment_cannot_allow_it_and_a_flag_allows_it_to_all_its_writers() {
 }
 
 #[test]
+fn what_each_cpu_did_is_stored_with_each_trial_and_shown_beside_the_requests() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = folder.path();
+    let measured = nearfar(folder, &["measure", "io", "--smoke", "--set", "engine=psync", "--set", "direct=false"]);
+    assert!(measured.status.success(), "{}", said(&measured));
+    let json = |args: &[&str]| -> Value {
+        let shown = nearfar(folder, args);
+        serde_json::from_slice(&shown.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&shown)))
+    };
+    let trials = json(&["show", "--trials", "--format", "json"]);
+    for trial in trials["trials"].as_array().expect("trials") {
+        let times = trial["evidence"]["cpu_times"].as_object().expect("what each cpu did");
+        assert!(!times.is_empty(), "{trial:#}");
+    }
+    let cells = json(&["show", "--format", "json"]);
+    let load = cells["cells"][0]["cpu_load"].as_array().expect("of each cpu").clone();
+    assert!(!load.is_empty());
+    for cpu in &load {
+        let kinds = ["user", "system", "irq", "softirq", "iowait", "idle", "steal"];
+        let sum: f64 = kinds.iter().filter_map(|kind| cpu[kind].as_f64()).sum();
+        assert!((sum - 100.0).abs() < 1e-6, "{cpu:#}");
+    }
+    let text = said(&nearfar(folder, &["show", "--cpu-load"]));
+    assert!(text.contains("What each cpu did") && text.contains("softirq"), "{text}");
+    assert!(!said(&nearfar(folder, &["show"])).contains("softirq"));
+    let page = said(&nearfar(folder, &["report", "--output", "-"]));
+    assert!(page.contains("strips loads"), "the picture beside the throughput");
+    let shared = nearfar(folder, &["share", "--output", "shared.db"]);
+    assert!(shared.status.success(), "{}", said(&shared));
+}
+
+#[test]
 fn a_flag_that_allows_nothing_is_a_mistake() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     for args in [
@@ -103,4 +137,49 @@ fn a_flag_that_allows_nothing_is_a_mistake() {
         assert_eq!(refused.status.code(), Some(2), "{args:?}: {}", said(&refused));
         assert!(said(&refused).contains("--allow-overwrite /x"), "{}", said(&refused));
     }
+}
+
+/// Two loop devices, the second with half of its image cut off, so that the kernel answers reads there with EIO.
+const LOOPS: &str = r#"
+set -eu
+folder=$1; shift
+truncate --size 8M "$folder/one" "$folder/two"
+one=$(losetup --find --show "$folder/one") || exit 77
+trap 'losetup --detach "$one"' EXIT
+two=$(losetup --find --show "$folder/two") || exit 77
+trap 'losetup --detach "$one" "$two"' EXIT
+"$@" --threads 2 --set "file=$one,$two" --set rw=read
+"$@" --threads 2 --set "file=$one,$two" --set rw=write --set "allow-overwrite=$one,$two"
+if "$@" --threads 2 --set "file=$one,$two" --set rw=write --set "allow-overwrite=$one" >"$folder/half" 2>&1; then exit 1; fi
+if "$@" --threads 1 --set "file=$one" --set iopoll=true --set engine=preadv2 --set direct=true >"$folder/polled" 2>&1; then exit 1; fi
+truncate --size 4M "$folder/two"
+if "$@" --threads 1 --set "file=$two" --set rw=read --set direct=true --set amount=8MiB >"$folder/broken" 2>&1; then exit 1; fi
+"#;
+
+/// What the steps of [`LOOPS`] said, by file; none, and a printed reason, where there are no loop devices.
+#[test]
+fn loop_devices_are_loaded_together_and_what_is_wrong_with_one_is_told() {
+    if !Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n") {
+        return println!("skipped: loop devices are root's");
+    }
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = folder.path();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", LOOPS, "sh"]).arg(folder).arg(env!("CARGO_BIN_EXE_nearfar"));
+    shell.args(["measure", "io", "--smoke", "-r", "1", "--set", "engine=psync", "--set", "size=8MiB"]);
+    shell.env("NEARFAR_STORE", folder.join("r.db")).env("NEARFAR_STATE", folder.join("state"));
+    let output = shell.output().expect("sh starts");
+    if output.status.code() == Some(77) {
+        return println!("skipped: no loop devices here: {}", said(&output));
+    }
+    let told = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
+    assert!(output.status.success(), "{}{}{}{}", said(&output), told("half"), told("polled"), told("broken"));
+    assert!(told("half").contains("would be overwritten"), "{}", told("half"));
+    assert!(told("polled").contains("has no queues that are polled"), "{}", told("polled"));
+    let broken = told("broken");
+    assert!(broken.contains("a read at 4194304: Input/output error") && broken.contains("hint: dmesg"), "{broken}");
+    let trials = nearfar(folder, &["show", "--trials", "--format", "json"]);
+    let trials: Value = serde_json::from_slice(&trials.stdout).unwrap_or_else(|error| panic!("{error}"));
+    let last = &trials["trials"][0];
+    assert_eq!((&last["status"], &last["verdict"]), (&"failed".into(), &"invalid".into()), "{last:#}");
 }

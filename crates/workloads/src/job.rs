@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use model::id_set::{CpuId, CpuSet, NodeId};
 use model::placement::MemoryPolicy;
-use model::trial::{FarMemory, Sample, Status, ThreadSeat, Trial};
+use model::trial::{CpuTime, FarMemory, Sample, Status, ThreadSeat, Trial};
 use model::units::Nanos;
 use model::workload::Parameters;
 
@@ -26,7 +27,13 @@ pub struct Job {
     pub seed: u64,
     /// Waiting longer than this is given up.
     pub time_limit: Nanos,
+    /// Where a kernel notes what the cpus did while it measured.
+    pub meanwhile: Meanwhile,
 }
+
+/// What each cpu of the machine did in the timed region of a kernel that looked; empty of others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meanwhile(Arc<OnceLock<BTreeMap<CpuId, CpuTime>>>);
 
 /// What a kernel hands back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,6 +79,7 @@ impl Job {
             memory: trial.placement.memory.clone(),
             seed: trial.seed,
             time_limit: trial.time_limit,
+            meanwhile: Meanwhile::default(),
         }
     }
 
@@ -99,6 +107,19 @@ impl Found {
             (far @ None, other) => *far = other,
             (Some(_), None) => {}
         }
+    }
+}
+
+impl Meanwhile {
+    /// Notes what was seen; only the first time counts.
+    pub(crate) fn note(&self, times: BTreeMap<CpuId, CpuTime>) {
+        // A kernel has one timed region.
+        let _ = self.0.set(times);
+    }
+
+    /// What was noted.
+    pub(crate) fn seen(&self) -> BTreeMap<CpuId, CpuTime> {
+        self.0.get().cloned().unwrap_or_default()
     }
 }
 

@@ -11,7 +11,7 @@ mod team;
 mod tools;
 pub mod worker;
 
-pub use job::{Failure, Job, Measured};
+pub use job::{Failure, Job, Meanwhile, Measured};
 pub use recipe::{CommandLine, Recipe, ServerLine};
 
 use farmem::array::Place;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use model::id_set::NodeId;
-use model::trial::{FarMemory, Sample, Status, ThreadSeat, Trial};
+use model::id_set::{CpuId, NodeId};
+use model::trial::{CpuTime, FarMemory, Sample, Status, ThreadSeat, Trial};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{Failure, Job, Measured};
@@ -25,6 +25,8 @@ pub struct Report {
     /// What is behind the measured memory where that is to be beyond DRAM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<FarMemory>,
+    /// What each cpu did in the timed region; empty of kernels that did not look.
+    pub cpu_times: BTreeMap<CpuId, CpuTime>,
 }
 
 /// What a worker's environment gets: libraries that kernels load compute on the threads that call them, which are seated,
@@ -53,15 +55,16 @@ pub fn read_report(output: &[u8]) -> Result<Report, String> {
 }
 
 fn report(trial: &Trial) -> Report {
-    let (status, measured) = match run(trial) {
+    let job = Job::of(trial);
+    let (status, measured) = match run(trial, &job) {
         Ok(measured) => (Status::Completed, measured),
         Err(failure) => (failure.into(), Measured::default()),
     };
     let Measured { samples, thread_seats, pages, far } = measured;
-    Report { status, samples, thread_seats, pages, far }
+    Report { status, samples, thread_seats, pages, far, cpu_times: job.meanwhile.seen() }
 }
 
-fn run(trial: &Trial) -> Result<Measured, Failure> {
+fn run(trial: &Trial, job: &Job) -> Result<Measured, Failure> {
     let name = &trial.workload;
     let Some(workload) = find(name) else {
         return Err(Failure::Failed(format!("there is no workload '{name}'")));
@@ -69,9 +72,8 @@ fn run(trial: &Trial) -> Result<Measured, Failure> {
     let Runner::Kernel(kernel) = workload.runner else {
         return Err(Failure::Failed(format!("workload {name} is a program of its own and runs without a worker")));
     };
-    let job = Job::of(trial);
-    check_threads(&job, (workload.describe)().threads_exactly, name)?;
-    kernel(&job)
+    check_threads(job, (workload.describe)().threads_exactly, name)?;
+    kernel(job)
 }
 
 fn check_threads(job: &Job, exactly: Option<usize>, name: &str) -> Result<(), Failure> {

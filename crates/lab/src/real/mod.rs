@@ -121,6 +121,11 @@ impl RealExecutor {
             evidence.pages = report.pages;
             evidence.unavailable.remove("pages");
         }
+        // What the cpus did while it prepared is no part of what it measured.
+        if !report.cpu_times.is_empty() {
+            evidence.cpu_times = report.cpu_times;
+            evidence.unavailable.remove("cpu_times");
+        }
         let result = if report.status == Status::Completed { Ok(report.samples) } else { Err(report.status) };
         Ok(Ended { result, evidence })
     }

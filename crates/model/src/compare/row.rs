@@ -47,6 +47,7 @@ mod tests {
             memory: String::new(),
             reason: String::new(),
             metrics: Vec::new(),
+            cpu_load: Vec::new(),
             verdicts: VerdictCounts::default(),
             reasons: Vec::new(),
         }

@@ -16,6 +16,8 @@ const CELLS_MAX: usize = 10_000;
 
 /// What stands for the name of a device in the values of parameters.
 const DEVICE: &str = "{device}";
+/// What stands for all of them: the value once for each, with commas between.
+const DEVICES: &str = "{devices}";
 
 /// Two blocks show that order and resuming work; at smoke sizes more would not say anything.
 const SMOKE_BLOCKS: u32 = 2;
@@ -112,7 +114,7 @@ impl Experiment {
             By::Placement => Some(baseline).filter(|name| cells.iter().any(|cell| cell.placement.name == *name)),
             By::Threads => {
                 let word = ThreadCount::WORDS.iter().find(|(word, _)| *word == baseline);
-                let number = word.map(|(_, count)| resolve(*count, bench.counts));
+                let number = word.map(|(_, count)| resolve(*count, bench));
                 let column = number.map_or(Some(baseline), |number| number.ok().map(|number| number.to_string()))?;
                 Some(column).filter(|name| cells.iter().any(|cell| cell.placement.threads.to_string() == *name))
             }
@@ -162,11 +164,14 @@ fn combinations<'a>(
     Ok(all)
 }
 
-/// `{device}` in a value stands for the first device, so that an experiment need not know what disks are called.
+/// `{device}` in a value stands for the first device, so that an experiment need not know what disks are called; a value
+/// with `{devices}` is there for each of them.
 fn with_device(given: &BTreeMap<String, String>, devices: &[String]) -> Result<BTreeMap<String, String>, String> {
+    let each = |value: &String| devices.iter().map(|device| value.replace(DEVICES, device)).collect::<Vec<_>>();
     let replaced = |(name, value): (&String, &String)| match devices.first() {
-        _ if !value.contains(DEVICE) => Ok((name.clone(), value.clone())),
+        Some(_) if value.contains(DEVICES) => Ok((name.clone(), each(value).join(","))),
         Some(device) => Ok((name.clone(), value.replace(DEVICE, device))),
+        None if !value.contains(DEVICE) && !value.contains(DEVICES) => Ok((name.clone(), value.clone())),
         None => Err(format!("{name} is about a device, and none is named: --device NAME")),
     };
     given.iter().map(replaced).collect()
@@ -253,7 +258,7 @@ fn thread_choices(combination: &Combination<'_>, bench: &Bench<'_>) -> Vec<Threa
     let mut choices: Vec<Threads> = Vec::new();
     for count in &combination.task.threads {
         let name = &combination.spec.name;
-        let number = resolve(*count, bench.counts).and_then(|number| match exactly {
+        let number = resolve(*count, bench).and_then(|number| match exactly {
             Some(exactly) if exactly != number => {
                 Err(format!("workload {name} needs exactly {exactly} threads, and '{count}' means {number} here"))
             }
@@ -266,8 +271,11 @@ fn thread_choices(combination: &Combination<'_>, bench: &Bench<'_>) -> Vec<Threa
     choices
 }
 
-fn resolve(count: ThreadCount, counts: ThreadCounts) -> Result<usize, String> {
+fn resolve(count: ThreadCount, bench: &Bench<'_>) -> Result<usize, String> {
+    let counts = bench.counts;
     match count {
+        // What is wrong when there is none, the parameter with `{devices}` says.
+        ThreadCount::Devices => Ok(bench.devices.len().max(1)),
         ThreadCount::Exactly(number) => Ok(number),
         ThreadCount::All => Ok(counts.all),
         ThreadCount::Cores => Ok(counts.cores),

@@ -21,9 +21,9 @@
 //! name = "stream"
 //! label = "stream-triad"             # what tables call it; else its name
 //! set = { size = "4xllc", non-temporal = [false, true] }   # a list makes one cell per value; {device} in a text is
-//!                                    # the first device
+//!                                    # the first device; a text with {devices} is there once for each, commas between
 //! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # else kernel
-//! threads = [1, "all", "cores", "l3", "l3-cpus"]           # else each placement's natural number
+//! threads = [1, "all", "cores", "l3", "l3-cpus", "devices"] # else each placement's natural number
 //! ```
 
 mod boots;
@@ -99,6 +99,8 @@ pub enum ThreadCount {
     L3,
     /// `l3-cpus`: one per cpu of the largest L3: as many threads as its cores have together.
     L3Cpus,
+    /// `devices`: one for each device that is named.
+    Devices,
 }
 
 /// What the caller wants of a plan beyond what the experiment says.
@@ -139,8 +141,13 @@ const REPEAT: Repeat = Repeat {
 };
 
 impl ThreadCount {
-    const WORDS: [(&'static str, Self); 4] =
-        [("all", Self::All), ("cores", Self::Cores), ("l3", Self::L3), ("l3-cpus", Self::L3Cpus)];
+    const WORDS: [(&'static str, Self); 5] = [
+        ("all", Self::All),
+        ("cores", Self::Cores),
+        ("l3", Self::L3),
+        ("l3-cpus", Self::L3Cpus),
+        ("devices", Self::Devices),
+    ];
 }
 
 impl fmt::Display for ThreadCount {

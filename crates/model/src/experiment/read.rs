@@ -185,7 +185,9 @@ fn threads(
             source.error(
                 at,
                 what,
-                Some(format!("a number from 1 to {THREADS_MAX}, \"all\", \"cores\", \"l3\" or \"l3-cpus\"")),
+                Some(format!(
+                    "a number from 1 to {THREADS_MAX}, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\""
+                )),
             )
         })?;
         check_exact(spec, count).map_err(|why| source.error(at, why, None))?;

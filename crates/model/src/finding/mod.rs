@@ -1,8 +1,10 @@
 //! What the samples of a run mean: a summary per cell, ready to be shown. Reports show these and compute
 //! nothing themselves.
 
+mod load;
 mod summary;
 
+pub use load::{CpuLoad, load_belongs_to};
 pub use summary::{metric_value, summarise};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,9 @@ pub struct RunFinding {
     pub cells: Vec<CellFinding>,
     /// What this machine could not offer.
     pub skipped: Vec<Skipped>,
+    /// Whether the trials are passes: a fixed number, and a small one. Then people also ask for the best and the mean.
+    #[serde(default)]
+    pub passes: bool,
 }
 
 /// One cell, summarised over its measured trials that are not invalid.
@@ -43,6 +48,9 @@ pub struct CellFinding {
     pub metrics: Vec<MetricFinding>,
     /// How many measured trials were worth what.
     pub verdicts: VerdictCounts,
+    /// How busy each cpu was, in the order of the cpus; empty where nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_load: Vec<CpuLoad>,
     /// Why trials were suspect or invalid, each reason once, most frequent first.
     pub reasons: Vec<(String, u32)>,
 }
@@ -62,6 +70,12 @@ pub struct MetricFinding {
     pub ci_low: Option<f64>,
     /// Upper end.
     pub ci_high: Option<f64>,
+    /// The best of them, as `CrystalDiskMark` tells its passes.
+    #[serde(default)]
+    pub best: Option<f64>,
+    /// Their mean.
+    #[serde(default)]
+    pub mean: Option<f64>,
     /// One number per counted trial, in the order in which they ran.
     pub samples: Vec<f64>,
     /// The blocks of those trials, so that cells can be compared block by block.

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::load::cpu_load;
 use super::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
 use crate::plan::{Cell, Plan};
 use crate::record::TrialRecord;
 use crate::statistics::{CONFIDENCE, median, median_interval};
 use crate::trial::{Grade, Role, Sample};
-use crate::workload::{MetricSpec, Reduce, WorkloadSpec};
+use crate::workload::{Better, MetricSpec, Reduce, WorkloadSpec};
+
+/// `CrystalDiskMark` has five, and more than that are for an interval.
+const PASSES_MAX: u32 = 5;
 
 /// Summarises every cell of a plan over its trials, which may come in any order.
 pub fn summarise(plan: &Plan, trials: &[TrialRecord]) -> RunFinding {
@@ -21,7 +25,8 @@ pub fn summarise(plan: &Plan, trials: &[TrialRecord]) -> RunFinding {
         records.sort_by_key(|record| (record.trial.block, record.trial.attempt));
         Some(cell_finding(plan.spec(&cell.workload)?, cell, records))
     });
-    RunFinding { cells: cells.collect(), skipped: plan.skipped.clone() }
+    let passes = plan.repeat.min == plan.repeat.max && plan.repeat.max <= PASSES_MAX;
+    RunFinding { cells: cells.collect(), skipped: plan.skipped.clone(), passes }
 }
 
 fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> CellFinding {
@@ -42,6 +47,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> C
         memory: cell.placement.memory.to_string(),
         reason: cell.placement.reason.clone(),
         metrics,
+        cpu_load: cpu_load(&counted),
         verdicts: verdict_counts(records),
         reasons: reason_counts(records),
     }
@@ -55,6 +61,8 @@ fn metric_finding(metric: &MetricSpec, counted: &[&&TrialRecord]) -> MetricFindi
         median: None,
         ci_low: None,
         ci_high: None,
+        best: None,
+        mean: None,
         samples: Vec::new(),
         blocks: Vec::new(),
         trials: Vec::new(),
@@ -67,6 +75,10 @@ fn metric_finding(metric: &MetricSpec, counted: &[&&TrialRecord]) -> MetricFindi
         }
     }
     finding.median = median(&finding.samples);
+    let better = if metric.better == Better::Higher { f64::max } else { f64::min };
+    finding.best = finding.samples.iter().copied().reduce(better);
+    let count = finding.samples.len() as f64;
+    finding.mean = (count > 0.0).then(|| finding.samples.iter().sum::<f64>() / count);
     let interval = median_interval(&finding.samples, CONFIDENCE);
     finding.ci_low = interval.map(|interval| interval.low);
     finding.ci_high = interval.map(|interval| interval.high);

@@ -295,6 +295,8 @@ impl Work {
                 .iter()
                 .map(|(what, why)| (self.words.made(what), self.words.sentence(why)))
                 .collect(),
+            // Numbers of cpus and times: what the machine did, not who or what for.
+            cpu_times: evidence.cpu_times.clone(),
             second: evidence.second.as_ref().map(|second| Box::new(self.evidence(second))),
             ..evidence.clone()
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::CpuTime;
 use crate::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::units::{Bytes, Nanos};
 
@@ -56,6 +57,10 @@ pub struct Evidence {
     /// Cpu time on the seats (all cpus when unseated) that was neither idle nor the trial's own. The kernel counts
     /// it in ticks, so it is rough for short trials.
     pub foreign: Option<Nanos>,
+    /// What each cpu of the machine did meanwhile, whoever had it do that: of kernels that look themselves (`io`) during
+    /// the timed region, of all others from start to exit.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu_times: BTreeMap<CpuId, CpuTime>,
     /// Growth of /proc/pressure/cpu "some" over the trial.
     pub pressure_cpu: Option<Nanos>,
     /// Growth of /proc/pressure/memory "some" over the trial.

@@ -1,9 +1,11 @@
 //! One trial: what was to be run (`Trial`), what came out (`Outcome`), what proved the placement
 //! (`Evidence`) and what that is worth (`Verdict`).
 
+mod cpu_time;
 mod evidence;
 mod verdict;
 
+pub use cpu_time::CpuTime;
 pub use evidence::{BudgetKept, DeviceInterrupt, Evidence, FarMemory, ThreadSeat};
 pub use verdict::{Grade, Verdict, judge};
 

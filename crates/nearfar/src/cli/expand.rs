@@ -37,7 +37,7 @@ pub struct Expand {
 #[command(next_help_heading = "Far memory")]
 pub struct Far {
     /// A folder for the file that takes what DRAM does not, or the file's name there: on a disk of this machine
-    /// [default: what NEARFAR_FAR names, else /var/tmp]
+    /// [default: what `NEARFAR_FAR` names, else /var/tmp]
     #[arg(long = "far-file", value_name = "PATH")]
     pub file: Option<PathBuf>,
     /// Its size [default: four times the DRAM, at least 1GiB]

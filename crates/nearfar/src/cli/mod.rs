@@ -295,6 +295,7 @@ pub struct Doctor {
 }
 
 /// `nearfar show`
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
 #[derive(Args, Debug)]
 pub struct Show {
     /// A run's id or its beginning
@@ -309,6 +310,9 @@ pub struct Show {
     /// Every metric, not only each workload's main one
     #[arg(long)]
     pub all_metrics: bool,
+    /// What each cpu of the machine did meanwhile: programs, kernel, interrupts, waiting (JSON always has it)
+    #[arg(long, conflicts_with_all = ["runs", "trials"])]
+    pub cpu_load: bool,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,

@@ -15,7 +15,7 @@ use model::shell::quoted;
 use model::units::{Nanos, parse_share};
 use model::workload::WorkloadSpec;
 use store::Store;
-use workloads::{Job, Runner};
+use workloads::{Job, Meanwhile, Runner};
 
 use crate::cli::{self, Common, Place, TextOrJson};
 use crate::conduct::{check, conduct, resume_or_begin};
@@ -362,6 +362,7 @@ fn argv(args: &Place, placement: &Placement) -> Result<Vec<String>, Failure> {
         memory: placement.memory.clone(),
         seed: 0,
         time_limit: Nanos(0),
+        meanwhile: Meanwhile::default(),
     };
     match &workloads::find("command").expect("it is in the registry").runner {
         Runner::Tool { recipe, .. } => Ok(recipe(&job).map_err(Failure::usage)?.command.argv),

@@ -26,14 +26,15 @@ pub fn run(args: &Show, common: &Common) -> Outcome {
         return print(args.format, || report::table::trials(&record, &trials, &look), || report::json::trials(&trials));
     }
     let finding = summarise(&record.plan, &trials);
+    let load = || if args.cpu_load { report::table::cpu_load(&record, &finding, &look) } else { String::new() };
     if let Some(answer) = Answer::of(&record, &trials) {
-        let text = || report::table::answer(&record, &answer, &look);
+        let text = || report::table::answer(&record, &answer, &look) + &load();
         return print(args.format, text, || report::json::race(&record, &finding, &answer));
     }
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
     print(
         args.format,
-        || report::table::run(&record, &finding, metrics, &look),
+        || report::table::run(&record, &finding, metrics, &look) + &load(),
         || report::json::run(&record, &finding),
     )
 }

@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 use crate::boot::{Boot, Ran, boot};
 use crate::trials::{assert_caught, assert_proven, of, reasons};
@@ -12,16 +13,25 @@ use crate::trials::{assert_caught, assert_proven, of, reasons};
 const DISK_BYTES: u64 = 16 << 20;
 
 static RAN: LazyLock<Result<Ran, String>> = LazyLock::new(|| {
-    let disk = tempfile::NamedTempFile::new().map_err(|error| format!("no scratch file: {error}"))?;
-    disk.as_file().set_len(DISK_BYTES).map_err(|error| format!("no scratch file: {error}"))?;
-    let device = format!(
-        "-device qemu-xhci,id=x -drive if=none,id=d,file={},format=raw -device usb-uas,id=u,bus=x.0 -device scsi-hd,bus=u.0,drive=d",
-        disk.path().display()
-    );
+    let disks = [disk()?, disk()?];
+    // Each on a controller of its own, so that each has interrupts of its own.
+    let device = |(number, disk): (usize, &NamedTempFile)| {
+        let file = disk.path().display();
+        format!(
+            "-device qemu-xhci,id=x{number} -drive if=none,id=d{number},file={file},format=raw \
+             -device usb-uas,id=u{number},bus=x{number}.0 -device scsi-hd,bus=u{number}.0,drive=d{number}"
+        )
+    };
+    let devices: Vec<String> = disks.iter().enumerate().map(device).collect();
     let job = concat!(include_str!("interrupts.sh"), include_str!("irqbalance.sh"));
     // Debian's cloud kernel has no drivers of USB.
-    boot(&Boot { flags: &["--kernel", "full", "--qemu", &device], job, store: None })
+    boot(&Boot { flags: &["--kernel", "full", "--qemu", &devices.join(" ")], job, store: None })
 });
+
+fn disk() -> Result<NamedTempFile, String> {
+    let disk = NamedTempFile::new().and_then(|disk| disk.as_file().set_len(DISK_BYTES).map(|()| disk));
+    disk.map_err(|error| format!("no scratch file: {error}"))
+}
 
 fn ran(test: &str) -> Option<&'static Ran> {
     RAN.as_ref().inspect_err(|why| println!("skipped: {test}: {why}")).ok()
@@ -80,6 +90,28 @@ fn interrupts_arrive_where_they_are_sent() {
     let idle = &ran.trials("idle")[0];
     assert_eq!(idle["verdict"], "suspect", "{idle:#}");
     assert!(reasons(idle).contains("no interrupt of sda came where it was sent"), "{idle:#}");
+}
+
+#[test]
+fn two_disks_are_loaded_at_once_and_the_interrupts_of_both_are_sent() {
+    let Some(ran) = ran("two_disks_are_loaded_at_once_and_the_interrupts_of_both_are_sent") else { return };
+    assert_eq!(ran.step("second-disk").status, 0, "the second disk came");
+    let trial = &ran.trials("both")[0];
+    assert_proven(trial);
+    for disk in ["sda", "sdb"] {
+        let of_it: Vec<&Value> = seen(trial).iter().filter(|one| one["device"] == disk).collect();
+        assert!(!of_it.is_empty() && of_it.iter().all(|one| one["affinity_at_end"] == "4-7"), "{disk}: {trial:#}");
+        let came = of_it.iter().filter_map(|one| one["arrived"].as_object()).flat_map(|counts| counts.values());
+        assert!(came.filter_map(Value::as_u64).sum::<u64>() > 10, "{disk} was loaded: {trial:#}");
+    }
+    let run = ran.json("both", &[0]);
+    let names: Vec<&str> =
+        run["cells"][0]["metrics"].as_array().expect("metrics").iter().filter_map(|one| one["name"].as_str()).collect();
+    assert!(names.contains(&"iops-file1") && names.contains(&"iops-file2"), "{names:?}");
+    let load = run["cells"][0]["cpu_load"].as_array().expect("of each cpu");
+    assert_eq!(load.len(), 8, "{load:#?}");
+    let busy = |cpu: usize| load[cpu]["user"].as_f64().unwrap_or(0.0) + load[cpu]["system"].as_f64().unwrap_or(0.0);
+    assert!(busy(0) + busy(1) > 5.0, "the seats read: {load:#?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 # A disk on USB whose interrupts can be moved: sent to every node, meddled with, put back.
 for module in xhci_pci usb_storage uas sd_mod; do modprobe "$module"; done
 step disk wait_for [ -b /dev/sda ]
+step second-disk wait_for [ -b /dev/sdb ]
 masks() { for irq in $(ls /proc/irq); do cat "/proc/irq/$irq/smp_affinity_list" 2>/dev/null; done; }
 step map nearfar map --format json
 step before masks
@@ -8,6 +9,9 @@ step before masks
 measured sent io --runs 2 --device sda --set file=/dev/sda --set runtime=500ms --set iodepth=8 --placement one-core \
     --placement one-core+irq:same-core --placement one-core+irq:same-node --placement one-core+irq:other-node \
     --placement one-core+irq:spread --placement '-C 4 irq:5'
+# So many at once that the disk's own queue is full, and threads of the kernel hand them over: on the seats as well.
+measured both io --runs 1 --device sda --device sdb --threads 2 --set file=/dev/sda,/dev/sdb --set runtime=500ms \
+    --set iodepth=32 --placement one-core+irq:other-node
 step after masks
 measured idle command --runs 1 --device sda --placement one-core+irq:1 -- true
 

@@ -1,6 +1,7 @@
 //! A report as one HTML file: no network, no script, nothing that depends on when or where it is made. All HTML of the
 //! workspace is made here and in `templates`.
 
+mod load;
 mod plot;
 mod race;
 mod run;

@@ -261,7 +261,7 @@ fn tick_text(tick: f64, step: f64) -> String {
     format!("{text}{suffix}")
 }
 
-fn pixels(value: f64) -> String {
+pub(crate) fn pixels(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), Into::into)
 }

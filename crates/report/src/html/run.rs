@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
-use model::finding::RunFinding;
+use model::finding::{CellFinding, RunFinding, load_belongs_to};
 use model::placement::Placement;
 use model::record::{RunRecord, TrialRecord};
 use model::settings::{FactValue, Settings};
 use model::shell::quoted;
 use model::trial::{Grade, Role, TrialId};
 
+use super::load::{self, loads};
 use super::plot::{Strip, figure};
 use super::race::RacePart;
 use super::table::HtmlTable;
@@ -18,7 +19,9 @@ use crate::grid::{Grid, GridCell};
 use crate::look::{Tone, clean};
 use crate::map as maps;
 use crate::number::date;
-use crate::table::{Metrics, ending, headed_grid, machine, run_grid, simulated, skipped_grid, troubled_grid};
+use crate::table::{
+    Metrics, ending, headed_grid, load_grid, machine, run_grid, simulated, skipped_grid, troubled_grid,
+};
 
 /// Sentences about each run at the top of a page with several.
 const HEADLINES: usize = 3;
@@ -155,7 +158,7 @@ fn facts(record: &RunRecord) -> Vec<(&'static str, String)> {
     run.into_iter().chain(kernel).collect()
 }
 
-/// One figure per test, of its main metric.
+/// One figure per test, of its main metric, and where the load of the cpus belongs to the result, one of that.
 fn figures(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
     let disturbed: BTreeSet<&TrialId> = section
         .trials
@@ -166,7 +169,7 @@ fn figures(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
     let baseline =
         section.comparison.map_or(section.record.plan.baseline.as_deref(), |made| Some(made.baseline.as_str()));
     let tests = section.finding.cells.chunk_by(|a, b| a.test == b.test);
-    let one = |cells: &[model::finding::CellFinding]| {
+    let one = |cells: &[CellFinding]| {
         let strips: Vec<Strip> = cells
             .iter()
             .filter_map(|cell| {
@@ -177,13 +180,36 @@ fn figures(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
             .collect();
         figure_part(&cells[0].test, &strips, limits)
     };
-    tests.filter_map(one).collect()
+    let plan = &section.record.plan;
+    let load = |cells: &[CellFinding]| {
+        plan.spec(&cells[0].workload).filter(|spec| load_belongs_to(spec)).and_then(|_| load_part(cells, limits))
+    };
+    tests.flat_map(|cells| [one(cells), load(cells)]).flatten().collect()
+}
+
+/// What each cpu did, beside the medians of a test.
+fn load_part(cells: &[CellFinding], limits: &Limits) -> Option<FigurePart> {
+    let test = &cells[0].test;
+    let svg = loads(test, cells)?.render().expect("a template of values that are there renders");
+    let all: Vec<&CellFinding> = cells.iter().collect();
+    let mut caption = format!(
+        "{}. The median of each placement, and beside it what each cpu of the machine did meanwhile, whoever had it do \
+         that: one bar per cpu, its whole height all of its time, the mean of the trials.",
+        clean(test)
+    );
+    if cells.len() > load::ROWS_MAX || cells.iter().any(|cell| cell.cpu_load.len() > load::CPUS_MAX) {
+        caption +=
+            &format!(" The first {} placements and {} cpus; the table has more.", load::ROWS_MAX, load::CPUS_MAX);
+    }
+    let grid = load_grid(&all).without("test").without_repeats(2);
+    Some(FigurePart { svg, caption, table: HtmlTable::new("The same as a table", grid, limits.rows).folded() })
 }
 
 fn figure_part(test: &str, strips: &[Strip], limits: &Limits) -> Option<FigurePart> {
     let shown = &strips[..strips.len().min(STRIPS_MAX)];
     let figure = figure(test, shown, limits.points)?;
-    let finding = RunFinding { cells: strips.iter().map(|strip| strip.cell.clone()).collect(), skipped: Vec::new() };
+    let cells = strips.iter().map(|strip| strip.cell.clone()).collect();
+    let finding = RunFinding { cells, skipped: Vec::new(), passes: false };
     let grid = ["test", "metric", "better"].into_iter().fold(run_grid(&finding, Metrics::Main), Grid::without);
     Some(FigurePart {
         svg: figure.render().expect("a template of values that are there renders"),

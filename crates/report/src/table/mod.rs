@@ -3,6 +3,7 @@
 mod comparison;
 mod index;
 mod lists;
+mod load;
 mod race;
 mod run;
 mod size;
@@ -10,6 +11,7 @@ mod size;
 pub use comparison::{comparison, comparison_csv, comparison_markdown};
 pub use index::{index, index_csv, index_markdown};
 pub use lists::{OfferLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
+pub use load::cpu_load;
 pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
 pub use size::size;
@@ -17,6 +19,7 @@ pub use size::size;
 pub(crate) use comparison::{comparison_grid, footnotes, headnotes, long_grid};
 pub(crate) use index::{caption as index_caption, index_grid};
 pub(crate) use lists::ending;
+pub(crate) use load::load_grid;
 pub(crate) use run::{headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid};
 
 /// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.

@@ -48,7 +48,7 @@ pub fn run_markdown(record: &RunRecord, finding: &RunFinding, metrics: Metrics) 
 /// Every metric of every cell, unrounded, one per line.
 pub fn run_csv(record: &RunRecord, finding: &RunFinding) -> String {
     let header = "run,simulated,test,workload,parameters,placement,threads,cpus,memory,metric,unit,better,median,ci_low,\
-                  ci_high,samples,valid,suspect,invalid";
+                  ci_high,best,mean,samples,valid,suspect,invalid";
     let mut rows: Vec<Vec<String>> = vec![header.split(',').map(str::to_string).collect()];
     for cell in &finding.cells {
         let parameters: Vec<String> = cell.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -69,6 +69,8 @@ pub fn run_csv(record: &RunRecord, finding: &RunFinding) -> String {
                 csv_number(metric.median),
                 csv_number(metric.ci_low),
                 csv_number(metric.ci_high),
+                csv_number(metric.best),
+                csv_number(metric.mean),
                 metric.samples.len().to_string(),
                 cell.verdicts.valid.to_string(),
                 cell.verdicts.suspect.to_string(),
@@ -116,28 +118,31 @@ pub(crate) fn simulated(record: &RunRecord) -> Option<String> {
 
 /// One row per cell and metric, tests and their metrics together.
 pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
-    let titles = ["test", "metric", "better", "placement", "threads", "median", "95 % interval", "unit", "n", "trials"];
-    let mut grid = Grid::new(&titles).numbers(&["threads", "median", "n"]).holding(Holds::Word, &["95 % interval"]);
+    let passes = finding.passes;
+    let titles = titles(&["test", "metric", "better", "placement", "threads"], passes, &["unit", "n", "trials"]);
+    let mut grid = numbered(Grid::new(&titles));
     for (cell, metric) in shown(finding, metrics) {
-        let [placement, threads, median, ends, samples, trials] = row(cell, metric);
+        let [placement, threads, samples, trials] = row(cell, metric);
         let [test, name] = [&cell.test, &metric.name].map(|text| GridCell::plain(text));
         let [better, unit] = [better_word(metric.better), &metric.unit].map(GridCell::quiet);
-        grid.rows.push(vec![test, name, better, placement, threads, median, ends, unit, samples, trials]);
+        let names = vec![test, name, better, placement, threads];
+        grid.rows.push([names, figures(metric, passes), vec![unit, samples, trials]].concat());
     }
     grid
 }
 
 /// The same for a terminal: what a test's rows have in common stands above them.
 pub(crate) fn headed_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
-    let titles = ["placement", "threads", "median", "95 % interval", "n", "trials"];
-    let mut grid = Grid::new(&titles).numbers(&["threads", "median", "n"]).holding(Holds::Word, &["95 % interval"]);
+    let passes = finding.passes;
+    let mut grid = numbered(Grid::new(&titles(&["placement", "threads"], passes, &["n", "trials"])));
     for (cell, metric) in shown(finding, metrics) {
         let better = better_word(metric.better);
         let heading = format!("{}: {} in {}, {better} is better", cell.test, metric.name, metric.unit);
         if grid.headings.last().is_none_or(|(_, last)| *last != clean(&heading)) {
             grid.heading(&heading);
         }
-        grid.rows.push(row(cell, metric).to_vec());
+        let [placement, threads, samples, trials] = row(cell, metric);
+        grid.rows.push([vec![placement, threads], figures(metric, passes), vec![samples, trials]].concat());
     }
     grid
 }
@@ -151,16 +156,34 @@ fn shown(finding: &RunFinding, metrics: Metrics) -> impl Iterator<Item = (&CellF
     })
 }
 
-fn row(cell: &CellFinding, metric: &MetricFinding) -> [GridCell; 6] {
-    let (words, tone) = verdict_words(cell.verdicts);
+/// What stands between the first columns and the last: the median, its interval, and of passes the best and the mean.
+fn titles<'t>(first: &[&'t str], passes: bool, last: &[&'t str]) -> Vec<&'t str> {
+    let figures: &[&str] =
+        if passes { &["median", "95 % interval", "best", "mean"] } else { &["median", "95 % interval"] };
+    [first, figures, last].concat()
+}
+
+fn numbered(grid: Grid) -> Grid {
+    grid.numbers(&["threads", "median", "best", "mean", "n"]).holding(Holds::Word, &["95 % interval"])
+}
+
+fn figures(metric: &MetricFinding, passes: bool) -> Vec<GridCell> {
     let scale = metric.median.map(Scale::of);
-    let median = metric.median.zip(scale).map_or("no result".into(), |(median, scale)| scale.write(median));
+    let written = |number: Option<f64>| number.zip(scale).map(|(number, scale)| scale.write(number));
+    let median = GridCell::plain(written(metric.median).as_deref().unwrap_or("no result"));
     let ends = scale.and_then(|scale| interval(metric.ci_low, metric.ci_high, scale));
+    let mut cells = vec![median, GridCell::plain(ends.as_deref().unwrap_or("too few trials"))];
+    if passes {
+        cells.extend([metric.best, metric.mean].map(|number| GridCell::plain(&written(number).unwrap_or_default())));
+    }
+    cells
+}
+
+fn row(cell: &CellFinding, metric: &MetricFinding) -> [GridCell; 4] {
+    let (words, tone) = verdict_words(cell.verdicts);
     [
         GridCell::plain(&cell.placement),
         GridCell::plain(&cell.threads.to_string()),
-        GridCell::plain(&median),
-        GridCell::plain(ends.as_deref().unwrap_or("too few trials")),
         GridCell::plain(&metric.samples.len().to_string()),
         GridCell::new(&words, tone),
     ]

@@ -1,11 +1,14 @@
 //! The HTML report: what it shows, that nothing breaks out of it, that it stays small and always the same.
 
 use model::compare::compare_table;
+use model::id_set::CpuId;
 use model::record::{ImportedRow, ImportedTable};
+use model::trial::CpuTime;
+use model::units::Nanos;
 use model::workload::Better;
 use report::html::{ReportPage, RunSection, TableSection, render};
 
-use crate::fixture::{Run, Shape, hostile, run, run_of};
+use crate::fixture::{Run, Shape, finished, hostile, run, run_of};
 
 fn section(run: &Run) -> RunSection<'_> {
     RunSection {
@@ -49,6 +52,27 @@ fn a_report_of_a_run_and_an_imported_table() {
     let comparison = compare_table(&table, None).unwrap();
     let tables = vec![TableSection { table: &table, comparison: &comparison }];
     insta::assert_snapshot!(render(&page(vec![section(&run)], tables)));
+}
+
+#[test]
+fn the_load_of_each_cpu_stands_beside_requests_to_a_disk_and_nothing_else() {
+    let mut run = run_of(&Shape { name: "disk", placements: 2, blocks: 6, troubled: false, compared: false });
+    for trial in &mut run.trials {
+        let times =
+            |user, irq, idle| CpuTime { user: Nanos(user), irq: Nanos(irq), idle: Nanos(idle), ..CpuTime::default() };
+        trial.outcome.evidence.cpu_times = [(CpuId(0), times(50, 25, 25)), (CpuId(7), times(0, 0, 9))].into();
+    }
+    let rendered = |run: &Run| render(&page(vec![section(run)], Vec::new()));
+    let again = |run: Run| finished(run.record, run.trials, false);
+    let mut run = again(run);
+    assert!(!rendered(&run).contains("strips loads"), "of other workloads it is shown when it is asked for");
+    run.record.plan.workloads.iter_mut().for_each(|spec| spec.metrics[0].unit = "IO/s".into());
+    let run = again(run);
+    let html = rendered(&run);
+    assert!(html.contains("strips loads"));
+    assert!(html.contains("cpu 0 75 %"), "its text alternative");
+    let rows = html.matches("<td class=\"number\">7</td><td class=\"number\">0.0</td>").count();
+    assert_eq!(rows, run.finding.cells.len(), "and the same as a table");
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use insta::{assert_json_snapshot, assert_snapshot};
 use model::comparison::Comparison;
 use model::placement::{Lines, Offer};
-use model::record::{Ending, RunId, RunSummary};
+use model::plan::{Plan, Repeat};
+use model::record::{Ending, RunId, RunRecord, RunSummary};
 use model::units::Nanos;
+use model::workload::Better;
 use report::table::{self, Metrics, OfferLines};
 use report::{Look, json};
 
@@ -21,6 +23,29 @@ fn comparison(run: &Run) -> &Comparison {
 fn results() {
     let run = run();
     assert_snapshot!(table::run(&run.record, &run.finding, Metrics::Main, &LOOK));
+}
+
+#[test]
+fn passes_have_their_best_and_their_mean() {
+    let shape = Shape { name: "passes", placements: 2, blocks: 5, troubled: false, compared: false };
+    let run = run_of(&shape);
+    let plan = &run.record.plan;
+    let shown = |max: u32| {
+        let repeat = Repeat { min: max, max, ..plan.repeat.clone() };
+        let record = RunRecord { plan: Plan { repeat, ..plan.clone() }, ..run.record.clone() };
+        let finding = model::finding::summarise(&record.plan, &run.trials);
+        table::run(&record, &finding, Metrics::Main, &WIDE)
+    };
+    let head = |text: String| text.lines().find(|line| line.starts_with("placement")).map(str::to_string);
+    let columns = |max| head(shown(max)).unwrap().split_whitespace().map(String::from).collect::<Vec<_>>();
+    assert_eq!(columns(5), ["placement", "threads", "median", "95", "%", "interval", "best", "mean", "n", "trials"]);
+    assert_eq!(columns(6), ["placement", "threads", "median", "95", "%", "interval", "n", "trials"]);
+    for metric in run.finding.cells.iter().filter_map(|cell| cell.metrics.first()) {
+        let samples = || metric.samples.iter().copied();
+        let best =
+            if metric.better == Better::Higher { samples().reduce(f64::max) } else { samples().reduce(f64::min) };
+        assert_eq!((metric.best, metric.mean), (best, Some(samples().sum::<f64>() / 5.0)));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use model::candidates::Stages;
-use model::id_set::{CpuSet, NodeId};
+use model::id_set::{CpuId, CpuSet, NodeId};
 use model::place::{RacePlan, Step};
 use model::placement::Route;
 use model::plan::Cell;
@@ -15,8 +15,8 @@ use model::record::{RunRecord, TrialRecord};
 use model::settings::FactValue;
 use model::share::{self, Wish};
 use model::topology::{CpuKind, Device, DeviceKind, Distances, Interrupt, MemoryAttribute, MemoryNode, Movability};
-use model::trial::{DeviceInterrupt, Evidence, Status};
-use model::units::Bytes;
+use model::trial::{CpuTime, DeviceInterrupt, Evidence, Status};
+use model::units::{Bytes, Nanos};
 use model::workload::{ParameterKind, ParameterSpec, Value};
 use serde_json::Value as Json;
 use store::shared::{Content, write};
@@ -61,6 +61,8 @@ fn full() -> (RunRecord, Vec<TrialRecord>) {
         trial.verdict.reasons.push("it ran elsewhere".into());
         let interrupt = DeviceInterrupt { device: "sda".into(), name: "ahci0".into(), ..DeviceInterrupt::default() };
         trial.outcome.evidence.device_interrupts = vec![interrupt];
+        let times = CpuTime { user: Nanos(10), idle: Nanos(30), ..CpuTime::default() };
+        trial.outcome.evidence.cpu_times = [(CpuId(3), times)].into();
         trial.outcome.evidence.second = Some(Box::new(Evidence {
             memory_policy: Some("default".into()),
             unavailable: BTreeMap::from([("pages".into(), "no such process".into())]),
@@ -231,6 +233,9 @@ fn no_text_of_a_run_carries_a_secret_out() {
         let text = serde_json::to_string(&(&shared.record, &shared.trials)).unwrap();
         assert_eq!(trace(text.as_bytes()), None, "{path}");
     }
+    let shared = share::run(&run, &trials, &wish());
+    let times = |trials: &[TrialRecord]| trials[0].outcome.evidence.cpu_times.clone();
+    assert!(times(&shared.trials) == times(&trials), "what the cpus did is no secret");
     assert!(planted > 800, "only {planted} texts were tried");
 }
 

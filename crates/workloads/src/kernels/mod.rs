@@ -32,14 +32,15 @@ pub(crate) use for_tests::{check_smoke, job_for_tests, pages_can_be_asked, set};
 
 #[cfg(test)]
 mod for_tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use machine::memory::{HugePages, MemoryError, PlacedMemory};
     use model::id_set::CpuSet;
     use model::placement::MemoryPolicy;
     use model::units::{Bytes, Nanos};
+    use model::workload::WorkloadSpec;
 
-    use crate::job::{Job, Measured};
+    use crate::job::{Job, Meanwhile, Measured};
 
     /// A job of a workload at smoke size, on as many threads as it needs, seated nowhere.
     pub(crate) fn job_for_tests(workload: &str) -> Job {
@@ -53,12 +54,18 @@ mod for_tests {
             memory: MemoryPolicy::Kernel,
             seed: 1,
             time_limit: Nanos(60_000_000_000),
+            meanwhile: Meanwhile::default(),
         }
     }
 
-    /// Gives one parameter another value.
+    /// Gives one parameter another value, read as the job's own workload reads it: the one that has all its parameters
+    /// and no others.
     pub(crate) fn set(job: &mut Job, name: &str, text: &str) {
-        let spec = crate::specs().into_iter().find(|spec| spec.parameter(name).is_some()).unwrap();
+        let is_it = |spec: &WorkloadSpec| {
+            let names: BTreeSet<&String> = spec.parameters.iter().map(|parameter| &parameter.name).collect();
+            names == job.parameters.0.keys().collect()
+        };
+        let spec = crate::specs().into_iter().find(is_it).expect("a job has the parameters of its workload");
         let value = spec.parameter(name).unwrap().kind.read(text, None).unwrap();
         job.parameters.0.insert(name.into(), value);
     }

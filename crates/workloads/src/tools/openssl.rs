@@ -220,8 +220,7 @@ mod tests {
     fn job(pairs: &[(&str, &str)]) -> Job {
         let mut job = job_for_tests("openssl");
         for (name, text) in pairs {
-            let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
-            job.parameters.0.insert((*name).into(), value);
+            crate::kernels::set(&mut job, name, text);
         }
         job
     }

@@ -2,13 +2,12 @@
 //! `instructions=software` takes effect is tested with the whole program, because a process loads the library once.
 
 use super::*;
-use crate::kernels::{check_smoke, job_for_tests};
+use crate::kernels::{check_smoke, job_for_tests, set};
 
 fn job(pairs: &[(&str, &str)]) -> Job {
     let mut job = job_for_tests("crypto");
     for (name, text) in [&("time", "2ms")].into_iter().chain(pairs) {
-        let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
-        job.parameters.0.insert((*name).into(), value);
+        set(&mut job, name, text);
     }
     job
 }

@@ -8,12 +8,21 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 
 use super::clock;
-use super::queue::{self, Queue, Wait};
+use super::queue::{Queue, Wait};
 use super::work::{Kind, Request};
 use crate::job::Failure;
 
 /// Signals and a kernel short of memory pass.
 const TRIES_MAX: u32 = 1000;
+
+/// As many answers are asked for at once: all that are there spare calls.
+const EVENTS_MAX: usize = 64;
+
+/// So many of them are taken in a round, so that the device gets a new request for each as soon as it has done one. Of more
+/// than two in one call the kernel holds the first back until it has the last (fs/aio.c, `AIO_PLUG_THRESHOLD`). On a virtio
+/// disk at depths of 16 and 32 four in a round did 3 to 4 % less than one; one costs a tenth more cpu time, still less
+/// than fio.
+const TAKEN: usize = 1;
 
 /// `struct iocb` of `linux/aio_abi.h`.
 #[repr(C)]
@@ -57,7 +66,9 @@ pub(super) struct Aio {
     requests: Vec<Iocb>,
     /// Those of this batch that are not handed over yet.
     batch: Vec<*mut Iocb>,
+    /// Answers that came and are not taken yet: those from `next` to before `came`.
     events: Vec<Event>,
+    next: usize,
     came: usize,
     /// Requests that the kernel did not take, with its error below zero.
     refused: Vec<(usize, i64)>,
@@ -79,7 +90,8 @@ impl Aio {
             block: block as u64,
             requests: vec![Iocb::default(); depth],
             batch: Vec::with_capacity(depth),
-            events: vec![Event::default(); queue::batch(depth)],
+            events: vec![Event::default(); depth.min(EVENTS_MAX)],
+            next: 0,
             came: 0,
             refused: Vec::with_capacity(depth),
             under_way: 0,
@@ -131,7 +143,7 @@ impl Aio {
             let came =
                 unsafe { libc::syscall(libc::SYS_io_getevents, self.context, 1 as libc::c_long, most, events, time) };
             if let Ok(came) = usize::try_from(came) {
-                self.came = came;
+                (self.next, self.came) = (0, came);
                 self.under_way -= came;
                 return;
             }
@@ -175,7 +187,7 @@ impl Queue for Aio {
     fn hand_over(&mut self, wait: Wait) -> u64 {
         self.submit();
         let handed = clock::now_ns();
-        if self.refused.is_empty() && self.under_way > 0 {
+        if self.refused.is_empty() && self.next == self.came && self.under_way > 0 {
             self.wait(wait);
         }
         handed
@@ -186,9 +198,11 @@ impl Queue for Aio {
         for (slot, error) in self.refused.drain(..) {
             take(slot, error);
         }
-        for event in &self.events[..std::mem::take(&mut self.came)] {
+        let until = self.came.min(self.next + TAKEN);
+        for event in &self.events[self.next..until] {
             take(event.data as usize, event.result);
         }
+        self.next = until;
     }
 }
 
@@ -201,7 +215,41 @@ impl Drop for Aio {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
+
+    #[test]
+    fn answers_that_came_together_are_taken_one_by_one_and_none_is_lost() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![7; 8 * 4096], 0).unwrap();
+        let mut buffer = vec![0u8; 8 * 4096];
+        let mut aio = match Aio::new(8, 4096, &file) {
+            Ok(aio) => aio,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        for slot in 0..8 {
+            let request = Request { kind: Kind::Read, offset: slot as u64 * 4096, ..Request::IDLE };
+            aio.put(slot, &request, buffer[slot * 4096..].as_mut_ptr());
+        }
+        let mut seen = BTreeSet::new();
+        for _ in 0..8 {
+            aio.hand_over(Wait::Answer);
+            let mut taken = 0;
+            aio.answers(|slot, result| {
+                assert_eq!(result, 4096);
+                assert!(seen.insert(slot), "{slot} came twice");
+                taken += 1;
+            });
+            assert_eq!(taken, 1);
+        }
+        assert_eq!(seen.len(), 8);
+        aio.hand_over(Wait::Answer);
+        aio.answers(|slot, _| panic!("{slot} has no request under way"));
+        drop(aio);
+        assert!(buffer.iter().all(|byte| *byte == 7));
+    }
 
     #[test]
     fn the_kernels_structs_have_their_sizes() {

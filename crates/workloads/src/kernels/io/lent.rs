@@ -16,6 +16,10 @@ impl Lent {
     pub(crate) fn open(job: &Job) -> Result<Self, Failure> {
         let options = Options::read(&job.parameters).map_err(Failure::Failed)?;
         options.possible().map_err(Failure::Failed)?;
+        if options.each_file().map_err(Failure::Failed)?.len() > 1 {
+            let why = "several files at once are workload io's; this one has one";
+            return Err(Failure::Unavailable(format!("{why}; hint: --set file=PATH, or workload io")));
+        }
         let target = Target::open(job.seed, &options)?;
         target.suits(&options)?;
         Ok(Self { target, block: options.block as u64 })

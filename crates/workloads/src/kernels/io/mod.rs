@@ -16,6 +16,7 @@ mod clock;
 mod data;
 mod disk;
 mod lent;
+mod load;
 mod mmap;
 mod offsets;
 mod options;
@@ -46,11 +47,14 @@ use crate::random::Random;
 use crate::team::{self, Member};
 use buffers::Buffers;
 pub(crate) use lent::Lent;
+use load::Load;
 use mmap::Mapping;
 use offsets::Places;
 use options::{Engine, Options};
+pub(crate) use options::{asks_to_write, mixes};
 pub(crate) use parameters::describe;
 use ring::Ring;
+pub(crate) use tally::FILE_SERIES;
 use tally::Tally;
 use target::Target;
 use work::{Task, Work};
@@ -72,31 +76,71 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let options = Options::read(&job.parameters).map_err(Failure::Failed)?;
     options.possible().map_err(Failure::Failed)?;
-    let target = Target::open(job.seed, &options)?;
-    target.suits(&options)?;
-    let task = Task::new(options, target, job.seed)?;
-    let crew = team::run(job, |member| one_thread(job, &task, member))?;
-    task.target.unchanged()?;
-    if let Some(written) = &task.written {
-        verify::read_back(job, &task.options, &task.target, written)?;
+    let tasks = tasks(job, &options)?;
+    let load = Load::new(job.threads);
+    let crew = team::run(job, |member| one_thread(job, Part::of(&tasks, job.threads, member.index), &load, member))?;
+    job.meanwhile.note(load.seen());
+    for task in &tasks {
+        task.target.unchanged()?;
+        if let Some(written) = &task.written {
+            verify::read_back(task.seed, job, &task.options, &task.target, written)?;
+        }
     }
     let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
     let (tallies, pages): (Vec<Tally>, Vec<_>) = crew.results.into_iter().map(|done| (done.tally, done.pages)).unzip();
     pages.iter().for_each(|pages| tally::add_pages(&mut measured.pages, pages));
-    tally::report(&tallies, &task.options, &mut measured)?;
-    note(&task, &mut measured)?;
+    tally::report(&tallies, &options, &mut measured)?;
+    if tasks.len() > 1 {
+        tally::report_files(&tallies, tasks.len(), &mut measured)?;
+    }
+    note(&tasks, &mut measured)?;
     Ok(measured)
 }
 
+/// One for each file. Each has a seed of its own, so that a block that came from another file is found.
+fn tasks(job: &Job, options: &Options) -> Result<Vec<Task>, Failure> {
+    let each = options.each_file().map_err(Failure::Failed)?;
+    if job.threads < each.len() {
+        let (files, threads) = (each.len(), job.threads);
+        let why = format!("{files} files need a thread each, and there are {threads}");
+        return Err(Failure::Failed(format!("{why}; hint: --threads {files}")));
+    }
+    let one = |(index, options): (usize, Options)| {
+        let seed = job.seed ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let target = Target::open(seed, &options)?;
+        target.suits(&options)?;
+        Task::new(options, target, seed)
+    };
+    each.into_iter().enumerate().map(one).collect()
+}
+
+/// What one thread has to do, and its place among those that do it with it.
+#[derive(Clone, Copy)]
+struct Part<'t> {
+    task: &'t Task,
+    index: usize,
+    threads: usize,
+}
+
+impl<'t> Part<'t> {
+    fn of(tasks: &'t [Task], threads: usize, thread: usize) -> Self {
+        let (files, file) = (tasks.len(), thread % tasks.len());
+        Self { task: &tasks[file], index: thread / files, threads: (threads - file).div_ceil(files) }
+    }
+}
+
 /// No metrics: what makes a result say less than it seems to. docs/storage.md has them.
-fn note(task: &Task, measured: &mut Measured) -> Result<(), Failure> {
-    if let Some(percent) = task.target.unwritten_percent() {
+fn note(tasks: &[Task], measured: &mut Measured) -> Result<(), Failure> {
+    // Of several files the worst one.
+    let unwritten = tasks.iter().filter_map(|task| task.target.unwritten_percent()).reduce(f64::max);
+    if let Some(percent) = unwritten {
         measured.push("unwritten-percent", percent)?;
     }
-    if !task.options.direct
+    if !tasks[0].options.direct
         && let Some(memory) = memory_bytes()
     {
-        measured.push("percent-of-memory", 100.0 * task.target.bytes as f64 / memory as f64)?;
+        let bytes: u64 = tasks.iter().map(|task| task.target.bytes).sum();
+        measured.push("percent-of-memory", 100.0 * bytes as f64 / memory as f64)?;
     }
     Ok(())
 }
@@ -108,45 +152,43 @@ fn memory_bytes() -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-fn one_thread(job: &Job, task: &Task, member: &Member<'_>) -> Result<Done, Failure> {
+fn one_thread(job: &Job, part: Part<'_>, load: &Load, member: &Member<'_>) -> Result<Done, Failure> {
+    let task = part.task;
     let options = &task.options;
     let file = task.target.handle()?;
     if !options.direct {
         advice::order(&file, options.spread);
     }
     let mut arena = Arena::small(job, buffers::blocks(options) * options.block)?;
-    let mut random = Random::of_thread(!job.seed, member.index);
+    let mut random = Random::of_thread(!task.seed, part.index);
     let buffers = Buffers::new(&mut arena, options, &mut random);
-    let places = Places::new(options, task.target.bytes, job.seed, member.index, job.threads);
+    let places = Places::new(options, task.target.bytes, task.seed, part.index, part.threads);
     let parts = matches!(options.engine, Engine::IoUring | Engine::Libaio);
     let mut work = Work::new(task, &file, buffers, places, parts);
-    timed(member, &mut work)?;
+    timed(member, load, &mut work)?;
     let tally = work.tally;
     Ok(Done { tally, pages: arena.pages_by_node()? })
 }
 
 /// Makes what the engine needs, then works.
-fn timed(member: &Member<'_>, work: &mut Work<'_>) -> Result<(), Failure> {
+fn timed(member: &Member<'_>, load: &Load, work: &mut Work<'_>) -> Result<(), Failure> {
     let (task, file) = (work.task, work.file);
     let options = &task.options;
     match options.engine {
         Engine::IoUring => {
             let mut ring = ring::make(options)?;
             let mut ring = Ring::new(&mut ring, options, file, &work.buffers)?;
-            member.timed(|| member.meet().and_then(|()| queue::run(work, &mut ring)))
+            load.around(member, || queue::run(work, &mut ring))
         }
         Engine::Libaio => {
             let mut aio = aio::Aio::new(options.depth, options.block, file)?;
-            member.timed(|| member.meet().and_then(|()| queue::run(work, &mut aio)))
+            load.around(member, || queue::run(work, &mut aio))
         }
-        Engine::Psync => member.timed(|| member.meet().and_then(|()| sync::run(work, psync::transfer(file)))),
-        Engine::Preadv2 => {
-            let transfer = preadv2::transfer(file, options.iopoll);
-            member.timed(|| member.meet().and_then(|()| sync::run(work, transfer)))
-        }
+        Engine::Psync => load.around(member, || sync::run(work, psync::transfer(file))),
+        Engine::Preadv2 => load.around(member, || sync::run(work, preadv2::transfer(file, options.iopoll))),
         Engine::Mmap => {
             let mut mapping = Mapping::new(file, task.target.bytes, options.writes(), options.spread)?;
-            member.timed(|| member.meet().and_then(|()| sync::run(work, mapping.transfer())))
+            load.around(member, || sync::run(work, mapping.transfer()))
         }
     }
 }
@@ -163,16 +205,12 @@ fn last_result(result: libc::ssize_t) -> i64 {
 #[cfg(test)]
 mod for_tests {
     use super::{Job, Options, Parameters};
-    use crate::kernels::job_for_tests;
+    use crate::kernels::{job_for_tests, set};
 
     /// A job at smoke size with these parameters.
     pub(super) fn job(pairs: &[(&str, &str)]) -> Job {
-        let spec = super::describe();
         let mut job = job_for_tests("io");
-        for (name, text) in pairs {
-            let value = spec.parameter(name).unwrap().kind.read(text, None).unwrap();
-            job.parameters.0.insert((*name).into(), value);
-        }
+        pairs.iter().for_each(|(name, text)| set(&mut job, name, text));
         job
     }
 

@@ -52,15 +52,27 @@ pub(super) enum Spread {
     Zipf(f64),
 }
 
+/// As many as there are metrics for.
+pub(crate) const FILES_MAX: usize = 8;
+
 /// Steeper ones ask for the first place only.
 const THETA_MAX: f64 = 10.0;
+
+/// Whether reads and writes are asked for, in whatever shares.
+pub(crate) fn mixes(parameters: &Parameters) -> bool {
+    parameters.text("rw").ends_with("rw")
+}
+
+/// Whether writes are asked for, even if a mix has a share of none.
+pub(crate) fn asks_to_write(parameters: &Parameters) -> bool {
+    !parameters.text("rw").ends_with("read")
+}
 
 impl Options {
     /// What parameters say; what is wrong with them alone, whatever the machine.
     pub(super) fn read(parameters: &Parameters) -> Result<Self, String> {
         let number = |name: &str| parameters.integer(name) as u64;
-        let rw = parameters.text("rw");
-        let mixed = rw.ends_with("rw");
+        let (rw, mixed) = (parameters.text("rw"), mixes(parameters));
         let block = parameters.size("bs");
         if !block.is_multiple_of(SECTOR) {
             return Err(format!("bs is {block} bytes, which are no whole sectors of {SECTOR}"));
@@ -69,7 +81,7 @@ impl Options {
             file: parameters.text("file").into(),
             bytes: number("size"),
             engine: Engine::of(parameters.text("engine")),
-            reads_percent: if mixed { number("mix") } else { 100 * u64::from(rw.ends_with("read")) },
+            reads_percent: if mixed { number("mix") } else { 100 * u64::from(!asks_to_write(parameters)) },
             mixed,
             spread: spread(rw, parameters.text("distribution"))?,
             block,
@@ -97,6 +109,29 @@ impl Options {
     /// Whether sectors carry stamps: what is to be all zeros has none.
     pub(super) fn stamped(&self) -> bool {
         self.data != Data::Zero || self.verify
+    }
+
+    /// The same for each file that is named, of which each thread has one: the first thread the first, and so on in turn.
+    pub(super) fn each_file(&self) -> Result<Vec<Self>, String> {
+        let files = list(&self.file);
+        let allowed: Vec<String> = list(&self.may_overwrite).into_iter().filter(|path| !path.is_empty()).collect();
+        if files.len() > FILES_MAX {
+            return Err(format!("file names {} files, and {FILES_MAX} are the most", files.len()));
+        }
+        if let Some(twice) = files.iter().enumerate().find(|(at, file)| files[..*at].contains(file)) {
+            return Err(format!("file names {} twice", twice.1));
+        }
+        if let Some(other) = allowed.iter().find(|path| files.len() > 1 && !files.contains(path)) {
+            return Err(format!("--allow-overwrite {other}, which is none of the files"));
+        }
+        if files.len() < 2 {
+            return Ok(vec![self.clone()]);
+        }
+        let one = |file: &String| {
+            let may_overwrite = allowed.iter().find(|path| *path == file).cloned().unwrap_or_default();
+            Self { file: file.clone(), may_overwrite, ..self.clone() }
+        };
+        Ok(files.iter().map(one).collect())
     }
 
     /// What does not go together. Looked at in the trial and not before: a list of engines by a list of depths is a fair
@@ -146,6 +181,14 @@ impl Engine {
         let found = Self::NAMES.iter().find(|(_, engine)| *engine == self);
         found.expect("every engine has a name").0
     }
+}
+
+/// The paths of a list with commas between them; a text that is the path of something that is there is one path.
+fn list(text: &str) -> Vec<String> {
+    if !text.contains(',') || std::path::Path::new(text).exists() {
+        return vec![text.into()];
+    }
+    text.split(',').map(|path| path.trim().to_string()).collect()
 }
 
 fn spread(rw: &str, distribution: &str) -> Result<Spread, String> {

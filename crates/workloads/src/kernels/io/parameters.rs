@@ -4,6 +4,7 @@ use model::units::{Bytes, Nanos};
 use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
 use super::SECTOR;
+use super::tally::FILE_SERIES;
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 
 const HOUR: Nanos = Nanos(3_600_000_000_000);
@@ -31,7 +32,7 @@ fn subject() -> Vec<ParameterSpec> {
         Parameter {
             name: "file",
             about: "what is read or written, such as /dev/sda; one that does not exist is made and removed; empty for a \
-                    file of its own in the folder of TMPDIR",
+                    file of its own in the folder of TMPDIR; several with commas between them have threads of their own",
             kind: ParameterKind::Text,
             default: Some(""),
             smoke: None,
@@ -194,6 +195,11 @@ fn ways() -> Vec<ParameterSpec> {
 }
 
 fn measured() -> Vec<MetricSpec> {
+    let of_files = metrics(FILE_SERIES.map(|series| Metric::median(series, "IO/s", Better::Higher)));
+    [of_all(), of_files].concat()
+}
+
+fn of_all() -> Vec<MetricSpec> {
     metrics([
         Metric::median("iops", "IO/s", Better::Higher),
         Metric::median("bandwidth", "MiB/s", Better::Higher),

@@ -1,5 +1,5 @@
-//! Many requests at once: the loop of the engines `io_uring` and libaio. Each round hands over what the last one answered
-//! in one batch, and waits for one answer.
+//! Many requests at once: the loop of the engines `io_uring` and libaio. Each round hands over what the last one answered,
+//! and waits for one answer where none is there.
 
 use super::work::{Next, Request, Work};
 use super::{clock, pace};
@@ -13,7 +13,7 @@ pub(super) trait Queue {
     /// Hands the batch over and waits. Gives the time at which it was handed over.
     fn hand_over(&mut self, wait: Wait) -> u64;
 
-    /// Takes the answers that are there, [`batch`] of them at most: their slots, and bytes or an error below zero.
+    /// Takes answers that are there, few enough that the device does not stand idle until they are replaced: their slots, and bytes or an error below zero.
     fn answers(&mut self, take: impl FnMut(usize, i64));
 }
 
@@ -24,13 +24,6 @@ pub(super) enum Wait {
     Answer,
     /// As well, but so many nanoseconds at most.
     AtMost(u64),
-}
-
-/// How many answers a round takes at most. The larger the batches, the less each request costs the processor, and the
-/// longer the device stands idle: with batches of any size a virtio disk did 15 % less at a depth of 16 than fio, which
-/// hands over one by one, with batches of 4 as much; 1, 2 and 8 were between.
-pub(super) fn batch(depth: usize) -> usize {
-    (depth / 4).clamp(1, 4)
 }
 
 /// Does the work, then waits for what is under way: the kernel has its buffers until then.

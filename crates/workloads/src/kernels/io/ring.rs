@@ -12,7 +12,7 @@ use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode, squ
 use super::buffers::Buffers;
 use super::clock;
 use super::options::Options;
-use super::queue::{self, Queue, Wait};
+use super::queue::{Queue, Wait};
 use super::work::{Kind, Request};
 use crate::job::Failure;
 
@@ -24,6 +24,13 @@ const PIECE_MAX: usize = 1 << 30;
 
 /// A polling thread of the kernel goes to sleep after so long without requests.
 const SQPOLL_IDLE_MS: u32 = 1000;
+
+/// How many answers a round takes at most. The larger the batches, the less each request costs the processor, and the
+/// longer the device stands idle: with batches of any size a virtio disk did 15 % less at a depth of 16 than fio, which
+/// hands over one by one, with batches of 4 as much, at a quarter less cpu time; with 1 and 2 no more.
+fn batch(depth: usize) -> usize {
+    (depth / 4).clamp(1, 4)
+}
 
 /// The queues of a ring.
 pub(super) struct Ring<'r> {
@@ -84,6 +91,7 @@ impl<'r> Ring<'r> {
         buffers: &Buffers<'_>,
     ) -> Result<Self, Failure> {
         let (mut submitter, requests, answers) = ring.split();
+        keep_workers_here(&submitter);
         let file = file.as_raw_fd();
         if options.registered {
             // SAFETY: the buffers outlive the ring's requests: the loop waits for all of them.
@@ -100,7 +108,7 @@ impl<'r> Ring<'r> {
             block: options.block as u32,
             file,
             per_piece,
-            batch: queue::batch(options.depth),
+            batch: batch(options.depth),
         })
     }
 
@@ -131,6 +139,18 @@ impl<'r> Ring<'r> {
                 self.submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
             }
         }
+    }
+}
+
+/// What cannot be handed over without waiting, such as requests for a disk whose own queue is full, threads of the kernel
+/// do. They may run on all cpus of the memory node; here they get those of the thread that they work for, as its seat is
+/// what is measured. Kernels before 5.14 let nobody say, and then the evidence shows where they ran.
+fn keep_workers_here(submitter: &Submitter<'_>) {
+    // SAFETY: all zeros is an empty set, which the call alone fills in.
+    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours and as large as is said; 0 is this thread.
+    if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cpus) } == 0 {
+        let _ = submitter.register_iowq_aff(&cpus);
     }
 }
 

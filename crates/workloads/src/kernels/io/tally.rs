@@ -6,9 +6,13 @@ use std::collections::BTreeMap;
 use model::id_set::NodeId;
 
 use super::clock;
-use super::options::Options;
+use super::options::{FILES_MAX, Options};
 use crate::job::{Failure, Measured};
 use crate::kernels::latency::Latencies;
+
+/// What the throughput of each of several files is called.
+pub(crate) const FILE_SERIES: [&str; FILES_MAX] =
+    ["iops-file1", "iops-file2", "iops-file3", "iops-file4", "iops-file5", "iops-file6", "iops-file7", "iops-file8"];
 
 pub(super) struct Tally {
     /// From when a request was due until it was done.
@@ -115,8 +119,7 @@ pub(super) fn report(threads: &[Tally], options: &Options, measured: &mut Measur
     let reads: u64 = threads.iter().map(|tally| tally.reads).sum();
     let writes: u64 = threads.iter().map(|tally| tally.writes).sum();
     let count = (reads + writes) as f64;
-    let began = threads.iter().map(|tally| tally.began).min_by_key(|mark| mark.ns).unwrap_or_default();
-    let ended = threads.iter().map(|tally| tally.ended).max_by_key(|mark| mark.ns).unwrap_or_default();
+    let (began, ended) = span(threads.iter());
     if count == 0.0 {
         return Err(Failure::Failed("no request was done after the ramp; hint: a longer runtime".into()));
     }
@@ -141,6 +144,25 @@ pub(super) fn report(threads: &[Tally], options: &Options, measured: &mut Measur
         measured.push("write-iops", writes as f64 / seconds)?;
     }
     measured.push("cpu-per-io", us(ended.cpu_ns.saturating_sub(began.cpu_ns)) / count)
+}
+
+/// How many requests a second each of so many files had, while it had any; thread i worked on file i modulo their
+/// number. [`FILE_SERIES`] has the names.
+pub(super) fn report_files(threads: &[Tally], files: usize, measured: &mut Measured) -> Result<(), Failure> {
+    for (file, series) in FILE_SERIES.iter().enumerate().take(files) {
+        let of_it = || threads.iter().skip(file).step_by(files);
+        let count: u64 = of_it().map(|tally| tally.reads + tally.writes).sum();
+        let (began, ended) = span(of_it());
+        measured.push(series, count as f64 / (ended.ns.saturating_sub(began.ns) as f64 / 1e9))?;
+    }
+    Ok(())
+}
+
+/// From the first beginning to the last end.
+fn span<'t>(threads: impl Iterator<Item = &'t Tally> + Clone) -> (Mark, Mark) {
+    let began = threads.clone().map(|tally| tally.began).min_by_key(|mark| mark.ns).unwrap_or_default();
+    let ended = threads.map(|tally| tally.ended).max_by_key(|mark| mark.ns).unwrap_or_default();
+    (began, ended)
 }
 
 fn merged<'t>(parts: impl Iterator<Item = &'t Latencies>) -> Latencies {
@@ -198,6 +220,14 @@ mod tests {
         for (name, value) in expected {
             assert!((values[name] / value - 1.0).abs() < 2e-3, "{name}: {} {value}", values[name]);
         }
+    }
+
+    #[test]
+    fn each_file_has_the_requests_of_its_threads() {
+        let mut measured = Measured::default();
+        report_files(&[tally(false, 100), tally(false, 40), tally(false, 20)], 2, &mut measured).unwrap();
+        let found: Vec<_> = measured.samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect();
+        assert_eq!(found, [("iops-file1", 60.0), ("iops-file2", 20.0)]);
     }
 
     #[test]

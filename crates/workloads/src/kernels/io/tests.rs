@@ -36,6 +36,26 @@ fn error(pairs: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn what_the_cpus_did_is_that_of_the_timed_region_alone() {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    for (engine, threads) in [("psync", 1), ("mmap", 2)] {
+        let pairs = [("engine", engine), ("size", "256MiB"), ("runtime", "300ms"), ("direct", "false")];
+        let job = Job { threads, ..job(&pairs) };
+        run(&job).unwrap();
+        let times = job.meanwhile.seen();
+        assert!(times.len() >= cpus, "{times:?}");
+        // Ticks are 10 ms; filling 256 MiB before takes longer than what is allowed here beyond the runtime.
+        let spans: Vec<u64> = times.values().map(|time| time.total().0 / 1_000_000).collect();
+        assert!(spans.iter().all(|ms| (200..=600).contains(ms)), "{engine}: {spans:?}");
+        let busy: u64 = times.values().map(|time| time.busy().0).sum();
+        assert!(busy >= 150_000_000, "{engine}: a thread reads from memory all the time: {times:?}");
+    }
+    let failing = job(&[("bs", "4KiB"), ("size", "1MiB"), ("file", "/dev/null")]);
+    run(&failing).unwrap_err();
+    assert!(failing.meanwhile.seen().is_empty());
+}
+
+#[test]
 fn smoke_runs_with_every_engine_and_kind() {
     for engine in ENGINES {
         let depth = if ["io_uring", "libaio"].contains(&engine) { "8" } else { "1" };
@@ -67,8 +87,14 @@ fn smoke_runs_with_every_engine_and_kind() {
 
 #[test]
 fn a_mix_with_queues_has_every_metric() {
-    let Some(measured) = ran(&[("rw", "randrw"), ("iodepth", "4")]) else { return };
-    check_smoke("io", &measured);
+    let folder = tempfile::tempdir().unwrap();
+    let files: Vec<String> = (1..=8).map(|name| format!("{}/{name}", folder.path().display())).collect();
+    let pairs = [("rw", "randrw"), ("iodepth", "4"), ("file", &files.join(","))];
+    match run(&Job { threads: 8, ..job(&pairs) }) {
+        Ok(measured) => check_smoke("io", &measured),
+        Err(failure) => unavailable(failure).unwrap(),
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "what was made is gone");
 }
 
 #[test]
@@ -93,6 +119,88 @@ fn the_ways_of_io_uring_run_or_say_why_not() {
     ran(&[("iodepth", "8"), ("direct", "true")]);
     ran(&[("iopoll", "true"), ("direct", "true")]);
     ran(&[("engine", "preadv2"), ("iopoll", "true"), ("direct", "true")]);
+}
+
+/// Two files of somebody, filled with ones.
+fn two_files() -> [tempfile::NamedTempFile; 2] {
+    [1, 2].map(|number| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), vec![number; 1 << 20]).unwrap();
+        file
+    })
+}
+
+fn joined(files: &[tempfile::NamedTempFile]) -> String {
+    files.iter().map(|file| file.path().to_str().unwrap()).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn several_files_are_loaded_at_once_and_each_has_its_own_throughput() {
+    let files = two_files();
+    let file = joined(&files);
+    for engine in ENGINES {
+        let amount = [("engine", engine), ("file", &file), ("rw", "read"), ("bs", "64KiB"), ("amount", "1MiB")];
+        // The first file has two threads, the second one.
+        let job = Job { threads: 3, ..job(&amount) };
+        let measured = match run(&job) {
+            Ok(measured) => measured,
+            Err(Failure::Unavailable(why)) => {
+                println!("skipped: io with {engine}: {why}");
+                continue;
+            }
+            Err(other) => panic!("{engine}: {other}"),
+        };
+        let values = values(&measured);
+        assert!(values["iops-file1"] > 0.0 && !values.contains_key("iops-file3"), "{values:?}");
+    }
+    assert!(!values(&ran(&[("engine", "psync")]).unwrap()).contains_key("iops-file1"), "of one file it is iops");
+}
+
+#[test]
+fn each_of_several_files_is_asked_for_before_it_is_written() {
+    let files = two_files();
+    let (both, first) = (joined(&files), files[0].path().to_str().unwrap().to_string());
+    let second = files[1].path().to_str().unwrap().to_string();
+    let write = |allowed: &str| {
+        let pairs = [("engine", "psync"), ("rw", "write"), ("file", &both), ("allow-overwrite", allowed)];
+        run(&Job { threads: 2, ..job(&[&pairs[..], &[("verify", "true"), ("amount", "64KiB")]].concat()) })
+    };
+    let untouched = || files.iter().map(|file| fs::read(file.path()).unwrap()[0]).collect::<Vec<_>>() == [1, 2];
+    for (allowed, missing) in [("", &first), (first.as_str(), &second), (second.as_str(), &first)] {
+        let said = write(allowed).unwrap_err().to_string();
+        assert!(said.contains(&format!("hint: --allow-overwrite {missing}")) && untouched(), "{allowed}: {said}");
+    }
+    let stranger = write(&format!("{both},/x")).unwrap_err().to_string();
+    assert!(stranger.contains("--allow-overwrite /x, which is none of the files") && untouched(), "{stranger}");
+    write(&both).unwrap();
+    let written = files.iter().map(|file| fs::read(file.path()).unwrap()[..4096].to_vec()).collect::<Vec<_>>();
+    assert!(!untouched() && written[0] != written[1], "a block of the one is none of the other");
+}
+
+#[test]
+fn what_is_wrong_with_a_list_of_files_is_named() {
+    let of = |file: &str, threads| run(&Job { threads, ..job(&[("file", file)]) }).unwrap_err().to_string();
+    let files = two_files();
+    let both = joined(&files);
+    assert!(
+        of(&both, 1).contains("2 files need a thread each, and there are 1; hint: --threads 2"),
+        "{}",
+        of(&both, 1)
+    );
+    assert!(of("/a,/b,/a", 3).contains("names /a twice"));
+    assert!(of("/1,/2,/3,/4,/5,/6,/7,/8,/9", 9).contains("names 9 files, and 8 are the most"));
+    assert!(of(&format!("{both},/nowhere/x"), 3).contains("cannot make /nowhere/x"));
+    let comma = tempfile::Builder::new().prefix("a,b").tempfile().unwrap();
+    fs::write(comma.path(), vec![0; 1 << 20]).unwrap();
+    run(&job(&[("file", comma.path().to_str().unwrap())])).map(drop).or_else(unavailable).unwrap();
+}
+
+fn unavailable(failure: Failure) -> Result<(), Failure> {
+    if let Failure::Unavailable(why) = &failure {
+        println!("skipped: io: {why}");
+        return Ok(());
+    }
+    Err(failure)
 }
 
 #[test]
@@ -247,7 +355,7 @@ fn a_lost_write_is_found_when_it_is_read_back() {
     let target = Target::open(1, &options).unwrap();
     let task = Task::new(options, target, 1).unwrap();
     let written = task.written.as_ref().unwrap();
-    let read_back = || verify::read_back(&job(&[]), &task.options, &task.target, written);
+    let read_back = || verify::read_back(task.seed, &job(&[]), &task.options, &task.target, written);
     with_work(&task, |work| {
         let transfer = psync::transfer(work.file);
         sync::run(work, transfer)

@@ -117,8 +117,14 @@ impl Written {
     }
 }
 
-/// Reads every block back that was written, from the device where that can be had, and compares it.
-pub(super) fn read_back(job: &Job, options: &Options, target: &Target, written: &Written) -> Result<(), Failure> {
+/// Reads every block back that was written with this seed, from the device where that can be had, and compares it.
+pub(super) fn read_back(
+    seed: u64,
+    job: &Job,
+    options: &Options,
+    target: &Target,
+    written: &Written,
+) -> Result<(), Failure> {
     let file = target.handle()?;
     forget_cached(&file)?;
     let per_chunk = (CHUNK / options.block).max(1) as u64;
@@ -132,7 +138,7 @@ pub(super) fn read_back(job: &Job, options: &Options, target: &Target, written: 
         for index in 0..count {
             let from = (index * written.block) as usize / 8;
             let words = &mut arena.as_u64()[from..from + options.block / 8];
-            examine(words, Some(job.seed), offset + index * written.block)?;
+            examine(words, Some(seed), offset + index * written.block)?;
         }
         next = first + count;
     }

@@ -91,6 +91,11 @@ impl Task {
         };
         Ok(Self { options, target, seed, written: written.transpose()?, check })
     }
+
+    /// Whether data that were read are looked at.
+    pub(super) fn checks(&self) -> bool {
+        !matches!(self.check, Check::Nothing)
+    }
 }
 
 impl Request {

@@ -249,8 +249,7 @@ mod tests {
                     let mut job = Job { threads: 2, ..job_for_tests("memory") };
                     set(&mut job, "block", "64KiB");
                     for (name, text) in [("oper", oper), ("access", access), ("scope", scope)] {
-                        let spec = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
-                        job.parameters.0.insert(name.into(), spec);
+                        set(&mut job, name, text);
                     }
                     let measured = run(&job).unwrap();
                     assert_eq!(value(&measured, "bandwidth").is_some(), oper != "none");

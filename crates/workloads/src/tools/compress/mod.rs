@@ -273,8 +273,7 @@ mod tests {
     fn job(program: &str, direction: &str, threads: usize, folder: &Path) -> Job {
         let mut job = Job { threads, ..job_for_tests("compress") };
         for (name, text) in [("program", program), ("direction", direction), ("folder", folder.to_str().unwrap())] {
-            let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
-            job.parameters.0.insert(name.into(), value);
+            crate::kernels::set(&mut job, name, text);
         }
         job
     }

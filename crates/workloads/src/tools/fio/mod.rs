@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use model::reports::fio::{self as report, Figures, Output};
 use model::units::Nanos;
-use model::workload::{Parameters, WorkloadSpec};
+use model::workload::{MetricSpec, Parameters, WorkloadSpec};
 
 use super::{installed, process};
 use crate::job::{Failure, Job, Measured};
@@ -40,6 +40,8 @@ const PERCENTILES: [(&str, &str); 4] = [
 const MEDIAN: &str = PERCENTILES[0].0;
 
 pub(crate) fn describe() -> WorkloadSpec {
+    let same = io::describe();
+    let of_one_file = |metric: &MetricSpec| !io::FILE_SERIES.contains(&metric.series.as_str());
     WorkloadSpec {
         name: "fio".into(),
         summary: "an installed fio on the same cells as io".into(),
@@ -48,7 +50,9 @@ pub(crate) fn describe() -> WorkloadSpec {
                 rate, its latency counts from when a request began. More in docs/fio.md."
             .into(),
         trial_time_guess: Nanos(6_000_000_000),
-        ..io::describe()
+        metrics: same.metrics.into_iter().filter(of_one_file).collect(),
+        parameters: same.parameters,
+        threads_exactly: same.threads_exactly,
     }
 }
 
@@ -59,7 +63,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let version = version.map_err(|error| cannot("run", "fio".as_ref(), &error))?;
     check_version(&String::from_utf8_lossy(&version.stdout))?;
     let lent = io::Lent::open(job)?;
-    if lent.is_ours() && job.parameters.switch("verify") && !words::writes(&job.parameters) {
+    if lent.is_ours() && job.parameters.switch("verify") && !io::asks_to_write(&job.parameters) {
         // What it reads has to be what it has written, or it would have nothing to check.
         fio(job, &lent, Pass::Write, &scratch)?;
     }
@@ -131,8 +135,8 @@ fn report(job: &Job, output: &Output, measured: &mut Measured) -> Result<(), Fai
     let [ran] = output.jobs.as_slice() else {
         return Err(wrong(format!("{} jobs, one was asked for", output.jobs.len())));
     };
-    let mixed = words::mixes(&job.parameters);
-    let (asked, other) = match (mixed, words::writes(&job.parameters)) {
+    let mixed = io::mixes(&job.parameters);
+    let (asked, other) = match (mixed, io::asks_to_write(&job.parameters)) {
         (true, _) => ("mixed", None),
         (false, true) => ("write", None),
         (false, false) => ("read", Some("write")),
@@ -187,7 +191,7 @@ fn latencies(figures: &Figures, measured: &mut Measured) -> Result<(), Failure> 
 
 /// Whether fio reads back what it has written, which its cpu times include.
 fn reads_back(parameters: &Parameters) -> bool {
-    parameters.switch("verify") && words::writes(parameters)
+    parameters.switch("verify") && io::asks_to_write(parameters)
 }
 
 #[cfg(test)]

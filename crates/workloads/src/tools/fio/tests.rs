@@ -45,11 +45,19 @@ fn close(one: f64, other: f64) -> bool {
 #[test]
 fn it_has_the_parameters_and_metrics_of_io() {
     let (fio, io) = (describe(), io::describe());
-    assert_eq!((&fio.parameters, &fio.metrics), (&io.parameters, &io.metrics));
+    assert_eq!(fio.parameters, io.parameters);
+    let of_all = io.metrics.len() - io::FILE_SERIES.len();
+    assert_eq!(fio.metrics, io.metrics[..of_all], "one file has no files beside it");
     assert_eq!((fio.name.as_str(), fio.metrics[0].name.as_str()), ("fio", "iops"));
     for name in ["amount", "ramp", "rate", "verify", "registered", "allow-overwrite"] {
         assert!(fio.parameter(name).is_some(), "{name}");
     }
+}
+
+#[test]
+fn several_files_are_refused() {
+    let refusal = io::Lent::open(&Job { threads: 2, ..job(&[("file", "/x,/y")]) }).err().unwrap();
+    assert!(refusal.to_string().contains("several files at once are workload io's"), "{refusal}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use model::workload::Parameters;
 
 use crate::job::Job;
+use crate::kernels::io::{asks_to_write, mixes};
 
 /// Which of the runs of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,16 +14,6 @@ pub(super) enum Pass {
     Write,
     /// The one that counts.
     Measure,
-}
-
-/// Whether anything is written.
-pub(super) fn writes(parameters: &Parameters) -> bool {
-    !["read", "randread"].contains(&parameters.text("rw"))
-}
-
-/// Whether it reads and writes.
-pub(super) fn mixes(parameters: &Parameters) -> bool {
-    ["rw", "randrw"].contains(&parameters.text("rw"))
 }
 
 /// The arguments of one run. Everything is said, so that no default of another version changes what is measured.
@@ -53,7 +44,7 @@ pub(super) fn words(job: &Job, file: &str, bytes: u64, pass: Pass, output: &Path
             words.say("do_verify", 0);
         }
         Pass::Measure => {
-            if !writes(parameters) {
+            if !asks_to_write(parameters) {
                 words.0.push("--readonly".into());
             }
             requests(job, bytes, &mut words);
@@ -93,7 +84,7 @@ fn requests(job: &Job, whole: u64, words: &mut Words) {
     let block = parameters.integer("bs") as u64;
     // In order each thread has a part of its own, as io has it; so has each that checks what it wrote, where another's
     // writes would be no fault.
-    let apart = !rw.starts_with("rand") || parameters.switch("verify") && writes(parameters);
+    let apart = !rw.starts_with("rand") || parameters.switch("verify") && asks_to_write(parameters);
     let part = whole / block / threads * block;
     if apart && threads > 1 && part > 0 {
         words.say("size", part);

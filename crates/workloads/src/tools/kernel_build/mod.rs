@@ -234,8 +234,7 @@ mod tests {
 
     fn small_job(threads: usize, folder: &Path) -> Job {
         let mut job = Job { threads, ..job_for_tests("kernel-build") };
-        let folder = describe().parameter("folder").unwrap().kind.read(folder.to_str().unwrap(), None).unwrap();
-        job.parameters.0.insert("folder".into(), folder);
+        crate::kernels::set(&mut job, "folder", folder.to_str().unwrap());
         job
     }
 

@@ -139,12 +139,7 @@ fn samples(test: &str, threads: usize, output: &str) -> Result<Vec<Sample>, Fail
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::job_for_tests;
-
-    fn set(job: &mut Job, name: &str, text: &str) {
-        let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
-        job.parameters.0.insert(name.into(), value);
-    }
+    use crate::kernels::{job_for_tests, set};
 
     #[test]
     fn the_command_has_the_placements_threads_and_the_tests_options() {

@@ -1,0 +1,37 @@
+//! How busy each cpu was in each cell, one row per cpu.
+
+use model::finding::{CellFinding, RunFinding};
+use model::record::RunRecord;
+
+use super::section;
+use crate::grid::{Grid, GridCell};
+use crate::look::{Look, Tone, finished, marked};
+
+/// For the terminal; says so where nobody looked.
+pub fn cpu_load(record: &RunRecord, finding: &RunFinding, look: &Look) -> String {
+    let mut out = section("What each cpu did, percent of its time, mean of the trials", look);
+    let cells: Vec<&CellFinding> = finding.cells.iter().collect();
+    let grid = load_grid(&cells);
+    if grid.rows.is_empty() {
+        let why = if record.simulated.is_some() { "on a simulated machine" } else { "in this run" };
+        return out + &finished(&marked(&format!("No cpu was looked at {why}."), Tone::Quiet), look) + "\n";
+    }
+    out += &grid.without_repeats(3).terminal(look);
+    out
+}
+
+/// In the order of the cells, each with its cpus in their order.
+pub(crate) fn load_grid(cells: &[&CellFinding]) -> Grid {
+    let numbers = ["cpu", "user", "system", "irq", "softirq", "iowait", "idle", "steal"];
+    let titles: Vec<&str> = ["test", "placement", "threads"].into_iter().chain(numbers).collect();
+    let mut grid = Grid::new(&titles).numbers(&numbers).numbers(&["threads"]);
+    for cell in cells {
+        for load in &cell.cpu_load {
+            let names = [cell.test.clone(), cell.placement.clone(), cell.threads.to_string(), load.cpu.to_string()];
+            let percents = [load.user, load.system, load.irq, load.softirq, load.iowait, load.idle, load.steal];
+            let texts = names.into_iter().chain(percents.map(|percent| format!("{percent:.1}")));
+            grid.rows.push(texts.map(|text| GridCell::plain(&text)).collect());
+        }
+    }
+    grid
+}
