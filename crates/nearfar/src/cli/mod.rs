@@ -1,6 +1,7 @@
 //! The command line: every flag with its meaning, in one place. Help texts, completions and reference pages
 //! are made from it.
 
+mod graph;
 mod hold;
 mod map;
 mod place;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use graph::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, Which};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
 pub use place::{Objective, Place};
@@ -66,6 +68,8 @@ pub enum Command {
     Import(Import),
     /// Write a results file to give away: a run or a table without host name, paths, addresses and commands
     Share(Share),
+    /// The Graph500's graphs: edge lists, and the files that a search reads
+    Graph(Graph),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),
     /// Put back the system settings that an interrupted run left changed

@@ -78,10 +78,17 @@ impl Arena {
     /// Where the pages are now; nothing from a kernel without NUMA, as many boards have. A placement that names nodes is
     /// not proven then, which its verdict says, and one that names none needs no proof.
     pub(super) fn pages_by_node(&self) -> Result<BTreeMap<NodeId, u64>, Failure> {
-        match self.0.pages_by_node(PAGES_ASKED_MAX) {
-            Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS => Ok(BTreeMap::new()),
-            pages => pages.map_err(|error| failure(&error)),
-        }
+        pages_or_none(self.0.pages_by_node(PAGES_ASKED_MAX))
+    }
+}
+
+/// Pages by node; none from a kernel without NUMA.
+pub(super) fn pages_or_none(
+    pages: Result<BTreeMap<NodeId, u64>, MemoryError>,
+) -> Result<BTreeMap<NodeId, u64>, Failure> {
+    match pages {
+        Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS => Ok(BTreeMap::new()),
+        pages => pages.map_err(|error| failure(&error)),
     }
 }
 
