@@ -1,8 +1,8 @@
 //! Construction: from the edge list to the layout, with all threads, in memory.
 //!
 //! Both directions of every edge are dealt to buckets of neighbouring vertices, each small enough for a cache; there lists are
-//! sorted and duplicates fall out. Then vertices are ranked by degree, and each list is written with ranks, sorted again, to
-//! HEAD and, coded, to TAIL. No step but the ranking is one thread's.
+//! gathered and duplicates fall out. Then vertices are ranked by degree, and each list is written as ranks, sorted, to HEAD
+//! and, coded, to TAIL. No step but the ranking is one thread's.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +47,7 @@ pub fn check_fits(spec: &Spec) -> Result<(), Error> {
 pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> Result<Layout, C::Error> {
     check_columns(columns)?;
     let mut buckets = Buckets::deal(crew, tuples, room)?;
-    let lists = buckets.sort(crew, room)?;
+    let lists = buckets.gather(crew, room)?;
     let ranking = Ranking::new(&lists, columns, room).map_err(Error::Memory)?;
     if ranking.ranks == 0 {
         return Err(Error::NoEdges.into());
@@ -64,12 +64,12 @@ struct Buckets {
     bits: u32,
     /// Where each bucket begins, and the end of the last.
     at: Vec<usize>,
-    /// As dealt: the vertex above, its neighbour below. After sorting: of each bucket the lists as u32, one after another.
+    /// As dealt: the vertex above, its neighbour below. Gathered: of each bucket the lists as u32, one after another.
     entries: Array<u64>,
     vertices: usize,
 }
 
-/// Where sorted lists are.
+/// Where gathered lists are.
 struct Lists {
     /// By label: neighbours that are left.
     degree: Array<u32>,
@@ -116,8 +116,8 @@ impl Buckets {
         Ok(Self { bits, at, entries, vertices: 1 << scale })
     }
 
-    /// Makes ascending lists without duplicates of each bucket.
-    fn sort<C: Crew>(&mut self, crew: &C, room: &Room) -> Result<Lists, C::Error> {
+    /// Makes lists without duplicates of each bucket.
+    fn gather<C: Crew>(&mut self, crew: &C, room: &Room) -> Result<Lists, C::Error> {
         let vertices = self.vertices;
         let degree = room.array(vertices).map_err(Error::Memory)?;
         let start = room.array(vertices).map_err(Error::Memory)?;
@@ -133,10 +133,10 @@ impl Buckets {
             .collect();
         let next = Mutex::new(buckets.into_iter());
         crew.run(&|_| {
-            let mut space = Space::default();
+            let mut space = Space { ends: Vec::new(), neighbours: Vec::new(), seen: vec![0; vertices.div_ceil(64)] };
             let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
             while let Some((bucket, entries)) = take() {
-                sort_bucket(entries, bits, &mut space, |vertex, from, length| {
+                gather_bucket(entries, bits, &mut space, |vertex, from, length| {
                     let label = (bucket << bits) + vertex;
                     degrees[label].store(length as u32, Ordering::Relaxed);
                     starts[label].store((2 * at[bucket] + from) as u64, Ordering::Relaxed);
@@ -154,17 +154,19 @@ impl Buckets {
 }
 
 /// A thread's working space, kept from bucket to bucket.
-#[derive(Default)]
 struct Space {
     ends: Vec<u32>,
     neighbours: Vec<u32>,
+    /// A bit for each vertex, all clear between lists: an eighth of a byte each, so that it stays in a core's own cache
+    /// up to scale 23.
+    seen: Vec<u64>,
 }
 
-/// Sorts the entries of a bucket (neighbour, vertex, neighbour, vertex ...) to lists, written to its beginning; `found` gets each
-/// vertex, counted from the bucket's first, and where its list begins and how long it is.
-fn sort_bucket(entries: &mut [u32], bits: u32, space: &mut Space, mut found: impl FnMut(usize, usize, usize)) {
+/// Puts the entries of a bucket (neighbour, vertex, neighbour, vertex ...) into lists, each neighbour once and in no order, written to
+/// its beginning; `found` gets each vertex, counted from the bucket's first, and where its list begins and how long it is.
+fn gather_bucket(entries: &mut [u32], bits: u32, space: &mut Space, mut found: impl FnMut(usize, usize, usize)) {
     let mask = (1 << bits) - 1;
-    let Space { ends, neighbours } = space;
+    let Space { ends, neighbours, seen } = space;
     ends.clear();
     ends.resize(1 << bits, 0);
     entries.chunks_exact(2).for_each(|entry| ends[(entry[1] & mask) as usize] += 1);
@@ -180,15 +182,15 @@ fn sort_bucket(entries: &mut [u32], bits: u32, space: &mut Space, mut found: imp
     }
     let (mut from, mut written) = (0, 0);
     for (vertex, end) in ends.iter().enumerate() {
-        let list = &mut neighbours[from..*end as usize];
-        list.sort_unstable();
+        let list = &neighbours[from..*end as usize];
         let start = written;
-        for neighbour in &*list {
-            if written == start || entries[written - 1] != *neighbour {
-                entries[written] = *neighbour;
-                written += 1;
-            }
+        for neighbour in list {
+            let (word, bit) = (&mut seen[*neighbour as usize / 64], 1 << (neighbour % 64));
+            entries[written] = *neighbour;
+            written += usize::from(*word & bit == 0);
+            *word |= bit;
         }
+        list.iter().for_each(|neighbour| seen[*neighbour as usize / 64] = 0);
         found(vertex, start, written - start);
         from = *end as usize;
     }
@@ -338,7 +340,9 @@ fn join<C: Crew>(
     }));
     let total = starts[coded.len()];
     for (chunk, start) in ranking.chunks.windows(2).zip(&starts) {
-        tail_at[(chunk[0] as usize).min(rows)..(chunk[1] as usize).min(rows)].iter_mut().for_each(|at| *at += *start as u64);
+        tail_at[(chunk[0] as usize).min(rows)..(chunk[1] as usize).min(rows)]
+            .iter_mut()
+            .for_each(|at| *at += *start as u64);
     }
     tail_at[rows] = total as u64;
     let mut tail: Array<u8> = room.array(total + PADDING).map_err(Error::Memory)?;
@@ -371,8 +375,7 @@ pub(crate) fn finish(
     tail_at: Array<u64>,
     room: &Room,
 ) -> Result<Layout, machine::memory::MemoryError> {
-    let classes =
-        Classes::new(|rank| ranking.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
+    let classes = Classes::new(|rank| ranking.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
     let mean_degree = mean_degrees(&ranking, room)?;
     let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
     let column_at = Layout::columns_at(&rows[..rows.len() - 1]);

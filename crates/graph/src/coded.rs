@@ -51,15 +51,23 @@ fn encode_piece(values: &[u32], bytes: &mut Vec<u8>) {
     }
     bytes.push(count as u8);
     let codes = bytes.len();
-    bytes.resize(codes + values.len().div_ceil(4), 0);
-    let mut previous = 0;
-    for (index, value) in values.iter().enumerate() {
-        let difference = value - previous;
-        previous = *value;
-        let width = width(difference);
-        bytes[codes + index / 4] |= (width as u8 - 1) << (2 * (index % 4));
-        bytes.extend_from_slice(&difference.to_le_bytes()[..width]);
+    let data = codes + values.len().div_ceil(4);
+    // Four bytes are written for each value, and those that it does not need overwritten by the next.
+    bytes.resize(data + 4 * values.len(), 0);
+    let (codes, data) = bytes[codes..].split_at_mut(data - codes);
+    let (mut previous, mut end) = (0, 0);
+    for (four, code) in values.chunks(4).zip(codes) {
+        for (index, value) in four.iter().enumerate() {
+            let difference = value - previous;
+            previous = *value;
+            let width = width(difference);
+            *code |= (width as u8 - 1) << (2 * index);
+            data[end..end + 4].copy_from_slice(&difference.to_le_bytes());
+            end += width;
+        }
     }
+    let unused = data.len() - end;
+    bytes.truncate(bytes.len() - unused);
 }
 
 /// The count at the beginning of a piece, and how many bytes it takes.
@@ -114,7 +122,8 @@ mod tests {
     #[test]
     fn lists_come_back() {
         let steps = [7, 250, 300, 70_000];
-        for (count, step) in [0, 1, 3, 4, 5, 16, 17, 127, 128, 129, 20_000].iter().flat_map(|c| steps.map(|s| (*c, s))) {
+        for (count, step) in [0, 1, 3, 4, 5, 16, 17, 127, 128, 129, 20_000].iter().flat_map(|c| steps.map(|s| (*c, s)))
+        {
             let values = ascending(count, step);
             let mut bytes = Vec::new();
             encode(&values, &mut bytes);
@@ -130,9 +139,17 @@ mod tests {
 
     #[test]
     fn widths_are_the_fewest_bytes() {
-        for (difference, expected) in
-            [(0, 1), (1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 3), (1 << 24, 4), ((1 << 24) - 1, 3), (u32::MAX, 4)]
-        {
+        for (difference, expected) in [
+            (0, 1),
+            (1, 1),
+            (255, 1),
+            (256, 2),
+            (65_535, 2),
+            (65_536, 3),
+            (1 << 24, 4),
+            ((1 << 24) - 1, 3),
+            (u32::MAX, 4),
+        ] {
             assert_eq!(width(difference), expected, "{difference}");
         }
     }

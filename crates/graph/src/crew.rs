@@ -125,8 +125,12 @@ impl Crew for Threads {
 
     fn run(&self, work: &(dyn Fn(&Hand<'_>) -> Result<(), Stopped> + Sync)) -> Result<(), Error> {
         let count = self.threads();
-        let barrier =
-            Barrier { count, arrived: AtomicUsize::new(0), meetings: AtomicUsize::new(0), stopped: AtomicBool::new(false) };
+        let barrier = Barrier {
+            count,
+            arrived: AtomicUsize::new(0),
+            meetings: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        };
         let one = |index: usize| {
             let hand = Hand { index, of: count, meet: &|| barrier.meet() };
             // A panic stops the others, who would wait for ever, and then goes on.

@@ -56,7 +56,10 @@ impl fmt::Display for Error {
                 write!(f, "edge factor {edge_factor}: a graph has 1 to {max} edges per vertex")
             }
             Self::TooLarge { scale, needed, available } => {
-                write!(f, "a graph of scale {scale} needs {needed} of memory for its construction; {available} are available")
+                write!(
+                    f,
+                    "a graph of scale {scale} needs {needed} of memory for its construction; {available} are available"
+                )
             }
             Self::Columns { columns, max } => write!(f, "k = {columns}: HEAD has 1 to {max} columns"),
             Self::Memory(error) => error.fmt(f),

@@ -240,9 +240,11 @@ impl Parts {
         if !ascend || self.tail_at.last() != Some(&tail_bytes) || self.tail_at.first() != Some(&0) {
             return impossible("lists of TAIL do not follow each other");
         }
-        let filled = self.column_at.windows(2).zip(&self.rows).all(|(at, rows)| {
-            self.head[at[0] + *rows as usize..at[1]].iter().all(|neighbour| *neighbour == ranks)
-        });
+        let filled = self
+            .column_at
+            .windows(2)
+            .zip(&self.rows)
+            .all(|(at, rows)| self.head[at[0] + *rows as usize..at[1]].iter().all(|neighbour| *neighbour == ranks));
         let end = self.column_at[self.column_at.len() - 1];
         if !filled || self.head[end..].iter().any(|neighbour| *neighbour != ranks) {
             return impossible("columns have rows that no rank has");
@@ -308,8 +310,15 @@ impl Parts {
                 _ => steps.push((*degree, rank as u32 + 1)),
             }
         }
-        let ranking =
-            Ranking { ranks: header.ranks as u32, neighbours: header.neighbours, rank, label, steps, rows, chunks: Vec::new() };
+        let ranking = Ranking {
+            ranks: header.ranks as u32,
+            neighbours: header.neighbours,
+            rank,
+            label,
+            steps,
+            rows,
+            chunks: Vec::new(),
+        };
         finish(&header.spec, ranking, (head, tail), tail_at, room)
             .map_err(|error| FileError::Graph(Error::Memory(error)))
     }

@@ -297,7 +297,8 @@ mod tests {
 
     #[test]
     fn remainders_are_exact() {
-        for draw in (0..MODULUS).step_by(7919).chain([MODULUS - 1, 9_999, 10_000, 10_001, 2_147_480_000, 2_147_479_999]) {
+        for draw in (0..MODULUS).step_by(7919).chain([MODULUS - 1, 9_999, 10_000, 10_001, 2_147_480_000, 2_147_479_999])
+        {
             assert_eq!(remainder(draw), draw % PARTS, "{draw}");
         }
     }

@@ -119,8 +119,8 @@ impl Layout {
     }
 }
 
-/// What `k` may be.
-pub(crate) fn check_columns(columns: u32) -> Result<(), Error> {
+/// Refuses a number of columns that HEAD cannot have.
+pub fn check_columns(columns: u32) -> Result<(), Error> {
     if (1..=COLUMNS_MAX).contains(&columns) { Ok(()) } else { Err(Error::Columns { columns, max: COLUMNS_MAX }) }
 }
 

@@ -134,7 +134,11 @@ impl Ground<'_> {
         let (word, bit) = (rank as usize / 64, 1 << (rank % 64));
         // SAFETY: every rank has its bit and a mean degree.
         let (next, visited, degree) = unsafe {
-            (self.next.get_unchecked(word), self.visited.get_unchecked(word), self.layout.mean_degree.get_unchecked(word))
+            (
+                self.next.get_unchecked(word),
+                self.visited.get_unchecked(word),
+                self.layout.mean_degree.get_unchecked(word),
+            )
         };
         next.store(next.load(Relaxed) | bit, Relaxed);
         visited.store(visited.load(Relaxed) | bit, Relaxed);
@@ -175,7 +179,8 @@ unsafe fn first_column<L: Lanes>(
     survivors: &mut Survivors,
     found: &mut Found,
 ) -> usize {
-    let (column, map, parent) = (ground.column(0), ground.frontier_map(), ground.parent.as_ptr().cast_mut().cast::<u32>());
+    let (column, map, parent) =
+        (ground.column(0), ground.frontier_map(), ground.parent.as_ptr().cast_mut().cast::<u32>());
     let more = ground.layout.rows[1];
     let mut left = 0;
     for word in words {

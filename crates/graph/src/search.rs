@@ -38,7 +38,7 @@ pub struct Tuning {
 
 impl Tuning {
     /// Fastest in DRAM at scales 20 and 22 of those that were tried.
-    pub const DRAM: Self = Self { alpha: 80.0, beta: 1000.0, alone_edges: 30_000.0 };
+    pub const DRAM: Self = Self { alpha: 40.0, beta: 1000.0, alone_edges: 30_000.0 };
     /// Those of the study.
     pub const STUDY: Self = Self { alpha: 64.0, beta: 4.0, ..Self::DRAM };
 }

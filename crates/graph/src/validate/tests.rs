@@ -121,8 +121,8 @@ fn changes_of_large_trees_are_found() {
         for parent in (0..1024).step_by(53).chain([NONE, 5000]) {
             let mut changed = parents.clone();
             changed[vertex as usize] = parent;
-            let right = lists[vertex as usize].contains(&parent)
-                && levels[parent as usize] + 1 == levels[vertex as usize];
+            let right =
+                lists[vertex as usize].contains(&parent) && levels[parent as usize] + 1 == levels[vertex as usize];
             assert_eq!(valid(&changed), right, "{vertex} {parent}");
         }
     }

@@ -17,7 +17,7 @@ mod rates;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use graph::{Layout, Roots, Search, Tuples, Validator};
+use graph::{Crew, Layout, Room, Roots, Search, Tuples, Validator};
 use model::units::Nanos;
 use model::workload::{Better, WorkloadSpec};
 
@@ -61,23 +61,28 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let options = Options::read(&job.parameters)?;
     graph::check_fits(&options.spec)?;
     let room = options.room(job);
-    let crew = Seated::new(job);
+    let (mut measured, seats) = crew::lead(job, |crew| measure(&options, crew, &room))?;
+    measured.thread_seats = seats;
+    Ok(measured)
+}
+
+fn measure(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Measured, Failure> {
     let began = Instant::now();
-    let tuples = Tuples::generate(&crew, &options.spec, &room)?;
+    let tuples = Tuples::generate(crew, &options.spec, room)?;
     let generation = began.elapsed().as_secs_f64();
     let began = Instant::now();
-    let layout = graph::build(&crew, &tuples, options.columns, &room)?;
+    let layout = graph::build(crew, &tuples, options.columns, room)?;
     let construction = began.elapsed().as_secs_f64();
-    let mut search = Search::new(&layout, options.isa, job.threads, &room)?;
-    graph::Crew::run(&crew, &|hand| {
+    let mut search = Search::new(&layout, options.isa, crew.threads(), room)?;
+    crew.run(&|hand| {
         search.prepare(hand);
         Ok(())
     })?;
     let bytes_per_edge = bytes_per_edge(&layout, &search);
     let (pages, isa) = (pages(&layout, &search)?, search.isa());
-    let searched = searches(&options, &crew, &tuples, &layout, &mut search)?;
+    let searched = searches(options, crew, &tuples, &layout, &mut search)?;
 
-    let mut measured = Measured { thread_seats: crew.seats(), pages, samples: Vec::new() };
+    let mut measured = Measured { pages, ..Measured::default() };
     rates::push(&mut measured, &searched)?;
     measured.push("graph_generation", generation)?;
     measured.push("construction_time", construction)?;
@@ -95,7 +100,10 @@ fn bytes_per_edge(layout: &Layout, search: &Search<'_>) -> f64 {
     (head + tail + index + search.bytes()) as f64 / layout.edges() as f64
 }
 
-fn pages(layout: &Layout, search: &Search<'_>) -> Result<std::collections::BTreeMap<model::id_set::NodeId, u64>, Failure> {
+fn pages(
+    layout: &Layout,
+    search: &Search<'_>,
+) -> Result<std::collections::BTreeMap<model::id_set::NodeId, u64>, Failure> {
     let both = layout.pages_by_node(PAGES_ASKED_MAX).and_then(|mut pages| {
         for (node, count) in search.pages_by_node(PAGES_ASKED_MAX)? {
             *pages.entry(node).or_insert(0) += count;
@@ -122,7 +130,8 @@ fn searches(
         let seconds = timed(options, crew, search, root)?;
         let began = Instant::now();
         let reached = validator.check(crew, root as u32, search.parents())?;
-        let reached = reached.map_err(|wrong| Failure::Failed(format!("the search from root {root} is wrong: {wrong}")))?;
+        let reached =
+            reached.map_err(|wrong| Failure::Failed(format!("the search from root {root} is wrong: {wrong}")))?;
         searched.push(Searched { seconds, reached, validation: began.elapsed().as_secs_f64() });
     }
     Ok(searched)
@@ -132,7 +141,7 @@ fn searches(
 fn timed(options: &Options, crew: &Seated<'_>, search: &Search<'_>, root: u64) -> Result<f64, Failure> {
     search.check_root(root)?;
     let laps = Mutex::new(Vec::new());
-    graph::Crew::run(crew, &|hand| {
+    crew.run(&|hand| {
         hand.meet()?;
         let start = Instant::now();
         search.run(hand, root, &options.tuning)?;
