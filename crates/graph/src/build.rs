@@ -28,7 +28,7 @@ const CHUNK_NEIGHBOURS: u64 = 1 << 16;
 /// Roughly what generation and construction take at once: the edge list, both directions of it in buckets, and what is built.
 pub fn bytes_needed(spec: &Spec) -> Bytes {
     let (edges, vertices) = (u128::from(spec.edges()), u128::from(spec.vertices()));
-    // 8 for the pair, 16 in buckets, at most 4 in HEAD and TAIL with what is under way; 40 per vertex.
+    // 8 for the pair, at most 16 in buckets, at most 4 in HEAD and TAIL with what is under way; 40 per vertex.
     Bytes(u64::try_from(edges * 28 + vertices * 40).unwrap_or(u64::MAX))
 }
 
@@ -64,8 +64,10 @@ struct Buckets {
     bits: u32,
     /// Where each bucket begins, and the end of the last.
     at: Vec<usize>,
-    /// As dealt: the vertex above, its neighbour below. Gathered: of each bucket the lists as u32, one after another.
-    entries: Array<u64>,
+    /// Whether the vertex in its bucket and its neighbour fit one number together, as they do up to scale 22: else two.
+    narrow: bool,
+    /// As dealt: the vertex above, its neighbour below. Gathered: of each bucket the lists, one after another.
+    entries: Array<u32>,
     vertices: usize,
 }
 
@@ -98,22 +100,24 @@ impl Buckets {
             }
             at.push(end);
         }
-        let entries = room.array(end).map_err(Error::Memory)?;
-        let slots = entries.view::<AtomicU64>();
+        let narrow = bits + scale <= u32::BITS;
+        let entries: Array<u32> = room.array(if narrow { end } else { 2 * end }).map_err(Error::Memory)?;
+        let (slots, wide) = (entries.view::<AtomicU32>(), entries.view::<AtomicU64>());
         crew.run(&|hand| {
-            let mut cursors = cursors[hand.index].clone();
-            let mut put = |from: u32, to: u32| {
-                let cursor = &mut cursors[(from >> bits) as usize];
-                slots[*cursor].store(u64::from(from) << 32 | u64::from(to), Ordering::Relaxed);
-                *cursor += 1;
-            };
-            for (a, b) in tuples.part(hand).filter(|(a, b)| a != b) {
-                put(a, b);
-                put(b, a);
+            let cursors = &mut cursors[hand.index].clone();
+            let edges = tuples.part(hand).filter(|(a, b)| a != b);
+            if narrow {
+                let mask = (1 << bits) - 1;
+                put(edges, bits, cursors, |at, from, to| {
+                    slots[at].store((from & mask) << scale | to, Ordering::Relaxed)
+                });
+            } else {
+                let pair = |from, to| u64::from(from) << 32 | u64::from(to);
+                put(edges, bits, cursors, |at, from, to| wide[at].store(pair(from, to), Ordering::Relaxed));
             }
             Ok(())
         })?;
-        Ok(Self { bits, at, entries, vertices: 1 << scale })
+        Ok(Self { bits, narrow, at, entries, vertices: 1 << scale })
     }
 
     /// Makes lists without duplicates of each bucket.
@@ -122,11 +126,12 @@ impl Buckets {
         let degree = room.array(vertices).map_err(Error::Memory)?;
         let start = room.array(vertices).map_err(Error::Memory)?;
         let (degrees, starts) = (degree.view::<AtomicU32>(), start.view::<AtomicU64>());
-        let (bits, at) = (self.bits, &self.at);
-        let mut rest = self.entries.as_mut::<u32>();
+        let (bits, at, narrow) = (self.bits, &self.at, self.narrow);
+        let (words, scale) = (if narrow { 1 } else { 2 }, vertices.ilog2());
+        let mut rest = &mut self.entries[..];
         let buckets: Vec<(usize, &mut [u32])> = (0..at.len() - 1)
             .map(|bucket| {
-                let (own, others) = std::mem::take(&mut rest).split_at_mut(2 * (at[bucket + 1] - at[bucket]));
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(words * (at[bucket + 1] - at[bucket]));
                 rest = others;
                 (bucket, own)
             })
@@ -136,11 +141,18 @@ impl Buckets {
             let mut space = Space { ends: Vec::new(), neighbours: Vec::new(), seen: vec![0; vertices.div_ceil(64)] };
             let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
             while let Some((bucket, entries)) = take() {
-                gather_bucket(entries, bits, &mut space, |vertex, from, length| {
+                let found = |vertex: usize, from: usize, length: usize| {
                     let label = (bucket << bits) + vertex;
                     degrees[label].store(length as u32, Ordering::Relaxed);
-                    starts[label].store((2 * at[bucket] + from) as u64, Ordering::Relaxed);
-                });
+                    starts[label].store((words * at[bucket] + from) as u64, Ordering::Relaxed);
+                };
+                if narrow {
+                    let unpack = |entry: &[u32; 1]| (entry[0] >> scale, entry[0] & (vertices as u32 - 1));
+                    gather_bucket(entries, bits, unpack, &mut space, found);
+                } else {
+                    let mask = (1 << bits) - 1;
+                    gather_bucket(entries, bits, |entry: &[u32; 2]| (entry[1] & mask, entry[0]), &mut space, found);
+                }
             }
             Ok(())
         })?;
@@ -149,7 +161,7 @@ impl Buckets {
 
     fn list(&self, lists: &Lists, label: u32) -> &[u32] {
         let start = lists.start[label as usize] as usize;
-        &self.entries.view::<u32>()[start..start + lists.degree[label as usize] as usize]
+        &self.entries[start..start + lists.degree[label as usize] as usize]
     }
 }
 
@@ -162,22 +174,45 @@ struct Space {
     seen: Vec<u64>,
 }
 
-/// Puts the entries of a bucket (neighbour, vertex, neighbour, vertex ...) into lists, each neighbour once and in no order, written to
-/// its beginning; `found` gets each vertex, counted from the bucket's first, and where its list begins and how long it is.
-fn gather_bucket(entries: &mut [u32], bits: u32, space: &mut Space, mut found: impl FnMut(usize, usize, usize)) {
-    let mask = (1 << bits) - 1;
+/// Gives both directions of edges to `store`, each with its place, which follows that of the last one of its bucket.
+#[inline(always)]
+fn put(edges: impl Iterator<Item = (u32, u32)>, bits: u32, cursors: &mut [usize], store: impl Fn(usize, u32, u32)) {
+    let mut one = |from: u32, to: u32| {
+        let cursor = &mut cursors[(from >> bits) as usize];
+        store(*cursor, from, to);
+        *cursor += 1;
+    };
+    for (a, b) in edges {
+        one(a, b);
+        one(b, a);
+    }
+}
+
+/// Puts the entries of a bucket, which `unpack` takes apart into the vertex in the bucket and its neighbour, into lists, each
+/// neighbour once and in no order, written to its beginning; `found` gets each vertex, counted from the bucket's first, and
+/// where its list begins and how long it is.
+#[inline(always)]
+fn gather_bucket<const WORDS: usize>(
+    entries: &mut [u32],
+    bits: u32,
+    unpack: impl Fn(&[u32; WORDS]) -> (u32, u32),
+    space: &mut Space,
+    mut found: impl FnMut(usize, usize, usize),
+) {
     let Space { ends, neighbours, seen } = space;
+    let (packed, _) = entries.as_chunks::<WORDS>();
     ends.clear();
     ends.resize(1 << bits, 0);
-    entries.chunks_exact(2).for_each(|entry| ends[(entry[1] & mask) as usize] += 1);
+    packed.iter().for_each(|entry| ends[unpack(entry).0 as usize] += 1);
     let mut end = 0;
     for count in ends.iter_mut() {
         (*count, end) = (end, end + *count);
     }
-    neighbours.resize(neighbours.len().max(entries.len() / 2), 0);
-    for entry in entries.chunks_exact(2) {
-        let at = &mut ends[(entry[1] & mask) as usize];
-        neighbours[*at as usize] = entry[0];
+    neighbours.resize(neighbours.len().max(packed.len()), 0);
+    for entry in packed {
+        let (vertex, neighbour) = unpack(entry);
+        let at = &mut ends[vertex as usize];
+        neighbours[*at as usize] = neighbour;
         *at += 1;
     }
     let (mut from, mut written) = (0, 0);
@@ -459,6 +494,17 @@ mod tests {
             let tuples = Tuples::generate(&Threads(threads), &spec, &Room::anywhere()).unwrap();
             check(&built(&tuples, threads, columns), &plain(&edges));
         }
+    }
+
+    #[test]
+    fn vertices_that_fill_more_than_a_number_with_their_neighbours_are_kept_apart() {
+        // From scale 23 on; few edges, one of them three times, between first and last vertices.
+        let last = (1 << 23) - 1;
+        let edges = [(0, last), (last, 0), (0, last), (5, last - 7), (last, last), (1 << 22, last), (5, 0)];
+        let tuples = Tuples::of(23, &edges);
+        assert!(!Buckets::deal(&Threads(2), &tuples, &Room::anywhere()).unwrap().narrow);
+        let plain = plain(&edges.map(|(a, b)| [u64::from(a), u64::from(b)]));
+        check(&built(&tuples, 2, 2), &plain);
     }
 
     #[test]
