@@ -112,7 +112,7 @@ impl Buckets {
                     slots[at].store((from & mask) << scale | to, Ordering::Relaxed)
                 });
             } else {
-                let pair = |from, to| u64::from(from) << 32 | u64::from(to);
+                let pair = |from: u32, to: u32| u64::from(from) << 32 | u64::from(to);
                 put(edges, bits, cursors, |at, from, to| wide[at].store(pair(from, to), Ordering::Relaxed));
             }
             Ok(())
