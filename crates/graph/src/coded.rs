@@ -1,4 +1,4 @@
-//! Ascending lists of ranks as bytes: differences in one to four bytes each, their lengths apart (StreamVByte; Lemire, Kurz
+//! Ascending lists of ranks as bytes: differences in one to four bytes each, their lengths apart (`StreamVByte`; Lemire, Kurz
 //! and Rupp 2018), so that sixteen are decoded at once.
 //!
 //! A list is one piece or several. A piece stands for itself: how many values (LEB128), two bits for each that say how

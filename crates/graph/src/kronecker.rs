@@ -5,6 +5,8 @@
 //! one draw, which chooses a quadrant with probabilities 0.57, 0.19, 0.19 and 0.05; while both ends are alike so far the
 //! lower left one becomes the upper right; the ends are then scrambled.
 
+#![allow(clippy::needless_range_loop, reason = "lanes of several arrays go side by side")]
+
 mod wide;
 
 use crate::error::Error;

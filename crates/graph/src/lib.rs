@@ -2,6 +2,11 @@
 //! validation. Must not know a clock, files except through values that it is given, trials or placements: who calls
 //! gives the threads (`Crew`) and says where memory lies (`Room`).
 
+#![expect(
+    clippy::inline_always,
+    reason = "loops are compiled once for each kind of vectors, which takes all they call"
+)]
+
 #[cfg(target_endian = "big")]
 compile_error!("graph files and bitmaps are little-endian here");
 

@@ -51,6 +51,7 @@ impl State {
     }
 
     /// A number of [0, 1) out of two draws.
+    #[allow(clippy::excessive_precision, reason = "written as the definition writes it")]
     pub(crate) fn fraction(&mut self) -> f64 {
         // 1 / (2^31 - 1) and its square, written as the definition writes them: the last bit matters to roots.
         let high = self.draw() as f64 * 0.000_000_000_465_661_287_524_579_692;

@@ -256,7 +256,7 @@ unsafe fn next_column<L: Lanes>(
 #[inline(always)]
 unsafe fn search_tails<L: Lanes>(ground: &Ground<'_>, ranks: &[u32], found: &mut Found) {
     for rank in ranks {
-        prefetch(&ground.layout.tail[ground.layout.tail_at[*rank as usize] as usize]);
+        prefetch(std::ptr::from_ref(&ground.layout.tail[ground.layout.tail_at[*rank as usize] as usize]));
     }
     for rank in ranks {
         let mut parent = None;
@@ -382,12 +382,12 @@ unsafe fn expand_with<L: Lanes>(ground: &Ground<'_>, list: &[AtomicU32]) -> Foun
 
 /// Asks for a line that will be wanted soon.
 #[inline(always)]
-fn prefetch(byte: &u8) {
+fn prefetch(byte: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of x86-64; a prefetch changes nothing but caches.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast());
+        _mm_prefetch::<_MM_HINT_T0>(byte.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = byte;

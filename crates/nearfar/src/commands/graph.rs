@@ -38,10 +38,7 @@ fn edges(args: &Edges) -> Outcome {
     };
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let file = args.output.as_deref().filter(|_| !to_stdout);
-    let mut target: Option<Target> = match file {
-        Some(path) => Some(Target::new(path, Bytes(form.bytes(&spec)))?),
-        None => None,
-    };
+    let mut target = file.map(|path| Target::new(path, Bytes(form.bytes(&spec)))).transpose()?;
     let mut hash = args.sha256.then(Sha256::new);
     let mut bytes = Vec::new();
     graph::stream(&spec, threads(args.threads), |edges| {
