@@ -46,8 +46,8 @@ pub fn check_fits(spec: &Spec) -> Result<(), Error> {
 /// Constructs the graph with `columns` columns in HEAD.
 pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> Result<Layout, C::Error> {
     check_columns(columns)?;
-    let mut buckets = Buckets::deal(crew, tuples, room)?;
-    let lists = buckets.gather(crew, room)?;
+    let mut buckets = Buckets::deal(crew, tuples, &room.in_passing())?;
+    let lists = buckets.gather(crew, &room.in_passing())?;
     let ranking = Ranking::new(&lists, columns, room).map_err(Error::Memory)?;
     if ranking.ranks == 0 {
         return Err(Error::NoEdges.into());

@@ -40,6 +40,12 @@ impl Room {
         Self { policy: MemoryPolicy::Kernel, huge_pages: HugePages::Wanted }
     }
 
+    /// For what is thrown away after construction: in the pages that the system likes best, for asking for huge ones may have
+    /// it make room for them first, which takes longer than they gain.
+    pub(crate) fn in_passing(&self) -> Self {
+        Self { policy: self.policy.clone(), huge_pages: HugePages::System }
+    }
+
     pub(crate) fn array<T: Plain>(&self, length: usize) -> Result<Array<T>, MemoryError> {
         // Prime to the number of places, so that arrays made one after the other lie far apart in this.
         let colour = COLOUR.fetch_add(67, Ordering::Relaxed) % COLOURS;

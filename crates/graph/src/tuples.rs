@@ -26,7 +26,7 @@ impl Tuples {
         if spec.scale > SCALE_MAX_IN_CORE {
             return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE }.into());
         }
-        let pairs = room.array(spec.edges() as usize).map_err(Error::Memory)?;
+        let pairs = room.in_passing().array(spec.edges() as usize).map_err(Error::Memory)?;
         let slots = pairs.view::<AtomicU64>();
         crew.run(&|hand| {
             let mut edges = vec![[0; 2]; BATCH];
