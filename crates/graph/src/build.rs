@@ -54,8 +54,8 @@ pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> R
     }
     let written = write(crew, &buckets, &lists, &ranking, room)?;
     drop(buckets);
-    let (tail, tail_at) = join(crew, &ranking, written, room)?;
-    finish(tuples.spec(), ranking, tail, tail_at, room).map_err(|error| Error::Memory(error).into())
+    let joined = join(crew, &ranking, written, room)?;
+    finish(tuples.spec(), ranking, joined, room).map_err(|error| Error::Memory(error).into())
 }
 
 /// Both directions of all edges but self-loops, by the vertex that they leave.
@@ -108,9 +108,8 @@ impl Buckets {
             let edges = tuples.part(hand).filter(|(a, b)| a != b);
             if narrow {
                 let mask = (1 << bits) - 1;
-                put(edges, bits, cursors, |at, from, to| {
-                    slots[at].store((from & mask) << scale | to, Ordering::Relaxed)
-                });
+                let pair = |from: u32, to: u32| (from & mask) << scale | to;
+                put(edges, bits, cursors, |at, from, to| slots[at].store(pair(from, to), Ordering::Relaxed));
             } else {
                 let pair = |from: u32, to: u32| u64::from(from) << 32 | u64::from(to);
                 put(edges, bits, cursors, |at, from, to| wide[at].store(pair(from, to), Ordering::Relaxed));
@@ -360,12 +359,7 @@ fn fill_up(heads: &[AtomicU32], column_at: &[usize], ranking: &Ranking) {
 }
 
 /// Puts the pieces of TAIL one after the other.
-fn join<C: Crew>(
-    crew: &C,
-    ranking: &Ranking,
-    written: Written,
-    room: &Room,
-) -> Result<((Array<u32>, Array<u8>), Array<u64>), C::Error> {
+fn join<C: Crew>(crew: &C, ranking: &Ranking, written: Written, room: &Room) -> Result<Joined, C::Error> {
     let Written { head, coded, mut tail_at } = written;
     let rows = ranking.rows[ranking.rows.len() - 1] as usize;
     let mut starts = vec![0];
@@ -399,20 +393,27 @@ fn join<C: Crew>(
         Ok::<(), Stopped>(())
     })?;
     drop(next);
-    Ok(((head, tail), tail_at))
+    Ok(Joined { head, tail, tail_at })
+}
+
+/// HEAD and TAIL, whole.
+pub(crate) struct Joined {
+    pub(crate) head: Array<u32>,
+    pub(crate) tail: Array<u8>,
+    pub(crate) tail_at: Array<u64>,
 }
 
 /// Puts together what is made and what follows from it.
 pub(crate) fn finish(
     spec: &Spec,
     ranking: Ranking,
-    (head, tail): (Array<u32>, Array<u8>),
-    tail_at: Array<u64>,
+    joined: Joined,
     room: &Room,
 ) -> Result<Layout, machine::memory::MemoryError> {
     let classes = Classes::new(|rank| ranking.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
     let mean_degree = mean_degrees(&ranking, room)?;
     let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
+    let Joined { head, tail, tail_at } = joined;
     let column_at = Layout::columns_at(&rows[..rows.len() - 1]);
     Ok(Layout {
         spec: *spec,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use sha2::{Digest, Sha256};
 
-use crate::build::{Ranking, finish};
+use crate::build::{Joined, Ranking, finish};
 use crate::coded::PADDING;
 use crate::crew::{Crew, Pieces, Threads};
 use crate::error::Error;
@@ -100,8 +100,8 @@ pub fn write(layout: &Layout, to: &mut impl Write) -> Result<(), FileError> {
         header.extend(Sha256::digest(section));
     }
     header.extend(Sha256::digest(&header));
-    let parts = std::iter::once(&header[..]).chain(sections);
-    let written = parts.map(|part| to.write_all(part)).collect::<Result<(), _>>().and_then(|()| to.flush());
+    let mut parts = std::iter::once(&header[..]).chain(sections);
+    let written = parts.try_for_each(|part| to.write_all(part)).and_then(|()| to.flush());
     written.map_err(|error| FileError::Io(error.to_string()))
 }
 
@@ -319,7 +319,7 @@ impl Parts {
             rows,
             chunks: Vec::new(),
         };
-        finish(&header.spec, ranking, (head, tail), tail_at, room)
+        finish(&header.spec, ranking, Joined { head, tail, tail_at }, room)
             .map_err(|error| FileError::Graph(Error::Memory(error)))
     }
 }

@@ -153,9 +153,9 @@ unsafe fn scan_with<L: Lanes>(ground: &Ground<'_>, words: Range<usize>, survivor
     // SAFETY: as for the caller.
     let mut left = unsafe { first_column::<L>(ground, words, survivors, &mut found) };
     let rows = &ground.layout.rows;
-    for column in 1..rows.len() - 1 {
+    for (column, rows) in rows[..rows.len() - 1].iter().enumerate().skip(1) {
         // Survivors ascend, and rows of a column are a prefix of the ranks.
-        while left > 0 && survivors[left - 1] >= rows[column] {
+        while left > 0 && survivors[left - 1] >= *rows {
             left -= 1;
         }
         if left == 0 {

@@ -136,6 +136,7 @@ impl<'l> Search<'l> {
             self.begin(root, tuning);
         }
         hand.meet()?;
+        #[expect(clippy::large_stack_arrays, reason = "16 KiB; nothing is allocated in a search")]
         let mut survivors = [0; CHUNK_WORDS * 64 + WIDTH];
         loop {
             let standing = *self.standing();

@@ -1,9 +1,11 @@
 //! Validation: whether parents are a breadth-first tree of the graph, by the Graph500's five checks. Slow and plain: it knows the
 //! edge list as generated and the result, and nothing of layout or search.
 //!
-//! 1. following parents from any vertex comes to the root, without a cycle; 2. tree edges join levels that differ by one;
-//! 3. every edge joins levels that differ by one at most, or has both ends outside; 4. the tree spans the root's component,
-//! so no edge leads out of it, and vertices of others have no parent; 5. every tree edge is an edge.
+//! 1. Following parents from any vertex comes to the root, without a cycle.
+//! 2. Tree edges join levels that differ by one.
+//! 3. Every edge joins levels that differ by one at most, or has both ends outside.
+//! 4. The tree spans the root's component: no edge leads out of it, and vertices of others have no parent.
+//! 5. Every tree edge is an edge.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
