@@ -1,6 +1,5 @@
 //! Sixteen ranks in two AVX2 vectors. Decoding takes four values at a time, with a table of shuffles.
 #![allow(unsafe_code)]
-#![expect(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
 
 use std::arch::x86_64::*;
 
