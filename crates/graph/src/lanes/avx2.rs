@@ -1,5 +1,6 @@
 //! Sixteen ranks in two AVX2 vectors. Decoding takes four values at a time, with a table of shuffles.
 #![allow(unsafe_code)]
+#![allow(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
 
 use std::arch::x86_64::*;
 

@@ -1,5 +1,6 @@
 //! Sixteen ranks in one AVX-512 vector. Decoding puts bytes to their places with `vpexpandb`.
 #![allow(unsafe_code)]
+#![allow(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
 
 use std::arch::x86_64::*;
 
