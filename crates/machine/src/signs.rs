@@ -23,7 +23,7 @@ pub fn read(results: &Path, site: &Site) -> Signs {
     Signs {
         load: load(),
         throttled: throttled(root),
-        free: free(results),
+        free: room_on_disk(results),
         irqbalance: quiet::irqbalance_runs(root),
         left: undo::left(site).map_err(|error| error.what),
         root: rustix::process::geteuid().is_root(),
@@ -67,8 +67,8 @@ fn throttled(root: &Path) -> Result<u64, String> {
     counts.max().ok_or_else(|| "this kernel does not count how often cpus are slowed down for heat".into())
 }
 
-/// Room on the file system of a folder that may not be there yet.
-fn free(folder: &Path) -> Result<Bytes, String> {
+/// Room on the file system of a folder that may not be there yet; an error says what the system said.
+pub fn room_on_disk(folder: &Path) -> Result<Bytes, String> {
     let there = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
     let room = rustix::fs::statvfs(there).map_err(|error| format!("{}: {error}", there.display()))?;
     Ok(Bytes(room.f_bavail.saturating_mul(room.f_frsize)))
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn room_is_that_of_the_folder_above() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(free(&folder.path().join("a/b")).unwrap() > Bytes(0));
+        assert!(room_on_disk(&folder.path().join("a/b")).unwrap() > Bytes(0));
     }
 
     #[test]

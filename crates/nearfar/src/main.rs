@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::run(args, settings),
         Command::Import(args) => commands::import::run(args, settings),
         Command::Share(args) => commands::share::run(args, settings),
+        Command::Graph(args) => commands::graph::run(args),
         Command::Doctor(args) => commands::doctor::run(args, settings),
         Command::Restore(args) => commands::restore::run(args),
         Command::Completions(args) => commands::manual::completions(args),

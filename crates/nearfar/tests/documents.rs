@@ -89,4 +89,5 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/packages.md");
     follow("docs/fio.md");
     follow("docs/storage.md");
+    follow("docs/graph500.md");
 }

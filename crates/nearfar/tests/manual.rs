@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "map",
     "placements",
     "list",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 16] = [
     "export",
     "import",
     "share",
+    "graph",
     "doctor",
     "restore",
     "completions",

@@ -65,6 +65,7 @@ static REGISTRY: &[Workload] = &[
         check: kernels::linear::hpl::check,
         runner: Runner::Kernel(kernels::linear::hpl::run),
     },
+    Workload::kernel(kernels::bfs::describe, kernels::bfs::run),
     Workload::kernel(kernels::threads::describe, kernels::threads::run),
     Workload::kernel(kernels::mutex::describe, kernels::mutex::run),
     Workload::kernel(kernels::cpu::describe, kernels::cpu::run),

@@ -2,6 +2,7 @@
 //! are made from it.
 
 mod expand;
+mod graph;
 mod hold;
 mod map;
 mod place;
@@ -14,6 +15,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use expand::{EngineName, Expand, Far};
+pub use graph::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, Which};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
 pub use place::{Objective, Place};
@@ -74,6 +76,8 @@ pub enum Command {
     Import(Import),
     /// Write a results file to give away: a run or a table without host name, paths, addresses and commands
     Share(Share),
+    /// The Graph500's graphs: edge lists, and the files that a search reads
+    Graph(Graph),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),
     /// Put back the system settings that an interrupted run left changed

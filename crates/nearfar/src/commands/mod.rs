@@ -4,6 +4,7 @@ pub mod compare;
 pub mod doctor;
 pub mod expand;
 pub mod export;
+pub mod graph;
 pub mod hidden;
 pub mod import;
 pub mod list;

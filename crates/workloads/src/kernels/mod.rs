@@ -2,6 +2,7 @@
 //! where the definition comes from, and a slow independent checker that runs after the timed region.
 
 mod arena;
+pub(crate) mod bfs;
 pub(crate) mod chase;
 mod clock;
 pub(crate) mod cpu;

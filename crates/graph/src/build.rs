@@ -1,0 +1,539 @@
+//! Construction: from the edge list to the layout, with all threads, in memory.
+//!
+//! Both directions of every edge are dealt to buckets of neighbouring vertices, each small enough for a cache; there lists are
+//! gathered and duplicates fall out. Then vertices are ranked by degree, and each list is written as ranks, sorted, to HEAD
+//! and, coded, to TAIL. No step but the ranking is one thread's.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use model::units::Bytes;
+
+use crate::classes::Classes;
+use crate::coded::{self, PADDING};
+use crate::crew::{Crew, Pieces, Stopped, collect};
+use crate::error::Error;
+use crate::kronecker::Spec;
+use crate::layout::{Layout, NO_LABEL, ROWS_ALIGNED, check_columns};
+use crate::room::{Array, Room};
+use crate::tuples::Tuples;
+
+/// Vertices of a bucket at least, so that a bucket is about 32 768 neighbours at the benchmark's edge factor: 256 KiB.
+const BUCKET_BITS_MIN: u32 = 10;
+/// Buckets at most, so that the lines being written to stay in a core's own cache.
+const BUCKETS_BITS_MAX: u32 = 12;
+/// Neighbours that a thread takes at a time to write.
+const CHUNK_NEIGHBOURS: u64 = 1 << 16;
+
+/// Roughly what generation and construction take at once: the edge list, both directions of it in buckets, and what is built.
+pub fn bytes_needed(spec: &Spec) -> Bytes {
+    let (edges, vertices) = (u128::from(spec.edges()), u128::from(spec.vertices()));
+    // 8 for the pair, at most 16 in buckets, at most 4 in HEAD and TAIL with what is under way; 40 per vertex.
+    Bytes(u64::try_from(edges * 28 + vertices * 40).unwrap_or(u64::MAX))
+}
+
+/// Refuses a graph whose construction needs more memory than there is, before hours of it.
+pub fn check_fits(spec: &Spec) -> Result<(), Error> {
+    spec.check()?;
+    let needed = bytes_needed(spec);
+    match machine::memory::available() {
+        Some(available) if needed > available => Err(Error::TooLarge { scale: spec.scale, needed, available }),
+        // Where the system does not say, only trying can tell.
+        _ => Ok(()),
+    }
+}
+
+/// Constructs the graph with `columns` columns in HEAD.
+pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> Result<Layout, C::Error> {
+    check_columns(columns)?;
+    let mut buckets = Buckets::deal(crew, tuples, &room.in_passing())?;
+    let lists = buckets.gather(crew, &room.in_passing())?;
+    let ranking = Ranking::new(&lists, columns, room).map_err(Error::Memory)?;
+    if ranking.ranks == 0 {
+        return Err(Error::NoEdges.into());
+    }
+    let written = write(crew, &buckets, &lists, &ranking, room)?;
+    drop(buckets);
+    let joined = join(crew, &ranking, written, room)?;
+    finish(tuples.spec(), ranking, joined, room).map_err(|error| Error::Memory(error).into())
+}
+
+/// Both directions of all edges but self-loops, by the vertex that they leave.
+struct Buckets {
+    /// Vertices of a bucket are 2^bits.
+    bits: u32,
+    /// Where each bucket begins, and the end of the last.
+    at: Vec<usize>,
+    /// Whether the vertex in its bucket and its neighbour fit one number together, as they do up to scale 22: else two.
+    narrow: bool,
+    /// As dealt: the vertex above, its neighbour below. Gathered: of each bucket the lists, one after another.
+    entries: Array<u32>,
+    vertices: usize,
+}
+
+/// Where gathered lists are.
+struct Lists {
+    /// By label: neighbours that are left.
+    degree: Array<u32>,
+    /// By label: where the list begins, in u32 of `Buckets::entries`.
+    start: Array<u64>,
+}
+
+impl Buckets {
+    fn deal<C: Crew>(crew: &C, tuples: &Tuples, room: &Room) -> Result<Self, C::Error> {
+        let scale = tuples.spec().scale;
+        let bits = BUCKET_BITS_MIN.max(scale.saturating_sub(BUCKETS_BITS_MAX)).min(scale);
+        let count = 1 << (scale - bits);
+        let counts = collect(crew, |hand| {
+            let mut counts = vec![0_usize; count];
+            for (a, b) in tuples.part(hand).filter(|(a, b)| a != b) {
+                counts[(a >> bits) as usize] += 1;
+                counts[(b >> bits) as usize] += 1;
+            }
+            Ok(counts)
+        })?;
+        let (mut at, mut cursors, mut end) = (vec![0], vec![Vec::new(); counts.len()], 0);
+        for bucket in 0..count {
+            for (thread, counts) in counts.iter().enumerate() {
+                cursors[thread].push(end);
+                end += counts[bucket];
+            }
+            at.push(end);
+        }
+        let narrow = bits + scale <= u32::BITS;
+        let entries: Array<u32> = room.array(if narrow { end } else { 2 * end }).map_err(Error::Memory)?;
+        let (slots, wide) = (entries.view::<AtomicU32>(), entries.view::<AtomicU64>());
+        crew.run(&|hand| {
+            let cursors = &mut cursors[hand.index].clone();
+            let edges = tuples.part(hand).filter(|(a, b)| a != b);
+            if narrow {
+                let mask = (1 << bits) - 1;
+                let pair = |from: u32, to: u32| (from & mask) << scale | to;
+                put(edges, bits, cursors, |at, from, to| slots[at].store(pair(from, to), Ordering::Relaxed));
+            } else {
+                let pair = |from: u32, to: u32| u64::from(from) << 32 | u64::from(to);
+                put(edges, bits, cursors, |at, from, to| wide[at].store(pair(from, to), Ordering::Relaxed));
+            }
+            Ok(())
+        })?;
+        Ok(Self { bits, narrow, at, entries, vertices: 1 << scale })
+    }
+
+    /// Makes lists without duplicates of each bucket.
+    fn gather<C: Crew>(&mut self, crew: &C, room: &Room) -> Result<Lists, C::Error> {
+        let vertices = self.vertices;
+        let degree = room.array(vertices).map_err(Error::Memory)?;
+        let start = room.array(vertices).map_err(Error::Memory)?;
+        let (degrees, starts) = (degree.view::<AtomicU32>(), start.view::<AtomicU64>());
+        let (bits, at, narrow) = (self.bits, &self.at, self.narrow);
+        let (words, scale) = (if narrow { 1 } else { 2 }, vertices.ilog2());
+        let mut rest = &mut self.entries[..];
+        let buckets: Vec<(usize, &mut [u32])> = (0..at.len() - 1)
+            .map(|bucket| {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(words * (at[bucket + 1] - at[bucket]));
+                rest = others;
+                (bucket, own)
+            })
+            .collect();
+        let next = Mutex::new(buckets.into_iter());
+        crew.run(&|_| {
+            let mut space = Space { ends: Vec::new(), neighbours: Vec::new(), seen: vec![0; vertices.div_ceil(64)] };
+            let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some((bucket, entries)) = take() {
+                let found = |vertex: usize, from: usize, length: usize| {
+                    let label = (bucket << bits) + vertex;
+                    degrees[label].store(length as u32, Ordering::Relaxed);
+                    starts[label].store((words * at[bucket] + from) as u64, Ordering::Relaxed);
+                };
+                if narrow {
+                    let unpack = |entry: &[u32; 1]| (entry[0] >> scale, entry[0] & (vertices as u32 - 1));
+                    gather_bucket(entries, bits, unpack, &mut space, found);
+                } else {
+                    let mask = (1 << bits) - 1;
+                    gather_bucket(entries, bits, |entry: &[u32; 2]| (entry[1] & mask, entry[0]), &mut space, found);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Lists { degree, start })
+    }
+
+    fn list(&self, lists: &Lists, label: u32) -> &[u32] {
+        let start = lists.start[label as usize] as usize;
+        &self.entries[start..start + lists.degree[label as usize] as usize]
+    }
+}
+
+/// A thread's working space, kept from bucket to bucket.
+struct Space {
+    ends: Vec<u32>,
+    neighbours: Vec<u32>,
+    /// A bit for each vertex, all clear between lists: an eighth of a byte each, so that it stays in a core's own cache
+    /// up to scale 23.
+    seen: Vec<u64>,
+}
+
+/// Gives both directions of edges to `store`, each with its place, which follows that of the last one of its bucket.
+#[inline(always)]
+fn put(edges: impl Iterator<Item = (u32, u32)>, bits: u32, cursors: &mut [usize], store: impl Fn(usize, u32, u32)) {
+    let mut one = |from: u32, to: u32| {
+        let cursor = &mut cursors[(from >> bits) as usize];
+        store(*cursor, from, to);
+        *cursor += 1;
+    };
+    for (a, b) in edges {
+        one(a, b);
+        one(b, a);
+    }
+}
+
+/// Puts the entries of a bucket, which `unpack` takes apart into the vertex in the bucket and its neighbour, into lists, each
+/// neighbour once and in no order, written to its beginning; `found` gets each vertex, counted from the bucket's first, and
+/// where its list begins and how long it is.
+#[inline(always)]
+fn gather_bucket<const WORDS: usize>(
+    entries: &mut [u32],
+    bits: u32,
+    unpack: impl Fn(&[u32; WORDS]) -> (u32, u32),
+    space: &mut Space,
+    mut found: impl FnMut(usize, usize, usize),
+) {
+    let Space { ends, neighbours, seen } = space;
+    let (packed, _) = entries.as_chunks::<WORDS>();
+    ends.clear();
+    ends.resize(1 << bits, 0);
+    packed.iter().for_each(|entry| ends[unpack(entry).0 as usize] += 1);
+    let mut end = 0;
+    for count in ends.iter_mut() {
+        (*count, end) = (end, end + *count);
+    }
+    neighbours.resize(neighbours.len().max(packed.len()), 0);
+    for entry in packed {
+        let (vertex, neighbour) = unpack(entry);
+        let at = &mut ends[vertex as usize];
+        neighbours[*at as usize] = neighbour;
+        *at += 1;
+    }
+    let (mut from, mut written) = (0, 0);
+    for (vertex, end) in ends.iter().enumerate() {
+        let list = &neighbours[from..*end as usize];
+        let start = written;
+        for neighbour in list {
+            let (word, bit) = (&mut seen[*neighbour as usize / 64], 1 << (neighbour % 64));
+            entries[written] = *neighbour;
+            written += usize::from(*word & bit == 0);
+            *word |= bit;
+        }
+        list.iter().for_each(|neighbour| seen[*neighbour as usize / 64] = 0);
+        found(vertex, start, written - start);
+        from = *end as usize;
+    }
+}
+
+/// Who has which rank, and how many have how many neighbours.
+pub(crate) struct Ranking {
+    pub(crate) ranks: u32,
+    pub(crate) neighbours: u64,
+    pub(crate) rank: Array<u32>,
+    pub(crate) label: Array<u32>,
+    /// Of each degree that occurs, descending: the first rank after it.
+    pub(crate) steps: Vec<(u32, u32)>,
+    pub(crate) rows: Vec<u32>,
+    /// Ranks of which each chunk begins, and the end of the last.
+    pub(crate) chunks: Vec<u32>,
+}
+
+impl Ranking {
+    fn new(lists: &Lists, columns: u32, room: &Room) -> Result<Self, machine::memory::MemoryError> {
+        let degrees = &lists.degree;
+        let most = degrees.iter().copied().max().unwrap_or(0) as usize;
+        let mut of_degree = vec![0_u32; most + 1];
+        degrees.iter().for_each(|degree| of_degree[*degree as usize] += 1);
+        let (mut next, mut steps, mut ranks) = (vec![0; most + 1], Vec::new(), 0);
+        for degree in (1..=most).rev().filter(|degree| of_degree[*degree] > 0) {
+            next[degree] = ranks;
+            ranks += of_degree[degree];
+            steps.push((degree as u32, ranks));
+        }
+        let mut rank = room.array(degrees.len())?;
+        let mut label = room.array(ranks as usize + ROWS_ALIGNED)?;
+        for (vertex, degree) in degrees.iter().enumerate() {
+            rank[vertex] = if *degree == 0 {
+                NO_LABEL
+            } else {
+                let own = &mut next[*degree as usize];
+                label[*own as usize] = vertex as u32;
+                *own += 1;
+                *own - 1
+            };
+        }
+        label[ranks as usize..].fill(NO_LABEL);
+        let more_than = |column: u32| steps.iter().take_while(|step| step.0 > column).last().map_or(0, |step| step.1);
+        let rows = (0..=columns).map(more_than).collect();
+        let chunks = chunks(&steps);
+        let neighbours = degrees.iter().map(|degree| u64::from(*degree)).sum();
+        Ok(Self { ranks, neighbours, rank, label, steps, rows, chunks })
+    }
+
+    fn degree(&self, rank: u32) -> u32 {
+        self.steps[self.steps.partition_point(|step| step.1 <= rank)].0
+    }
+}
+
+/// Borders of ranks that have about as many neighbours.
+fn chunks(steps: &[(u32, u32)]) -> Vec<u32> {
+    let (mut borders, mut full, mut from) = (vec![0], 0, 0);
+    for (degree, end) in steps {
+        for rank in from..*end {
+            full += u64::from(*degree);
+            if full >= CHUNK_NEIGHBOURS {
+                borders.push(rank + 1);
+                full = 0;
+            }
+        }
+        from = *end;
+    }
+    if borders.last() != Some(&from) {
+        borders.push(from);
+    }
+    borders
+}
+
+/// HEAD, and TAIL in pieces that are still to be joined.
+struct Written {
+    head: Array<u32>,
+    /// By chunk.
+    coded: Vec<Vec<u8>>,
+    /// By rank: where its list begins in its chunk.
+    tail_at: Array<u64>,
+}
+
+fn write<C: Crew>(
+    crew: &C,
+    buckets: &Buckets,
+    lists: &Lists,
+    ranking: &Ranking,
+    room: &Room,
+) -> Result<Written, C::Error> {
+    let columns = ranking.rows.len() - 1;
+    let column_at = Layout::columns_at(&ranking.rows[..columns]);
+    // Vectors are read from the last row too.
+    let head: Array<u32> = room.array(column_at[columns] + ROWS_ALIGNED).map_err(Error::Memory)?;
+    let tail_at: Array<u64> = room.array(ranking.rows[columns] as usize + 1).map_err(Error::Memory)?;
+    let (heads, tails) = (head.view::<AtomicU32>(), tail_at.view::<AtomicU64>());
+    let pieces = Pieces::new(ranking.chunks.len() - 1, 1);
+    let coded = collect(crew, |_| {
+        let (mut own, mut list) = (Vec::new(), Vec::new());
+        while let Some(piece) = pieces.take() {
+            let mut bytes = Vec::with_capacity(CHUNK_NEIGHBOURS as usize * 2);
+            for rank in ranking.chunks[piece.start]..ranking.chunks[piece.start + 1] {
+                list.clear();
+                let old = buckets.list(lists, ranking.label[rank as usize]);
+                list.extend(old.iter().map(|label| ranking.rank[*label as usize]));
+                list.sort_unstable();
+                for (column, neighbour) in column_at.iter().zip(&list).take(columns) {
+                    heads[column + rank as usize].store(*neighbour, Ordering::Relaxed);
+                }
+                if list.len() > columns {
+                    tails[rank as usize].store(bytes.len() as u64, Ordering::Relaxed);
+                    coded::encode(&list[columns..], &mut bytes);
+                }
+            }
+            own.push((piece.start, bytes));
+        }
+        Ok(own)
+    })?;
+    fill_up(heads, &column_at, ranking);
+    let mut coded: Vec<(usize, Vec<u8>)> = coded.into_iter().flatten().collect();
+    coded.sort_unstable_by_key(|(chunk, _)| *chunk);
+    Ok(Written { head, coded: coded.into_iter().map(|(_, bytes)| bytes).collect(), tail_at })
+}
+
+/// Rows that no rank has get a neighbour that is never in a frontier.
+fn fill_up(heads: &[AtomicU32], column_at: &[usize], ranking: &Ranking) {
+    for (column, rows) in column_at.windows(2).zip(&ranking.rows) {
+        heads[column[0] + *rows as usize..column[1]].iter().for_each(|row| row.store(ranking.ranks, Ordering::Relaxed));
+    }
+    let end = column_at.last().copied().unwrap_or(0);
+    heads[end..].iter().for_each(|row| row.store(ranking.ranks, Ordering::Relaxed));
+}
+
+/// Puts the pieces of TAIL one after the other.
+fn join<C: Crew>(crew: &C, ranking: &Ranking, written: Written, room: &Room) -> Result<Joined, C::Error> {
+    let Written { head, coded, mut tail_at } = written;
+    let rows = ranking.rows[ranking.rows.len() - 1] as usize;
+    let mut starts = vec![0];
+    starts.extend(coded.iter().scan(0, |end, bytes| {
+        *end += bytes.len();
+        Some(*end)
+    }));
+    let total = starts[coded.len()];
+    for (chunk, start) in ranking.chunks.windows(2).zip(&starts) {
+        tail_at[(chunk[0] as usize).min(rows)..(chunk[1] as usize).min(rows)]
+            .iter_mut()
+            .for_each(|at| *at += *start as u64);
+    }
+    tail_at[rows] = total as u64;
+    let mut tail: Array<u8> = room.array(total + PADDING).map_err(Error::Memory)?;
+    let mut rest = &mut tail[..];
+    let parts: Vec<(&mut [u8], Vec<u8>)> = coded
+        .into_iter()
+        .map(|bytes| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+            rest = others;
+            (own, bytes)
+        })
+        .collect();
+    let next = Mutex::new(parts.into_iter());
+    crew.run(&|_| {
+        let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some((own, bytes)) = take() {
+            own.copy_from_slice(&bytes);
+        }
+        Ok::<(), Stopped>(())
+    })?;
+    drop(next);
+    Ok(Joined { head, tail, tail_at })
+}
+
+/// HEAD and TAIL, whole.
+pub(crate) struct Joined {
+    pub(crate) head: Array<u32>,
+    pub(crate) tail: Array<u8>,
+    pub(crate) tail_at: Array<u64>,
+}
+
+/// Puts together what is made and what follows from it.
+pub(crate) fn finish(
+    spec: &Spec,
+    ranking: Ranking,
+    joined: Joined,
+    room: &Room,
+) -> Result<Layout, machine::memory::MemoryError> {
+    let classes = Classes::new(|rank| ranking.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
+    let mean_degree = mean_degrees(&ranking, room)?;
+    let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
+    let Joined { head, tail, tail_at } = joined;
+    let column_at = Layout::columns_at(&rows[..rows.len() - 1]);
+    Ok(Layout {
+        spec: *spec,
+        ranks,
+        neighbours,
+        rows,
+        column_at,
+        head,
+        tail,
+        tail_at,
+        label,
+        rank,
+        mean_degree,
+        classes,
+    })
+}
+
+fn mean_degrees(ranking: &Ranking, room: &Room) -> Result<Array<f32>, machine::memory::MemoryError> {
+    let mut means: Array<f32> = room.array((ranking.ranks as usize).div_ceil(64) + 1)?;
+    let mut from = 0;
+    for (degree, end) in &ranking.steps {
+        for rank in from..*end {
+            means[rank as usize / 64] += *degree as f32;
+        }
+        from = *end;
+    }
+    for (group, mean) in means.iter_mut().enumerate() {
+        *mean /= (ranking.ranks as usize).saturating_sub(group * 64).clamp(1, 64) as f32;
+    }
+    Ok(means)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::crew::Threads;
+    use crate::kronecker::Generator;
+
+    fn built(tuples: &Tuples, threads: usize, columns: u32) -> Layout {
+        build(&Threads(threads), tuples, columns, &Room::anywhere()).unwrap()
+    }
+
+    /// Edges between different vertices, once, in both directions.
+    fn plain(edges: &[[u64; 2]]) -> Vec<BTreeSet<u64>> {
+        let most = edges.iter().flatten().max().unwrap();
+        let mut lists = vec![BTreeSet::new(); *most as usize + 1];
+        for [a, b] in edges.iter().filter(|[a, b]| a != b) {
+            lists[*a as usize].insert(*b);
+            lists[*b as usize].insert(*a);
+        }
+        lists
+    }
+
+    fn check(layout: &Layout, lists: &[BTreeSet<u64>]) {
+        let connected: Vec<usize> = (0..lists.len()).filter(|label| !lists[*label].is_empty()).collect();
+        assert_eq!(layout.vertices(), connected.len() as u64);
+        assert_eq!(layout.edges() * 2, lists.iter().map(|list| list.len() as u64).sum::<u64>());
+        for label in connected {
+            let rank = layout.rank_of(label as u64).unwrap();
+            assert_eq!(layout.label[rank as usize] as usize, label);
+            let found: BTreeSet<u64> =
+                layout.list(rank).unwrap().iter().map(|rank| u64::from(layout.label[*rank as usize])).collect();
+            assert_eq!(found, lists[label], "{label}");
+        }
+        let degrees: Vec<usize> = (0..layout.ranks).map(|rank| layout.list(rank).unwrap().len()).collect();
+        assert!(degrees.windows(2).all(|pair| pair[0] >= pair[1]), "ranks descend by degree");
+        let alike = |rank: &usize| degrees[*rank] == degrees[*rank + 1];
+        assert!((0..degrees.len() - 1).filter(alike).all(|rank| layout.label[rank] < layout.label[rank + 1]));
+    }
+
+    #[test]
+    fn the_graph_is_that_of_the_edge_list() {
+        for (scale, threads, columns) in [(4, 1, 1), (8, 2, 4), (10, 3, 16), (12, 2, 10), (13, 5, 64)] {
+            let spec = Spec::graph500(scale);
+            let mut edges = vec![[0; 2]; spec.edges() as usize];
+            Generator::new(&spec).unwrap().fill(0, &mut edges);
+            let tuples = Tuples::generate(&Threads(threads), &spec, &Room::anywhere()).unwrap();
+            check(&built(&tuples, threads, columns), &plain(&edges));
+        }
+    }
+
+    #[test]
+    fn vertices_that_fill_more_than_a_number_with_their_neighbours_are_kept_apart() {
+        // From scale 23 on; few edges, one of them three times, between first and last vertices.
+        let last = (1 << 23) - 1;
+        let edges = [(0, last), (last, 0), (0, last), (5, last - 7), (last, last), (1 << 22, last), (5, 0)];
+        let tuples = Tuples::of(23, &edges);
+        assert!(!Buckets::deal(&Threads(2), &tuples, &Room::anywhere()).unwrap().narrow);
+        let plain = plain(&edges.map(|(a, b)| [u64::from(a), u64::from(b)]));
+        check(&built(&tuples, 2, 2), &plain);
+    }
+
+    #[test]
+    fn counts_are_those_of_the_golden_graphs() {
+        // Isolated vertices are those of the definition's table; 1 column leaves all but one neighbour to TAIL.
+        for (scale, isolated) in [(8, 15), (10, 125), (14, 3834), (16, 18_721)] {
+            let spec = Spec::graph500(scale);
+            let tuples = Tuples::generate(&Threads(2), &spec, &Room::anywhere()).unwrap();
+            let layout = built(&tuples, 2, 1);
+            assert_eq!(spec.vertices() - layout.vertices(), isolated, "scale {scale}");
+            assert_eq!(layout.head_neighbours(), layout.vertices());
+        }
+    }
+
+    #[test]
+    fn graphs_without_an_edge_and_impossible_heads_are_refused() {
+        let loops = Tuples::of(3, &[(1, 1), (5, 5)]);
+        let refused = |tuples, columns| build(&Threads(2), tuples, columns, &Room::anywhere()).err().unwrap();
+        assert_eq!(refused(&loops, 4), Error::NoEdges);
+        assert!(refused(&loops, 0).to_string().contains("k = 0"));
+        assert!(refused(&loops, 65).to_string().contains("1 to 64"));
+    }
+
+    #[test]
+    fn chunks_cover_all_ranks() {
+        let steps = [(100_000, 1), (300, 700), (2, 100_000), (1, 100_001)];
+        let borders = chunks(&steps);
+        assert_eq!((borders[0], borders[1], borders.last()), (0, 1, Some(&100_001)));
+        assert!(borders.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}

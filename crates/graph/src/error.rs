@@ -1,0 +1,90 @@
+//! Why there is no graph.
+
+use std::fmt;
+
+use machine::memory::MemoryError;
+use model::units::Bytes;
+
+/// Why there is no graph, or no search in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A scale that no graph has here.
+    Scale {
+        /// What was asked for.
+        scale: u32,
+        /// The largest.
+        max: u32,
+    },
+    /// So many edges per vertex cannot be.
+    EdgeFactor {
+        /// What was asked for.
+        edge_factor: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// Constructing and keeping it takes more memory than there is.
+    TooLarge {
+        /// Which graph.
+        scale: u32,
+        /// What it takes.
+        needed: Bytes,
+        /// What there is.
+        available: Bytes,
+    },
+    /// HEAD cannot have so many columns.
+    Columns {
+        /// What was asked for.
+        columns: u32,
+        /// The most.
+        max: u32,
+    },
+    /// Memory could not be had or placed.
+    Memory(MemoryError),
+    /// No vertex has an edge, so there is no root.
+    NoEdges,
+    /// The root is no vertex of the graph, or one without edges.
+    Root(u64),
+    /// The threads were stopped.
+    Stopped,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scale { scale, max } => write!(f, "scale {scale}: a graph has 2^1 to 2^{max} vertices here"),
+            Self::EdgeFactor { edge_factor, max } => {
+                write!(f, "edge factor {edge_factor}: a graph has 1 to {max} edges per vertex")
+            }
+            Self::TooLarge { scale, needed, available } => {
+                write!(
+                    f,
+                    "a graph of scale {scale} needs {needed} of memory for its construction; {available} are available"
+                )
+            }
+            Self::Columns { columns, max } => write!(f, "k = {columns}: HEAD has 1 to {max} columns"),
+            Self::Memory(error) => error.fmt(f),
+            Self::NoEdges => f.write_str("no vertex of this graph has an edge to another one"),
+            Self::Root(root) => write!(f, "root {root} is no vertex of this graph that has an edge to another one"),
+            Self::Stopped => f.write_str("the threads were stopped"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    /// The next step, where one is known.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::TooLarge { .. } => Some("take a smaller scale, or end what else uses memory"),
+            Self::Memory(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+impl From<MemoryError> for Error {
+    fn from(error: MemoryError) -> Self {
+        Self::Memory(error)
+    }
+}

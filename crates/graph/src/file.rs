@@ -1,0 +1,328 @@
+//! A constructed graph as bytes: a header with a version, the sizes and checksums (SHA-256) of five sections, and the sections.
+//! What is read is trusted no further than it was checked: a file that is cut, damaged, foreign or made up is refused with the reason.
+//!
+//! Layout, all numbers little-endian: 8 bytes magic, u32 version, u32 columns, u32 scale, u32 zero, u64 edge factor, two u64
+//! seeds, u64 ranks, u64 neighbours; for each section u64 bytes and 32 bytes SHA-256; SHA-256 of all before. Sections: rows
+//! of each column and of TAIL (u32), HEAD (u32, columns filled up to 64 rows), TAIL (coded lists), where lists of TAIL
+//! begin (u64), labels of ranks (u32).
+
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use sha2::{Digest, Sha256};
+
+use crate::build::{Joined, Ranking, finish};
+use crate::coded::PADDING;
+use crate::crew::{Crew, Pieces, Threads};
+use crate::error::Error;
+use crate::kronecker::Spec;
+use crate::layout::{COLUMNS_MAX, Layout, Lists, NO_LABEL, ROWS_ALIGNED};
+use crate::room::{Array, Room};
+use crate::tuples::SCALE_MAX_IN_CORE;
+
+/// Of the format; others are refused.
+pub const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"nearfarG";
+const SECTIONS: [&str; 5] = ["rows", "HEAD", "TAIL", "index", "labels"];
+const FIELDS_BYTES: usize = 8 + 4 * 4 + 5 * 8;
+const HEADER_BYTES: usize = FIELDS_BYTES + SECTIONS.len() * 40 + 32;
+/// Ranks whose lists a thread checks at a time.
+const PIECE: usize = 4096;
+
+/// Why a file is no graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileError {
+    /// It cannot be read or written.
+    Io(String),
+    /// It is something else.
+    Foreign,
+    /// It has a version that this program does not know.
+    Version(u32),
+    /// It ends too early.
+    Cut(&'static str),
+    /// Something in it has changed since it was written.
+    Damaged(&'static str),
+    /// Checksums are right, and what it says cannot be.
+    Impossible(String),
+    /// It is whole, and cannot be had here.
+    Graph(Error),
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(why) => f.write_str(why),
+            Self::Foreign => f.write_str("this is no graph that nearfar has written"),
+            Self::Version(version) => write!(f, "the graph has format {version}; this program knows format {VERSION}"),
+            Self::Cut(part) => write!(f, "the file ends in its {part}: it was cut"),
+            Self::Damaged(part) => write!(f, "the file is damaged: its {part} has another checksum"),
+            Self::Impossible(why) => write!(f, "no graph is like that: {why}"),
+            Self::Graph(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// What stands at the beginning of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Which graph.
+    pub spec: Spec,
+    /// Columns of HEAD.
+    pub columns: u32,
+    /// Vertices with an edge to another one.
+    pub ranks: u64,
+    /// Neighbours in all lists.
+    pub neighbours: u64,
+    /// Name, bytes and checksum of each section.
+    pub sections: Vec<(&'static str, u64, [u8; 32])>,
+}
+
+/// Writes a graph.
+pub fn write(layout: &Layout, to: &mut impl Write) -> Result<(), FileError> {
+    let tail = &layout.tail[..layout.tail.len() - PADDING];
+    let rows: Vec<u8> = layout.rows.iter().flat_map(|rows| rows.to_le_bytes()).collect();
+    let labels = &layout.label.view::<u8>()[..layout.ranks as usize * 4];
+    let sections = [&rows, layout.head.view::<u8>(), tail, layout.tail_at.view::<u8>(), labels];
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend(MAGIC);
+    for number in [VERSION, layout.columns(), layout.spec.scale, 0] {
+        header.extend(number.to_le_bytes());
+    }
+    let Spec { edge_factor, seed, .. } = layout.spec;
+    for number in [edge_factor, seed.0, seed.1, layout.vertices(), layout.neighbours] {
+        header.extend(number.to_le_bytes());
+    }
+    for section in sections {
+        header.extend((section.len() as u64).to_le_bytes());
+        header.extend(Sha256::digest(section));
+    }
+    header.extend(Sha256::digest(&header));
+    let mut parts = std::iter::once(&header[..]).chain(sections);
+    let written = parts.try_for_each(|part| to.write_all(part)).and_then(|()| to.flush());
+    written.map_err(|error| FileError::Io(error.to_string()))
+}
+
+/// Reads the header alone, which has a checksum of its own.
+pub fn read_header(from: &mut impl Read) -> Result<Header, FileError> {
+    let mut bytes = [0; HEADER_BYTES];
+    let length = read_some(from, &mut bytes)?;
+    if length < 8 || bytes[..8] != MAGIC {
+        return Err(FileError::Foreign);
+    }
+    if length < HEADER_BYTES {
+        return Err(FileError::Cut("header"));
+    }
+    let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+    if version != VERSION {
+        return Err(FileError::Version(version));
+    }
+    let (content, sum) = bytes.split_at(HEADER_BYTES - 32);
+    if Sha256::digest(content)[..] != *sum {
+        return Err(FileError::Damaged("header"));
+    }
+    parse(content)
+}
+
+fn parse(bytes: &[u8]) -> Result<Header, FileError> {
+    let small = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let large = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let spec = Spec { scale: small(16), edge_factor: large(24), seed: (large(32), large(40)) };
+    let section = |(index, name): (usize, &&'static str)| {
+        let at = FIELDS_BYTES + 40 * index;
+        (*name, large(at), bytes[at + 8..at + 40].try_into().expect("32 bytes"))
+    };
+    let sections = SECTIONS.iter().enumerate().map(section).collect();
+    let header = Header { spec, columns: small(12), ranks: large(48), neighbours: large(56), sections };
+    let impossible = |why: String| Err(FileError::Impossible(why));
+    if let Err(error) = header.spec.check() {
+        return impossible(error.to_string());
+    }
+    if header.spec.scale > SCALE_MAX_IN_CORE || header.ranks > header.spec.vertices() || header.ranks == 0 {
+        return impossible(format!("{} connected vertices at scale {}", header.ranks, header.spec.scale));
+    }
+    if !(1..=COLUMNS_MAX).contains(&header.columns) {
+        return impossible(format!("{} columns", header.columns));
+    }
+    Ok(header)
+}
+
+/// Reads a whole graph, and checks with these threads that it is one.
+pub fn read(from: &mut impl Read, threads: Threads, room: &Room) -> Result<Layout, FileError> {
+    let header = read_header(from)?;
+    let rows: Vec<u32> = {
+        let array: Array<u32> = section(from, &header, 0, u64::from(header.columns + 1), 0, room)?;
+        array[..].to_vec()
+    };
+    let fall = rows.windows(2).all(|pair| pair[0] >= pair[1]);
+    if !fall || u64::from(rows[0]) != header.ranks {
+        return Err(FileError::Impossible("columns do not become shorter".into()));
+    }
+    let columns = header.columns as usize;
+    let column_at = Layout::columns_at(&rows[..columns]);
+    let head: Array<u32> = section(from, &header, 1, (column_at[columns] + ROWS_ALIGNED) as u64, 0, room)?;
+    let tail: Array<u8> = section(from, &header, 2, header.sections[2].1, PADDING, room)?;
+    let tail_at: Array<u64> = section(from, &header, 3, u64::from(rows[columns]) + 1, 0, room)?;
+    let label: Array<u32> = section(from, &header, 4, header.ranks, ROWS_ALIGNED, room)?;
+    let parts = Parts { header, rows, column_at, head, tail, tail_at, label };
+    parts.check(threads, room)
+}
+
+/// Fills as much as there is.
+fn read_some(from: &mut impl Read, bytes: &mut [u8]) -> Result<usize, FileError> {
+    let mut length = 0;
+    while length < bytes.len() {
+        match from.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(some) => length += some,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(FileError::Io(error.to_string())),
+        }
+    }
+    Ok(length)
+}
+
+/// Reads a section of so many elements, with room for some more.
+fn section<T: machine::memory::Plain>(
+    from: &mut impl Read,
+    header: &Header,
+    index: usize,
+    elements: u64,
+    more: usize,
+    room: &Room,
+) -> Result<Array<T>, FileError> {
+    let (name, bytes, sum) = header.sections[index];
+    if elements.checked_mul(size_of::<T>() as u64) != Some(bytes) {
+        return Err(FileError::Impossible(format!("{name} has {bytes} bytes")));
+    }
+    let mut array: Array<T> =
+        room.array((elements as usize).saturating_add(more)).map_err(|error| FileError::Graph(Error::Memory(error)))?;
+    let place = &mut array.as_mut::<u8>()[..bytes as usize];
+    if read_some(from, place)? < place.len() {
+        return Err(FileError::Cut(name));
+    }
+    if Sha256::digest(&*place)[..] != sum {
+        return Err(FileError::Damaged(name));
+    }
+    Ok(array)
+}
+
+/// A graph whose bytes are as they were written, and which may still be none.
+struct Parts {
+    header: Header,
+    rows: Vec<u32>,
+    column_at: Vec<usize>,
+    head: Array<u32>,
+    tail: Array<u8>,
+    tail_at: Array<u64>,
+    label: Array<u32>,
+}
+
+impl Parts {
+    fn check(mut self, threads: Threads, room: &Room) -> Result<Layout, FileError> {
+        let impossible = |why: &str| Err(FileError::Impossible(why.into()));
+        let memory = |error| FileError::Graph(Error::Memory(error));
+        let ranks = self.header.ranks as u32;
+        let vertices = self.header.spec.vertices() as usize;
+        let mut rank: Array<u32> = room.array(vertices).map_err(memory)?;
+        rank.fill(NO_LABEL);
+        for (own, label) in self.label[..ranks as usize].iter().enumerate() {
+            match rank.get_mut(*label as usize) {
+                Some(slot) if *slot == NO_LABEL => *slot = own as u32,
+                _ => return impossible("a label is no vertex, or stands twice"),
+            }
+        }
+        self.label[ranks as usize..].fill(NO_LABEL);
+        let tail_bytes = (self.tail.len() - PADDING) as u64;
+        let ascend = self.tail_at.windows(2).all(|pair| pair[0] <= pair[1]);
+        if !ascend || self.tail_at.last() != Some(&tail_bytes) || self.tail_at.first() != Some(&0) {
+            return impossible("lists of TAIL do not follow each other");
+        }
+        let filled = self
+            .column_at
+            .windows(2)
+            .zip(&self.rows)
+            .all(|(at, rows)| self.head[at[0] + *rows as usize..at[1]].iter().all(|neighbour| *neighbour == ranks));
+        let end = self.column_at[self.column_at.len() - 1];
+        if !filled || self.head[end..].iter().any(|neighbour| *neighbour != ranks) {
+            return impossible("columns have rows that no rank has");
+        }
+        let degrees: Array<u32> = room.array(ranks as usize).map_err(memory)?;
+        self.check_lists(threads, degrees.view())?;
+        self.finish(&degrees, rank, room)
+    }
+
+    /// Reads every list in the plainest way, and notes how long each is.
+    fn check_lists(&self, threads: Threads, degrees: &[AtomicU32]) -> Result<(), FileError> {
+        let pieces = Pieces::new(degrees.len(), PIECE);
+        let (bad, sum) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        threads
+            .run(&|_| {
+                while let Some(mut piece) = pieces.take() {
+                    let list = |rank| self.lists().read(rank as u32);
+                    let broken = piece.find(|rank| {
+                        let Some(list) = list(*rank) else { return true };
+                        degrees[*rank].store(list.len() as u32, Relaxed);
+                        sum.fetch_add(list.len() as u64, Relaxed);
+                        list.binary_search(&(*rank as u32)).is_ok()
+                    });
+                    if let Some(rank) = broken {
+                        bad.fetch_min(rank as u64, Relaxed);
+                    }
+                }
+                Ok(())
+            })
+            .map_err(FileError::Graph)?;
+        match bad.into_inner() {
+            u64::MAX if sum.into_inner() == self.header.neighbours => Ok(()),
+            u64::MAX => Err(FileError::Impossible("it has another number of neighbours than it says".into())),
+            rank => Err(FileError::Impossible(format!("the list of rank {rank} is none"))),
+        }
+    }
+
+    fn lists(&self) -> Lists<'_> {
+        let ranks = self.header.ranks as u32;
+        Lists {
+            ranks,
+            rows: &self.rows,
+            column_at: &self.column_at,
+            head: &self.head,
+            tail: &self.tail,
+            tail_at: &self.tail_at,
+        }
+    }
+
+    fn finish(self, degrees: &[u32], rank: Array<u32>, room: &Room) -> Result<Layout, FileError> {
+        let Self { header, rows, head, tail, tail_at, label, .. } = self;
+        let labels = &label[..degrees.len()];
+        let ordered = |at: usize| {
+            degrees[at] > degrees[at + 1] || (degrees[at] == degrees[at + 1] && labels[at] < labels[at + 1])
+        };
+        if !(0..degrees.len() - 1).all(ordered) {
+            return Err(FileError::Impossible("ranks do not descend by degree".into()));
+        }
+        let mut steps: Vec<(u32, u32)> = Vec::new();
+        for (rank, degree) in degrees.iter().enumerate() {
+            match steps.last_mut() {
+                Some(step) if step.0 == *degree => step.1 = rank as u32 + 1,
+                _ => steps.push((*degree, rank as u32 + 1)),
+            }
+        }
+        let ranking = Ranking {
+            ranks: header.ranks as u32,
+            neighbours: header.neighbours,
+            rank,
+            label,
+            steps,
+            rows,
+            chunks: Vec::new(),
+        };
+        finish(&header.spec, ranking, Joined { head, tail, tail_at }, room)
+            .map_err(|error| FileError::Graph(Error::Memory(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

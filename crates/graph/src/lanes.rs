@@ -1,0 +1,211 @@
+//! Sixteen ranks at a time: what the search does with them, in AVX-512, in AVX2 and without vectors. The search is
+//! written once (`scan`) and compiled three times. Knows nothing of graphs.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub(crate) mod plain;
+
+/// How many ranks are looked at together.
+pub(crate) const WIDTH: usize = 16;
+
+/// Which instructions the search uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// AVX-512 with VBMI2 (Ice Lake, Zen 4 and newer), and BMI2.
+    Avx512,
+    /// AVX2 and BMI2 (Haswell, Zen and newer).
+    Avx2,
+    /// What every processor has.
+    Plain,
+}
+
+impl Isa {
+    /// Fastest first.
+    pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Plain];
+
+    /// The fastest that this processor has.
+    pub fn best() -> Self {
+        Self::ALL.into_iter().find(|isa| isa.is_here()).unwrap_or(Self::Plain)
+    }
+
+    /// Whether this processor has it.
+    #[cfg(target_arch = "x86_64")]
+    pub fn is_here(self) -> bool {
+        match self {
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vbmi2")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("popcnt")
+                    && is_x86_feature_detected!("lzcnt")
+            }
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("popcnt")
+                    && is_x86_feature_detected!("lzcnt")
+            }
+            Self::Plain => true,
+        }
+    }
+
+    /// Whether this processor has it.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn is_here(self) -> bool {
+        self == Self::Plain
+    }
+
+    /// Its name, as in `--set isa=avx2`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Avx512 => "avx512",
+            Self::Avx2 => "avx2",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+/// Operations on sixteen numbers. A mask has a bit for each; those without are not touched in memory.
+///
+/// # Safety
+/// Every function: the processor has the instructions ([`Isa::is_here`]), and memory is there as each says.
+pub(crate) trait Lanes {
+    /// Sixteen numbers.
+    type Vector: Copy;
+
+    /// Reads sixteen numbers that follow each other.
+    unsafe fn load(from: *const u32) -> Self::Vector;
+
+    /// This number and those after it.
+    unsafe fn from(first: u32) -> Self::Vector;
+
+    /// For each lane of the mask the number at its index.
+    unsafe fn gather(base: *const u32, at: Self::Vector, mask: u32) -> Self::Vector;
+
+    /// The lanes of the mask whose bit is set in a map of bits.
+    unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32;
+
+    /// Writes the lanes of the mask, each to its place.
+    unsafe fn store(to: *mut u32, vector: Self::Vector, mask: u32);
+
+    /// Writes the lanes of the mask one after the other; up to sixteen numbers may be overwritten.
+    unsafe fn compress(to: *mut u32, vector: Self::Vector, mask: u32);
+
+    /// As an array.
+    unsafe fn spill(vector: Self::Vector) -> [u32; WIDTH];
+
+    /// What lists begin with.
+    unsafe fn zero() -> Self::Vector;
+
+    /// Decodes `count` (1 to 16) values of a coded list: `codes` has two bits for each, the bytes begin at `data`, of which 64 may
+    /// be read; `before` has the last value in its last lane. Gives the values, and how many bytes they took.
+    unsafe fn decode(codes: u32, data: *const u8, count: usize, before: Self::Vector) -> (Self::Vector, usize);
+}
+
+/// The lanes below a count.
+#[inline(always)]
+pub(crate) fn first(count: usize) -> u32 {
+    if count >= WIDTH { 0xFFFF } else { (1 << count) - 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coded;
+
+    /// Every operation on many inputs, against the plainest words for it.
+    unsafe fn check<L: Lanes>() {
+        let memory: Vec<u32> = (0..200).map(|index| 2_654_435_761_u32.wrapping_mul(index + 1) % 1000).collect();
+        let map: Vec<u32> = (0..40_u32).map(|word| word.wrapping_mul(0x9E37_79B9)).collect();
+        for mask in [0, 1, 0x8000, 0xFFFF, 0x5A5A, 0x00FF, 0xFF00, 0x0180] {
+            let lanes: Vec<usize> = (0..WIDTH).filter(|lane| mask >> lane & 1 == 1).collect();
+            let at: Vec<u32> = (0..WIDTH as u32).map(|lane| lane * 12 % 193).collect();
+            // SAFETY: the caller has asked for the instructions; all memory is that of the vectors.
+            unsafe {
+                let vector = L::load(memory.as_ptr().add(3));
+                assert_eq!(L::spill(vector), memory[3..19]);
+                assert_eq!(L::spill(L::from(70))[..3], [70, 71, 72]);
+                let gathered = L::spill(L::gather(memory.as_ptr(), L::load(at.as_ptr()), mask));
+                assert!(lanes.iter().all(|lane| gathered[*lane] == memory[at[*lane] as usize]));
+                let bits = L::bits(map.as_ptr(), vector, mask);
+                for lane in 0..WIDTH {
+                    let value = memory[3 + lane];
+                    let expected = lanes.contains(&lane) && map[value as usize / 32] >> (value % 32) & 1 == 1;
+                    assert_eq!(bits >> lane & 1 == 1, expected);
+                }
+                let mut stored = [9; WIDTH];
+                L::store(stored.as_mut_ptr(), vector, mask);
+                for (lane, value) in stored.iter().enumerate() {
+                    assert_eq!(*value, if lanes.contains(&lane) { memory[3 + lane] } else { 9 });
+                }
+                let mut compressed = [0; 2 * WIDTH];
+                L::compress(compressed.as_mut_ptr(), vector, mask);
+                let expected: Vec<u32> = lanes.iter().map(|lane| memory[3 + lane]).collect();
+                assert_eq!(compressed[..lanes.len()], expected);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { check_decoding::<L>() };
+    }
+
+    unsafe fn check_decoding<L: Lanes>() {
+        for count in 1..=120_usize {
+            let steps = [1, 200, 300, 66_000, 17_000_000, 5, 900];
+            let values: Vec<u32> = (0..count)
+                .scan(0, |value: &mut u32, index| {
+                    *value += steps[(index * index) % steps.len()];
+                    Some(*value)
+                })
+                .collect();
+            let mut bytes = Vec::new();
+            coded::encode(&values, &mut bytes);
+            let length = bytes.len();
+            bytes.resize(length + coded::PADDING, 0xFF);
+            let (found, taken) = coded::count([bytes[0], bytes[1], bytes[2]]);
+            assert_eq!(found, count);
+            let (mut codes, mut data) = (taken, taken + count.div_ceil(4));
+            let mut decoded = Vec::new();
+            // SAFETY: the bytes behind the list are there.
+            unsafe {
+                let mut before = L::zero();
+                while decoded.len() < count {
+                    let some = (count - decoded.len()).min(WIDTH);
+                    let code = u32::from_le_bytes(bytes[codes..codes + 4].try_into().unwrap());
+                    let (vector, taken) = L::decode(code, bytes.as_ptr().add(data), some, before);
+                    decoded.extend_from_slice(&L::spill(vector)[..some]);
+                    before = vector;
+                    (codes, data) = (codes + 4, data + taken);
+                }
+            }
+            assert_eq!(decoded, values, "{count}");
+            assert_eq!(data, length, "{count}: every byte is taken");
+        }
+    }
+
+    #[test]
+    fn all_instructions_do_the_same() {
+        for isa in Isa::ALL {
+            if !isa.is_here() {
+                println!("skipped: lanes: this processor has no {}", isa.name());
+                continue;
+            }
+            // SAFETY: the processor has the instructions.
+            unsafe {
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => check::<avx512::Avx512>(),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => check::<avx2::Avx2>(),
+                    _ => check::<plain::Plain>(),
+                }
+            }
+        }
+    }
+}

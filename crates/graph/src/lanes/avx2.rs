@@ -1,0 +1,202 @@
+//! Sixteen ranks in two AVX2 vectors. Decoding takes four values at a time, with a table of shuffles.
+#![allow(unsafe_code)]
+#![allow(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
+
+use std::arch::x86_64::*;
+
+use super::{Lanes, WIDTH};
+
+/// See the file's head.
+pub(crate) struct Avx2;
+
+/// For each byte of codes: where the bytes of its four values come from.
+static SHUFFLES: [[u8; 16]; 256] = shuffles();
+/// For each byte of codes: how many bytes its four values take.
+static LENGTHS: [u8; 256] = lengths();
+/// For each mask of eight lanes: its lanes, first of all.
+static PACKED: [[u32; 8]; 256] = packed();
+
+const fn width(codes: usize, value: usize) -> usize {
+    (codes >> (2 * value) & 3) + 1
+}
+
+const fn shuffles() -> [[u8; 16]; 256] {
+    // 128 makes a zero.
+    let mut tables = [[128; 16]; 256];
+    let mut codes = 0;
+    while codes < 256 {
+        let (mut value, mut from) = (0, 0);
+        while value < 4 {
+            let mut byte = 0;
+            while byte < width(codes, value) {
+                tables[codes][4 * value + byte] = from;
+                from += 1;
+                byte += 1;
+            }
+            value += 1;
+        }
+        codes += 1;
+    }
+    tables
+}
+
+const fn lengths() -> [u8; 256] {
+    let mut lengths = [0; 256];
+    let mut codes = 0;
+    while codes < 256 {
+        lengths[codes] = (width(codes, 0) + width(codes, 1) + width(codes, 2) + width(codes, 3)) as u8;
+        codes += 1;
+    }
+    lengths
+}
+
+const fn packed() -> [[u32; 8]; 256] {
+    let mut tables = [[0; 8]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut lane, mut next) = (0, 0);
+        while lane < 8 {
+            if mask >> lane & 1 == 1 {
+                tables[mask][next] = lane;
+                next += 1;
+            }
+            lane += 1;
+        }
+        mask += 1;
+    }
+    tables
+}
+
+/// All ones in the lanes of a mask.
+#[inline(always)]
+unsafe fn spread(mask: u32) -> __m256i {
+    // SAFETY: the caller has seen that the processor has AVX2.
+    unsafe {
+        let lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(mask as i32), lanes), lanes)
+    }
+}
+
+/// Both halves of a mask.
+#[inline(always)]
+fn halves(mask: u32) -> [u32; 2] {
+    [mask & 0xFF, mask >> 8 & 0xFF]
+}
+
+/// Adds to each of four values those before it, and `before`'s last.
+#[inline(always)]
+unsafe fn sums(values: __m128i, before: __m128i) -> __m128i {
+    // SAFETY: the caller has seen that the processor has AVX2.
+    unsafe {
+        let two = _mm_add_epi32(values, _mm_slli_si128::<4>(values));
+        let four = _mm_add_epi32(two, _mm_slli_si128::<8>(two));
+        _mm_add_epi32(four, _mm_shuffle_epi32::<0xFF>(before))
+    }
+}
+
+// SAFETY (of all functions here): the caller has seen that the processor has the instructions; masked loads and stores touch
+// nothing but the lanes of their mask, and the rest of what is touched is what the trait says that is there.
+impl Lanes for Avx2 {
+    type Vector = [__m256i; 2];
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> Self::Vector {
+        // SAFETY: see above.
+        unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(8).cast())] }
+    }
+
+    #[inline(always)]
+    unsafe fn from(first: u32) -> Self::Vector {
+        // SAFETY: see above.
+        unsafe {
+            let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            [first, first + 8].map(|first| _mm256_add_epi32(lanes, _mm256_set1_epi32(first as i32)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather(base: *const u32, at: Self::Vector, mask: u32) -> Self::Vector {
+        let [low, high] = halves(mask);
+        // SAFETY: see above.
+        unsafe {
+            let zero = _mm256_setzero_si256();
+            [
+                _mm256_mask_i32gather_epi32::<4>(zero, base.cast(), at[0], spread(low)),
+                _mm256_mask_i32gather_epi32::<4>(zero, base.cast(), at[1], spread(high)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32 {
+        // SAFETY: see above.
+        unsafe {
+            let words = Self::gather(map, of.map(|of| _mm256_srli_epi32::<5>(of)), mask);
+            let test = |half: usize| {
+                let bit = _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_and_si256(of[half], _mm256_set1_epi32(31)));
+                // The bit wanted becomes the sign, of which movemask makes a mask.
+                _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(words[half], bit))) as u32
+            };
+            (test(0) | test(1) << 8) & mask
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut u32, vector: Self::Vector, mask: u32) {
+        let [low, high] = halves(mask);
+        // SAFETY: see above.
+        unsafe {
+            _mm256_maskstore_epi32(to.cast(), spread(low), vector[0]);
+            _mm256_maskstore_epi32(to.wrapping_add(8).cast(), spread(high), vector[1]);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn compress(to: *mut u32, vector: Self::Vector, mask: u32) {
+        let [low, high] = halves(mask);
+        // SAFETY: see above: sixteen numbers may be written, and the second eight begin after eight at most.
+        unsafe {
+            let order = |mask: u32| _mm256_loadu_si256(PACKED[mask as usize].as_ptr().cast());
+            _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(vector[0], order(low)));
+            let second = to.add(low.count_ones() as usize);
+            _mm256_storeu_si256(second.cast(), _mm256_permutevar8x32_epi32(vector[1], order(high)));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn spill(vector: Self::Vector) -> [u32; WIDTH] {
+        let mut spilt = [0; WIDTH];
+        // SAFETY: see above.
+        unsafe {
+            _mm256_storeu_si256(spilt.as_mut_ptr().cast(), vector[0]);
+            _mm256_storeu_si256(spilt.as_mut_ptr().add(8).cast(), vector[1]);
+        }
+        spilt
+    }
+
+    #[inline(always)]
+    unsafe fn zero() -> Self::Vector {
+        // SAFETY: see above.
+        unsafe { [_mm256_setzero_si256(); 2] }
+    }
+
+    #[inline(always)]
+    unsafe fn decode(codes: u32, data: *const u8, count: usize, before: Self::Vector) -> (Self::Vector, usize) {
+        // Codes behind the last value are bytes of something else. As zeros they stand for a byte each, which is taken off.
+        let own = if count < WIDTH { codes & ((1 << (2 * count)) - 1) } else { codes };
+        // SAFETY: see above; 64 bytes may be read from `data`.
+        unsafe {
+            let (mut taken, mut quads) = (0, [_mm_setzero_si128(); 4]);
+            let mut last = _mm256_extracti128_si256::<1>(before[1]);
+            for (quad, code) in quads.iter_mut().zip(own.to_le_bytes()) {
+                let bytes = _mm_loadu_si128(data.add(taken).cast());
+                let shuffle = _mm_loadu_si128(SHUFFLES[usize::from(code)].as_ptr().cast());
+                last = sums(_mm_shuffle_epi8(bytes, shuffle), last);
+                *quad = last;
+                taken += usize::from(LENGTHS[usize::from(code)]);
+            }
+            let values = [_mm256_set_m128i(quads[1], quads[0]), _mm256_set_m128i(quads[3], quads[2])];
+            (values, taken - (WIDTH - count))
+        }
+    }
+}

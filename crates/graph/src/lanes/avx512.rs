@@ -1,0 +1,98 @@
+//! Sixteen ranks in one AVX-512 vector. Decoding puts bytes to their places with `vpexpandb`.
+#![allow(unsafe_code)]
+#![allow(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
+
+use std::arch::x86_64::*;
+
+use super::{Lanes, WIDTH};
+
+/// See the file's head.
+pub(crate) struct Avx512;
+
+// SAFETY (of all functions here): the caller has seen that the processor has the instructions; masked loads and stores touch
+// nothing but the lanes of their mask, and the rest of what is touched is what the trait says that is there.
+impl Lanes for Avx512 {
+    type Vector = __m512i;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> __m512i {
+        // SAFETY: see above.
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn from(first: u32) -> __m512i {
+        // SAFETY: see above.
+        unsafe {
+            let lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+            _mm512_add_epi32(lanes, _mm512_set1_epi32(first as i32))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather(base: *const u32, at: __m512i, mask: u32) -> __m512i {
+        // SAFETY: see above.
+        unsafe { _mm512_mask_i32gather_epi32::<4>(_mm512_setzero_si512(), mask as u16, at, base.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn bits(map: *const u32, of: __m512i, mask: u32) -> u32 {
+        // SAFETY: see above.
+        unsafe {
+            let words = Self::gather(map, _mm512_srli_epi32::<5>(of), mask);
+            // Shifts take the count modulo 32 when it is rotated.
+            let bit = _mm512_rolv_epi32(_mm512_set1_epi32(1), of);
+            u32::from(_mm512_mask_test_epi32_mask(mask as u16, words, bit))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut u32, vector: __m512i, mask: u32) {
+        // SAFETY: see above.
+        unsafe { _mm512_mask_storeu_epi32(to.cast(), mask as u16, vector) }
+    }
+
+    #[inline(always)]
+    unsafe fn compress(to: *mut u32, vector: __m512i, mask: u32) {
+        // Compressed in a register and stored whole: compressing to memory takes some hundred cycles on Zen.
+        // SAFETY: see above.
+        unsafe { _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask as u16, vector)) }
+    }
+
+    #[inline(always)]
+    unsafe fn spill(vector: __m512i) -> [u32; WIDTH] {
+        let mut spilt = [0; WIDTH];
+        // SAFETY: see above.
+        unsafe { _mm512_storeu_si512(spilt.as_mut_ptr().cast(), vector) };
+        spilt
+    }
+
+    #[inline(always)]
+    unsafe fn zero() -> __m512i {
+        // SAFETY: see above.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn decode(codes: u32, data: *const u8, count: usize, before: __m512i) -> (__m512i, usize) {
+        // SAFETY: see above; 64 bytes may be read from `data`.
+        unsafe {
+            let valid = super::first(count);
+            let low = _pext_u32(codes, 0x5555_5555) & valid;
+            let high = _pext_u32(codes, 0xAAAA_AAAA) & valid;
+            // A bit for each byte of the vector that a value has: the first always, the second from width 2 on, and so on.
+            let bytes = _pdep_u64(u64::from(valid), 0x1111_1111_1111_1111)
+                | _pdep_u64(u64::from(low | high), 0x2222_2222_2222_2222)
+                | _pdep_u64(u64::from(high), 0x4444_4444_4444_4444)
+                | _pdep_u64(u64::from(low & high), 0x8888_8888_8888_8888);
+            let zero = _mm512_setzero_si512();
+            let mut sums = _mm512_maskz_expand_epi8(bytes, _mm512_loadu_si512(data.cast()));
+            sums = _mm512_add_epi32(sums, _mm512_alignr_epi32::<15>(sums, zero));
+            sums = _mm512_add_epi32(sums, _mm512_alignr_epi32::<14>(sums, zero));
+            sums = _mm512_add_epi32(sums, _mm512_alignr_epi32::<12>(sums, zero));
+            sums = _mm512_add_epi32(sums, _mm512_alignr_epi32::<8>(sums, zero));
+            let last = _mm512_permutexvar_epi32(_mm512_set1_epi32(15), before);
+            (_mm512_add_epi32(sums, last), bytes.count_ones() as usize)
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Sixteen ranks one by one: for processors without the vectors that the others need, and to hold those against.
+#![allow(unsafe_code)]
+
+use super::{Lanes, WIDTH};
+
+/// See the file's head.
+pub(crate) struct Plain;
+
+/// Calls with each lane of a mask.
+#[inline(always)]
+fn each(mut mask: u32, mut with: impl FnMut(usize)) {
+    while mask != 0 {
+        with(mask.trailing_zeros() as usize);
+        mask &= mask - 1;
+    }
+}
+
+// SAFETY (of all functions here): what each touches is what the trait says that is there.
+impl Lanes for Plain {
+    type Vector = [u32; WIDTH];
+
+    #[inline(always)]
+    unsafe fn load(from: *const u32) -> Self::Vector {
+        // SAFETY: sixteen numbers are there.
+        unsafe { from.cast::<Self::Vector>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn from(first: u32) -> Self::Vector {
+        std::array::from_fn(|lane| first + lane as u32)
+    }
+
+    #[inline(always)]
+    unsafe fn gather(base: *const u32, at: Self::Vector, mask: u32) -> Self::Vector {
+        let mut gathered = [0; WIDTH];
+        // SAFETY: the lanes of the mask have indices of numbers that are there.
+        each(mask, |lane| gathered[lane] = unsafe { *base.add(at[lane] as usize) });
+        gathered
+    }
+
+    #[inline(always)]
+    unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32 {
+        let mut set = 0;
+        // SAFETY: the lanes of the mask have indices of bits that are there.
+        each(mask, |lane| set |= (unsafe { *map.add(of[lane] as usize / 32) } >> (of[lane] % 32) & 1) << lane);
+        set
+    }
+
+    #[inline(always)]
+    unsafe fn store(to: *mut u32, vector: Self::Vector, mask: u32) {
+        // SAFETY: the lanes of the mask have a place.
+        each(mask, |lane| unsafe { *to.add(lane) = vector[lane] });
+    }
+
+    #[inline(always)]
+    unsafe fn compress(to: *mut u32, vector: Self::Vector, mask: u32) {
+        let mut next = to;
+        each(mask, |lane| {
+            // SAFETY: sixteen numbers may be written.
+            unsafe {
+                *next = vector[lane];
+                next = next.add(1);
+            }
+        });
+    }
+
+    #[inline(always)]
+    unsafe fn spill(vector: Self::Vector) -> [u32; WIDTH] {
+        vector
+    }
+
+    #[inline(always)]
+    unsafe fn zero() -> Self::Vector {
+        [0; WIDTH]
+    }
+
+    #[inline(always)]
+    unsafe fn decode(codes: u32, data: *const u8, count: usize, before: Self::Vector) -> (Self::Vector, usize) {
+        let (mut values, mut taken, mut value) = ([0; WIDTH], 0, before[WIDTH - 1]);
+        for (lane, slot) in values.iter_mut().enumerate().take(count) {
+            let width = (codes >> (2 * lane) & 3) as usize + 1;
+            // SAFETY: four bytes from here on may be read.
+            let four = unsafe { data.add(taken).cast::<u32>().read_unaligned() };
+            value = value.wrapping_add(four & u32::MAX >> (32 - 8 * width));
+            *slot = value;
+            taken += width;
+        }
+        (values, taken)
+    }
+}

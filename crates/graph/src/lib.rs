@@ -1,0 +1,45 @@
+//! Kronecker graphs and the search over them, as the Graph500 defines both: generator, construction, layout, search,
+//! validation. Must not know a clock, files except through values that it is given, trials or placements: who calls
+//! gives the threads (`Crew`) and says where memory lies (`Room`).
+
+#![expect(
+    clippy::inline_always,
+    reason = "loops are compiled once for each kind of vectors, which takes all they call"
+)]
+
+#[cfg(target_endian = "big")]
+compile_error!("graph files and bitmaps are little-endian here");
+
+mod build;
+mod classes;
+mod coded;
+mod crew;
+mod edge_list;
+mod error;
+mod file;
+mod kronecker;
+mod lanes;
+mod layout;
+mod mrg;
+mod room;
+mod roots;
+mod scan;
+mod search;
+mod statistics;
+mod tuples;
+mod validate;
+
+pub use build::{build, bytes_needed, check_fits};
+pub use crew::{Crew, Hand, Stopped, Threads};
+pub use edge_list::{Form, stream};
+pub use error::Error;
+pub use file::{FileError, Header, VERSION, read, read_header, write};
+pub use kronecker::{EDGE_FACTOR, Generator, SCALE_MAX, Spec};
+pub use lanes::Isa;
+pub use layout::{COLUMNS_MAX, Layout, check_columns};
+pub use room::Room;
+pub use roots::Roots;
+pub use search::{Search, Tuning};
+pub use statistics::{Harmonic, Quartiles};
+pub use tuples::Tuples;
+pub use validate::{NONE, Reached, Validator, Wrong};

@@ -1,0 +1,122 @@
+//! Where the arrays of a graph lie: placed memory, in the pages and on the nodes that who calls wants.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use machine::memory::{HugePages, MemoryError, PlacedMemory, Plain};
+use model::id_set::NodeId;
+use model::placement::MemoryPolicy;
+
+/// How arrays are to be placed.
+#[derive(Clone, Debug)]
+pub struct Room {
+    /// On which nodes.
+    pub policy: MemoryPolicy,
+    /// In which pages.
+    pub huge_pages: HugePages,
+}
+
+/// Placed memory begins at multiples of 2 MiB; arrays that are read side by side would then fight for the same sets of
+/// the caches, so each begins at another of this many places, so far apart that neither lines nor pages coincide.
+const COLOURS: usize = 128;
+const COLOUR_BYTES: usize = 4096 + 64;
+
+static COLOUR: AtomicUsize = AtomicUsize::new(0);
+
+/// A placed array, zero until it is written.
+pub(crate) struct Array<T> {
+    memory: PlacedMemory,
+    /// Elements that come before the first.
+    skipped: usize,
+    length: usize,
+    elements: PhantomData<T>,
+}
+
+impl Room {
+    /// Memory as the kernel gives it.
+    pub fn anywhere() -> Self {
+        Self { policy: MemoryPolicy::Kernel, huge_pages: HugePages::Wanted }
+    }
+
+    /// For what is thrown away after construction: in the pages that the system likes best, for asking for huge ones may have
+    /// it make room for them first, which takes longer than they gain.
+    pub(crate) fn in_passing(&self) -> Self {
+        Self { policy: self.policy.clone(), huge_pages: HugePages::System }
+    }
+
+    pub(crate) fn array<T: Plain>(&self, length: usize) -> Result<Array<T>, MemoryError> {
+        // Prime to the number of places, so that arrays made one after the other lie far apart in this.
+        let colour = COLOUR.fetch_add(67, Ordering::Relaxed) % COLOURS;
+        let skipped = colour * COLOUR_BYTES / size_of::<T>();
+        let bytes = length.saturating_mul(size_of::<T>()).saturating_add(colour * COLOUR_BYTES).max(1);
+        let memory = PlacedMemory::new(bytes, &self.policy, self.huge_pages)?;
+        Ok(Array { memory, skipped, length, elements: PhantomData })
+    }
+}
+
+impl<T: Plain> Array<T> {
+    /// The same memory as other values, which nobody can do otherwise meanwhile.
+    pub(crate) fn as_mut<U: Plain>(&mut self) -> &mut [U] {
+        let (from, length) = self.of_size(size_of::<U>());
+        &mut self.memory.as_mut_slice()[from..from + length]
+    }
+
+    /// The same memory as other values.
+    pub(crate) fn view<U: Plain>(&self) -> &[U] {
+        let (from, length) = self.of_size(size_of::<U>());
+        &self.memory.as_slice()[from..from + length]
+    }
+
+    fn of_size(&self, bytes: usize) -> (usize, usize) {
+        (self.skipped * size_of::<T>() / bytes, self.length * size_of::<T>() / bytes)
+    }
+
+    /// Bytes of its elements.
+    pub(crate) fn bytes(&self) -> usize {
+        self.length * size_of::<T>()
+    }
+
+    /// Adds its resident pages by node.
+    pub(crate) fn add_pages(&self, most: usize, pages: &mut BTreeMap<NodeId, u64>) -> Result<(), MemoryError> {
+        for (node, count) in self.memory.pages_by_node(most)? {
+            *pages.entry(node).or_insert(0) += count;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Plain> Deref for Array<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.view()
+    }
+}
+
+impl<T: Plain> DerefMut for Array<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn arrays_are_zero_and_seen_as_other_values() {
+        for _ in 0..5 {
+            let mut array: Array<u64> = Room::anywhere().array(10).unwrap();
+            assert_eq!((array.len(), array.bytes()), (10, 80));
+            assert!(array.iter().all(|value| *value == 0));
+            array[9] = 5 << 32 | 3;
+            assert_eq!(array.as_mut::<u32>()[18..], [3, 5]);
+            assert_eq!(array.view::<AtomicU32>()[19].load(Ordering::Relaxed), 5);
+        }
+        assert!(Room::anywhere().array::<u32>(0).unwrap().is_empty());
+    }
+}

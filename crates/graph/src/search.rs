@@ -1,0 +1,386 @@
+//! The search: breadth first from a root, level by level, in whichever direction reads less (Beamer, Asanović and Patterson
+//! 2012), to a parent for each vertex in original labels.
+//!
+//! Small frontiers are expanded by one thread from lists; large ones by all, claiming bits; most vertices are found bottom-up,
+//! by looking for a neighbour in the frontier. All threads of a crew call [`Search::run`] together; who calls has the clock.
+//! Nothing is kept from one search for the next.
+
+mod output;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use machine::memory::MemoryError;
+use model::id_set::NodeId;
+
+use crate::crew::{Hand, Pieces, Stopped};
+use crate::error::Error;
+use crate::lanes::{Isa, WIDTH};
+use crate::layout::Layout;
+use crate::room::{Array, Room};
+use crate::scan::{CHUNK_WORDS, Found, Ground, Survivors, expand, expand_alone, scan};
+use output::Output;
+
+/// Ranks of a frontier that a thread takes at a time; hubs may have half of all neighbours.
+const LIST_PIECE: usize = 2;
+
+/// When a search goes which way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tuning {
+    /// Bottom-up once the frontier's edges are more than the unexplored ones / alpha.
+    pub alpha: f64,
+    /// Top-down again once a shrinking frontier has fewer vertices than all / beta.
+    pub beta: f64,
+    /// Frontiers with fewer edges are expanded by one thread: waking the others would take longer.
+    pub alone_edges: f64,
+}
+
+impl Tuning {
+    /// Fastest in DRAM at scales 20 and 22 of those that were tried.
+    pub const DRAM: Self = Self { alpha: 40.0, beta: 1000.0, alone_edges: 30_000.0 };
+    /// Those of the study.
+    pub const STUDY: Self = Self { alpha: 64.0, beta: 4.0, ..Self::DRAM };
+}
+
+/// How a level is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Top-down, as long as frontiers stay small, by the first thread.
+    Alone,
+    /// Top-down by all.
+    Down,
+    /// Bottom-up by all.
+    Up,
+    /// There is no frontier any more.
+    End,
+}
+
+/// Where a search stands; changed by the first thread while the others wait.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    way: Way,
+    /// Vertices of the frontier, those of the one before, and its edges.
+    count: u64,
+    before: u64,
+    edges: f64,
+    unexplored: f64,
+    /// Which of two maps and lists hold the frontier, and whether they do.
+    map: usize,
+    list: usize,
+    mapped: bool,
+    listed: bool,
+    length: usize,
+}
+
+/// Room to search one graph in.
+pub struct Search<'l> {
+    layout: &'l Layout,
+    isa: Isa,
+    visited: Array<AtomicU64>,
+    maps: [Array<AtomicU64>; 2],
+    lists: [Array<AtomicU32>; 2],
+    parent: Array<AtomicU32>,
+    output: Output,
+    standing: Mutex<Standing>,
+    next: AtomicUsize,
+    blocks: Pieces,
+    found: Vec<Mutex<Found>>,
+}
+
+impl<'l> Search<'l> {
+    /// For so many threads, with instructions that this processor has (else with those of every processor).
+    pub fn new(layout: &'l Layout, isa: Isa, threads: usize, room: &Room) -> Result<Self, Error> {
+        let ranks = layout.ranks as usize;
+        // A bit more than there are ranks: rows that no rank has point there.
+        let words = ranks / 64 + 1;
+        let (map, list) = (|| room.array(words), || room.array(ranks + WIDTH));
+        Ok(Self {
+            layout,
+            isa: if isa.is_here() { isa } else { Isa::Plain },
+            visited: map()?,
+            maps: [map()?, map()?],
+            lists: [list()?, list()?],
+            parent: room.array(words * 64 + WIDTH)?,
+            output: Output::new(layout.spec().vertices() as usize, room)?,
+            standing: Mutex::new(Standing::at(0, layout)),
+            next: AtomicUsize::new(0),
+            blocks: Pieces::new(layout.classes.blocks, 1),
+            found: (0..threads).map(|_| Mutex::new(Found::default())).collect(),
+        })
+    }
+
+    /// Touches all memory, each thread a part, so that no page is given in a search.
+    pub fn prepare(&self, hand: &Hand<'_>) {
+        for map in std::iter::once(&self.visited).chain(&self.maps) {
+            map[hand.part(map.len())].iter().for_each(|word| word.store(0, Relaxed));
+        }
+        for list in self.lists.iter().chain(std::iter::once(&self.parent)) {
+            list[hand.part(list.len())].iter().for_each(|rank| rank.store(0, Relaxed));
+        }
+        self.output.touch(hand.part(self.layout.classes.blocks));
+    }
+
+    /// Whether a root can be searched from.
+    pub fn check_root(&self, root: u64) -> Result<(), Error> {
+        self.layout.rank_of(root).map(drop).ok_or(Error::Root(root))
+    }
+
+    /// Searches from a root that [`Search::check_root`] has let through, with all threads of a crew. When all have come back,
+    /// [`Search::parents`] has the result.
+    pub fn run(&self, hand: &Hand<'_>, root: u64, tuning: &Tuning) -> Result<(), Stopped> {
+        let own = hand.part(self.visited.len());
+        self.visited[own].iter().for_each(|word| word.store(0, Relaxed));
+        hand.meet()?;
+        if hand.index == 0 {
+            self.begin(root, tuning);
+        }
+        hand.meet()?;
+        #[expect(clippy::large_stack_arrays, reason = "16 KiB; nothing is allocated in a search")]
+        let mut survivors = [0; CHUNK_WORDS * 64 + WIDTH];
+        loop {
+            let standing = *self.standing();
+            let found = match standing.way {
+                Way::End => break,
+                Way::Alone if hand.index > 0 => Found::default(),
+                Way::Alone => self.alone(tuning),
+                Way::Down => self.down(hand, &standing)?,
+                Way::Up => self.up(hand, &standing, &mut survivors)?,
+            };
+            *self.found[hand.index].lock().unwrap_or_else(PoisonError::into_inner) = found;
+            hand.meet()?;
+            if hand.index == 0 {
+                self.go_on(tuning);
+            }
+            hand.meet()?;
+        }
+        self.write(hand)
+    }
+
+    /// The parent of each vertex in original labels: the root's is itself, and `NONE` that of vertices that it does not reach.
+    pub fn parents(&mut self) -> &[u32] {
+        self.output.parents()
+    }
+
+    /// For tests of the validation: the result, to be spoilt.
+    #[cfg(test)]
+    pub(crate) fn copy(&mut self) -> Vec<u32> {
+        self.parents().to_vec()
+    }
+
+    /// Bytes of the maps, lists and parents beside the layout.
+    pub fn bytes(&self) -> u64 {
+        let maps = self.visited.bytes() + self.maps.iter().map(Array::bytes).sum::<usize>();
+        let lists = self.lists.iter().map(Array::bytes).sum::<usize>();
+        (maps + lists + self.parent.bytes() + self.output.bytes()) as u64
+    }
+
+    /// The instructions that are used.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// On which nodes the pages of maps and parents are; of each array at most `most` are asked about.
+    pub fn pages_by_node(&self, most: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
+        let mut pages = BTreeMap::new();
+        self.visited.add_pages(most, &mut pages)?;
+        self.maps.iter().try_for_each(|map| map.add_pages(most, &mut pages))?;
+        self.parent.add_pages(most, &mut pages)?;
+        self.output.add_pages(most, &mut pages)?;
+        Ok(pages)
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ground(&self, standing: &Standing) -> Ground<'_> {
+        Ground {
+            layout: self.layout,
+            visited: &self.visited,
+            frontier: &self.maps[standing.map],
+            next: &self.maps[1 - standing.map],
+            parent: &self.parent,
+        }
+    }
+
+    fn begin(&self, root: u64, tuning: &Tuning) {
+        let rank = self.layout.rank_of(root).expect("check_root has let the root through");
+        let ranks = self.layout.ranks;
+        if let Some(last) = self.visited.last() {
+            // Those behind the last rank are never looked for.
+            last.store(u64::MAX << (ranks % 64), Relaxed);
+        }
+        self.visited[rank as usize / 64].fetch_or(1 << (rank % 64), Relaxed);
+        self.parent[rank as usize].store(rank, Relaxed);
+        self.lists[0][0].store(rank, Relaxed);
+        let mut standing = Standing::at(rank, self.layout);
+        self.choose(&mut standing, tuning);
+        *self.standing() = standing;
+    }
+
+    /// Levels of small frontiers, one after the other.
+    fn alone(&self, tuning: &Tuning) -> Found {
+        let mut standing = *self.standing();
+        loop {
+            let (list, found) = (&self.lists[standing.list], &self.lists[1 - standing.list]);
+            let count = expand_alone(self.isa, &self.ground(&standing), &list[..standing.length], found);
+            let degree = |rank: &AtomicU32| f64::from(self.layout.mean_degree[rank.load(Relaxed) as usize / 64]);
+            let edges = found[..count].iter().map(degree).sum();
+            standing.list = 1 - standing.list;
+            standing.length = count;
+            standing.advance(count as u64, edges);
+            if count == 0 || edges >= tuning.alone_edges || edges * tuning.alpha >= standing.unexplored {
+                break;
+            }
+        }
+        (standing.listed, standing.mapped) = (true, false);
+        *self.standing() = standing;
+        Found { count: standing.count, degrees: standing.edges }
+    }
+
+    fn down(&self, hand: &Hand<'_>, standing: &Standing) -> Result<Found, Stopped> {
+        let ground = self.ground(standing);
+        let own = hand.part(self.visited.len());
+        ground.next[own.clone()].iter().for_each(|word| word.store(0, Relaxed));
+        hand.meet()?;
+        let mut found = Found::default();
+        while let Some(piece) = self.take(LIST_PIECE, standing.length) {
+            let some = expand(self.isa, &ground, &self.lists[standing.list][piece]);
+            found.count += some.count;
+            found.degrees += some.degrees;
+        }
+        hand.meet()?;
+        for (visited, next) in self.visited[own.clone()].iter().zip(&ground.next[own]) {
+            visited.store(visited.load(Relaxed) | next.load(Relaxed), Relaxed);
+        }
+        Ok(found)
+    }
+
+    fn up(&self, hand: &Hand<'_>, standing: &Standing, survivors: &mut Survivors) -> Result<Found, Stopped> {
+        let ground = self.ground(standing);
+        if !standing.mapped {
+            ground.frontier[hand.part(self.visited.len())].iter().for_each(|word| word.store(0, Relaxed));
+            hand.meet()?;
+            for rank in &self.lists[standing.list][hand.part(standing.length)] {
+                let rank = rank.load(Relaxed);
+                ground.frontier[rank as usize / 64].fetch_or(1 << (rank % 64), Relaxed);
+            }
+            hand.meet()?;
+        }
+        let mut found = Found::default();
+        while let Some(words) = self.take(CHUNK_WORDS, self.visited.len()) {
+            let some = scan(self.isa, &ground, words, survivors);
+            found.count += some.count;
+            found.degrees += some.degrees;
+        }
+        Ok(found)
+    }
+
+    /// The next piece of a level's work.
+    fn take(&self, size: usize, end: usize) -> Option<std::ops::Range<usize>> {
+        let start = self.next.fetch_add(size, Relaxed);
+        (start < end).then(|| start..(start + size).min(end))
+    }
+
+    /// After a level, by the first thread.
+    fn go_on(&self, tuning: &Tuning) {
+        let mut standing = *self.standing();
+        if standing.way != Way::Alone {
+            let found = self.found.iter().map(|found| *found.lock().unwrap_or_else(PoisonError::into_inner));
+            let (count, edges) = found.fold((0, 0.0), |sum, one| (sum.0 + one.count, sum.1 + one.degrees));
+            standing.advance(count, edges);
+            standing.map = 1 - standing.map;
+            (standing.listed, standing.mapped) = (false, true);
+        }
+        self.choose(&mut standing, tuning);
+        *self.standing() = standing;
+    }
+
+    fn choose(&self, standing: &mut Standing, tuning: &Tuning) {
+        self.next.store(0, Relaxed);
+        self.blocks.again();
+        standing.way = standing.choice(tuning, f64::from(self.layout.ranks));
+        if matches!(standing.way, Way::Alone | Way::Down) && !standing.listed {
+            standing.length = self.list(standing);
+            standing.listed = true;
+        }
+    }
+
+    /// The frontier as a list.
+    fn list(&self, standing: &Standing) -> usize {
+        let mut slots = self.lists[standing.list].iter();
+        let mut length = 0;
+        for (word, bits) in self.maps[standing.map].iter().enumerate() {
+            let mut bits = bits.load(Relaxed);
+            while bits != 0 {
+                if let Some(slot) = slots.next() {
+                    slot.store((word * 64) as u32 + bits.trailing_zeros(), Relaxed);
+                    length += 1;
+                }
+                bits &= bits - 1;
+            }
+        }
+        length
+    }
+
+    /// Writes the parents by original labels.
+    fn write(&self, hand: &Hand<'_>) -> Result<(), Stopped> {
+        // The parent of who was not reached is the rank after the last, whose label is none.
+        for word in hand.part(self.visited.len()) {
+            let mut missed = !self.visited[word].load(Relaxed);
+            while missed != 0 {
+                self.parent[word * 64 + missed.trailing_zeros() as usize].store(self.layout.ranks, Relaxed);
+                missed &= missed - 1;
+            }
+        }
+        hand.meet()?;
+        while let Some(block) = self.blocks.take() {
+            self.output.write_block(self.layout, &self.parent, block.start);
+        }
+        hand.meet()?;
+        self.output.write_hubs(self.layout, &self.parent, hand.part(self.layout.classes.hubs as usize));
+        hand.meet()
+    }
+}
+
+impl Standing {
+    /// At the beginning.
+    fn at(root: u32, layout: &Layout) -> Self {
+        Self {
+            way: Way::End,
+            count: 1,
+            before: 0,
+            edges: f64::from(layout.mean_degree[root as usize / 64]),
+            unexplored: layout.neighbours as f64,
+            map: 0,
+            list: 0,
+            mapped: false,
+            listed: true,
+            length: 1,
+        }
+    }
+
+    fn advance(&mut self, count: u64, edges: f64) {
+        self.before = self.count;
+        (self.count, self.edges) = (count, edges);
+        self.unexplored = (self.unexplored - edges).max(0.0);
+    }
+
+    fn choice(&self, tuning: &Tuning, ranks: f64) -> Way {
+        let few = (self.count as f64) * tuning.beta < ranks && self.count < self.before;
+        let back = self.way == Way::Up && few;
+        if self.count == 0 {
+            Way::End
+        } else if self.edges * tuning.alpha >= self.unexplored && !back {
+            Way::Up
+        } else if self.edges < tuning.alone_edges {
+            Way::Alone
+        } else {
+            Way::Down
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

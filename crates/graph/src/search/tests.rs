@@ -1,0 +1,124 @@
+//! Searches with all instructions, thread counts and directions give valid trees, whole and alike in their levels.
+
+use super::*;
+use crate::build::build;
+use crate::crew::{Crew, Threads};
+use crate::kronecker::Spec;
+use crate::roots::Roots;
+use crate::tuples::Tuples;
+use crate::validate::{NONE, Reached, Validator};
+
+const DOWN: Tuning = Tuning { alpha: 0.0, beta: 1.0, alone_edges: 0.0 };
+const UP: Tuning = Tuning { alpha: f64::INFINITY, beta: 1e18, alone_edges: 0.0 };
+const ALONE: Tuning = Tuning { alpha: 0.0, beta: 1.0, alone_edges: f64::INFINITY };
+
+fn searched(search: &mut Search<'_>, threads: usize, root: u64, tuning: &Tuning) -> Vec<u32> {
+    search.check_root(root).unwrap();
+    Threads(threads).run(&|hand| search.run(hand, root, tuning)).unwrap();
+    search.copy()
+}
+
+/// Searches a graph in every way, each validated; gives what the first root reaches.
+fn check(tuples: &Tuples, columns: u32, roots: usize) -> Reached {
+    let layout = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
+    let validator = Validator::new(tuples);
+    let mut first = None;
+    let mut next = Roots::new(tuples.spec());
+    let roots: Vec<u64> = std::iter::from_fn(|| next.next(|vertex| layout.has_edge(vertex))).take(roots).collect();
+    for isa in Isa::ALL {
+        if !isa.is_here() {
+            println!("skipped: search: this processor has no {}", isa.name());
+            continue;
+        }
+        for threads in [1, 2, 3] {
+            let mut search = Search::new(&layout, isa, threads, &Room::anywhere()).unwrap();
+            assert_eq!(search.isa(), isa);
+            for root in &roots {
+                let mut seen = None;
+                for tuning in [Tuning::DRAM, Tuning::STUDY, DOWN, UP, ALONE] {
+                    let parents = searched(&mut search, threads, *root, &tuning);
+                    let reached = validator.check(&Threads(2), *root as u32, &parents).unwrap();
+                    let reached = reached.unwrap_or_else(|wrong| panic!("{} {threads} {root}: {wrong}", isa.name()));
+                    assert_eq!(*seen.get_or_insert(reached), reached);
+                    first.get_or_insert(reached);
+                }
+            }
+        }
+    }
+    first.unwrap()
+}
+
+#[test]
+fn all_ways_find_valid_trees() {
+    for (scale, columns) in [(4, 1), (5, 3), (8, 2), (10, 16), (11, 10), (12, 64)] {
+        let tuples = Tuples::generate(&Threads(2), &Spec::graph500(scale), &Room::anywhere()).unwrap();
+        check(&tuples, columns, 3);
+    }
+}
+
+#[test]
+fn the_large_component_of_a_larger_graph_is_reached() {
+    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(16), &Room::anywhere()).unwrap();
+    let reached = check(&tuples, 4, 2);
+    assert!(reached.vertices > 46_000 && reached.levels >= 5, "{reached:?}");
+    assert!(reached.tuples - reached.tuples_without_loops <= 491 && reached.tuples < 16 << 16, "{reached:?}");
+}
+
+#[test]
+fn long_paths_and_hubs_with_several_pieces_are_searched() {
+    // A path of 100 vertices, and a hub with 120 000 neighbours, whose list takes more than 64 KiB.
+    let mut edges: Vec<(u32, u32)> = (0..100).map(|vertex| (vertex, vertex + 1)).collect();
+    edges.extend((101..120_101).map(|vertex| (0, vertex)));
+    edges.extend((101..120_000).step_by(3).map(|vertex| (vertex, vertex + 1)));
+    let tuples = Tuples::of(17, &edges);
+    let reached = check(&tuples, 1, 1);
+    assert_eq!((reached.vertices, reached.tuples), (120_101, edges.len() as u64));
+}
+
+#[test]
+fn nothing_of_one_search_is_left_for_the_next() {
+    // Two components: what the first search finds is no part of the second.
+    let tuples = Tuples::of(4, &[(0, 1), (1, 2), (5, 6), (6, 7), (7, 5)]);
+    let layout = build(&Threads(1), &tuples, 2, &Room::anywhere()).unwrap();
+    let mut search = Search::new(&layout, Isa::best(), 2, &Room::anywhere()).unwrap();
+    for _ in 0..3 {
+        let parents = searched(&mut search, 2, 1, &UP);
+        assert_eq!(parents, [&[1, 1, 1][..], &[NONE; 13]].concat());
+        let parents = searched(&mut search, 2, 6, &DOWN);
+        assert_eq!(parents[5..8], [6, 6, 6]);
+        assert!(parents[..5].iter().chain(&parents[8..]).all(|parent| *parent == NONE));
+    }
+    for root in [3, 15, 16, u64::MAX] {
+        assert_eq!(search.check_root(root), Err(Error::Root(root)));
+    }
+}
+
+#[test]
+fn directions_are_chosen_as_beamer_does() {
+    let layout_standing = |way, count, before, edges, unexplored| Standing {
+        way,
+        count,
+        before,
+        edges,
+        unexplored,
+        map: 0,
+        list: 0,
+        mapped: false,
+        listed: true,
+        length: 0,
+    };
+    let tuning = Tuning { alpha: 10.0, beta: 4.0, alone_edges: 100.0 };
+    for (way, count, before, edges, unexplored, expected) in [
+        (Way::Alone, 1, 0, 50.0, 1e6, Way::Alone),
+        (Way::Alone, 20, 1, 500.0, 1e6, Way::Down),
+        (Way::Down, 200, 20, 1e5, 1e6, Way::Up),
+        (Way::Up, 900, 200, 1e5, 1e5, Way::Up),
+        (Way::Up, 100, 900, 1e5, 1e5, Way::Down),
+        (Way::Up, 300, 900, 1e5, 1e5, Way::Up),
+        (Way::Up, 100, 90, 1e5, 1e5, Way::Up),
+        (Way::Up, 0, 90, 0.0, 1e5, Way::End),
+    ] {
+        let standing = layout_standing(way, count, before, edges, unexplored);
+        assert_eq!(standing.choice(&tuning, 1000.0), expected, "{standing:?}");
+    }
+}

@@ -1,0 +1,85 @@
+//! The edge list of a graph as generated: what construction begins with, and what validation holds every search against.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::crew::{Crew, Hand};
+use crate::error::Error;
+use crate::kronecker::{Generator, Spec};
+use crate::room::{Array, Room};
+
+/// Edges made at a time by one thread: enough that skipping to the first costs nothing, few enough to stay in a cache.
+const BATCH: usize = 1 << 12;
+/// Vertices and ranks are 32 bits wide, and the largest number means none.
+pub(crate) const SCALE_MAX_IN_CORE: u32 = 31;
+
+/// The edges, multi-edges and self-loops included, in the generator's order.
+pub struct Tuples {
+    spec: Spec,
+    /// Both ends in one number, the first in the lower half.
+    pairs: Array<u64>,
+}
+
+impl Tuples {
+    /// Generates them with all threads, each a part of neighbouring edges.
+    pub fn generate<C: Crew>(crew: &C, spec: &Spec, room: &Room) -> Result<Self, C::Error> {
+        let generator = Generator::new(spec)?;
+        if spec.scale > SCALE_MAX_IN_CORE {
+            return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE }.into());
+        }
+        let pairs = room.in_passing().array(spec.edges() as usize).map_err(Error::Memory)?;
+        let slots = pairs.view::<AtomicU64>();
+        crew.run(&|hand| {
+            let mut edges = vec![[0; 2]; BATCH];
+            let own = hand.part(slots.len());
+            for first in own.clone().step_by(BATCH) {
+                let part = &slots[first..own.end.min(first + BATCH)];
+                generator.fill(first as u64, &mut edges[..part.len()]);
+                part.iter().zip(&edges).for_each(|(slot, [a, b])| slot.store(a | b << 32, Ordering::Relaxed));
+            }
+            Ok(())
+        })?;
+        Ok(Self { spec: *spec, pairs })
+    }
+
+    /// Edges made by hand, for tests: the graph has 2^scale vertices.
+    #[cfg(test)]
+    pub(crate) fn of(scale: u32, edges: &[(u32, u32)]) -> Self {
+        let mut pairs: Array<u64> = Room::anywhere().array(edges.len()).unwrap();
+        pairs.iter_mut().zip(edges).for_each(|(pair, (a, b))| *pair = u64::from(*a) | u64::from(*b) << 32);
+        Self { spec: Spec { scale, edge_factor: 1, seed: (2, 3) }, pairs }
+    }
+
+    /// Which graph.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.pairs.len() as u64
+    }
+
+    /// A thread's part of them, as pairs of vertices.
+    pub(crate) fn part(&self, hand: &Hand<'_>) -> impl Iterator<Item = (u32, u32)> + Clone {
+        self.pairs[hand.part(self.pairs.len())].iter().map(|pair| (*pair as u32, (*pair >> 32) as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crew::Threads;
+
+    #[test]
+    fn any_number_of_threads_generates_the_same() {
+        let spec = Spec { scale: 13, edge_factor: 5, seed: (2, 3) };
+        let one = Tuples::generate(&Threads(1), &spec, &Room::anywhere()).unwrap();
+        let mut edges = vec![[0; 2]; spec.edges() as usize];
+        Generator::new(&spec).unwrap().fill(0, &mut edges);
+        assert!(one.pairs.iter().zip(&edges).all(|(pair, [a, b])| *pair == a | b << 32));
+        for threads in [2, 3, 7] {
+            let many = Tuples::generate(&Threads(threads), &spec, &Room::anywhere()).unwrap();
+            assert!(one.pairs[..] == many.pairs[..], "{threads}");
+        }
+    }
+}

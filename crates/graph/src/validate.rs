@@ -1,0 +1,235 @@
+//! Validation: whether parents are a breadth-first tree of the graph, by the Graph500's five checks. Slow and plain: it knows the
+//! edge list as generated and the result, and nothing of layout or search.
+//!
+//! 1. Following parents from any vertex comes to the root, without a cycle.
+//! 2. Tree edges join levels that differ by one.
+//! 3. Every edge joins levels that differ by one at most, or has both ends outside.
+//! 4. The tree spans the root's component: no edge leads out of it, and vertices of others have no parent.
+//! 5. Every tree edge is an edge.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::crew::{Crew, Hand, Pieces, collect};
+use crate::tuples::Tuples;
+
+/// The parent of a vertex that was not reached.
+pub const NONE: u32 = u32::MAX;
+
+/// The level of a vertex that was not reached, and of one not yet looked at.
+const OUTSIDE: u16 = u16::MAX;
+const UNKNOWN: u16 = u16::MAX - 1;
+/// Longer than any path of a Kronecker graph; a longer one is taken for a cycle.
+const LEVELS_MAX: usize = 60_000;
+/// Vertices that a thread takes at a time.
+const PIECE: usize = 1 << 14;
+
+/// What is wrong with a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// The root is not its own parent.
+    Root(u32),
+    /// A parent that is no vertex.
+    NoVertex(u32),
+    /// 1: parents go in circles.
+    Cycle(u32),
+    /// 1: parents lead to a vertex that has none.
+    Loose(u32),
+    /// 2: a tree edge does not join neighbouring levels.
+    TreeLevels(u32),
+    /// 3: an edge joins levels that differ by more than one.
+    Levels(u32, u32),
+    /// 4: an edge has one end in the tree.
+    Spanning(u32, u32),
+    /// 5: a tree edge that is no edge of the graph.
+    NoEdge(u32),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root(root) => write!(f, "root {root} is not its own parent"),
+            Self::NoVertex(vertex) => write!(f, "the parent of vertex {vertex} is no vertex"),
+            Self::Cycle(vertex) => write!(f, "the parents of vertex {vertex} go in circles"),
+            Self::Loose(vertex) => write!(f, "the parents of vertex {vertex} do not lead to the root"),
+            Self::TreeLevels(vertex) => write!(f, "vertex {vertex} and its parent are not on neighbouring levels"),
+            Self::Levels(a, b) => write!(f, "edge {a} {b} joins levels that differ by more than one"),
+            Self::Spanning(a, b) => write!(f, "edge {a} {b} has one end that was not reached"),
+            Self::NoEdge(vertex) => write!(f, "vertex {vertex} and its parent have no edge"),
+        }
+    }
+}
+
+/// What a valid tree spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Vertices in it.
+    pub vertices: u64,
+    /// Levels, the root's own included.
+    pub levels: u64,
+    /// Edges as generated in its component, multi-edges and self-loops included: what the specification counts.
+    pub tuples: u64,
+    /// Of these, those that are no self-loops: what the reference code counts.
+    pub tuples_without_loops: u64,
+}
+
+/// Holds trees against an edge list.
+pub struct Validator<'t> {
+    tuples: &'t Tuples,
+    levels: Vec<AtomicU16>,
+    /// Whose tree edge was found among the edges.
+    proven: Vec<AtomicBool>,
+}
+
+impl<'t> Validator<'t> {
+    /// For trees of this graph.
+    pub fn new(tuples: &'t Tuples) -> Self {
+        let vertices = tuples.spec().vertices() as usize;
+        Self {
+            tuples,
+            levels: (0..vertices).map(|_| AtomicU16::new(0)).collect(),
+            proven: (0..vertices).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// Makes all checks, with all threads. The inner result is the first thing found wrong.
+    pub fn check<C: Crew>(&self, crew: &C, root: u32, parents: &[u32]) -> Result<Result<Reached, Wrong>, C::Error> {
+        assert_eq!(parents.len(), self.levels.len(), "a parent for each vertex");
+        if parents.get(root as usize) != Some(&root) {
+            return Ok(Err(Wrong::Root(root)));
+        }
+        let wrong = Mutex::new(None);
+        let failed = || *wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        let note = |result: Result<(), Wrong>| {
+            if let Err(one) = result {
+                wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(one);
+            }
+        };
+        let (levels, after) = (Pieces::new(parents.len(), PIECE), Pieces::new(parents.len(), PIECE));
+        let parts = collect(crew, |hand| {
+            for vertex in hand.part(parents.len()) {
+                self.levels[vertex].store(UNKNOWN, Relaxed);
+                self.proven[vertex].store(false, Relaxed);
+            }
+            hand.meet()?;
+            if hand.index == 0 {
+                self.levels[root as usize].store(0, Relaxed);
+            }
+            hand.meet()?;
+            while let Some(mut piece) = levels.take() {
+                note(piece.try_for_each(|vertex| self.find_level(parents, vertex)));
+            }
+            hand.meet()?;
+            let mut reached = Reached::default();
+            // Every thread sees the same: what was found wrong was noted before all met.
+            if failed().is_none() {
+                hand.meet()?;
+                note(self.look_at_edges(hand, parents, &mut reached));
+                hand.meet()?;
+                while let Some(mut piece) = after.take() {
+                    note(piece.try_for_each(|vertex| self.look_at_vertex(root, parents, vertex, &mut reached)));
+                }
+            }
+            Ok(reached)
+        })?;
+        Ok(failed().map_or_else(|| Ok(parts.into_iter().fold(Reached::default(), Reached::and)), Err))
+    }
+
+    /// Finds the level of a vertex and of those between it and one whose level is known.
+    fn find_level(&self, parents: &[u32], vertex: usize) -> Result<(), Wrong> {
+        if parents[vertex] == NONE {
+            self.levels[vertex].store(OUTSIDE, Relaxed);
+            return Ok(());
+        }
+        let (mut path, mut at) = (Vec::new(), vertex);
+        let mut level = loop {
+            let known = self.levels[at].load(Relaxed);
+            if known != UNKNOWN && known != OUTSIDE {
+                break known;
+            }
+            let parent = parents[at] as usize;
+            if parents[at] == NONE {
+                return Err(Wrong::Loose(vertex as u32));
+            }
+            if parent >= parents.len() {
+                return Err(Wrong::NoVertex(at as u32));
+            }
+            path.push(at);
+            if parent == at || path.len() > LEVELS_MAX.min(parents.len()) {
+                return Err(Wrong::Cycle(vertex as u32));
+            }
+            at = parent;
+        };
+        if usize::from(level) + path.len() > LEVELS_MAX {
+            return Err(Wrong::Cycle(vertex as u32));
+        }
+        for vertex in path.into_iter().rev() {
+            level += 1;
+            self.levels[vertex].store(level, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Checks 3 and 4 on a part of the edges, and notes which tree edges are among them.
+    fn look_at_edges(&self, hand: &Hand<'_>, parents: &[u32], reached: &mut Reached) -> Result<(), Wrong> {
+        for (a, b) in self.tuples.part(hand) {
+            let (here, there) = (self.levels[a as usize].load(Relaxed), self.levels[b as usize].load(Relaxed));
+            if (here == OUTSIDE) != (there == OUTSIDE) {
+                return Err(Wrong::Spanning(a, b));
+            }
+            if here == OUTSIDE {
+                continue;
+            }
+            reached.tuples += 1;
+            reached.tuples_without_loops += u64::from(a != b);
+            match here.abs_diff(there) {
+                0 => {}
+                1 => {
+                    let (upper, lower) = if here < there { (a, b) } else { (b, a) };
+                    if parents[lower as usize] == upper {
+                        self.proven[lower as usize].store(true, Relaxed);
+                    }
+                }
+                _ => return Err(Wrong::Levels(a, b)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks 2 and 5 on a vertex.
+    fn look_at_vertex(&self, root: u32, parents: &[u32], vertex: usize, reached: &mut Reached) -> Result<(), Wrong> {
+        let parent = parents[vertex];
+        if parent == NONE {
+            return Ok(());
+        }
+        let level = self.levels[vertex].load(Relaxed);
+        reached.vertices += 1;
+        reached.levels = reached.levels.max(u64::from(level) + 1);
+        if vertex as u32 == root {
+            return Ok(());
+        }
+        if self.levels[parent as usize].load(Relaxed) + 1 != level {
+            return Err(Wrong::TreeLevels(vertex as u32));
+        }
+        if !self.proven[vertex].load(Relaxed) {
+            return Err(Wrong::NoEdge(vertex as u32));
+        }
+        Ok(())
+    }
+}
+
+impl Reached {
+    /// What two threads have counted.
+    fn and(self, other: Self) -> Self {
+        Self {
+            vertices: self.vertices + other.vertices,
+            levels: self.levels.max(other.levels),
+            tuples: self.tuples + other.tuples,
+            tuples_without_loops: self.tuples_without_loops + other.tuples_without_loops,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

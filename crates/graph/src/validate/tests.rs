@@ -1,0 +1,129 @@
+//! Each check is seen to fail on a tree that is broken in its way, and to pass on what a plain search finds.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::crew::Threads;
+use crate::kronecker::Spec;
+use crate::room::Room;
+
+/// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 apart; 8 to 15 alone.
+const EDGES: [(u32, u32); 11] =
+    [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (1, 3), (0, 5), (1, 0), (2, 2), (6, 7), (8, 8)];
+
+fn check(parents: &[u32]) -> Result<Reached, Wrong> {
+    let tuples = Tuples::of(4, &EDGES);
+    let results = [1, 2, 5].map(|threads| Validator::new(&tuples).check(&Threads(threads), 0, parents).unwrap());
+    assert!(results.iter().all(|result| result.is_ok() == results[0].is_ok()), "{results:?}");
+    results[0]
+}
+
+/// A right tree from 0: levels 0, 1, 2, 2, 2, 1.
+fn tree() -> Vec<u32> {
+    let mut parents = vec![NONE; 16];
+    parents[..6].copy_from_slice(&[0, 0, 1, 1, 5, 0]);
+    parents
+}
+
+fn spoilt(changes: &[(usize, u32)]) -> Result<Reached, Wrong> {
+    let mut parents = tree();
+    changes.iter().for_each(|(vertex, parent)| parents[*vertex] = *parent);
+    check(&parents)
+}
+
+#[test]
+fn a_right_tree_is_right_and_counted() {
+    let reached = Reached { vertices: 6, levels: 3, tuples: 9, tuples_without_loops: 8 };
+    assert_eq!(spoilt(&[]), Ok(reached));
+    // Of two parents on the right level either will do.
+    let other = [(0, 1), (1, 2), (0, 3), (2, 3)].to_vec();
+    let tuples = Tuples::of(2, &other);
+    let mut parents = vec![0, 0, 1, 0];
+    for parent in [1, 3] {
+        parents[2] = parent;
+        assert!(Validator::new(&tuples).check(&Threads(1), 0, &parents).unwrap().is_ok());
+    }
+}
+
+#[test]
+fn circles_are_found() {
+    assert!(matches!(spoilt(&[(2, 3), (3, 2)]), Err(Wrong::Cycle(_))));
+    assert!(matches!(spoilt(&[(4, 4)]), Err(Wrong::Cycle(4))));
+    // A long one, through many pieces of work.
+    let ring: Vec<(u32, u32)> = (1..50_000).map(|vertex| (vertex, vertex % 49_999 + 1)).collect();
+    let mut parents: Vec<u32> = (0..1 << 16).map(|vertex: u32| vertex % 49_999 + 1).collect();
+    parents[0] = 0;
+    parents[50_000..].fill(NONE);
+    let found = Validator::new(&Tuples::of(16, &ring)).check(&Threads(2), 0, &parents).unwrap();
+    assert!(matches!(found, Err(Wrong::Cycle(_))), "{found:?}");
+}
+
+#[test]
+fn a_vertex_on_a_wrong_level_is_found() {
+    // 3 by way of 2 instead of 1: level 3 beside level 1.
+    assert_eq!(spoilt(&[(3, 2)]), Err(Wrong::Levels(1, 3)));
+    // What check 2 looks at: levels and parents that do not agree, as no tree makes them by itself.
+    let tuples = Tuples::of(4, &EDGES);
+    let validator = Validator::new(&tuples);
+    assert!(validator.check(&Threads(1), 0, &tree()).unwrap().is_ok());
+    validator.levels[4].store(7, Relaxed);
+    let found = validator.look_at_vertex(0, &tree(), 4, &mut Reached::default());
+    assert_eq!(found, Err(Wrong::TreeLevels(4)));
+}
+
+#[test]
+fn a_missing_vertex_is_found() {
+    assert_eq!(spoilt(&[(2, NONE)]), Err(Wrong::Spanning(1, 2)));
+    assert!(matches!(spoilt(&[(5, NONE)]), Err(Wrong::Loose(4))), "its child hangs in the air");
+    assert_eq!(check(&[&[0][..], &[NONE; 15]].concat()), Err(Wrong::Spanning(0, 1)));
+}
+
+#[test]
+fn an_edge_that_is_none_is_found() {
+    assert_eq!(spoilt(&[(2, 5)]), Err(Wrong::NoEdge(2)));
+    assert_eq!(spoilt(&[(9, 0)]), Err(Wrong::NoEdge(9)), "a vertex without edges");
+    assert!(matches!(spoilt(&[(6, 0), (7, 6)]), Err(Wrong::NoEdge(6))), "another component");
+}
+
+#[test]
+fn a_wrong_root_and_a_parent_that_is_no_vertex_are_found() {
+    assert_eq!(spoilt(&[(0, 1)]), Err(Wrong::Root(0)));
+    assert_eq!(spoilt(&[(3, 16)]), Err(Wrong::NoVertex(3)));
+}
+
+/// On a Kronecker graph every single change of a parent to one that breaks the tree is found.
+#[test]
+fn changes_of_large_trees_are_found() {
+    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(10), &Room::anywhere()).unwrap();
+    let whole = Hand { index: 0, of: 1, meet: &|| Ok(()) };
+    let edges: Vec<(u32, u32)> = tuples.part(&whole).collect();
+    let mut lists = vec![Vec::new(); 1024];
+    for (a, b) in edges.iter().filter(|(a, b)| a != b) {
+        lists[*a as usize].push(*b);
+        lists[*b as usize].push(*a);
+    }
+    let (mut parents, mut levels) = (vec![NONE; 1024], vec![0; 1024]);
+    let mut queue = VecDeque::from([458_u32]);
+    parents[458] = 458;
+    while let Some(vertex) = queue.pop_front() {
+        for neighbour in &lists[vertex as usize] {
+            if parents[*neighbour as usize] == NONE {
+                parents[*neighbour as usize] = vertex;
+                levels[*neighbour as usize] = levels[vertex as usize] + 1;
+                queue.push_back(*neighbour);
+            }
+        }
+    }
+    let validator = Validator::new(&tuples);
+    let valid = |parents: &[u32]| validator.check(&Threads(2), 458, parents).unwrap().is_ok();
+    assert!(valid(&parents));
+    for vertex in (0..1024_u32).filter(|vertex| parents[*vertex as usize] != NONE && *vertex != 458).step_by(61) {
+        for parent in (0..1024).step_by(53).chain([NONE, 5000]) {
+            let mut changed = parents.clone();
+            changed[vertex as usize] = parent;
+            let right =
+                lists[vertex as usize].contains(&parent) && levels[parent as usize] + 1 == levels[vertex as usize];
+            assert_eq!(valid(&changed), right, "{vertex} {parent}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! `nearfar graph`: edge lists and constructed graphs of the Graph500.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use graph::{FileError, Form, Layout, Room, Spec, Threads, Tuples};
+use model::units::Bytes;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::cli::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, TextOrJson, Which};
+use crate::failure::{Failure, Outcome, Status};
+use crate::output;
+
+/// Bytes that are handed to the system at once.
+const BUFFER: usize = 1 << 20;
+
+/// Does one of the three.
+pub fn run(args: &Graph) -> Outcome {
+    match &args.what {
+        GraphCommand::Edges(args) => edges(args),
+        GraphCommand::Build(args) => build(args),
+        GraphCommand::Info(args) => info(args),
+    }
+}
+
+/// What is said about a graph: a name, and a value with its unit in words.
+type Facts = Vec<(&'static str, Value)>;
+
+fn edges(args: &Edges) -> Outcome {
+    let spec = spec(args.which)?;
+    let form = match args.edges {
+        EdgeFormat::Pairs => Form::Pairs,
+        EdgeFormat::Packed => Form::Packed,
+        EdgeFormat::Text => Form::Text,
+    };
+    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
+    let file = args.output.as_deref().filter(|_| !to_stdout);
+    let mut target = file.map(|path| Target::new(path, Bytes(form.bytes(&spec)))).transpose()?;
+    let mut hash = args.sha256.then(Sha256::new);
+    let mut bytes = Vec::new();
+    graph::stream(&spec, threads(args.threads), |edges| {
+        if let Some(hash) = &mut hash {
+            bytes.clear();
+            Form::Pairs.append(edges, &mut bytes);
+            hash.update(&bytes);
+        }
+        if target.is_some() || to_stdout {
+            bytes.clear();
+            form.append(edges, &mut bytes);
+        }
+        match &mut target {
+            Some(target) => target.write(&bytes),
+            None if to_stdout => to_pipe(&bytes),
+            None => Ok(()),
+        }
+    })?;
+    if let Some(target) = target {
+        target.finish()?;
+    }
+    let mut facts = facts_of(&spec);
+    if let Some(hash) = hash {
+        let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        facts.push(("sha256", json!(hex)));
+    }
+    facts.extend(args.output.iter().filter(|_| !to_stdout).map(|path| ("file", json!(path))));
+    // The edges are what goes to stdout then.
+    if to_stdout { Ok(ExitCode::SUCCESS) } else { say(&facts, args.format) }
+}
+
+fn build(args: &Build) -> Outcome {
+    let spec = spec(args.which)?;
+    graph::check_columns(args.k)?;
+    graph::check_fits(&spec)?;
+    if args.output.exists() {
+        return Err(exists(&args.output));
+    }
+    let (crew, room) = (threads(args.threads), Room::anywhere());
+    let tuples = Tuples::generate(&crew, &spec, &room)?;
+    let layout = graph::build(&crew, &tuples, args.k, &room)?;
+    drop(tuples);
+    let (head, tail, index) = layout.bytes();
+    let mut target = Target::new(&args.output, Bytes(head + tail + index))?;
+    graph::write(&layout, &mut target.file).map_err(|error| target.failed(&error))?;
+    target.finish()?;
+    let mut facts = facts_of_layout(&layout);
+    facts.push(("file", json!(args.output)));
+    say(&facts, args.format)
+}
+
+fn info(args: &Info) -> Outcome {
+    let facts = match (&args.file, args.scale) {
+        (Some(path), _) => {
+            let refused = |error: FileError| Failure::usage(format!("{}: {error}", path.display()));
+            let file = File::open(path).map_err(|error| refused(FileError::Io(error.to_string())))?;
+            let mut from = BufReader::with_capacity(BUFFER, file);
+            let layout = graph::read(&mut from, threads(None), &Room::anywhere()).map_err(|error| {
+                let hint = hint(&error);
+                refused(error).hint(hint)
+            })?;
+            facts_of_layout(&layout)
+        }
+        (None, scale) => {
+            let spec = spec(Which { scale: scale.unwrap_or_default(), edge_factor: args.edge_factor })?;
+            let mut facts = facts_of(&spec);
+            facts.push(("edge_list_bytes", json!(Form::Pairs.bytes(&spec))));
+            facts.push(("construction_bytes", json!(graph::bytes_needed(&spec).0)));
+            facts.push(("fits", json!(graph::check_fits(&spec).is_ok())));
+            facts
+        }
+    };
+    say(&facts, args.format)
+}
+
+fn hint(error: &FileError) -> &'static str {
+    match error {
+        FileError::Io(_) => "is it there, and may it be read?",
+        FileError::Graph(_) => "it needs as much memory as the file has bytes, and as much again for its vertices",
+        FileError::Foreign => "nearfar graph build --scale S --output FILE writes one",
+        _ => "make it again: nearfar graph build --scale S --output FILE",
+    }
+}
+
+fn spec(which: Which) -> Result<Spec, Failure> {
+    let spec = Spec { edge_factor: which.edge_factor, ..Spec::graph500(which.scale) };
+    spec.check()?;
+    Ok(spec)
+}
+
+fn threads(given: Option<usize>) -> Threads {
+    Threads(given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
+}
+
+impl From<graph::Error> for Failure {
+    fn from(error: graph::Error) -> Self {
+        use graph::Error::{Columns, EdgeFactor, Scale, TooLarge};
+        let failure = match error {
+            Scale { .. } | EdgeFactor { .. } | Columns { .. } => Self::usage(&error),
+            TooLarge { .. } => Self::with(Status::Skipped, &error),
+            _ => Self::of(&error),
+        };
+        failure.hint_of(error.hint())
+    }
+}
+
+fn facts_of(spec: &Spec) -> Facts {
+    vec![
+        ("scale", json!(spec.scale)),
+        ("edge_factor", json!(spec.edge_factor)),
+        ("vertices", json!(spec.vertices())),
+        ("edges_generated", json!(spec.edges())),
+    ]
+}
+
+fn facts_of_layout(layout: &Layout) -> Facts {
+    let (head, tail, index) = layout.bytes();
+    let mut facts = facts_of(layout.spec());
+    facts.extend([
+        ("vertices_connected", json!(layout.vertices())),
+        ("edges", json!(layout.edges())),
+        ("k", json!(layout.columns())),
+        ("head_bytes", json!(head)),
+        ("tail_bytes", json!(tail)),
+        ("index_bytes", json!(index)),
+        ("bytes_per_edge", json!((head + tail + index) as f64 / layout.edges() as f64)),
+    ]);
+    facts
+}
+
+fn say(facts: &Facts, format: TextOrJson) -> Outcome {
+    match format {
+        TextOrJson::Json => {
+            let map: serde_json::Map<String, Value> =
+                facts.iter().map(|(name, value)| ((*name).to_string(), value.clone())).collect();
+            output::print_json(&Value::Object(map))?;
+        }
+        TextOrJson::Text => {
+            let line = |(name, value): &(&str, Value)| {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+                format!("{:20} {value}\n", name.replace('_', " "))
+            };
+            output::print(&facts.iter().map(line).collect::<String>())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Edges to whoever reads stdout; who has read enough ends it.
+fn to_pipe(bytes: &[u8]) -> Result<(), Failure> {
+    match std::io::stdout().lock().write_all(bytes) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        other => other.map_err(|error| Failure::of(format!("cannot write to standard output: {error}"))),
+    }
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::usage(format!("{} is there already", path.display()))
+        .hint("choose another name, or remove that file first")
+}
+
+/// A new file, which is removed again unless it is finished.
+struct Target {
+    path: PathBuf,
+    file: BufWriter<File>,
+    finished: bool,
+}
+
+impl Target {
+    /// Refuses what is there already, and what the disk has no room for.
+    fn new(path: &Path, needed: Bytes) -> Result<Self, Failure> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if let Ok(free) = machine::signs::room_on_disk(folder)
+            && needed > free
+        {
+            let what = format!("{}: {needed} do not fit on its disk, which has {free}", path.display());
+            return Err(Failure::with(Status::Skipped, what).hint("take a smaller scale, or another disk"));
+        }
+        match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => Ok(Self { path: path.into(), file: BufWriter::with_capacity(BUFFER, file), finished: false }),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(path)),
+            Err(error) => Err(Failure::usage(format!("cannot write {}: {error}", path.display()))),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| self.failed(&FileError::Io(error.to_string())))
+    }
+
+    fn failed(&self, error: &FileError) -> Failure {
+        Failure::of(format!("cannot write {}: {error}", self.path.display()))
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        let done = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
+        done.map_err(|error| self.failed(&FileError::Io(error.to_string())))?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Half a file would be taken for a whole one by people; that it cannot be removed changes nothing for them.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What a trial of workload `bfs` is told.
+
+use graph::{COLUMNS_MAX, Isa, Room, Spec, Tuning};
+use machine::memory::HugePages;
+use model::workload::{ParameterKind, Parameters};
+
+use crate::describe::{Parameter, choice};
+use crate::job::{Failure, Job};
+
+/// Neighbours of each vertex in columns: a seventh of all at scale 22, and beyond them each column finds ever fewer parents.
+const COLUMNS: u32 = 16;
+/// The study's "at most 10 edges per vertex in DRAM".
+const COLUMNS_STUDY: u32 = 10;
+
+/// Parameters, read.
+pub(super) struct Options {
+    pub(super) spec: Spec,
+    pub(super) roots: usize,
+    pub(super) columns: u32,
+    pub(super) tuning: Tuning,
+    pub(super) isa: Isa,
+    huge_pages: HugePages,
+}
+
+pub(super) fn parameters() -> [Parameter; 9] {
+    let number = |name, about, min, max, default, smoke| Parameter {
+        name,
+        about,
+        kind: ParameterKind::Integer { min, max },
+        default: Some(default),
+        smoke,
+    };
+    let word = |name, about, words: &[&'static str]| Parameter {
+        name,
+        about,
+        kind: choice(words),
+        default: Some(words[0]),
+        smoke: None,
+    };
+    [
+        number("scale", "2^scale vertices; each one more takes twice the memory", 1, 31, "20", Some("10")),
+        number("edge-factor", "edges per vertex; the Graph500 has 16", 1, 65_536, "16", None),
+        number("roots", "searches; the Graph500 has 64", 1, 4096, "64", None),
+        word(
+            "mode",
+            "where the graph lies: all in DRAM; the other modes are not there yet",
+            &["in-core", "expanded", "semi-external"],
+        ),
+        word(
+            "preset",
+            "alpha, beta and k where they are 0: for DRAM, or the far-memory study's 64, 4 and 10",
+            &["dram", "study"],
+        ),
+        number(
+            "alpha",
+            "bottom-up once the frontier has more than 1/alpha of the unexplored edges; 0 as the preset",
+            0,
+            1_000_000,
+            "0",
+            None,
+        ),
+        number(
+            "beta",
+            "top-down again once a shrinking frontier has less than 1/beta of the vertices; 0 as the preset",
+            0,
+            1_000_000_000,
+            "0",
+            None,
+        ),
+        number(
+            "k",
+            "neighbours of each vertex that lie in columns, the others are coded; 0 as the preset",
+            0,
+            COLUMNS_MAX.into(),
+            "0",
+            None,
+        ),
+        word("isa", "the vectors used: the best of this processor, or these", &["auto", "avx512", "avx2", "plain"]),
+    ]
+}
+
+impl Options {
+    pub(super) fn read(parameters: &Parameters) -> Result<Self, Failure> {
+        let mode = parameters.text("mode");
+        if mode != "in-core" {
+            return Err(Failure::Unavailable(format!(
+                "mode={mode} is not built yet; hint: mode=in-core, for which the graph must fit into DRAM"
+            )));
+        }
+        let (mut tuning, mut columns) = match parameters.text("preset") {
+            "study" => (Tuning::STUDY, COLUMNS_STUDY),
+            _ => (Tuning::DRAM, COLUMNS),
+        };
+        let given = |name: &str| Some(parameters.integer(name)).filter(|number| *number > 0);
+        tuning.alpha = given("alpha").map_or(tuning.alpha, |alpha| alpha as f64);
+        tuning.beta = given("beta").map_or(tuning.beta, |beta| beta as f64);
+        columns = given("k").map_or(columns, |k| k as u32);
+        let spec = Spec::graph500(parameters.integer("scale") as u32);
+        Ok(Self {
+            spec: Spec { edge_factor: parameters.integer("edge-factor") as u64, ..spec },
+            roots: parameters.size("roots"),
+            columns,
+            tuning,
+            isa: isa(parameters.text("isa"))?,
+            huge_pages: match parameters.text("huge-pages") {
+                "yes" => HugePages::Wanted,
+                "no" => HugePages::Never,
+                _ => HugePages::System,
+            },
+        })
+    }
+
+    pub(super) fn room(&self, job: &Job) -> Room {
+        Room { policy: job.memory.clone(), huge_pages: self.huge_pages }
+    }
+}
+
+fn isa(name: &str) -> Result<Isa, Failure> {
+    match Isa::ALL.into_iter().find(|isa| isa.name() == name) {
+        None => Ok(Isa::best()),
+        Some(isa) if isa.is_here() => Ok(isa),
+        Some(isa) => Err(Failure::Unavailable(format!(
+            "this processor has no {}; hint: isa=auto takes what it has, {}",
+            isa.name(),
+            Isa::best().name()
+        ))),
+    }
+}
+
+/// Of the vectors, for the record.
+pub(super) fn vector_bits(isa: Isa) -> f64 {
+    match isa {
+        Isa::Avx512 => 512.0,
+        Isa::Avx2 => 256.0,
+        Isa::Plain => 32.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{job_for_tests, set};
+
+    #[test]
+    fn presets_hold_where_nothing_else_is_said() {
+        let read = |given: &[(&str, &str)]| {
+            let mut job = job_for_tests("bfs");
+            given.iter().for_each(|(name, value)| set(&mut job, name, value));
+            let options = Options::read(&job.parameters).unwrap();
+            (options.tuning.alpha, options.tuning.beta, options.columns)
+        };
+        assert_eq!(read(&[]), (Tuning::DRAM.alpha, Tuning::DRAM.beta, 16));
+        assert_eq!(read(&[("preset", "study")]), (64.0, 4.0, 10));
+        assert_eq!(read(&[("preset", "study"), ("alpha", "7"), ("k", "3")]), (7.0, 4.0, 3));
+    }
+}
