@@ -136,7 +136,7 @@ fn placement_mistakes_name_the_choices() {
         ("compat", "no placement is called 'compat'; there are compact, "),
         ("", "no placement is called ''"),
         ("memory-local+interleave", "'memory-local' does not say where cpus should be"),
-        ("compact+kernel", "'kernel' does not say where memory should be; node:N, interleave"),
+        ("compact+kernel", "'kernel' does not say where memory should be; far, node:N, interleave"),
         ("node:x", "no placement is called 'node:x'; there are node:N, "),
         ("-C", "-C needs a list such as 0-3 or all"),
         ("-C 9", "-C: cpu 9 does not exist here; this machine has 0-1"),

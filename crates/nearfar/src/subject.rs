@@ -41,8 +41,10 @@ impl Subject {
         let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
         let host = flags.host_label.clone();
         let Some(sim) = &flags.sim else {
-            let here = Self::here()?;
-            return Ok(Self { seed: flags.seed.unwrap_or(here.seed), host, faults, ..here });
+            let machine =
+                machine::capture::read_live_isolated(&own_program()?).map_err(|error| Failure::topology(&error))?;
+            let seed = flags.seed.unwrap_or_else(fresh_seed);
+            return Ok(Self { machine, simulated: None, seed, host, faults });
         };
         let (capture, sim_seed) = split_seed(sim);
         // The name of the file, not its path: reports of the same simulation agree wherever it lies.
@@ -54,13 +56,6 @@ impl Subject {
             host,
             faults,
         })
-    }
-
-    /// This machine, with a fresh seed.
-    pub fn here() -> Result<Self, Failure> {
-        let machine =
-            machine::capture::read_live_isolated(&own_program()?).map_err(|error| Failure::topology(&error))?;
-        Ok(Self { machine, simulated: None, seed: fresh_seed(), host: None, faults: Faults::default() })
     }
 
     /// The results file for what is measured on it, made when it is not there.

@@ -14,7 +14,7 @@ use model::id_set::{CpuSet, NodeId};
 use model::placement::Route;
 use model::plan::stream;
 use model::topology::Topology;
-use model::trial::{DeviceInterrupt, Evidence, FarMemory, Outcome, Sample, Status, ThreadSeat, Trial};
+use model::trial::{BudgetKept, DeviceInterrupt, Evidence, FarMemory, Outcome, Sample, Status, ThreadSeat, Trial};
 use model::units::{Bytes, Nanos};
 use model::workload::{Better, WorkloadSpec};
 
@@ -70,6 +70,7 @@ impl SimExecutor {
             thread_seats: trial.placement.seats.iter().map(|cpu| on_seat(*cpu)).collect(),
             pages: pages(trial),
             far: far(trial),
+            budget: budget(trial),
             device_interrupts: trial.placement.interrupts.iter().map(|route| self.interrupt(route)).collect(),
             wall,
             second,
@@ -94,6 +95,13 @@ fn second_evidence(trial: &Trial, wall: Nanos) -> Evidence {
         wall,
         ..Evidence::default()
     }
+}
+
+/// A budget that was kept, half of the data far.
+fn budget(trial: &Trial) -> Option<BudgetKept> {
+    let asked = trial.placement.budget?;
+    let (fetched, pilot_cpu) = (asked.steered.then_some(asked.dram), asked.steered.then_some(Nanos(1_000_000)));
+    Some(BudgetKept { dram: asked.dram, read: asked.dram, written: asked.dram, killed: 0, fetched, pilot_cpu })
 }
 
 /// A file where the policy is one.

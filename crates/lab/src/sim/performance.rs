@@ -55,6 +55,10 @@ fn limit(trial: &Trial) -> Limit {
 /// Bandwidth goes with the root of the distance: a twelfth, as 47 GiB/s became 4 where an Optane SSD held the arrays.
 const FAR_DISTANCE: f64 = 144.0;
 
+/// Speed of memory of which half is far, against all of it near.
+const STEERED_SPEED: f64 = 0.2;
+const SWAPPED_SPEED: f64 = 0.05;
+
 /// Speed against one thread alone on the machine's fastest core with local memory.
 pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
     let seats = seats(topology, trial);
@@ -71,7 +75,10 @@ pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
     let unexplained = stream(seed, &words) as f64 / u64::MAX as f64 - 0.5;
     // A uniform number on (-0.5, 0.5) has the standard deviation 1/sqrt(12).
     let moved = if trial.placement.is_seated() { 1.0 } else { 1.0 - KERNEL_LOSS };
-    speed * moved * (UNEXPLAINED_SD * 12f64.sqrt() * unexplained).exp()
+    // As measured on memory twice its DRAM: docs/expand.md.
+    let budget =
+        trial.placement.budget.map_or(1.0, |budget| if budget.steered { STEERED_SPEED } else { SWAPPED_SPEED });
+    speed * moved * budget * (UNEXPLAINED_SD * 12f64.sqrt() * unexplained).exp()
 }
 
 /// Where its threads run. Where there are more cpus than threads the scheduler chooses among them: one thread per core,

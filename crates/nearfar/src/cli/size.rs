@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{Hold, TextOrJson};
+use super::{Hold, Subject, TextOrJson};
 
 /// `nearfar size`
 #[derive(Args, Debug)]
@@ -25,6 +25,9 @@ pub struct Size {
     /// Stop a trial after this
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub time_limit: String,
+    /// What is measured on
+    #[command(flatten)]
+    pub subject: Subject,
     /// Having the machine for oneself
     #[command(flatten)]
     pub hold: Hold,

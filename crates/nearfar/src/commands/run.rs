@@ -32,6 +32,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("experiments/fake-numa.toml", include_str!("../../../../experiments/fake-numa.toml")),
     ("experiments/boards.toml", include_str!("../../../../experiments/boards.toml")),
     ("experiments/gateway.toml", include_str!("../../../../experiments/gateway.toml")),
+    ("experiments/far-memory.toml", include_str!("../../../../experiments/far-memory.toml")),
+    ("experiments/steering.toml", include_str!("../../../../experiments/steering.toml")),
     ("experiments/storage.toml", include_str!("../../../../experiments/storage.toml")),
     ("experiments/crystaldiskmark.toml", include_str!("../../../../experiments/crystaldiskmark.toml")),
     ("experiments/crystaldiskmark-3.toml", include_str!("../../../../experiments/crystaldiskmark-3.toml")),

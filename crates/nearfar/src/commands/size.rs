@@ -24,7 +24,12 @@ pub fn run(args: &Size, common: &Common) -> Outcome {
     let time_limit = Nanos::parse(&args.time_limit).map_err(Failure::usage)?;
     let budgets = args.dram.iter().map(|text| Wanted::parse(text)).collect::<Result<Vec<_>, _>>()?;
     machine::child::find_program(&args.command[0]).map_err(|error| Failure::usage(&error).hint_of(error.hint()))?;
-    let (hold, subject) = Hold::take(&args.hold, common, false, Subject::here)?;
+    if args.subject.sim.is_some() {
+        return Err(Failure::usage(
+            "a simulated machine has no swap: how much DRAM a command needs is measured on a real one",
+        ));
+    }
+    let (hold, subject) = Hold::take(&args.hold, common, false, || Subject::from_flags(&args.subject))?;
     if !common.quiet {
         eprintln!("measuring what it holds when nothing bounds it");
     }

@@ -12,7 +12,7 @@ use model::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::{self, Arena};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, Found, Job, Measured};
 use crate::random::Random;
 use crate::team::{self, Member};
 
@@ -87,14 +87,19 @@ pub(crate) fn describe() -> WorkloadSpec {
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let crew = team::run(job, |member| one_thread(job, member))?;
     let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
-    measured.push("touched", crew.results.into_iter().sum())?;
+    measured.push("touched", crew.results.iter().map(|(rate, _)| rate).sum())?;
+    crew.results.into_iter().for_each(|(_, found)| measured.found(found));
     Ok(measured)
 }
 
-/// Pages touched in a second.
-fn one_thread(job: &Job, member: &Member<'_>) -> Result<f64, Failure> {
+/// Pages touched in a second, and where they were.
+fn one_thread(job: &Job, member: &Member<'_>) -> Result<(f64, Found), Failure> {
     let mut arena = Arena::new(job, job.parameters.size("size"))?;
-    let words = arena.as_u64();
+    let rate = touch(job, member, arena.as_u64())?;
+    Ok((rate, arena.found()?))
+}
+
+fn touch(job: &Job, member: &Member<'_>, words: &mut [u64]) -> Result<f64, Failure> {
     let pattern = job.parameters.text("pattern");
     if pattern == "first-touch" {
         let began = Instant::now();

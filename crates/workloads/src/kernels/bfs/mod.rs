@@ -58,6 +58,9 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+    if job.memory.is_beyond_dram() {
+        return Err(Failure::Unavailable("a graph in a file is mode=semi-external, which is not there yet".into()));
+    }
     let options = Options::read(&job.parameters)?;
     graph::check_fits(&options.spec)?;
     let room = options.room(job);
