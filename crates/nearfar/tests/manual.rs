@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 19] = [
+    "expand",
+    "size",
     "map",
     "placements",
     "list",
