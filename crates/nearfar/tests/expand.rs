@@ -193,8 +193,9 @@ fn programs_lose_nothing() {
             let summary: serde_json::Value =
                 serde_json::from_str(&std::fs::read_to_string(summary).expect("it is written")).expect("JSON");
             assert_eq!(summary["engine"], engine);
-            if program[0] != "gzip" {
-                assert!(summary["far_bytes_max"].as_u64() > Some(1 << 20), "{program:?} went far: {summary}");
+            // The others may be over before anything has reached the disk.
+            if ["python3", "sqlite3"].contains(&program[0]) {
+                assert!(summary["far_written_bytes"].as_u64() > Some(1 << 20), "{program:?} went far: {summary}");
             }
         }
     }
