@@ -89,30 +89,14 @@ impl Spaces {
         if blind {
             return advise_all(&space.handle, &[vector(range)], verb);
         }
-        let mut regions = [Region::default(); RANGES_MAX];
-        let (mut at, mut done) = (range.start, 0);
-        while at < range.end {
-            match scan(&space.pagemap, at..range.end, verb, &mut regions) {
-                Ok((found, next)) => {
-                    let vectors: Vec<libc::iovec> =
-                        found.iter().map(|region| vector(&(region.start..region.end))).collect();
-                    if !vectors.is_empty() {
-                        done += advise_all(&space.handle, &vectors, verb);
-                    }
-                    if next <= at {
-                        break;
-                    }
-                    at = next;
-                }
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
-                    let done = done + advise_all(&space.handle, &[vector(&(at..range.end))], verb);
-                    self.blind = true;
-                    return done;
-                }
-                // The process is ending.
-                Err(_) => break,
-            }
+        let Walk { at, done, refused } = space.walk(range, verb, u64::MAX);
+        let unknown = refused.is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)));
+        if !unknown {
+            // It has seen all of the range, or the process is ending.
+            return done;
         }
+        let done = done + advise_all(&space.handle, &[vector(&(at..range.end))], verb);
+        self.blind = true;
         done
     }
 
@@ -121,22 +105,13 @@ impl Spaces {
         let from = self.cursors.get(&process).copied().unwrap_or(0);
         let mut done = 0;
         for range in [from..ADDRESSES, 0..from] {
-            let mut at = range.start;
-            while at < range.end && done < bytes {
-                let Some(space) = self.space(process) else { return done };
-                let mut regions = [Region::default(); RANGES_MAX];
-                let Ok((found, next)) = scan(&space.pagemap, at..range.end, Verb::PageOut, &mut regions) else {
-                    return done;
-                };
-                let vectors: Vec<libc::iovec> =
-                    found.iter().map(|region| vector(&(region.start..region.end))).collect();
-                done += if vectors.is_empty() { 0 } else { advise_all(&space.handle, &vectors, Verb::PageOut) };
-                if next <= at {
-                    break;
-                }
-                at = next;
+            let Some(space) = self.space(process) else { break };
+            let walk = space.walk(&range, Verb::PageOut, bytes - done);
+            done += walk.done;
+            if walk.refused.is_some() {
+                break;
             }
-            self.cursors.insert(process, at);
+            self.cursors.insert(process, walk.at);
             if done >= bytes {
                 break;
             }
@@ -145,9 +120,11 @@ impl Spaces {
     }
 
     /// Fetches single ranges without asking where they are.
-    pub(crate) fn fetch_each(&mut self, process: u32, ranges: &[Range<u64>]) -> u64 {
+    pub(crate) fn fetch_each(&mut self, process: u32, ranges: &[Range<u64>]) {
         let vectors: Vec<libc::iovec> = ranges.iter().map(vector).collect();
-        self.space(process).map_or(0, |space| advise_all(&space.handle, &vectors, Verb::WillNeed))
+        if let Some(space) = self.space(process) {
+            advise_all(&space.handle, &vectors, Verb::WillNeed);
+        }
     }
 
     fn space(&mut self, process: u32) -> Option<&Space> {
@@ -163,6 +140,42 @@ impl Spaces {
         let space = self.open.get_mut(&process)?;
         space.stamp = self.stamp;
         Some(space)
+    }
+}
+
+/// How far the advice on a range came.
+struct Walk {
+    /// Up to this address.
+    at: u64,
+    /// Bytes that were advised on.
+    done: u64,
+    /// Why it could not look further.
+    refused: Option<io::Error>,
+}
+
+impl Space {
+    /// Advises on what of a range is in the state for it, until so many bytes are done.
+    fn walk(&self, range: &Range<u64>, verb: Verb, bytes_max: u64) -> Walk {
+        let mut regions = [Region::default(); RANGES_MAX];
+        let mut walk = Walk { at: range.start, done: 0, refused: None };
+        while walk.at < range.end && walk.done < bytes_max {
+            match scan(&self.pagemap, walk.at..range.end, verb, &mut regions) {
+                Ok((found, next)) => {
+                    let vectors: Vec<libc::iovec> =
+                        found.iter().map(|region| vector(&(region.start..region.end))).collect();
+                    walk.done += advise_all(&self.handle, &vectors, verb);
+                    if next <= walk.at {
+                        break;
+                    }
+                    walk.at = next;
+                }
+                Err(error) => {
+                    walk.refused = Some(error);
+                    break;
+                }
+            }
+        }
+        walk
     }
 }
 

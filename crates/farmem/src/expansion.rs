@@ -12,7 +12,7 @@ use machine::undo::{Changed, Site};
 use model::undo::{GROUP_PREFIX, Restored, Target};
 use model::units::Bytes;
 
-use crate::array::{Access, FarFile, Place};
+use crate::array::{Access, FarFile, Place, fill_with_zeros};
 use crate::pilot::{Pilot, Piloted};
 use crate::predict::Tuning;
 use crate::sense::Sense;
@@ -196,7 +196,7 @@ impl Expansion {
         drop(self.device.take());
         if let Some((file, bytes)) = self.file.take() {
             // What could not be overwritten is gone from the file system all the same.
-            let _ = swap::overwrite(&file, bytes.0);
+            let _ = fill_with_zeros(&file, bytes.0 as usize);
         }
         restored
     }

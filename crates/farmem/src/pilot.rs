@@ -227,7 +227,7 @@ impl Flight {
         }
     }
 
-    fn may_steer(&mut self) -> bool {
+    fn may_steer(&self) -> bool {
         let counts = self.predictor.counts();
         let pages = counts.fetched + self.shared.paged_out.load(Ordering::Relaxed) / self.tuning.page;
         let free = self.began.elapsed().as_secs_f64() * FREE_SHARE + FREE_TO_BEGIN;
@@ -259,7 +259,7 @@ impl Flight {
                     let bytes = self.spaces.advise(order.process, range, Verb::WillNeed);
                     self.predictor.fetched(&order, bytes / self.tuning.page, now);
                 }
-                Advice::FetchEach(ranges) => drop(self.spaces.fetch_each(order.process, ranges)),
+                Advice::FetchEach(ranges) => self.spaces.fetch_each(order.process, ranges),
                 Advice::PageOut(range) => {
                     self.shared.pending.fetch_add(range.end - range.start, Ordering::Relaxed);
                     // The evictor ends after us.

@@ -4,9 +4,11 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use machine::perf::{self, Event};
 
 use crate::predict::Fault;
 
@@ -15,8 +17,7 @@ const RING_PAGES: usize = 128;
 /// A ring with this many bytes wakes the reader.
 const WAKE_AT_BYTES: u32 = 2048;
 
-/// `perf_event_open(2)`: kinds, fields of a sample, flags.
-const TYPE_SOFTWARE: u32 = 1;
+/// `perf_event_open(2)`: events, fields of a sample, flags.
 const MINOR_FAULTS: u64 = 5;
 const MAJOR_FAULTS: u64 = 6;
 const SAMPLE_IP: u64 = 1;
@@ -39,22 +40,6 @@ const RECORD_COMM: u32 = 3;
 const RECORD_EXIT: u32 = 4;
 const RECORD_SAMPLE: u32 = 9;
 const MISC_COMM_EXEC: u16 = 1 << 13;
-
-/// struct `perf_event_attr` up to its first published size.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_watermark: u32,
-    breakpoint_type: u32,
-    breakpoint_address: u64,
-}
 
 /// What a ring tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,23 +159,15 @@ impl Cpu {
 }
 
 fn open_event(config: u64, period: u64, flags: u64, cpu: i32) -> io::Result<OwnedFd> {
-    let attributes = Attributes {
-        kind: TYPE_SOFTWARE,
-        size: size_of::<Attributes>() as u32,
+    let event = Event {
+        kind: perf::TYPE_SOFTWARE,
         config,
         sample_period: period,
         sample_type: SAMPLE_IDENTIFIER | SAMPLE_IP | SAMPLE_TID | SAMPLE_ADDR,
         flags: flags | INHERIT | EXCLUDE_HV | WATERMARK,
-        wakeup_watermark: WAKE_AT_BYTES,
-        ..Attributes::default()
+        wakeup: WAKE_AT_BYTES,
     };
-    // SAFETY: the kernel reads attributes.size bytes of a live struct; 0 is the calling thread, -1 no group, 8 close on exec.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0_i32, cpu, -1_i32, 8_u64) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    perf::open(&event, Some(cpu))
 }
 
 fn request(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_long) -> io::Result<()> {

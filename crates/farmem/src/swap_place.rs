@@ -1,32 +1,27 @@
 //! Where swap may lie: not on a network, where writing out memory needs memory, and not beside encrypted swap in the clear.
 //! That it is on a disk at all is for `array`.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::Refused;
-
-/// statfs(2)'s numbers.
-const OVER_A_NETWORK: [(u64, &str); 5] =
-    [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x6573_5546, "FUSE"), (0x0102_1997, "9P")];
+use crate::array::FileSystem;
 
 /// Whether swap may lie in a folder.
 pub(crate) fn check(folder: &Path) -> Result<(), Refused> {
     let name = folder.display();
-    let facts = rustix::fs::statfs(folder).map_err(|error| {
-        Refused::io(format!("cannot use {name} for far memory"), &error.into())
-            .hint("--far-file names a folder on a disk")
+    let kind = File::open(folder).and_then(|folder| FileSystem::of(&folder)).map_err(|error| {
+        Refused::io(format!("cannot use {name} for far memory"), &error).hint("--far-file names a folder on a disk")
     })?;
-    #[allow(clippy::unnecessary_cast)] // its type differs between machines
-    let kind = facts.f_type as u64 & 0xffff_ffff;
-    match OVER_A_NETWORK.iter().find(|(number, _)| *number == kind) {
-        None => Ok(()),
-        Some((_, network)) => Err(Refused::unavailable(format!(
-            "{name} is on {network}, where writing out memory needs memory: the machine could stand still"
-        ))
-        .hint("--far-file names a folder on a disk of this machine")),
+    if !kind.is_over_a_network() {
+        return Ok(());
     }
+    let network = kind.to_string().to_uppercase();
+    Err(Refused::unavailable(format!(
+        "{name} is on {network}, where writing out memory needs memory: the machine could stand still"
+    ))
+    .hint("--far-file names a folder on a disk of this machine"))
 }
 
 /// Whether this machine swaps to encrypted disks alone while the folder's disk is not encrypted: memory that was written

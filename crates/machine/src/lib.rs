@@ -12,6 +12,7 @@ mod irqbalance;
 pub mod memory;
 mod mempolicy;
 pub mod nodes;
+pub mod perf;
 mod proc;
 pub mod quiet;
 pub mod seat;

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -107,8 +107,7 @@ impl Loop {
     /// Tells the kernel that this device does not turn, which is what has it read ahead along a program's memory, and to
     /// send requests as they come. Both settings are the device's own and go with it.
     pub fn no_seeks(&self) -> io::Result<()> {
-        let name = self.device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let queue = PathBuf::from(format!("/sys/block/{name}/queue"));
+        let queue = Path::new("/").join(of_device(&self.device, "queue"));
         std::fs::write(queue.join("rotational"), "0")?;
         std::fs::write(queue.join("scheduler"), "none")
     }
@@ -116,8 +115,7 @@ impl Loop {
 
 /// Read and written since the device was first used. Documentation/block/stat: fields 3 and 7 count sectors of 512 bytes.
 fn sectors(device: &Path) -> (Bytes, Bytes) {
-    let name = device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let text = sysfs::read_text(Path::new("/"), &format!("sys/block/{name}/stat")).unwrap_or_default();
+    let text = sysfs::read_text(Path::new("/"), &of_device(device, "stat")).unwrap_or_default();
     let sectors: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let bytes = |field: usize| Bytes(sectors.get(field - 1).map_or(0, |sectors| sectors * 512));
     (bytes(3), bytes(7))
@@ -152,8 +150,13 @@ pub fn format(space: &File, bytes: u64, page: u64) -> io::Result<()> {
 
 /// The file behind a loop device in the kernel's words; none where nothing is attached.
 pub(crate) fn backing(root: &Path, device: &Path) -> Option<String> {
-    let name = device.file_name()?.to_string_lossy();
-    sysfs::read_text(root, &format!("sys/block/{name}/loop/backing_file")).ok()
+    sysfs::read_text(root, &of_device(device, "loop/backing_file")).ok()
+}
+
+/// Where the kernel tells of a device, below the root.
+fn of_device(device: &Path, what: &str) -> String {
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    format!("sys/block/{name}/{what}")
 }
 
 /// Whether a device is swapped to now.
@@ -186,21 +189,6 @@ pub(crate) fn off(device: &Path) -> io::Result<()> {
 fn c_path(path: &Path) -> io::Result<std::ffi::CString> {
     let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
     std::ffi::CString::new(bytes).map_err(|_| ErrorKind::InvalidInput.into())
-}
-
-/// Overwrites a file with zeros, in place. For data that is not to be found on the disk afterwards; that the disk itself
-/// keeps no copy is not promised.
-pub fn overwrite(file: &File, bytes: u64) -> io::Result<()> {
-    let zeros = vec![0_u8; 1 << 20];
-    let mut at = 0;
-    while at < bytes {
-        let length = zeros.len().min((bytes - at) as usize);
-        file.write_all_at(&zeros[..length], at)?;
-        at += length as u64;
-    }
-    let mut file = file;
-    file.flush()?;
-    file.sync_all()
 }
 
 #[cfg(test)]

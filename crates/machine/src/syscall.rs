@@ -7,11 +7,13 @@
 use std::fmt;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 
 use libc::{c_int, c_long, c_uint, c_ulong, c_void};
 use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+
+use crate::perf;
 
 /// What the kernel refused, on what, with which errno, and the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +122,7 @@ fn bits(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// Repeats a call that a signal interrupted, and turns -1 into its errno.
-fn checked(mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
+pub(crate) fn checked(mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
     loop {
         let result = call();
         if result != -1 {
@@ -353,61 +355,28 @@ pub(crate) fn write_message(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
     if written as usize == message.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
 }
 
-/// The beginning of struct `perf_event_attr` up to its first published size (`PERF_ATTR_SIZE_VER0`).
-#[repr(C)]
-#[derive(Default)]
-struct PerfEventAttr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    breakpoint_address: u64,
-}
-
-const PERF_TYPE_HARDWARE: u32 = 0;
-const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
 const PERF_COUNT_SW_CPU_MIGRATIONS: u64 = 4;
 /// Bits of `perf_event_attr`: disabled, inherit, `enable_on_exec`.
 const PERF_FROM_EXEC_ON: u64 = 1 | 1 << 1 | 1 << 12;
 /// Bits of `perf_event_attr`: `exclude_kernel`, `exclude_hv`.
 const PERF_USER_ONLY: u64 = 1 << 5 | 1 << 6;
-const PERF_FLAG_FD_CLOEXEC: c_ulong = 1 << 3;
 
 /// `perf_event_open(2)`: counts the moves from cpu to cpu of every process that this thread forks from now on, from
 /// their exec on, with all their threads and children. The calling thread itself does not count. Read with
 /// [`read_counter`].
 pub(crate) fn open_migration_counter() -> io::Result<OwnedFd> {
-    open_counter(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_FROM_EXEC_ON)
+    open_counter(perf::TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_FROM_EXEC_ON)
 }
 
 /// `perf_event_open(2)`: counts the cycles of the calling thread in user mode. ENOENT where the hardware, or the
 /// hypervisor, has no counter; EACCES where `perf_event_paranoid` forbids it.
 pub(crate) fn open_cycle_counter() -> io::Result<OwnedFd> {
-    open_counter(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, PERF_USER_ONLY)
+    open_counter(perf::TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, PERF_USER_ONLY)
 }
 
 fn open_counter(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
-    let size = size_of::<PerfEventAttr>() as u32;
-    let attr = PerfEventAttr { kind, size, config, flags, ..PerfEventAttr::default() };
-    // SAFETY: the kernel reads attr.size bytes of a live attr; -1 for the cpu and the group are its documented "any".
-    let fd = checked(|| unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            ptr::from_ref(&attr),
-            0 as c_int,
-            -1 as c_int,
-            -1 as c_int,
-            PERF_FLAG_FD_CLOEXEC,
-        )
-    })?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+    perf::open(&perf::Event { kind, config, flags, ..perf::Event::default() }, None)
 }
 
 /// The count of a perf event.

@@ -163,8 +163,9 @@ fn reserve(file: &File, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// Writes it all, for room that cannot be had otherwise.
-pub(super) fn fill_with_zeros(file: &File, bytes: usize) -> io::Result<()> {
+/// Writes all of it with zeros and waits for the disk: for room that cannot be had otherwise, or over what was there. That the disk
+/// itself keeps no older copy is not promised.
+pub(crate) fn fill_with_zeros(file: &File, bytes: usize) -> io::Result<()> {
     // Aligned for O_DIRECT.
     let room = vec![0_u8; ZEROS + ALIGNMENT_USUAL];
     let from = room.as_ptr().align_offset(ALIGNMENT_USUAL);

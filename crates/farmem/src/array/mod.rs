@@ -16,9 +16,11 @@ mod tiles;
 mod view;
 
 pub use error::FarError;
+pub(crate) use file::fill_with_zeros;
 pub use file::{Access, FarFile};
 pub use mover::{Failed, Mover, MoverSettings, Ticket, Traffic};
 pub use near::{Buffer, Near};
+pub(crate) use place::FileSystem;
 pub use place::{FOLDER_VARIABLE, Place};
 pub use tiles::{TileSettings, Tiles};
 pub use view::{Advice, Backing, View};

@@ -23,16 +23,11 @@ const MEMORY_KINDS: [(u64, &str); 3] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "r
 // statfs(2): file systems that never write in place; of btrfs files can be taken out of that.
 pub(super) const BTRFS: u64 = 0x9123_683e;
 const COPY_ON_WRITE_KINDS: [(u64, &str); 2] = [(0x2fc1_2fc1, "zfs"), (0xca45_1a4e, "bcachefs")];
-const OTHER_KINDS: [(u64, &str); 8] = [
-    (0xef53, "ext4"),
-    (0x5846_5342, "xfs"),
-    (BTRFS, "btrfs"),
-    (0xf2f5_2010, "f2fs"),
-    (0x794c_7630, "overlayfs"),
-    (0x6969, "nfs"),
-    (0x6573_5546, "fuse"),
-    (0x0102_1997, "9p"),
-];
+// statfs(2): file systems on other machines, or in a process that needs memory to write.
+const NETWORK_KINDS: [(u64, &str); 5] =
+    [(0x6969, "nfs"), (0xff53_4d42, "cifs"), (0xfe53_4d42, "smb"), (0x6573_5546, "fuse"), (0x0102_1997, "9p")];
+const OTHER_KINDS: [(u64, &str); 5] =
+    [(0xef53, "ext4"), (0x5846_5342, "xfs"), (BTRFS, "btrfs"), (0xf2f5_2010, "f2fs"), (0x794c_7630, "overlayfs")];
 
 /// Where a far file is to lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,16 +101,20 @@ impl Place {
 
 /// The kind of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileSystem(pub u64);
+pub(crate) struct FileSystem(pub u64);
 
 impl FileSystem {
-    pub(super) fn of(file: &File) -> std::io::Result<Self> {
+    pub(crate) fn of(file: &File) -> std::io::Result<Self> {
         // The kernel's number has 32 bits, whatever the type is on this machine.
         Ok(Self(fstatfs(file)?.f_type as u64 & 0xffff_ffff))
     }
 
     pub(super) fn is_memory(self) -> bool {
         MEMORY_KINDS.iter().any(|(kind, _)| *kind == self.0)
+    }
+
+    pub(crate) fn is_over_a_network(self) -> bool {
+        NETWORK_KINDS.iter().any(|(kind, _)| *kind == self.0)
     }
 
     pub(super) fn never_writes_in_place(self) -> bool {
@@ -125,7 +124,7 @@ impl FileSystem {
 
 impl fmt::Display for FileSystem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = MEMORY_KINDS.iter().chain(&COPY_ON_WRITE_KINDS).chain(&OTHER_KINDS);
+        let known = MEMORY_KINDS.iter().chain(&COPY_ON_WRITE_KINDS).chain(&NETWORK_KINDS).chain(&OTHER_KINDS);
         match known.into_iter().find(|(kind, _)| *kind == self.0) {
             Some((_, name)) => f.write_str(name),
             None => write!(f, "file system {:#x}", self.0),

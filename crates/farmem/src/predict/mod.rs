@@ -143,8 +143,7 @@ impl Predictor {
 
     /// What was seen and ordered.
     pub fn counts(&self) -> Counts {
-        let pending: u64 = self.streams.iter().map(|stream| stream.used).sum();
-        Counts { used: self.counts.used + pending, ..self.counts }
+        self.counts
     }
 
     /// A process is gone, or has become another program.
@@ -183,7 +182,6 @@ impl Predictor {
         } else if let Some(at) = candidates.clone().filter(same_instruction).max_by_key(|at| self.streams[*at].stamp) {
             self.step(at, address);
         } else if let Some(at) = candidates.min_by_key(|at| self.streams[*at].stamp) {
-            self.retire(at);
             self.streams[at] = Stream::candidate(fault, address, self.stamp);
         }
     }
@@ -203,10 +201,12 @@ impl Predictor {
         let onward = stream.past(address, stream.last);
         if stream.fetched > 0 && !fault.major {
             stream.used += self.tuning.minor_period;
+            self.counts.used += self.tuning.minor_period;
         } else if stream.fetched > 0 && onward > 0 && stream.past(address, stream.edge) < 0 {
             // Fetched and gone again before it was used. One major fault stands for the pages that the kernel reads with it.
             stream.used += 8;
             stream.lost += 8;
+            self.counts.used += 8;
             self.counts.lost += 8;
         }
         // At or before the last place: the ring of another cpu was read first, or the same page again.
@@ -275,10 +275,6 @@ impl Predictor {
         }
         self.counts.streams += 1;
         self.streams[at] = stream;
-    }
-
-    fn retire(&mut self, at: usize) {
-        self.counts.used += self.streams[at].used;
     }
 
     /// What the streams that moved want now, at `now` nanoseconds. `headroom` is how many bytes the program may still take
@@ -367,7 +363,6 @@ impl Predictor {
         if stream.lost * 4 > stream.fetched && stream.ahead > MIB {
             stream.ahead /= 2;
         }
-        self.counts.used += stream.used - stream.used / 2;
         stream.lost /= 2;
         stream.fetched /= 2;
         stream.used /= 2;

@@ -76,11 +76,6 @@ fn write_group(root: &Path, path: &str, value: &str) -> io::Result<()> {
     })
 }
 
-/// Bringing back what is swapped of a program that still runs in a small group would have the kernel end it.
-fn write_swap(device: &str, value: &str) -> io::Result<()> {
-    if value == ON { swap::on(Path::new(device)) } else { swap::off(Path::new(device)) }
-}
-
 /// State and start of a process, in ticks since boot; none when it is gone.
 pub(crate) fn process(root: &Path, pid: u32) -> Option<(char, u64)> {
     let text = sysfs::read_text(root, &format!("proc/{pid}/stat")).ok()?;
@@ -96,7 +91,8 @@ pub(crate) fn write(root: &Path, target: &Target, value: &str) -> io::Result<()>
         Target::Banned { pid, .. } => irqbalance::ban(*pid, value),
         // A recorded tree has no devices.
         Target::Swap { .. } if root != Path::new("/") => Err(io::Error::from(ErrorKind::Unsupported)),
-        Target::Swap { device, .. } => write_swap(device, value),
+        Target::Swap { device, .. } if value == ON => swap::on(Path::new(device)),
+        Target::Swap { device, .. } => swap::off(Path::new(device)),
         Target::Group(path) => write_group(root, path, value),
         Target::Process { pid, .. } => {
             // A recorded tree has no processes, and its numbers belong to somebody else here.
