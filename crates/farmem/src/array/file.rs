@@ -63,6 +63,10 @@ impl FarFile {
             asked: Bytes(bytes as u64),
             free: None,
         })?;
+        // Asked first: the kernel takes all that is left before it finds that it is too little, and others write meanwhile.
+        if let Some(free) = free_room(&file).filter(|free| free.0 < bytes as u64) {
+            return Err(FarError::NoRoom { folder: folder.into(), asked: Bytes(bytes as u64), free: Some(free) });
+        }
         reserve(&file, bytes).map_err(|error| no_room(folder, &file, bytes, &error))?;
         let inode = file.metadata().map_err(|error| FarError::refused(what("look at"), &error))?.ino();
         Ok(Self { alignment: alignment(&file), file, bytes, access, kind, inode })
@@ -182,12 +186,16 @@ pub(crate) fn fill_with_zeros(file: &File, bytes: usize) -> io::Result<()> {
     Ok(rustix::fs::fsync(file)?)
 }
 
+/// What the file system has for this process; none where it does not say.
+fn free_room(file: &File) -> Option<Bytes> {
+    rustix::fs::fstatvfs(file).ok().map(|room| Bytes(room.f_bavail.saturating_mul(room.f_frsize)))
+}
+
 fn no_room(folder: &Path, file: &File, bytes: usize, error: &io::Error) -> FarError {
     let asked = Bytes(bytes as u64);
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
-            let free = rustix::fs::fstatvfs(file).ok().map(|room| Bytes(room.f_bavail * room.f_frsize));
-            FarError::NoRoom { folder: folder.into(), asked, free }
+            FarError::NoRoom { folder: folder.into(), asked, free: free_room(file) }
         }
         _ => FarError::refused(format!("set {asked} aside for a far file in {}", folder.display()), error),
     }
