@@ -268,7 +268,11 @@ pub fn available() -> Option<Bytes> {
     room_for(Path::new("/"), &MemoryPolicy::Kernel).map(|room| room.bytes)
 }
 
-fn check_room(asked: Bytes, policy: &MemoryPolicy) -> Result<(), MemoryError> {
+/// Whether so much can be taken under a policy, asked before it is.
+///
+/// # Errors
+/// What there is when that is less, and of what.
+pub fn check_room(asked: Bytes, policy: &MemoryPolicy) -> Result<(), MemoryError> {
     match room_for(Path::new("/"), policy) {
         Some(room) if asked > room.bytes => Err(MemoryError::TooLarge { asked, room }),
         // Where the kernel does not say (no /proc), only trying can tell.

@@ -55,6 +55,11 @@ pub fn resume_or_begin(
             return Ok(record);
         }
     }
+    begin(store, subject, plan)
+}
+
+/// A new run.
+pub fn begin(store: &mut Store, subject: &Subject, plan: Plan) -> Result<RunRecord, Failure> {
     let ordinal = store.runs().map_err(Failure::of)?.len();
     let record = subject.begin(plan, ordinal);
     store.begin_run(&record).map_err(Failure::of)?;

@@ -68,6 +68,14 @@ pub enum Failure {
     Unavailable(String),
 }
 
+/// What went wrong with its next step, where there is one, in the one line that a trial keeps.
+pub fn with_hint(error: &dyn fmt::Display, hint: Option<impl fmt::Display>) -> String {
+    match hint {
+        Some(hint) => format!("{error}; hint: {hint}"),
+        None => error.to_string(),
+    }
+}
+
 impl Job {
     /// What the trial's workload needs to know of it.
     pub fn of(trial: &Trial) -> Self {

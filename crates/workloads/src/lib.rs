@@ -11,7 +11,7 @@ mod team;
 mod tools;
 pub mod worker;
 
-pub use job::{Failure, Job, Meanwhile, Measured};
+pub use job::{Failure, Job, Meanwhile, Measured, with_hint};
 pub use recipe::{CommandLine, Recipe, ServerLine};
 
 use farmem::array::Place;
@@ -121,6 +121,11 @@ static REGISTRY: &[Workload] = &[
         describe: tools::hpcc::describe,
         check: described_fully,
         runner: Runner::Tool { recipe: tools::hpcc::recipe, read: tools::hpcc::read },
+    },
+    Workload {
+        describe: tools::xhpl::describe,
+        check: described_fully,
+        runner: Runner::Tool { recipe: tools::xhpl::recipe, read: tools::xhpl::read },
     },
 ];
 

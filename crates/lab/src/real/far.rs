@@ -13,9 +13,9 @@ use machine::undo::Site;
 use model::placement::DramBudget;
 use model::trial::{BudgetKept, Status};
 use model::units::{Bytes, Nanos};
-use workloads::CommandLine;
+use workloads::{CommandLine, with_hint};
 
-use super::{bare, run_to_its_end, with_hint};
+use super::{bare, run_to_its_end};
 
 /// More than any machine has: bounds nothing.
 const ALL: Bytes = Bytes(1 << 50);

@@ -18,7 +18,7 @@ use model::id_set::CpuSet;
 use model::placement::{MemoryPolicy, refused_memory};
 use model::trial::{Evidence, Outcome, Sample, Status, Trial};
 use model::units::{Bytes, Nanos};
-use workloads::{CommandLine, Job, Runner, worker};
+use workloads::{CommandLine, Job, Runner, with_hint, worker};
 
 use crate::executor::Executor;
 
@@ -192,8 +192,4 @@ fn not_started(error: &LaunchError) -> Status {
         LaunchError::NotFound { .. } | LaunchError::NotPermitted { .. } => Status::Unavailable(words),
         LaunchError::Refused(_) | LaunchError::WillNotDie { .. } => Status::Failed(words),
     }
-}
-
-fn with_hint(error: &dyn std::error::Error, hint: Option<&str>) -> String {
-    hint.map_or_else(|| error.to_string(), |hint| format!("{error}; hint: {hint}"))
 }

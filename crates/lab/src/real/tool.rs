@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use machine::child::{self, Exit, Finished, Launch, Server, ServerError};
 use model::trial::{Sample, Status, Trial};
 use model::units::Nanos;
-use workloads::{Failure, Job, Recipe, ServerLine};
+use workloads::{Failure, Job, Recipe, ServerLine, with_hint};
 
-use super::{Ended, not_started, run_to_its_end, seated, unseated, with_hint};
+use super::{Ended, not_started, run_to_its_end, seated, unseated};
 
 /// After Ctrl-C the user waits, but what a trial has changed should be changed back.
 const CLEANUP_AFTER_STOP_MAX: Nanos = Nanos(10_000_000_000);

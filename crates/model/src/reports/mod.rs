@@ -15,6 +15,8 @@ pub mod unixbench;
 
 pub use join::{Named, join};
 
+use std::fmt;
+
 use crate::record::ImportedRow;
 use crate::workload::Better;
 
@@ -110,6 +112,16 @@ pub struct ReportError {
     pub what: String,
     /// The next step, where there is one.
     pub hint: Option<String>,
+}
+
+/// In one line, without the hint.
+impl fmt::Display for ReportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
 }
 
 impl ReportError {

@@ -6,7 +6,7 @@ use model::units::Nanos;
 
 use crate::cli::{Common, Measure};
 use crate::commands::run::execute;
-use crate::conduct::check;
+use crate::conduct::{begin, check};
 use crate::failure::{Failure, Outcome};
 use crate::hold::Hold;
 use crate::offering::Offering;
@@ -32,9 +32,7 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
     };
     let (hold, (subject, plan)) = Hold::take(&args.hold, common, args.subject.sim.is_some(), prepare)?;
     let mut store = subject.open_store(common)?;
-    let ordinal = store.runs().map_err(Failure::of)?.len();
-    let record = subject.begin(plan, ordinal);
-    store.begin_run(&record).map_err(Failure::of)?;
+    let record = begin(&mut store, &subject, plan)?;
     execute(&mut store, &record, &subject, hold, common.quiet, args.format)
 }
 

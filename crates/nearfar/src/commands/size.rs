@@ -12,7 +12,7 @@ use model::trial::Status as TrialStatus;
 use model::units::{Bytes, Nanos, parse_share};
 
 use crate::cli::{Common, Engines, Size, TextOrJson};
-use crate::conduct::{check, closing_words, conduct};
+use crate::conduct::{begin, check, closing_words, conduct};
 use crate::failure::{Failure, Outcome, Status};
 use crate::hold::Hold;
 use crate::output;
@@ -37,9 +37,7 @@ pub fn run(args: &Size, common: &Common) -> Outcome {
         lab::real::need(&args.command, &far_site(), time_limit, &hold.stop).map_err(|status| refused(&status))?;
     let plan = plan(args, &subject, &placements(args.engine, &budgets, need), time_limit)?;
     let mut store = subject.open_store(common)?;
-    let ordinal = store.runs().map_err(Failure::of)?.len();
-    let record = subject.begin(plan, ordinal);
-    store.begin_run(&record).map_err(Failure::of)?;
+    let record = begin(&mut store, &subject, plan)?;
     let ended = conduct(&mut store, &record, &subject, &hold, common.quiet)?;
     hold.give_back();
     if !common.quiet {

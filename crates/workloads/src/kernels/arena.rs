@@ -12,7 +12,7 @@ use model::trial::FarMemory;
 use model::workload::ARRAYS_PARAMETER;
 
 use crate::describe::{Parameter, choice};
-use crate::job::{Failure, Found, Job};
+use crate::job::{Failure, Found, Job, with_hint};
 
 /// Asking the kernel about a page costs some 100 ns, so of large memory this many pages spread over it are asked about.
 pub(super) const PAGES_ASKED_MAX: usize = 1 << 16;
@@ -137,8 +137,7 @@ fn far(bytes: usize) -> Result<View, FarError> {
 
 /// What this machine lacks cannot be measured; a disk that fails has gone wrong.
 pub(super) fn far_failure(error: &FarError) -> Failure {
-    let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
-    let why = format!("{error}{hint}");
+    let why = with_hint(error, error.hint());
     if error.is_unavailable() { Failure::Unavailable(why) } else { Failure::Failed(why) }
 }
 
@@ -158,8 +157,7 @@ fn takes_turns_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
 
 /// What the machine has no room for cannot be measured there; what it refuses has gone wrong.
 pub(super) fn failure(error: &MemoryError) -> Failure {
-    let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
-    let why = format!("{error}{hint}");
+    let why = with_hint(error, error.hint());
     match error {
         MemoryError::TooLarge { .. } => Failure::Unavailable(why),
         MemoryError::Refused(_) | MemoryError::Empty => Failure::Failed(why),

@@ -11,7 +11,7 @@ use machine::seat;
 use model::id_set::{CpuId, CpuSet};
 use model::trial::ThreadSeat;
 
-use crate::job::{Failure, Job};
+use crate::job::{Failure, Job, with_hint};
 use gate::Gate;
 
 /// More threads than any machine has cpus several times over; the bound keeps a typing mistake from filling memory.
@@ -140,10 +140,7 @@ where
 
 fn sit(asked: Option<CpuId>) -> Result<Option<(CpuId, CpuSet)>, Failure> {
     let Some(cpu) = asked else { return Ok(None) };
-    let mask = seat::sit_on(cpu).map_err(|error| {
-        let hint = error.hint.as_ref().map_or(String::new(), |hint| format!("; hint: {hint}"));
-        Failure::Failed(format!("{error}{hint}"))
-    })?;
+    let mask = seat::sit_on(cpu).map_err(|error| Failure::Failed(with_hint(&error, error.hint.as_deref())))?;
     Ok(Some((cpu, mask)))
 }
 

@@ -1,22 +1,20 @@
 //! An installed HPC Challenge (`hpcc`), run as it is: its own HPL, DGEMM, STREAM and `RandomAccess`, its summary read.
 //!
-//! Measures: what hpcc prints, one MPI process for each thread of the placement, in a grid as square as the count allows,
-//! each with a BLAS of one thread. The processes together may use the placement's cpus; it seats nobody. `single` is one process
-//! alone, `star` the mean of all at once, `mpi` all together. Our kernels `hpl`, `gemm`, `stream` and `gups` measure the same
-//! one by one; this is for checking them, and for results that others know.
-//! Does NOT run the program `xhpl`, which Debian does not have; hpcc's HPL is the same program, version 2.0.
+//! Measures: what hpcc prints, one MPI process for each thread of the placement. `single` is one process alone, `star` the mean
+//! of all at once, `mpi` all together. Our kernels `hpl`, `gemm`, `stream` and `gups` measure the same one by one; this is for
+//! checking them, and for results that others know. Does NOT seat its processes: together they may use the placement's cpus.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use machine::child::{Exit, Finished, find_program};
+use machine::child::{Exit, Finished};
 use model::trial::Sample;
 use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, WorkloadSpec};
+use model::workload::{Better, MetricSpec, WorkloadSpec};
 
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use super::{installed, linpack};
+use crate::describe::{Metric, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
-use crate::recipe::{CommandLine, Recipe};
+use crate::recipe::Recipe;
 
 /// What its summary calls a number, what we call it, its unit, and how many of its units make one of ours.
 const NUMBERS: [(&str, &str, &str, f64); 17] = [
@@ -42,41 +40,6 @@ const NUMBERS: [(&str, &str, &str, f64); 17] = [
 /// The version whose summary we know.
 const VERSION: (&str, &str) = ("1", "5");
 
-/// Its input as its example has it, but for sizes and the grid: `(first word, what it is)`.
-const INPUT: [(&str, &str); 31] = [
-    ("", "HPLinpack benchmark input file"),
-    ("", "made by nearfar"),
-    ("HPL.out", "output file name"),
-    ("8", "device out"),
-    ("1", "# of problems sizes (N)"),
-    ("{n}", "Ns"),
-    ("1", "# of NBs"),
-    ("{nb}", "NBs"),
-    ("0", "PMAP process mapping (0=Row-,1=Column-major)"),
-    ("1", "# of process grids (P x Q)"),
-    ("{p}", "Ps"),
-    ("{q}", "Qs"),
-    ("16.0", "threshold"),
-    ("1", "# of panel fact"),
-    ("2", "PFACTs (0=left, 1=Crout, 2=Right)"),
-    ("1", "# of recursive stopping criterium"),
-    ("4", "NBMINs (>= 1)"),
-    ("1", "# of panels in recursion"),
-    ("2", "NDIVs"),
-    ("1", "# of recursive panel fact."),
-    ("1", "RFACTs (0=left, 1=Crout, 2=Right)"),
-    ("1", "# of broadcast"),
-    ("1", "BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)"),
-    ("1", "# of lookahead depth"),
-    ("1", "DEPTHs (>=0)"),
-    ("2", "SWAP (0=bin-exch,1=long,2=mix)"),
-    ("64", "swapping threshold"),
-    ("0", "L1 in (0=transposed,1=no-transposed) form"),
-    ("0", "U  in (0=transposed,1=no-transposed) form"),
-    ("1", "Equilibration (0=no,1=yes)"),
-    ("8", "memory alignment in double (> 0)"),
-];
-
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "hpcc".into(),
@@ -86,22 +49,9 @@ pub(crate) fn describe() -> WorkloadSpec {
                 together (mpi). Which BLAS it uses is the system's choice (update-alternatives). Not ours and not part of \
                 this program: Debian's package hpcc."
             .into(),
-        parameters: parameters([
-            Parameter {
-                name: "n",
-                about: "equations of its HPL; the other tests take memory in proportion, STREAM's arrays n^2 / 3 words together",
-                kind: ParameterKind::Integer { min: 16, max: 10_000_000 },
-                default: Some("4096"),
-                smoke: Some("400"),
-            },
-            Parameter {
-                name: "nb",
-                about: "columns of a block of its HPL",
-                kind: ParameterKind::Integer { min: 1, max: 4096 },
-                default: Some("192"),
-                smoke: Some("64"),
-            },
-        ]),
+        parameters: parameters(linpack::size_and_block(
+            "equations of its HPL; the other tests take memory in proportion, STREAM's arrays n^2 / 3 words together",
+        )),
         metrics: all_metrics(),
         threads_exactly: None,
         trial_time_guess: Nanos(20_000_000_000),
@@ -114,59 +64,8 @@ fn all_metrics() -> Vec<MetricSpec> {
 }
 
 pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
-    let (rows, columns) = grid(job.threads);
-    needed("hpcc", "hpcc")?;
-    let mut program: Vec<String> = Vec::new();
-    if job.threads > 1 {
-        needed("mpirun", "openmpi-bin")?;
-        // Where processes run is the placement's matter, so MPI binds none; containers run as root.
-        let words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np"];
-        program.extend(words.map(String::from));
-        program.push(job.threads.to_string());
-    }
-    program.push("hpcc".into());
-
-    let folder = std::env::temp_dir().join(format!("nearfar-hpcc-{}-{:x}", std::process::id(), job.seed));
-    let folder = folder.to_string_lossy().into_owned();
-    let shell = |script: &str, words: Vec<String>| {
-        let argv = ["sh", "-c", script].map(String::from).into_iter().chain(words).collect();
-        CommandLine { argv, environment: BTreeMap::new() }
-    };
-    let mut prepare = shell("mkdir \"$0\" && printf %s \"$HPCC_INPUT\" >\"$0/hpccinf.txt\"", vec![folder.clone()]);
-    let (n, nb) = (job.parameters.size("n"), job.parameters.size("nb"));
-    prepare.environment.insert("HPCC_INPUT".into(), input(n, nb, rows, columns));
-    let words = std::iter::once(folder.clone()).chain(program).collect();
-    let mut command = shell("cd \"$0\" && \"$@\" >&2 && cat hpccoutf.txt", words);
-    command.environment = crate::worker::environment();
-    let cleanup = shell("rm -rf \"$0\"", vec![folder]);
-    Ok(Recipe { prepare: Some(prepare), server: None, warmup: 0, command, cleanup: Some(cleanup) })
-}
-
-fn needed(program: &str, package: &str) -> Result<(), Failure> {
-    let missing = |error| Failure::Unavailable(format!("{error}; hint: apt-get install {package}"));
-    find_program(program).map(drop).map_err(missing)
-}
-
-/// Rows and columns of processes: as square as the count allows, no more rows than columns, as HPL likes it.
-fn grid(processes: usize) -> (usize, usize) {
-    let fits = |rows: &usize| processes.is_multiple_of(*rows);
-    let rows = (1..=processes).take_while(|rows| rows * rows <= processes).filter(fits).last().unwrap_or(1);
-    (rows, processes / rows)
-}
-
-fn input(n: usize, nb: usize, p: usize, q: usize) -> String {
-    let mut text = String::new();
-    for (value, what) in INPUT {
-        let value = match value {
-            "{n}" => n.to_string(),
-            "{nb}" => nb.to_string(),
-            "{p}" => p.to_string(),
-            "{q}" => q.to_string(),
-            other => other.into(),
-        };
-        writeln!(text, "{value:12} {what}").expect("writing to a String does not fail");
-    }
-    text
+    installed::need("hpcc", "hpcc")?;
+    linpack::recipe(job, "hpcc", "hpccinf.txt", "hpccoutf.txt")
 }
 
 pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
@@ -297,26 +196,10 @@ mod tests {
     }
 
     #[test]
-    fn its_input_has_its_lines_in_order() {
-        let text = input(1000, 80, 2, 3);
-        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
-        assert_eq!(
-            [&lines[5], &lines[7], &lines[10], &lines[11]],
-            [&["1000", "Ns"], &["80", "NBs"], &["2", "Ps"], &["3", "Qs"]]
-        );
-        assert_eq!(lines.len(), 31);
-        for (count, expected) in [(1, (1, 1)), (2, (1, 2)), (6, (2, 3)), (12, (3, 4)), (7, (1, 7))] {
-            assert_eq!(grid(count), expected);
-        }
-    }
-
-    #[test]
     fn where_it_is_not_installed_the_package_is_named() {
         match recipe(&job_for_tests("hpcc")) {
             Ok(recipe) => assert_eq!(recipe.command.argv.last().unwrap(), "hpcc"),
             Err(failure) => println!("skipped: hpcc: {failure}"),
         }
-        let Err(Failure::Unavailable(why)) = needed("no-such-hpcc", "hpcc") else { panic!("it is there") };
-        assert!(why.contains("no-such-hpcc") && why.ends_with("apt-get install hpcc"), "{why}");
     }
 }

@@ -99,10 +99,7 @@ pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failur
 }
 
 fn samples(copies: usize, output: &str) -> Result<Vec<Sample>, Failure> {
-    let wrong = |error: ReportError| {
-        let line = error.line.map_or(String::new(), |line| format!(" line {line}"));
-        Failure::Failed(format!("its report{line}: {}", error.what))
-    };
+    let wrong = |error: ReportError| Failure::Failed(format!("its report: {error}"));
     let report = report::parse(output).map_err(wrong)?;
     let [run] = report.runs.as_slice() else {
         return Err(Failure::Failed(format!("its report has {} runs, one was asked for", report.runs.len())));

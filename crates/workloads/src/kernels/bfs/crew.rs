@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use graph::{Crew, Hand, Stopped};
 use model::trial::ThreadSeat;
 
-use crate::job::{Failure, Job};
+use crate::job::{Failure, Job, with_hint};
 use crate::team::{self, Member};
 
 /// What a crew does together.
@@ -147,8 +147,7 @@ impl Crew for Seated<'_> {
 
 impl From<graph::Error> for Failure {
     fn from(error: graph::Error) -> Self {
-        let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
-        let why = format!("{error}{hint}");
+        let why = with_hint(&error, error.hint());
         match error {
             graph::Error::TooLarge { .. } | graph::Error::Memory(machine::memory::MemoryError::TooLarge { .. }) => {
                 Self::Unavailable(why)

@@ -18,8 +18,8 @@ use super::element::{Element, dot};
 use super::grid::{self, Part};
 use super::random::Elements;
 use super::tile::Tile;
-use super::{blas_parameter, stride, too_large};
-use crate::describe::{Metric, Parameter, choice, metrics, parameters};
+use super::{blas_parameter, precision_parameter, stride, too_large};
+use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::kernels::arena::{self, Arena};
 use crate::random::Random;
@@ -49,13 +49,7 @@ pub(crate) fn describe() -> WorkloadSpec {
                 default: Some("2048"),
                 smoke: Some("200"),
             },
-            Parameter {
-                name: "precision",
-                about: "double (fp64) or single (fp32)",
-                kind: choice(&["fp64", "fp32"]),
-                default: Some("fp64"),
-                smoke: None,
-            },
+            precision_parameter(),
             Parameter {
                 name: "passes",
                 about: "how many products; the first is not counted",

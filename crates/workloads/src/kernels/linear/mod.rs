@@ -13,7 +13,7 @@ mod tile;
 
 use model::workload::ParameterKind;
 
-use crate::describe::Parameter;
+use crate::describe::{Parameter, choice};
 use crate::job::Failure;
 
 /// The parameter that [`blas::Blas::load`] reads.
@@ -23,6 +23,17 @@ fn blas_parameter() -> Parameter {
         about: "the BLAS library, a path or a name as dlopen takes it; auto for OpenBLAS, else any BLAS that is installed",
         kind: ParameterKind::Text,
         default: Some("auto"),
+        smoke: None,
+    }
+}
+
+/// Of a product of matrices.
+fn precision_parameter() -> Parameter {
+    Parameter {
+        name: "precision",
+        about: "double (fp64) or single (fp32)",
+        kind: choice(&["fp64", "fp32"]),
+        default: Some("fp64"),
         smoke: None,
     }
 }

@@ -29,8 +29,8 @@ use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
 
 use super::blas::{Blas, N_MAX};
 use super::element::Element;
-use super::{blas_parameter, too_large};
-use crate::describe::{Metric, Parameter, choice, metrics, parameters};
+use super::{blas_parameter, precision_parameter, too_large};
+use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, Job, Measured};
 use crate::kernels::arena::{self, far_failure as failure};
 use crate::team::{self, Lap};
@@ -59,13 +59,7 @@ pub(crate) fn describe() -> WorkloadSpec {
                 default: Some("4096"),
                 smoke: Some("300"),
             },
-            Parameter {
-                name: "precision",
-                about: "double (fp64) or single (fp32)",
-                kind: choice(&["fp64", "fp32"]),
-                default: Some("fp64"),
-                smoke: None,
-            },
+            precision_parameter(),
             Parameter {
                 name: "budget",
                 about: "the most bytes of DRAM for the super-tile of C and the panels",

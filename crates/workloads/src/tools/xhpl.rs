@@ -1,0 +1,127 @@
+//! An installed High-Performance Linpack (`xhpl`), run as it is, its HPL.out read.
+//!
+//! Measures: GFLOPS and seconds of one system of `n` equations as xhpl tells them, one MPI process for each thread of the
+//! placement, after its own check of the solution. Our kernel `hpl` measures the same without MPI. Does NOT seat its processes
+//! (together they may use the placement's cpus), nor search for the best block or grid.
+//! Source: HPL 2 (netlib.org/benchmark/hpl), a program of its own; no line of it is in here. Debian has no package of it, but its
+//! source package hpcc contains it (folder `hpl`), from which the tests' xhpl is built.
+
+use machine::child::{Exit, Finished, find_program};
+use model::reports;
+use model::trial::Sample;
+use model::units::Nanos;
+use model::workload::{Better, ParameterKind, WorkloadSpec};
+
+use super::linpack;
+use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::job::{Failure, Job, Measured};
+use crate::recipe::Recipe;
+
+pub(crate) fn describe() -> WorkloadSpec {
+    let program = Parameter {
+        name: "program",
+        about: "which xhpl",
+        kind: ParameterKind::Text,
+        default: Some("xhpl"),
+        smoke: None,
+    };
+    let [n, nb] = linpack::size_and_block("equations");
+    WorkloadSpec {
+        name: "xhpl".into(),
+        summary: "an installed High-Performance Linpack".into(),
+        about: "Runs xhpl in a scratch folder with one MPI process for each thread of the placement, in a grid as square as \
+                the count allows, and reads its HPL.out; a solution that fails its check fails the trial. Not ours and not \
+                part of this program; docs/linear-algebra.md says how to build it. hpcc runs the same code, and hpl is ours."
+            .into(),
+        parameters: parameters([n, nb, program]),
+        metrics: metrics([
+            Metric::median("gflops", "GFLOPS", Better::Higher),
+            Metric::median("time", "s", Better::Lower),
+        ]),
+        threads_exactly: None,
+        trial_time_guess: Nanos(5_000_000_000),
+    }
+}
+
+pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
+    let program = job.parameters.text("program");
+    let hint = "hint: Debian has no package of it; docs/linear-algebra.md says how to build it, and workload hpcc runs the same code";
+    find_program(program).map_err(|error| Failure::Unavailable(format!("{error}; {hint}")))?;
+    // It runs in a folder of its own, where a path from here would lead elsewhere.
+    let absolute = program.contains('/').then(|| std::path::absolute(program)).transpose();
+    let path = absolute.map_err(|error| Failure::Failed(format!("program {program}: {error}")))?;
+    let program = path.map_or_else(|| program.into(), |path| path.to_string_lossy().into_owned());
+    linpack::recipe(job, &program, "HPL.dat", "HPL.out")
+}
+
+pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+    if finished.exit != Exit::Code(0) {
+        return Err(Failure::Failed(format!("it ended with {}", finished.last_words())));
+    }
+    samples(job.parameters.size("n"), &String::from_utf8_lossy(&finished.stdout))
+}
+
+fn samples(n: usize, output: &str) -> Result<Vec<Sample>, Failure> {
+    let format = reports::find("hpl").expect("hpl is one of the formats");
+    let report = reports::read(format, output).map_err(|error| Failure::Failed(format!("its HPL.out: {error}")))?;
+    let mut measured = Measured::default();
+    for (metric, series) in [("rate", "gflops"), ("time", "time")] {
+        let [row] = report.rows.iter().filter(|row| row.metric == metric).collect::<Vec<_>>()[..] else {
+            return Err(Failure::Failed("its HPL.out has another number of systems than the one asked for".into()));
+        };
+        if !row.test.contains(&format!("N={n} ")) {
+            return Err(Failure::Failed(format!("its HPL.out is of '{}', asked was N={n}", row.test)));
+        }
+        for value in row.values.iter().flatten() {
+            measured.push(series, *value)?;
+        }
+    }
+    Ok(measured.samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{job_for_tests, set};
+
+    // Real output of HPL 2.3 with two processes, n = 3000.
+    const OUTPUT: &str = include_str!("xhpl/hpl-2.3.txt");
+
+    #[test]
+    fn its_rate_and_time_are_read() {
+        let samples = samples(3000, OUTPUT).unwrap();
+        let read: Vec<(&str, f64)> = samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect();
+        assert_eq!(read, [("gflops", 94.31), ("time", 0.19)]);
+    }
+
+    #[test]
+    fn what_is_not_its_output_is_said() {
+        let error = |n: usize, output: &str| samples(n, output).unwrap_err().to_string();
+        let cases = [
+            (error(3000, &OUTPUT.replace("HPLinpack 2.3", "HPLinpack 1.0")), "line 2: 'HPLinpack 1.0"),
+            (error(3000, &OUTPUT.replace("PASSED", "FAILED")), "solved wrongly"),
+            (error(3000, &OUTPUT.replace("End of Tests.", "")), "is cut off"),
+            (error(3000, ""), "is empty"),
+            (error(2000, OUTPUT), "is of 'hpl N=3000 NB=128 1x2 WR11C2R4', asked was N=2000"),
+        ];
+        for (error, expected) in cases {
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn where_it_is_not_installed_that_is_said_with_what_runs_the_same() {
+        let mut job = job_for_tests("xhpl");
+        set(&mut job, "program", "no-such-xhpl");
+        let Err(Failure::Unavailable(why)) = recipe(&job) else { panic!("it is there") };
+        assert!(why.contains("no-such-xhpl") && why.contains("workload hpcc"), "{why}");
+    }
+
+    #[test]
+    fn a_program_with_a_path_is_found_from_its_scratch_folder() {
+        let mut job = job_for_tests("xhpl");
+        set(&mut job, "program", "../workloads/Cargo.toml");
+        let program = recipe(&job).unwrap().command.argv.pop().unwrap();
+        assert!(program.starts_with('/') && program.ends_with("workloads/Cargo.toml"), "{program}");
+    }
+}
