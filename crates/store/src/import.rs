@@ -119,7 +119,7 @@ fn figures(text: &str, format: Option<&str>) -> Result<Found, Fault> {
 }
 
 fn looks_like_table(text: &str) -> bool {
-    let header = text.lines().next().unwrap_or_default().trim_start_matches('\u{feff}');
+    let header = text.lines().next().unwrap_or_default();
     let names: Vec<&str> = header.split(',').map(|name| name.trim().trim_matches('"')).collect();
     names.starts_with(&LEADING)
 }
@@ -144,6 +144,14 @@ fn read_bounded(file: &Path) -> Result<String, Fault> {
     let mut bytes = Vec::new();
     let open = File::open(file).map_err(|error| Fault::file(error.to_string()))?;
     open.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| Fault::file(error.to_string()))?;
+    // What was saved on Windows begins with a mark of its encoding.
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        let hint = "iconv -f UTF-16 -t UTF-8 FILE >OTHER, and import that";
+        return Err(Fault { hint: Some(hint.into()), ..Fault::file("this is UTF-16 text") });
+    }
+    if bytes.starts_with("\u{feff}".as_bytes()) {
+        bytes.drain(.."\u{feff}".len());
+    }
     String::from_utf8(bytes).map_err(|error| {
         let before = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n');
         let fault = Fault::line(before.count() as u64, "this is not UTF-8 text");
@@ -409,6 +417,10 @@ sysbench-threads,latency-max,ms,lower,9.23,,
         assert!(
             read_table(&file).unwrap_err().to_string().ends_with("ryzen-2600-ccx.csv line 2: this is not UTF-8 text")
         );
+        std::fs::write(&file, format!("\u{feff}{FIGURES}")).unwrap();
+        assert_eq!(read_bounded(&file).unwrap(), FIGURES);
+        std::fs::write(&file, b"\xff\xfet\0e\0").unwrap();
+        assert!(read_table(&file).unwrap_err().to_string().contains("this is UTF-16 text"));
         let error = read_table(&directory.path().join("none.csv")).unwrap_err().to_string();
         assert!(error.contains("none.csv: No such file"), "{error}");
     }

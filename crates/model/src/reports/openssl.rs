@@ -8,8 +8,17 @@ use crate::workload::Better;
 
 const UNITS: &str = "The 'numbers' are in 1000s of bytes per second processed.";
 /// Lines before the results that say nothing about them.
-const TALK: [&str; 8] =
-    ["Doing ", "Forked child ", "built on:", "options:", "compiler:", UNITS, "You have chosen to measure", "+DT:"];
+const TALK: [&str; 9] = [
+    "Doing ",
+    "Forked child ",
+    "built on:",
+    "options:",
+    "compiler:",
+    UNITS,
+    "You have chosen to measure",
+    "+DT:",
+    "+R:",
+];
 const HINT: &str = "keep only what openssl speed prints; its stderr may be there too";
 
 /// Whether a text looks like it.
