@@ -418,7 +418,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
             read_table(&file).unwrap_err().to_string().ends_with("ryzen-2600-ccx.csv line 2: this is not UTF-8 text")
         );
         std::fs::write(&file, format!("\u{feff}{FIGURES}")).unwrap();
-        assert_eq!(read_bounded(&file).unwrap(), FIGURES);
+        assert_eq!(read_bounded(&file).ok().as_deref(), Some(FIGURES));
         std::fs::write(&file, b"\xff\xfet\0e\0").unwrap();
         assert!(read_table(&file).unwrap_err().to_string().contains("this is UTF-16 text"));
         let error = read_table(&directory.path().join("none.csv")).unwrap_err().to_string();
