@@ -585,6 +585,7 @@ mod tests {
             cpu_load: Vec::new(),
             verdicts: VerdictCounts::default(),
             reasons: Vec::new(),
+            caveats: Vec::new(),
         }
     }
 

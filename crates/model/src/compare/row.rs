@@ -50,6 +50,7 @@ mod tests {
             cpu_load: Vec::new(),
             verdicts: VerdictCounts::default(),
             reasons: Vec::new(),
+            caveats: Vec::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the samples of a run mean: a summary per cell, ready to be shown. Reports show these and compute
 //! nothing themselves.
 
+mod caveats;
 mod load;
 mod summary;
 
@@ -53,6 +54,9 @@ pub struct CellFinding {
     pub cpu_load: Vec<CpuLoad>,
     /// Why trials were suspect or invalid, each reason once, most frequent first.
     pub reasons: Vec<(String, u32)>,
+    /// What makes this result say less than it seems to, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caveats: Vec<String>,
 }
 
 /// One metric of one cell.

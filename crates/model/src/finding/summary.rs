@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::caveats::caveats;
 use super::load::cpu_load;
 use super::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
 use crate::plan::{Cell, Plan};
@@ -50,6 +51,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> C
         cpu_load: cpu_load(&counted),
         verdicts: verdict_counts(records),
         reasons: reason_counts(records),
+        caveats: caveats(&counted),
     }
 }
 

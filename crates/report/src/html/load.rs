@@ -169,6 +169,7 @@ mod tests {
             cpu_load: vec![load(0, 50.0, 25.0), load(2, 0.0, 0.0)],
             verdicts: model::finding::VerdictCounts::default(),
             reasons: Vec::new(),
+            caveats: Vec::new(),
         };
         let row = row(&cell, 0, &[CpuId(0), CpuId(1), CpuId(2)], 10.0);
         assert_eq!(row.frames, "M300 6h8v46h-8zM320 6h8v46h-8z", "cpu 1 was not looked at");

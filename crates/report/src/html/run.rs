@@ -20,7 +20,7 @@ use crate::look::{Tone, clean};
 use crate::map as maps;
 use crate::number::date;
 use crate::table::{
-    Metrics, ending, headed_grid, load_grid, machine, run_grid, simulated, skipped_grid, troubled_grid,
+    Metrics, caveats_grid, ending, headed_grid, load_grid, machine, run_grid, simulated, skipped_grid, troubled_grid,
 };
 
 /// Sentences about each run at the top of a page with several.
@@ -57,6 +57,7 @@ pub(crate) struct RunPart {
     pub(crate) figures_left_out: usize,
     pub(crate) validity: String,
     pub(crate) troubled: Option<HtmlTable>,
+    pub(crate) caveats: Option<HtmlTable>,
     pub(crate) invalid: Option<HtmlTable>,
     pub(crate) skipped: Option<HtmlTable>,
     pub(crate) placements: HtmlTable,
@@ -110,6 +111,7 @@ impl RunPart {
             more_figures,
             figures_left_out,
             validity: validity(finding),
+            caveats: table("What these results do not say", caveats_grid(finding), limits.rows),
             troubled: table("Why trials were suspect or invalid", troubled.without_repeats(2), limits.rows),
             invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
                 .map(HtmlTable::folded),

@@ -20,7 +20,9 @@ pub(crate) use comparison::{comparison_grid, footnotes, headnotes, long_grid};
 pub(crate) use index::{caption as index_caption, index_grid};
 pub(crate) use lists::ending;
 pub(crate) use load::load_grid;
-pub(crate) use run::{headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid};
+pub(crate) use run::{
+    caveats_grid, headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid,
+};
 
 /// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.
 pub(crate) fn csv_text(rows: &[Vec<String>]) -> String {

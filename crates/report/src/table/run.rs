@@ -28,6 +28,11 @@ pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, look: &Lo
         out += &section("Trials that were disturbed or could not be proven", look);
         out += &troubled.without_repeats(2).terminal(look);
     }
+    let caveats = caveats_grid(finding);
+    if !caveats.rows.is_empty() {
+        out += &section("What these results do not say", look);
+        out += &caveats.terminal(look);
+    }
     if !finding.skipped.is_empty() {
         out += &section("Skipped: this machine cannot offer them", look);
         out += &skipped_grid(&finding.skipped).without_repeats(1).terminal(look);
@@ -210,6 +215,28 @@ pub(crate) fn troubled_grid(finding: &RunFinding) -> Grid {
             let texts = [&cell.test, &cell.placement, &count.to_string(), reason];
             grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
         }
+    }
+    grid
+}
+
+/// What makes results say less than they seem to, each once, with the tests that it is about.
+pub(crate) fn caveats_grid(finding: &RunFinding) -> Grid {
+    let mut grid = Grid::new(&["what", "tests"]);
+    let mut about: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (caveat, test) in finding.cells.iter().flat_map(|cell| cell.caveats.iter().map(|caveat| (caveat, &*cell.test)))
+    {
+        match about.iter_mut().find(|(known, _)| known == caveat) {
+            Some((_, tests)) if tests.contains(&test) => {}
+            Some((_, tests)) => tests.push(test),
+            None => about.push((caveat, vec![test])),
+        }
+    }
+    for (caveat, tests) in about {
+        let tests = match tests.as_slice() {
+            [first, others @ ..] if others.len() > 1 => format!("{first} and {} more", others.len()),
+            tests => tests.join(", "),
+        };
+        grid.rows.push([caveat, &tests].map(GridCell::plain).to_vec());
     }
     grid
 }

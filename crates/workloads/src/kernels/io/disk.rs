@@ -58,6 +58,17 @@ impl Disk {
         Ok(None)
     }
 
+    /// Whether a hypervisor offers it, by the bus on which it hangs: virtio, Xen's or Hyper-V's. An emulated or a lent disk looks
+    /// like a real one.
+    pub(super) fn is_virtual(&self) -> bool {
+        const BUSES: [&str; 3] = ["virtio", "vbd-", "vmbus"];
+        let names = |part: &Part| -> Vec<String> {
+            part.folder.iter().map(|name| name.to_string_lossy().to_ascii_lowercase()).collect()
+        };
+        let is_virtual = |name: &String| BUSES.iter().any(|bus| name.starts_with(bus));
+        self.parts.first().is_some_and(|part| names(part).iter().any(is_virtual))
+    }
+
     /// A line of the queue's folder: partitions share their disk's.
     pub(super) fn queue(&self, name: &str) -> Option<u64> {
         let folder = self.parts.iter().map(|part| part.folder.join("queue")).find(|folder| folder.exists())?;
@@ -195,6 +206,24 @@ mod tests {
         assert!(Disk::find(root.path(), "9:9").is_err());
         let queue = |number: &str| Disk::find(root.path(), number).unwrap().queue("logical_block_size");
         assert_eq!((queue("8:0"), queue("8:2"), queue("253:0")), (Some(4096), Some(4096), None));
+    }
+
+    #[test]
+    fn a_disk_on_a_hypervisors_bus_is_virtual() {
+        for (folder, is_virtual) in [
+            ("devices/pci0000:00/0000:00:04.0/virtio1/block/vda", true),
+            ("devices/vbd-51712/block/xvda", true),
+            ("devices/LNXSYSTM:00/VMBUS:00/f8b3781a/host0/target0:0:0/block/sda", true),
+            ("devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/block/sda", false),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let place = root.path().join("sys").join(folder);
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("dev"), "8:0\n").unwrap();
+            fs::create_dir_all(root.path().join("sys/dev/block")).unwrap();
+            symlink(&place, root.path().join("sys/dev/block/8:0")).unwrap();
+            assert_eq!(Disk::find(root.path(), "8:0").unwrap().is_virtual(), is_virtual, "{folder}");
+        }
     }
 
     #[test]

@@ -131,6 +131,9 @@ impl<'t> Part<'t> {
 
 /// No metrics: what makes a result say less than it seems to. docs/storage.md has them.
 fn note(tasks: &[Task], measured: &mut Measured) -> Result<(), Failure> {
+    if tasks.iter().any(|task| task.target.is_on_virtual_disk()) {
+        measured.push("virtual-disk", 1.0)?;
+    }
     // Of several files the worst one.
     let unwritten = tasks.iter().filter_map(|task| task.target.unwritten_percent()).reduce(f64::max);
     if let Some(percent) = unwritten {

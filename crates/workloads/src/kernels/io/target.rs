@@ -123,11 +123,21 @@ impl Target {
         None
     }
 
+    /// The disk below; none of a file system that is not on one, and where nothing is known of it.
+    fn disk(&self) -> Option<Disk> {
+        let found = self.file.metadata().ok()?;
+        let device = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
+        Disk::find(Path::new("/"), &disk::number(device)).ok()
+    }
+
+    /// Whether a hypervisor's host may have what is on the disk below in its memory.
+    pub(super) fn is_on_virtual_disk(&self) -> bool {
+        self.disk().is_some_and(|disk| disk.is_virtual())
+    }
+
     /// Whether the disk below can do what is asked; what is not known is left to the kernel.
     pub(super) fn suits(&self, options: &Options) -> Result<(), Failure> {
-        let Ok(found) = self.file.metadata() else { return Ok(()) };
-        let device = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
-        let Ok(disk) = Disk::find(Path::new("/"), &disk::number(device)) else { return Ok(()) };
+        let Some(disk) = self.disk() else { return Ok(()) };
         if let Some(sector) = disk.queue("logical_block_size").filter(|_| options.direct)
             && !(options.block as u64).is_multiple_of(sector)
         {
