@@ -17,8 +17,9 @@ const RIGHT: f64 = 566.0;
 const NUMBERS: f64 = 580.0;
 const HEAD_HEIGHT: f64 = 23.0;
 const LINE_HEIGHT: f64 = 19.0;
-const TOP: f64 = 20.0;
-const AXIS_HEIGHT: f64 = 50.0;
+const TOP: f64 = 12.0;
+const AXIS_HEIGHT: f64 = 42.0;
+const MARGIN: f64 = 10.0;
 /// About one character of names.
 const CHARACTER: f64 = 7.0;
 /// More lines than this are a wall; the table has them all.
@@ -41,7 +42,10 @@ struct Picture {
     title: String,
     description: String,
     width: String,
-    height: String,
+    /// With a margin, for pictures that stand alone.
+    outer_width: String,
+    outer_height: String,
+    margin: String,
     groups: Vec<Group>,
     ticks: Vec<(String, String)>,
     equal: String,
@@ -96,7 +100,9 @@ fn picture(comparison: &Comparison) -> Option<Picture> {
         description: description(&title, &groups),
         title,
         width: pixels(WIDTH),
-        height: pixels(y + AXIS_HEIGHT),
+        outer_width: pixels(WIDTH + 2.0 * MARGIN),
+        outer_height: pixels(y + AXIS_HEIGHT + MARGIN),
+        margin: pixels(MARGIN),
         groups,
         ticks: axis.ticks(),
         equal: pixels(axis.x(0.0)),

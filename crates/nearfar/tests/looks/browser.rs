@@ -1,8 +1,7 @@
-//! A Chromium without a window, asked over its pipe of the DevTools protocol: one JSON text after another with a zero byte
+//! A Chromium without a window, asked over its pipe of the `DevTools` protocol: one JSON text after another with a zero byte
 //! between them, no port and no library. Knows pages, not what they should look like.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -19,7 +18,7 @@ pub struct Browser {
     asks: Option<ChildStdin>,
     answers: Receiver<Value>,
     asked: u64,
-    /// What it told without being asked, since [`Browser::forget`].
+    /// What it told without being asked, since the last page was opened.
     pub events: Vec<Value>,
     _profile: TempDir,
 }
@@ -61,24 +60,24 @@ impl Browser {
 
     /// Opens an empty page, of which console, network and log are told.
     pub fn page(&mut self) -> Page {
-        let target = self.ask(None, "Target.createTarget", json!({ "url": "about:blank" }))["targetId"].clone();
-        let attached = self.ask(None, "Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
+        let target = self.ask(None, "Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
+        let attached = self.ask(None, "Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         let page = Page { session: attached["sessionId"].as_str().expect("a session").into() };
         for domain in ["Page", "Runtime", "Log", "Network", "Accessibility"] {
-            self.on(&page, &format!("{domain}.enable"), json!({}));
+            self.on(&page, &format!("{domain}.enable"), &json!({}));
         }
         page
     }
 
     /// Asks something of a page.
-    pub fn on(&mut self, page: &Page, method: &str, parameters: Value) -> Value {
+    pub fn on(&mut self, page: &Page, method: &str, parameters: &Value) -> Value {
         self.ask(Some(&page.session), method, parameters)
     }
 
-    /// Loads a file and waits until it is there.
-    pub fn open(&mut self, page: &Page, file: &Path) {
+    /// Loads an address and waits until it is there.
+    pub fn open(&mut self, page: &Page, url: &str) {
         self.events.clear();
-        self.on(page, "Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        self.on(page, "Page.navigate", &json!({ "url": url }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.hear();
             self.events.push(event);
@@ -87,12 +86,12 @@ impl Browser {
 
     /// The value of an expression in a page.
     pub fn value(&mut self, page: &Page, expression: &str) -> Value {
-        let result = self.on(page, "Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
+        let result = self.on(page, "Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }));
         assert!(result["exceptionDetails"].is_null(), "{}", result["exceptionDetails"]);
         result["result"]["value"].clone()
     }
 
-    fn ask(&mut self, session: Option<&str>, method: &str, parameters: Value) -> Value {
+    fn ask(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> Value {
         self.asked += 1;
         let mut request = json!({ "id": self.asked, "method": method, "params": parameters });
         if let Some(session) = session {

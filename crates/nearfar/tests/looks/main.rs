@@ -4,6 +4,7 @@
 //! that paper has what a screen folds away. What it saw lies in target/looks. Says nothing of whether it is beautiful: look there.
 
 mod browser;
+mod site;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,7 +85,8 @@ fn look_at(name: &str, folder: &Path) {
 fn seen(browser: &mut Browser, page: &Page, file: &Path, width: u64, theme: &str) -> Vec<String> {
     window(browser, page, width, WINDOW_HEIGHT);
     media(browser, page, "screen", theme);
-    browser.open(page, file);
+    let url = format!("file://{}", file.display());
+    browser.open(page, &url);
     browser.value(page, UNFOLD);
     // Only what is in the window can be hit by a finger, and asked for its colours.
     let height = height(browser, page);
@@ -97,13 +99,13 @@ fn seen(browser: &mut Browser, page: &Page, file: &Path, width: u64, theme: &str
         wrong.push(format!("only {texts} texts could be read: is this the report?"));
     }
     wrong.extend(nameless(browser, page, &seen));
-    wrong.extend(complaints(browser, file));
+    wrong.extend(complaints(browser, &url));
     wrong
 }
 
 /// Pictures and tables that the accessibility tree lacks, or has without a name.
 fn nameless(browser: &mut Browser, page: &Page, seen: &Value) -> Vec<String> {
-    let tree = browser.on(page, "Accessibility.getFullAXTree", json!({}));
+    let tree = browser.on(page, "Accessibility.getFullAXTree", &json!({}));
     let nodes = tree["nodes"].as_array().expect("a list");
     let mut wrong = Vec::new();
     for (role, there) in [("image", &seen["pictures"]), ("table", &seen["tables"])] {
@@ -121,8 +123,8 @@ fn nameless(browser: &mut Browser, page: &Page, seen: &Value) -> Vec<String> {
     wrong
 }
 
-/// What the console says, and what was fetched beside the file itself.
-fn complaints(browser: &Browser, file: &Path) -> Vec<String> {
+/// What the console says, and what was fetched that does not begin with this.
+fn complaints(browser: &Browser, own: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for event in &browser.events {
         match event["method"].as_str() {
@@ -131,7 +133,7 @@ fn complaints(browser: &Browser, file: &Path) -> Vec<String> {
             }
             Some("Network.requestWillBeSent") => {
                 let url = event["params"]["request"]["url"].as_str().unwrap_or_default();
-                if url != format!("file://{}", file.display()) && !url.starts_with("data:") {
+                if !url.starts_with(own) && !url.starts_with("data:") {
                     wrong.push(format!("it asks for {url}"));
                 }
             }
@@ -148,7 +150,7 @@ fn photograph(browser: &mut Browser, page: &Page, width: u64, file: &Path) {
     let height = height(browser, page).min(PICTURE_HEIGHT_MAX);
     let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
     let shot = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
-    let picture = bytes(&browser.on(page, "Page.captureScreenshot", shot)["data"]);
+    let picture = bytes(&browser.on(page, "Page.captureScreenshot", &shot)["data"]);
     assert!(picture.starts_with(b"\x89PNG"), "{}", file.display());
     std::fs::write(file, picture).expect("the target folder can be written");
 }
@@ -160,7 +162,7 @@ fn on_paper(browser: &mut Browser, page: &Page, name: &str) -> Vec<String> {
     let ink = browser.value(page, "getComputedStyle(document.body).color");
     let paper = browser.value(page, "getComputedStyle(document.body).backgroundColor");
     media(browser, page, "", "dark");
-    let printed = bytes(&browser.on(page, "Page.printToPDF", json!({ "preferCSSPageSize": true }))["data"]);
+    let printed = bytes(&browser.on(page, "Page.printToPDF", &json!({ "preferCSSPageSize": true }))["data"]);
     std::fs::write(album().join(format!("{name}.pdf")), &printed).expect("the target folder can be written");
     let mut wrong = Vec::new();
     if !printed.starts_with(b"%PDF") {
@@ -177,12 +179,12 @@ fn on_paper(browser: &mut Browser, page: &Page, name: &str) -> Vec<String> {
 
 fn window(browser: &mut Browser, page: &Page, width: u64, height: u64) {
     let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
-    browser.on(page, "Emulation.setDeviceMetricsOverride", size);
+    browser.on(page, "Emulation.setDeviceMetricsOverride", &size);
 }
 
 fn media(browser: &mut Browser, page: &Page, media: &str, theme: &str) {
     let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
-    browser.on(page, "Emulation.setEmulatedMedia", json!({ "media": media, "features": features }));
+    browser.on(page, "Emulation.setEmulatedMedia", &json!({ "media": media, "features": features }));
 }
 
 fn height(browser: &mut Browser, page: &Page) -> u64 {
