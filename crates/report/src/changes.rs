@@ -253,6 +253,7 @@ mod tests {
     #[test]
     fn twice_as_fast_is_as_far_as_twice_as_slow_and_less_time_is_better() {
         let faster = place(100.0, Better::Higher).unwrap();
+        assert!(faster > 0.0, "better is on the right");
         assert!((faster + place(-50.0, Better::Higher).unwrap()).abs() < 1e-12);
         assert!((faster - place(-50.0, Better::Lower).unwrap()).abs() < 1e-12);
         assert_eq!(place(-100.0, Better::Higher), None, "nothing at all is no ratio");
