@@ -2,7 +2,7 @@
 # whole set-up themselves on a fresh Debian or Ubuntu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-arm soak bench guest deb setup clean
+.PHONY: help run test check check-arm soak bench guest deb site looks setup clean
 NEARFAR = target/release/nearfar
 # Debian's Rust has no default job limit; two cores build best with what cargo chooses.
 CARGO ?= cargo
@@ -50,6 +50,14 @@ guest: setup ## a command on an emulated two-socket machine: make guest CMD='nea
 deb: setup ## a Debian package of the program: target/debian/nearfar_*.deb
 	@scripts/setup deb
 	@scripts/deb
+
+site: setup ## the documentation as pages, search included: target/site/index.html
+	@scripts/setup site
+	@$(CARGO) build --release --quiet --bin nearfar
+	@scripts/site
+
+looks: setup ## the report as a browser shows it, checked and photographed: target/looks/*.png
+	@$(CARGO) test --quiet --package nearfar --test looks
 
 clean: ## throw away what was built
 	@$(CARGO) clean

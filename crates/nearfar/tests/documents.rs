@@ -1,5 +1,6 @@
 //! The commands in README and the documents work when they are pasted: each `nearfar` line of a `sh` block is run as it
-//! stands, in order, in an empty folder with the repository's `tests` beside it. Only what measures is made smaller.
+//! stands, in order, in an empty folder with the repository's `tests` beside it and the files that the document has readers
+//! save: `toml` blocks that begin with a file's name. Only what measures is made smaller.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,6 +19,12 @@ fn commands(document: &str) -> Vec<String> {
         }
     }
     commands
+}
+
+/// The files that a document shows: a `toml` block that begins with `# NAME.toml`.
+fn files(document: &str) -> Vec<(&str, &str)> {
+    let blocks = document.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.filter_map(|block| Some((block.lines().next()?.strip_prefix("# ")?, block))).collect()
 }
 
 /// Pasted commands may take minutes; here they need not measure well.
@@ -72,6 +79,9 @@ fn follow(document: &str) {
         std::os::unix::fs::symlink(Path::new(ROOT).join(part), folder.path().join(part)).expect("links can be made");
     }
     let text = std::fs::read_to_string(Path::new(ROOT).join(document)).expect("the document is there");
+    for (name, file) in files(&text) {
+        std::fs::write(folder.path().join(name), file).expect("the folder can be written");
+    }
     let commands = commands(&text);
     assert!(commands.len() >= 5, "{document} should show how to use the program, found {commands:?}");
     commands.iter().for_each(|command| paste(folder.path(), command));
@@ -101,4 +111,37 @@ fn what_the_documents_show_works_when_pasted() {
     follow("docs/fio.md");
     follow("docs/storage.md");
     follow("docs/graph500.md");
+}
+
+#[test]
+fn the_new_guides_work_when_pasted() {
+    follow("docs/quick-start.md");
+    follow("docs/experiments.md");
+    follow("docs/formats.md");
+}
+
+/// The program names the keys that it knows when it meets another one.
+#[test]
+fn the_guide_has_every_key_of_an_experiment() {
+    let guide = std::fs::read_to_string(Path::new(ROOT).join("docs/experiments.md")).expect("the guide is there");
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let (top, task) = ("name = 'a'\nquestion = 'b'\n", "[[workload]]\nname = 'chase'\n");
+    let strange = [
+        format!("{top}strange = 1\n{task}"),
+        format!("{top}[repeat]\nstrange = 1\n{task}"),
+        format!("{top}[compare]\nstrange = 1\n{task}"),
+        format!("{top}{task}strange = 1\n"),
+    ];
+    for text in strange {
+        std::fs::write(folder.path().join("strange.toml"), &text).expect("the folder can be written");
+        let mut program = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        let output = program.args(["run", "strange.toml", "--dry-run"]).current_dir(folder.path()).output();
+        let said = String::from_utf8_lossy(&output.expect("the program starts").stderr).into_owned();
+        let keys = said.split("hint: it has ").nth(1).unwrap_or_else(|| panic!("no keys are named: {said}"));
+        for key in keys.trim().split(", ") {
+            // Those of sections stand in a table; the sections themselves are headings of one.
+            let there = [format!("| `{key}` |"), format!("`[{key}]`"), format!("`[[{key}]]`")];
+            assert!(there.iter().any(|row| guide.contains(row)), "docs/experiments.md does not have the key {key}");
+        }
+    }
 }

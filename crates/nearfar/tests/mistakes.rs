@@ -118,3 +118,21 @@ fn one_cell_is_measured_shown_exported_and_reported() {
     assert!(html.contains("queens") && !html.contains("<script"), "one file without scripts");
     assert!(!html.contains("http://") || !html.contains("src=\"http"), "no network");
 }
+
+/// One column has nothing to be compared with: a picture of nothing would look like a result.
+#[test]
+fn nothing_to_compare_is_no_picture() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let measured = |placements: &[&str]| {
+        let chosen: Vec<&str> = placements.iter().flat_map(|one| ["--placement", one]).collect();
+        let asked = ["measure", "queens", "-r", "6", "--sim", "pack:2 core:2 pu:1:3", "--quiet"];
+        assert!(nearfar(folder.path(), &[&asked[..], &chosen].concat()).status.success());
+        nearfar(folder.path(), &["compare", "--format", "svg"])
+    };
+    let refused = measured(&["kernel"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("no change to draw") && said.contains("hint: "), "{said}");
+    let drawn = String::from_utf8(measured(&["kernel", "compact", "one-core"]).stdout).expect("SVG is text");
+    assert!(drawn.starts_with("<svg") && drawn.contains("one-core for queens"), "{drawn}");
+}

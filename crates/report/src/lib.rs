@@ -7,6 +7,7 @@
     reason = "this crate makes short texts from parts, where a format! reads better than a write! into a buffer"
 )]
 
+pub mod changes;
 pub mod doctor;
 mod grid;
 pub mod html;

@@ -38,8 +38,14 @@ pub fn sentences(comparison: &Comparison) -> Vec<Sentence> {
     all
 }
 
+/// A column as it is read alone: a number of threads says that it is one.
+pub(crate) fn column(comparison: &Comparison, name: &str) -> String {
+    let threads = Some(&comparison.by).filter(|by| *by == "threads").and_then(|_| name.parse().ok());
+    threads.map_or_else(|| clean(name), thread_count)
+}
+
 fn overall(comparison: &Comparison, mean: &GeomeanChange) -> Sentence {
-    let (name, baseline) = (clean(&mean.name), clean(&comparison.baseline));
+    let (name, baseline) = (column(comparison, &mean.name), column(comparison, &comparison.baseline));
     let change = mean.change_percent;
     let ends = mean.ci_low.zip(mean.ci_high);
     let tests = match mean.threads {
@@ -62,8 +68,9 @@ fn overall(comparison: &Comparison, mean: &GeomeanChange) -> Sentence {
     }
 }
 
-fn single(comparison: &Comparison, row: &ComparisonRow, column: &str, value: &ComparedValue) -> Sentence {
-    let (name, baseline, test) = (clean(column), clean(&comparison.baseline), clean(&row.test));
+fn single(comparison: &Comparison, row: &ComparisonRow, other: &str, value: &ComparedValue) -> Sentence {
+    let (name, baseline) = (column(comparison, other), column(comparison, &comparison.baseline));
+    let test = clean(&row.test);
     let Some(change) = value.change_percent else {
         return Sentence { text: format!("{name} cannot be compared with {baseline} for {test}"), better: None };
     };

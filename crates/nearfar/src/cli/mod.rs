@@ -366,6 +366,8 @@ pub enum TableFormat {
     Csv,
     /// For programs
     Json,
+    /// A picture of the changes with their intervals
+    Svg,
 }
 
 /// `nearfar report`

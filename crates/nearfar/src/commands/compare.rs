@@ -30,9 +30,15 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
             output::print_json(&report::json::comparison(&comparison))?;
             return Ok(ExitCode::SUCCESS);
         }
+        TableFormat::Svg => report::changes::svg(&comparison).ok_or_else(nothing_to_draw)?,
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn nothing_to_draw() -> Failure {
+    Failure::usage("there is no change to draw: only one column, or no results")
+        .hint("nearfar compare shows what there is")
 }
 
 fn show_index(table: &IndexTable, format: TableFormat) -> Outcome {
@@ -41,6 +47,9 @@ fn show_index(table: &IndexTable, format: TableFormat) -> Outcome {
         TableFormat::Markdown => output::print(&report::table::index_markdown(table))?,
         TableFormat::Csv => output::print(&report::table::index_csv(table))?,
         TableFormat::Json => output::print_json(&report::json::index(table))?,
+        TableFormat::Svg => {
+            return Err(Failure::usage("an index has no picture").hint("--format text, or nearfar report"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,9 +15,11 @@ use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
 use model::unixbench::IndexTable;
 
+use crate::changes;
 use crate::look::clean;
 use crate::sentence::{Sentence, sentences};
 use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, long_grid};
+pub(crate) use plot::pixels;
 use run::RunPart;
 use table::HtmlTable;
 
@@ -127,6 +129,8 @@ pub(crate) struct ComparedPart {
     pub(crate) name: String,
     pub(crate) sentences: Vec<Sentence>,
     pub(crate) more: Vec<Sentence>,
+    /// Every change with its interval.
+    pub(crate) picture: Option<String>,
     pub(crate) table: HtmlTable,
     pub(crate) above: Vec<String>,
     pub(crate) notes: Vec<String>,
@@ -135,6 +139,7 @@ pub(crate) struct ComparedPart {
 impl ComparedPart {
     pub(crate) fn new(name: &str, comparison: &Comparison, rows_max: usize) -> Self {
         let mut sentences = sentences(comparison);
+        sentences.iter_mut().for_each(|sentence| sentence.text = unbroken(&sentence.text));
         let mut more = sentences.split_off(sentences.len().min(SENTENCES_MAX));
         more.truncate(rows_max);
         // Beyond that a reader would have to scroll sideways to compare.
@@ -145,6 +150,7 @@ impl ComparedPart {
             name: clean(name),
             sentences,
             more,
+            picture: changes::svg(comparison),
             table: HtmlTable::new(&caption, grid, rows_max),
             above: headnotes(comparison),
             notes: footnotes(comparison),
@@ -168,6 +174,11 @@ impl IndexPart {
             notes: index.notes.iter().map(|note| clean(note)).collect(),
         }
     }
+}
+
+/// A number and its percent sign stay on one line.
+pub(crate) fn unbroken(text: &str) -> String {
+    text.replace(" %", "\u{a0}%")
 }
 
 fn title(page: &ReportPage) -> String {

@@ -196,14 +196,19 @@ struct Axis {
 
 impl Axis {
     fn over(strips: &[Strip], left: f64) -> Option<Self> {
-        let ends = strips.iter().flat_map(|strip| [strip.metric.ci_low, strip.metric.ci_high, strip.metric.median]);
-        let values = strips.iter().flat_map(|strip| strip.metric.samples.iter().copied()).chain(ends.flatten());
+        let medians = strips.iter().filter_map(|strip| strip.metric.median);
+        let values = strips.iter().flat_map(|strip| strip.metric.samples.iter().copied()).chain(medians);
         let finite = values.filter(|value| value.is_finite());
-        let (low, high) =
+        let (least, most) =
             finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-        if !low.is_finite() {
+        if !least.is_finite() {
             return None;
         }
+        // Two trials far apart have an interval over many powers of ten, beside which nothing else could be seen.
+        let beyond = (most - least).max(most.abs() * 0.1);
+        let ends = strips.iter().flat_map(|strip| [strip.metric.ci_low, strip.metric.ci_high]).flatten();
+        let near = ends.map(|end| end.clamp(if least > 0.0 { least / 3.0 } else { least - beyond }, most + beyond));
+        let (low, high) = near.fold((least, most), |(low, high), end| (low.min(end), high.max(end)));
         let logarithmic = low > 0.0 && high / low > LOGARITHMIC_FROM;
         let margin = if high > low { (high - low) * 0.04 } else { high.abs().max(1.0) * 0.05 };
         let (low, high) = if logarithmic { (low / 1.15, high * 1.15) } else { (low - margin, high + margin) };
@@ -211,8 +216,10 @@ impl Axis {
     }
 
     fn x(&self, value: f64) -> f64 {
+        // An interval that goes on beyond the axis ends at its edge.
+        let value = value.clamp(self.low, self.high);
         let share = if self.logarithmic {
-            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+            (value / self.low).ln() / (self.high / self.low).ln()
         } else {
             (value - self.low) / (self.high - self.low)
         };

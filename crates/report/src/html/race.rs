@@ -6,6 +6,7 @@ use model::placement::Lines;
 use model::racing::Word;
 
 use super::table::HtmlTable;
+use super::unbroken;
 use crate::json::value;
 use crate::look::clean;
 use crate::race::{grid, headline, lines_of, sentences, verdict};
@@ -57,9 +58,9 @@ impl RacePart {
     pub(crate) fn new(answer: &Answer, rows_max: usize) -> Self {
         let (text, tone) = headline(answer);
         Self {
-            headline: text,
+            headline: unbroken(&text),
             class: tone.class(),
-            sentences: sentences(answer),
+            sentences: sentences(answer).iter().map(|text| unbroken(text)).collect(),
             lines: lines_of(answer).into_iter().map(|(whose, lines)| (whose, pasted(lines))).collect(),
             picture: picture(answer),
             ranking: HtmlTable::new("All candidates, the best first", grid(answer), rows_max),
@@ -70,7 +71,7 @@ impl RacePart {
 fn pasted(lines: &Lines) -> Vec<(String, String)> {
     let lines = value(lines);
     let fields = lines.as_object().into_iter().flatten();
-    fields.filter_map(|(tool, line)| Some((tool.replace('_', " "), clean_lines(line.as_str()?)))).collect()
+    fields.filter_map(|(tool, line)| Some((tool.replace('_', "-"), clean_lines(line.as_str()?)))).collect()
 }
 
 fn clean_lines(text: &str) -> String {

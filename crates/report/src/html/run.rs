@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use askama::Template;
 use model::finding::{CellFinding, RunFinding, load_belongs_to};
+use model::place::Answer;
 use model::placement::Placement;
 use model::record::{RunRecord, TrialRecord};
 use model::settings::{FactValue, Settings};
@@ -47,6 +48,8 @@ pub(crate) struct RunPart {
     /// The first claims, for the top of a page with several runs.
     pub(crate) headlines: Vec<String>,
     pub(crate) race: Option<RacePart>,
+    /// The winner of a race drawn into the machine, with its name.
+    pub(crate) winner: Option<(String, String)>,
     /// The picture of a measured map.
     pub(crate) measured: Option<String>,
     pub(crate) compared: Option<ComparedPart>,
@@ -103,6 +106,7 @@ impl RunPart {
             facts: facts(record),
             headlines: headlines(race.as_ref(), compared.as_ref()),
             race,
+            winner: answer.and_then(|answer| winner(record, answer)),
             measured: map.map(maps::measured::svg),
             compared,
             results: HtmlTable::new("Medians over trials", headed_grid(finding, Metrics::Main), limits.rows),
@@ -303,6 +307,17 @@ fn placement_grid(record: &RunRecord) -> Grid {
         grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
     }
     grid
+}
+
+/// Where a race's winner sits; none where that is the kernel's choice.
+fn winner(record: &RunRecord, answer: &Answer) -> Option<(String, String)> {
+    let won = answer.winner.as_ref()?;
+    let is_it = |placement: &&Placement| {
+        placement.is_seated() && placement.name == won.placement && placement.threads == won.threads
+    };
+    let placement = placements(record).into_iter().find(is_it)?;
+    let drawn = record.machine.topology.counts().pus <= OPEN_CPUS_MAX;
+    drawn.then(|| (clean(&placement.name), maps::svg(&record.machine.topology, Some(placement))))
 }
 
 /// Seated placements drawn into the machine, each with its name.

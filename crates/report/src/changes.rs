@@ -1,0 +1,273 @@
+//! A comparison as a picture: each change against the baseline as a point with its 95 % interval, on an axis on which right is
+//! better and twice as fast is as far as twice as slow. Decides pixels and words; every number comes from the comparison. Does
+//! not show tests that have nothing to be compared with, and says so when lines are left out.
+
+use askama::Template;
+use model::comparison::{ComparedValue, Comparison, ComparisonRow, Difference};
+use model::workload::Better;
+
+use crate::look::clean;
+use crate::number::{percent_interval, signed_percent, significant};
+use crate::sentence::column;
+
+const WIDTH: f64 = 760.0;
+/// Where points and intervals are; names stand on the left of it, numbers on the right.
+const LEFT: f64 = 182.0;
+const RIGHT: f64 = 566.0;
+const NUMBERS: f64 = 580.0;
+const HEAD_HEIGHT: f64 = 23.0;
+const LINE_HEIGHT: f64 = 19.0;
+const TOP: f64 = 12.0;
+const AXIS_HEIGHT: f64 = 42.0;
+const MARGIN: f64 = 10.0;
+/// About one character of names.
+const CHARACTER: f64 = 7.0;
+/// More lines than this are a wall; the table has them all.
+const LINES_MAX: usize = 60;
+/// Ratios that may have a tick.
+const TICKS: [f64; 15] = [1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0, 10_000.0];
+/// What a tick's text needs.
+const TICK_ROOM: f64 = 46.0;
+/// The narrowest axis: half a percent to either side, so that noise does not look like a mountain.
+const SPAN_MIN: f64 = 0.005;
+
+/// Draws the main metrics of a comparison; none where nothing can be compared.
+pub fn svg(comparison: &Comparison) -> Option<String> {
+    picture(comparison).map(|picture| picture.render().expect("a template of values that are there renders"))
+}
+
+#[derive(Template)]
+#[template(path = "changes.svg")]
+struct Picture {
+    title: String,
+    description: String,
+    width: String,
+    /// With a margin, for pictures that stand alone.
+    outer_width: String,
+    outer_height: String,
+    margin: String,
+    groups: Vec<Group>,
+    ticks: Vec<(String, String)>,
+    equal: String,
+    top: String,
+    bottom: String,
+    baseline: String,
+    left: String,
+    right: String,
+    numbers: String,
+    /// How many lines the table alone has.
+    left_out: usize,
+}
+
+/// One test.
+struct Group {
+    name: String,
+    own: String,
+    y: String,
+    rule_y: String,
+    lines: Vec<Line>,
+}
+
+/// One column's change in it.
+struct Line {
+    name: String,
+    title: String,
+    class: &'static str,
+    x: String,
+    y: String,
+    /// Left and right end of the interval.
+    ends: Option<(String, String)>,
+    text: String,
+}
+
+fn picture(comparison: &Comparison) -> Option<Picture> {
+    let mut rows: Vec<(&ComparisonRow, Vec<(&str, &ComparedValue)>)> =
+        comparison.rows.iter().filter(|row| row.main).map(|row| (row, changes(comparison, row))).collect();
+    rows.retain(|(_, changes)| !changes.is_empty());
+    let all: usize = rows.iter().map(|(_, changes)| changes.len()).sum();
+    let mut room = LINES_MAX;
+    for (_, changes) in &mut rows {
+        changes.truncate(room);
+        room -= changes.len();
+    }
+    rows.retain(|(_, changes)| !changes.is_empty());
+    let axis = Axis::over(&rows)?;
+    let mut y = TOP;
+    let groups: Vec<Group> = rows.iter().map(|(row, changes)| group(comparison, row, changes, &axis, &mut y)).collect();
+    let baseline = column(comparison, &comparison.baseline);
+    let title = clean(&format!("Changes against {baseline}, by {}", comparison.by));
+    Some(Picture {
+        description: description(&title, &groups),
+        title,
+        width: pixels(WIDTH),
+        outer_width: pixels(WIDTH + 2.0 * MARGIN),
+        outer_height: pixels(y + AXIS_HEIGHT + MARGIN),
+        margin: pixels(MARGIN),
+        groups,
+        ticks: axis.ticks(),
+        equal: pixels(axis.x(0.0)),
+        top: pixels(TOP - 6.0),
+        bottom: pixels(y + 2.0),
+        baseline,
+        left: pixels(LEFT),
+        right: pixels(RIGHT),
+        numbers: pixels(NUMBERS),
+        left_out: all - (LINES_MAX - room),
+    })
+}
+
+/// The columns that have a change in this row, in the comparison's order.
+fn changes<'a>(comparison: &'a Comparison, row: &'a ComparisonRow) -> Vec<(&'a str, &'a ComparedValue)> {
+    let others = comparison.columns.iter().filter(|column| **column != comparison.baseline);
+    let values = others.filter_map(|column| Some((column.as_str(), row.values.get(column)?)));
+    values.filter(|(_, value)| value.change_percent.and_then(|change| place(change, row.better)).is_some()).collect()
+}
+
+fn group(
+    comparison: &Comparison,
+    row: &ComparisonRow,
+    changes: &[(&str, &ComparedValue)],
+    axis: &Axis,
+    y: &mut f64,
+) -> Group {
+    let own = row.values.get(&comparison.baseline);
+    let own = own.map_or(String::new(), |own| format!("{} {}", significant(own.median), clean(&row.unit)));
+    let (head, rule) = (*y + 13.0, *y);
+    *y += HEAD_HEIGHT;
+    let lines = changes.iter().map(|(name, value)| {
+        let line = line(row, &column(comparison, name), value, axis, *y + LINE_HEIGHT / 2.0 - 2.0);
+        *y += LINE_HEIGHT;
+        line
+    });
+    let lines = lines.collect();
+    *y += 4.0;
+    let name = shortened(&clean(&format!("{}: {}", row.test, row.metric)), RIGHT);
+    Group { name, own, y: pixels(head), rule_y: pixels(rule), lines }
+}
+
+fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: f64) -> Line {
+    let change = value.change_percent.unwrap_or_default();
+    let ends = value.ci_low.zip(value.ci_high);
+    let interval = ends.map_or(String::new(), |(low, high)| format!(" [{}]", percent_interval(low, high, change)));
+    let text = format!("{}{interval}", signed_percent(change));
+    let drawn = ends.and_then(|(low, high)| place(low, row.better).zip(place(high, row.better)));
+    let class = match (value.difference, row.better) {
+        (Some(Difference::Higher), Better::Higher) | (Some(Difference::Lower), Better::Lower) => "good",
+        (Some(Difference::Higher), Better::Lower) | (Some(Difference::Lower), Better::Higher) => "bad",
+        (Some(Difference::NoneSeen) | None, _) => "none",
+    };
+    let word = match class {
+        "good" => "better",
+        "bad" => "worse",
+        _ if ends.is_none() => "a single figure",
+        _ => "no difference seen",
+    };
+    Line {
+        title: format!("{name} for {}: {text}, {word}", clean(&row.test)),
+        name: shortened(name, LEFT - 26.0),
+        class,
+        x: pixels(axis.x(place(change, row.better).unwrap_or_default())),
+        y: pixels(y),
+        ends: drawn.map(|(one, other)| (pixels(axis.x(one.min(other))), pixels(axis.x(one.max(other))))),
+        text,
+    }
+}
+
+/// Where a change lies: the logarithm of its ratio, positive where it is better. None for what is no ratio.
+fn place(change_percent: f64, better: Better) -> Option<f64> {
+    let place = (1.0 + change_percent / 100.0).ln();
+    let oriented = if better == Better::Higher { place } else { -place };
+    oriented.is_finite().then_some(oriented)
+}
+
+/// What the eye sees, for those who do not see it.
+fn description(title: &str, groups: &[Group]) -> String {
+    let lines = groups.iter().flat_map(|group| &group.lines).map(|line| format!(" {}.", line.title));
+    format!("{title}, with 95 % intervals; right is better.{}", lines.collect::<String>())
+}
+
+fn shortened(text: &str, room: f64) -> String {
+    let most = (room / CHARACTER) as usize;
+    if text.chars().count() <= most {
+        text.into()
+    } else {
+        format!("{}…", text.chars().take(most - 1).collect::<String>())
+    }
+}
+
+/// Maps logarithms of ratios to pixels; an interval that goes on beyond the axis ends at its edge.
+struct Axis {
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    fn over(rows: &[(&ComparisonRow, Vec<(&str, &ComparedValue)>)]) -> Option<Self> {
+        let values = rows.iter().flat_map(|(row, changes)| changes.iter().map(|(_, value)| (row.better, *value)));
+        let places = |of: fn(&ComparedValue) -> Vec<Option<f64>>| -> Vec<f64> {
+            let all = values.clone().flat_map(|(better, value)| of(value).into_iter().map(move |end| (better, end)));
+            all.filter_map(|(better, end)| place(end?, better)).collect()
+        };
+        let points = places(|value| vec![value.change_percent]);
+        // Beyond this an interval says that nothing is known, and would leave no room for what is.
+        let most = points.iter().fold(0.0_f64, |most, point| most.max(point.abs())) * 1.5 + std::f64::consts::LN_2;
+        let mut ends = places(|value| vec![value.ci_low, value.ci_high]);
+        ends.iter_mut().for_each(|end| *end = end.clamp(-most, most));
+        ends.extend(&points);
+        let (low, high) = ends.iter().fold((0.0_f64, 0.0_f64), |(low, high), end| (low.min(*end), high.max(*end)));
+        let margin = ((high - low) * 0.06).max(SPAN_MIN);
+        (!ends.is_empty()).then_some(Self { low: low - margin, high: high + margin })
+    }
+
+    fn x(&self, place: f64) -> f64 {
+        LEFT + (place.clamp(self.low, self.high) - self.low) / (self.high - self.low) * (RIGHT - LEFT)
+    }
+
+    /// As many as have room, the outermost first; where there is no difference stands one of its own.
+    fn ticks(&self) -> Vec<(String, String)> {
+        let mut taken = vec![self.x(0.0)];
+        let mut ticks = Vec::new();
+        for ratio in TICKS.into_iter().rev() {
+            for side in [-1.0, 1.0] {
+                let place = side * ratio.ln();
+                let x = self.x(place);
+                let inside = (self.low..=self.high).contains(&place);
+                if inside && taken.iter().all(|other| (other - x).abs() >= TICK_ROOM) {
+                    taken.push(x);
+                    ticks.push((pixels(x), format!("{ratio}×")));
+                }
+            }
+        }
+        ticks
+    }
+}
+
+fn pixels(value: f64) -> String {
+    crate::html::pixels(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twice_as_fast_is_as_far_as_twice_as_slow_and_less_time_is_better() {
+        let faster = place(100.0, Better::Higher).unwrap();
+        assert!(faster > 0.0, "better is on the right");
+        assert!((faster + place(-50.0, Better::Higher).unwrap()).abs() < 1e-12);
+        assert!((faster - place(-50.0, Better::Lower).unwrap()).abs() < 1e-12);
+        assert_eq!(place(-100.0, Better::Higher), None, "nothing at all is no ratio");
+    }
+
+    #[test]
+    fn ticks_do_not_touch_each_other() {
+        for (low, high) in [(-0.01, 0.02), (-0.5, 0.3), (-9.0, 0.1), (-0.1, 4.0)] {
+            let axis = Axis { low, high };
+            let mut xs: Vec<f64> = axis.ticks().iter().map(|(x, _)| x.parse().unwrap()).collect();
+            xs.push(axis.x(0.0));
+            xs.sort_by(f64::total_cmp);
+            assert!(xs.len() >= 2, "{low} to {high} has no tick");
+            assert!(xs.windows(2).all(|pair| pair[1] - pair[0] >= TICK_ROOM - 0.2), "{xs:?}");
+        }
+    }
+}
