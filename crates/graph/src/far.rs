@@ -26,6 +26,9 @@ pub trait Fetch: Send {
     /// How many reads can be under way, each under a number of its own below this.
     fn places(&self) -> usize;
 
+    /// Bytes of memory that it has for what is read.
+    fn bytes(&self) -> usize;
+
     /// Puts a read, of [`READ_BYTES_MAX`] at most, into the queue, under a number that no read under way has.
     fn read(&mut self, number: usize, offset: u64, bytes: usize);
 
@@ -124,6 +127,11 @@ impl Wants {
         let places = fetch.places();
         let reads = (0..places).map(|_| Read { ranks: Vec::with_capacity(LISTS_MAX), ..Read::default() }).collect();
         Self { fetch, reads, free: (0..places).collect(), open: None, queued: 0, under_way: 0, io: Io::default() }
+    }
+
+    /// Bytes of memory for reads, and for what they are to give.
+    pub(crate) fn bytes(&self) -> usize {
+        self.fetch.bytes() + self.reads.len() * LISTS_MAX * size_of::<u32>()
     }
 
     /// What was read since this was asked last.

@@ -203,11 +203,16 @@ impl<'l> Search<'l> {
         self.parents().to_vec()
     }
 
-    /// Bytes of the maps, lists and parents beside the layout.
+    /// Bytes of the maps, lists, parents and room for reads beside the layout.
     pub fn bytes(&self) -> u64 {
+        let lock = |wants: &Mutex<Option<Wants>>| {
+            wants.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Wants::bytes)
+        };
+        let reads: usize = self.wants.iter().filter_map(lock).sum();
+        let sorted = self.sorted.read().unwrap_or_else(PoisonError::into_inner).capacity() * size_of::<u32>();
         let maps = self.visited.bytes() + self.maps.iter().map(Array::bytes).sum::<usize>();
         let lists = self.lists.iter().map(Array::bytes).sum::<usize>();
-        (maps + lists + self.parent.bytes() + self.output.bytes()) as u64
+        (maps + lists + reads + sorted + self.parent.bytes() + self.output.bytes()) as u64
     }
 
     /// The instructions that are used.

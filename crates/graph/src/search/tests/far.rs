@@ -24,6 +24,10 @@ impl Fetch for Shelf {
         self.places
     }
 
+    fn bytes(&self) -> usize {
+        0
+    }
+
     fn read(&mut self, number: usize, offset: u64, bytes: usize) {
         assert!(number < self.places && bytes <= READ_BYTES_MAX && bytes > 0);
         assert!(offset.is_multiple_of(PAGE_BYTES) && (bytes as u64).is_multiple_of(PAGE_BYTES));

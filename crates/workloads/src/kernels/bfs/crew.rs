@@ -150,9 +150,9 @@ impl From<graph::Error> for Failure {
         let hint = error.hint().map_or(String::new(), |hint| format!("; hint: {hint}"));
         let why = format!("{error}{hint}");
         match error {
-            graph::Error::TooLarge { .. } | graph::Error::Memory(machine::memory::MemoryError::TooLarge { .. }) => {
-                Self::Unavailable(why)
-            }
+            graph::Error::TooLarge { .. }
+            | graph::Error::Dram { .. }
+            | graph::Error::Memory(machine::memory::MemoryError::TooLarge { .. }) => Self::Unavailable(why),
             _ => Self::Failed(why),
         }
     }
