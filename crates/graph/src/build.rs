@@ -49,7 +49,7 @@ pub fn check_fits(spec: &Spec) -> Result<(), Error> {
 /// Constructs the graph with `columns` columns in HEAD.
 pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> Result<Layout, C::Error> {
     check_columns(columns)?;
-    construct(crew, tuples, room, |_, _, _| Ok((columns, ()))).map(|(layout, _)| layout)
+    construct(crew, tuples, room, |_, _, _| Ok((columns, ()))).map(|(layout, ())| layout)
 }
 
 /// Constructs the graph to be searched with so much DRAM for HEAD, index and hubs: with so many columns, or the most that fit.

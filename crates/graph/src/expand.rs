@@ -19,7 +19,7 @@ pub(crate) enum Visitor<'v> {
 pub(crate) fn expand(isa: Isa, ground: &Ground<'_>, list: &[AtomicU32], visitor: &mut Visitor<'_>) {
     match visitor {
         Visitor::Alone(found, count) => {
-            **count = with(isa, Expand { ground, list, visit: Alone { found, count: **count } })
+            **count = with(isa, Expand { ground, list, visit: Alone { found, count: **count } });
         }
         Visitor::OneOfMany(found) => **found = with(isa, Expand { ground, list, visit: OneOfMany(**found) }),
     }

@@ -108,7 +108,7 @@ impl Entry for Four {
     #[inline(always)]
     unsafe fn load<L: Lanes>(column: *const u8, row: usize) -> L::Vector {
         // SAFETY: as for the caller; arrays of u32 are aligned as such.
-        unsafe { L::load(column.cast::<u32>().add(row)) }
+        unsafe { L::load(column.add(4 * row).cast()) }
     }
 
     #[inline(always)]

@@ -171,8 +171,8 @@ unsafe fn search_tails<L: Lanes>(ground: &Ground<'_>, ranks: &[u32], found: &mut
         let mut parent = None;
         // SAFETY: as for the caller: TAIL has bytes behind its last list.
         unsafe {
-            each::<L>(ground.list(*rank), |neighbours, mask| in_frontier::<L>(ground, neighbours, mask, &mut parent))
-        };
+            each::<L>(ground.list(*rank), |neighbours, mask| in_frontier::<L>(ground, neighbours, mask, &mut parent));
+        }
         if let Some(parent) = parent {
             ground.parent[*rank as usize].store(parent, Relaxed);
             // SAFETY: as for the caller.

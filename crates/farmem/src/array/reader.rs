@@ -205,7 +205,8 @@ mod tests {
             while let (Some(slot), Some(read)) = (free.last(), wanted.last()) {
                 reader.read(*slot, read.0, read.1);
                 under_way[*slot] = *read;
-                (free.pop(), wanted.pop());
+                free.pop();
+                wanted.pop();
             }
             reader.hand_over();
             let (ended, result) = reader.take(seen % 2 == 0, |slot, bytes| {

@@ -206,7 +206,7 @@ mod tests {
         };
         assert_eq!(read(&[]), (Tuning::DRAM.alpha, Tuning::DRAM.beta, 16));
         let far = ("mode", "semi-external");
-        assert_eq!(read(&[far]).0, Tuning::FAR.alpha);
+        assert_eq!(read(&[far]), (Tuning::FAR.alpha, Tuning::FAR.beta, 16));
         assert_eq!(read(&[far, ("dram", "all")]), read(&[]));
         assert_eq!(read(&[far, ("preset", "study")]), (64.0, 4.0, 10));
         assert_eq!(read(&[("preset", "study")]), (64.0, 4.0, 10));

@@ -121,7 +121,10 @@ fn searches_beyond_dram_reach_what_those_in_it_do() {
         assert!(used <= asked + 4096.0 && used > 0.5 * asked, "{dram}: {used} of {asked}");
         assert!(used < sample(&in_core, "dram_used") && sample(&far, "far_mean_reads") > 0.0, "{dram}");
         let (bytes, pages) = (sample(&far, "far_mean_bytes"), sample(&far, "far_mean_pages"));
-        assert!(pages >= sample(&far, "far_mean_reads") && bytes == 4096.0 * pages, "{dram}: {bytes} in {pages}");
+        assert!(
+            pages >= sample(&far, "far_mean_reads") && bytes as u64 == 4096 * pages as u64,
+            "{dram}: {bytes} in {pages}"
+        );
         assert!(series(&far, "far_lists").sum::<f64>() >= series(&far, "far_reads").sum::<f64>());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
     }
