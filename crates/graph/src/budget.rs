@@ -6,7 +6,10 @@ use crate::build::Ranking;
 use crate::error::Error;
 use crate::head::Head;
 use crate::index::Index;
-use crate::layout::{COLUMNS_MAX, Layout};
+use crate::layout::Layout;
+
+/// Columns at most where nobody says how many: what DRAM is left is better used for lists of hubs, which are denser than columns.
+pub(crate) const COLUMNS_CHOSEN_MAX: u32 = 32;
 
 /// What HEAD, the index of TAIL and lists of hubs may take together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,7 +57,7 @@ impl Budget {
         let fits = |columns: &u32| bytes_with(ranking, *columns) <= self.dram.0;
         let found = match asked {
             Some(columns) => Some(columns).filter(fits),
-            None => (1..=COLUMNS_MAX).rev().find(fits),
+            None => (1..=COLUMNS_CHOSEN_MAX).rev().find(fits),
         };
         let columns = asked.unwrap_or(1);
         let needed = Bytes(bytes_with(ranking, columns));

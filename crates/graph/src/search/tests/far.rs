@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::*;
-use crate::budget::Dram;
+use crate::budget::{COLUMNS_CHOSEN_MAX, Dram};
 use crate::build::build_within;
 use crate::far::{PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
 
@@ -205,7 +205,7 @@ fn columns_are_as_many_as_fit_and_the_rest_is_for_hubs() {
     for percent in [12.5, 25.0, 50.0, 100.0] {
         let (mut layout, budget) = within(Dram::Percent(percent), None).unwrap();
         assert!((budget.dram.0 as f64 / budget.coded.0 as f64 - percent / 100.0).abs() < 1e-4);
-        assert!(layout.columns() > before || layout.columns() == 64, "{percent}: {}", layout.columns());
+        assert!(layout.columns() > before || layout.columns() == COLUMNS_CHOSEN_MAX, "{percent}: {}", layout.columns());
         before = layout.columns();
         let left = budget.left(&layout);
         let kept = layout.leave(left, &Room::anywhere()).unwrap();
