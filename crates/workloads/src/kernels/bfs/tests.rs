@@ -122,7 +122,7 @@ fn searches_beyond_dram_reach_what_those_in_it_do() {
         assert!(used < sample(&in_core, "dram_used") && sample(&far, "far_mean_reads") > 0.0, "{dram}");
         let (bytes, pages) = (sample(&far, "far_mean_bytes"), sample(&far, "far_mean_pages"));
         assert!(
-            pages >= sample(&far, "far_mean_reads") && bytes as u64 == 4096 * pages as u64,
+            pages >= sample(&far, "far_mean_reads") && bytes as u64 == (4096.0 * pages) as u64,
             "{dram}: {bytes} in {pages}"
         );
         assert!(series(&far, "far_lists").sum::<f64>() >= series(&far, "far_reads").sum::<f64>());
