@@ -9,12 +9,15 @@ use std::sync::{Mutex, PoisonError};
 
 use model::units::Bytes;
 
+use crate::budget::{Budget, Dram};
 use crate::classes::Classes;
 use crate::coded::{self, PADDING};
 use crate::crew::{Crew, Pieces, Stopped, collect};
 use crate::error::Error;
+use crate::head::Head;
+use crate::index::Index;
 use crate::kronecker::Spec;
-use crate::layout::{Layout, NO_LABEL, ROWS_ALIGNED, check_columns};
+use crate::layout::{Layout, NO_LABEL, NONE_FAR, ROWS_ALIGNED, check_columns};
 use crate::room::{Array, Room};
 use crate::tuples::Tuples;
 
@@ -46,16 +49,46 @@ pub fn check_fits(spec: &Spec) -> Result<(), Error> {
 /// Constructs the graph with `columns` columns in HEAD.
 pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> Result<Layout, C::Error> {
     check_columns(columns)?;
+    construct(crew, tuples, room, |_, _, _| Ok((columns, ()))).map(|(layout, ())| layout)
+}
+
+/// Constructs the graph to be searched with so much DRAM for HEAD, index and hubs: with so many columns, or the most that fit.
+/// Gives also what was found out for that; [`Layout::leave`] then makes it so.
+pub fn build_within<C: Crew>(
+    crew: &C,
+    tuples: &Tuples,
+    dram: Dram,
+    columns: Option<u32>,
+    room: &Room,
+) -> Result<(Layout, Budget), C::Error> {
+    columns.map_or(Ok(()), check_columns)?;
+    construct(crew, tuples, room, |buckets, lists, ranking| {
+        let coded = coded_bytes(crew, buckets, lists, ranking)?;
+        let budget = Budget { coded: Bytes(coded), dram: dram.of(Bytes(coded)) };
+        Ok((budget.columns(ranking, columns)?, budget))
+    })
+}
+
+/// Constructs the graph with as many columns as `choose` says, and gives what it says besides.
+fn construct<C: Crew, T>(
+    crew: &C,
+    tuples: &Tuples,
+    room: &Room,
+    choose: impl FnOnce(&Buckets, &Lists, &Ranking) -> Result<(u32, T), C::Error>,
+) -> Result<(Layout, T), C::Error> {
     let mut buckets = Buckets::deal(crew, tuples, &room.in_passing())?;
     let lists = buckets.gather(crew, &room.in_passing())?;
-    let ranking = Ranking::new(&lists, columns, room).map_err(Error::Memory)?;
+    let mut ranking = Ranking::new(&lists, room).map_err(Error::Memory)?;
     if ranking.ranks == 0 {
         return Err(Error::NoEdges.into());
     }
+    let (columns, more) = choose(&buckets, &lists, &ranking)?;
+    ranking.rows = ranking.rows_of(columns);
     let written = write(crew, &buckets, &lists, &ranking, room)?;
     drop(buckets);
     let joined = join(crew, &ranking, written, room)?;
-    finish(tuples.spec(), ranking, joined, room).map_err(|error| Error::Memory(error).into())
+    let layout = finish(tuples.spec(), ranking, joined, room).map_err(Error::Memory)?;
+    Ok((layout, more))
 }
 
 /// Both directions of all edges but self-loops, by the vertex that they leave.
@@ -244,7 +277,7 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    fn new(lists: &Lists, columns: u32, room: &Room) -> Result<Self, machine::memory::MemoryError> {
+    fn new(lists: &Lists, room: &Room) -> Result<Self, machine::memory::MemoryError> {
         let degrees = &lists.degree;
         let most = degrees.iter().copied().max().unwrap_or(0) as usize;
         let mut of_degree = vec![0_u32; most + 1];
@@ -268,11 +301,19 @@ impl Ranking {
             };
         }
         label[ranks as usize..].fill(NO_LABEL);
-        let more_than = |column: u32| steps.iter().take_while(|step| step.0 > column).last().map_or(0, |step| step.1);
-        let rows = (0..=columns).map(more_than).collect();
         let chunks = chunks(&steps);
         let neighbours = degrees.iter().map(|degree| u64::from(*degree)).sum();
-        Ok(Self { ranks, neighbours, rank, label, steps, rows, chunks })
+        Ok(Self { ranks, neighbours, rank, label, steps, rows: Vec::new(), chunks })
+    }
+
+    /// How many ranks have more neighbours than that.
+    pub(crate) fn more_than(&self, neighbours: u32) -> u32 {
+        self.steps[..self.steps.partition_point(|step| step.0 > neighbours)].last().map_or(0, |step| step.1)
+    }
+
+    /// Rows of so many columns, and of TAIL.
+    fn rows_of(&self, columns: u32) -> Vec<u32> {
+        (0..=columns).map(|column| self.more_than(column)).collect()
     }
 
     fn degree(&self, rank: u32) -> u32 {
@@ -297,6 +338,33 @@ fn chunks(steps: &[(u32, u32)]) -> Vec<u32> {
         borders.push(from);
     }
     borders
+}
+
+/// Bytes of all lists, coded whole, without a HEAD.
+fn coded_bytes<C: Crew>(crew: &C, buckets: &Buckets, lists: &Lists, ranking: &Ranking) -> Result<u64, C::Error> {
+    let pieces = Pieces::new(ranking.chunks.len() - 1, 1);
+    let sums = collect(crew, |_| {
+        let (mut list, mut bytes, mut sum) = (Vec::new(), Vec::new(), 0);
+        while let Some(piece) = pieces.take() {
+            for rank in ranking.chunks[piece.start]..ranking.chunks[piece.start + 1] {
+                ranked(buckets, lists, ranking, rank, &mut list);
+                bytes.clear();
+                coded::encode(&list, &mut bytes);
+                sum += bytes.len() as u64;
+            }
+        }
+        Ok(sum)
+    })?;
+    Ok(sums.into_iter().sum())
+}
+
+/// A rank's neighbours as ranks, ascending.
+#[inline(always)]
+fn ranked(buckets: &Buckets, lists: &Lists, ranking: &Ranking, rank: u32, list: &mut Vec<u32>) {
+    list.clear();
+    let old = buckets.list(lists, ranking.label[rank as usize]);
+    list.extend(old.iter().map(|label| ranking.rank[*label as usize]));
+    list.sort_unstable();
 }
 
 /// HEAD, and TAIL in pieces that are still to be joined.
@@ -327,10 +395,7 @@ fn write<C: Crew>(
         while let Some(piece) = pieces.take() {
             let mut bytes = Vec::with_capacity(CHUNK_NEIGHBOURS as usize * 2);
             for rank in ranking.chunks[piece.start]..ranking.chunks[piece.start + 1] {
-                list.clear();
-                let old = buckets.list(lists, ranking.label[rank as usize]);
-                list.extend(old.iter().map(|label| ranking.rank[*label as usize]));
-                list.sort_unstable();
+                ranked(buckets, lists, ranking, rank, &mut list);
                 for (column, neighbour) in column_at.iter().zip(&list).take(columns) {
                     heads[column + rank as usize].store(*neighbour, Ordering::Relaxed);
                 }
@@ -415,15 +480,18 @@ pub(crate) fn finish(
     let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
     let Joined { head, tail, tail_at } = joined;
     let column_at = Layout::columns_at(&rows[..rows.len() - 1]);
+    let index = Index::new(&tail_at, room)?;
     Ok(Layout {
         spec: *spec,
         ranks,
         neighbours,
         rows,
         column_at,
-        head,
+        head: Head::Four(head),
         tail,
-        tail_at,
+        first_far: NONE_FAR,
+        index,
+        long_lists: Vec::new(),
         label,
         rank,
         mean_degree,

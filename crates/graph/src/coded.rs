@@ -83,6 +83,21 @@ pub(crate) fn count(bytes: [u8; 3]) -> (usize, usize) {
     }
 }
 
+/// Where each piece of a list begins that lies at this place, and the end of the last.
+pub(crate) fn pieces(mut bytes: &[u8], mut at: u64) -> Vec<u64> {
+    let mut borders = vec![at];
+    while let [first, rest @ ..] = bytes {
+        let (count, taken) = count([*first, rest.first().copied().unwrap_or(0), rest.get(1).copied().unwrap_or(0)]);
+        let codes = &bytes[taken..taken + count.div_ceil(4)];
+        let width = |index: usize| usize::from(codes[index / 4] >> (2 * (index % 4)) & 3) + 1;
+        let length = taken + codes.len() + (0..count).map(width).sum::<usize>();
+        at += length as u64;
+        borders.push(at);
+        bytes = &bytes[length..];
+    }
+    borders
+}
+
 /// Reads a list in the plainest way, and checks that it is one: `None` when it is not made as `encode` makes them, or has a
 /// value of `limit` or more.
 pub(crate) fn decode(mut bytes: &[u8], limit: u32) -> Option<Vec<u32>> {
@@ -162,6 +177,11 @@ mod tests {
         let (first, _) = count([bytes[0], bytes[1], bytes[2]]);
         assert!(first < values.len() && first > 50_000, "{first}");
         assert_eq!(decode(&bytes, u32::MAX).unwrap(), values);
+        let borders = pieces(&bytes, 1000);
+        assert!(borders.len() >= 5 && borders.windows(2).all(|pair| pair[1] - pair[0] <= PIECE_BYTES as u64));
+        assert_eq!((borders[0], borders[borders.len() - 1]), (1000, 1000 + bytes.len() as u64));
+        let piece = |pair: &[u64]| decode(&bytes[pair[0] as usize - 1000..pair[1] as usize - 1000], u32::MAX).unwrap();
+        assert_eq!(borders.windows(2).flat_map(piece).collect::<Vec<u32>>(), values);
     }
 
     #[test]

@@ -38,6 +38,15 @@ pub enum Error {
         /// The most.
         max: u32,
     },
+    /// HEAD and the index do not fit into the DRAM that they may take.
+    Dram {
+        /// What they may take.
+        asked: Bytes,
+        /// What so many columns take.
+        needed: Bytes,
+        /// Columns.
+        columns: u32,
+    },
     /// Memory could not be had or placed.
     Memory(MemoryError),
     /// No vertex has an edge, so there is no root.
@@ -62,6 +71,10 @@ impl fmt::Display for Error {
                 )
             }
             Self::Columns { columns, max } => write!(f, "k = {columns}: HEAD has 1 to {max} columns"),
+            Self::Dram { asked, needed, columns } => write!(
+                f,
+                "HEAD with k = {columns} and the index take {needed} of DRAM, and {asked} are all that they may take"
+            ),
             Self::Memory(error) => error.fmt(f),
             Self::NoEdges => f.write_str("no vertex of this graph has an edge to another one"),
             Self::Root(root) => write!(f, "root {root} is no vertex of this graph that has an edge to another one"),
@@ -77,6 +90,8 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::TooLarge { .. } => Some("take a smaller scale, or end what else uses memory"),
+            Self::Dram { columns: 1, .. } => Some("give it more: dram=50%"),
+            Self::Dram { .. } => Some("give it more, or let k be chosen: k=0"),
             Self::Memory(error) => error.hint(),
             _ => None,
         }

@@ -82,10 +82,11 @@ pub struct Header {
 
 /// Writes a graph.
 pub fn write(layout: &Layout, to: &mut impl Write) -> Result<(), FileError> {
-    let tail = &layout.tail[..layout.tail.len() - PADDING];
+    let (head, tail) = (layout.head.wide_bytes(), layout.tail());
+    let tail_at: Vec<u8> = layout.index.starts().flat_map(u64::to_le_bytes).collect();
     let rows: Vec<u8> = layout.rows.iter().flat_map(|rows| rows.to_le_bytes()).collect();
     let labels = &layout.label.view::<u8>()[..layout.ranks as usize * 4];
-    let sections = [&rows, layout.head.view::<u8>(), tail, layout.tail_at.view::<u8>(), labels];
+    let sections = [&rows[..], &head, tail, &tail_at, labels];
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.extend(MAGIC);
     for number in [VERSION, layout.columns(), layout.spec.scale, 0] {
@@ -261,7 +262,7 @@ impl Parts {
         threads
             .run(&|_| {
                 while let Some(mut piece) = pieces.take() {
-                    let list = |rank| self.lists().read(rank as u32);
+                    let list = |rank: usize| self.lists().read(rank as u32, || self.tail(rank));
                     let broken = piece.find(|rank| {
                         let Some(list) = list(*rank) else { return true };
                         degrees[*rank].store(list.len() as u32, Relaxed);
@@ -284,14 +285,13 @@ impl Parts {
 
     fn lists(&self) -> Lists<'_> {
         let ranks = self.header.ranks as u32;
-        Lists {
-            ranks,
-            rows: &self.rows,
-            column_at: &self.column_at,
-            head: &self.head,
-            tail: &self.tail,
-            tail_at: &self.tail_at,
-        }
+        Lists { ranks, rows: &self.rows, column_at: &self.column_at, head: &self.head }
+    }
+
+    /// A rank's bytes of TAIL.
+    fn tail(&self, rank: usize) -> Option<&[u8]> {
+        let (from, to) = (*self.tail_at.get(rank)?, *self.tail_at.get(rank + 1)?);
+        self.tail.get(from as usize..to as usize)
     }
 
     fn finish(self, degrees: &[u32], rank: Array<u32>, room: &Room) -> Result<Layout, FileError> {

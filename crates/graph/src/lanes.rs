@@ -89,6 +89,15 @@ pub(crate) trait Lanes {
     /// For each lane of the mask the number at its index.
     unsafe fn gather(base: *const u32, at: Self::Vector, mask: u32) -> Self::Vector;
 
+    /// Reads sixteen numbers of three bytes that follow each other; 64 bytes may be read.
+    unsafe fn load_three(from: *const u8) -> Self::Vector;
+
+    /// For each lane of the mask the number of three bytes at its index; four bytes may be read of each.
+    unsafe fn gather_three(base: *const u8, at: Self::Vector, mask: u32) -> Self::Vector;
+
+    /// The lanes of the mask that are below a limit.
+    unsafe fn below(vector: Self::Vector, limit: u32, mask: u32) -> u32;
+
     /// The lanes of the mask whose bit is set in a map of bits.
     unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32;
 
@@ -134,6 +143,21 @@ mod tests {
                 assert_eq!(L::spill(L::from(70))[..3], [70, 71, 72]);
                 let gathered = L::spill(L::gather(memory.as_ptr(), L::load(at.as_ptr()), mask));
                 assert!(lanes.iter().all(|lane| gathered[*lane] == memory[at[*lane] as usize]));
+                let bytes: Vec<u8> = memory.iter().flat_map(|number| (number * 9973).to_le_bytes()).collect();
+                let three = |at: u32| {
+                    u32::from_le_bytes(
+                        [0, 1, 2, 3].map(|byte| if byte < 3 { bytes[3 * at as usize + byte] } else { 0 }),
+                    )
+                };
+                let loaded = L::spill(L::load_three(bytes.as_ptr().add(3 * 5)));
+                assert_eq!(loaded, std::array::from_fn(|lane| three(5 + lane as u32)));
+                let gathered = L::spill(L::gather_three(bytes.as_ptr(), L::load(at.as_ptr()), mask));
+                assert!(lanes.iter().all(|lane| gathered[*lane] == three(at[*lane])));
+                for limit in [0, memory[7], memory[7] + 1, 1 << 31, u32::MAX] {
+                    let below = L::below(vector, limit, mask);
+                    let expected = |lane: &usize| (below >> lane & 1 == 1) == (memory[3 + lane] < limit);
+                    assert!(lanes.iter().all(expected) && below & !mask == 0, "{limit}");
+                }
                 let bits = L::bits(map.as_ptr(), vector, mask);
                 for lane in 0..WIDTH {
                     let value = memory[3 + lane];

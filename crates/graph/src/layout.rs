@@ -3,7 +3,8 @@
 //!
 //! HEAD: column j holds the j-th neighbour of every rank that has more than j. Ranks descend by degree, so these are
 //! the ranks below `rows(j)`: columns are jagged and have no holes. TAIL: the other neighbours of each list, coded, in
-//! the order of ranks. HEAD, index and labels are to be in DRAM; TAIL need not be.
+//! the order of ranks. HEAD, index and labels are in DRAM; of TAIL the hubs' lists are, as many as there is room for, and the
+//! others may lie elsewhere ([`Layout::leave`]).
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,13 @@ use model::id_set::NodeId;
 use crate::classes::Classes;
 use crate::coded;
 use crate::error::Error;
+use crate::head::Head;
+use crate::index::Index;
 use crate::kronecker::Spec;
-use crate::room::Array;
+use crate::room::{Array, Room};
 
+/// `Layout::first_far` where nothing is far.
+pub(crate) const NONE_FAR: u32 = u32::MAX;
 /// The most columns that HEAD may have.
 pub const COLUMNS_MAX: u32 = 64;
 /// Columns are read sixteen rows at a time, and chunks of 64 rows are begun everywhere: so many rows are filled up.
@@ -34,10 +39,15 @@ pub struct Layout {
     pub(crate) rows: Vec<u32>,
     /// Where each column begins in `head`, and the end of the last.
     pub(crate) column_at: Vec<usize>,
-    pub(crate) head: Array<u32>,
+    pub(crate) head: Head,
+    /// TAIL, or what of it is in DRAM: the lists of the ranks before `first_far`.
     pub(crate) tail: Array<u8>,
-    /// Where each list of TAIL begins, and the end of the last.
-    pub(crate) tail_at: Array<u64>,
+    /// The first rank whose list of TAIL is elsewhere; behind all when none is.
+    pub(crate) first_far: u32,
+    /// Where each list of TAIL lies.
+    pub(crate) index: Index,
+    /// Of lists elsewhere that are longer than a piece: rank, and where each piece begins and ends.
+    pub(crate) long_lists: Vec<(u32, Vec<u64>)>,
     /// Rank to label; `NO_LABEL` after the last.
     pub(crate) label: Array<u32>,
     /// Label to rank; `NO_LABEL` for vertices without edges.
@@ -85,8 +95,44 @@ impl Layout {
 
     /// Bytes of HEAD, of TAIL as coded, and of what finds both: index, labels, ranks, degrees and blocks.
     pub fn bytes(&self) -> (u64, u64, u64) {
-        let index = self.tail_at.bytes() + self.label.bytes() + self.rank.bytes() + self.mean_degree.bytes();
+        let index = self.index.bytes() + self.label.bytes() + self.rank.bytes() + self.mean_degree.bytes();
         (self.head.bytes() as u64, self.tail.bytes() as u64, (index + self.classes.bytes()) as u64)
+    }
+
+    /// Bytes that a search of this graph has to find in DRAM, beside what belongs to vertices and not to edges: HEAD, index and
+    /// what of TAIL is there.
+    pub fn edge_bytes(&self) -> u64 {
+        let pieces: usize = self.long_lists.iter().map(|list| size_of_val(&list.1[..])).sum();
+        (self.head.bytes() + self.index.bytes() + self.tail.bytes() + pieces) as u64
+    }
+
+    /// TAIL, as long as all of it is in DRAM.
+    pub fn tail(&self) -> &[u8] {
+        assert!(self.first_far == NONE_FAR, "all of TAIL is in DRAM");
+        &self.tail[..self.tail.len() - coded::PADDING]
+    }
+
+    /// Keeps of TAIL only the first lists, in so many bytes at most, and of HEAD the fewest bytes. Who searches then has to
+    /// have the others somewhere else. Gives how many bytes of TAIL are kept.
+    pub fn leave(&mut self, bytes: u64, room: &Room) -> Result<u64, Error> {
+        let whole = self.tail().len() as u64;
+        let kept_lists = self.index.first_beyond(bytes);
+        let kept = if kept_lists == self.index.lists() { whole } else { self.index.list(kept_lists as u32).0 };
+        let head = std::mem::replace(&mut self.head, Head::Three(room.array(0)?));
+        self.head = head.packed(self.ranks, room)?;
+        if kept == whole {
+            return Ok(kept);
+        }
+        self.long_lists = (kept_lists as u32..self.index.lists() as u32)
+            .map(|rank| (rank, self.index.list(rank)))
+            .filter(|(_, (_, length))| *length > coded::PIECE_BYTES)
+            .map(|(rank, (from, length))| (rank, coded::pieces(&self.tail[from as usize..][..length], from)))
+            .collect();
+        let mut tail = room.array(kept as usize + coded::PADDING)?;
+        tail[..kept as usize].copy_from_slice(&self.tail[..kept as usize]);
+        self.tail = tail;
+        self.first_far = kept_lists as u32;
+        Ok(kept)
     }
 
     /// On which nodes its pages are; of each array at most `most` are asked about.
@@ -94,7 +140,7 @@ impl Layout {
         let mut pages = BTreeMap::new();
         self.head.add_pages(most, &mut pages)?;
         self.tail.add_pages(most, &mut pages)?;
-        self.tail_at.add_pages(most, &mut pages)?;
+        self.index.add_pages(most, &mut pages)?;
         self.label.add_pages(most, &mut pages)?;
         self.rank.add_pages(most, &mut pages)?;
         Ok(pages)
@@ -103,8 +149,12 @@ impl Layout {
     /// The neighbours of a rank; see [`Lists::read`].
     #[cfg(test)]
     pub(crate) fn list(&self, rank: u32) -> Option<Vec<u32>> {
-        let Self { ranks, rows, column_at, head, tail, tail_at, .. } = self;
-        Lists { ranks: *ranks, rows, column_at, head, tail, tail_at }.read(rank)
+        let head = self.head.wide();
+        let tail = || {
+            let (from, length) = self.index.list(rank);
+            self.tail.get(from as usize..from as usize + length)
+        };
+        Lists { ranks: self.ranks, rows: &self.rows, column_at: &self.column_at, head: &head }.read(rank, tail)
     }
 
     /// Where columns begin when they have so many rows, and where the last ends.
@@ -124,26 +174,24 @@ pub fn check_columns(columns: u32) -> Result<(), Error> {
     if (1..=COLUMNS_MAX).contains(&columns) { Ok(()) } else { Err(Error::Columns { columns, max: COLUMNS_MAX }) }
 }
 
-/// HEAD and TAIL as they are read in the plainest way.
+/// Lists as they are read in the plainest way.
 #[derive(Clone, Copy)]
 pub(crate) struct Lists<'l> {
     pub(crate) ranks: u32,
     pub(crate) rows: &'l [u32],
     pub(crate) column_at: &'l [usize],
     pub(crate) head: &'l [u32],
-    pub(crate) tail: &'l [u8],
-    pub(crate) tail_at: &'l [u64],
 }
 
 impl Lists<'_> {
-    /// The neighbours of a rank; `None` when they are not what a list can be.
-    pub(crate) fn read(&self, rank: u32) -> Option<Vec<u32>> {
+    /// The neighbours of a rank, those of TAIL from the bytes that are given if it has any; `None` when they are not what a list
+    /// can be.
+    pub(crate) fn read<'t>(&self, rank: u32, tail: impl FnOnce() -> Option<&'t [u8]>) -> Option<Vec<u32>> {
         let last = self.rows.len() - 1;
         let columns = self.rows[..last].iter().take_while(|rows| rank < **rows).count();
         let mut list: Vec<u32> = (0..columns).map(|column| self.head[self.column_at[column] + rank as usize]).collect();
         if rank < self.rows[last] {
-            let (from, to) = (self.tail_at[rank as usize] as usize, self.tail_at[rank as usize + 1] as usize);
-            let tail = coded::decode(self.tail.get(from..to)?, self.ranks)?;
+            let tail = coded::decode(tail()?, self.ranks)?;
             if tail.is_empty() {
                 return None;
             }

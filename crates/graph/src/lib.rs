@@ -10,13 +10,19 @@
 #[cfg(target_endian = "big")]
 compile_error!("graph files and bitmaps are little-endian here");
 
+mod budget;
 mod build;
 mod classes;
 mod coded;
 mod crew;
 mod edge_list;
 mod error;
+mod expand;
+mod far;
 mod file;
+mod ground;
+mod head;
+mod index;
 mod kronecker;
 mod lanes;
 mod layout;
@@ -29,10 +35,12 @@ mod statistics;
 mod tuples;
 mod validate;
 
-pub use build::{build, bytes_needed, check_fits};
+pub use budget::{Budget, Dram};
+pub use build::{build, build_within, bytes_needed, check_fits};
 pub use crew::{Crew, Hand, Stopped, Threads};
 pub use edge_list::{Form, stream};
 pub use error::Error;
+pub use far::{Fetch, Io, PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
 pub use file::{FileError, Header, VERSION, read, read_header, write};
 pub use kronecker::{EDGE_FACTOR, Generator, SCALE_MAX, Spec};
 pub use lanes::Isa;

@@ -1,157 +1,64 @@
-//! The loops of the search, written once over sixteen ranks at a time and compiled for each kind of instructions.
-//!
-//! Unsafe for the vectors, and because threads write to shared arrays: in a bottom-up level each chunk of vertices belongs to the
-//! thread that took it, in a top-down level bits are claimed atomically. Ranks in the layout are below its number of ranks
-//! (construction makes them so, reading a file checks it), and every map and array has room for all of them and the one after.
+//! Bottom-up: looks for a neighbour in the frontier for every unvisited rank, first in HEAD, column by column, then in TAIL.
+//! Unsafe as `ground` says.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::coded;
-use crate::lanes::plain::Plain;
+use crate::far::Given;
+use crate::ground::{Entry, Found, Four, Ground, NoList, Three, Work, each, each_checked, with};
+use crate::head::Head;
 use crate::lanes::{Isa, Lanes, WIDTH, first};
-#[cfg(target_arch = "x86_64")]
-use crate::lanes::{avx2::Avx2, avx512::Avx512};
-use crate::layout::Layout;
 
 /// Words of the maps that are scanned at a time: 4096 vertices, whose survivors stay in the first cache.
 pub(crate) const CHUNK_WORDS: usize = 64;
 
-/// What a level works on.
-#[derive(Clone, Copy)]
-pub(crate) struct Ground<'s> {
-    pub(crate) layout: &'s Layout,
-    /// A bit for each rank, set for those behind the last.
-    pub(crate) visited: &'s [AtomicU64],
-    pub(crate) frontier: &'s [AtomicU64],
-    pub(crate) next: &'s [AtomicU64],
-    /// By rank, the rank of its parent.
-    pub(crate) parent: &'s [AtomicU32],
-}
-
-/// What a thread has found in a level.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) count: u64,
-    /// The sum of their degrees, of which the mean of 64 neighbouring ranks stands for each.
-    pub(crate) degrees: f64,
-}
-
 /// Working space of [`scan`].
 pub(crate) type Survivors = [u32; CHUNK_WORDS * 64 + WIDTH];
 
-/// Looks for a neighbour in the frontier for every unvisited rank of these words.
-pub(crate) fn scan(isa: Isa, ground: &Ground<'_>, words: Range<usize>, survivors: &mut Survivors) -> Found {
+/// Looks for a neighbour in the frontier for every unvisited rank of these words, in what is in DRAM. Gives what it found, and how many
+/// ranks, the first of `survivors`, have a list elsewhere that has yet to be searched.
+pub(crate) fn scan(isa: Isa, ground: &Ground<'_>, words: Range<usize>, survivors: &mut Survivors) -> (Found, usize) {
     assert!(words.len() <= CHUNK_WORDS && words.end <= ground.visited.len());
-    // SAFETY: `Isa` values come from `Isa::is_here` (see `Search::new`); the rest as the head of this file says.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => scan_avx512(ground, words, survivors),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => scan_avx2(ground, words, survivors),
-            _ => scan_with::<Plain>(ground, words, survivors),
-        }
-    }
+    with(isa, Scan { ground, words, survivors })
 }
 
-/// Visits all unvisited neighbours of these ranks, alone; their ranks go to `found`. Gives how many.
-pub(crate) fn expand_alone(isa: Isa, ground: &Ground<'_>, list: &[AtomicU32], found: &[AtomicU32]) -> usize {
-    // SAFETY: as in `scan`.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => expand_alone_avx512(ground, list, found),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => expand_alone_avx2(ground, list, found),
-            _ => expand_alone_with::<Plain>(ground, list, found),
-        }
-    }
+/// Looks for a neighbour in the frontier in lists that a disk gave. Those whose ranks have been found are left out.
+pub(crate) fn pull(isa: Isa, ground: &Ground<'_>, given: &Given<'_>, found: &mut Found) -> Result<(), NoList> {
+    with(isa, Pull { ground, given, found })
 }
 
-/// Claims all unvisited neighbours of these ranks in the next frontier, while other threads do so for others.
-pub(crate) fn expand(isa: Isa, ground: &Ground<'_>, list: &[AtomicU32]) -> Found {
-    // SAFETY: as in `scan`.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => expand_avx512(ground, list),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => expand_avx2(ground, list),
-            _ => expand_with::<Plain>(ground, list),
-        }
-    }
+struct Scan<'s, 'g> {
+    ground: &'s Ground<'g>,
+    words: Range<usize>,
+    survivors: &'s mut Survivors,
 }
 
-/// The loops, compiled with these instructions.
-#[cfg(target_arch = "x86_64")]
-macro_rules! compiled {
-    ($features:literal, $lanes:ty, $scan:ident, $alone:ident, $expand:ident) => {
-        #[target_feature(enable = $features)]
-        unsafe fn $scan(ground: &Ground<'_>, words: Range<usize>, survivors: &mut Survivors) -> Found {
-            // SAFETY: as for the caller.
-            unsafe { scan_with::<$lanes>(ground, words, survivors) }
-        }
+impl Work for Scan<'_, '_> {
+    type Out = (Found, usize);
 
-        #[target_feature(enable = $features)]
-        unsafe fn $alone(ground: &Ground<'_>, list: &[AtomicU32], found: &[AtomicU32]) -> usize {
-            // SAFETY: as for the caller.
-            unsafe { expand_alone_with::<$lanes>(ground, list, found) }
-        }
-
-        #[target_feature(enable = $features)]
-        unsafe fn $expand(ground: &Ground<'_>, list: &[AtomicU32]) -> Found {
-            // SAFETY: as for the caller.
-            unsafe { expand_with::<$lanes>(ground, list) }
-        }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-compiled!(
-    "avx512f,avx512bw,avx512vl,avx512vbmi2,bmi1,bmi2,popcnt,lzcnt",
-    Avx512,
-    scan_avx512,
-    expand_alone_avx512,
-    expand_avx512
-);
-#[cfg(target_arch = "x86_64")]
-compiled!("avx2,bmi1,bmi2,popcnt,lzcnt", Avx2, scan_avx2, expand_alone_avx2, expand_avx2);
-
-impl Ground<'_> {
-    fn column(&self, column: usize) -> *const u32 {
-        self.layout.head[self.layout.column_at[column]..].as_ptr()
-    }
-
-    fn frontier_map(&self) -> *const u32 {
-        self.frontier.as_ptr().cast()
-    }
-
-    /// Marks a rank of this thread's chunk as found.
     #[inline(always)]
-    unsafe fn mark(&self, rank: u32, found: &mut Found) {
-        let (word, bit) = (rank as usize / 64, 1 << (rank % 64));
-        // SAFETY: every rank has its bit and a mean degree.
-        let (next, visited, degree) = unsafe {
-            (
-                self.next.get_unchecked(word),
-                self.visited.get_unchecked(word),
-                self.layout.mean_degree.get_unchecked(word),
-            )
-        };
-        next.store(next.load(Relaxed) | bit, Relaxed);
-        visited.store(visited.load(Relaxed) | bit, Relaxed);
-        found.count += 1;
-        found.degrees += f64::from(*degree);
+    unsafe fn run<L: Lanes>(self) -> Self::Out {
+        // SAFETY: as for the caller; the entries are as wide as HEAD's.
+        unsafe {
+            match self.ground.layout.head {
+                Head::Four(_) => scan_with::<L, Four>(self.ground, self.words, self.survivors),
+                Head::Three(_) => scan_with::<L, Three>(self.ground, self.words, self.survivors),
+            }
+        }
     }
 }
 
 #[inline(always)]
-unsafe fn scan_with<L: Lanes>(ground: &Ground<'_>, words: Range<usize>, survivors: &mut Survivors) -> Found {
+unsafe fn scan_with<L: Lanes, E: Entry>(
+    ground: &Ground<'_>,
+    words: Range<usize>,
+    survivors: &mut Survivors,
+) -> (Found, usize) {
     let mut found = Found::default();
     // SAFETY: as for the caller.
-    let mut left = unsafe { first_column::<L>(ground, words, survivors, &mut found) };
+    let mut left = unsafe { first_column::<L, E>(ground, words, survivors, &mut found) };
     let rows = &ground.layout.rows;
     for (column, rows) in rows[..rows.len() - 1].iter().enumerate().skip(1) {
         // Survivors ascend, and rows of a column are a prefix of the ranks.
@@ -159,28 +66,30 @@ unsafe fn scan_with<L: Lanes>(ground: &Ground<'_>, words: Range<usize>, survivor
             left -= 1;
         }
         if left == 0 {
-            return found;
+            return (found, 0);
         }
         // SAFETY: as for the caller; the survivors left have a row in this column.
-        left = unsafe { next_column::<L>(ground, column, survivors, left, &mut found) };
+        left = unsafe { next_column::<L, E>(ground, column, survivors, left, &mut found) };
     }
     let tails = rows[rows.len() - 1];
     let left = survivors[..left].partition_point(|rank| *rank < tails);
+    let near = survivors[..left].partition_point(|rank| *rank < ground.layout.first_far);
     // SAFETY: as for the caller; these ranks have a list in TAIL.
-    unsafe { search_tails::<L>(ground, &survivors[..left], &mut found) };
-    found
+    unsafe { search_tails::<L>(ground, &survivors[..near], &mut found) };
+    survivors.copy_within(near..left, 0);
+    (found, left - near)
 }
 
 /// Reads the first column in place; ranks that found no parent, and have more neighbours, become a dense ascending list.
 #[inline(always)]
-unsafe fn first_column<L: Lanes>(
+unsafe fn first_column<L: Lanes, E: Entry>(
     ground: &Ground<'_>,
     words: Range<usize>,
     survivors: &mut Survivors,
     found: &mut Found,
 ) -> usize {
     let (column, map, parent) =
-        (ground.column(0), ground.frontier_map(), ground.parent.as_ptr().cast_mut().cast::<u32>());
+        (ground.column::<E>(0), ground.frontier_map(), ground.parent.as_ptr().cast_mut().cast::<u32>());
     let more = ground.layout.rows[1];
     let mut left = 0;
     for word in words {
@@ -196,7 +105,7 @@ unsafe fn first_column<L: Lanes>(
                 // SAFETY: unvisited ranks have a row in the first column, which is filled up to whole words; parents of this
                 // chunk are this thread's; at most 64 survivors come of a word.
                 unsafe {
-                    let neighbours = L::load(column.add(rank as usize));
+                    let neighbours = E::load::<L>(column, rank as usize);
                     let hit = L::bits(map, neighbours, mask);
                     L::store(parent.add(rank as usize), neighbours, hit);
                     hits |= u64::from(hit) << (16 * quarter);
@@ -219,21 +128,21 @@ unsafe fn first_column<L: Lanes>(
 
 /// Looks at one more neighbour of each survivor, and keeps those without a parent.
 #[inline(always)]
-unsafe fn next_column<L: Lanes>(
+unsafe fn next_column<L: Lanes, E: Entry>(
     ground: &Ground<'_>,
     column: usize,
     survivors: &mut Survivors,
     count: usize,
     found: &mut Found,
 ) -> usize {
-    let (column, map) = (ground.column(column), ground.frontier_map());
+    let (column, map) = (ground.column::<E>(column), ground.frontier_map());
     let mut left = 0;
     for at in (0..count).step_by(WIDTH) {
         let mask = first(count - at);
         // SAFETY: the survivors of the mask have a row; what is written lies before what is read next.
         unsafe {
             let ranks = L::load(survivors.as_ptr().add(at));
-            let neighbours = L::gather(column, ranks, mask);
+            let neighbours = E::gather::<L>(column, ranks, mask);
             let mut hit = L::bits(map, neighbours, mask);
             let rest = mask & !hit;
             if hit != 0 {
@@ -252,23 +161,17 @@ unsafe fn next_column<L: Lanes>(
     left
 }
 
-/// Looks for a parent in the rest of these ranks' lists.
+/// Looks for a parent in the rest of these ranks' lists, which are in DRAM.
 #[inline(always)]
 unsafe fn search_tails<L: Lanes>(ground: &Ground<'_>, ranks: &[u32], found: &mut Found) {
     for rank in ranks {
-        prefetch(std::ptr::from_ref(&ground.layout.tail[ground.layout.tail_at[*rank as usize] as usize]));
+        prefetch(ground.list(*rank).as_ptr());
     }
     for rank in ranks {
         let mut parent = None;
-        // SAFETY: as for the caller.
+        // SAFETY: as for the caller: TAIL has bytes behind its last list.
         unsafe {
-            each_of_tail::<L>(ground.layout, *rank, |neighbours, mask| {
-                let hit = L::bits(ground.frontier_map(), neighbours, mask);
-                if hit != 0 {
-                    parent = Some(L::spill(neighbours)[hit.trailing_zeros() as usize]);
-                }
-                hit == 0
-            });
+            each::<L>(ground.list(*rank), |neighbours, mask| in_frontier::<L>(ground, neighbours, mask, &mut parent));
         }
         if let Some(parent) = parent {
             ground.parent[*rank as usize].store(parent, Relaxed);
@@ -278,106 +181,57 @@ unsafe fn search_tails<L: Lanes>(ground: &Ground<'_>, ranks: &[u32], found: &mut
     }
 }
 
-/// Calls with up to sixteen neighbours of a rank's list in TAIL at a time, while it wants more.
+/// Whether none of these is in the frontier; else the first that is.
 #[inline(always)]
-unsafe fn each_of_tail<L: Lanes>(layout: &Layout, rank: u32, mut more: impl FnMut(L::Vector, u32) -> bool) {
-    let (from, to) = (layout.tail_at[rank as usize] as usize, layout.tail_at[rank as usize + 1] as usize);
-    debug_assert!(from <= to && to + coded::PADDING <= layout.tail.len());
-    let mut at = layout.tail.as_ptr().wrapping_add(from);
-    let end = layout.tail.as_ptr().wrapping_add(to);
-    while at < end {
-        // SAFETY: lists lie in TAIL as they were coded, with so many bytes behind the last as vectors may read.
-        unsafe {
-            let (mut left, taken) = coded::count([*at, *at.add(1), *at.add(2)]);
-            let mut codes = at.add(taken);
-            let mut data = codes.add(left.div_ceil(4));
-            let mut before = L::zero();
-            while left > 0 {
-                let count = left.min(WIDTH);
-                let (neighbours, bytes) = L::decode(codes.cast::<u32>().read_unaligned(), data, count, before);
-                if !more(neighbours, first(count)) {
-                    return;
-                }
-                before = neighbours;
-                codes = codes.add(4);
-                data = data.add(bytes);
-                left -= count;
+unsafe fn in_frontier<L: Lanes>(
+    ground: &Ground<'_>,
+    neighbours: L::Vector,
+    mask: u32,
+    parent: &mut Option<u32>,
+) -> bool {
+    // SAFETY: as for the caller; every rank has its bit.
+    let hit = unsafe { L::bits(ground.frontier_map(), neighbours, mask) };
+    if hit != 0 {
+        // SAFETY: as above.
+        *parent = Some(unsafe { L::spill(neighbours) }[hit.trailing_zeros() as usize]);
+    }
+    hit == 0
+}
+
+struct Pull<'s, 'g> {
+    ground: &'s Ground<'g>,
+    given: &'s Given<'s>,
+    found: &'s mut Found,
+}
+
+impl Work for Pull<'_, '_> {
+    type Out = Result<(), NoList>;
+
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) -> Self::Out {
+        let Self { ground, given, found } = self;
+        for rank in given.ranks {
+            // Of a list in several pieces another may have been searched before.
+            if ground.next[*rank as usize / 64].load(Relaxed) >> (rank % 64) & 1 == 1 {
+                continue;
             }
-            at = data;
-        }
-    }
-}
-
-/// Calls with all neighbours of a rank that are not visited when it is looked.
-#[inline(always)]
-unsafe fn each_unvisited<L: Lanes>(ground: &Ground<'_>, rank: u32, mut with: impl FnMut(u32)) {
-    let layout = ground.layout;
-    let columns = layout.rows.len() - 1;
-    for column in 0..columns {
-        if rank >= layout.rows[column] {
-            return;
-        }
-        let neighbour = layout.head[layout.column_at[column] + rank as usize];
-        if ground.visited[neighbour as usize / 64].load(Relaxed) >> (neighbour % 64) & 1 == 0 {
-            with(neighbour);
-        }
-    }
-    if rank >= layout.rows[columns] {
-        return;
-    }
-    // SAFETY: as for the caller; this rank has a list in TAIL.
-    unsafe {
-        each_of_tail::<L>(layout, rank, |neighbours, mask| {
-            let mut rest = mask & !L::bits(ground.visited.as_ptr().cast(), neighbours, mask);
-            if rest != 0 {
-                let neighbours = L::spill(neighbours);
-                while rest != 0 {
-                    with(neighbours[rest.trailing_zeros() as usize]);
-                    rest &= rest - 1;
-                }
+            let list = given.list(ground.layout, *rank);
+            let mut parent = None;
+            // SAFETY: as for the caller: `Given` has bytes behind its last list.
+            let read = unsafe {
+                each_checked::<L>(list, ground.layout.ranks, |neighbours, mask| {
+                    in_frontier::<L>(ground, neighbours, mask, &mut parent)
+                })
+            };
+            read.ok_or(NoList { rank: *rank })?;
+            if let Some(parent) = parent {
+                ground.parent[*rank as usize].store(parent, Relaxed);
+                // SAFETY: as for the caller.
+                unsafe { ground.mark(*rank, found) };
             }
-            true
-        });
-    }
-}
-
-#[inline(always)]
-unsafe fn expand_alone_with<L: Lanes>(ground: &Ground<'_>, list: &[AtomicU32], found: &[AtomicU32]) -> usize {
-    let mut count = 0;
-    for rank in list {
-        let rank = rank.load(Relaxed);
-        // SAFETY: as for the caller.
-        unsafe {
-            each_unvisited::<L>(ground, rank, |neighbour| {
-                let word = &ground.visited[neighbour as usize / 64];
-                word.store(word.load(Relaxed) | 1 << (neighbour % 64), Relaxed);
-                ground.parent[neighbour as usize].store(rank, Relaxed);
-                found[count].store(neighbour, Relaxed);
-                count += 1;
-            });
         }
+        Ok(())
     }
-    count
-}
-
-#[inline(always)]
-unsafe fn expand_with<L: Lanes>(ground: &Ground<'_>, list: &[AtomicU32]) -> Found {
-    let mut found = Found::default();
-    for rank in list {
-        let rank = rank.load(Relaxed);
-        // SAFETY: as for the caller. Nobody writes to `visited` in such a level.
-        unsafe {
-            each_unvisited::<L>(ground, rank, |neighbour| {
-                let (word, bit) = (neighbour as usize / 64, 1 << (neighbour % 64));
-                if ground.next[word].load(Relaxed) & bit == 0 && ground.next[word].fetch_or(bit, Relaxed) & bit == 0 {
-                    ground.parent[neighbour as usize].store(rank, Relaxed);
-                    found.count += 1;
-                    found.degrees += f64::from(ground.layout.mean_degree[word]);
-                }
-            });
-        }
-    }
-    found
 }
 
 /// Asks for a line that will be wanted soon.
@@ -392,3 +246,6 @@ fn prefetch(byte: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = byte;
 }
+
+/// What is read behind a list.
+const _: () = assert!(coded::PADDING >= 128);

@@ -9,21 +9,26 @@ mod output;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use machine::memory::MemoryError;
 use model::id_set::NodeId;
 
 use crate::crew::{Hand, Pieces, Stopped};
 use crate::error::Error;
+use crate::expand::{Visitor, expand, push};
+use crate::far::{Fetch, Given, Io, Lost, Wants};
+use crate::ground::{Found, Ground};
 use crate::lanes::{Isa, WIDTH};
-use crate::layout::Layout;
+use crate::layout::{Layout, NONE_FAR};
 use crate::room::{Array, Room};
-use crate::scan::{CHUNK_WORDS, Found, Ground, Survivors, expand, expand_alone, scan};
+use crate::scan::{CHUNK_WORDS, Survivors, pull, scan};
 use output::Output;
 
 /// Ranks of a frontier that a thread takes at a time; hubs may have half of all neighbours.
 const LIST_PIECE: usize = 2;
+/// Ranks of a frontier whose lists are wanted from elsewhere that a thread takes at a time, so that they are read together.
+const FAR_PIECE: usize = 64;
 
 /// When a search goes which way.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +44,8 @@ pub struct Tuning {
 impl Tuning {
     /// Fastest in DRAM at scales 20 and 22 of those that were tried.
     pub const DRAM: Self = Self { alpha: 40.0, beta: 1000.0, alone_edges: 30_000.0 };
+    /// Where TAIL lies on a disk: a level bottom-up wants lists of many vertices, so the frontier has to be larger to be worth it.
+    pub const FAR: Self = Self { alpha: 25.0, beta: 1000.0, alone_edges: 4_000.0 };
     /// Those of the study.
     pub const STUDY: Self = Self { alpha: 64.0, beta: 4.0, ..Self::DRAM };
 }
@@ -84,8 +91,14 @@ pub struct Search<'l> {
     output: Output,
     standing: Mutex<Standing>,
     next: AtomicUsize,
+    next_far: AtomicUsize,
     blocks: Pieces,
     found: Vec<Mutex<Found>>,
+    /// Each thread's way to what of TAIL is elsewhere.
+    wants: Vec<Mutex<Option<Wants>>>,
+    /// Of the frontier, ascending, for what is elsewhere.
+    sorted: RwLock<Vec<u32>>,
+    lost: Mutex<Option<Lost>>,
 }
 
 impl<'l> Search<'l> {
@@ -105,8 +118,12 @@ impl<'l> Search<'l> {
             output: Output::new(layout.spec().vertices() as usize, room)?,
             standing: Mutex::new(Standing::at(0, layout)),
             next: AtomicUsize::new(0),
+            next_far: AtomicUsize::new(0),
             blocks: Pieces::new(layout.classes.blocks, 1),
             found: (0..threads).map(|_| Mutex::new(Found::default())).collect(),
+            wants: (0..threads).map(|_| Mutex::new(None)).collect(),
+            sorted: RwLock::new(Vec::with_capacity(if layout.first_far == NONE_FAR { 0 } else { ranks })),
+            lost: Mutex::new(None),
         })
     }
 
@@ -121,13 +138,31 @@ impl<'l> Search<'l> {
         self.output.touch(hand.part(self.layout.classes.blocks));
     }
 
+    /// Gives a thread its way to what of TAIL is elsewhere; without, such a graph cannot be searched.
+    pub fn fetch_by(&self, hand: &Hand<'_>, fetch: Box<dyn Fetch>) {
+        *self.wants(hand) = Some(Wants::new(fetch));
+    }
+
+    /// What the last search read from elsewhere; an error when it did not get it, and then its result is none.
+    pub fn io(&self) -> Result<Io, String> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut sum = Io::default();
+        for wants in &self.wants {
+            if let Some(wants) = &mut *wants.lock().unwrap_or_else(PoisonError::into_inner) {
+                let io = wants.io();
+                sum = Io { reads: sum.reads + io.reads, bytes: sum.bytes + io.bytes, lists: sum.lists + io.lists };
+            }
+        }
+        lost.map_or(Ok(sum), |lost| Err(lost.to_string()))
+    }
+
     /// Whether a root can be searched from.
     pub fn check_root(&self, root: u64) -> Result<(), Error> {
         self.layout.rank_of(root).map(drop).ok_or(Error::Root(root))
     }
 
     /// Searches from a root that [`Search::check_root`] has let through, with all threads of a crew. When all have come back,
-    /// [`Search::parents`] has the result.
+    /// [`Search::parents`] has the result, if [`Search::io`] says that everything was read that was wanted.
     pub fn run(&self, hand: &Hand<'_>, root: u64, tuning: &Tuning) -> Result<(), Stopped> {
         let own = hand.part(self.visited.len());
         self.visited[own].iter().for_each(|word| word.store(0, Relaxed));
@@ -143,7 +178,7 @@ impl<'l> Search<'l> {
             let found = match standing.way {
                 Way::End => break,
                 Way::Alone if hand.index > 0 => Found::default(),
-                Way::Alone => self.alone(tuning),
+                Way::Alone => self.alone(hand, tuning),
                 Way::Down => self.down(hand, &standing)?,
                 Way::Up => self.up(hand, &standing, &mut survivors)?,
             };
@@ -168,11 +203,16 @@ impl<'l> Search<'l> {
         self.parents().to_vec()
     }
 
-    /// Bytes of the maps, lists and parents beside the layout.
+    /// Bytes of the maps, lists, parents and room for reads beside the layout.
     pub fn bytes(&self) -> u64 {
+        let lock = |wants: &Mutex<Option<Wants>>| {
+            wants.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Wants::bytes)
+        };
+        let reads: usize = self.wants.iter().filter_map(lock).sum();
+        let sorted = self.sorted.read().unwrap_or_else(PoisonError::into_inner).capacity() * size_of::<u32>();
         let maps = self.visited.bytes() + self.maps.iter().map(Array::bytes).sum::<usize>();
         let lists = self.lists.iter().map(Array::bytes).sum::<usize>();
-        (maps + lists + self.parent.bytes() + self.output.bytes()) as u64
+        (maps + lists + reads + sorted + self.parent.bytes() + self.output.bytes()) as u64
     }
 
     /// The instructions that are used.
@@ -220,11 +260,25 @@ impl<'l> Search<'l> {
     }
 
     /// Levels of small frontiers, one after the other.
-    fn alone(&self, tuning: &Tuning) -> Found {
+    fn alone(&self, hand: &Hand<'_>, tuning: &Tuning) -> Found {
         let mut standing = *self.standing();
         loop {
-            let (list, found) = (&self.lists[standing.list], &self.lists[1 - standing.list]);
-            let count = expand_alone(self.isa, &self.ground(&standing), &list[..standing.length], found);
+            let (list, found) = (&self.lists[standing.list][..standing.length], &self.lists[1 - standing.list]);
+            let ground = self.ground(&standing);
+            let mut count = 0;
+            let mut visitor = Visitor::Alone(found, &mut count);
+            if self.layout.first_far < NONE_FAR {
+                let mut far = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
+                self.far_of(list, &mut far);
+                let mut wants = self.wants(hand);
+                self.with(&mut wants, |wants| {
+                    wants.want(self.layout, &far, &mut |given| push(self.isa, &ground, given, &mut visitor))
+                });
+                expand(self.isa, &ground, list, &mut visitor);
+                self.with(&mut wants, |wants| wants.finish(&mut |given| push(self.isa, &ground, given, &mut visitor)));
+            } else {
+                expand(self.isa, &ground, list, &mut visitor);
+            }
             let degree = |rank: &AtomicU32| f64::from(self.layout.mean_degree[rank.load(Relaxed) as usize / 64]);
             let edges = found[..count].iter().map(degree).sum();
             standing.list = 1 - standing.list;
@@ -245,11 +299,20 @@ impl<'l> Search<'l> {
         ground.next[own.clone()].iter().for_each(|word| word.store(0, Relaxed));
         hand.meet()?;
         let mut found = Found::default();
-        while let Some(piece) = self.take(LIST_PIECE, standing.length) {
-            let some = expand(self.isa, &ground, &self.lists[standing.list][piece]);
-            found.count += some.count;
-            found.degrees += some.degrees;
+        let mut visitor = Visitor::OneOfMany(&mut found);
+        let mut wants = self.wants(hand);
+        if self.layout.first_far < NONE_FAR {
+            let far = self.sorted.read().unwrap_or_else(PoisonError::into_inner);
+            while let Some(piece) = take(&self.next_far, FAR_PIECE, far.len()) {
+                self.with(&mut wants, |wants| {
+                    wants.want(self.layout, &far[piece], &mut |given| push(self.isa, &ground, given, &mut visitor))
+                });
+            }
         }
+        while let Some(piece) = take(&self.next, LIST_PIECE, standing.length) {
+            expand(self.isa, &ground, &self.lists[standing.list][piece], &mut visitor);
+        }
+        self.with(&mut wants, |wants| wants.finish(&mut |given| push(self.isa, &ground, given, &mut visitor)));
         hand.meet()?;
         for (visited, next) in self.visited[own.clone()].iter().zip(&ground.next[own]) {
             visited.store(visited.load(Relaxed) | next.load(Relaxed), Relaxed);
@@ -269,18 +332,50 @@ impl<'l> Search<'l> {
             hand.meet()?;
         }
         let mut found = Found::default();
-        while let Some(words) = self.take(CHUNK_WORDS, self.visited.len()) {
-            let some = scan(self.isa, &ground, words, survivors);
+        let mut wants = self.wants(hand);
+        while let Some(words) = take(&self.next, CHUNK_WORDS, self.visited.len()) {
+            let (some, far) = scan(self.isa, &ground, words, survivors);
             found.count += some.count;
             found.degrees += some.degrees;
+            self.with(&mut wants, |wants| {
+                let then = &mut |given: &Given<'_>| pull(self.isa, &ground, given, &mut found);
+                wants.want(self.layout, &survivors[..far], then)?;
+                wants.look(then)
+            });
         }
+        self.with(&mut wants, |wants| wants.finish(&mut |given| pull(self.isa, &ground, given, &mut found)));
         Ok(found)
     }
 
-    /// The next piece of a level's work.
-    fn take(&self, size: usize, end: usize) -> Option<std::ops::Range<usize>> {
-        let start = self.next.fetch_add(size, Relaxed);
-        (start < end).then(|| start..(start + size).min(end))
+    fn wants(&self, hand: &Hand<'_>) -> MutexGuard<'_, Option<Wants>> {
+        self.wants[hand.index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has something read, if anything is elsewhere. After a failure no more is wanted, and the search ends with the level.
+    fn with(&self, wants: &mut Option<Wants>, what: impl FnOnce(&mut Wants) -> Result<(), Lost>) {
+        if self.layout.first_far == NONE_FAR {
+            return;
+        }
+        let failed = match wants {
+            None => Err(Lost::Read("there is no way to what of TAIL is not in memory".into())),
+            Some(_) if self.is_lost() => Ok(()),
+            Some(wants) => what(wants).inspect_err(|_| wants.give_up()),
+        };
+        if let Err(lost) = failed {
+            self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(lost);
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The ranks of a list whose lists of TAIL are elsewhere, ascending.
+    fn far_of(&self, list: &[AtomicU32], far: &mut Vec<u32>) {
+        let elsewhere = self.layout.first_far..self.layout.index.lists() as u32;
+        far.clear();
+        far.extend(list.iter().map(|rank| rank.load(Relaxed)).filter(|rank| elsewhere.contains(rank)));
+        far.sort_unstable();
     }
 
     /// After a level, by the first thread.
@@ -299,11 +394,16 @@ impl<'l> Search<'l> {
 
     fn choose(&self, standing: &mut Standing, tuning: &Tuning) {
         self.next.store(0, Relaxed);
+        self.next_far.store(0, Relaxed);
         self.blocks.again();
-        standing.way = standing.choice(tuning, f64::from(self.layout.ranks));
+        standing.way = if self.is_lost() { Way::End } else { standing.choice(tuning, f64::from(self.layout.ranks)) };
         if matches!(standing.way, Way::Alone | Way::Down) && !standing.listed {
             standing.length = self.list(standing);
             standing.listed = true;
+        }
+        if standing.way == Way::Down && self.layout.first_far < NONE_FAR {
+            let mut far = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
+            self.far_of(&self.lists[standing.list][..standing.length], &mut far);
         }
     }
 
@@ -342,6 +442,12 @@ impl<'l> Search<'l> {
         self.output.write_hubs(self.layout, &self.parent, hand.part(self.layout.classes.hubs as usize));
         hand.meet()
     }
+}
+
+/// The next piece of a level's work.
+fn take(next: &AtomicUsize, size: usize, end: usize) -> Option<std::ops::Range<usize>> {
+    let start = next.fetch_add(size, Relaxed);
+    (start < end).then(|| start..(start + size).min(end))
 }
 
 impl Standing {

@@ -65,7 +65,11 @@ static REGISTRY: &[Workload] = &[
         check: kernels::linear::hpl::check,
         runner: Runner::Kernel(kernels::linear::hpl::run),
     },
-    Workload::kernel(kernels::bfs::describe, kernels::bfs::run),
+    Workload {
+        describe: kernels::bfs::describe,
+        check: kernels::bfs::check,
+        runner: Runner::Kernel(kernels::bfs::run),
+    },
     Workload::kernel(kernels::threads::describe, kernels::threads::run),
     Workload::kernel(kernels::mutex::describe, kernels::mutex::run),
     Workload::kernel(kernels::cpu::describe, kernels::cpu::run),

@@ -2,7 +2,8 @@
 //! before it is used and no name in any folder, so that a full disk is an error at the start and a killed process leaves
 //! nothing behind. Two ways to its bytes: a [`View`] maps them as memory, in and out of which the kernel moves pages; a
 //! [`Mover`] moves pieces between the file and registered buffers while the caller computes, past the page cache, and
-//! [`Tiles`] is an array of blocks above it with a bounded number of them in DRAM.
+//! [`Tiles`] is an array of blocks above it with a bounded number of them in DRAM. A [`Reader`] has many small reads of a file
+//! under way at once.
 //!
 //! Must not know what is computed with them. Data live as long as the value: nothing here is kept after it is dropped.
 
@@ -11,6 +12,7 @@ mod file;
 mod mover;
 mod near;
 mod place;
+mod reader;
 mod ring;
 mod tiles;
 mod view;
@@ -22,6 +24,7 @@ pub use mover::{Failed, Mover, MoverSettings, Ticket, Traffic};
 pub use near::{Buffer, Near};
 pub(crate) use place::FileSystem;
 pub use place::{FOLDER_VARIABLE, Place};
+pub use reader::Reader;
 pub use tiles::{TileSettings, Tiles};
 pub use view::{Advice, Backing, View};
 

@@ -234,7 +234,7 @@ impl Mover {
 }
 
 /// All of it, or an error: nobody asks for bytes beyond the end of the file, so fewer are something lost.
-fn outcome(transfer: &Transfer, result: i32) -> Result<(), FarError> {
+pub(super) fn outcome(transfer: &Transfer, result: i32) -> Result<(), FarError> {
     match usize::try_from(result) {
         Ok(moved) if moved == transfer.bytes => Ok(()),
         Ok(moved) => Err(FarError::Short { what: transfer.to_string(), moved }),

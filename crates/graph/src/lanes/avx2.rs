@@ -128,6 +128,42 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn load_three(from: *const u8) -> Self::Vector {
+        // SAFETY: see above; 64 bytes may be read.
+        unsafe {
+            let spread = _mm_setr_epi8(0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1);
+            let four = |at: usize| _mm_shuffle_epi8(_mm_loadu_si128(from.add(at).cast()), spread);
+            [_mm256_set_m128i(four(12), four(0)), _mm256_set_m128i(four(36), four(24))]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather_three(base: *const u8, at: Self::Vector, mask: u32) -> Self::Vector {
+        let half = |at: __m256i, mask: u32| {
+            // SAFETY: see above.
+            unsafe {
+                let three = _mm256_add_epi32(at, _mm256_slli_epi32::<1>(at));
+                let zero = _mm256_setzero_si256();
+                let four = _mm256_mask_i32gather_epi32::<1>(zero, base.cast(), three, spread(mask));
+                _mm256_and_si256(four, _mm256_set1_epi32(0xFF_FFFF))
+            }
+        };
+        let [low, high] = halves(mask);
+        [half(at[0], low), half(at[1], high)]
+    }
+
+    #[inline(always)]
+    unsafe fn below(vector: Self::Vector, limit: u32, mask: u32) -> u32 {
+        // SAFETY: see above.
+        let half = |numbers: __m256i| unsafe {
+            // There is no comparison without signs: what is its own maximum with the limit is not below it.
+            let not = _mm256_cmpeq_epi32(_mm256_max_epu32(numbers, _mm256_set1_epi32(limit as i32)), numbers);
+            !(_mm256_movemask_ps(_mm256_castsi256_ps(not)) as u32) & 0xFF
+        };
+        (half(vector[0]) | half(vector[1]) << 8) & mask
+    }
+
+    #[inline(always)]
     unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32 {
         // SAFETY: see above.
         unsafe {

@@ -36,6 +36,28 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn load_three(from: *const u8) -> __m512i {
+        // SAFETY: see above; 64 bytes may be read. Three bytes of each four are those of a number.
+        unsafe { _mm512_maskz_expand_epi8(0x7777_7777_7777_7777, _mm512_loadu_si512(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn gather_three(base: *const u8, at: __m512i, mask: u32) -> __m512i {
+        // SAFETY: see above.
+        unsafe {
+            let three = _mm512_add_epi32(at, _mm512_slli_epi32::<1>(at));
+            let four = _mm512_mask_i32gather_epi32::<1>(_mm512_setzero_si512(), mask as u16, three, base.cast());
+            _mm512_and_si512(four, _mm512_set1_epi32(0xFF_FFFF))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn below(vector: __m512i, limit: u32, mask: u32) -> u32 {
+        // SAFETY: see above.
+        u32::from(unsafe { _mm512_mask_cmplt_epu32_mask(mask as u16, vector, _mm512_set1_epi32(limit as i32)) })
+    }
+
+    #[inline(always)]
     unsafe fn bits(map: *const u32, of: __m512i, mask: u32) -> u32 {
         // SAFETY: see above.
         unsafe {

@@ -39,6 +39,29 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
+    unsafe fn load_three(from: *const u8) -> Self::Vector {
+        // SAFETY: 64 bytes may be read.
+        std::array::from_fn(|lane| unsafe { from.add(3 * lane).cast::<u32>().read_unaligned() & 0xFF_FFFF })
+    }
+
+    #[inline(always)]
+    unsafe fn gather_three(base: *const u8, at: Self::Vector, mask: u32) -> Self::Vector {
+        let mut gathered = [0; WIDTH];
+        each(mask, |lane| {
+            // SAFETY: the lanes of the mask have indices of numbers that are there, with a byte behind.
+            gathered[lane] = unsafe { base.add(3 * at[lane] as usize).cast::<u32>().read_unaligned() } & 0xFF_FFFF;
+        });
+        gathered
+    }
+
+    #[inline(always)]
+    unsafe fn below(vector: Self::Vector, limit: u32, mask: u32) -> u32 {
+        let mut below = 0;
+        each(mask, |lane| below |= u32::from(vector[lane] < limit) << lane);
+        below
+    }
+
+    #[inline(always)]
     unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32 {
         let mut set = 0;
         // SAFETY: the lanes of the mask have indices of bits that are there.

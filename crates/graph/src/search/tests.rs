@@ -1,5 +1,7 @@
 //! Searches with all instructions, thread counts and directions give valid trees, whole and alike in their levels.
 
+mod far;
+
 use super::*;
 use crate::build::build;
 use crate::crew::{Crew, Threads};

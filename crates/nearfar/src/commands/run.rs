@@ -34,6 +34,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("experiments/gateway.toml", include_str!("../../../../experiments/gateway.toml")),
     ("experiments/far-memory.toml", include_str!("../../../../experiments/far-memory.toml")),
     ("experiments/steering.toml", include_str!("../../../../experiments/steering.toml")),
+    ("experiments/graph500.toml", include_str!("../../../../experiments/graph500.toml")),
     ("experiments/storage.toml", include_str!("../../../../experiments/storage.toml")),
     ("experiments/crystaldiskmark.toml", include_str!("../../../../experiments/crystaldiskmark.toml")),
     ("experiments/crystaldiskmark-3.toml", include_str!("../../../../experiments/crystaldiskmark-3.toml")),

@@ -81,7 +81,9 @@ mod for_tests {
     pub(crate) fn check_smoke(workload: &str, measured: &Measured) {
         let mut by_series: BTreeMap<&str, usize> = BTreeMap::new();
         for sample in &measured.samples {
-            assert!(sample.value.is_finite() && sample.value > 0.0, "{workload}: {sample:?}");
+            // Where all is in DRAM nothing is far.
+            let zero = sample.series.starts_with("far_") && sample.value == 0.0;
+            assert!(zero || sample.value.is_finite() && sample.value > 0.0, "{workload}: {sample:?}");
             *by_series.entry(&sample.series).or_default() += 1;
         }
         for metric in (crate::find(workload).unwrap().describe)().metrics {

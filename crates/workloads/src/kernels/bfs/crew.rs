@@ -149,9 +149,9 @@ impl From<graph::Error> for Failure {
     fn from(error: graph::Error) -> Self {
         let why = with_hint(&error, error.hint());
         match error {
-            graph::Error::TooLarge { .. } | graph::Error::Memory(machine::memory::MemoryError::TooLarge { .. }) => {
-                Self::Unavailable(why)
-            }
+            graph::Error::TooLarge { .. }
+            | graph::Error::Dram { .. }
+            | graph::Error::Memory(machine::memory::MemoryError::TooLarge { .. }) => Self::Unavailable(why),
             _ => Self::Failed(why),
         }
     }

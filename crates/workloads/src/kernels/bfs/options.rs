@@ -1,6 +1,6 @@
 //! What a trial of workload `bfs` is told.
 
-use graph::{COLUMNS_MAX, Isa, Room, Spec, Tuning};
+use graph::{COLUMNS_MAX, Dram, Isa, Room, Spec, Tuning};
 use machine::memory::HugePages;
 use model::workload::{ParameterKind, Parameters};
 
@@ -16,13 +16,20 @@ const COLUMNS_STUDY: u32 = 10;
 pub(super) struct Options {
     pub(super) spec: Spec,
     pub(super) roots: usize,
-    pub(super) columns: u32,
+    /// As asked; else the usual number, or what fits into `dram`.
+    pub(super) columns: Option<u32>,
+    /// For a graph of which not all is in DRAM.
+    pub(super) dram: Option<Dram>,
+    /// Where the rest of it lies.
+    pub(super) folder: String,
     pub(super) tuning: Tuning,
+    /// Whether alpha and beta are to be found first.
+    pub(super) tune: bool,
     pub(super) isa: Isa,
     huge_pages: HugePages,
 }
 
-pub(super) fn parameters() -> [Parameter; 9] {
+pub(super) fn parameters() -> [Parameter; 12] {
     let number = |name, about, min, max, default, smoke| Parameter {
         name,
         about,
@@ -37,19 +44,38 @@ pub(super) fn parameters() -> [Parameter; 9] {
         default: Some(words[0]),
         smoke: None,
     };
+    let text = |name, about, default| Parameter {
+        name,
+        about,
+        kind: ParameterKind::Text,
+        default: Some(default),
+        smoke: None,
+    };
     [
         number("scale", "2^scale vertices; each one more takes twice the memory", 1, 31, "20", Some("10")),
         number("edge-factor", "edges per vertex; the Graph500 has 16", 1, 65_536, "16", None),
         number("roots", "searches; the Graph500 has 64", 1, 4096, "64", None),
         word(
             "mode",
-            "where the graph lies: all in DRAM; the other modes are not there yet",
-            &["in-core", "expanded", "semi-external"],
+            "where the graph lies: all in DRAM, or semi-external, its coded lists in a file; for expanded see --placement",
+            &["in-core", "semi-external", "expanded"],
+        ),
+        text(
+            "dram",
+            "semi-external: DRAM for the lists' first neighbours, the index and hubs: a size, percent of the coded lists, or all, which is \
+             in-core",
+            "50%",
+        ),
+        text(
+            "folder",
+            "semi-external: where the file lies: a folder on a disk, memory:FOLDER for one that is not, or auto for what NEARFAR_FAR \
+             names, else /var/tmp or /tmp",
+            "auto",
         ),
         word(
             "preset",
-            "alpha, beta and k where they are 0: for DRAM, or the far-memory study's 64, 4 and 10",
-            &["dram", "study"],
+            "alpha, beta and k where they are 0: fit for the mode, or the far-memory study's 64, 4 and 10",
+            &["mode", "study"],
         ),
         number(
             "alpha",
@@ -69,12 +95,20 @@ pub(super) fn parameters() -> [Parameter; 9] {
         ),
         number(
             "k",
-            "neighbours of each vertex that lie in columns, the others are coded; 0 as the preset",
+            "neighbours of each vertex that lie in columns, the others are coded; 0 as the preset, or as many as dram allows",
             0,
             COLUMNS_MAX.into(),
             "0",
             None,
         ),
+        Parameter {
+            name: "tune",
+            about: "find alpha and beta first, with a few searches from roots that are not measured; alpha and beta that are given are what it \
+                    begins with",
+            kind: ParameterKind::Switch,
+            default: Some("false"),
+            smoke: None,
+        },
         word("isa", "the vectors used: the best of this processor, or these", &["auto", "avx512", "avx2", "plain"]),
     ]
 }
@@ -82,25 +116,33 @@ pub(super) fn parameters() -> [Parameter; 9] {
 impl Options {
     pub(super) fn read(parameters: &Parameters) -> Result<Self, Failure> {
         let mode = parameters.text("mode");
-        if mode != "in-core" {
-            return Err(Failure::Unavailable(format!(
-                "mode={mode} is not built yet; hint: mode=in-core, for which the graph must fit into DRAM"
-            )));
+        if mode == "expanded" {
+            return Err(Failure::Unavailable(
+                "mode=expanded is the search in DRAM with less DRAM than it takes, which a placement gives; \
+                 hint: mode=in-core --placement compact+expand:SIZE"
+                    .into(),
+            ));
         }
-        let (mut tuning, mut columns) = match parameters.text("preset") {
-            "study" => (Tuning::STUDY, COLUMNS_STUDY),
-            _ => (Tuning::DRAM, COLUMNS),
+        let dram = if mode == "semi-external" { dram(parameters).map_err(Failure::Failed)? } else { None };
+        let far = dram.is_some();
+        let (mut tuning, columns) = match (parameters.text("preset"), far) {
+            ("study", _) => (Tuning::STUDY, Some(COLUMNS_STUDY)),
+            (_, true) => (Tuning::FAR, None),
+            (_, false) => (Tuning::DRAM, None),
         };
         let given = |name: &str| Some(parameters.integer(name)).filter(|number| *number > 0);
         tuning.alpha = given("alpha").map_or(tuning.alpha, |alpha| alpha as f64);
         tuning.beta = given("beta").map_or(tuning.beta, |beta| beta as f64);
-        columns = given("k").map_or(columns, |k| k as u32);
+        let columns = given("k").map(|k| k as u32).or(columns);
         let spec = Spec::graph500(parameters.integer("scale") as u32);
         Ok(Self {
             spec: Spec { edge_factor: parameters.integer("edge-factor") as u64, ..spec },
             roots: parameters.size("roots"),
             columns,
+            dram,
+            folder: parameters.text("folder").into(),
             tuning,
+            tune: parameters.switch("tune"),
             isa: isa(parameters.text("isa"))?,
             huge_pages: match parameters.text("huge-pages") {
                 "yes" => HugePages::Wanted,
@@ -110,8 +152,21 @@ impl Options {
         })
     }
 
+    /// Of a graph that is all in DRAM.
+    pub(super) fn columns_or_default(&self) -> u32 {
+        self.columns.unwrap_or(COLUMNS)
+    }
+
     pub(super) fn room(&self, job: &Job) -> Room {
         Room { policy: job.memory.clone(), huge_pages: self.huge_pages }
+    }
+}
+
+/// What a semi-external graph may have of DRAM; none where that is all of it.
+pub(super) fn dram(parameters: &Parameters) -> Result<Option<Dram>, String> {
+    match parameters.text("dram").trim() {
+        "all" => Ok(None),
+        text => Dram::parse(text).map(Some),
     }
 }
 
@@ -147,9 +202,13 @@ mod tests {
             let mut job = job_for_tests("bfs");
             given.iter().for_each(|(name, value)| set(&mut job, name, value));
             let options = Options::read(&job.parameters).unwrap();
-            (options.tuning.alpha, options.tuning.beta, options.columns)
+            (options.tuning.alpha, options.tuning.beta, options.columns_or_default())
         };
         assert_eq!(read(&[]), (Tuning::DRAM.alpha, Tuning::DRAM.beta, 16));
+        let far = ("mode", "semi-external");
+        assert_eq!(read(&[far]), (Tuning::FAR.alpha, Tuning::FAR.beta, 16));
+        assert_eq!(read(&[far, ("dram", "all")]), read(&[]));
+        assert_eq!(read(&[far, ("preset", "study")]), (64.0, 4.0, 10));
         assert_eq!(read(&[("preset", "study")]), (64.0, 4.0, 10));
         assert_eq!(read(&[("preset", "study"), ("alpha", "7"), ("k", "3")]), (7.0, 4.0, 3));
     }

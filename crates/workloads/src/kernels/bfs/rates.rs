@@ -1,6 +1,6 @@
 //! The searches of a trial as the fields of the Graph500's output, and as samples by root.
 
-use graph::{Harmonic, Quartiles, Reached};
+use graph::{Harmonic, Io, PAGE_BYTES, Quartiles, Reached};
 use model::workload::{Better, MetricSpec};
 
 use crate::describe::{Metric, metrics as specs};
@@ -10,6 +10,8 @@ use crate::job::{Failure, Measured};
 pub(super) struct Searched {
     pub(super) seconds: f64,
     pub(super) reached: Reached,
+    /// What it read from a disk.
+    pub(super) io: Io,
     /// Seconds that its checks took.
     pub(super) validation: f64,
 }
@@ -35,6 +37,10 @@ pub(super) fn metrics() -> Vec<MetricSpec> {
         metric("construction_time", "s", down),
         metric("mean_validate", "s", down),
         metric("bytes_per_edge", "B", down),
+        metric("dram_used", "B", down),
+        metric("far_mean_reads", "reads", down),
+        metric("far_mean_pages", "pages", down),
+        metric("far_mean_bytes", "B", down),
         Metric { series: "nedge", ..metric("median_nedge", "edges", up) },
         Metric { series: "nedge_with_loops", ..metric("median_nedge_with_loops", "edges", up) },
     ])
@@ -51,8 +57,16 @@ pub(super) fn push(measured: &mut Measured, searched: &[Searched]) -> Result<(),
         measured.push("time", one.seconds)?;
         measured.push("nedge", one.reached.tuples_without_loops as f64)?;
         measured.push("nedge_with_loops", one.reached.tuples as f64)?;
+        measured.push("far_reads", one.io.reads as f64)?;
+        measured.push("far_pages", (one.io.bytes / PAGE_BYTES) as f64)?;
+        measured.push("far_bytes", one.io.bytes as f64)?;
+        measured.push("far_lists", one.io.lists as f64)?;
         measured.push("levels", one.reached.levels as f64)?;
     }
+    let mean = |of: fn(&Io) -> u64| searched.iter().map(|one| of(&one.io) as f64).sum::<f64>() / searched.len() as f64;
+    measured.push("far_mean_reads", mean(|io| io.reads))?;
+    measured.push("far_mean_pages", mean(|io| io.bytes / PAGE_BYTES))?;
+    measured.push("far_mean_bytes", mean(|io| io.bytes))?;
     let none = || Failure::Failed("there was no root to search from".into());
     let harmonic = Harmonic::of(&rates).ok_or_else(none)?;
     measured.push("harmonic_mean_TEPS", harmonic.mean)?;

@@ -1,0 +1,264 @@
+//! Lists of TAIL that are not in DRAM: which are wanted, read together where they lie close to each other, many reads under way
+//! while the search goes on. Knows no file: who calls gives a way to the bytes ([`Fetch`]) for each thread.
+
+use std::fmt;
+
+use crate::coded::{PADDING, PIECE_BYTES};
+use crate::ground::NoList;
+use crate::layout::Layout;
+
+/// Reads begin and end at multiples of this.
+pub const PAGE_BYTES: u64 = 4096;
+/// The most bytes of one read: a piece of the largest size that begins in the middle of a page.
+pub const READ_BYTES_MAX: usize = PIECE_BYTES + PAGE_BYTES as usize;
+/// So many bytes behind a read must be there, whatever is in them.
+pub const READ_PADDING: usize = PADDING;
+
+/// Reads are made longer by lists that begin within so many bytes behind them: one larger read is quicker than two.
+const GAP_BYTES: u64 = 12 << 10;
+/// Lists of one read at most, for which there is room without asking for memory in a search.
+const LISTS_MAX: usize = 4096;
+/// Reads are handed over together, so many at a time, for each time takes the kernel a while; at once where none is under way.
+const TOGETHER: usize = 8;
+
+/// A thread's way to the bytes of TAIL. Only the thread that made it uses it.
+pub trait Fetch: Send {
+    /// How many reads can be under way, each under a number of its own below this.
+    fn places(&self) -> usize;
+
+    /// Bytes of memory that it has for what is read.
+    fn bytes(&self) -> usize;
+
+    /// Puts a read, of [`READ_BYTES_MAX`] at most, into the queue, under a number that no read under way has.
+    fn read(&mut self, number: usize, offset: u64, bytes: usize);
+
+    /// Begins with what is in the queue.
+    fn hand_over(&mut self);
+
+    /// Calls with each read that has ended and its bytes, [`READ_PADDING`] more behind them; waits for one if asked. Gives how many have
+    /// ended, well or not, and the first failure.
+    fn take(&mut self, wait: bool, with: &mut dyn FnMut(usize, &[u8])) -> (usize, Result<(), String>);
+}
+
+/// What a read gave.
+pub(crate) struct Given<'g> {
+    /// Whose lists are to be searched in it.
+    pub(crate) ranks: &'g [u32],
+    /// With padding behind.
+    bytes: &'g [u8],
+    /// Of the first byte in TAIL.
+    offset: u64,
+    /// Where it is not whole lists but this piece of one.
+    piece: Option<(u64, usize)>,
+}
+
+impl Given<'_> {
+    /// A rank's list, or the piece of it that was read.
+    #[inline(always)]
+    pub(crate) fn list(&self, layout: &Layout, rank: u32) -> &[u8] {
+        let (from, length) = self.piece.unwrap_or_else(|| layout.index.list(rank));
+        let from = (from - self.offset) as usize;
+        // The bytes behind it, which are read in vectors, are there.
+        &self.bytes[from..from + length + PADDING][..length]
+    }
+}
+
+/// Why lists were not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// A read failed.
+    Read(String),
+    /// It gave something else than was written.
+    List(NoList),
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(why) => f.write_str(why),
+            Self::List(NoList { rank }) => {
+                write!(
+                    f,
+                    "what was read for the neighbours of rank {rank} is not what was written: the disk changed it"
+                )
+            }
+        }
+    }
+}
+
+/// What is done with what was read.
+pub(crate) type Then<'t> = dyn FnMut(&Given<'_>) -> Result<(), NoList> + 't;
+
+/// Reads of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Io {
+    /// How many.
+    pub reads: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Lists that were wanted.
+    pub lists: u64,
+}
+
+/// A thread's wants.
+pub(crate) struct Wants {
+    fetch: Box<dyn Fetch>,
+    /// By number.
+    reads: Vec<Read>,
+    free: Vec<usize>,
+    /// The read that may still become longer.
+    open: Option<usize>,
+    /// Put into the queue and not handed over.
+    queued: usize,
+    under_way: usize,
+    io: Io,
+}
+
+#[derive(Default)]
+struct Read {
+    from: u64,
+    to: u64,
+    ranks: Vec<u32>,
+    piece: Option<(u64, usize)>,
+}
+
+impl Wants {
+    pub(crate) fn new(fetch: Box<dyn Fetch>) -> Self {
+        let places = fetch.places();
+        let reads = (0..places).map(|_| Read { ranks: Vec::with_capacity(LISTS_MAX), ..Read::default() }).collect();
+        Self { fetch, reads, free: (0..places).collect(), open: None, queued: 0, under_way: 0, io: Io::default() }
+    }
+
+    /// Bytes of memory for reads, and for what they are to give.
+    pub(crate) fn bytes(&self) -> usize {
+        self.fetch.bytes() + self.reads.len() * LISTS_MAX * size_of::<u32>()
+    }
+
+    /// What was read since this was asked last.
+    pub(crate) fn io(&mut self) -> Io {
+        std::mem::take(&mut self.io)
+    }
+
+    /// Wants the lists of these ranks, best in ascending order.
+    pub(crate) fn want(&mut self, layout: &Layout, ranks: &[u32], then: &mut Then<'_>) -> Result<(), Lost> {
+        for rank in ranks {
+            let (from, length) = layout.index.list(*rank);
+            self.io.lists += 1;
+            if length > PIECE_BYTES {
+                self.want_pieces(layout, *rank, then)?;
+                continue;
+            }
+            let (first, end) = (from / PAGE_BYTES * PAGE_BYTES, (from + length as u64).next_multiple_of(PAGE_BYTES));
+            if let Some(number) = self.open {
+                let read = &mut self.reads[number];
+                let near = first >= read.from && first <= read.to + GAP_BYTES;
+                if near && end - read.from <= PIECE_BYTES as u64 && read.ranks.len() < LISTS_MAX {
+                    read.to = read.to.max(end);
+                    read.ranks.push(*rank);
+                    continue;
+                }
+            }
+            self.open(first, end, *rank, None, then)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has ended, without waiting.
+    pub(crate) fn look(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
+        if self.under_way == 0 {
+            self.close();
+        }
+        if self.under_way > self.queued { self.take(false, then) } else { Ok(()) }
+    }
+
+    /// Reads everything that was wanted.
+    pub(crate) fn finish(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
+        self.close();
+        self.hand_over();
+        while self.under_way > 0 {
+            self.take(true, then)?;
+        }
+        Ok(())
+    }
+
+    /// After a failure: waits for all reads and forgets them.
+    pub(crate) fn give_up(&mut self) {
+        self.open = None;
+        self.hand_over();
+        while self.under_way > 0 {
+            let (ended, _) = self.fetch.take(true, &mut |_, _| {});
+            self.under_way -= ended;
+        }
+        self.free = (0..self.reads.len()).collect();
+    }
+
+    fn want_pieces(&mut self, layout: &Layout, rank: u32, then: &mut Then<'_>) -> Result<(), Lost> {
+        let place = layout.long_lists.binary_search_by_key(&rank, |list| list.0).expect("long lists are noted");
+        for border in layout.long_lists[place].1.windows(2) {
+            let (first, end) = (border[0] / PAGE_BYTES * PAGE_BYTES, border[1].next_multiple_of(PAGE_BYTES));
+            self.open(first, end, rank, Some((border[0], (border[1] - border[0]) as usize)), then)?;
+        }
+        self.close();
+        Ok(())
+    }
+
+    /// A new read, when the one before will become no longer.
+    fn open(
+        &mut self,
+        from: u64,
+        to: u64,
+        rank: u32,
+        piece: Option<(u64, usize)>,
+        then: &mut Then<'_>,
+    ) -> Result<(), Lost> {
+        self.close();
+        while self.free.is_empty() {
+            self.hand_over();
+            self.take(true, then)?;
+        }
+        let number = self.free.pop().expect("one is free");
+        let read = &mut self.reads[number];
+        (read.from, read.to, read.piece) = (from, to, piece);
+        read.ranks.clear();
+        read.ranks.push(rank);
+        self.open = Some(number);
+        Ok(())
+    }
+
+    /// Puts the open read into the queue.
+    fn close(&mut self) {
+        let Some(number) = self.open.take() else { return };
+        let Read { from, to, .. } = self.reads[number];
+        self.fetch.read(number, from, (to - from) as usize);
+        self.io.reads += 1;
+        self.io.bytes += to - from;
+        self.under_way += 1;
+        self.queued += 1;
+        if self.queued >= TOGETHER || self.queued == self.under_way {
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        if self.queued > 0 {
+            self.fetch.hand_over();
+            self.queued = 0;
+        }
+    }
+
+    fn take(&mut self, wait: bool, then: &mut Then<'_>) -> Result<(), Lost> {
+        let Self { fetch, reads, free, .. } = self;
+        let mut lost = None;
+        let (ended, result) = fetch.take(wait, &mut |number, bytes| {
+            let Read { from, to, ranks, piece } = &reads[number];
+            assert!(bytes.len() >= (to - from) as usize + PADDING, "a read has bytes behind it");
+            if lost.is_none() {
+                lost = then(&Given { ranks, bytes, offset: *from, piece: *piece }).err();
+            }
+            free.push(number);
+        });
+        self.under_way -= ended;
+        result.map_err(Lost::Read)?;
+        lost.map_or(Ok(()), |list| Err(Lost::List(list)))
+    }
+}

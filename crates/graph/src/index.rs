@@ -1,0 +1,159 @@
+//! Where each list of TAIL lies: a byte for each rank that has one, four for hubs, and where every 64th list begins. Lists follow
+//! each other, so that a list begins where those before it in its 64 end.
+
+use std::collections::BTreeMap;
+
+use machine::memory::MemoryError;
+use model::id_set::NodeId;
+
+use crate::room::{Array, Room};
+
+/// Ranks whose lists are found from one beginning.
+const GROUP: usize = 64;
+/// The longest list whose length is a byte.
+const SHORT_MAX: u64 = u8::MAX as u64;
+
+/// See the file's head.
+pub(crate) struct Index {
+    /// Ranks that have a list.
+    lists: usize,
+    /// Where the first list of each group begins, and the end of the last.
+    base: Array<u64>,
+    /// Lengths of the first groups' lists, up to the last group that has a long one.
+    long: Array<u32>,
+    /// Lengths of the other groups' lists.
+    short: Array<u8>,
+}
+
+impl Index {
+    /// Of lists that begin at these places; the last is the end.
+    pub(crate) fn new(at: &[u64], room: &Room) -> Result<Self, MemoryError> {
+        let lists = at.len() - 1;
+        let groups = lists.div_ceil(GROUP);
+        let is_long = |pair: &[u64]| pair[1] - pair[0] > SHORT_MAX;
+        let long_groups = at.windows(2).rposition(is_long).map_or(0, |last| last / GROUP + 1);
+        let mut base: Array<u64> = room.array(groups + 1)?;
+        let mut long: Array<u32> = room.array(long_groups * GROUP)?;
+        let mut short: Array<u8> = room.array((groups - long_groups) * GROUP)?;
+        base.iter_mut().zip(at.iter().step_by(GROUP)).for_each(|(base, at)| *base = *at);
+        base[groups] = at[lists];
+        for (rank, pair) in at.windows(2).enumerate() {
+            let length = pair[1] - pair[0];
+            match rank.checked_sub(long.len()) {
+                // Differences between ranks take a quarter more than the list's values, of which there are less than 2^31.
+                None => long[rank] = u32::try_from(length).expect("no list takes 4 GiB"),
+                Some(rank) => short[rank] = length as u8,
+            }
+        }
+        Ok(Self { lists, base, long, short })
+    }
+
+    /// Ranks that have a list.
+    pub(crate) fn lists(&self) -> usize {
+        self.lists
+    }
+
+    /// Where a rank's list begins, and how long it is. Ranks without a list have none.
+    #[inline(always)]
+    pub(crate) fn list(&self, rank: u32) -> (u64, usize) {
+        let rank = rank as usize;
+        let (group, own) = (rank / GROUP, rank % GROUP);
+        if rank < self.long.len() {
+            let lengths = &self.long[group * GROUP..][..GROUP];
+            let before: u64 = lengths[..own].iter().map(|length| u64::from(*length)).sum();
+            (self.base[group] + before, lengths[own] as usize)
+        } else {
+            let lengths = &self.short[group * GROUP - self.long.len()..][..GROUP];
+            (self.base[group] + sum(lengths, own), usize::from(lengths[own]))
+        }
+    }
+
+    /// Where each list begins, and the end of the last.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = u64> {
+        let end = self.base[self.base.len() - 1];
+        (0..self.lists).map(|rank| self.list(rank as u32).0).chain(std::iter::once(end))
+    }
+
+    /// The first list that does not end within so many bytes.
+    pub(crate) fn first_beyond(&self, bytes: u64) -> usize {
+        let ends_within = |rank: &usize| {
+            let (from, length) = self.list(*rank as u32);
+            from + length as u64 <= bytes
+        };
+        let (mut low, mut high) = (0, self.lists);
+        while low < high {
+            let middle = low.midpoint(high);
+            if ends_within(&middle) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Adds its pages by node, as [`Array::add_pages`] does.
+    pub(crate) fn add_pages(&self, most: usize, pages: &mut BTreeMap<NodeId, u64>) -> Result<(), MemoryError> {
+        self.base.add_pages(most, pages)?;
+        self.long.add_pages(most, pages)?;
+        self.short.add_pages(most, pages)
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.base.bytes() + self.long.bytes() + self.short.bytes()
+    }
+
+    /// Its bytes at most, for so many lists of which so many may be long.
+    pub(crate) fn bytes_for(lists: usize, long: usize) -> u64 {
+        let (groups, long_groups) = (lists.div_ceil(GROUP) as u64, long.div_ceil(GROUP) as u64);
+        8 * (groups + 1) + (GROUP as u64) * (groups + 3 * long_groups.min(groups))
+    }
+}
+
+/// The sum of the first so many of 64 bytes, eight at a time.
+#[inline(always)]
+fn sum(lengths: &[u8], count: usize) -> u64 {
+    const LOW: u64 = 0x00FF_00FF_00FF_00FF;
+    let (words, _) = lengths.as_chunks::<8>();
+    let halves = |word: u64| (word & LOW) + (word >> 8 & LOW);
+    let whole: u64 = words[..count / 8].iter().map(|word| halves(u64::from_le_bytes(*word))).sum();
+    let rest = u64::from_le_bytes(words[count / 8]) & ((1 << (8 * (count % 8))) - 1);
+    // Four numbers below 8 x 510 each, added up in the uppermost sixteen bits.
+    (whole + halves(rest)).wrapping_mul(0x0001_0001_0001_0001) >> 48
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn starts(lengths: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut at = vec![0];
+        at.extend(lengths.scan(0, |end, length| {
+            *end += length;
+            Some(*end)
+        }));
+        at
+    }
+
+    #[test]
+    fn lists_are_where_they_were() {
+        let long = |rank: usize| 70_000 / (rank as u64 + 1) + 3;
+        for count in [0, 1, 63, 64, 65, 200, 1000] {
+            let alternating = |rank: usize| if rank == 130 { 256 } else { 255 - rank as u64 % 7 };
+            for at in [starts((0..count).map(long)), starts((0..count).map(alternating))] {
+                let index = Index::new(&at, &Room::anywhere()).unwrap();
+                assert_eq!(index.lists(), count);
+                assert!(index.starts().eq(at.iter().copied()), "{count}");
+                for (rank, pair) in at.windows(2).enumerate() {
+                    assert_eq!(index.list(rank as u32), (pair[0], (pair[1] - pair[0]) as usize), "{rank} of {count}");
+                }
+                let longs = at.windows(2).rposition(|pair| pair[1] - pair[0] > 255).map_or(0, |last| last + 1);
+                assert!(index.bytes() as u64 <= Index::bytes_for(count, longs), "{count}");
+            }
+        }
+    }
+
+    #[test]
+    fn lists_that_fit_are_counted() {
+        let index = Index::new(&starts([300, 40, 40, 20].into_iter()), &Room::anywhere()).unwrap();
+        let first = [0, 299, 300, 339, 340, 399, 400, 1000].map(|bytes| index.first_beyond(bytes));
+        assert_eq!(first, [0, 0, 1, 1, 2, 3, 4, 4]);
+    }
+}

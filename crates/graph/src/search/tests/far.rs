@@ -1,0 +1,230 @@
+//! Searches whose TAIL lies elsewhere find the same levels as those in memory, whatever order reads end in; a read that fails, or
+//! gives something else than was written, ends the search with the reason.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::*;
+use crate::budget::{COLUMNS_CHOSEN_MAX, Dram};
+use crate::build::build_within;
+use crate::far::{PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
+
+/// TAIL as a disk would have it, in whole pages.
+struct Shelf {
+    bytes: Arc<Vec<u8>>,
+    places: usize,
+    queued: Vec<(usize, u64, usize)>,
+    under_way: VecDeque<(usize, u64, usize)>,
+    /// How many reads go well before one fails.
+    fails_after: Option<usize>,
+}
+
+impl Fetch for Shelf {
+    fn places(&self) -> usize {
+        self.places
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn read(&mut self, number: usize, offset: u64, bytes: usize) {
+        assert!(number < self.places && bytes <= READ_BYTES_MAX && bytes > 0);
+        assert!(offset.is_multiple_of(PAGE_BYTES) && (bytes as u64).is_multiple_of(PAGE_BYTES));
+        assert!(offset as usize + bytes + READ_PADDING <= self.bytes.len());
+        let busy = self.queued.iter().chain(&self.under_way).any(|read| read.0 == number);
+        assert!(!busy, "number {number} is under way");
+        self.queued.push((number, offset, bytes));
+    }
+
+    fn hand_over(&mut self) {
+        self.under_way.extend(self.queued.drain(..));
+    }
+
+    /// The last first, and then the first.
+    fn take(&mut self, wait: bool, with: &mut dyn FnMut(usize, &[u8])) -> (usize, Result<(), String>) {
+        assert!(!wait || !self.under_way.is_empty(), "nothing is under way to wait for");
+        let some = [self.under_way.pop_back(), self.under_way.pop_front()];
+        let mut ended = 0;
+        for (number, offset, bytes) in some.into_iter().flatten() {
+            ended += 1;
+            if let Some(left) = &mut self.fails_after {
+                if *left == 0 {
+                    return (ended, Err("planted".into()));
+                }
+                *left -= 1;
+            }
+            with(number, &self.bytes[offset as usize..offset as usize + bytes + READ_PADDING]);
+        }
+        (ended, Ok(()))
+    }
+}
+
+/// TAIL in pages, before any of it is left away.
+fn pages(layout: &Layout) -> Arc<Vec<u8>> {
+    let mut bytes = layout.tail().to_vec();
+    bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES as usize) + READ_PADDING, 0xFF);
+    Arc::new(bytes)
+}
+
+fn shelved(search: &Search<'_>, threads: usize, bytes: &Arc<Vec<u8>>, places: usize, fails_after: Option<usize>) {
+    let shelf = || Shelf { bytes: bytes.clone(), places, queued: Vec::new(), under_way: VecDeque::new(), fails_after };
+    Threads(threads)
+        .run(&|hand| {
+            search.fetch_by(hand, Box::new(shelf()));
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// By vertex: how far from the root.
+fn levels(parents: &[u32]) -> Vec<Option<u32>> {
+    let depth = |vertex: usize| {
+        let (mut at, mut depth) = (vertex as u32, 0);
+        while parents[at as usize] != at {
+            (at, depth) = (parents[at as usize], depth + 1);
+        }
+        depth
+    };
+    (0..parents.len()).map(|vertex| (parents[vertex] != NONE).then(|| depth(vertex))).collect()
+}
+
+/// Searches with so many bytes of TAIL in memory, in all ways, and compares with searches that have all of it there.
+fn check_far(tuples: &Tuples, columns: u32, kept: u64, roots: usize) -> Io {
+    let near = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
+    let mut layout = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
+    let bytes = pages(&layout);
+    let whole = layout.tail().len() as u64;
+    let left = layout.leave(kept, &Room::anywhere()).unwrap();
+    assert!(left <= kept && left < whole, "{left} of {kept}, {whole}");
+    assert!(layout.edge_bytes() < near.edge_bytes());
+    let validator = Validator::new(tuples);
+    let mut most = Io::default();
+    let mut next = Roots::new(tuples.spec());
+    let roots: Vec<u64> = std::iter::from_fn(|| next.next(|vertex| layout.has_edge(vertex))).take(roots).collect();
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
+        for (threads, places) in [(1, 1), (2, 3), (3, 40)] {
+            let mut search = Search::new(&layout, isa, threads, &Room::anywhere()).unwrap();
+            let mut in_core = Search::new(&near, isa, threads, &Room::anywhere()).unwrap();
+            shelved(&search, threads, &bytes, places, None);
+            for root in &roots {
+                let expected = levels(&searched(&mut in_core, threads, *root, &Tuning::DRAM));
+                for tuning in [Tuning::FAR, DOWN, UP, ALONE] {
+                    let parents = searched(&mut search, threads, *root, &tuning);
+                    let io = search.io().unwrap();
+                    most = if io.lists > most.lists { io } else { most };
+                    validator.check(&Threads(2), *root as u32, &parents).unwrap().unwrap();
+                    assert!(levels(&parents) == expected, "{} {threads} {root} {tuning:?}", isa.name());
+                }
+            }
+        }
+    }
+    most
+}
+
+#[test]
+fn levels_are_those_of_a_search_in_memory() {
+    for (scale, columns, kept) in [(4, 1, 0), (8, 2, 100), (10, 1, 0), (11, 4, 5000), (13, 3, 20_000)] {
+        let tuples = Tuples::generate(&Threads(2), &Spec::graph500(scale), &Room::anywhere()).unwrap();
+        let io = check_far(&tuples, columns, kept, 3);
+        assert!(io.lists > 0 && io.reads > 0 && io.bytes >= io.reads * PAGE_BYTES, "{io:?}");
+        assert!(io.reads < io.lists || scale == 4, "lists that lie together are read together: {io:?}");
+    }
+}
+
+#[test]
+fn hubs_with_several_pieces_are_read_by_pieces() {
+    let mut edges: Vec<(u32, u32)> = (0..100).map(|vertex| (vertex, vertex + 1)).collect();
+    edges.extend((101..120_101).map(|vertex| (0, vertex)));
+    edges.extend((101..120_000).step_by(3).map(|vertex| (vertex, vertex + 1)));
+    let io = check_far(&Tuples::of(17, &edges), 1, 0, 1);
+    assert!(io.bytes > 2 << 16, "{io:?}");
+}
+
+#[test]
+fn reads_that_fail_end_the_search_with_the_reason() {
+    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(10), &Room::anywhere()).unwrap();
+    let mut layout = build(&Threads(2), &tuples, 1, &Room::anywhere()).unwrap();
+    let bytes = pages(&layout);
+    layout.leave(0, &Room::anywhere()).unwrap();
+    let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
+    for tuning in [Tuning::FAR, DOWN, UP, ALONE] {
+        for (threads, fails_after) in [(1, 0), (2, 0), (1, 1), (3, 1)] {
+            let mut search = Search::new(&layout, Isa::best(), threads, &Room::anywhere()).unwrap();
+            shelved(&search, threads, &bytes, 4, Some(fails_after));
+            // Which thread reads how often is not known; one alone reads more than once where it goes top-down.
+            searched(&mut search, threads, root, &tuning);
+            let result = search.io();
+            if fails_after == 0 || (threads == 1 && tuning == DOWN) {
+                assert_eq!(result, Err("planted".into()), "{tuning:?} {threads} {fails_after}");
+            }
+            // What has failed is forgotten with the reads.
+            shelved(&search, threads, &bytes, 4, None);
+            let parents = searched(&mut search, threads, root, &tuning);
+            search.io().unwrap();
+            Validator::new(&tuples).check(&Threads(1), root as u32, &parents).unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn bytes_that_were_never_written_are_found_out() {
+    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(9), &Room::anywhere()).unwrap();
+    let mut layout = build(&Threads(2), &tuples, 1, &Room::anywhere()).unwrap();
+    let bytes = pages(&layout);
+    layout.leave(0, &Room::anywhere()).unwrap();
+    let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
+        for byte in [0, 0xFF, 0x7F, 0x80] {
+            let changed = Arc::new(vec![byte; bytes.len()]);
+            let mut search = Search::new(&layout, isa, 2, &Room::anywhere()).unwrap();
+            shelved(&search, 2, &changed, 4, None);
+            searched(&mut search, 2, root, &UP);
+            let error = search.io().unwrap_err();
+            assert!(error.contains("is not what was written"), "{byte}: {error}");
+        }
+    }
+}
+
+#[test]
+fn who_has_no_way_to_the_bytes_is_told_so() {
+    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(8), &Room::anywhere()).unwrap();
+    let mut layout = build(&Threads(2), &tuples, 1, &Room::anywhere()).unwrap();
+    layout.leave(0, &Room::anywhere()).unwrap();
+    let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
+    let mut search = Search::new(&layout, Isa::best(), 2, &Room::anywhere()).unwrap();
+    searched(&mut search, 2, root, &Tuning::FAR);
+    assert!(search.io().unwrap_err().contains("no way"));
+}
+
+#[test]
+fn columns_are_as_many_as_fit_and_the_rest_is_for_hubs() {
+    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
+    let within = |dram, columns| build_within(&Threads(2), &tuples, dram, columns, &Room::anywhere());
+    let mut before = 0;
+    for percent in [12.5, 25.0, 50.0, 100.0] {
+        let (mut layout, budget) = within(Dram::Percent(percent), None).unwrap();
+        assert!((budget.dram.0 as f64 / budget.coded.0 as f64 - percent / 100.0).abs() < 1e-4);
+        assert!(layout.columns() > before || layout.columns() == COLUMNS_CHOSEN_MAX, "{percent}: {}", layout.columns());
+        before = layout.columns();
+        let left = budget.left(&layout);
+        let kept = layout.leave(left, &Room::anywhere()).unwrap();
+        assert!(layout.edge_bytes() <= budget.dram.0 + 4096, "{} of {}", layout.edge_bytes(), budget.dram);
+        assert!(kept <= left);
+    }
+    let (layout, budget) = within(Dram::Percent(50.0), Some(2)).unwrap();
+    assert_eq!(layout.columns(), 2);
+    // All of the graph's lists, coded in the plainest way.
+    let coded: usize = (0..layout.ranks)
+        .map(|rank| {
+            let mut bytes = Vec::new();
+            crate::coded::encode(&layout.list(rank).unwrap(), &mut bytes);
+            bytes.len()
+        })
+        .sum();
+    assert_eq!(budget.coded.0, coded as u64);
+    let refused = |dram, columns| within(dram, columns).err().unwrap().to_string();
+    let small = refused(Dram::Percent(1.0), None);
+    assert!(small.contains("HEAD with k = 1 and the index take") && small.contains("KiB of DRAM"), "{small}");
+    assert!(refused(Dram::Percent(12.5), Some(60)).contains("k = 60"));
+}
