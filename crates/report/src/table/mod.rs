@@ -21,6 +21,7 @@ pub(crate) use index::{caption as index_caption, index_grid};
 pub(crate) use lists::ending;
 pub(crate) use load::load_grid;
 pub(crate) use run::{headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid};
+pub(crate) use size::size_grid;
 
 /// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.
 pub(crate) fn csv_text(rows: &[Vec<String>]) -> String {
