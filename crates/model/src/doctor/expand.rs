@@ -1,6 +1,7 @@
 //! What `nearfar expand` needs of a machine: what was found there, what is lost without it, how to get it. The doctor and the
 //! refusal of `expand` say the same words, which stand here. Must not know how it was looked for.
 
+use super::checks::Seen;
 use super::{Complaint, Group};
 
 /// What was found; an error is the kernel's answer.
@@ -40,8 +41,7 @@ enum Loss {
 /// One thing that is needed.
 struct Need {
     key: &'static str,
-    /// What is not as it should be; outer none where that cannot be told.
-    look: fn(&ExpandSigns) -> Option<Option<String>>,
+    look: fn(&ExpandSigns) -> Seen,
     loss: Loss,
     effect: &'static str,
     fix: &'static str,
@@ -134,7 +134,7 @@ fn root(signs: &ExpandSigns) -> Option<String> {
 }
 
 /// Without the rights the kernel's answer is about those, and not about what is asked.
-fn permitted(signs: &ExpandSigns, sign: &Result<(), String>, what: &str) -> Option<Option<String>> {
+fn permitted(signs: &ExpandSigns, sign: &Result<(), String>, what: &str) -> Seen {
     match sign {
         Ok(()) => Some(None),
         Err(_) if !signs.lacking.is_empty() => None,
