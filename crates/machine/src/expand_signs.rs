@@ -36,7 +36,12 @@ pub fn read(root: &Path) -> ExpandSigns {
         root: is_root,
         lacking: needed.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect(),
         group: group::can_be_made(root),
-        loops: OpenOptions::new().read(true).write(true).open("/dev/loop-control").map(drop).map_err(said),
+        loops: OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/loop-control")
+            .map(drop)
+            .map_err(|error| said(&error)),
         swap: swap(),
         faults: faults(),
         advice: advice(has(SYS_NICE)),
@@ -45,7 +50,7 @@ pub fn read(root: &Path) -> ExpandSigns {
     }
 }
 
-fn said(error: io::Error) -> String {
+fn said(error: &io::Error) -> String {
     error.to_string()
 }
 
@@ -63,7 +68,7 @@ fn swap() -> Result<(), String> {
     }
     match io::Error::last_os_error() {
         error if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        error => Err(said(error)),
+        error => Err(said(&error)),
     }
 }
 
@@ -80,7 +85,7 @@ fn faults() -> Result<(), String> {
         Ok(_) => Ok(()),
         // Cpu 0 is offline, which is no refusal.
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
-        Err(error) => Err(said(error)),
+        Err(error) => Err(said(&error)),
     }
 }
 
@@ -89,7 +94,7 @@ fn advice(nice: bool) -> Result<(), String> {
     // SAFETY: a descriptor that is none, and no ranges.
     unsafe { libc::syscall(libc::SYS_process_madvise, -1, ptr::null::<libc::iovec>(), 0, libc::MADV_WILLNEED, 0_u32) };
     match io::Error::last_os_error() {
-        error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => Err(said(error)),
+        error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => Err(said(&error)),
         _ if nice => Ok(()),
         _ => Err("CAP_SYS_NICE is lacking".into()),
     }
