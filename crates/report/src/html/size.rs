@@ -78,8 +78,7 @@ impl Plot {
     fn over(answer: &SizeAnswer) -> Self {
         let most = answer.points.iter().map(|point| point.dram.0).chain([answer.need.0]).max().unwrap_or(0).max(1);
         let slowest = answer.points.iter().map(|point| times(point.slower_percent));
-        let fastest = answer.points.iter().map(|point| times(point.ci_low.unwrap_or(point.slower_percent)));
-        let low = fastest.fold(1.0, f64::min) / 1.04;
+        let low = slowest.clone().fold(1.0, f64::min) / 1.1;
         // A whisker may leave the plot; an interval of few trials would else press the curves to the ground.
         let high = slowest.fold(times(answer.within_percent), f64::max) * 1.25;
         Self { bytes: most as f64 * 1.04, times: (low.ln(), high.ln()) }
