@@ -3,12 +3,13 @@
 //! dropped. Must not know what program it is for.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::group::{self, Held, MemoryGroup};
-use machine::swap::{self, Loop};
+use machine::swap::{self, LARGE_FOLIOS, Loop};
 use machine::undo::{Changed, Site};
+use model::doctor::refusal;
 use model::undo::{GROUP_PREFIX, Restored, Target};
 use model::units::Bytes;
 
@@ -18,8 +19,6 @@ use crate::predict::Tuning;
 use crate::sense::Sense;
 use crate::{Refused, swap_place};
 
-/// The kernel swaps whole folios of this size where the swap space allows, which costs a fraction of single pages.
-const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 /// The name of these changes in the journal.
 const SETTING: &str = "expand";
 /// What was killed is gone within this, unless it waits in the kernel.
@@ -215,12 +214,10 @@ fn check(budget: &Budget, site: &Site) -> Result<(), Refused> {
         return Err(Refused::unavailable(format!("{} of DRAM are too little for any program", budget.dram))
             .hint(format!("give it at least {DRAM_MIN}")));
     }
-    if !rustix::process::geteuid().is_root() {
-        return Err(Refused {
-            what: "bounding a program's DRAM needs root here: it makes a cgroup and swap".into(),
-            hint: Some("sudo nearfar expand ...".into()),
-            not_permitted: true,
-        });
+    let signs = machine::expand_signs::read(&site.root);
+    if let Some(lack) = refusal(&signs, budget.engine == Engine::Steered) {
+        let command = lack.command.map_or(String::new(), |command| format!(": {command}"));
+        return Err(Refused { what: lack.found, hint: Some(format!("{}{command}", lack.fix)), not_permitted: true });
     }
     swap_place::check(&budget.folder)?;
     if !budget.allow_unencrypted && swap_place::would_leave_encryption(&site.root, &budget.folder) {
@@ -243,20 +240,15 @@ fn open_sense(tuning: Tuning) -> Result<Sense, Refused> {
 /// The group's name is not used twice on a machine: a process makes several, one after the other.
 fn make_group(changed: &mut Changed, site: &Site) -> Result<MemoryGroup, Refused> {
     let (version, mount) = group::site(&site.root).map_err(Refused::unavailable)?;
+    let below = |folder: &Path| folder.strip_prefix(&site.root).unwrap_or(folder).display().to_string();
     if version == group::Version::V2 {
-        let control = mount.join("cgroup.subtree_control");
-        let on = std::fs::read_to_string(&control).unwrap_or_default();
-        if !on.split_whitespace().any(|name| name == "memory") {
-            std::fs::write(&control, "+memory").map_err(|error| {
-                Refused::io(format!("cannot turn the memory controller on ({})", control.display()), &error)
-            })?;
-        }
+        let controller = Target::Controller { group: below(&mount), name: group::CONTROLLER.into() };
+        changed.set_together(SETTING, controller, machine::undo::ON)?;
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let name = format!("{GROUP_PREFIX}{}-{:x}", std::process::id(), since);
     let folder = mount.join(name);
-    let path = folder.strip_prefix(&site.root).unwrap_or(&folder).display().to_string();
-    changed.set(SETTING, Target::Group(path), machine::undo::THERE)?;
+    changed.set(SETTING, Target::Group(below(&folder)), machine::undo::THERE)?;
     MemoryGroup::open(version, &folder).map_err(|error| Refused::io("cannot read what a cgroup holds", &error))
 }
 

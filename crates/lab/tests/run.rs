@@ -85,6 +85,7 @@ fn record(placements: Vec<Placement>, repeat: Repeat) -> RunRecord {
         compare_by: "placement".into(),
         baseline: None,
         race: None,
+        size: None,
         command: Vec::new(),
     };
     RunRecord {

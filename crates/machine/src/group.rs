@@ -25,11 +25,37 @@ pub fn site(root: &Path) -> Result<(Version, PathBuf), String> {
         .ok_or("this kernel has no memory controller, or no cgroup file system is mounted (/sys/fs/cgroup)")?;
     if version == Version::V2 {
         let controllers = std::fs::read_to_string(mount.join("cgroup.controllers")).unwrap_or_default();
-        if !controllers.split_whitespace().any(|name| name == "memory") {
+        if !has_word(&controllers, CONTROLLER) {
             return Err("cgroup version 2 is mounted without its memory controller (cgroup_disable=memory?)".into());
         }
     }
     Ok((version, mount))
+}
+
+/// Whether a group could be made, as far as that is seen without making one.
+pub fn can_be_made(root: &Path) -> Result<(), String> {
+    let (version, mount) = site(root)?;
+    let shown = mount.display();
+    rustix::fs::access(&mount, rustix::fs::Access::WRITE_OK)
+        .map_err(|errno| format!("no memory cgroup can be made in {shown}: {}", io::Error::from(errno)))?;
+    let holds = |name: &str, what: &dyn Fn(&str) -> bool| {
+        std::fs::read_to_string(mount.join(name)).is_ok_and(|text| what(&text))
+    };
+    let is_off = version == Version::V2 && !holds(CONTROL, &|text| has_word(text, CONTROLLER));
+    // The root of all groups has no type, and may have both.
+    if is_off && mount.join("cgroup.type").exists() && holds("cgroup.procs", &|text| !text.trim().is_empty()) {
+        return Err(format!("{shown} gives its groups no memory controller while processes are in it itself"));
+    }
+    Ok(())
+}
+
+/// What a group of version 2 gives the groups below it.
+pub(crate) const CONTROL: &str = "cgroup.subtree_control";
+/// The controller that this file is about.
+pub const CONTROLLER: &str = "memory";
+
+pub(crate) fn has_word(text: &str, word: &str) -> bool {
+    text.split_whitespace().any(|name| name == word)
 }
 
 /// A group that is there.
@@ -206,5 +232,23 @@ mod tests {
             ("sys/fs/cgroup/cgroup.controllers", "cpu io\n"),
         ]);
         assert!(site(folder.path()).unwrap_err().contains("without its memory controller"));
+    }
+
+    #[test]
+    fn a_container_that_cannot_have_groups_is_told_before_one_is_made() {
+        let folder = |control: &str, procs: &str| {
+            tree(&[
+                ("proc/self/cgroup", "0::/\n"),
+                ("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+                ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
+                ("sys/fs/cgroup/cgroup.type", "domain\n"),
+                ("sys/fs/cgroup/cgroup.subtree_control", control),
+                ("sys/fs/cgroup/cgroup.procs", procs),
+            ])
+        };
+        assert_eq!(can_be_made(folder("cpu memory\n", "1\n").path()), Ok(()));
+        assert_eq!(can_be_made(folder("", "").path()), Ok(()));
+        let why = can_be_made(folder("cpu\n", "1\n").path()).unwrap_err();
+        assert!(why.contains("gives its groups no memory controller"), "{why}");
     }
 }

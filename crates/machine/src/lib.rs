@@ -6,6 +6,7 @@ pub mod child;
 pub mod cpu_times;
 pub mod devices;
 mod evidence;
+pub mod expand_signs;
 pub mod group;
 pub mod interrupt;
 mod irqbalance;

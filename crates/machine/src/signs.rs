@@ -11,8 +11,7 @@ use model::units::{Bytes, Nanos};
 
 use crate::proc::Proc;
 use crate::undo::{self, Site};
-use crate::{cpu_times, sysfs};
-use crate::{interrupt, quiet, syscall};
+use crate::{cpu_times, expand_signs, interrupt, quiet, syscall, sysfs};
 
 /// How long we watch the cpus: fifty ticks of /proc/stat, so that one tick is two percent of a cpu.
 const WATCHED: Duration = Duration::from_millis(500);
@@ -30,6 +29,7 @@ pub fn read(results: &Path, site: &Site) -> Signs {
         counters: counters(),
         nodes: Proc::live().memory_node_count(),
         managed_interrupts: managed_interrupts(root),
+        expand: expand_signs::read(root),
     }
 }
 

@@ -13,6 +13,8 @@ use model::units::Bytes;
 
 use crate::sysfs;
 
+/// The kernel swaps whole folios of this size where the swap space allows, which costs a fraction of single pages.
+pub const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 /// Ahead of any other swap: what this swap is made for is to go there. The kernel takes 0 to 32767.
 const PRIORITY: libc::c_int = 32767;
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;

@@ -547,6 +547,7 @@ mod tests {
                 compare_by: "placement".into(),
                 baseline: None,
                 race: None,
+                size: None,
                 command: Vec::new(),
             },
             seed: 1,

@@ -2,6 +2,9 @@
 //! its reason, its effect and the fix. Must not know how the facts were read.
 
 mod checks;
+mod expand;
+
+pub use expand::{ExpandSigns, refusal};
 
 use serde::Serialize;
 
@@ -28,6 +31,8 @@ pub struct Signs {
     pub counters: Counters,
     /// Memory nodes with memory.
     pub nodes: Option<usize>,
+    /// What `nearfar expand` would find.
+    pub expand: ExpandSigns,
     /// Interrupts that the kernel has spread over the cpus itself and lets nobody move.
     pub managed_interrupts: Vec<String>,
 }
@@ -62,6 +67,8 @@ pub enum Group {
     Spoils,
     /// It cannot be measured or set here.
     CannotMeasure,
+    /// `nearfar expand` does without it, or cannot.
+    ExpandLacks,
 }
 
 /// Something that is not as a measurement wants it.
@@ -106,6 +113,12 @@ pub fn diagnose(settings: &Settings, signs: &Signs) -> Diagnosis {
                 fix: check.fix,
                 command: check.command,
             }),
+        }
+    }
+    for (key, complaint) in expand::look(&signs.expand) {
+        match complaint {
+            None => diagnosis.well.push(key),
+            Some(complaint) => diagnosis.complaints.push(complaint),
         }
     }
     diagnosis

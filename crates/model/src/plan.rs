@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::RacePlan;
 use crate::placement::Placement;
+use crate::size::SizePlan;
 use crate::trial::{Role, Trial, TrialId, short_hash};
 use crate::units::Nanos;
 use crate::workload::{Parameters, WorkloadSpec};
@@ -34,6 +35,9 @@ pub struct Plan {
     /// What makes it a race of its cells; none for an experiment, which runs them all to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub race: Option<RacePlan>,
+    /// What makes it a question of how much DRAM a command needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizePlan>,
     /// The words after the program's name that ask for this plan, to say how to reproduce it; empty when not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
@@ -207,6 +211,7 @@ mod tests {
             compare_by: "placement".into(),
             baseline: None,
             race: None,
+            size: None,
             command: Vec::new(),
         }
     }

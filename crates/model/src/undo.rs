@@ -106,6 +106,13 @@ pub enum Target {
     },
     /// A cgroup of ours; its value is `there` or `absent`.
     Group(String),
+    /// What a cgroup of version 2 gives the groups below it; its value is `on` or `off`.
+    Controller {
+        /// The group, without the slash before `sys`.
+        group: String,
+        /// `memory`.
+        name: String,
+    },
 }
 
 /// One change, as the journal has it: one line of JSON. Fields are added, never renamed.
@@ -160,6 +167,8 @@ pub enum Restoration {
     Restarted,
     /// The process has ended or the device is gone, so that there is nothing to put back.
     Ended,
+    /// Others need it by now, and the last of them puts it back.
+    StillNeeded,
     /// Somebody else has changed it since then; left as it is.
     LeftForeign {
         /// The value now.
@@ -219,7 +228,7 @@ impl Target {
 
     /// Whether none of it is left after a restart, whatever has its name then.
     fn is_of_a_boot(&self) -> bool {
-        self.is_of_a_process() || matches!(self, Self::Swap { .. } | Self::Group(_))
+        self.is_of_a_process() || matches!(self, Self::Swap { .. } | Self::Group(_) | Self::Controller { .. })
     }
 
     fn is_of_a_process(&self) -> bool {
@@ -242,6 +251,10 @@ impl Target {
                 let ours = path.rsplit('/').next().is_some_and(|name| name.starts_with(GROUP_PREFIX));
                 ours && path.starts_with("sys/fs/cgroup/") && path.split('/').all(|part| part != "..")
             }
+            Self::Controller { group, name } => {
+                let is_cgroup = group == "sys/fs/cgroup" || group.starts_with("sys/fs/cgroup/");
+                name == "memory" && is_cgroup && group.split('/').all(|part| part != "..")
+            }
         }
     }
 }
@@ -258,6 +271,7 @@ impl fmt::Display for Target {
             Self::Banned { pid, .. } => write!(f, "what process {pid} leaves alone"),
             Self::Swap { device, .. } => write!(f, "swap on {device}"),
             Self::Group(path) => write!(f, "cgroup /{path}"),
+            Self::Controller { group, name } => write!(f, "controller {name} below cgroup /{group}"),
         }
     }
 }
@@ -272,6 +286,7 @@ impl fmt::Display for Restored {
             Restoration::WasBack => write!(f, "is {old}, as it was found"),
             Restoration::Restarted => write!(f, "is as the restart of the machine left it (we had written {new})"),
             Restoration::Ended => write!(f, "is gone"),
+            Restoration::StillNeeded => write!(f, "stays {new}, which others need by now (it was {old})"),
             Restoration::LeftForeign { present } => {
                 write!(f, "is left at {present}: somebody changed it since we wrote {new} over {old}")
             }
@@ -387,6 +402,10 @@ mod tests {
                 r#""swap":{"device":"/dev/loop0","backing":"/#7"}"#,
             ),
             (Target::Group("sys/fs/cgroup/nearfar-7".into()), r#""group":"sys/fs/cgroup/nearfar-7""#),
+            (
+                Target::Controller { group: "sys/fs/cgroup".into(), name: "memory".into() },
+                r#""controller":{"group":"sys/fs/cgroup","name":"memory"}"#,
+            ),
         ];
         for (target, words) in cases {
             let change = change(target);

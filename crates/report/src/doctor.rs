@@ -9,12 +9,13 @@ const WIDTH_MAX: usize = 100;
 const INDENT: &str = "  ";
 const DEEPER: &str = "      ";
 
-/// What is not well, in two groups, then what is.
+/// What is not well, in groups, then what is.
 pub fn diagnosis(diagnosis: &Diagnosis, look: &Look) -> String {
     let mut lines = Vec::new();
     for (group, heading) in [
         (Group::Spoils, "What would spoil a measurement on this machine"),
         (Group::CannotMeasure, "What cannot be measured or set on it"),
+        (Group::ExpandLacks, "What nearfar expand lacks on it"),
     ] {
         let complaints: Vec<&Complaint> =
             diagnosis.complaints.iter().filter(|complaint| complaint.group == group).collect();
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diagnosis_is_two_groups_and_the_rest() {
+    fn a_diagnosis_is_its_groups_and_the_rest() {
         let sick = Diagnosis {
             complaints: vec![complaint("thp", Group::Spoils, Some("nearfar restore"))],
             well: vec!["load", "smt"],
@@ -69,6 +70,8 @@ What would spoil a measurement on this machine
       $ nearfar restore
 
 What cannot be measured or set on it: nothing found
+
+What nearfar expand lacks on it: nothing found
 
 Looked at and well: load, smt";
         assert_eq!(diagnosis(&sick, &look), expected);

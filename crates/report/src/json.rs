@@ -28,10 +28,18 @@ pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
     })
 }
 
-/// `{"need","within_percent","enough","points":[{"dram","steered","slower_percent","ci_low","ci_high"}],"comparison":{…}}`.
+/// `{"need","within_percent","enough","enough_plain","saves","points":[{"dram","steered","slower_percent","ci_low",
+/// "ci_high"}],"comparison":{…}}`.
 pub fn size(answer: &SizeAnswer, comparison: &Comparison) -> Value {
     let mut shown = value(answer);
     shown["comparison"] = value(comparison);
+    shown
+}
+
+/// As [`run`], with `"size"`: the answer as in [`size`], without the comparison.
+pub fn sized(record: &RunRecord, finding: &RunFinding, answer: &SizeAnswer) -> Value {
+    let mut shown = run(record, finding);
+    shown["size"] = value(answer);
     shown
 }
 

@@ -15,6 +15,7 @@ pub mod json;
 mod look;
 pub mod map;
 pub mod number;
+mod picture;
 mod race;
 mod sentence;
 pub mod table;

@@ -86,7 +86,7 @@ fn unsigned_zero(text: String) -> String {
 }
 
 /// `2026-01-31 08:05 UTC`.
-pub(crate) fn date(unix_ms: u64) -> String {
+pub fn date(unix_ms: u64) -> String {
     let minutes = unix_ms / 60_000;
     let (year, month, day) = civil(minutes / 1440);
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60 % 24, minutes % 60)

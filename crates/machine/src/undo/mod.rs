@@ -8,7 +8,7 @@ mod target;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use model::undo::{Change, Present, Restoration, Restored, Step, Target, step};
+use model::undo::{Change, GROUP_PREFIX, Present, Restoration, Restored, Step, Target, step};
 
 use self::journal::Journal;
 pub use self::target::{ABSENT, OFF, ON, THERE};
@@ -35,6 +35,13 @@ impl Site {
         let pid = std::process::id();
         let began = process(Path::new("/"), pid).map_or(0, |(_, began)| began);
         Self { root: self.root.clone(), state: self.state.join(EXPANSIONS).join(format!("{pid}-{began}")) }
+    }
+
+    /// The sites of all other processes that have one of their own, alive or not.
+    fn beside(&self) -> Vec<Self> {
+        let Some(folder) = self.state.parent().filter(|folder| folder.ends_with(EXPANSIONS)) else { return Vec::new() };
+        let sites = sysfs::names(folder).into_iter().map(|name| folder.join(name)).filter(|state| *state != self.state);
+        sites.map(|state| Self { root: self.root.clone(), state }).collect()
     }
 
     /// The sites of processes that are gone.
@@ -118,6 +125,24 @@ impl Changed {
                 let why = format!("the kernel took it, but reads back {}", shown(&other));
                 Err(refused(setting, &change.target, &format!("write {new} to"), &why, false))
             }
+        }
+    }
+
+    /// As [`Changed::set`], for what several of our processes need at once: where another of them has written the value,
+    /// this one journals that change too, so that the last of them puts it back, whoever that is.
+    pub fn set_together(&mut self, setting: &str, target: Target, new: &str) -> Result<Option<String>, ChangeError> {
+        let is_same = |change: &Change| change.target == target && change.new == new;
+        let others = self.site.beside().into_iter().flat_map(|site| Journal::in_folder(&site.state).read());
+        let boot = boot_id(&self.site.root);
+        let theirs = others.flatten().find(|change| is_same(change) && change.boot == boot);
+        let there = read(&self.site.root, &target) == Present::Value(new.into());
+        match theirs.filter(|_| there) {
+            Some(change) => {
+                self.journal.add(&change).map_err(|error| cannot_write(&self.journal, &error))?;
+                self.changes.push(change);
+                Ok(None)
+            }
+            None => self.set(setting, target, new),
         }
     }
 
@@ -243,9 +268,12 @@ fn undo(site: &Site, changes: &[Change], change: &Change, boot: Option<&str>, fo
     let outcome = match step(change, &read(root, &change.target), boot, force) {
         Step::Nothing(outcome) => outcome,
         // What is swapped of programs that still run in a small group would not fit when it came back.
-        Step::Write if matches!(change.target, Target::Swap { .. }) && has_group(root, changes) => {
+        Step::Write
+            if matches!(change.target, Target::Swap { .. } | Target::Controller { .. }) && has_group(root, changes) =>
+        {
             Restoration::Failed { why: "programs still use it; end them first".into(), not_permitted: false }
         }
+        Step::Write if is_needed(root, changes, &change.target) => Restoration::StillNeeded,
         Step::Write => match target::write(root, &change.target, &change.old) {
             Err(error) => Restoration::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) },
             Ok(()) => match read(root, &change.target) {
@@ -264,6 +292,17 @@ fn undo(site: &Site, changes: &[Change], change: &Change, boot: Option<&str>, fo
 fn has_group(root: &Path, changes: &[Change]) -> bool {
     let groups = changes.iter().map(|change| &change.target).filter(|target| matches!(target, Target::Group(_)));
     groups.into_iter().any(|group| read(root, group) == Present::Value(THERE.into()))
+}
+
+/// Whether a controller bounds somebody else: another program of ours, or a group that somebody has bounded since. Taking
+/// the controller away would take the bound away.
+fn is_needed(root: &Path, changes: &[Change], target: &Target) -> bool {
+    let Target::Controller { group, .. } = target else { return false };
+    let is_bounded = |path: &str| sysfs::read_text(root, &format!("{path}/memory.max")).is_ok_and(|max| max != "max");
+    let below = sysfs::names(&root.join(group)).into_iter().map(|name| (format!("{group}/{name}"), name));
+    let mut others =
+        below.filter(|(path, _)| !changes.iter().any(|change| change.target == Target::Group(path.clone())));
+    others.any(|(path, name)| root.join(&path).is_dir() && (name.starts_with(GROUP_PREFIX) || is_bounded(&path)))
 }
 
 fn boot_id(root: &Path) -> Option<String> {
@@ -306,7 +345,7 @@ fn refused(
     let instead = match target {
         Target::Banned { .. } => "--quieten irqbalance pauses it instead".into(),
         Target::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
-        Target::Swap { .. } | Target::Group(_) => "run it without a budget of DRAM".into(),
+        Target::Swap { .. } | Target::Group(_) | Target::Controller { .. } => "run it without a budget of DRAM".into(),
         _ => format!("leave {setting} out of --quieten"),
     };
     let hint = if not_permitted {

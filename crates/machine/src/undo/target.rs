@@ -1,6 +1,6 @@
 //! Reading and writing what holds a setting's value: a file of the kernel, or a process that can be paused. A process
 //! is paused by SIGSTOP: that needs no service manager, loses nothing of what the process knows, and is undone by one
-//! signal; irqbalance's list of what it leaves alone; swap on a loop device; a cgroup. Must not know the journal.
+//! signal; irqbalance's list of what it leaves alone; swap on a loop device; a cgroup, and what it gives those below it. Must not know the journal.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
@@ -55,6 +55,11 @@ pub(crate) fn read(root: &Path, target: &Target) -> Present {
             Err(error) => Present::Unreadable(error.to_string()),
         },
         Target::Group(path) => Present::Value(if root.join(path).is_dir() { THERE } else { ABSENT }.into()),
+        Target::Controller { group, name } => match sysfs::read_text(root, &format!("{group}/{}", group::CONTROL)) {
+            Ok(text) => Present::Value(if group::has_word(&text, name) { ON } else { OFF }.into()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Present::Gone,
+            Err(error) => Present::Unreadable(error.to_string()),
+        },
     }
 }
 
@@ -76,6 +81,19 @@ fn write_group(root: &Path, path: &str, value: &str) -> io::Result<()> {
     })
 }
 
+/// Has a group give a controller to those below it, or not any more. The kernel takes `+memory` and shows `memory`; the plain
+/// file of a recorded tree has to be written as it is shown.
+fn write_controller(root: &Path, group: &str, name: &str, on: bool) -> io::Result<()> {
+    let path = format!("{group}/{}", group::CONTROL);
+    if root == Path::new("/") {
+        return write_file(root, &path, &format!("{}{name}", if on { '+' } else { '-' }));
+    }
+    let text = sysfs::read_text(root, &path)?;
+    let others = text.split_whitespace().filter(|word| *word != name);
+    let shown: Vec<&str> = others.chain(on.then_some(name)).collect();
+    write_file(root, &path, &shown.join(" "))
+}
+
 /// State and start of a process, in ticks since boot; none when it is gone.
 pub(crate) fn process(root: &Path, pid: u32) -> Option<(char, u64)> {
     let text = sysfs::read_text(root, &format!("proc/{pid}/stat")).ok()?;
@@ -94,6 +112,7 @@ pub(crate) fn write(root: &Path, target: &Target, value: &str) -> io::Result<()>
         Target::Swap { device, .. } if value == ON => swap::on(Path::new(device)),
         Target::Swap { device, .. } => swap::off(Path::new(device)),
         Target::Group(path) => write_group(root, path, value),
+        Target::Controller { group, name } => write_controller(root, group, name, value == ON),
         Target::Process { pid, .. } => {
             // A recorded tree has no processes, and its numbers belong to somebody else here.
             if root != Path::new("/") {

@@ -179,6 +179,76 @@ fn a_value_that_the_kernel_does_not_take_is_an_error_that_names_it() {
     assert_eq!(read(&site.root, &file(PATH)), before);
 }
 
+const CGROUP: &str = "sys/fs/cgroup";
+const CONTROL: &str = "sys/fs/cgroup/cgroup.subtree_control";
+
+/// One of several processes of ours on this machine.
+fn sharer(folder: &TempDir, name: &str) -> Changed {
+    let state = folder.path().join("state/expand").join(name);
+    Changed::begin(&Site { root: folder.path().into(), state }).unwrap()
+}
+
+fn controller() -> Target {
+    Target::Controller { group: CGROUP.into(), name: "memory".into() }
+}
+
+fn outcomes(restored: Vec<Restored>) -> Vec<Restoration> {
+    restored.into_iter().map(|restored| restored.outcome).collect()
+}
+
+#[test]
+fn a_controller_goes_off_with_the_last_program_that_needs_it() {
+    let folder = tree(&[(CONTROL, "cpu io\n")]);
+    let (mut first, mut second) = (sharer(&folder, "1-1"), sharer(&folder, "2-2"));
+    let group = |pid: u32| Target::Group(format!("{CGROUP}/nearfar-{pid}-a"));
+    assert_eq!(first.set_together("expand", controller(), ON).unwrap(), Some(OFF.into()));
+    first.set("expand", group(1), THERE).unwrap();
+    assert_eq!(text(&folder, CONTROL), "cpu io memory");
+    assert_eq!(second.set_together("expand", controller(), ON).unwrap(), None, "it is on");
+    second.set("expand", group(2), THERE).unwrap();
+    assert_eq!(outcomes(first.put_back()), [Restoration::PutBack, Restoration::StillNeeded]);
+    assert_eq!(text(&folder, CONTROL), "cpu io memory");
+    assert_eq!(outcomes(second.put_back()), [Restoration::PutBack, Restoration::PutBack]);
+    assert_eq!(text(&folder, CONTROL), "cpu io");
+}
+
+#[test]
+fn a_controller_that_was_on_or_bounds_others_stays_on() {
+    let folder = tree(&[(CONTROL, "cpu memory\n")]);
+    let mut found = sharer(&folder, "1-1");
+    assert_eq!(found.set_together("expand", controller(), ON).unwrap(), None);
+    assert_eq!(outcomes(found.put_back()), []);
+    assert_eq!(text(&folder, CONTROL), "cpu memory\n");
+
+    let folder = tree(&[(CONTROL, "cpu\n"), ("sys/fs/cgroup/db/memory.max", "max\n")]);
+    let mut first = sharer(&folder, "1-1");
+    first.set_together("expand", controller(), ON).unwrap();
+    std::fs::write(folder.path().join("sys/fs/cgroup/db/memory.max"), "4096\n").unwrap();
+    assert_eq!(outcomes(first.put_back()), [Restoration::StillNeeded]);
+    assert_eq!(text(&folder, CONTROL), "cpu memory", "somebody has bounded a group of his own meanwhile");
+}
+
+/// The pilot was killed, and its program goes on.
+#[test]
+fn a_controller_stays_on_while_the_program_of_a_killed_pilot_runs() {
+    let folder = tree(&[(CONTROL, "\n")]);
+    let mut changed = sharer(&folder, "1-1");
+    changed.set_together("expand", controller(), ON).unwrap();
+    changed.set("expand", Target::Group(format!("{CGROUP}/nearfar-1-a")), THERE).unwrap();
+    kill(changed);
+    let inside = folder.path().join(CGROUP).join("nearfar-1-a/cgroup.procs");
+    std::fs::write(&inside, "7\n").unwrap();
+    let early = outcomes(restore(&site(&folder), false).unwrap());
+    assert!(
+        matches!(&early[0], Restoration::Failed { why, .. } if why.contains("process 7 is still in it")),
+        "{early:?}"
+    );
+    assert!(matches!(&early[1], Restoration::Failed { why, .. } if why.contains("programs still use it")), "{early:?}");
+    std::fs::remove_file(&inside).unwrap();
+    assert_eq!(outcomes(restore(&site(&folder), false).unwrap()), [Restoration::PutBack, Restoration::PutBack]);
+    assert_eq!(text(&folder, CONTROL), "");
+}
+
 /// Ends a process of ours, whatever the test does.
 struct Ours(Child);
 

@@ -6,7 +6,7 @@ use crate::undo::Change;
 use crate::units::Bytes;
 
 /// What is complained of; none in it when all is well, none at all when it cannot be told.
-type Seen = Option<Option<String>>;
+pub(super) type Seen = Option<Option<String>>;
 
 /// One thing that is looked at.
 pub(super) struct Check {

@@ -34,6 +34,17 @@ fn healthy() -> (Settings, Signs) {
         counters: Counters::Work,
         nodes: Some(2),
         managed_interrupts: Vec::new(),
+        expand: ExpandSigns {
+            root: true,
+            lacking: Vec::new(),
+            group: Ok(()),
+            loops: Ok(()),
+            swap: Ok(()),
+            faults: Ok(()),
+            advice: Ok(()),
+            scan: true,
+            folios: true,
+        },
     };
     (settings, signs)
 }
@@ -43,7 +54,7 @@ fn a_healthy_machine_has_no_complaints() {
     let (settings, signs) = healthy();
     let diagnosis = diagnose(&settings, &signs);
     assert_eq!(diagnosis.complaints, []);
-    assert_eq!(diagnosis.well.len(), checks::CHECKS.len());
+    assert_eq!(diagnosis.well.len(), checks::CHECKS.len() + expand::look(&signs.expand).len());
     let mut keys = diagnosis.well;
     keys.sort_unstable();
     assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "{keys:?}");
@@ -98,7 +109,7 @@ fn each_bad_sign_is_complained_of_alone() {
     };
     let why = || "no such file".to_string();
     let load = |busy_milli, steal_milli| Ok(Load { busy_milli, steal_milli, cpus: 4 });
-    let cases: [(Spoil, &str, &str); 14] = [
+    let cases: [(Spoil, &str, &str); 15] = [
         (&|signs| signs.load = load(1570, 0), "load", "1.5 of 4 cpus"),
         (&|signs| signs.load = load(0, 11), "steal", "11 thousandths"),
         (&|signs| signs.load = Err(why()), "load-reading", "no such file"),
@@ -117,6 +128,7 @@ fn each_bad_sign_is_complained_of_alone() {
             "managed-interrupts",
             "nvme0q1 and 1 more",
         ),
+        (&|signs| signs.expand.folios = false, "expand-folios", "no folios of 64 KiB"),
     ];
     for (spoil, key, words) in cases {
         let (settings, mut signs) = healthy();

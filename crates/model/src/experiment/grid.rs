@@ -95,6 +95,7 @@ impl Experiment {
             compare_by: self.compare_by.clone(),
             baseline: self.baseline_here(&bench, &cells, specs),
             race: None,
+            size: None,
             command: Vec::new(),
             cells,
             skipped,

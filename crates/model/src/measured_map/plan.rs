@@ -232,6 +232,7 @@ impl Drafting<'_> {
             compare_by: "placement".into(),
             baseline: None,
             race: None,
+            size: None,
             command: Vec::new(),
             cells: self.cells,
             skipped: self.skipped,

@@ -117,6 +117,7 @@ impl Question {
             compare_by: "placement".into(),
             baseline: Some("kernel".into()),
             race: Some(race),
+            size: None,
             command: Vec::new(),
         })
     }

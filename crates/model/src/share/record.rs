@@ -82,6 +82,8 @@ impl Work {
             compare_by: self.words.sentence(&plan.compare_by),
             baseline: plan.baseline.as_ref().map(|baseline| self.words.sentence(baseline)),
             race: plan.race.as_ref().map(|race| self.race(race)),
+            // Two numbers, of which nobody learns what was run.
+            size: plan.size,
             command: self.command(plan),
         }
     }

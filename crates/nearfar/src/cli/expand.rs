@@ -9,10 +9,10 @@ use model::units::Bytes;
 /// `nearfar expand`
 #[derive(Args, Debug)]
 pub struct Expand {
-    /// At most this much DRAM: 2GiB, or 50% of --peak
+    /// At most this much DRAM: 2GiB, or 50% of what the program needs
     #[arg(long, value_name = "SIZE|PERCENT")]
     pub dram: String,
-    /// What the program needs at most, for --dram in percent; nearfar size measures it
+    /// What the program needs at most, for --dram in percent [default: what nearfar size last found for this command line]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     pub peak: Option<Bytes>,
     /// Who decides what is near and what is far

@@ -179,6 +179,20 @@ pub struct ByMap {
     pub map: Option<String>,
 }
 
+/// How often a trial is repeated, and how long it may take.
+#[derive(Args, Debug)]
+pub struct Repeats {
+    /// How often
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub runs: u32,
+    /// Blocks run and thrown away first
+    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub warmup: u32,
+    /// Stop a trial after this
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub time_limit: String,
+}
+
 /// `nearfar measure`
 #[derive(Args, Debug)]
 pub struct Measure {
@@ -211,18 +225,12 @@ pub struct Measure {
     /// How many threads [default: what the placement takes by nature]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
-    /// How often
-    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub runs: u32,
-    /// Blocks run and thrown away first
-    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    pub warmup: u32,
+    /// How often, how long
+    #[command(flatten)]
+    pub repeats: Repeats,
     /// The exact path of a file or disk that workload io may write to although it was there before: all in it is lost
     #[arg(long, value_name = "PATH")]
     pub allow_overwrite: Option<String>,
-    /// Stop a trial after this
-    #[arg(long, value_name = "TIME", default_value = "5m")]
-    pub time_limit: String,
     /// Parameters at their smoke-test sizes
     #[arg(long)]
     pub smoke: bool,

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{Hold, Subject, TextOrJson};
+use super::{Hold, Repeats, Subject, TextOrJson};
 
 /// `nearfar size`
 #[derive(Args, Debug)]
@@ -16,15 +16,9 @@ pub struct Size {
     /// Within this share of full speed it counts as fast
     #[arg(long, value_name = "PERCENT", default_value = "5%")]
     pub within: String,
-    /// How often
-    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub runs: u32,
-    /// Blocks run and thrown away first
-    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    pub warmup: u32,
-    /// Stop a trial after this
-    #[arg(long, value_name = "TIME", default_value = "5m")]
-    pub time_limit: String,
+    /// How often, how long
+    #[command(flatten)]
+    pub repeats: Repeats,
     /// What is measured on
     #[command(flatten)]
     pub subject: Subject,

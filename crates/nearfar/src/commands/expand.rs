@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 use farmem::{Budget, Engine, Expansion, Refused, State};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::wrapped::{self, Wrapped};
+use model::record::RunSummary;
+use model::size::need_of;
 use model::units::{Bytes, parse_share};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use crate::cli::{Common, EngineName, Expand, Far};
+use crate::commands::size;
 use crate::failure::{Failure, Outcome, Status};
 use crate::hold::site;
 use crate::output;
-use crate::subject::far_site;
+use crate::subject::{existing_store, far_site, store_path};
 
 /// How often it is looked how the program stands.
 const LOOK: Duration = Duration::from_millis(100);
@@ -37,7 +40,7 @@ struct Story {
 
 /// Runs a program on a budget of DRAM.
 pub fn run(args: &Expand, common: &Common) -> Outcome {
-    let budget = budget(args)?;
+    let budget = budget(args, common)?;
     if let Err(error) = machine::child::find_program(&args.command[0].to_string_lossy()) {
         Failure::of(&error).hint_of(error.hint()).print();
         return Ok(ExitCode::from(127));
@@ -65,8 +68,8 @@ pub fn run(args: &Expand, common: &Common) -> Outcome {
 }
 
 /// Reads the flags that say how much memory of which kind.
-fn budget(args: &Expand) -> Result<Budget, Failure> {
-    let dram = dram(&args.dram, args.peak)?;
+fn budget(args: &Expand, common: &Common) -> Result<Budget, Failure> {
+    let dram = dram(args, common)?;
     let engine = match args.engine {
         EngineName::Steered => Engine::Steered,
         EngineName::Plain => Engine::Plain,
@@ -75,16 +78,41 @@ fn budget(args: &Expand) -> Result<Budget, Failure> {
 }
 
 /// A size, or a share of what the program needs.
-fn dram(text: &str, peak: Option<Bytes>) -> Result<Bytes, Failure> {
-    if !text.trim_end().ends_with('%') {
+fn dram(args: &Expand, common: &Common) -> Result<Bytes, Failure> {
+    let text = args.dram.trim();
+    if !text.ends_with('%') {
         return Bytes::parse(text).map_err(|why| Failure::usage(format!("--dram: {why}, or 50% of --peak")));
     }
     let share = parse_share(text).map_err(|why| Failure::usage(format!("--dram: {why}")))?;
-    let peak = peak.ok_or_else(|| {
-        Failure::usage(format!("--dram {text} of what? this program's need is not known"))
-            .hint("--peak SIZE says it, and nearfar size -- CMD measures it")
-    })?;
-    Ok(Bytes((peak.0 as f64 * share) as u64))
+    let of = |peak: Bytes| Bytes((peak.0 as f64 * share) as u64);
+    if let Some(peak) = args.peak {
+        return Ok(of(peak));
+    }
+    let Some((run, peak)) = measured_need(&args.command, common)? else {
+        return Err(Failure::usage(format!("--dram {text} of what? this program's need is not known"))
+            .hint("--peak SIZE says it, and nearfar size -- CMD measures it for this very command line"));
+    };
+    if !common.quiet {
+        let when = report::number::date(run.started_unix_ms);
+        let id = &run.id.0[..run.id.0.len().min(8)];
+        eprintln!("nearfar: {} of DRAM: {text} of the {peak} that it held at most in run {id} ({when})", of(peak));
+    }
+    Ok(of(peak))
+}
+
+/// The newest run of `nearfar size` for this very command line, and what it held.
+fn measured_need(command: &[OsString], common: &Common) -> Result<Option<(RunSummary, Bytes)>, Failure> {
+    let argv: Option<Vec<String>> = command.iter().map(|word| word.to_str().map(String::from)).collect();
+    let Some(argv) = argv.filter(|_| store_path(common).is_ok_and(|path| path.exists())) else { return Ok(None) };
+    let store = existing_store(common)?;
+    let name = size::experiment(&argv[0]);
+    for run in store.runs().map_err(Failure::of)?.into_iter().rev().filter(|run| run.experiment == name) {
+        let record = store.run(&run.id.0).map_err(Failure::of)?;
+        if let Some(need) = need_of(&record.plan, &argv) {
+            return Ok(Some((run, need)));
+        }
+    }
+    Ok(None)
 }
 
 /// Adds the flags about far memory.

@@ -20,9 +20,9 @@ pub fn run(args: &Measure, common: &Common) -> Outcome {
         set: settings(args)?,
         placements: placements(args),
         threads: args.threads,
-        runs: args.runs,
-        warmup: args.warmup,
-        time_limit: Nanos::parse(&args.time_limit).map_err(Failure::usage)?,
+        runs: args.repeats.runs,
+        warmup: args.repeats.warmup,
+        time_limit: Nanos::parse(&args.repeats.time_limit).map_err(Failure::usage)?,
     };
     let prepare = || -> Result<(Subject, Plan), Failure> {
         let subject = Subject::from_flags(&args.subject)?;

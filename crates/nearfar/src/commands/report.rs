@@ -10,6 +10,7 @@ use model::finding::{RunFinding, summarise};
 use model::measured_map::{MeasuredMap, measured_map};
 use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
+use model::size::SizeAnswer;
 use model::unixbench::IndexTable;
 use report::html::{ReportPage, RunSection, TableSection};
 use store::Store;
@@ -62,6 +63,7 @@ struct Loaded {
     comparison: Option<Comparison>,
     index: Option<IndexTable>,
     answer: Option<Answer>,
+    size: Option<SizeAnswer>,
     map: Option<MeasuredMap>,
 }
 
@@ -72,6 +74,7 @@ impl Loaded {
             finding: &self.finding,
             comparison: self.comparison.as_ref(),
             answer: self.answer.as_ref(),
+            size: self.size.as_ref(),
             map: self.map.as_ref(),
             trials: &self.trials,
         }
@@ -86,8 +89,9 @@ fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<Loaded>, Failure> 
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
         let index = planned_index(&runs, &record.plan);
         let answer = Answer::of(record, &trials);
+        let size = comparison.as_ref().and_then(|comparison| SizeAnswer::of(&record.plan, comparison));
         let map = measured_map(&record.plan, &record.machine.topology, &finding);
-        Ok(Loaded { record: record.clone(), trials, finding, comparison, index, answer, map })
+        Ok(Loaded { record: record.clone(), trials, finding, comparison, index, answer, size, map })
     };
     records.iter().map(load).collect()
 }

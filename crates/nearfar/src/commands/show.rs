@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use model::compare::{ComparedRun, planned};
 use model::finding::summarise;
 use model::place::Answer;
+use model::size::SizeAnswer;
 
 use report::table::Metrics;
 
@@ -30,6 +32,11 @@ pub fn run(args: &Show, common: &Common) -> Outcome {
     if let Some(answer) = Answer::of(&record, &trials) {
         let text = || report::table::answer(&record, &answer, &look) + &load();
         return print(args.format, text, || report::json::race(&record, &finding, &answer));
+    }
+    let compared = planned(&[ComparedRun { record: &record, finding: &finding }], &record.plan);
+    if let Some(answer) = compared.and_then(|comparison| SizeAnswer::of(&record.plan, &comparison)) {
+        let text = || report::table::size(&answer, &look) + &load();
+        return print(args.format, text, || report::json::sized(&record, &finding, &answer));
     }
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
     print(

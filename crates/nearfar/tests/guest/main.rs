@@ -5,6 +5,7 @@
 mod boot;
 mod boots;
 mod crypto;
+mod expand;
 mod interrupts;
 mod memory;
 mod trials;

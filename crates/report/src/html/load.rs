@@ -7,9 +7,9 @@ use askama::Template;
 use model::finding::{CellFinding, CpuLoad};
 use model::id_set::CpuId;
 
-use super::plot::pixels;
 use crate::look::clean;
 use crate::number::significant;
+use crate::picture::pixels;
 
 const WIDTH: f64 = 760.0;
 const ROW_HEIGHT: f64 = 58.0;

@@ -5,6 +5,7 @@ mod load;
 mod plot;
 mod race;
 mod run;
+mod size;
 mod table;
 
 use askama::Template;
@@ -13,6 +14,7 @@ use model::finding::RunFinding;
 use model::measured_map::MeasuredMap;
 use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
+use model::size::SizeAnswer;
 use model::unixbench::IndexTable;
 
 use crate::changes;
@@ -49,6 +51,8 @@ pub struct RunSection<'a> {
     pub comparison: Option<&'a Comparison>,
     /// What its race came to, where it is one.
     pub answer: Option<&'a Answer>,
+    /// How much DRAM its command needs, where it asked that.
+    pub size: Option<&'a SizeAnswer>,
     /// What it measured of the machine itself, where it is a measured map.
     pub map: Option<&'a MeasuredMap>,
     /// Its trials; they say which samples were disturbed.

@@ -6,6 +6,7 @@ use model::finding::{CellFinding, MetricFinding};
 
 use crate::look::clean;
 use crate::number::{Scale, significant};
+use crate::picture::pixels;
 
 /// The width of a figure in its own units; the page scales it.
 const WIDTH: f64 = 760.0;
@@ -266,11 +267,6 @@ fn tick_text(tick: f64, step: f64) -> String {
     let text = format!("{:.decimals$}", tick / divisor);
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text.as_str() };
     format!("{text}{suffix}")
-}
-
-pub(crate) fn pixels(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), Into::into)
 }
 
 #[cfg(test)]

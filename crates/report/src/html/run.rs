@@ -14,6 +14,7 @@ use model::trial::{Grade, Role, TrialId};
 use super::load::{self, loads};
 use super::plot::{Strip, figure};
 use super::race::RacePart;
+use super::size::SizePart;
 use super::table::HtmlTable;
 use super::{ComparedPart, Limits, RunSection};
 use crate::grid::{Grid, GridCell};
@@ -50,6 +51,7 @@ pub(crate) struct RunPart {
     pub(crate) race: Option<RacePart>,
     /// The winner of a race drawn into the machine, with its name.
     pub(crate) winner: Option<(String, String)>,
+    pub(crate) size: Option<SizePart>,
     /// The picture of a measured map.
     pub(crate) measured: Option<String>,
     pub(crate) compared: Option<ComparedPart>,
@@ -86,7 +88,7 @@ pub(crate) struct FigurePart {
 impl RunPart {
     /// `before` are the runs above it, whose machine it may share.
     pub(crate) fn new(section: &RunSection, before: &[RunSection], limits: &Limits) -> Self {
-        let RunSection { record, finding, comparison, answer, map, trials } = section;
+        let RunSection { record, finding, comparison, answer, size, map, trials } = section;
         let same = before.iter().find(|other| other.record.machine.topology == record.machine.topology);
         let mut figures = figures(section, limits);
         let figures_left_out = figures.len().saturating_sub(FIGURES_MAX);
@@ -98,15 +100,17 @@ impl RunPart {
         let topology = &record.machine.topology;
         let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
         let race = answer.map(|answer| RacePart::new(answer, limits.rows));
+        let size = size.map(|answer| SizePart::new(answer, limits.rows));
         Self {
             anchor: format!("run-{}", before.len() + 1),
             experiment: clean(&record.plan.experiment),
             question: clean(&record.plan.question),
             stamp: simulated(record),
             facts: facts(record),
-            headlines: headlines(race.as_ref(), compared.as_ref()),
+            headlines: headlines(race.as_ref(), size.as_ref(), compared.as_ref()),
             race,
             winner: answer.and_then(|answer| winner(record, answer)),
+            size,
             measured: map.map(maps::measured::svg),
             compared,
             results: HtmlTable::new("Medians over trials", headed_grid(finding, Metrics::Main), limits.rows),
@@ -142,8 +146,8 @@ impl RunPart {
     }
 }
 
-fn headlines(race: Option<&RacePart>, compared: Option<&ComparedPart>) -> Vec<String> {
-    let answer = race.map(|race| race.headline.clone());
+fn headlines(race: Option<&RacePart>, size: Option<&SizePart>, compared: Option<&ComparedPart>) -> Vec<String> {
+    let answer = race.map(|race| race.headline.clone()).or(size.map(|size| size.answer.clone()));
     let sentences = compared.into_iter().flat_map(|compared| &compared.sentences).map(|sentence| sentence.text.clone());
     answer.into_iter().chain(sentences).take(HEADLINES).collect()
 }

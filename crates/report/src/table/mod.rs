@@ -23,6 +23,7 @@ pub(crate) use load::load_grid;
 pub(crate) use run::{
     caveats_grid, headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid,
 };
+pub(crate) use size::size_grid;
 
 /// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.
 pub(crate) fn csv_text(rows: &[Vec<String>]) -> String {

@@ -12,12 +12,15 @@ const BAR: usize = 24;
 
 /// The answer, then the curve.
 pub fn size(answer: &SizeAnswer, look: &Look) -> String {
-    let sentence = wrapped(&marked(&answer.sentence(), Tone::Strong), look.width, look.width);
-    let sentence: String = sentence.iter().map(|line| format!("{}\n", finished(line, look))).collect();
-    format!("{sentence}\n{}", grid(answer).terminal(look))
+    let said = [(Some(answer.sentence()), Tone::Strong), (answer.plain_sentence(), Tone::Plain)];
+    let lines =
+        said.into_iter().filter_map(|(text, tone)| Some(wrapped(&marked(&text?, tone), look.width, look.width)));
+    let said: String = lines.flatten().map(|line| format!("{}\n", finished(&line, look))).collect();
+    format!("{said}\n{}", size_grid(answer).terminal(look))
 }
 
-fn grid(answer: &SizeAnswer) -> Grid {
+/// The budgets, each with a bar.
+pub(crate) fn size_grid(answer: &SizeAnswer) -> Grid {
     let slowest = answer.points.iter().map(length).fold(0.0, f64::max);
     let titles = ["swap", "DRAM", "of what it holds", "time", "95 % interval", "slower"];
     let mut grid = Grid::new(&titles).numbers(&titles[1..4]);
@@ -62,16 +65,22 @@ mod tests {
             ci_high: Some(slower + 1.0),
         };
         let points = vec![point(1, true, 100.0), point(1, false, 900.0), point(2, true, 2.0)];
-        let answer = SizeAnswer { need: Bytes(4 << 30), within_percent: 5.0, points, enough: Some(Bytes(2 << 30)) };
-        let text = size(&answer, &Look { width: 100, ascii: true, colour: false });
+        let answer = SizeAnswer {
+            need: Bytes(4 << 30),
+            within_percent: 5.0,
+            points,
+            enough: Some(Bytes(2 << 30)),
+            enough_plain: None,
+            saves: Some(Bytes(2 << 30)),
+        };
+        let text = size(&answer, &Look { width: 120, ascii: true, colour: false });
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("it holds 4GiB and needs 2GiB of DRAM to be within 5 % of full speed"), "{text}");
         let bar = |line: &str| line.chars().rev().take_while(|c| *c == '-').count();
-        assert!(
-            lines[4].contains("1GiB") && lines[4].contains("25 %") && lines[4].contains("+99 to +101 %")
-                || lines[4].contains("+100 %"),
-            "{text}"
-        );
-        assert_eq!((bar(lines[5]), bar(lines[4])), (24, 7), "{text}");
+        assert!(lines[1].starts_with("with the kernel's own swap none of these budgets is enough"), "{text}");
+        for words in ["steered", "1GiB", "25 %", "+100 %", "+99.0 % to +101 %"] {
+            assert!(lines[5].contains(words), "{words}: {text}");
+        }
+        assert_eq!((bar(lines[6]), bar(lines[5])), (24, 7), "{text}");
     }
 }

@@ -191,6 +191,7 @@ fn record(shape: &Shape) -> RunRecord {
         baseline: Some("kernel".into()),
         compare_by: "placement".into(),
         race: None,
+        size: None,
         command: ["run", "ccx.toml"].map(Into::into).into(),
     };
     RunRecord {

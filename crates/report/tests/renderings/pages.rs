@@ -16,6 +16,7 @@ fn section(run: &Run) -> RunSection<'_> {
         finding: &run.finding,
         comparison: run.comparison.as_ref(),
         answer: None,
+        size: None,
         map: None,
         trials: &run.trials,
     }

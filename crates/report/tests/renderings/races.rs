@@ -150,6 +150,7 @@ fn a_race_on_a_page() {
         finding: &run.finding,
         comparison: None,
         answer: Some(&answer),
+        size: None,
         map: None,
         trials: &run.trials,
     };

@@ -107,6 +107,7 @@ fn plan() -> Plan {
         compare_by: "placement".into(),
         baseline: None,
         race: None,
+        size: None,
         command: Vec::new(),
     }
 }

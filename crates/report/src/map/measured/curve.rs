@@ -5,8 +5,9 @@ use model::id_set::CpuId;
 use model::measured_map::{SizePoint, Step};
 
 use super::loaded::tick;
-use super::svg::{Line, Picture, Point, WIDTH, pixels};
+use super::svg::WIDTH;
 use crate::number::significant;
+use crate::picture::{Line, Picture, Point, pixels};
 
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 24.0;
@@ -91,7 +92,7 @@ fn line(picture: &mut Picture, scales: &Scales, number: usize, own: &[&SizePoint
             point.level,
             significant(point.latency.median)
         );
-        picture.points.push(Point { x: pixels(x), y: pixels(y), title });
+        picture.points.push(Point { class: "point", x: pixels(x), y: pixels(y), title });
     }
     picture.lines.push(Line { class: format!("curve l{}", number % 3), path });
     if let (Some(last), true) = (own.last(), number > 0) {

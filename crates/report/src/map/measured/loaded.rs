@@ -5,8 +5,9 @@ use model::id_set::{CpuSet, NodeId};
 use model::measured_map::LoadedPoint;
 
 use super::beside;
-use super::svg::{Line, Picture, Point, WIDTH, pixels, told};
+use super::svg::{WIDTH, told};
 use crate::number::significant;
+use crate::picture::{Line, Picture, Point, pixels};
 
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 24.0;
@@ -132,7 +133,7 @@ fn line(picture: &mut Picture, plot: &Plot, number: usize, own: &[&LoadedPoint])
         }
         let load = point.load.as_ref().map_or(String::new(), |load| format!(", {} MB/s", significant(load.median)));
         let words = format!("cpus {}, {}{load}", point.cpus, beside(point));
-        picture.points.push(Point { x, y, title: told(&words, Some(&point.latency)) });
+        picture.points.push(Point { class: "point", x, y, title: told(&words, Some(&point.latency)) });
     }
     picture.lines.push(Line { class: format!("curve l{}", number % 3), path });
 }

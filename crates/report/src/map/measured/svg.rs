@@ -2,11 +2,12 @@
 //! curves. One hue from pale to full, with the number in every cell, so that no colour is needed to read it. Decides
 //! pixels only.
 
-use askama::Template;
+use askama::Template as _;
 use model::measured_map::{Bandwidth, Measured, MeasuredMap};
 
 use super::{curve, loaded};
 use crate::number::significant;
+use crate::picture::{Cell, Picture, pixels};
 
 const LEFT: f64 = 150.0;
 const HEADING: f64 = 24.0;
@@ -23,54 +24,6 @@ pub(super) const WIDTH: f64 = LEFT + CELLS_WIDTH + 10.0;
 const OPACITY: (f64, f64) = (0.1, 0.95);
 /// From here on the paper's colour is easier to read on the cell than the ink's.
 const DARK_FROM: f64 = 0.5;
-
-/// The picture, ready for its template.
-#[derive(Default, Template)]
-#[template(path = "measured.svg")]
-pub(super) struct Picture {
-    title: String,
-    description: String,
-    width: String,
-    height: String,
-    boxes: Vec<Cell>,
-    pub(super) lines: Vec<Line>,
-    pub(super) points: Vec<Point>,
-    pub(super) labels: Vec<Label>,
-}
-
-struct Cell {
-    class: &'static str,
-    x: String,
-    y: String,
-    width: String,
-    height: String,
-    heat: Option<f64>,
-    title: String,
-}
-
-pub(super) struct Line {
-    pub(super) class: String,
-    pub(super) path: String,
-}
-
-pub(super) struct Point {
-    pub(super) x: String,
-    pub(super) y: String,
-    pub(super) title: String,
-}
-
-pub(super) struct Label {
-    class: &'static str,
-    x: String,
-    y: String,
-    text: String,
-}
-
-impl Cell {
-    fn opacity(&self) -> String {
-        self.heat.map_or(String::new(), |heat| format!(" fill-opacity=\"{heat:.2}\""))
-    }
-}
 
 /// What goes from where to where.
 struct Matrix<'a> {
@@ -204,10 +157,6 @@ impl Picture {
         let [x, y, width, height] = [x, y, width, height].map(pixels);
         self.boxes.push(Cell { class, x, y, width, height, heat, title });
     }
-
-    pub(super) fn label(&mut self, class: &'static str, x: f64, y: f64, text: &str) {
-        self.labels.push(Label { class, x: pixels(x), y: pixels(y), text: text.into() });
-    }
 }
 
 fn column_width(matrix: &Matrix<'_>) -> f64 {
@@ -234,10 +183,4 @@ pub(super) fn told(words: &str, value: Option<&Measured>) -> String {
 fn heat(value: f64, low: f64, high: f64) -> f64 {
     let share = if high > low { (value - low) / (high - low) } else { 0.3 };
     OPACITY.0 + share * (OPACITY.1 - OPACITY.0)
-}
-
-/// One decimal is a tenth of a pixel.
-pub(super) fn pixels(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), Into::into)
 }

@@ -1,0 +1,66 @@
+# A program on more memory than it gets DRAM where memory is bounded by cgroups of version 2, on a disk with ext4.
+modprobe loop; modprobe virtio_blk; modprobe crc32c_generic; modprobe ext4
+mkdir /far
+has_disk() { [ -b /dev/vda ]; }
+wait_for has_disk
+step disk mount -t ext4 /dev/vda /far
+export NEARFAR_FAR=/far
+control=/sys/fs/cgroup/cgroup.subtree_control
+# All that an expansion changes, or leaves; groups by their names.
+found() {
+    tail -n +2 /proc/swaps | awk '{print "swap", $1}'
+    for group in /sys/fs/cgroup/*/; do echo "group $group"; done
+    for file in /sys/block/loop*/loop/backing_file; do [ ! -e "$file" ] || echo "loop $(cat "$file")"; done
+    echo "control $(cat $control)"
+    cat /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled 2>/dev/null
+    ls /far
+}
+step doctor nearfar doctor --format json
+
+awk 'BEGIN { x = 1; for (i = 0; i < 250000; i++) { x = (x * 16807) % 2147483647; print x, i } }' >/far/lines
+sort /far/lines >/far/sorted
+step near sha256sum /far/sorted
+step found found
+expand() { nearfar expand --dram 10MiB --far-size 256MiB "$@"; }
+for engine in steered plain; do
+    step "$engine" expand --engine $engine --summary /tmp/summary -- sort -o /tmp/sorted /far/lines
+    step "$engine.sum" sha256sum /tmp/sorted
+    step "$engine.summary" cat /tmp/summary
+    step "$engine.after" found
+    rm -f /tmp/sorted /tmp/summary
+done
+
+# A trial on a budget.
+measured budget sweep --smoke --runs 1 --set size=32MiB --placement one-core+expand:16MiB --placement one-core+swap:16MiB
+step budget.after found
+
+# The pilot is killed, the program goes on, then it is killed too. No function: the process in the background has to be it.
+nearfar expand --dram 12MiB --far-size 256MiB -- held hold 40 200000 >/tmp/pilot 2>&1 &
+pilot=$!
+far_kib() { awk 'NR > 1 { sum += $4 } END { print sum + 0 }' /proc/swaps; }
+went_far() { [ -n "$(pidof held)" ] && [ "$(far_kib)" -gt 8192 ]; }
+step far wait_for went_far
+step during found
+kill -9 $pilot; wait
+step alive pidof held
+step early nearfar restore
+kill -9 "$(pidof held)"
+is_over() { ! pidof held >/dev/null; }
+step over wait_for is_over
+step restored nearfar restore
+step killed.after found
+
+# Two at once: what the first has turned on stays for the second.
+mkfifo /tmp/first /tmp/second
+for name in first second; do
+    expand -- sh -c "echo there >/tmp/$name.said; read line </tmp/$name" >/tmp/pilot 2>&1 &
+    said() { lines_in /tmp/$name.said 1; }
+    step $name wait_for said
+done
+echo go >/tmp/first
+one_is_left() { [ "$(ls -d /sys/fs/cgroup/nearfar-* | wc -l)" = 1 ] && [ "$(ls /var/lib/nearfar/expand | wc -l)" = 1 ]; }
+step left wait_for one_is_left
+step second.bound sh -c 'cat /sys/fs/cgroup/nearfar-*/memory.max'
+echo go >/tmp/second
+wait
+step two.after found

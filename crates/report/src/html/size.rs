@@ -1,0 +1,286 @@
+//! How much slower a command is with less DRAM, as two curves: steered and the kernel's own swap, each budget with its 95 %
+//! interval, what the command holds, how slow it may be, and the answer. Times are drawn by their logarithm, because they go
+//! from a hundredth more to a hundredfold. Decides pixels only.
+
+use askama::Template;
+use model::size::{SizeAnswer, SizePoint};
+use model::units::Bytes;
+
+use super::run::FigurePart;
+use super::table::HtmlTable;
+use crate::look::Tone;
+use crate::number::{signed_percent, significant};
+use crate::picture::{Line, Picture, Point, pixels};
+use crate::table::size_grid;
+
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 30.0;
+const HEADING: f64 = 30.0;
+const HEIGHT: f64 = 250.0;
+const AXIS: f64 = 26.0;
+const LEGEND: f64 = 24.0;
+/// How many steps of DRAM the axis has at most.
+const STEPS: u64 = 8;
+/// Ticks closer than this to another would run into it.
+const TICK_APART: f64 = 17.0;
+/// Steered and plain of one budget stand so far beside it, that both whiskers are seen.
+const ASIDE: f64 = 2.5;
+/// Where ticks stand, those first that are easiest to read.
+const TICKS: [f64; 22] = [
+    1.0, 10.0, 100.0, 1000.0, 0.1, 2.0, 5.0, 20.0, 50.0, 200.0, 500.0, 0.5, 0.2, 1.5, 3.0, 7.0, 30.0, 1.2, 1.1, 1.05,
+    0.9, 0.95,
+];
+
+/// The answer in words and its picture.
+pub(crate) struct SizePart {
+    pub(crate) answer: String,
+    pub(crate) class: &'static str,
+    /// What the kernel's own swap would need.
+    pub(crate) plain: Option<String>,
+    /// None where no budget has a result.
+    pub(crate) figure: Option<FigurePart>,
+}
+
+impl SizePart {
+    pub(crate) fn new(answer: &SizeAnswer, rows_max: usize) -> Self {
+        Self {
+            answer: answer.sentence(),
+            class: if answer.saves.is_some() { Tone::Good } else { Tone::Plain }.class(),
+            plain: answer.plain_sentence(),
+            figure: (!answer.points.is_empty()).then(|| figure(answer, rows_max)),
+        }
+    }
+}
+
+fn figure(answer: &SizeAnswer, rows_max: usize) -> FigurePart {
+    let grid = size_grid(answer).without("slower");
+    FigurePart {
+        svg: drawn(answer).render().expect("a template of values that are there renders"),
+        caption: format!(
+            "Time against the time with all of its memory near, by DRAM; the line across it is {} % more, whiskers are 95 % \
+             intervals.",
+            answer.within_percent
+        ),
+        table: HtmlTable::new("The same as a table", grid, rows_max).folded(),
+    }
+}
+
+/// What the axes show.
+struct Plot {
+    /// At the right end, bytes.
+    bytes: f64,
+    /// Logarithms of how many times as long.
+    times: (f64, f64),
+}
+
+impl Plot {
+    fn over(answer: &SizeAnswer) -> Self {
+        let most = answer.points.iter().map(|point| point.dram.0).chain([answer.need.0]).max().unwrap_or(0).max(1);
+        let slowest = answer.points.iter().map(|point| times(point.slower_percent));
+        let low = slowest.clone().fold(1.0, f64::min) / 1.1;
+        // A whisker may leave the plot; an interval of few trials would else press the curves to the ground.
+        let high = slowest.fold(times(answer.within_percent), f64::max) * 1.25;
+        Self { bytes: most as f64 * 1.04, times: (low.ln(), high.ln()) }
+    }
+
+    fn x(&self, bytes: Bytes) -> f64 {
+        LEFT + bytes.0 as f64 / self.bytes * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, times: f64) -> f64 {
+        let share = (times.ln() - self.times.0) / (self.times.1 - self.times.0);
+        HEADING + HEIGHT * (1.0 - share.clamp(0.0, 1.0))
+    }
+
+    fn holds(&self, times: f64) -> bool {
+        (self.times.0..=self.times.1).contains(&times.ln())
+    }
+
+    /// How many times as long stands where.
+    fn ticks(&self) -> Vec<f64> {
+        let mut ticks: Vec<f64> = Vec::new();
+        for tick in TICKS.into_iter().filter(|tick| self.holds(*tick)) {
+            if ticks.iter().all(|other| (self.y(*other) - self.y(tick)).abs() >= TICK_APART) {
+                ticks.push(tick);
+            }
+        }
+        ticks
+    }
+
+    /// A power of two, of which the axis has a few steps.
+    fn step(&self) -> u64 {
+        (self.bytes as u64 / STEPS).max(1).next_power_of_two()
+    }
+}
+
+/// A hundredth is the fastest that the logarithm is asked for; no interval of a real command ends there.
+fn times(slower_percent: f64) -> f64 {
+    (1.0 + slower_percent / 100.0).max(0.01)
+}
+
+fn drawn(answer: &SizeAnswer) -> Picture {
+    let plot = Plot::over(answer);
+    let mut picture = Picture {
+        title: "How much slower with less DRAM".into(),
+        description: description(answer),
+        width: pixels(WIDTH),
+        height: pixels(HEADING + HEIGHT + AXIS + LEGEND),
+        ..Picture::default()
+    };
+    picture.label("h", 4.0, 16.0, "How many times as long as with all of its memory near, by DRAM");
+    axes(&mut picture, &plot);
+    marks(&mut picture, &plot, answer);
+    let mut x = LEFT;
+    for (steered, name) in [(true, "steered (nearfar expand)"), (false, "the kernel's own swap")] {
+        let own: Vec<&SizePoint> = answer.points.iter().filter(|point| point.steered == steered).collect();
+        if !own.is_empty() {
+            curve(&mut picture, &plot, &own, steered);
+            let y = HEADING + HEIGHT + AXIS + LEGEND / 2.0;
+            picture.lines.push(Line { class: class(steered), path: format!("M{} {}h24", pixels(x), pixels(y)) });
+            picture.label("q", x + 30.0, y + 4.0, name);
+            x += 230.0;
+        }
+    }
+    picture
+}
+
+/// The second curve has another colour, dashes and open dots: no colour is needed to tell them apart.
+fn class(steered: bool) -> String {
+    if steered { "curve" } else { "curve warm l1" }.into()
+}
+
+fn axes(picture: &mut Picture, plot: &Plot) {
+    let (bottom, right) = (HEADING + HEIGHT, WIDTH - RIGHT);
+    for tick in plot.ticks() {
+        let y = plot.y(tick);
+        picture.label("e q", LEFT - 6.0, y + 4.0, &format!("{tick}x"));
+        let path = format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(right));
+        picture.lines.push(Line { class: "grid".into(), path });
+    }
+    let path = format!("M{} {}V{}H{}", pixels(LEFT), pixels(HEADING), pixels(bottom), pixels(right));
+    picture.lines.push(Line { class: "axis".into(), path });
+    let step = plot.step();
+    for bytes in (0..=plot.bytes as u64).step_by(step as usize).map(Bytes) {
+        picture.label("c q", plot.x(bytes), bottom + 16.0, &bytes.to_string());
+    }
+}
+
+/// What it holds, how slow it may be, and the answer.
+fn marks(picture: &mut Picture, plot: &Plot, answer: &SizeAnswer) {
+    let (top, bottom) = (HEADING, HEADING + HEIGHT);
+    let mut upright = |bytes: Bytes, class: &str, words: &str, row: f64| {
+        let x = plot.x(bytes);
+        picture
+            .lines
+            .push(Line { class: class.into(), path: format!("M{} {}V{}", pixels(x), pixels(top), pixels(bottom)) });
+        picture.label("e", x - 4.0, top + 12.0 + 14.0 * row, words);
+    };
+    upright(answer.need, "step", &format!("holds {}", answer.need), 0.0);
+    if let Some(enough) = answer.enough {
+        upright(enough, "step answer", &format!("{enough} is enough"), 1.0);
+    }
+    let y = plot.y(times(answer.within_percent));
+    let path = format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(WIDTH - RIGHT));
+    picture.lines.push(Line { class: "step".into(), path });
+    picture.label("q", LEFT + 4.0, y - 4.0, &format!("within {} %", answer.within_percent));
+}
+
+fn curve(picture: &mut Picture, plot: &Plot, own: &[&SizePoint], steered: bool) {
+    let (whisker, dot, aside) =
+        if steered { ("whisker", "point", -ASIDE) } else { ("whisker warm", "point open", ASIDE) };
+    let mut path = String::new();
+    for (index, point) in own.iter().enumerate() {
+        let (x, y) = (pixels(plot.x(point.dram) + aside), pixels(plot.y(times(point.slower_percent))));
+        path += &format!("{}{x} {y}", if index == 0 { "M" } else { "L" });
+        if let Some((low, high)) = point.ci_low.zip(point.ci_high) {
+            let ends = format!("M{x} {}V{}", pixels(plot.y(times(low))), pixels(plot.y(times(high))));
+            picture.lines.push(Line { class: whisker.into(), path: ends });
+        }
+        picture.points.push(Point { class: dot, x, y, title: told(point) });
+    }
+    picture.lines.push(Line { class: class(steered), path });
+}
+
+/// A budget in words.
+fn told(point: &SizePoint) -> String {
+    let swap = if point.steered { "steered" } else { "the kernel's own swap" };
+    let interval = point
+        .ci_low
+        .zip(point.ci_high)
+        .map_or(String::new(), |(low, high)| format!(" ({} to {})", significant(times(low)), significant(times(high))));
+    let longer = signed_percent(point.slower_percent);
+    format!("{}, {swap}: {} times as long{interval}, {longer}", point.dram, significant(times(point.slower_percent)))
+}
+
+/// What the eye sees, for those who do not see it.
+fn description(answer: &SizeAnswer) -> String {
+    let points: String = answer.points.iter().map(|point| format!(" {}.", told(point))).collect();
+    format!("Against the time with all of its {} near, by budget of DRAM.{points}", answer.need)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(points: &[(u64, bool, f64)], enough: Option<u64>) -> SizeAnswer {
+        let point = |(mib, steered, slower): &(u64, bool, f64)| SizePoint {
+            dram: Bytes(mib << 20),
+            steered: *steered,
+            slower_percent: *slower,
+            ci_low: Some(slower - 1.0),
+            ci_high: Some(slower + 1.0),
+        };
+        let (need, enough) = (Bytes(400 << 20), enough.map(|mib| Bytes(mib << 20)));
+        let points = points.iter().map(point).collect();
+        let saves = enough.map(|enough| Bytes(need.0 - enough.0));
+        SizeAnswer { need, within_percent: 5.0, points, enough, enough_plain: None, saves }
+    }
+
+    #[test]
+    fn two_curves_with_intervals_what_it_holds_and_the_answer() {
+        let points = [(100, true, 60.0), (100, false, 900.0), (200, true, 2.0), (200, false, 300.0), (400, true, 0.0)];
+        let part = SizePart::new(&answer(&points, Some(200)), 50);
+        assert_eq!(part.class, "good");
+        assert!(
+            part.answer.contains("needs 200MiB of DRAM to be within 5 % of full speed; that saves 200MiB"),
+            "{}",
+            part.answer
+        );
+        let svg = part.figure.expect("there are points").svg;
+        let count = |words: &str| svg.matches(words).count();
+        assert_eq!((count("class=\"point\""), count("class=\"point open\"")), (3, 2), "{svg}");
+        assert_eq!((count("class=\"whisker\""), count("class=\"whisker warm\"")), (3, 2), "{svg}");
+        // Each curve, and its line in the legend.
+        assert_eq!((count("class=\"curve\""), count("class=\"curve warm l1\"")), (2, 2), "{svg}");
+        for words in [">holds 400MiB<", ">200MiB is enough<", ">within 5 %<", ">10x<", ">1x<", ">0B<", ">384MiB<"] {
+            assert_eq!(count(words), 1, "{words}: {svg}");
+        }
+        assert!(
+            svg.contains("100MiB, the kernel&#39;s own swap: 10.00 times as long (9.990 to 10.01), +900 %"),
+            "{svg}"
+        );
+        assert!(svg.contains("prefers-color-scheme:dark"));
+    }
+
+    #[test]
+    fn nearer_to_full_speed_is_lower_and_more_dram_further_right() {
+        let plot = Plot::over(&answer(&[(100, true, 60.0), (200, false, 300.0)], None));
+        assert!(plot.y(4.0) < plot.y(1.6) && plot.y(1.6) < plot.y(1.0));
+        assert!(plot.x(Bytes(1)) < plot.x(Bytes(100 << 20)) && plot.x(Bytes(400 << 20)) <= WIDTH - RIGHT);
+        assert!((HEADING..=HEADING + HEIGHT).contains(&plot.y(4.0)) && plot.y(1e9) >= HEADING);
+        // One curve hardly above full speed: its axis still has ticks.
+        let flat = Plot::over(&answer(&[(100, true, 1.0)], None));
+        assert!(flat.ticks().len() >= 3, "{:?}", flat.ticks());
+    }
+
+    #[test]
+    fn without_points_there_is_no_picture() {
+        let part = SizePart::new(&answer(&[], None), 50);
+        assert!(part.figure.is_none() && part.plain.is_none() && part.class.is_empty());
+        let one = SizePart::new(&answer(&[(100, true, 60.0)], None), 50);
+        assert!(
+            one.figure.is_some_and(|figure| !figure.svg.contains("is enough") && !figure.svg.contains("point open"))
+        );
+    }
+}
