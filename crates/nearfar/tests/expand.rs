@@ -262,12 +262,12 @@ fn page_faults_are_recorded() {
     if !installed("python3") {
         return println!("skipped: page_faults_are_recorded: python3 is not installed");
     }
-    let program = "b=bytearray(64<<20)\nfor _ in range(3):\n for i in range(0,len(b),4096): b[i]+=1\nassert sum(b)==3*16384";
+    let program =
+        "b=bytearray(64<<20)\nfor _ in range(3):\n for i in range(0,len(b),4096): b[i]+=1\nassert sum(b)==3*16384";
     for engine in ["steered", "plain"] {
         let path = place.0.path().join("trace");
         let trace = path.to_str().expect("plain text");
-        let output =
-            place.run(&["--dram", "24MiB", "--engine", engine, "--trace", trace], &["python3", "-c", program]);
+        let output = place.run(&["--dram", "24MiB", "--engine", engine, "--trace", trace], &["python3", "-c", program]);
         assert!(output.status.success(), "{engine}: {}", text(&output.stderr));
         let bytes = std::fs::read(&path).expect("it was written");
         let decoder = Decoder::begin(&bytes).expect("a trace");

@@ -6,8 +6,10 @@
 #[path = "../../farmem/tests/operations/checker.rs"]
 mod checker;
 
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use checker::Plan;
 
@@ -38,13 +40,17 @@ fn program() {
     }
 }
 
-fn expand(folder: &tempfile::TempDir, engine: &str, plan: &str) -> Output {
+fn command(folder: &tempfile::TempDir, engine: &str, plan: &str) -> Command {
     let ourselves = std::env::current_exe().expect("a path");
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.env("NEARFAR_STATE", folder.path().join("state")).env(PLAN, plan);
     command.args(["expand", "--dram", DRAM, "--engine", engine, "--"]).arg(ourselves);
     command.args(["program", "--exact", "--nocapture"]).stdin(Stdio::null());
-    command.output().expect("the program starts")
+    command
+}
+
+fn expand(folder: &tempfile::TempDir, engine: &str, plan: &str) -> Output {
+    command(folder, engine, plan).output().expect("the program starts")
 }
 
 /// Whether programs can be given a budget here; else the reason is printed.
@@ -58,6 +64,75 @@ fn can_expand(test: &str, folder: &tempfile::TempDir) -> bool {
     tried.status.success()
 }
 
+/// Starts the program under expand, its words in a file; its process is looked for until it runs.
+fn begin(folder: &tempfile::TempDir, said: &Path, plan: &str) -> (Child, String) {
+    let words = File::create(said).expect("a file");
+    let mut command = command(folder, "steered", plan);
+    let child = command.stdout(words.try_clone().expect("a file")).stderr(words).spawn().expect("the program starts");
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let pid = || std::fs::read_to_string(&children).unwrap_or_default().trim().to_string();
+    wait_until("the program runs", || {
+        std::fs::read_to_string(format!("/proc/{}/comm", pid())).is_ok_and(|name| name.starts_with("operations"))
+    });
+    let pid = pid();
+    (child, pid)
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < end, "waited for a minute: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
+}
+
+/// At points that follow from the round: the pilot alone, whose program then finishes and finds its pages, or both.
+#[test]
+fn whoever_is_killed_nothing_is_lost() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !can_expand("whoever_is_killed_nothing_is_lost", &folder) {
+        return;
+    }
+    let rounds = soak().map_or(2, |seconds| (seconds / 4).max(2));
+    let mut finished = 0;
+    for round in 0..rounds {
+        let path = folder.path().join("said");
+        let (mut pilot, program) = begin(&folder, &path, &format!("{round} 2"));
+        // Not a wait for something: the point at which it happens.
+        std::thread::sleep(Duration::from_millis(20 + u64::from(round).wrapping_mul(0x9E37_79B9) % 1700));
+        pilot.kill().expect("it is ours");
+        pilot.wait().expect("it was killed");
+        let both = round % 2 == 1;
+        if both {
+            Command::new("kill").args(["-KILL", &program]).status().expect("kill(1) is there");
+        }
+        wait_until("the program ends", || !is_alive(&program));
+        let said = std::fs::read_to_string(&path).expect("its words");
+        assert!(both || said.contains("pages verified"), "round {round}: {said}");
+        finished += u32::from(!both);
+        let restored = Command::new(env!("CARGO_BIN_EXE_nearfar"))
+            .arg("restore")
+            .env("NEARFAR_STATE", folder.path().join("state"))
+            .output()
+            .expect("the program starts");
+        assert!(restored.status.success(), "round {round}: {}", self::said(&restored));
+    }
+    println!(
+        "{rounds} pilots killed, {} of them with their program; {finished} programs finished and found their pages",
+        rounds - finished
+    );
+}
+
+fn soak() -> Option<u32> {
+    std::env::var("NEARFAR_SOAK").ok().and_then(|text| text.parse().ok())
+}
+
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
@@ -69,7 +144,7 @@ fn random_operations_lose_nothing() {
     if !can_expand("random_operations_lose_nothing", &folder) {
         return;
     }
-    let seconds = std::env::var("NEARFAR_SOAK").ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(3);
+    let seconds = soak().unwrap_or(3);
     for engine in ["steered", "plain"] {
         let output = expand(&folder, engine, &format!("1 {seconds}"));
         let said = said(&output);

@@ -79,7 +79,8 @@ fn play(header: &Header, records: &[Record], steered: bool) -> (World, Counts) {
 
 /// Pages that were waited for, and those beside them that came in with them: all others are new when they are touched first.
 fn far_at_first(records: &[Record]) -> Vec<u64> {
-    let faults = || records.iter().filter_map(|record| if let Record::Fault(fault) = record { Some(fault) } else { None });
+    let faults =
+        || records.iter().filter_map(|record| if let Record::Fault(fault) = record { Some(fault) } else { None });
     let waited: std::collections::BTreeSet<u64> =
         faults().filter(|fault| fault.major).map(|fault| fault.address / PAGE / READ_AROUND).collect();
     faults().map(|fault| fault.address / PAGE).filter(|page| waited.contains(&(page / READ_AROUND))).collect()

@@ -210,8 +210,7 @@ impl<'a> Decoder<'a> {
             return Err(Damaged { at: kept, what: "a version that is not known" });
         }
         let header = Header { page: 0, dram: 0, minor_period: 0, steered: false };
-        let mut decoder =
-            Self { header, bytes, at: MAGIC.len(), who: vec![], last: Last::default(), failed: false };
+        let mut decoder = Self { header, bytes, at: MAGIC.len(), who: vec![], last: Last::default(), failed: false };
         let (page, dram, minor_period, steered) =
             (decoder.number()?, decoder.number()?, decoder.number()?, decoder.number()? != 0);
         if !page.is_power_of_two() || page < 512 {

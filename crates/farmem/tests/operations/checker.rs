@@ -153,7 +153,7 @@ impl Region {
 
 /// What is done: name, how often, and how.
 type Operation = (&'static str, u64, fn(&mut Worker) -> Done);
-pub const OPERATIONS: [Operation; 13] = [
+const OPERATIONS: [Operation; 13] = [
     ("map", 6, Worker::map),
     ("unmap", 4, Worker::unmap),
     ("grow-or-shrink", 3, Worker::resize),
@@ -395,8 +395,7 @@ impl Worker {
             }
         }
         // SAFETY: as in `words`, over several pages; it lives as long as the borrow of the region.
-        let bytes =
-            unsafe { slice::from_raw_parts_mut(region.address(range.start) as *mut u8, range.len() * PAGE) };
+        let bytes = unsafe { slice::from_raw_parts_mut(region.address(range.start) as *mut u8, range.len() * PAGE) };
         (bytes, &mut region.pages[range])
     }
 
