@@ -35,8 +35,9 @@ check-arm: setup ## builds for 64-bit ARM and runs the tests there, emulated
 	@scripts/setup arm
 	@scripts/check-arm
 
-soak: setup ## an hour of stress on programs with less DRAM than they need: nothing of theirs may be lost
+soak: setup ## an hour and a half of stress on programs with less DRAM than they need: nothing of theirs may be lost
 	@NEARFAR_SOAK=720 $(CARGO) test --package nearfar --test expand stress -- --nocapture
+	@NEARFAR_SOAK=600 $(CARGO) test --package nearfar --test operations -- --nocapture
 
 bench: setup ## the targets, as ratios against peers in one run each (quiet machine wanted)
 	@$(CARGO) build --release --quiet --bin nearfar

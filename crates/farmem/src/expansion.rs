@@ -17,6 +17,8 @@ use crate::array::{Access, FarFile, Place, fill_with_zeros};
 use crate::pilot::{Pilot, Piloted};
 use crate::predict::Tuning;
 use crate::sense::Sense;
+use crate::trace::{Header, Trace};
+use crate::watch::Watch;
 use crate::{Refused, swap_place};
 
 /// The name of these changes in the journal.
@@ -89,6 +91,8 @@ pub struct Expansion {
     group: MemoryGroup,
     dram: Bytes,
     pilot: Option<Pilot>,
+    /// Where nobody steers and faults are recorded.
+    watch: Option<Watch>,
     /// None once everything is taken away.
     changed: Option<Changed>,
     site: Site,
@@ -101,6 +105,12 @@ impl Expansion {
     /// Sets everything up. To be called on the thread that will fork the program, which enters through
     /// [`Expansion::entrance`] before it does anything else. `site` is this expansion's own.
     pub fn begin(budget: &Budget, site: &Site) -> Result<Self, Refused> {
+        Self::begin_recorded(budget, site, None)
+    }
+
+    /// The same, and records the page faults that are seen: as the pilot sees them where there is one, else each one,
+    /// which takes time of the program's.
+    pub fn begin_recorded(budget: &Budget, site: &Site, trace: Option<Trace>) -> Result<Self, Refused> {
         check(budget, site)?;
         let page = crate::page_bytes();
         let far = Bytes(budget.far.0 / page * page);
@@ -113,12 +123,11 @@ impl Expansion {
                 .hint("root may, where the kernel has loop devices (modprobe loop)")
         })?;
         // Before the first change: what watches the program is what fails without permission.
-        let sense = match budget.engine {
-            Engine::Plain => None,
-            Engine::Steered => Some(open_sense(Tuning::for_dram(budget.dram.0, page))?),
-        };
+        let steered = budget.engine == Engine::Steered;
+        let minor_period = if steered { Tuning::for_dram(budget.dram.0, page).minor_period } else { 1 };
+        let sense = (steered || trace.is_some()).then(|| open_sense(minor_period)).transpose()?;
         let mut changed = Changed::begin(site)?;
-        if sense.is_some() {
+        if steered {
             device.no_seeks().map_err(|error| Refused::io("cannot set the queue of far memory's device", &error))?;
             // Where the kernel has no such folios, single pages do.
             let _ = changed.set(SETTING, Target::File(LARGE_FOLIOS.into()), "always");
@@ -128,9 +137,18 @@ impl Expansion {
         let group = make_group(&mut changed, site)?;
         let dram =
             group.limit(budget.dram).map_err(|error| Refused::io("cannot bound the memory of a cgroup", &error))?;
-        let pilot = sense.map(|sense| take_off(sense, &group, Tuning::for_dram(dram.0, page))).transpose()?;
+        if let Some(trace) = &trace {
+            trace.begin(&Header { page, dram: dram.0, minor_period, steered });
+        }
+        let (pilot, watch) = match (sense, trace) {
+            (None, _) => (None, None),
+            (Some(sense), trace) if steered => {
+                (Some(take_off(sense, &group, Tuning::for_dram(dram.0, page), trace)?), None)
+            }
+            (Some(sense), trace) => (None, trace.map(|trace| look_on(sense, &group, dram, trace)).transpose()?),
+        };
         let file = budget.shred.then_some((file, far));
-        Ok(Self { group, dram, pilot, changed: Some(changed), site: site.clone(), file, device: Some(device) })
+        Ok(Self { group, dram, pilot, watch, changed: Some(changed), site: site.clone(), file, device: Some(device) })
     }
 
     /// What the program's first process writes `0` into before it becomes the program.
@@ -184,6 +202,7 @@ impl Expansion {
     pub fn end(mut self) -> (State, Vec<Restored>) {
         let mut state = self.state();
         state.piloted = self.pilot.take().map(Pilot::stop);
+        self.watch.take().into_iter().for_each(Watch::stop);
         let restored = self.take_away();
         (state, restored)
     }
@@ -204,6 +223,7 @@ impl Expansion {
 impl Drop for Expansion {
     fn drop(&mut self) {
         let _ = self.pilot.take().map(Pilot::stop);
+        self.watch.take().into_iter().for_each(Watch::stop);
         // Whoever wants to know calls `end`; what is not back is in the journal.
         let _ = self.take_away();
     }
@@ -230,8 +250,8 @@ fn check(budget: &Budget, site: &Site) -> Result<(), Refused> {
     Ok(())
 }
 
-fn open_sense(tuning: Tuning) -> Result<Sense, Refused> {
-    Sense::open(tuning.minor_period).map_err(|error| {
+fn open_sense(minor_period: u64) -> Result<Sense, Refused> {
+    Sense::open(minor_period).map_err(|error| {
         Refused::io("cannot watch page faults (perf_event_open)", &error)
             .hint("root may, unless the kernel or the container forbids it; --engine plain does without")
     })
@@ -252,7 +272,14 @@ fn make_group(changed: &mut Changed, site: &Site) -> Result<MemoryGroup, Refused
     MemoryGroup::open(version, &folder).map_err(|error| Refused::io("cannot read what a cgroup holds", &error))
 }
 
-fn take_off(sense: Sense, group: &MemoryGroup, tuning: Tuning) -> Result<Pilot, Refused> {
-    let again = group.again().map_err(|error| Refused::io("cannot read what a cgroup holds", &error))?;
-    Pilot::start(sense, again, tuning).map_err(|error| Refused::io("cannot start a thread", &error))
+fn take_off(sense: Sense, group: &MemoryGroup, tuning: Tuning, trace: Option<Trace>) -> Result<Pilot, Refused> {
+    Pilot::start(sense, again(group)?, tuning, trace).map_err(|error| Refused::io("cannot start a thread", &error))
+}
+
+fn look_on(sense: Sense, group: &MemoryGroup, dram: Bytes, trace: Trace) -> Result<Watch, Refused> {
+    Watch::start(sense, again(group)?, dram, trace).map_err(|error| Refused::io("cannot start a thread", &error))
+}
+
+fn again(group: &MemoryGroup) -> Result<MemoryGroup, Refused> {
+    group.again().map_err(|error| Refused::io("cannot read what a cgroup holds", &error))
 }

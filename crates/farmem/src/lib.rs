@@ -2,7 +2,8 @@
 //! workloads or results.
 //!
 //! Steering goes one way: `sense` sees page faults, `predict` says what follows from them, `act` advises the kernel;
-//! `pilot` has the three together, and `expansion` sets up what they need.
+//! `pilot` has the three together, and `expansion` sets up what they need. What was seen and
+//! ordered can be recorded (`trace`), also of a program that is not steered (`watch`).
 
 mod act;
 pub mod array;
@@ -11,6 +12,8 @@ mod pilot;
 pub mod predict;
 mod sense;
 mod swap_place;
+pub mod trace;
+mod watch;
 
 use std::fmt;
 use std::io;

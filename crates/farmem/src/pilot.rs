@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use machine::group::MemoryGroup;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::act::{Spaces, Verb};
 use crate::predict::{Advice, Counts, Order, Predictor, Tuning};
 use crate::sense::{Seen, Sense};
+use crate::trace::{Record, Trace};
 
 /// How long a look may be put off: while something is far, and while nothing is.
 const PACE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(10)];
@@ -73,14 +73,14 @@ pub(crate) struct Pilot {
 
 impl Pilot {
     /// Takes off. `sense` was opened on the thread that will fork the program.
-    pub(crate) fn start(sense: Sense, group: MemoryGroup, tuning: Tuning) -> io::Result<Self> {
+    pub(crate) fn start(sense: Sense, group: MemoryGroup, tuning: Tuning, trace: Option<Trace>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (to_evictor, jobs) = channel();
         let evictor = {
             let shared = shared.clone();
             std::thread::Builder::new().name("far-out".into()).spawn(move || evict(&jobs, &shared))?
         };
-        let flight = Flight::new(sense, group, tuning, shared.clone(), to_evictor);
+        let flight = Flight { trace, ..Flight::new(sense, group, tuning, shared.clone(), to_evictor) };
         let thread = std::thread::Builder::new().name("far-in".into()).spawn(move || {
             flight.fly();
             // Its channel is closed now; what is still to be paged out is little.
@@ -127,6 +127,8 @@ struct Flight {
     spaces: Spaces,
     shared: Arc<Shared>,
     to_evictor: Sender<Order>,
+    /// Where what is seen and ordered is recorded.
+    trace: Option<Trace>,
     began: Instant,
     nap: Nap,
     own: Piloted,
@@ -157,6 +159,7 @@ impl Flight {
             spaces: Spaces::default(),
             shared,
             to_evictor,
+            trace: None,
             began: Instant::now(),
             nap: Nap::default(),
             own: Piloted::default(),
@@ -169,7 +172,7 @@ impl Flight {
         self.waits_when_full = self.group.wait_when_full(true);
         let mut next_check = self.began;
         while !self.shared.stop.load(Ordering::Relaxed) {
-            self.wait();
+            self.sense.wait(PACE[usize::from(!self.sense.watches_minor())]);
             let now = Instant::now();
             if now >= next_check {
                 next_check = now + PACE[1];
@@ -192,15 +195,6 @@ impl Flight {
         // Nobody makes room from here on.
         self.group.wait_when_full(false);
         self.publish();
-    }
-
-    fn wait(&self) {
-        let mut descriptors: Vec<PollFd> =
-            self.sense.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let pace = PACE[usize::from(!self.sense.watches_minor())];
-        let pace = Timespec { tv_sec: 0, tv_nsec: pace.subsec_nanos().into() };
-        // Interrupted or not, what is there is looked at next.
-        let _ = poll(&mut descriptors, Some(&pace));
     }
 
     /// Minor faults tell of hits on fetched pages; before anything is far they tell nothing and slow first touches.
@@ -239,33 +233,53 @@ impl Flight {
     }
 
     fn look(&mut self, steer: bool) {
-        let Self { sense, predictor, spaces, own, .. } = self;
-        sense.drain(|seen| match seen {
-            Seen::Fault(fault) if steer => predictor.see(&fault),
-            Seen::Fault(_) => {}
-            Seen::Gone(process) => {
-                predictor.forget(process);
-                spaces.forget(process);
+        let Self { sense, predictor, spaces, own, trace, .. } = self;
+        let mut trace = trace.as_ref().map(Trace::open);
+        sense.drain(|seen| {
+            if let Some(trace) = &mut trace {
+                trace.add(&seen.record());
             }
-            Seen::Lost(count) => own.lost += count,
+            match seen {
+                Seen::Fault(fault) if steer => predictor.see(&fault),
+                Seen::Fault(_) => {}
+                Seen::Gone(process) => {
+                    predictor.forget(process);
+                    spaces.forget(process);
+                }
+                Seen::Lost(count) => own.lost += count,
+            }
         });
     }
 
     fn act(&mut self) {
-        let now = self.began.elapsed().as_nanos() as u64;
-        for order in self.predictor.orders(now, self.headroom()) {
-            match &order.advice {
+        let (now, headroom) = (self.began.elapsed().as_nanos() as u64, self.headroom());
+        self.record([Record::Look { now, headroom }]);
+        for order in self.predictor.orders(now, headroom) {
+            let far = match &order.advice {
                 Advice::Fetch(range) => {
                     let bytes = self.spaces.advise(order.process, range, Verb::WillNeed);
                     self.predictor.fetched(&order, bytes / self.tuning.page, now);
+                    Some(bytes / self.tuning.page)
                 }
-                Advice::FetchEach(ranges) => self.spaces.fetch_each(order.process, ranges),
+                Advice::FetchEach(ranges) => {
+                    self.spaces.fetch_each(order.process, ranges);
+                    None
+                }
                 Advice::PageOut(range) => {
                     self.shared.pending.fetch_add(range.end - range.start, Ordering::Relaxed);
                     // The evictor ends after us.
-                    let _ = self.to_evictor.send(order);
+                    let _ = self.to_evictor.send(order.clone());
+                    None
                 }
-            }
+            };
+            self.record(Record::of_order(&order, far));
+        }
+    }
+
+    fn record(&self, records: impl IntoIterator<Item = Record>) {
+        if let Some(trace) = &self.trace {
+            let mut trace = trace.open();
+            records.into_iter().for_each(|record| trace.add(&record));
         }
     }
 

@@ -4,13 +4,16 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use machine::perf::{self, Event};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::predict::Fault;
+use crate::trace::Record;
 
 /// Pages of a ring; a power of two. At 40 bytes a sample it holds some 13 000 of them.
 const RING_PAGES: usize = 128;
@@ -50,6 +53,17 @@ pub(crate) enum Seen {
     Gone(u32),
     /// So many samples found no room in the ring.
     Lost(u64),
+}
+
+impl Seen {
+    /// As it is recorded.
+    pub(crate) fn record(self) -> Record {
+        match self {
+            Self::Fault(fault) => Record::Fault(fault),
+            Self::Gone(process) => Record::Gone(process),
+            Self::Lost(count) => Record::Lost(count),
+        }
+    }
 }
 
 /// The events of one cpu.
@@ -104,9 +118,13 @@ impl Sense {
         self.cpus.iter().for_each(|cpu| switch(&cpu.major, on));
     }
 
-    /// What becomes readable when a ring has something.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.cpus.iter().map(|cpu| std::os::fd::AsFd::as_fd(&cpu.major))
+    /// Waits until a ring has something, at most so long (less than a second).
+    pub(crate) fn wait(&self, at_most: Duration) {
+        let rings = self.cpus.iter().map(|cpu| cpu.major.as_fd());
+        let mut descriptors: Vec<PollFd> = rings.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
+        // Interrupted or not, what is there is looked at next.
+        let _ = poll(&mut descriptors, Some(&at_most));
     }
 
     /// Takes out of the rings what is there, those of one cpu in their order.

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use farmem::trace::{Decoder, Record};
 use tempfile::TempDir;
 
 const FOLIOS: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
@@ -252,6 +253,38 @@ fn the_pilot_may_be_killed() {
     assert!(restored.status.success(), "{}{}", text(&restored.stdout), text(&restored.stderr));
     assert_eq!(place.left(), "");
     assert_eq!(std::fs::read_to_string(FOLIOS).ok(), folios);
+}
+
+/// What sense saw and what was ordered, in the order in which it came.
+#[test]
+fn page_faults_are_recorded() {
+    let Some(place) = Place::new("page_faults_are_recorded") else { return };
+    if !installed("python3") {
+        return println!("skipped: page_faults_are_recorded: python3 is not installed");
+    }
+    let program =
+        "b=bytearray(64<<20)\nfor _ in range(3):\n for i in range(0,len(b),4096): b[i]+=1\nassert sum(b)==3*16384";
+    for engine in ["steered", "plain"] {
+        let path = place.0.path().join("trace");
+        let trace = path.to_str().expect("plain text");
+        let output = place.run(&["--dram", "24MiB", "--engine", engine, "--trace", trace], &["python3", "-c", program]);
+        assert!(output.status.success(), "{engine}: {}", text(&output.stderr));
+        let bytes = std::fs::read(&path).expect("it was written");
+        let decoder = Decoder::begin(&bytes).expect("a trace");
+        let steered = engine == "steered";
+        assert_eq!((decoder.header.steered, decoder.header.minor_period), (steered, if steered { 16 } else { 1 }));
+        let records: Vec<Record> = decoder.collect::<Result<_, _>>().expect("whole");
+        let count = |kind: fn(&Record) -> bool| records.iter().filter(|record| kind(record)).count();
+        let faults = count(|record| matches!(record, Record::Fault(_)));
+        let orders = count(|record| matches!(record, Record::Fetch { .. } | Record::PageOut { .. }));
+        assert!(count(|record| matches!(record, Record::Look { .. })) > 0, "{engine}");
+        assert!(count(|record| matches!(record, Record::Fault(fault) if fault.major)) > 0, "{engine}");
+        // Each of 16384 pages is touched for the first time, and again when it has been far.
+        assert!(if steered { orders > 0 } else { orders == 0 && faults > 20_000 }, "{engine}: {faults}, {orders}");
+    }
+    let output = place.run(&["--dram", "24MiB", "--trace", "/nowhere/trace"], &["true"]);
+    assert!(text(&output.stderr).contains("cannot make /nowhere/trace"), "{}", text(&output.stderr));
+    assert_eq!(place.left(), "");
 }
 
 #[test]

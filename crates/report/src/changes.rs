@@ -8,6 +8,7 @@ use model::workload::Better;
 
 use crate::look::clean;
 use crate::number::{percent_interval, signed_percent, significant};
+use crate::picture::pixels;
 use crate::sentence::column;
 
 const WIDTH: f64 = 760.0;
@@ -240,10 +241,6 @@ impl Axis {
         }
         ticks
     }
-}
-
-fn pixels(value: f64) -> String {
-    crate::html::pixels(value)
 }
 
 #[cfg(test)]

@@ -3,9 +3,13 @@
 //! recorded faults can be played through it. Must not know how faults are seen or advice is given.
 
 mod ghosts;
+#[cfg(test)]
+mod replay;
 mod stream;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world;
 
 use std::ops::Range;
 

@@ -1,105 +1,15 @@
 //! Ways through memory played through the predictor, in a memory that holds half of what they touch: how many faults wait
 //! with it and without.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::world::{PAGE, World};
 use super::*;
 
-const PAGE: u64 = 4096;
 /// Far from any other, as mappings are.
 const BASE: u64 = 0x7f00_0000_0000;
 /// Pages of the whole of it; half of that is near.
 const PAGES: u64 = 16384;
-/// What the kernel reads with a page that is waited for, on a device without seeks.
-const READ_AROUND: u64 = 8;
 /// A touch takes this long, nanoseconds.
 const TOUCH: u64 = 2000;
-
-/// Memory with the kernel's own choice of what goes, least recently used first, and pages that are in memory but not
-/// mapped cause minor faults.
-struct World {
-    /// Page to when it was used, and the reverse.
-    near: BTreeMap<u64, u64>,
-    by_use: BTreeMap<u64, u64>,
-    mapped: BTreeSet<u64>,
-    touched: BTreeSet<u64>,
-    time: u64,
-    waited: u64,
-    minor: u64,
-}
-
-impl World {
-    fn new() -> Self {
-        let (near, by_use, mapped, touched) = Default::default();
-        Self { near, by_use, mapped, touched, time: 0, waited: 0, minor: 0 }
-    }
-
-    fn bring(&mut self, page: u64) {
-        self.time += 1;
-        if let Some(before) = self.near.insert(page, self.time) {
-            self.by_use.remove(&before);
-        }
-        self.by_use.insert(self.time, page);
-        while self.near.len() as u64 > PAGES / 2 {
-            let (_, oldest) = self.by_use.pop_first().expect("as many as pages near");
-            self.near.remove(&oldest);
-            self.mapped.remove(&oldest);
-        }
-    }
-
-    fn leave(&mut self, page: u64) {
-        if let Some(used) = self.near.remove(&page) {
-            self.by_use.remove(&used);
-            self.mapped.remove(&page);
-        }
-    }
-
-    /// The fault that a touch causes, if any.
-    fn touch(&mut self, page: u64) -> Option<bool> {
-        let (near, mapped, known) =
-            (self.near.contains_key(&page), self.mapped.contains(&page), !self.touched.insert(page));
-        if near && mapped {
-            self.bring(page);
-            return None;
-        }
-        if !near && known {
-            let around = page / READ_AROUND * READ_AROUND..(page / READ_AROUND + 1) * READ_AROUND;
-            around
-                .filter(|other| self.touched.contains(other))
-                .collect::<Vec<_>>()
-                .into_iter()
-                .for_each(|other| self.bring(other));
-        }
-        self.bring(page);
-        self.mapped.insert(page);
-        let major = !near && known;
-        *(if major { &mut self.waited } else { &mut self.minor }) += 1;
-        Some(major)
-    }
-
-    fn obey(&mut self, order: &Order) -> u64 {
-        // Ahead of a sweep may be beyond what there is.
-        let page = |address: u64| address.saturating_sub(BASE) / PAGE;
-        let pages = |range: &Range<u64>| page(range.start)..page(range.end);
-        match &order.advice {
-            Advice::PageOut(range) => pages(range).for_each(|page| self.leave(page)),
-            Advice::Fetch(range) => {
-                let far = |page: &u64| self.touched.contains(page) && !self.near.contains_key(page);
-                let wanted: Vec<u64> = pages(range).filter(far).collect();
-                wanted.iter().for_each(|page| self.bring(*page));
-                return wanted.len() as u64;
-            }
-            Advice::FetchEach(ranges) => {
-                for page in ranges.iter().flat_map(pages) {
-                    if self.touched.contains(&page) && !self.near.contains_key(&page) {
-                        self.bring(page);
-                    }
-                }
-            }
-        }
-        0
-    }
-}
 
 /// One touch: thread, instruction, page.
 type Touch = (u32, u64, u64);
@@ -108,7 +18,7 @@ type Touch = (u32, u64, u64);
 fn play(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts) {
     let dram = PAGES / 2 * PAGE;
     let tuning = Tuning { minor_period: 4, ..Tuning::for_dram(dram, PAGE) };
-    let (mut world, mut predictor) = (World::new(), Predictor::new(tuning));
+    let (mut world, mut predictor) = (World::new(PAGES / 2, BASE), Predictor::new(tuning));
     for page in 0..PAGES {
         world.touch(page);
     }

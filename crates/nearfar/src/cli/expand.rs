@@ -24,6 +24,10 @@ pub struct Expand {
     /// Write what came of it to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
+    /// Record the page faults that are seen, and what is ordered then, in this file; with --engine plain every fault, which
+    /// slows the program down
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Show how it stands while it runs, even where the program writes to the same terminal
     #[arg(long)]
     pub live: bool,

@@ -8,6 +8,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use farmem::trace::Trace;
 use farmem::{Budget, Engine, Expansion, Refused, State};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::wrapped::{self, Wrapped};
@@ -45,7 +46,9 @@ pub fn run(args: &Expand, common: &Common) -> Outcome {
         Failure::of(&error).hint_of(error.hint()).print();
         return Ok(ExitCode::from(127));
     }
-    let expansion = Expansion::begin(&budget, &site(None).own()).map_err(|error| failure(&error))?;
+    let trace = args.trace.as_deref().map(create_trace).transpose()?;
+    let expansion =
+        Expansion::begin_recorded(&budget, &site(None).own(), trace.clone()).map_err(|error| failure(&error))?;
     let mut program = match start(&args.command, &expansion)? {
         Ok(program) => program,
         Err(status) => return Ok(status),
@@ -56,6 +59,10 @@ pub fn run(args: &Expand, common: &Common) -> Outcome {
     let dram = expansion.dram();
     let (state, restored) = expansion.end();
     restored.iter().filter(|restored| !restored.is_settled()).for_each(|restored| eprintln!("nearfar: {restored}"));
+    // The program's status is worth more than its trace.
+    if let Some(Err(error)) = trace.map(|trace| trace.finish()) {
+        Failure::of(format!("the trace is not whole: {error}")).print();
+    }
     let story = Story { dram, wall, most_far: ended.most_far, state };
     if !common.quiet {
         eprintln!("nearfar: {}", story.in_words());
@@ -65,6 +72,10 @@ pub fn run(args: &Expand, common: &Common) -> Outcome {
         output::write(path, &format!("{text}\n"))?;
     }
     wrapped::end_like(ended.status)
+}
+
+fn create_trace(path: &Path) -> Result<Trace, Failure> {
+    Trace::create(path).map_err(|error| Failure::of(format!("cannot make {}: {error}", path.display())))
 }
 
 /// Reads the flags that say how much memory of which kind.

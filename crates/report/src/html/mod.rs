@@ -21,7 +21,6 @@ use crate::changes;
 use crate::look::clean;
 use crate::sentence::{Sentence, sentences};
 use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, long_grid};
-pub(crate) use plot::pixels;
 use run::RunPart;
 use table::HtmlTable;
 

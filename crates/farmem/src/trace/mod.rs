@@ -1,0 +1,318 @@
+//! Recorded page faults as bytes: what was seen, when it was looked at, and what was ordered then. Values in, values out.
+//! Must not know files, nor what follows from a fault.
+//!
+//! # The format, version 1
+//!
+//! The bytes `nearfar-faults`, the byte 1, then numbers. A number is its bits in groups of seven, lowest first, one to a
+//! byte, the eighth bit set in all but the last; a signed number n is 2n, or -2n-1 where it is negative. The first four
+//! are: bytes of a page, bytes of DRAM, how many minor faults there are for one that is seen, and 1 where the program was
+//! steered, else 0. Records follow to the end. The first number of a record is its kind and eight times a value:
+//!
+//! | kind | value | then |
+//! |---|---|---|
+//! | 0 minor fault, 1 major fault | who | signed, its page minus that of who's fault before (0 at first) |
+//! | 2 who, numbered from 0 as they come | process | thread, address of the instruction |
+//! | 3 a process ended or became another program | process | |
+//! | 4 faults that were not seen for want of room | how many | |
+//! | 5 a look at the faults before it | microseconds since the look before | signed, pages that the program may take until its budget is short |
+//! | 6 pages to fetch | 0, or 1 and how many were far | process, signed first page minus that of the order before, pages |
+//! | 7 pages to page out | pages | process, signed first page as above |
+
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+
+pub use self::file::Trace;
+use crate::predict::{Advice, Fault, Order};
+
+const MAGIC: &[u8] = b"nearfar-faults\x01";
+const KIND_BITS: u32 = 3;
+
+/// How a trace was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes of a page.
+    pub page: u64,
+    /// Bytes of DRAM that the program had.
+    pub dram: u64,
+    /// One minor fault in so many is in it.
+    pub minor_period: u64,
+    /// Whether it was steered, so that pages were there before they were wanted.
+    pub steered: bool,
+}
+
+/// What a trace tells, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A fault, its address that of the page.
+    Fault(Fault),
+    /// A process ended, or became another program.
+    Gone(u32),
+    /// So many faults found no room.
+    Lost(u64),
+    /// What was seen so far was looked at: nanoseconds since the beginning, in whole microseconds, and the bytes that the
+    /// program may take until its budget is short.
+    Look {
+        /// When.
+        now: u64,
+        /// How much, in whole pages.
+        headroom: i64,
+    },
+    /// This was to be fetched.
+    Fetch {
+        /// In whose memory.
+        process: u32,
+        /// What.
+        range: Range<u64>,
+        /// How many pages of it were far, where that was asked.
+        far: Option<u64>,
+    },
+    /// This was to be paged out.
+    PageOut {
+        /// In whose memory.
+        process: u32,
+        /// What.
+        range: Range<u64>,
+    },
+}
+
+impl Record {
+    /// An order and, where it was asked, how many pages were far.
+    pub(crate) fn of_order(order: &Order, far: Option<u64>) -> Vec<Self> {
+        let process = order.process;
+        match &order.advice {
+            Advice::Fetch(range) => vec![Self::Fetch { process, range: range.clone(), far }],
+            Advice::FetchEach(ranges) => {
+                ranges.iter().map(|range| Self::Fetch { process, range: range.clone(), far }).collect()
+            }
+            Advice::PageOut(range) => vec![Self::PageOut { process, range: range.clone() }],
+        }
+    }
+}
+
+/// Makes bytes of records.
+#[derive(Debug)]
+pub struct Encoder {
+    page: u64,
+    /// Process, thread and instruction to number and last page.
+    who: HashMap<(u32, u32, u64), (u64, u64)>,
+    last: Last,
+}
+
+/// What numbers are told from: both sides count it alike.
+#[derive(Debug, Default)]
+struct Last {
+    now_us: u64,
+    ordered: u64,
+}
+
+impl Encoder {
+    /// Adds the header to `bytes`.
+    pub fn begin(header: &Header, bytes: &mut Vec<u8>) -> Self {
+        bytes.extend(MAGIC);
+        for number in [header.page, header.dram, header.minor_period, u64::from(header.steered)] {
+            put(bytes, number);
+        }
+        Self { page: header.page, who: HashMap::new(), last: Last::default() }
+    }
+
+    /// Adds a record to `bytes`.
+    pub fn add(&mut self, record: &Record, bytes: &mut Vec<u8>) {
+        match record {
+            Record::Fault(fault) => self.add_fault(fault, bytes),
+            Record::Gone(process) => put_kind(bytes, 3, (*process).into()),
+            Record::Lost(count) => put_kind(bytes, 4, *count),
+            Record::Look { now, headroom } => {
+                put_kind(bytes, 5, (now / 1000).saturating_sub(self.last.now_us));
+                put_signed(bytes, headroom / self.page as i64);
+                self.last.now_us = self.last.now_us.max(now / 1000);
+            }
+            Record::Fetch { process, range, far } => {
+                put_kind(bytes, 6, far.map_or(0, |far| far + 1));
+                self.add_first(*process, range, bytes);
+                put(bytes, self.pages(range));
+            }
+            Record::PageOut { process, range } => {
+                put_kind(bytes, 7, self.pages(range));
+                self.add_first(*process, range, bytes);
+            }
+        }
+    }
+
+    fn add_fault(&mut self, fault: &Fault, bytes: &mut Vec<u8>) {
+        let new = self.who.len() as u64;
+        let (who, last) = self.who.entry((fault.process, fault.thread, fault.instruction)).or_insert((new, 0));
+        if *who == new {
+            put_kind(bytes, 2, fault.process.into());
+            put(bytes, fault.thread.into());
+            put(bytes, fault.instruction);
+        }
+        let page = fault.address / self.page;
+        put_kind(bytes, fault.major.into(), *who);
+        put_signed(bytes, page.wrapping_sub(*last) as i64);
+        *last = page;
+    }
+
+    fn add_first(&mut self, process: u32, range: &Range<u64>, bytes: &mut Vec<u8>) {
+        let first = range.start / self.page;
+        put(bytes, process.into());
+        put_signed(bytes, first.wrapping_sub(self.last.ordered) as i64);
+        self.last.ordered = first;
+    }
+
+    fn pages(&self, range: &Range<u64>) -> u64 {
+        (range.end - range.start) / self.page
+    }
+}
+
+/// Why bytes are no trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// At which byte.
+    pub at: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no trace of faults: {} at byte {}", self.what, self.at)
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// Reads records; ends at the end of the bytes or with the first error.
+#[derive(Debug)]
+pub struct Decoder<'a> {
+    /// How it was recorded.
+    pub header: Header,
+    bytes: &'a [u8],
+    at: usize,
+    /// As the encoder's, by number.
+    who: Vec<(Fault, u64)>,
+    last: Last,
+    failed: bool,
+}
+
+impl<'a> Decoder<'a> {
+    /// Reads the header.
+    pub fn begin(bytes: &'a [u8]) -> Result<Self, Damaged> {
+        let kept = MAGIC.len() - 1;
+        if !bytes.starts_with(&MAGIC[..kept]) {
+            return Err(Damaged { at: 0, what: "other first bytes" });
+        }
+        if bytes.get(kept) != MAGIC.last() {
+            return Err(Damaged { at: kept, what: "a version that is not known" });
+        }
+        let header = Header { page: 0, dram: 0, minor_period: 0, steered: false };
+        let mut decoder = Self { header, bytes, at: MAGIC.len(), who: vec![], last: Last::default(), failed: false };
+        let (page, dram, minor_period, steered) =
+            (decoder.number()?, decoder.number()?, decoder.number()?, decoder.number()? != 0);
+        if !page.is_power_of_two() || page < 512 {
+            return Err(Damaged { at: MAGIC.len(), what: "a page of no possible size" });
+        }
+        decoder.header = Header { page, dram, minor_period, steered };
+        Ok(decoder)
+    }
+
+    fn record(&mut self) -> Result<Record, Damaged> {
+        loop {
+            let (at, first) = (self.at, self.number()?);
+            let (kind, value) = (first & ((1 << KIND_BITS) - 1), first >> KIND_BITS);
+            let narrow = |number: u64| u32::try_from(number).map_err(|_| Damaged { at, what: "too large a number" });
+            return Ok(match kind {
+                0 | 1 => {
+                    let step = self.signed()?;
+                    let known = self.who.get_mut(value as usize);
+                    let (fault, page) = known.ok_or(Damaged { at, what: "a fault of nobody" })?;
+                    *page = page.wrapping_add(step as u64);
+                    let address = page.wrapping_mul(self.header.page);
+                    Record::Fault(Fault { address, major: kind == 1, ..*fault })
+                }
+                2 => {
+                    let (process, thread, instruction) = (narrow(value)?, narrow(self.number()?)?, self.number()?);
+                    self.who.push((Fault { process, thread, instruction, address: 0, major: false }, 0));
+                    continue;
+                }
+                3 => Record::Gone(narrow(value)?),
+                4 => Record::Lost(value),
+                5 => {
+                    self.last.now_us = self.last.now_us.wrapping_add(value);
+                    let headroom = self.signed()?.wrapping_mul(self.header.page as i64);
+                    Record::Look { now: self.last.now_us.wrapping_mul(1000), headroom }
+                }
+                6 => {
+                    let (process, first, pages) = (narrow(self.number()?)?, self.first()?, self.number()?);
+                    Record::Fetch { process, range: self.range(first, pages), far: value.checked_sub(1) }
+                }
+                _ => {
+                    let (process, first) = (narrow(self.number()?)?, self.first()?);
+                    Record::PageOut { process, range: self.range(first, value) }
+                }
+            });
+        }
+    }
+
+    fn first(&mut self) -> Result<u64, Damaged> {
+        self.last.ordered = self.last.ordered.wrapping_add(self.signed()? as u64);
+        Ok(self.last.ordered)
+    }
+
+    fn range(&self, first: u64, pages: u64) -> Range<u64> {
+        let start = first.wrapping_mul(self.header.page);
+        start..start.wrapping_add(pages.wrapping_mul(self.header.page))
+    }
+
+    fn number(&mut self) -> Result<u64, Damaged> {
+        let begun = self.at;
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = *self.bytes.get(self.at).ok_or(Damaged { at: begun, what: "cut off" })?;
+            self.at += 1;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Damaged { at: begun, what: "too large a number" })
+    }
+
+    fn signed(&mut self) -> Result<i64, Damaged> {
+        let number = self.number()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+}
+
+impl Iterator for Decoder<'_> {
+    type Item = Result<Record, Damaged>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed || self.at >= self.bytes.len() {
+            return None;
+        }
+        let record = self.record();
+        self.failed = record.is_err();
+        Some(record)
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn put_signed(bytes: &mut Vec<u8>, number: i64) {
+    put(bytes, (number << 1 ^ number >> 63) as u64);
+}
+
+fn put_kind(bytes: &mut Vec<u8>, kind: u64, value: u64) {
+    put(bytes, value << KIND_BITS | kind);
+}
