@@ -86,6 +86,11 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+fn restore(folder: &tempfile::TempDir) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.arg("restore").env("NEARFAR_STATE", folder.path().join("state")).output().expect("the program starts")
+}
+
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
@@ -116,12 +121,8 @@ fn whoever_is_killed_nothing_is_lost() {
         let said = std::fs::read_to_string(&path).expect("its words");
         assert!(both || said.contains("pages verified"), "round {round}: {said}");
         finished += u32::from(!both);
-        let restored = Command::new(env!("CARGO_BIN_EXE_nearfar"))
-            .arg("restore")
-            .env("NEARFAR_STATE", folder.path().join("state"))
-            .output()
-            .expect("the program starts");
-        assert!(restored.status.success(), "round {round}: {}", self::said(&restored));
+        // A child that the program had forked ends by itself, and until then restore refuses.
+        wait_until("nothing is left", || restore(&folder).status.success());
     }
     println!(
         "{rounds} pilots killed, {} of them with their program; {finished} programs finished and found their pages",
