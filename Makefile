@@ -2,7 +2,7 @@
 # whole set-up themselves on a fresh Debian or Ubuntu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-arm soak bench guest deb site looks setup clean
+.PHONY: help run test check check-arm soak bench guest deb static site looks setup clean
 NEARFAR = target/release/nearfar
 # Debian's Rust has no default job limit; two cores build best with what cargo chooses.
 CARGO ?= cargo
@@ -28,6 +28,7 @@ check: ## formatting, lints, documentation
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/workloads/src/kernels/unixbench/program/*.rs
 	@$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	@$(CARGO) clippy --package store --package nearfar --features nearfar/parquet --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet --document-private-items
 	@scripts/check-house
 
@@ -38,6 +39,7 @@ check-arm: setup ## builds for 64-bit ARM and runs the tests there, emulated
 soak: setup ## an hour and a half of stress on programs with less DRAM than they need: nothing of theirs may be lost
 	@NEARFAR_SOAK=720 $(CARGO) test --package nearfar --test expand stress -- --nocapture
 	@NEARFAR_SOAK=600 $(CARGO) test --package nearfar --test operations -- --nocapture
+	@NEARFAR_SOAK=300 $(CARGO) test --package nearfar --test graph_out_of_core -- --nocapture
 
 bench: setup ## the targets, as ratios against peers in one run each (quiet machine wanted)
 	@$(CARGO) build --release --quiet --bin nearfar
@@ -51,6 +53,10 @@ guest: setup ## a command on an emulated two-socket machine: make guest CMD='nea
 deb: setup ## a Debian package of the program: target/debian/nearfar_*.deb
 	@scripts/setup deb
 	@scripts/deb
+
+static: setup ## a program that needs no libhwloc where it runs: target/static/nearfar
+	@scripts/setup static
+	@scripts/static
 
 site: setup ## the documentation as pages, search included: target/site/index.html
 	@scripts/setup site

@@ -9,6 +9,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use machine::expand_signs::PAGEMAP_SCAN;
+
 use crate::predict::RANGES_MAX;
 
 /// What is advised.
@@ -20,8 +22,6 @@ pub(crate) enum Verb {
     PageOut,
 }
 
-/// linux/fs.h of 6.7.
-const PAGEMAP_SCAN: libc::c_ulong = 0xC060_6610;
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;

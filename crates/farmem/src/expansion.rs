@@ -130,7 +130,7 @@ impl Expansion {
         if steered {
             device.no_seeks().map_err(|error| Refused::io("cannot set the queue of far memory's device", &error))?;
             // Where the kernel has no such folios, single pages do.
-            let _ = changed.set(SETTING, Target::File(LARGE_FOLIOS.into()), "always");
+            let _ = changed.set_together(SETTING, Target::File(LARGE_FOLIOS.into()), "always");
         }
         let swap = Target::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
         changed.set(SETTING, swap, machine::undo::ON)?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use machine::group::MemoryGroup;
+use machine::group::{MemoryGroup, Waiting};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::act::{Spaces, Verb};
@@ -132,8 +132,8 @@ struct Flight {
     began: Instant,
     nap: Nap,
     own: Piloted,
-    /// Whether who finds no memory waits for us instead of being killed.
-    waits_when_full: bool,
+    /// Has who finds no memory wait for us; none where the kernel kills instead.
+    waiting: Option<Waiting>,
     /// How often in a row nothing could be paged out for them.
     in_vain: u32,
 }
@@ -163,13 +163,13 @@ impl Flight {
             began: Instant::now(),
             nap: Nap::default(),
             own: Piloted::default(),
-            waits_when_full: false,
+            waiting: None,
             in_vain: 0,
         }
     }
 
     fn fly(mut self) {
-        self.waits_when_full = self.group.wait_when_full(true);
+        self.waiting = self.group.wait_when_full();
         let mut next_check = self.began;
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.sense.wait(PACE[usize::from(!self.sense.watches_minor())]);
@@ -193,7 +193,7 @@ impl Flight {
             }
         }
         // Nobody makes room from here on.
-        self.group.wait_when_full(false);
+        drop(self.waiting.take());
         self.publish();
     }
 
@@ -206,7 +206,7 @@ impl Flight {
     /// The kernel gives up when all pages of a group were used lately, however much room far memory has; somebody has to
     /// choose. Where nothing can go far any more, the kernel ends a process after all.
     fn make_room(&mut self) {
-        if !self.waits_when_full || !self.group.is_waiting() {
+        if self.waiting.is_none() || !self.group.is_waiting() {
             self.in_vain = 0;
             return;
         }
@@ -216,8 +216,7 @@ impl Flight {
             self.group.processes().into_iter().map(|process| self.spaces.page_out_anywhere(process, share)).sum();
         self.in_vain = if done > 0 { 0 } else { self.in_vain + 1 };
         if self.in_vain >= IN_VAIN_MAX {
-            self.group.wait_when_full(false);
-            self.waits_when_full = false;
+            self.waiting = None;
         }
     }
 
@@ -253,7 +252,7 @@ impl Flight {
 
     fn act(&mut self) {
         let (now, headroom) = (self.began.elapsed().as_nanos() as u64, self.headroom());
-        self.record([Record::Look { now, headroom }]);
+        self.record(|| [Record::Look { now, headroom }]);
         for order in self.predictor.orders(now, headroom) {
             let far = match &order.advice {
                 Advice::Fetch(range) => {
@@ -272,14 +271,15 @@ impl Flight {
                     None
                 }
             };
-            self.record(Record::of_order(&order, far));
+            self.record(|| Record::of_order(&order, far));
         }
     }
 
-    fn record(&self, records: impl IntoIterator<Item = Record>) {
+    /// Makes the records only where there is a trace for them.
+    fn record<R: IntoIterator<Item = Record>>(&self, records: impl FnOnce() -> R) {
         if let Some(trace) = &self.trace {
             let mut trace = trace.open();
-            records.into_iter().for_each(|record| trace.add(&record));
+            records().into_iter().for_each(|record| trace.add(&record));
         }
     }
 

@@ -22,7 +22,6 @@ const WAKE_AT_BYTES: u32 = 2048;
 
 /// `perf_event_open(2)`: events, fields of a sample, flags.
 const MINOR_FAULTS: u64 = 5;
-const MAJOR_FAULTS: u64 = 6;
 const SAMPLE_IP: u64 = 1;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_ADDR: u64 = 1 << 3;
@@ -166,7 +165,7 @@ fn read_record(words: &[u64], major_id: u64) -> Option<Seen> {
 
 impl Cpu {
     fn open(cpu: i32, minor_period: u64) -> io::Result<Self> {
-        let major = open_event(MAJOR_FAULTS, 1, COMM | TASK | COMM_EXEC, cpu)?;
+        let major = open_event(perf::PAGE_FAULTS_MAJOR, 1, COMM | TASK | COMM_EXEC, cpu)?;
         let minor = open_event(MINOR_FAULTS, minor_period, DISABLED, cpu)?;
         let ring = Ring::map(&major)?;
         let mut major_id = 0_u64;

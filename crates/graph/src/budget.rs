@@ -2,7 +2,7 @@
 
 use model::units::{Bytes, parse_share};
 
-use crate::build::Ranking;
+use crate::degrees::Steps;
 use crate::error::Error;
 use crate::head::Head;
 use crate::index::Index;
@@ -53,14 +53,14 @@ pub struct Budget {
 
 impl Budget {
     /// The columns that were asked for, or the most that fit.
-    pub(crate) fn columns(&self, ranking: &Ranking, asked: Option<u32>) -> Result<u32, Error> {
-        let fits = |columns: &u32| bytes_with(ranking, *columns) <= self.dram.0;
+    pub(crate) fn columns(&self, steps: &Steps, asked: Option<u32>) -> Result<u32, Error> {
+        let fits = |columns: &u32| bytes_with(steps, *columns) <= self.dram.0;
         let found = match asked {
             Some(columns) => Some(columns).filter(fits),
             None => (1..=COLUMNS_CHOSEN_MAX).rev().find(fits),
         };
         let columns = asked.unwrap_or(1);
-        let needed = Bytes(bytes_with(ranking, columns));
+        let needed = Bytes(bytes_with(steps, columns));
         found.ok_or(Error::Dram { asked: self.dram, needed, columns })
     }
 
@@ -73,14 +73,14 @@ impl Budget {
 }
 
 /// What HEAD and the index take at most with so many columns.
-fn bytes_with(ranking: &Ranking, columns: u32) -> u64 {
-    let rows: Vec<u32> = (0..columns).map(|column| ranking.more_than(column)).collect();
+fn bytes_with(steps: &Steps, columns: u32) -> u64 {
+    let rows: Vec<u32> = (0..columns).map(|column| steps.more_than(column)).collect();
     let end = Layout::columns_at(&rows).last().copied().unwrap_or(0);
-    let width = Head::width(ranking.ranks);
+    let width = Head::width(steps.ranks());
     // Differences take a quarter of a byte more than the bytes of the largest, and their number three.
     let long = (f64::from(u8::MAX) - 3.0) / (width as f64 + 0.25);
-    let long = ranking.more_than(columns + long as u32 - 1);
-    Head::bytes_for(end, width) + Index::bytes_for(ranking.more_than(columns) as usize, long as usize)
+    let long = steps.more_than(columns + long as u32 - 1);
+    Head::bytes_for(end, width) + Index::bytes_for(steps.more_than(columns) as usize, long as usize)
 }
 
 #[cfg(test)]

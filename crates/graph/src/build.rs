@@ -13,6 +13,7 @@ use crate::budget::{Budget, Dram};
 use crate::classes::Classes;
 use crate::coded::{self, PADDING};
 use crate::crew::{Crew, Pieces, Stopped, collect};
+use crate::degrees::Steps;
 use crate::error::Error;
 use crate::head::Head;
 use crate::index::Index;
@@ -65,7 +66,7 @@ pub fn build_within<C: Crew>(
     construct(crew, tuples, room, |buckets, lists, ranking| {
         let coded = coded_bytes(crew, buckets, lists, ranking)?;
         let budget = Budget { coded: Bytes(coded), dram: dram.of(Bytes(coded)) };
-        Ok((budget.columns(ranking, columns)?, budget))
+        Ok((budget.columns(&ranking.steps, columns)?, budget))
     })
 }
 
@@ -83,7 +84,7 @@ fn construct<C: Crew, T>(
         return Err(Error::NoEdges.into());
     }
     let (columns, more) = choose(&buckets, &lists, &ranking)?;
-    ranking.rows = ranking.rows_of(columns);
+    ranking.rows = ranking.steps.rows_of(columns);
     let written = write(crew, &buckets, &lists, &ranking, room)?;
     drop(buckets);
     let joined = join(crew, &ranking, written, room)?;
@@ -269,8 +270,7 @@ pub(crate) struct Ranking {
     pub(crate) neighbours: u64,
     pub(crate) rank: Array<u32>,
     pub(crate) label: Array<u32>,
-    /// Of each degree that occurs, descending: the first rank after it.
-    pub(crate) steps: Vec<(u32, u32)>,
+    pub(crate) steps: Steps,
     pub(crate) rows: Vec<u32>,
     /// Ranks of which each chunk begins, and the end of the last.
     pub(crate) chunks: Vec<u32>,
@@ -279,45 +279,20 @@ pub(crate) struct Ranking {
 impl Ranking {
     fn new(lists: &Lists, room: &Room) -> Result<Self, machine::memory::MemoryError> {
         let degrees = &lists.degree;
-        let most = degrees.iter().copied().max().unwrap_or(0) as usize;
-        let mut of_degree = vec![0_u32; most + 1];
-        degrees.iter().for_each(|degree| of_degree[*degree as usize] += 1);
-        let (mut next, mut steps, mut ranks) = (vec![0; most + 1], Vec::new(), 0);
-        for degree in (1..=most).rev().filter(|degree| of_degree[*degree] > 0) {
-            next[degree] = ranks;
-            ranks += of_degree[degree];
-            steps.push((degree as u32, ranks));
-        }
+        let (steps, mut next) = Steps::of(degrees);
+        let ranks = steps.ranks();
         let mut rank = room.array(degrees.len())?;
         let mut label = room.array(ranks as usize + ROWS_ALIGNED)?;
         for (vertex, degree) in degrees.iter().enumerate() {
-            rank[vertex] = if *degree == 0 {
-                NO_LABEL
-            } else {
-                let own = &mut next[*degree as usize];
-                label[*own as usize] = vertex as u32;
-                *own += 1;
-                *own - 1
-            };
+            let own = next.rank(*degree);
+            rank[vertex] = own;
+            if own != NO_LABEL {
+                label[own as usize] = vertex as u32;
+            }
         }
         label[ranks as usize..].fill(NO_LABEL);
-        let chunks = chunks(&steps);
-        let neighbours = degrees.iter().map(|degree| u64::from(*degree)).sum();
+        let (chunks, neighbours) = (chunks(&steps.0), steps.neighbours());
         Ok(Self { ranks, neighbours, rank, label, steps, rows: Vec::new(), chunks })
-    }
-
-    /// How many ranks have more neighbours than that.
-    pub(crate) fn more_than(&self, neighbours: u32) -> u32 {
-        self.steps[..self.steps.partition_point(|step| step.0 > neighbours)].last().map_or(0, |step| step.1)
-    }
-
-    /// Rows of so many columns, and of TAIL.
-    fn rows_of(&self, columns: u32) -> Vec<u32> {
-        (0..=columns).map(|column| self.more_than(column)).collect()
-    }
-
-    fn degree(&self, rank: u32) -> u32 {
-        self.steps[self.steps.partition_point(|step| step.1 <= rank)].0
     }
 }
 
@@ -475,7 +450,8 @@ pub(crate) fn finish(
     joined: Joined,
     room: &Room,
 ) -> Result<Layout, machine::memory::MemoryError> {
-    let classes = Classes::new(|rank| ranking.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
+    let classes =
+        Classes::new(|rank| ranking.steps.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
     let mean_degree = mean_degrees(&ranking, room)?;
     let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
     let Joined { head, tail, tail_at } = joined;
@@ -502,7 +478,7 @@ pub(crate) fn finish(
 fn mean_degrees(ranking: &Ranking, room: &Room) -> Result<Array<f32>, machine::memory::MemoryError> {
     let mut means: Array<f32> = room.array((ranking.ranks as usize).div_ceil(64) + 1)?;
     let mut from = 0;
-    for (degree, end) in &ranking.steps {
+    for (degree, end) in &ranking.steps.0 {
         for rank in from..*end {
             means[rank as usize / 64] += *degree as f32;
         }

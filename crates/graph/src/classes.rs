@@ -56,6 +56,11 @@ impl Classes {
         from.iter().zip(to).map(|(from, to)| *from as usize..*to as usize)
     }
 
+    /// Of a graph with so many vertices.
+    pub(crate) fn bytes_for(vertices: u64) -> u64 {
+        4 * u64::from(DEGREE_MAX) * (vertices.div_ceil(BLOCK as u64) + 1)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.starts.bytes()
     }

@@ -22,6 +22,30 @@ pub enum Form {
 }
 
 impl Form {
+    /// Bytes of an edge; none where they differ.
+    pub fn width(self) -> Option<usize> {
+        match self {
+            Self::Pairs => Some(16),
+            Self::Packed => Some(12),
+            Self::Text => None,
+        }
+    }
+
+    /// Reads edges that are written in bytes of one [`Form::width`].
+    pub fn read(self, bytes: &[u8], edges: &mut [[u64; 2]]) {
+        let Some(width) = self.width() else { return };
+        let large = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        let small = |bytes: &[u8]| u64::from(u32::from_le_bytes(bytes.try_into().expect("four bytes")));
+        for (edge, bytes) in edges.iter_mut().zip(bytes.chunks_exact(width)) {
+            *edge = if self == Self::Pairs {
+                [large(&bytes[..8]), large(&bytes[8..])]
+            } else {
+                let high = small(&bytes[8..]);
+                [small(&bytes[..4]) | (high & 0xFFFF) << 32, small(&bytes[4..8]) | high >> 16 << 32]
+            };
+        }
+    }
+
     /// Bytes that an edge list takes; of text at most.
     pub fn bytes(self, spec: &Spec) -> u64 {
         let digits = (spec.vertices() - 1).max(1).ilog10() + 1;
@@ -106,6 +130,11 @@ mod tests {
         let packed = written(Form::Packed);
         assert_eq!(packed[12..], [0xBC, 0x9A, 0x78, 0x56, 1, 0, 0, 0, 0x34, 0x12, 0xDC, 0xFE]);
         assert_eq!(written(Form::Pairs)[16..24], 0x1234_5678_9ABC_u64.to_le_bytes());
+        for form in [Form::Pairs, Form::Packed] {
+            let mut read = [[0; 2]; 2];
+            form.read(&written(form), &mut read);
+            assert_eq!(read, edges, "{form:?}");
+        }
         let spec = Spec::graph500(4);
         assert_eq!([Form::Pairs, Form::Packed, Form::Text].map(|form| form.bytes(&spec)), [4096, 3072, 1536]);
     }

@@ -5,6 +5,9 @@ use std::fmt;
 use machine::memory::MemoryError;
 use model::units::Bytes;
 
+use crate::crew::Stopped;
+use crate::storage::Trouble;
+
 /// Why there is no graph, or no search in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -31,6 +34,21 @@ pub enum Error {
         /// What there is.
         available: Bytes,
     },
+    /// Construction out of core needs more memory than it may take.
+    Little {
+        /// Which graph.
+        scale: u32,
+        /// The least that it takes.
+        needed: Bytes,
+        /// What it may take.
+        asked: Bytes,
+    },
+    /// Edges that belong together do not fit into the memory of a thread.
+    Bucket,
+    /// What construction keeps outside memory was not written or read.
+    Storage(Trouble),
+    /// Edges could not be had.
+    Edges(String),
     /// HEAD cannot have so many columns.
     Columns {
         /// What was asked for.
@@ -49,6 +67,13 @@ pub enum Error {
     },
     /// Memory could not be had or placed.
     Memory(MemoryError),
+    /// The graph cannot be dealt to so many parts.
+    Parts {
+        /// Of the graph.
+        vertices: u64,
+        /// How many were asked for.
+        parts: usize,
+    },
     /// No vertex has an edge, so there is no root.
     NoEdges,
     /// The root is no vertex of the graph, or one without edges.
@@ -70,12 +95,21 @@ impl fmt::Display for Error {
                     "a graph of scale {scale} needs {needed} of memory for its construction; {available} are available"
                 )
             }
+            Self::Little { scale, needed, asked } => write!(
+                f,
+                "construction of a graph of scale {scale} out of core needs at least {needed} of memory for its arrays; it may \
+                 take {asked}"
+            ),
+            Self::Bucket => f.write_str("more different edges lie close together than a thread's memory has room for"),
+            Self::Storage(trouble) => trouble.fmt(f),
+            Self::Edges(why) => f.write_str(why),
             Self::Columns { columns, max } => write!(f, "k = {columns}: HEAD has 1 to {max} columns"),
             Self::Dram { asked, needed, columns } => write!(
                 f,
                 "HEAD with k = {columns} and the index take {needed} of DRAM, and {asked} are all that they may take"
             ),
             Self::Memory(error) => error.fmt(f),
+            Self::Parts { vertices, parts } => write!(f, "{vertices} vertices cannot be dealt to {parts} parts"),
             Self::NoEdges => f.write_str("no vertex of this graph has an edge to another one"),
             Self::Root(root) => write!(f, "root {root} is no vertex of this graph that has an edge to another one"),
             Self::Stopped => f.write_str("the threads were stopped"),
@@ -90,16 +124,30 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::TooLarge { .. } => Some("take a smaller scale, or end what else uses memory"),
+            Self::Little { .. } | Self::Bucket => Some("give it more memory"),
             Self::Dram { columns: 1, .. } => Some("give it more: dram=50%"),
             Self::Dram { .. } => Some("give it more, or let k be chosen: k=0"),
+            Self::Parts { .. } => Some("take a larger scale, or fewer parts"),
             Self::Memory(error) => error.hint(),
             _ => None,
         }
     }
 }
 
+impl From<Stopped> for Error {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
 impl From<MemoryError> for Error {
     fn from(error: MemoryError) -> Self {
         Self::Memory(error)
+    }
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Self {
+        Self::Storage(trouble)
     }
 }

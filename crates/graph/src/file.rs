@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::build::{Joined, Ranking, finish};
 use crate::coded::PADDING;
 use crate::crew::{Crew, Pieces, Threads};
+use crate::degrees::Steps;
 use crate::error::Error;
 use crate::kronecker::Spec;
 use crate::layout::{COLUMNS_MAX, Layout, Lists, NO_LABEL, ROWS_ALIGNED};
@@ -24,9 +25,9 @@ use crate::tuples::SCALE_MAX_IN_CORE;
 /// Of the format; others are refused.
 pub const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"nearfarG";
-const SECTIONS: [&str; 5] = ["rows", "HEAD", "TAIL", "index", "labels"];
+pub(crate) const SECTIONS: [&str; 5] = ["rows", "HEAD", "TAIL", "index", "labels"];
 const FIELDS_BYTES: usize = 8 + 4 * 4 + 5 * 8;
-const HEADER_BYTES: usize = FIELDS_BYTES + SECTIONS.len() * 40 + 32;
+pub(crate) const HEADER_BYTES: usize = FIELDS_BYTES + SECTIONS.len() * 40 + 32;
 /// Ranks whose lists a thread checks at a time.
 const PIECE: usize = 4096;
 
@@ -77,8 +78,11 @@ pub struct Header {
     /// Neighbours in all lists.
     pub neighbours: u64,
     /// Name, bytes and checksum of each section.
-    pub sections: Vec<(&'static str, u64, [u8; 32])>,
+    pub sections: Vec<Section>,
 }
+
+/// Name, bytes and checksum (SHA-256).
+pub type Section = (&'static str, u64, [u8; 32]);
 
 /// Writes a graph.
 pub fn write(layout: &Layout, to: &mut impl Write) -> Result<(), FileError> {
@@ -86,24 +90,40 @@ pub fn write(layout: &Layout, to: &mut impl Write) -> Result<(), FileError> {
     let tail_at: Vec<u8> = layout.index.starts().flat_map(u64::to_le_bytes).collect();
     let rows: Vec<u8> = layout.rows.iter().flat_map(|rows| rows.to_le_bytes()).collect();
     let labels = &layout.label.view::<u8>()[..layout.ranks as usize * 4];
-    let sections = [&rows[..], &head, tail, &tail_at, labels];
-    let mut header = Vec::with_capacity(HEADER_BYTES);
-    header.extend(MAGIC);
-    for number in [VERSION, layout.columns(), layout.spec.scale, 0] {
-        header.extend(number.to_le_bytes());
-    }
-    let Spec { edge_factor, seed, .. } = layout.spec;
-    for number in [edge_factor, seed.0, seed.1, layout.vertices(), layout.neighbours] {
-        header.extend(number.to_le_bytes());
-    }
-    for section in sections {
-        header.extend((section.len() as u64).to_le_bytes());
-        header.extend(Sha256::digest(section));
-    }
-    header.extend(Sha256::digest(&header));
-    let mut parts = std::iter::once(&header[..]).chain(sections);
+    let parts = [&rows[..], &head, tail, &tail_at, labels];
+    let section = |(name, part): (&&'static str, &&[u8])| (*name, part.len() as u64, Sha256::digest(part).into());
+    let header = Header {
+        spec: layout.spec,
+        columns: layout.columns(),
+        ranks: layout.vertices(),
+        neighbours: layout.neighbours,
+        sections: SECTIONS.iter().zip(&parts).map(section).collect(),
+    };
+    let header = header.bytes();
+    let mut parts = std::iter::once(&header[..]).chain(parts);
     let written = parts.try_for_each(|part| to.write_all(part)).and_then(|()| to.flush());
     written.map_err(|error| FileError::Io(error.to_string()))
+}
+
+impl Header {
+    /// As it stands in the file, its own checksum at its end.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        bytes.extend(MAGIC);
+        for number in [VERSION, self.columns, self.spec.scale, 0] {
+            bytes.extend(number.to_le_bytes());
+        }
+        let Spec { edge_factor, seed, .. } = self.spec;
+        for number in [edge_factor, seed.0, seed.1, self.ranks, self.neighbours] {
+            bytes.extend(number.to_le_bytes());
+        }
+        for (_, length, sum) in &self.sections {
+            bytes.extend(length.to_le_bytes());
+            bytes.extend(sum);
+        }
+        bytes.extend(Sha256::digest(&bytes));
+        bytes
+    }
 }
 
 /// Reads the header alone, which has a checksum of its own.
@@ -315,7 +335,7 @@ impl Parts {
             neighbours: header.neighbours,
             rank,
             label,
-            steps,
+            steps: Steps(steps),
             rows,
             chunks: Vec::new(),
         };

@@ -30,7 +30,7 @@ impl Index {
     pub(crate) fn new(at: &[u64], room: &Room) -> Result<Self, MemoryError> {
         let lists = at.len() - 1;
         let groups = lists.div_ceil(GROUP);
-        let is_long = |pair: &[u64]| pair[1] - pair[0] > SHORT_MAX;
+        let is_long = |pair: &[u64]| Self::is_long(pair[1] - pair[0]);
         let long_groups = at.windows(2).rposition(is_long).map_or(0, |last| last / GROUP + 1);
         let mut base: Array<u64> = room.array(groups + 1)?;
         let mut long: Array<u32> = room.array(long_groups * GROUP)?;
@@ -46,6 +46,11 @@ impl Index {
             }
         }
         Ok(Self { lists, base, long, short })
+    }
+
+    /// Whether the length of a list takes more than a byte.
+    pub(crate) fn is_long(length: u64) -> bool {
+        length > SHORT_MAX
     }
 
     /// Ranks that have a list.

@@ -106,9 +106,14 @@ impl Layout {
         (self.head.bytes() + self.index.bytes() + self.tail.bytes() + pieces) as u64
     }
 
+    /// Whether some of TAIL is elsewhere.
+    pub(crate) fn has_far(&self) -> bool {
+        self.first_far != NONE_FAR
+    }
+
     /// TAIL, as long as all of it is in DRAM.
     pub fn tail(&self) -> &[u8] {
-        assert!(self.first_far == NONE_FAR, "all of TAIL is in DRAM");
+        assert!(!self.has_far(), "all of TAIL is in DRAM");
         &self.tail[..self.tail.len() - coded::PADDING]
     }
 

@@ -15,12 +15,13 @@ use machine::memory::MemoryError;
 use model::id_set::NodeId;
 
 use crate::crew::{Hand, Pieces, Stopped};
+use crate::direction::{Frontier, Tuning};
 use crate::error::Error;
 use crate::expand::{Visitor, expand, push};
 use crate::far::{Fetch, Given, Io, Lost, Wants};
 use crate::ground::{Found, Ground};
 use crate::lanes::{Isa, WIDTH};
-use crate::layout::{Layout, NONE_FAR};
+use crate::layout::Layout;
 use crate::room::{Array, Room};
 use crate::scan::{CHUNK_WORDS, Survivors, pull, scan};
 use output::Output;
@@ -29,26 +30,6 @@ use output::Output;
 const LIST_PIECE: usize = 2;
 /// Ranks of a frontier whose lists are wanted from elsewhere that a thread takes at a time, so that they are read together.
 const FAR_PIECE: usize = 64;
-
-/// When a search goes which way.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tuning {
-    /// Bottom-up once the frontier's edges are more than the unexplored ones / alpha.
-    pub alpha: f64,
-    /// Top-down again once a shrinking frontier has fewer vertices than all / beta.
-    pub beta: f64,
-    /// Frontiers with fewer edges are expanded by one thread: waking the others would take longer.
-    pub alone_edges: f64,
-}
-
-impl Tuning {
-    /// Fastest in DRAM at scales 20 and 22 of those that were tried.
-    pub const DRAM: Self = Self { alpha: 40.0, beta: 1000.0, alone_edges: 30_000.0 };
-    /// Where TAIL lies on a disk: a level bottom-up wants lists of many vertices, so the frontier has to be larger to be worth it.
-    pub const FAR: Self = Self { alpha: 25.0, beta: 1000.0, alone_edges: 4_000.0 };
-    /// Those of the study.
-    pub const STUDY: Self = Self { alpha: 64.0, beta: 4.0, ..Self::DRAM };
-}
 
 /// How a level is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +48,7 @@ enum Way {
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     way: Way,
-    /// Vertices of the frontier, those of the one before, and its edges.
-    count: u64,
-    before: u64,
-    edges: f64,
-    unexplored: f64,
+    frontier: Frontier,
     /// Which of two maps and lists hold the frontier, and whether they do.
     map: usize,
     list: usize,
@@ -122,7 +99,7 @@ impl<'l> Search<'l> {
             blocks: Pieces::new(layout.classes.blocks, 1),
             found: (0..threads).map(|_| Mutex::new(Found::default())).collect(),
             wants: (0..threads).map(|_| Mutex::new(None)).collect(),
-            sorted: RwLock::new(Vec::with_capacity(if layout.first_far == NONE_FAR { 0 } else { ranks })),
+            sorted: RwLock::new(Vec::with_capacity(if layout.has_far() { ranks } else { 0 })),
             lost: Mutex::new(None),
         })
     }
@@ -267,7 +244,7 @@ impl<'l> Search<'l> {
             let ground = self.ground(&standing);
             let mut count = 0;
             let mut visitor = Visitor::Alone(found, &mut count);
-            if self.layout.first_far < NONE_FAR {
+            if self.layout.has_far() {
                 let mut far = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
                 self.far_of(list, &mut far);
                 let mut wants = self.wants(hand);
@@ -283,14 +260,14 @@ impl<'l> Search<'l> {
             let edges = found[..count].iter().map(degree).sum();
             standing.list = 1 - standing.list;
             standing.length = count;
-            standing.advance(count as u64, edges);
-            if count == 0 || edges >= tuning.alone_edges || edges * tuning.alpha >= standing.unexplored {
+            standing.frontier.advance(count as u64, edges);
+            if count == 0 || edges >= tuning.alone_edges || edges * tuning.alpha >= standing.frontier.unexplored {
                 break;
             }
         }
         (standing.listed, standing.mapped) = (true, false);
         *self.standing() = standing;
-        Found { count: standing.count, degrees: standing.edges }
+        Found { count: standing.frontier.count, degrees: standing.frontier.edges }
     }
 
     fn down(&self, hand: &Hand<'_>, standing: &Standing) -> Result<Found, Stopped> {
@@ -301,7 +278,7 @@ impl<'l> Search<'l> {
         let mut found = Found::default();
         let mut visitor = Visitor::OneOfMany(&mut found);
         let mut wants = self.wants(hand);
-        if self.layout.first_far < NONE_FAR {
+        if self.layout.has_far() {
             let far = self.sorted.read().unwrap_or_else(PoisonError::into_inner);
             while let Some(piece) = take(&self.next_far, FAR_PIECE, far.len()) {
                 self.with(&mut wants, |wants| {
@@ -353,7 +330,7 @@ impl<'l> Search<'l> {
 
     /// Has something read, if anything is elsewhere. After a failure no more is wanted, and the search ends with the level.
     fn with(&self, wants: &mut Option<Wants>, what: impl FnOnce(&mut Wants) -> Result<(), Lost>) {
-        if self.layout.first_far == NONE_FAR {
+        if !self.layout.has_far() {
             return;
         }
         let failed = match wants {
@@ -384,7 +361,7 @@ impl<'l> Search<'l> {
         if standing.way != Way::Alone {
             let found = self.found.iter().map(|found| *found.lock().unwrap_or_else(PoisonError::into_inner));
             let (count, edges) = found.fold((0, 0.0), |sum, one| (sum.0 + one.count, sum.1 + one.degrees));
-            standing.advance(count, edges);
+            standing.frontier.advance(count, edges);
             standing.map = 1 - standing.map;
             (standing.listed, standing.mapped) = (false, true);
         }
@@ -401,7 +378,7 @@ impl<'l> Search<'l> {
             standing.length = self.list(standing);
             standing.listed = true;
         }
-        if standing.way == Way::Down && self.layout.first_far < NONE_FAR {
+        if standing.way == Way::Down && self.layout.has_far() {
             let mut far = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
             self.far_of(&self.lists[standing.list][..standing.length], &mut far);
         }
@@ -453,34 +430,17 @@ fn take(next: &AtomicUsize, size: usize, end: usize) -> Option<std::ops::Range<u
 impl Standing {
     /// At the beginning.
     fn at(root: u32, layout: &Layout) -> Self {
-        Self {
-            way: Way::End,
-            count: 1,
-            before: 0,
-            edges: f64::from(layout.mean_degree[root as usize / 64]),
-            unexplored: layout.neighbours as f64,
-            map: 0,
-            list: 0,
-            mapped: false,
-            listed: true,
-            length: 1,
-        }
-    }
-
-    fn advance(&mut self, count: u64, edges: f64) {
-        self.before = self.count;
-        (self.count, self.edges) = (count, edges);
-        self.unexplored = (self.unexplored - edges).max(0.0);
+        let edges = f64::from(layout.mean_degree[root as usize / 64]);
+        let frontier = Frontier { count: 1, before: 0, edges, unexplored: layout.neighbours as f64 };
+        Self { way: Way::End, frontier, map: 0, list: 0, mapped: false, listed: true, length: 1 }
     }
 
     fn choice(&self, tuning: &Tuning, ranks: f64) -> Way {
-        let few = (self.count as f64) * tuning.beta < ranks && self.count < self.before;
-        let back = self.way == Way::Up && few;
-        if self.count == 0 {
+        if self.frontier.count == 0 {
             Way::End
-        } else if self.edges * tuning.alpha >= self.unexplored && !back {
+        } else if self.frontier.goes_up(self.way == Way::Up, tuning, ranks) {
             Way::Up
-        } else if self.edges < tuning.alone_edges {
+        } else if self.frontier.edges < tuning.alone_edges {
             Way::Alone
         } else {
             Way::Down

@@ -1,5 +1,7 @@
-//! The edge list of a graph as generated: what construction begins with, and what validation holds every search against.
+//! The edge list of a graph as generated, or a share of it: what construction begins with, and what validation holds every search
+//! against.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::crew::{Crew, Hand};
@@ -22,18 +24,28 @@ pub struct Tuples {
 impl Tuples {
     /// Generates them with all threads, each a part of neighbouring edges.
     pub fn generate<C: Crew>(crew: &C, spec: &Spec, room: &Room) -> Result<Self, C::Error> {
+        Self::generate_share(crew, spec, 0..spec.edges(), room)
+    }
+
+    /// Generates these of them alone.
+    pub(crate) fn generate_share<C: Crew>(
+        crew: &C,
+        spec: &Spec,
+        share: Range<u64>,
+        room: &Room,
+    ) -> Result<Self, C::Error> {
         let generator = Generator::new(spec)?;
         if spec.scale > SCALE_MAX_IN_CORE {
             return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE }.into());
         }
-        let pairs = room.in_passing().array(spec.edges() as usize).map_err(Error::Memory)?;
+        let pairs = room.in_passing().array((share.end - share.start) as usize).map_err(Error::Memory)?;
         let slots = pairs.view::<AtomicU64>();
         crew.run(&|hand| {
             let mut edges = vec![[0; 2]; BATCH];
             let own = hand.part(slots.len());
             for first in own.clone().step_by(BATCH) {
                 let part = &slots[first..own.end.min(first + BATCH)];
-                generator.fill(first as u64, &mut edges[..part.len()]);
+                generator.fill(share.start + first as u64, &mut edges[..part.len()]);
                 part.iter().zip(&edges).for_each(|(slot, [a, b])| slot.store(a | b << 32, Ordering::Relaxed));
             }
             Ok(())
@@ -59,10 +71,19 @@ impl Tuples {
         self.pairs.len() as u64
     }
 
+    /// All of them, as pairs of vertices.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
+        self.pairs.iter().copied().map(ends)
+    }
+
     /// A thread's part of them, as pairs of vertices.
     pub(crate) fn part(&self, hand: &Hand<'_>) -> impl Iterator<Item = (u32, u32)> + Clone {
-        self.pairs[hand.part(self.pairs.len())].iter().map(|pair| (*pair as u32, (*pair >> 32) as u32))
+        self.pairs[hand.part(self.pairs.len())].iter().copied().map(ends)
     }
+}
+
+fn ends(pair: u64) -> (u32, u32) {
+    (pair as u32, (pair >> 32) as u32)
 }
 
 #[cfg(test)]
@@ -80,6 +101,13 @@ mod tests {
         for threads in [2, 3, 7] {
             let many = Tuples::generate(&Threads(threads), &spec, &Room::anywhere()).unwrap();
             assert!(one.pairs[..] == many.pairs[..], "{threads}");
+            let border = |part: u64| spec.edges() * part / 3;
+            for part in 0..3 {
+                let share = border(part)..border(part + 1);
+                let expected = &one.pairs[share.start as usize..share.end as usize];
+                let made = Tuples::generate_share(&Threads(threads), &spec, share, &Room::anywhere()).unwrap();
+                assert!(made.pairs[..] == *expected, "{threads} {part}");
+            }
         }
     }
 }

@@ -18,10 +18,10 @@ use crate::tuples::Tuples;
 pub const NONE: u32 = u32::MAX;
 
 /// The level of a vertex that was not reached, and of one not yet looked at.
-const OUTSIDE: u16 = u16::MAX;
+pub(crate) const OUTSIDE: u16 = u16::MAX;
 const UNKNOWN: u16 = u16::MAX - 1;
 /// Longer than any path of a Kronecker graph; a longer one is taken for a cycle.
-const LEVELS_MAX: usize = 60_000;
+pub(crate) const LEVELS_MAX: usize = 60_000;
 /// Vertices that a thread takes at a time.
 const PIECE: usize = 1 << 14;
 
@@ -175,23 +175,10 @@ impl<'t> Validator<'t> {
     fn look_at_edges(&self, hand: &Hand<'_>, parents: &[u32], reached: &mut Reached) -> Result<(), Wrong> {
         for (a, b) in self.tuples.part(hand) {
             let (here, there) = (self.levels[a as usize].load(Relaxed), self.levels[b as usize].load(Relaxed));
-            if (here == OUTSIDE) != (there == OUTSIDE) {
-                return Err(Wrong::Spanning(a, b));
-            }
-            if here == OUTSIDE {
-                continue;
-            }
-            reached.tuples += 1;
-            reached.tuples_without_loops += u64::from(a != b);
-            match here.abs_diff(there) {
-                0 => {}
-                1 => {
-                    let (upper, lower) = if here < there { (a, b) } else { (b, a) };
-                    if parents[lower as usize] == upper {
-                        self.proven[lower as usize].store(true, Relaxed);
-                    }
-                }
-                _ => return Err(Wrong::Levels(a, b)),
+            if let Some((upper, lower)) = look_at_edge((a, here), (b, there), reached)?
+                && parents[lower as usize] == upper
+            {
+                self.proven[lower as usize].store(true, Relaxed);
             }
         }
         Ok(())
@@ -216,6 +203,29 @@ impl<'t> Validator<'t> {
             return Err(Wrong::NoEdge(vertex as u32));
         }
         Ok(())
+    }
+}
+
+/// Checks 3 and 4 on one edge, both of whose ends have their levels, and counts it. Gives the upper and the lower end where levels
+/// differ: such an edge may be the tree's.
+#[inline(always)]
+pub(crate) fn look_at_edge(
+    (a, level_a): (u32, u16),
+    (b, level_b): (u32, u16),
+    reached: &mut Reached,
+) -> Result<Option<(u32, u32)>, Wrong> {
+    if (level_a == OUTSIDE) != (level_b == OUTSIDE) {
+        return Err(Wrong::Spanning(a, b));
+    }
+    if level_a == OUTSIDE {
+        return Ok(None);
+    }
+    reached.tuples += 1;
+    reached.tuples_without_loops += u64::from(a != b);
+    match level_a.abs_diff(level_b) {
+        0 => Ok(None),
+        1 => Ok(Some(if level_a < level_b { (a, b) } else { (b, a) })),
+        _ => Err(Wrong::Levels(a, b)),
     }
 }
 

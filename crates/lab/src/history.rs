@@ -68,6 +68,11 @@ impl History {
         self.records.push(record);
     }
 
+    /// Whether this cell has a trial, of whatever worth.
+    pub fn has_tried(&self, cell: usize) -> bool {
+        self.cells.contains_key(&cell)
+    }
+
     /// Whether this trial is stored.
     pub fn has(&self, id: &TrialId) -> bool {
         self.ids.contains(id)

@@ -129,12 +129,19 @@ fn ending(plan: &Plan, history: &History, block: u32) -> Option<Ending> {
 /// How far a run is, from its plan and what is stored of it.
 pub fn forecast(plan: &Plan, history: &History) -> Forecast {
     let live = history.live(plan).max(1);
-    let guess = |cell: &Cell| plan.spec(&cell.workload).map(|spec| spec.guess(&cell.parameters).0);
-    let guess = Nanos(plan.cells.iter().filter_map(guess).sum());
-    let block_time = if history.len() < plan.cells.len() { guess } else { history.block_time().unwrap_or(guess) };
-    let affordable = plan.repeat.budget.0 / block_time.0.max(1);
+    // Until every cell ran once a block takes what it took so far and, for the rest, what workloads think of themselves.
+    let guess = |cell: &Cell| plan.spec(&cell.workload).map_or(0, |spec| spec.guess(&cell.parameters).0);
+    let untried = plan.cells.iter().enumerate().filter(|(cell, _)| !history.has_tried(*cell));
+    let guessed: u64 = untried.map(|(_, cell)| guess(cell)).sum();
+    let first = history.len() < plan.cells.len();
+    let known = history.block_time().filter(|_| !first).map(|time| time.0);
+    let block_time = known.unwrap_or(history.spent().0 + guessed);
+    let affordable = plan.repeat.budget.0 / block_time.max(1);
     let blocks = affordable.clamp(1, u64::from(plan.repeat.max) + u64::from(plan.repeat.warmup));
     let expected = (blocks as usize * live).max(history.len());
-    let left = (expected - history.len()) as u64 * (block_time.0 / live as u64);
+    let left = match known {
+        Some(block_time) => (expected - history.len()) as u64 * (block_time / live as u64),
+        None => (blocks * block_time).saturating_sub(history.spent().0),
+    };
     Forecast { done: history.len(), expected, left: Nanos(left) }
 }

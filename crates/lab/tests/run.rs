@@ -130,6 +130,24 @@ fn it_stops_at_the_last_block_and_at_the_budget() {
 }
 
 #[test]
+fn the_time_left_learns_from_the_first_trial_on() {
+    let minute = |trial: &Trial| Outcome { took: Nanos(60 * SECOND.0), ..outcome(trial, 100.0) };
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let mut store = Store::open(&folder.path().join("r.db")).expect("a new store");
+    let record = record(kernel_and("one"), repeat(3, 3));
+    store.begin_run(&record).expect("a new run");
+    let mut left = Vec::new();
+    let mut watch = |event: Event<'_>| {
+        if let Event::Stored { forecast, .. } = event {
+            left.push(forecast.left.0 / SECOND.0);
+        }
+    };
+    run(&mut store, &record, &mut Scripted(minute), &AtomicBool::new(false), &mut watch).expect("the store works");
+    // The spec guesses a second; warm-up and three blocks of two cells. After one trial the other cell is still guessed.
+    assert_eq!(left, [4 * (60 + 1) - 60, 360, 300, 240, 180, 120, 60, 0]);
+}
+
+#[test]
 fn a_trial_that_is_not_proven_is_repeated_in_its_block_and_kept() {
     let escape = |trial: &Trial| {
         let mut outcome = outcome(trial, 1.0);

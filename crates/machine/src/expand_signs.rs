@@ -18,10 +18,9 @@ use crate::{group, sysfs};
 const DAC_OVERRIDE: (u32, &str) = (1, "CAP_DAC_OVERRIDE");
 const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 const SYS_NICE: u32 = 23;
-/// linux/fs.h of 6.7.
-const PAGEMAP_SCAN: libc::c_ulong = 0xC060_6610;
+/// `ioctl(2)` on a process's pagemap, which tells what is near and what is far: linux/fs.h of 6.7.
+pub const PAGEMAP_SCAN: libc::c_ulong = 0xC060_6610;
 /// `perf_event_open(2)`: page faults that wait, sampled with address and thread, inherited, off.
-const MAJOR_FAULTS: u64 = 6;
 const TID_AND_ADDRESS: u64 = 1 << 1 | 1 << 3;
 const DISABLED_AND_INHERITED: u64 = 1 | 1 << 1;
 
@@ -75,7 +74,7 @@ fn swap() -> Result<(), String> {
 fn faults() -> Result<(), String> {
     let event = Event {
         kind: perf::TYPE_SOFTWARE,
-        config: MAJOR_FAULTS,
+        config: perf::PAGE_FAULTS_MAJOR,
         sample_period: 1,
         sample_type: TID_AND_ADDRESS,
         flags: DISABLED_AND_INHERITED,

@@ -2,13 +2,13 @@
 //! both versions of the kernel's interface. Must not know who is put into it or why.
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, PipeWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use model::units::Bytes;
 
-use crate::sysfs;
+use crate::{syscall, sysfs};
 
 /// Which interface the memory controller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,10 +157,10 @@ impl MemoryGroup {
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// Has who finds no memory wait instead of being killed, or not any more. Version 1 alone can; whether it does.
-    pub fn wait_when_full(&self, wait: bool) -> bool {
-        let path = self.folder.join("memory.oom_control");
-        self.version == Version::V1 && std::fs::write(path, if wait { "1" } else { "0" }).is_ok()
+    /// Has who finds no memory wait instead of being killed, until what this gives is dropped or this process is gone. None
+    /// where that cannot be had; version 1 alone can.
+    pub fn wait_when_full(&self) -> Option<Waiting> {
+        (self.version == Version::V1).then(|| Waiting::begin(&self.folder.join("memory.oom_control")).ok()).flatten()
     }
 
     /// Whether somebody in it waits for memory that is not there.
@@ -177,6 +177,35 @@ impl MemoryGroup {
     /// What a process writes `0` into to enter.
     pub fn entrance(&self) -> io::Result<File> {
         File::options().write(true).open(self.folder.join("cgroup.procs"))
+    }
+}
+
+/// As long as it is there, who finds no memory in a group waits for somebody to make room. A process of its own takes that
+/// back when nobody can any more because this one was killed; the program would else wait for ever.
+#[derive(Debug)]
+pub struct Waiting {
+    control: File,
+    /// Closed at the end, which is what the other process waits for.
+    alive: Option<PipeWriter>,
+    guard: u32,
+}
+
+impl Waiting {
+    fn begin(control: &Path) -> io::Result<Self> {
+        let control = File::options().write(true).open(control)?;
+        let (over, alive) = std::io::pipe()?;
+        let guard = syscall::keep_open(&over, -1, Some(&control))?;
+        let mut waiting = Self { control, alive: Some(alive), guard };
+        waiting.control.write_all(b"1")?;
+        Ok(waiting)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.control.write_all(b"0"); // the other process writes it too
+        drop(self.alive.take());
+        let _ = syscall::wait_for_child(self.guard);
     }
 }
 

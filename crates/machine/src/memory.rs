@@ -280,6 +280,13 @@ pub fn check_room(asked: Bytes, policy: &MemoryPolicy) -> Result<(), MemoryError
     }
 }
 
+/// What this process has in memory now, pages of its program included, and the most that it ever had. None where the kernel does
+/// not say.
+pub fn resident() -> Option<(Bytes, Bytes)> {
+    let status = sysfs::read_text(Path::new("/"), "proc/self/status").ok()?;
+    Some((sysfs::meminfo_bytes(&status, "VmRSS")?, sysfs::meminfo_bytes(&status, "VmHWM")?))
+}
+
 fn room_for(root: &Path, policy: &MemoryPolicy) -> Option<Room> {
     let meminfo = sysfs::read_text(root, "proc/meminfo").unwrap_or_default();
     let machine = sysfs::meminfo_bytes(&meminfo, "MemAvailable")

@@ -47,6 +47,8 @@ struct PerfEventAttr {
 pub const TYPE_HARDWARE: u32 = 0;
 /// `PERF_TYPE_SOFTWARE`.
 pub const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_PAGE_FAULTS_MAJ`: page faults that waited for a disk.
+pub const PAGE_FAULTS_MAJOR: u64 = 6;
 const FLAG_CLOEXEC: c_ulong = 1 << 3;
 
 /// `perf_event_open(2)` on the calling thread, and with the flag `inherit` on what it forks from then on: on this cpu, or on

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -299,22 +300,29 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
 }
 
 /// fork(2): a process that does nothing but keep a descriptor open until there is something to read from it or the other
-/// side has closed, at the longest for so many milliseconds. It outlives us, whoever kills us, and the terminal's signals
-/// do not reach it; to be waited for with [`wait_for_child`].
-pub(crate) fn keep_open(kept: &impl AsRawFd, longest_ms: c_int) -> io::Result<u32> {
+/// side has closed, at the longest for so many milliseconds (-1: for ever), and then, where it was given a file for that, write
+/// `0` into it. It outlives us, whoever kills us, and the terminal's signals do not reach it; to be waited for with
+/// [`wait_for_child`].
+pub(crate) fn keep_open(kept: &impl AsRawFd, longest_ms: c_int, last: Option<&File>) -> io::Result<u32> {
     let kept = kept.as_raw_fd();
+    let last = last.map_or(kept, AsRawFd::as_raw_fd);
+    let (low, high) = (kept.min(last), kept.max(last));
     // SAFETY: the child of a process with threads may make system calls only, and that is all it does: it closes what else
-    // it was given, so that locks and pipes are not held, waits, and ends without running what is to run at exit.
+    // it was given, so that locks and pipes are not held, waits, writes, and ends without running what is to run at exit.
     unsafe {
         let pid = libc::fork();
         if pid == 0 {
             libc::setsid();
-            if kept > 0 {
-                libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
+            for (from, to) in [(0, low - 1), (low + 1, high - 1), (high + 1, c_int::MAX)] {
+                if from <= to {
+                    libc::syscall(libc::SYS_close_range, from, to, 0);
+                }
             }
-            libc::syscall(libc::SYS_close_range, kept + 1, c_int::MAX, 0);
             let mut waited = libc::pollfd { fd: kept, events: libc::POLLIN, revents: 0 };
             while libc::poll(&raw mut waited, 1, longest_ms) < 0 && *libc::__errno_location() == libc::EINTR {}
+            if last != kept {
+                libc::write(last, c"0".as_ptr().cast(), 1);
+            }
             libc::_exit(0);
         }
         u32::try_from(pid).map_err(|_| io::Error::last_os_error())
@@ -408,7 +416,7 @@ mod tests {
     fn a_connection_is_kept_open_until_the_answer_is_there() {
         use std::io::{ErrorKind, Write};
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let keeper = keep_open(&ours, 60_000).unwrap();
+        let keeper = keep_open(&ours, 60_000, None).unwrap();
         drop(ours);
         let state = || {
             let stat = std::fs::read_to_string(format!("/proc/{keeper}/stat")).expect("nobody has waited for it");

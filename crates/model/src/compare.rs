@@ -29,6 +29,8 @@ pub enum By {
     Host,
     /// Boots: what their kernel command lines do not share, else their boot ids.
     Boot,
+    /// Runs, by their ids: the same question asked twice.
+    Run,
     /// Any recorded fact by its key.
     Fact(String),
 }
@@ -43,7 +45,7 @@ pub struct ComparedRun<'a> {
 }
 
 impl By {
-    /// Reads `placement`, `threads`, `host`, `kernel`, `boot`, `set.NAME` or a fact's key.
+    /// Reads `placement`, `threads`, `host`, `kernel`, `boot`, `run`, `set.NAME` or a fact's key.
     pub fn parse(text: &str) -> Self {
         match text {
             "placement" => Self::Placement,
@@ -51,6 +53,7 @@ impl By {
             "host" => Self::Host,
             "kernel" => Self::Fact("kernel.release".into()),
             "boot" => Self::Boot,
+            "run" => Self::Run,
             _ => match text.strip_prefix("set.") {
                 Some(parameter) => Self::Parameter(parameter.into()),
                 None => Self::Fact(text.into()),
@@ -66,6 +69,7 @@ impl By {
             Self::Parameter(name) => format!("set.{name}"),
             Self::Host => "host".into(),
             Self::Boot => "boot".into(),
+            Self::Run => "run".into(),
             Self::Fact(key) => key.clone(),
         }
     }
@@ -247,10 +251,11 @@ fn column(run: &ComparedRun<'_>, cell: &CellFinding, by: &By, boot: &str) -> Res
         By::Parameter(name) => return Ok(cell.parameters.get(name).cloned()),
         By::Host => host(run.record),
         By::Boot => boot.to_string(),
+        By::Run => run.record.id.0.clone(),
         By::Fact(key) => settings.get(key).map(str::to_string).ok_or_else(|| {
             let known: Vec<&str> = settings.facts.iter().map(|fact| fact.key.as_str()).collect();
             format!(
-                "run {} has no recorded fact '{key}'; compare by placement, threads, host, kernel, boot, set.PARAMETER or one of {}",
+                "run {} has no recorded fact '{key}'; compare by placement, threads, host, kernel, boot, run, set.PARAMETER or one of {}",
                 run.record.id,
                 known.join(", ")
             )
@@ -723,6 +728,7 @@ mod tests {
         );
         let by_fact = compare(&runs, &By::Fact("memory.thp".into()), Some("never")).unwrap();
         assert_eq!(by_fact.columns, ["never", "always"]);
+        assert_eq!(compare(&runs, &By::parse("run"), Some("b")).unwrap().columns, ["b", "a"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! samples mean. Must not know files, clocks, threads, entropy or processes.
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod candidates;
 pub mod capture;
 pub mod compare;
@@ -10,6 +11,7 @@ pub mod doctor;
 pub mod experiment;
 pub mod finding;
 pub mod id_set;
+pub mod machine_class;
 pub mod measured_map;
 pub mod nearest;
 pub mod place;
@@ -23,6 +25,7 @@ pub mod share;
 pub mod shell;
 pub mod size;
 pub mod statistics;
+pub mod sweep;
 pub mod topology;
 pub mod trial;
 pub mod undo;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Capture;
+use crate::finding::VerdictCounts;
 use crate::placement::Placement;
 use crate::plan::Plan;
 use crate::trial::{Grade, Outcome, Status, Trial, Verdict, short_hash};
@@ -65,6 +66,8 @@ pub struct RunSummary {
     pub trials: u32,
     /// How many of them are measured, and not invalid.
     pub counted: u32,
+    /// What those beyond the warm-up are worth.
+    pub verdicts: VerdictCounts,
 }
 
 /// A placement that the user keeps under a name.

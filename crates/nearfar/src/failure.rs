@@ -78,6 +78,27 @@ impl Failure {
         }
     }
 
+    /// Whether it is the user's mistake.
+    pub fn is_usage(&self) -> bool {
+        self.status == Status::Usage
+    }
+
+    /// What went wrong, and a line with the next step where there is one.
+    pub fn text(&self) -> &str {
+        &self.what
+    }
+
+    /// What went wrong, and the next step where there is one.
+    pub fn words(&self) -> (&str, Option<&str>) {
+        self.what.split_once("\nhint: ").map_or((&self.what, None), |(what, hint)| (what, Some(hint)))
+    }
+
+    /// The status with which the program is to end.
+    #[cfg(feature = "mpi")]
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
     /// Says it on stderr.
     pub fn print(&self) -> ExitCode {
         anstream::eprintln!("nearfar: {}", self.what);

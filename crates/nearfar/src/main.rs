@@ -5,10 +5,15 @@ mod commands;
 mod conduct;
 mod failure;
 mod hold;
+mod launcher;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod offering;
 mod output;
 mod overwrite;
 mod progress;
+mod reported;
+mod serve;
 mod subject;
 
 use std::process::ExitCode;
@@ -20,7 +25,10 @@ use crate::cli::{Cli, Command};
 fn main() -> ExitCode {
     // Before anything else, because a run moves this process away from the cpus that it measures on.
     machine::child::remember_original_mask();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return launcher::mistake(&error),
+    };
     let settings = &cli.common;
     let result = match &cli.command {
         Command::Map(args) => commands::map::run(args, settings),
@@ -34,10 +42,12 @@ fn main() -> ExitCode {
         Command::Show(args) => commands::show::run(args, settings),
         Command::Compare(args) => commands::compare::run(args, settings),
         Command::Report(args) => commands::report::run(args, settings),
+        Command::Serve(args) => commands::serve::run(args, settings),
         Command::Export(args) => commands::export::run(args, settings),
         Command::Import(args) => commands::import::run(args, settings),
         Command::Share(args) => commands::share::run(args, settings),
         Command::Graph(args) => commands::graph::run(args),
+        Command::Bfs(args) => commands::bfs::run(args, settings),
         Command::Doctor(args) => commands::doctor::run(args, settings),
         Command::Restore(args) => commands::restore::run(args),
         Command::Completions(args) => commands::manual::completions(args),

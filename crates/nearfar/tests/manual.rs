@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 21] = [
     "expand",
     "size",
     "map",
@@ -15,10 +15,12 @@ const COMMANDS: [&str; 19] = [
     "show",
     "compare",
     "report",
+    "serve",
     "export",
     "import",
     "share",
     "graph",
+    "bfs",
     "doctor",
     "restore",
     "completions",

@@ -9,6 +9,7 @@ mod checker;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use checker::Plan;
@@ -21,7 +22,7 @@ const THREADS: u64 = 3;
 const PAGES: usize = 8192;
 
 /// Swap is the whole machine's: one at a time.
-static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// The program; as a test of its own it has nothing to do.
 #[test]
@@ -53,15 +54,17 @@ fn expand(folder: &tempfile::TempDir, engine: &str, plan: &str) -> Output {
     command(folder, engine, plan).output().expect("the program starts")
 }
 
-/// Whether programs can be given a budget here; else the reason is printed.
-fn can_expand(test: &str, folder: &tempfile::TempDir) -> bool {
+/// A scratch folder for who is alone, where programs can be given a budget; else the reason is printed.
+fn alone(test: &str) -> Option<(tempfile::TempDir, MutexGuard<'static, ()>)> {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.env("NEARFAR_STATE", folder.path().join("state")).args(["expand", "--dram", DRAM, "--", "true"]);
     let tried = command.output().expect("the program starts");
     if !tried.status.success() {
         println!("skipped: {test}: {}", String::from_utf8_lossy(&tried.stderr).trim());
     }
-    tried.status.success()
+    tried.status.success().then_some((folder, alone))
 }
 
 /// Starts the program under expand, its words in a file; its process is looked for until it runs.
@@ -99,11 +102,7 @@ fn is_alive(pid: &str) -> bool {
 /// At points that follow from the round: the pilot alone, whose program then finishes and finds its pages, or both.
 #[test]
 fn whoever_is_killed_nothing_is_lost() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if !can_expand("whoever_is_killed_nothing_is_lost", &folder) {
-        return;
-    }
+    let Some((folder, _alone)) = alone("whoever_is_killed_nothing_is_lost") else { return };
     let rounds = soak().map_or(2, |seconds| (seconds / 4).max(2));
     let mut finished = 0;
     for round in 0..rounds {
@@ -140,11 +139,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn random_operations_lose_nothing() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if !can_expand("random_operations_lose_nothing", &folder) {
-        return;
-    }
+    let Some((folder, _alone)) = alone("random_operations_lose_nothing") else { return };
     let seconds = soak().unwrap_or(3);
     for engine in ["steered", "plain"] {
         let output = expand(&folder, engine, &format!("1 {seconds}"));
@@ -162,11 +157,7 @@ fn random_operations_lose_nothing() {
 
 #[test]
 fn a_bit_that_changed_far_away_is_seen() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if !can_expand("a_bit_that_changed_far_away_is_seen", &folder) {
-        return;
-    }
+    let Some((folder, _alone)) = alone("a_bit_that_changed_far_away_is_seen") else { return };
     let output = expand(&folder, "steered", "2 2 300");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("in word 256"), "{}", said(&output));

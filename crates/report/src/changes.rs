@@ -6,7 +6,7 @@ use askama::Template;
 use model::comparison::{ComparedValue, Comparison, ComparisonRow, Difference};
 use model::workload::Better;
 
-use crate::look::clean;
+use crate::look::{clean, shortened};
 use crate::number::{percent_interval, signed_percent, significant};
 use crate::picture::pixels;
 use crate::sentence::column;
@@ -142,7 +142,7 @@ fn group(
     });
     let lines = lines.collect();
     *y += 4.0;
-    let name = shortened(&clean(&format!("{}: {}", row.test, row.metric)), RIGHT);
+    let name = shortened(&clean(&format!("{}: {}", row.test, row.metric)), (RIGHT / CHARACTER) as usize);
     Group { name, own, y: pixels(head), rule_y: pixels(rule), lines }
 }
 
@@ -165,7 +165,7 @@ fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: 
     };
     Line {
         title: format!("{name} for {}: {text}, {word}", clean(&row.test)),
-        name: shortened(name, LEFT - 26.0),
+        name: shortened(name, ((LEFT - 26.0) / CHARACTER) as usize),
         class,
         x: pixels(axis.x(place(change, row.better).unwrap_or_default())),
         y: pixels(y),
@@ -185,15 +185,6 @@ fn place(change_percent: f64, better: Better) -> Option<f64> {
 fn description(title: &str, groups: &[Group]) -> String {
     let lines = groups.iter().flat_map(|group| &group.lines).map(|line| format!(" {}.", line.title));
     format!("{title}, with 95 % intervals; right is better.{}", lines.collect::<String>())
-}
-
-fn shortened(text: &str, room: f64) -> String {
-    let most = (room / CHARACTER) as usize;
-    if text.chars().count() <= most {
-        text.into()
-    } else {
-        format!("{}…", text.chars().take(most - 1).collect::<String>())
-    }
 }
 
 /// Maps logarithms of ratios to pixels; an interval that goes on beyond the axis ends at its edge.

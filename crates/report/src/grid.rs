@@ -42,6 +42,26 @@ pub(crate) enum Holds {
 pub(crate) struct GridCell {
     pub(crate) text: String,
     pub(crate) tone: Tone,
+    /// The number that the text is of, for pages that sort and change units.
+    pub(crate) measure: Option<Measure>,
+}
+
+/// A number behind a text. Of several in a row that have a unit, the first decides how all are rounded: they are a median, its
+/// interval and what else belongs to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Measure {
+    /// The number, or the lower end of an interval.
+    pub(crate) value: String,
+    /// The upper end.
+    pub(crate) to: Option<String>,
+    /// None of what has none, as changes in percent.
+    pub(crate) unit: Option<String>,
+}
+
+/// Nine digits, which is more than is ever shown; few letters, because a page has thousands of them.
+fn attribute(value: f64) -> String {
+    let (plain, short) = (value.to_string(), format!("{value:.8e}"));
+    if short.len() < plain.len() { short } else { plain }
 }
 
 /// A table. What its cells say is clean already: [`GridCell`] sees to it.
@@ -56,12 +76,12 @@ pub(crate) struct Grid {
 
 impl GridCell {
     pub(crate) fn new(text: &str, tone: Tone) -> Self {
-        Self { text: clean(text), tone }
+        Self::ours(&clean(text), tone)
     }
 
     /// Words of ours, which may hold together by [`HARD_SPACE`].
     pub(crate) fn ours(text: &str, tone: Tone) -> Self {
-        Self { text: text.into(), tone }
+        Self { text: text.into(), tone, measure: None }
     }
 
     pub(crate) fn plain(text: &str) -> Self {
@@ -70,6 +90,19 @@ impl GridCell {
 
     pub(crate) fn quiet(text: &str) -> Self {
         Self::new(text, Tone::Quiet)
+    }
+
+    /// With the number that it is of.
+    pub(crate) fn of(self, value: f64, unit: Option<&str>) -> Self {
+        let measure = || Measure { value: attribute(value), to: None, unit: unit.map(clean) };
+        Self { measure: value.is_finite().then(measure), ..self }
+    }
+
+    /// With the interval that it is of.
+    pub(crate) fn of_interval(self, ends: Option<(f64, f64)>, unit: &str) -> Self {
+        let measure =
+            |(low, high)| Measure { value: attribute(low), to: Some(attribute(high)), unit: Some(clean(unit)) };
+        Self { measure: ends.filter(|(low, high)| low.is_finite() && high.is_finite()).map(measure), ..self }
     }
 }
 

@@ -21,4 +21,4 @@ mod sentence;
 pub mod table;
 
 pub use look::Look;
-pub use sentence::{Sentence, sentences};
+pub use sentence::{Sentence, in_words, sentences};

@@ -128,6 +128,14 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
+/// A text of at most so many characters; one that was cut ends in `…`.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// Breaks a text into lines of at most so many characters, between words; a longer word gets a line of its own. The
 /// first line has `first` characters, the others have `rest`.
 pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! How numbers are rounded and written for people. JSON and CSV carry them unrounded.
 
+use model::calendar::utc_date;
+
 /// Digits that a reader can compare at a glance, and as many as most intervals justify.
 const DIGITS: usize = 4;
 
@@ -88,20 +90,7 @@ fn unsigned_zero(text: String) -> String {
 /// `2026-01-31 08:05 UTC`.
 pub fn date(unix_ms: u64) -> String {
     let minutes = unix_ms / 60_000;
-    let (year, month, day) = civil(minutes / 1440);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60 % 24, minutes % 60)
-}
-
-/// Days since 1970 as a date of the Gregorian calendar: Howard Hinnant's `civil_from_days`, for days after 1970.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+    format!("{} {:02}:{:02} UTC", utc_date(unix_ms), minutes / 60 % 24, minutes % 60)
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! What a comparison found, in sentences. They say only what its intervals allow.
 
 use model::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use model::place::Answer;
+use model::size::SizeAnswer;
 use model::units::thread_count;
 use model::workload::Better;
 
 use crate::look::{Tone, clean};
 use crate::number::{percent_interval, percent_size};
+use crate::race::headline;
 
 const NONE_SEEN: &str = "no difference seen";
 
@@ -36,6 +39,13 @@ pub fn sentences(comparison: &Comparison) -> Vec<Sentence> {
     let mut all: Vec<Sentence> = overall.chain(single).collect();
     all.sort_by_key(|sentence| sentence.text.starts_with(NONE_SEEN));
     all
+}
+
+/// What a run came to in one sentence: the answer of a race, how much DRAM a command needs, or the first thing that its
+/// comparison says.
+pub fn in_words(answer: Option<&Answer>, size: Option<&SizeAnswer>, comparison: Option<&Comparison>) -> Option<String> {
+    let first = || Some(sentences(comparison?).into_iter().next()?.text);
+    answer.map(|answer| headline(answer).0).or_else(|| size.map(SizeAnswer::sentence)).or_else(first)
 }
 
 /// A column as it is read alone: a number of threads says that it is one.

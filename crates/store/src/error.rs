@@ -44,6 +44,15 @@ pub enum StoreError {
         /// The newest that this program knows.
         known: u32,
     },
+    /// An older version of this program wrote the file, which is only read and so not brought up to date.
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Its schema version.
+        found: u32,
+        /// The one that this program reads.
+        known: u32,
+    },
     /// The file is damaged.
     Damaged {
         /// The file.
@@ -146,6 +155,7 @@ impl StoreError {
             Self::Newer { .. } => {
                 "use that version of nearfar, or another file with --store; this one is left as it is"
             }
+            Self::Older { .. } => "'nearfar show' brings it up to date, where it may be written",
             Self::Damaged { .. } => {
                 "copy the file and its -wal away first; sqlite3's '.recover' saves what is left; or use another file with --store"
             }
@@ -186,6 +196,9 @@ impl StoreError {
             Self::Foreign { path } => format!("{} is a database of another program", path.display()),
             Self::Newer { path, found, known } => {
                 format!("{} was written by a newer nearfar (schema {found}, this program knows {known})", of(path))
+            }
+            Self::Older { path, found, known } => {
+                format!("{} was written by an older nearfar (schema {found}, this program reads {known})", of(path))
             }
             Self::Damaged { path, what } => format!("{} is damaged: {what}", of(path)),
             Self::Locked { path, by } if by.is_empty() => format!("{} is locked by another program", of(path)),

@@ -26,6 +26,7 @@ mod schema;
 pub mod shared;
 mod table;
 mod trial;
+mod watch;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use error::StoreError;
 pub use merge::MergeReport;
+pub use watch::{Extent, Progress};
 
 use error::Fault;
 

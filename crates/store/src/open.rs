@@ -52,6 +52,18 @@ impl Store {
         }
     }
 
+    /// Opens a results file that must be there, and writes nothing to it: one of an older version is refused.
+    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        std::fs::metadata(path).map_err(|error| refused(path, &error))?;
+        let first = Self::connect(path, path, OpenFlags::SQLITE_OPEN_READ_ONLY, LOCK_WAIT);
+        match first {
+            Err(StoreError::ReadOnly { .. } | StoreError::CannotOpen { .. }) => {
+                Self::open_unwritable(path, LOCK_WAIT, first)
+            }
+            _ => first,
+        }
+    }
+
     /// Without a place for the WAL's index, SQLite reads a file only when told that nobody changes it. That is wrong
     /// while there is a WAL with content: its trials would be missing without a word.
     fn open_unwritable(path: &Path, wait: Duration, first: Result<Self, StoreError>) -> Result<Self, StoreError> {
@@ -107,11 +119,16 @@ fn prepare(connection: &mut Connection, path: &Path, wait: Duration) -> Result<(
         Kind::Ours(_) | Kind::Empty => refuse_cut(connection, path)?,
     }
     connection.pragma_update(None, "foreign_keys", true)?;
-    if !connection.is_readonly("main")? {
+    let writable = !connection.is_readonly("main")?;
+    if writable {
         set_durability(connection, wait)?;
     }
-    if found != Kind::Ours(VERSION) {
-        schema::migrate(connection)?;
+    match found {
+        Kind::Ours(VERSION) => {}
+        Kind::Ours(found) if !writable => {
+            return Err(StoreError::Older { path: path.into(), found, known: VERSION }.into());
+        }
+        _ => schema::migrate(connection)?,
     }
     Ok(())
 }

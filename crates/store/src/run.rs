@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use model::capture::Capture;
+use model::finding::VerdictCounts;
 use model::plan::Plan;
 use model::record::{Ending, RunId, RunRecord, RunSummary};
 use model::trial::short_hash;
@@ -88,9 +89,14 @@ const SUMMARIES: &str = "SELECT run.id, experiment, simulated, machine.fingerpri
        json_array_length(plan, '$.cells'), \
        coalesce(host, (SELECT value ->> 'value' FROM json_each(machine.capture, '$.settings') \
                        WHERE value ->> 'key' = 'cpu.model')), \
-       (SELECT count(*) FROM trial WHERE trial.run = run.number), \
-       (SELECT count(*) FROM trial WHERE trial.run = run.number AND role = 'measured' AND verdict <> 'invalid') \
-     FROM run JOIN machine ON machine.number = run.machine ORDER BY run.number";
+       coalesce(trials, 0), coalesce(counted, 0), coalesce(valid, 0), coalesce(suspect, 0), coalesce(invalid, 0) \
+     FROM run JOIN machine ON machine.number = run.machine \
+     LEFT JOIN (SELECT run, count(*) AS trials, sum(role = 'measured' AND verdict <> 'invalid') AS counted, \
+                       sum(role <> 'warmup' AND verdict = 'valid') AS valid, \
+                       sum(role <> 'warmup' AND verdict = 'suspect') AS suspect, \
+                       sum(role <> 'warmup' AND verdict = 'invalid') AS invalid \
+                FROM trial GROUP BY run) AS worth ON worth.run = run.number \
+     ORDER BY run.number";
 
 /// Stores a run's record.
 pub(crate) fn insert(connection: &Connection, record: &RunRecord) -> Result<(), Fault> {
@@ -220,6 +226,7 @@ fn summary(row: &Row<'_>) -> Result<RunSummary, Fault> {
         host: row.get(7)?,
         trials: row.get(8)?,
         counted: row.get(9)?,
+        verdicts: VerdictCounts { valid: row.get(10)?, suspect: row.get(11)?, invalid: row.get(12)? },
         id: RunId(id),
     })
 }

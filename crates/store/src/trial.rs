@@ -1,6 +1,8 @@
 //! Trials: stored whole or not at all, once; loaded in the order in which they ran.
 
 use std::collections::{HashMap, HashSet};
+#[cfg(feature = "parquet")]
+use std::ops::ControlFlow;
 
 use model::placement::Placement;
 use model::record::{RunId, TrialRecord};
@@ -32,6 +34,17 @@ impl Store {
             let ids = query.query_map([number], |row| row.get(0).map(TrialId))?;
             Ok(ids.collect::<Result<_, _>>()?)
         })
+    }
+
+    /// Visits the trials of a run by position, each with its samples, and holds one at a time, however many there are.
+    /// Ends early when it is told to.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn each_trial(
+        &self,
+        run: &RunId,
+        visit: impl FnMut(TrialRecord) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.read(|connection| each(connection, known_number(connection, &self.path, run)?, visit))
     }
 
     /// The trials of a run by position.
@@ -131,12 +144,33 @@ fn cell(connection: &Connection, trial: &Trial) -> Result<i64, Fault> {
     Ok(connection.last_insert_rowid())
 }
 
+/// The trials of a run by position.
+const TRIALS: &str = "SELECT number, position, id, cell, plan_cell, role, block, attempt, seed, time_limit_ns, \
+                      started_unix_ms, took_ns, status, why, verdict, reasons, evidence FROM trial WHERE run = ?1 \
+                      ORDER BY position";
+
+#[cfg(feature = "parquet")]
+fn each(connection: &Connection, run: i64, mut visit: impl FnMut(TrialRecord) -> ControlFlow<()>) -> Result<(), Fault> {
+    let mut trials = connection.prepare_cached(TRIALS)?;
+    let mut samples =
+        connection.prepare_cached("SELECT series, value FROM sample WHERE trial = ?1 ORDER BY ordinal")?;
+    let mut cells = HashMap::new();
+    let mut rows = trials.query([run])?;
+    while let Some(row) = rows.next()? {
+        let mut record = decode(connection, row, &mut cells)?;
+        let of_trial =
+            samples.query_map([row.get::<_, i64>(0)?], |row| Ok(Sample { series: row.get(0)?, value: row.get(1)? }))?;
+        record.outcome.samples = of_trial.collect::<Result<_, _>>()?;
+        if visit(record).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// The trials of the run with this row number by position.
 pub(crate) fn load(connection: &Connection, number: i64) -> Result<Vec<TrialRecord>, Fault> {
-    let mut query = connection.prepare_cached(
-        "SELECT number, position, id, cell, plan_cell, role, block, attempt, seed, time_limit_ns, started_unix_ms, \
-         took_ns, status, why, verdict, reasons, evidence FROM trial WHERE run = ?1 ORDER BY position",
-    )?;
+    let mut query = connection.prepare_cached(TRIALS)?;
     let mut cells = HashMap::new();
     let mut index_of_row = HashMap::new();
     let mut trials = Vec::new();

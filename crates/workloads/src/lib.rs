@@ -12,6 +12,7 @@ mod tools;
 pub mod worker;
 
 pub use job::{Failure, Job, Meanwhile, Measured, with_hint};
+pub use kernels::bfs::parts::{PartsAsked, PartsFailure, PartsSearched, search_in_parts};
 pub use recipe::{CommandLine, Recipe, ServerLine};
 
 use farmem::array::Place;

@@ -11,11 +11,8 @@ use std::time::{Duration, Instant};
 use model::units::Bytes;
 
 use super::near::{Buffer, Near};
-use super::ring::{REGISTERED_MAX, Ring, Transfer};
+use super::ring::{REGISTERED_MAX, Ring, Transfer, passes};
 use super::{Access, FarError, FarFile};
-
-/// A request that the kernel could not begin just now is given to it again so often.
-const TRIES_MAX: u32 = 100;
 
 /// How a mover cuts its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,14 +204,9 @@ impl Mover {
 
     fn take_answers(&mut self) {
         let Self { ring, flying, jobs, queue, traffic, .. } = self;
-        #[cfg(test)]
-        let mut made_up = std::mem::take(&mut ring.fault.made_up);
         ring.answers(|number, result| {
-            #[cfg(test)]
-            let result = made_up.remove(&number).unwrap_or(result);
             let piece = flying[number as usize].take().expect("answers come to requests that are under way");
-            let again = matches!(-result, libc::EAGAIN | libc::EINTR) && piece.tries < TRIES_MAX;
-            if again {
+            if passes(result, piece.tries) {
                 queue.push_front(Piece { tries: piece.tries + 1, ..piece });
                 return;
             }
@@ -228,8 +220,6 @@ impl Mover {
                 }
             }
         });
-        #[cfg(test)]
-        ring.fault.made_up.extend(made_up);
     }
 }
 

@@ -10,11 +10,8 @@ use model::placement::MemoryPolicy;
 
 use super::mover::outcome;
 use super::near::{Buffer, Near};
-use super::ring::{Ring, Transfer};
+use super::ring::{Ring, Transfer, passes};
 use super::{Access, FarError, FarFile};
-
-/// A read that the kernel could not begin just now is given to it again so often.
-const TRIES_MAX: u32 = 100;
 
 /// Reads one file, for the thread that made it.
 pub struct Reader {
@@ -95,7 +92,7 @@ impl Reader {
             for (number, answer) in answers.drain(..) {
                 let number = number as usize;
                 let (transfer, tries) = self.flying[number].take().expect("answers come to reads that are under way");
-                if matches!(-answer, libc::EAGAIN | libc::EINTR) && tries < TRIES_MAX {
+                if passes(answer, tries) {
                     self.put(number, transfer, tries + 1);
                     again = true;
                     continue;
@@ -137,15 +134,7 @@ impl Reader {
     /// The answers that have come.
     fn collect(&mut self) {
         let Self { ring, answers, .. } = self;
-        #[cfg(test)]
-        let mut made_up = std::mem::take(&mut ring.fault.made_up);
-        ring.answers(|number, result| {
-            #[cfg(test)]
-            let result = made_up.remove(&number).unwrap_or(result);
-            answers.push((number, result));
-        });
-        #[cfg(test)]
-        ring.fault.made_up.extend(made_up);
+        ring.answers(|number, result| answers.push((number, result)));
     }
 
     /// What a read that has ended gave, with its padding.

@@ -11,6 +11,8 @@ use super::FarError;
 use super::file::FarFile;
 use super::near::Near;
 
+/// A request that the kernel could not begin just now is given to it again so often.
+const BEGINS_MAX: u32 = 100;
 /// Signals, and a kernel short of memory, pass.
 const TRIES_MAX: u32 = 1000;
 /// Looks for an answer before sleeping: a third of a millisecond or so.
@@ -36,6 +38,11 @@ pub(super) struct Ring {
     registered: bool,
     #[cfg(test)]
     pub(super) fault: super::tests::FaultPlan,
+}
+
+/// Whether a request with this answer is to be given to the kernel again, after so many times.
+pub(super) fn passes(result: i32, tries: u32) -> bool {
+    matches!(-result, libc::EAGAIN | libc::EINTR) && tries < BEGINS_MAX
 }
 
 impl Ring {
@@ -126,7 +133,10 @@ impl Ring {
     /// The answers that have come: number, and bytes moved or a negative errno.
     pub(super) fn answers(&mut self, mut take: impl FnMut(u64, i32)) {
         for answer in self.ring.completion() {
-            take(answer.user_data(), answer.result());
+            let (number, result) = (answer.user_data(), answer.result());
+            #[cfg(test)]
+            let result = self.fault.made_up.remove(&number).unwrap_or(result);
+            take(number, result);
         }
     }
 

@@ -99,10 +99,7 @@ fn nothing_of_one_search_is_left_for_the_next() {
 fn directions_are_chosen_as_beamer_does() {
     let layout_standing = |way, count, before, edges, unexplored| Standing {
         way,
-        count,
-        before,
-        edges,
-        unexplored,
+        frontier: Frontier { count, before, edges, unexplored },
         map: 0,
         list: 0,
         mapped: false,

@@ -44,6 +44,11 @@ impl Site {
         sites.map(|state| Self { root: self.root.clone(), state }).collect()
     }
 
+    /// What those have journalled; what cannot be read says nothing.
+    fn changes_beside(&self) -> impl Iterator<Item = Change> {
+        self.beside().into_iter().flat_map(|site| Journal::in_folder(&site.state).read()).flatten()
+    }
+
     /// The sites of processes that are gone.
     fn abandoned(&self) -> Vec<Self> {
         let folder = self.state.join(EXPANSIONS);
@@ -132,9 +137,8 @@ impl Changed {
     /// this one journals that change too, so that the last of them puts it back, whoever that is.
     pub fn set_together(&mut self, setting: &str, target: Target, new: &str) -> Result<Option<String>, ChangeError> {
         let is_same = |change: &Change| change.target == target && change.new == new;
-        let others = self.site.beside().into_iter().flat_map(|site| Journal::in_folder(&site.state).read());
         let boot = boot_id(&self.site.root);
-        let theirs = others.flatten().find(|change| is_same(change) && change.boot == boot);
+        let theirs = self.site.changes_beside().find(|change| is_same(change) && change.boot == boot);
         let there = read(&self.site.root, &target) == Present::Value(new.into());
         match theirs.filter(|_| there) {
             Some(change) => {
@@ -273,7 +277,7 @@ fn undo(site: &Site, changes: &[Change], change: &Change, boot: Option<&str>, fo
         {
             Restoration::Failed { why: "programs still use it; end them first".into(), not_permitted: false }
         }
-        Step::Write if is_needed(root, changes, &change.target) => Restoration::StillNeeded,
+        Step::Write if is_needed(site, changes, change) => Restoration::StillNeeded,
         Step::Write => match target::write(root, &change.target, &change.old) {
             Err(error) => Restoration::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) },
             Ok(()) => match read(root, &change.target) {
@@ -294,10 +298,19 @@ fn has_group(root: &Path, changes: &[Change]) -> bool {
     groups.into_iter().any(|group| read(root, group) == Present::Value(THERE.into()))
 }
 
-/// Whether a controller bounds somebody else: another program of ours, or a group that somebody has bounded since. Taking
-/// the controller away would take the bound away.
-fn is_needed(root: &Path, changes: &[Change], target: &Target) -> bool {
-    let Target::Controller { group, .. } = target else { return false };
+/// Whether somebody else needs it as it is by now: a file's value another process of ours, which has journalled the same change
+/// and puts it back later.
+fn is_needed(site: &Site, changes: &[Change], change: &Change) -> bool {
+    match &change.target {
+        Target::Controller { group, .. } => is_bounding(&site.root, changes, group),
+        Target::File(_) => site.changes_beside().any(|other| other == *change),
+        _ => false,
+    }
+}
+
+/// Whether the controller bounds somebody else: another program of ours, or a group that somebody has bounded since. Taking
+/// it away would take the bound away.
+fn is_bounding(root: &Path, changes: &[Change], group: &str) -> bool {
     let is_bounded = |path: &str| sysfs::read_text(root, &format!("{path}/memory.max")).is_ok_and(|max| max != "max");
     let below = sysfs::names(&root.join(group)).into_iter().map(|name| (format!("{group}/{name}"), name));
     let mut others =

@@ -213,6 +213,22 @@ fn a_controller_goes_off_with_the_last_program_that_needs_it() {
 }
 
 #[test]
+fn a_value_that_several_need_comes_back_with_the_last_of_them() {
+    const FOLIOS: &str = "sys/kernel/mm/folios";
+    let folder = tree(&[(FOLIOS, "never\n")]);
+    let file = || Target::File(FOLIOS.into());
+    let (mut first, mut second) = (sharer(&folder, "1-1"), sharer(&folder, "2-2"));
+    assert_eq!(first.set_together("expand", file(), "always").unwrap(), Some("never".into()));
+    assert_eq!(second.set_together("expand", file(), "always").unwrap(), None, "it is so");
+    assert_eq!(outcomes(first.put_back()), [Restoration::StillNeeded]);
+    assert_eq!(text(&folder, FOLIOS), "always");
+    // The second is killed, and somebody restores.
+    kill(second);
+    assert_eq!(outcomes(restore(&site(&folder), false).unwrap()), [Restoration::PutBack]);
+    assert_eq!(text(&folder, FOLIOS).trim(), "never");
+}
+
+#[test]
 fn a_controller_that_was_on_or_bounds_others_stays_on() {
     let folder = tree(&[(CONTROL, "cpu memory\n")]);
     let mut found = sharer(&folder, "1-1");

@@ -161,10 +161,10 @@ pub fn refusal(signs: &ExpandSigns, steered: bool) -> Option<Complaint> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn all_there() -> ExpandSigns {
+    pub(in super::super) fn all_there() -> ExpandSigns {
         ExpandSigns {
             root: true,
             lacking: Vec::new(),

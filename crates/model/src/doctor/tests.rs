@@ -34,17 +34,7 @@ fn healthy() -> (Settings, Signs) {
         counters: Counters::Work,
         nodes: Some(2),
         managed_interrupts: Vec::new(),
-        expand: ExpandSigns {
-            root: true,
-            lacking: Vec::new(),
-            group: Ok(()),
-            loops: Ok(()),
-            swap: Ok(()),
-            faults: Ok(()),
-            advice: Ok(()),
-            scan: true,
-            folios: true,
-        },
+        expand: expand::tests::all_there(),
     };
     (settings, signs)
 }

@@ -125,7 +125,7 @@ impl Experiment {
                 let mut kinds = used.filter_map(|spec| spec.parameter(&name)).map(|parameter| &parameter.kind);
                 kinds.find_map(|kind| Some(kind.write(&kind.read(&baseline, llc).ok()?)))
             }
-            By::Host | By::Boot | By::Fact(_) => Some(baseline),
+            By::Host | By::Boot | By::Run | By::Fact(_) => Some(baseline),
         }
     }
 }

@@ -246,7 +246,7 @@ fn compare(
         Some(by) => {
             check_by(&by.value, tasks, specs).map_err(|why| {
                 let hint =
-                    "placement, threads, host, kernel, boot, set.PARAMETER, or a recorded fact such as kernel.release";
+                    "placement, threads, host, kernel, boot, run, set.PARAMETER, or a recorded fact such as kernel.release";
                 source.error(&by.at, why, Some(hint.into()))
             })?;
             by.value
@@ -291,7 +291,7 @@ fn columns(by: &By, tasks: &[Task]) -> Vec<String> {
             let values = |task: &Task| task.set.iter().find(|(key, _)| key == name).map(|(_, values)| values.clone());
             tasks.iter().filter_map(values).flatten().collect()
         }
-        By::Host | By::Boot | By::Fact(_) => Vec::new(),
+        By::Host | By::Boot | By::Run | By::Fact(_) => Vec::new(),
     };
     let mut seen = BTreeSet::new();
     columns.retain(|column| seen.insert(column.clone()));

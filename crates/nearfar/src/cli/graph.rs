@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use model::units::Bytes;
 
 use super::TextOrJson;
 
@@ -74,7 +75,8 @@ pub enum EdgeFormat {
 
 /// `nearfar graph build`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar graph build --scale 20 --output g20.graph")]
+#[command(after_help = "Example: nearfar graph build --scale 20 --output g20.graph\n\
+                        Example: nearfar graph build --scale 26 --dram 2GiB --output g26.graph")]
 pub struct Build {
     /// Which graph
     #[command(flatten)]
@@ -85,6 +87,16 @@ pub struct Build {
     /// How many neighbours of each vertex lie in columns; the others are coded
     #[arg(short, long, value_name = "K", default_value_t = 16)]
     pub k: u32,
+    /// The most memory that the program may take; what does not fit lies in FILE.building meanwhile. Who is stopped goes on when
+    /// the command is repeated [default: as much as it takes, all in memory]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
+    pub dram: Option<Bytes>,
+    /// With --dram: read the edges from a file that `nearfar graph edges` has written, not text, and do not generate them
+    #[arg(long, value_name = "EDGES", value_hint = ValueHint::FilePath, requires = "dram")]
+    pub from: Option<PathBuf>,
+    /// How edges are written there
+    #[arg(long, value_enum, default_value = "pairs", requires = "from")]
+    pub edges: EdgeFormat,
     /// How many threads [default: one for each cpu]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,

@@ -1,11 +1,13 @@
 //! The command line: every flag with its meaning, in one place. Help texts, completions and reference pages
 //! are made from it.
 
+mod bfs;
 mod expand;
 mod graph;
 mod hold;
 mod map;
 mod place;
+mod serve;
 mod share;
 mod size;
 
@@ -14,11 +16,13 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use bfs::Bfs;
 pub use expand::{EngineName, Expand, Far};
 pub use graph::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, Which};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
 pub use place::{Objective, Place};
+pub use serve::Serve;
 pub use share::{Completions, Keep, ManPages, Share};
 pub use size::{Engines, Size};
 
@@ -70,6 +74,8 @@ pub enum Command {
     Compare(Compare),
     /// Write one self-contained HTML file
     Report(Report),
+    /// Show runs in a browser, also while they go on: the pages of report, live, on this machine alone
+    Serve(Serve),
     /// Write results for other programs
     Export(Export),
     /// Read published tables, reports of other programs, or another results file
@@ -78,6 +84,8 @@ pub enum Command {
     Share(Share),
     /// The Graph500's graphs: edge lists, and the files that a search reads
     Graph(Graph),
+    /// Search the Graph500's graph in several parts: ranks over MPI, where one machine is not enough
+    Bfs(Bfs),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),
     /// Put back the system settings that an interrupted run left changed
@@ -333,9 +341,9 @@ pub struct Show {
 /// `nearfar compare`
 #[derive(Args, Debug)]
 pub struct Compare {
-    /// Runs to compare [default: the latest; with --by host, kernel, boot or a fact: every run of its experiment]
+    /// Runs to compare [default: the latest; with --by host, kernel, boot, run or a fact: every run of its experiment]
     pub runs: Vec<String>,
-    /// What the columns are: placement, threads, host, kernel, boot, set.PARAMETER, any recorded fact, or column for an
+    /// What the columns are: placement, threads, host, kernel, boot, run, set.PARAMETER, any recorded fact, or column for an
     /// imported table [default: what the experiment compares]
     #[arg(long, value_name = "WHAT")]
     pub by: Option<String>,
@@ -395,7 +403,8 @@ pub struct Report {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: nearfar export --format openmetrics -o /var/lib/prometheus/node-exporter/nearfar.prom\n\
-                        Example: nearfar export --format hyperfine -o times.json"
+                        Example: nearfar export --format hyperfine -o times.json\n\
+                        Example: nearfar export --format parquet --to results --all"
 )]
 pub struct Export {
     /// A run's id or its beginning
@@ -407,6 +416,12 @@ pub struct Export {
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Write into this folder, made when it is not there: for parquet, one file per run
+    #[arg(long, value_name = "FOLDER", required_if_eq("format", "parquet"), conflicts_with = "output")]
+    pub to: Option<String>,
+    /// Every run of the results file, for parquet
+    #[arg(long, conflicts_with = "run")]
+    pub all: bool,
 }
 
 /// What other programs read.
@@ -421,6 +436,8 @@ pub enum ExportFormat {
     Hyperfine,
     /// Medians and intervals as metrics, for Prometheus and the textfile collector of its node exporter
     Openmetrics,
+    /// One row per sample, for data frames and SQL engines (docs/parquet.md)
+    Parquet,
 }
 
 /// `nearfar import`

@@ -20,7 +20,7 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
     if let Some(Suite::Unixbench) = args.index {
         return show_index(&indices(args, &store)?, args.format);
     }
-    let comparison = if by_column(args) { imported(args, &store)? } else { on_runs(args, &store, compare)? };
+    let comparison = made(args, &store)?;
     let shown = || if args.all_metrics { comparison.clone() } else { comparison.clone().main_metrics() };
     let text = match args.format {
         TableFormat::Text => report::table::comparison(&shown(), &output::look()),
@@ -34,6 +34,11 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The comparison that is asked for.
+pub fn made(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
+    if by_column(args) { imported(args, store) } else { on_runs(args, store, compare) }
 }
 
 fn nothing_to_draw() -> Failure {

@@ -3,24 +3,63 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use store::Store;
+
 use crate::cli::{Common, Export, ExportFormat};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::subject::existing_store;
 
-/// Exports one run.
+type Exporter = fn(&Store, &model::record::RunId, &mut dyn std::io::Write) -> Result<(), store::export::ExportError>;
+
+/// Exports one run as text, or one or all of them to a folder.
 pub fn run(args: &Export, common: &Common) -> Outcome {
+    let exporter: Exporter = match args.format {
+        ExportFormat::Csv => store::export::csv,
+        ExportFormat::Json => store::export::json,
+        ExportFormat::Hyperfine => store::export::hyperfine,
+        ExportFormat::Openmetrics => store::export::openmetrics,
+        ExportFormat::Parquet => return to_folder(args, common),
+    };
+    if args.to.is_some() || args.all {
+        return Err(Failure::usage("--to and --all are for --format parquet")
+            .hint("other formats hold one run in one file, which --output names"));
+    }
     let store = existing_store(common)?;
     let record = store.run(&args.run).map_err(Failure::usage)?;
     let mut bytes = Vec::new();
-    let written = match args.format {
-        ExportFormat::Csv => store::export::csv(&store, &record.id, &mut bytes),
-        ExportFormat::Json => store::export::json(&store, &record.id, &mut bytes),
-        ExportFormat::Hyperfine => store::export::hyperfine(&store, &record.id, &mut bytes),
-        ExportFormat::Openmetrics => store::export::openmetrics(&store, &record.id, &mut bytes),
-    };
-    written.map_err(Failure::of)?;
+    exporter(&store, &record.id, &mut bytes).map_err(Failure::of)?;
     let text = String::from_utf8(bytes).map_err(Failure::of)?;
     output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Without the feature nobody can; that is said before anything is looked for.
+#[cfg(not(feature = "parquet"))]
+fn to_folder(_: &Export, _: &Common) -> Outcome {
+    Err(Failure::with(crate::failure::Status::Skipped, "this build of nearfar has no Parquet").hint(
+        "'cargo build --release --features parquet --bin nearfar' makes one that has; --format csv has the same rows",
+    ))
+}
+
+#[cfg(feature = "parquet")]
+fn to_folder(args: &Export, common: &Common) -> Outcome {
+    let to = args.to.as_deref().expect("the command line wants it for this format");
+    if let Some((scheme, _)) = to.split_once("://") {
+        return Err(Failure::usage(format!("--to {to}: this program writes to folders, not to {scheme}://"))
+            .hint("write to a folder and copy it: 'aws s3 sync FOLDER s3://BUCKET/' or 'rclone copy'; every file keeps its name"));
+    }
+    let store = existing_store(common)?;
+    // Also with --all: a results file without runs is said to have none.
+    let named = store.run(if args.all { "latest" } else { &args.run }).map_err(Failure::usage)?;
+    let runs = if args.all {
+        store.runs().map_err(Failure::of)?.into_iter().map(|run| run.id).collect()
+    } else {
+        vec![named.id]
+    };
+    for run in &runs {
+        let written = store::export::parquet(&store, run, Path::new(to)).map_err(Failure::of)?;
+        anstream::eprintln!("{}: {} rows", written.path.display(), written.rows);
+    }
     Ok(ExitCode::SUCCESS)
 }

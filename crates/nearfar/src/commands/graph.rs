@@ -1,11 +1,16 @@
 //! `nearfar graph`: edge lists and constructed graphs of the Graph500.
 
+mod folder;
+mod left;
+mod out_of_core;
+
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
-use graph::{FileError, Form, Layout, Room, Spec, Threads, Tuples};
+use graph::{FileError, Form, Layout, Needs, Room, Spec, Threads, Tuples};
 use model::units::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -14,6 +19,8 @@ use crate::cli::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, TextOrJson
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 
+/// Columns that `build` makes unless it is told.
+const DEFAULT_K: u32 = 16;
 /// Bytes that are handed to the system at once.
 const BUFFER: usize = 1 << 20;
 
@@ -73,21 +80,48 @@ fn edges(args: &Edges) -> Outcome {
 fn build(args: &Build) -> Outcome {
     let spec = spec(args.which)?;
     graph::check_columns(args.k)?;
-    graph::check_fits(&spec)?;
     if args.output.exists() {
+        folder::clean(&args.output);
         return Err(exists(&args.output));
     }
-    let (crew, room) = (threads(args.threads), Room::anywhere());
-    let tuples = Tuples::generate(&crew, &spec, &room)?;
+    let crew = threads(args.threads);
+    let mut facts = if out_of_core::fits_in_core(args, &spec, crew)? {
+        in_core(args, &spec, crew)?
+    } else {
+        out_of_core::build(args, &spec, crew)?
+    };
+    facts.push(("file", json!(args.output)));
+    say(&facts, args.format)
+}
+
+fn in_core(args: &Build, spec: &Spec, crew: Threads) -> Result<Facts, Failure> {
+    graph::check_fits(spec).map_err(|error| {
+        let with_less = Needs::of(spec, crew.0, args.k).map(|needs| needs.memory);
+        let failure = Failure::from(error);
+        match with_less {
+            Ok(memory) => {
+                failure.hint(format!("out of core it needs little more than {memory}, and a disk: --dram SIZE"))
+            }
+            Err(_) => failure,
+        }
+    })?;
+    let began = Instant::now();
+    let room = Room::anywhere();
+    let tuples = Tuples::generate(&crew, spec, &room)?;
+    let generation = began.elapsed().as_secs_f64();
+    let began = Instant::now();
     let layout = graph::build(&crew, &tuples, args.k, &room)?;
+    let construction = began.elapsed().as_secs_f64();
     drop(tuples);
     let (head, tail, index) = layout.bytes();
     let mut target = Target::new(&args.output, Bytes(head + tail + index))?;
     graph::write(&layout, &mut target.file).map_err(|error| target.failed(&error))?;
     target.finish()?;
     let mut facts = facts_of_layout(&layout);
-    facts.push(("file", json!(args.output)));
-    say(&facts, args.format)
+    facts.push(("construction", json!("in core")));
+    facts.push(("generation_seconds", json!(generation)));
+    facts.push(("construction_seconds", json!(construction)));
+    Ok(facts)
 }
 
 fn info(args: &Info) -> Outcome {
@@ -107,6 +141,10 @@ fn info(args: &Info) -> Outcome {
             let mut facts = facts_of(&spec);
             facts.push(("edge_list_bytes", json!(Form::Pairs.bytes(&spec))));
             facts.push(("construction_bytes", json!(graph::bytes_needed(&spec).0)));
+            if let Ok(needs) = Needs::of(&spec, threads(None).0, DEFAULT_K) {
+                facts.push(("out_of_core_bytes", json!(needs.memory.0)));
+                facts.push(("out_of_core_disk_bytes", json!(Needs::disk(&spec, needs.memory).0)));
+            }
             facts.push(("fits", json!(graph::check_fits(&spec).is_ok())));
             facts
         }
@@ -135,10 +173,10 @@ fn threads(given: Option<usize>) -> Threads {
 
 impl From<graph::Error> for Failure {
     fn from(error: graph::Error) -> Self {
-        use graph::Error::{Columns, EdgeFactor, Scale, TooLarge};
+        use graph::Error::{Columns, EdgeFactor, Little, Parts, Root, Scale, TooLarge};
         let failure = match error {
-            Scale { .. } | EdgeFactor { .. } | Columns { .. } => Self::usage(&error),
-            TooLarge { .. } => Self::with(Status::Skipped, &error),
+            Scale { .. } | EdgeFactor { .. } | Columns { .. } | Parts { .. } | Root(_) => Self::usage(&error),
+            TooLarge { .. } | Little { .. } => Self::with(Status::Skipped, &error),
             _ => Self::of(&error),
         };
         failure.hint_of(error.hint())
@@ -155,16 +193,21 @@ fn facts_of(spec: &Spec) -> Facts {
 }
 
 fn facts_of_layout(layout: &Layout) -> Facts {
-    let (head, tail, index) = layout.bytes();
-    let mut facts = facts_of(layout.spec());
+    facts_of_graph(layout.spec(), layout.vertices(), layout.edges(), layout.columns(), layout.bytes())
+}
+
+/// With bytes of HEAD, TAIL, and what finds both.
+fn facts_of_graph(spec: &Spec, vertices: u64, edges: u64, columns: u32, bytes: (u64, u64, u64)) -> Facts {
+    let (head, tail, index) = bytes;
+    let mut facts = facts_of(spec);
     facts.extend([
-        ("vertices_connected", json!(layout.vertices())),
-        ("edges", json!(layout.edges())),
-        ("k", json!(layout.columns())),
+        ("vertices_connected", json!(vertices)),
+        ("edges", json!(edges)),
+        ("k", json!(columns)),
         ("head_bytes", json!(head)),
         ("tail_bytes", json!(tail)),
         ("index_bytes", json!(index)),
-        ("bytes_per_edge", json!((head + tail + index) as f64 / layout.edges() as f64)),
+        ("bytes_per_edge", json!((head + tail + index) as f64 / edges as f64)),
     ]);
     facts
 }
@@ -200,6 +243,11 @@ fn exists(path: &Path) -> Failure {
         .hint("choose another name, or remove that file first")
 }
 
+/// Where a file is, or is to be.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A new file, which is removed again unless it is finished.
 struct Target {
     path: PathBuf,
@@ -210,8 +258,7 @@ struct Target {
 impl Target {
     /// Refuses what is there already, and what the disk has no room for.
     fn new(path: &Path, needed: Bytes) -> Result<Self, Failure> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if let Ok(free) = machine::signs::room_on_disk(folder)
+        if let Ok(free) = machine::signs::room_on_disk(folder_of(path))
             && needed > free
         {
             let what = format!("{}: {needed} do not fit on its disk, which has {free}", path.display());

@@ -1,5 +1,6 @@
 //! One file per command. A command parses nothing and computes nothing: flags in, calls, output, status out.
 
+pub mod bfs;
 pub mod compare;
 pub mod doctor;
 pub mod expand;
@@ -17,6 +18,7 @@ pub mod placements;
 pub mod report;
 pub mod restore;
 pub mod run;
+pub mod serve;
 pub mod share;
 pub mod show;
 pub mod size;

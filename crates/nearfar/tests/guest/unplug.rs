@@ -73,8 +73,15 @@ fn a_race_goes_on_without_a_cpu_that_goes_offline() {
     let trials = ran.trials("race");
     let lost: Vec<_> = trials.iter().filter(|trial| trial["verdict"] == "invalid").collect();
     assert!(!lost.is_empty(), "{answer:#}");
+    // On a busy host a program may be seen when it has two pages: such a trial proves nothing, and is repeated.
+    let repeated = |lost: &serde_json::Value| {
+        let same = |key: &str, other: &serde_json::Value| other[key] == lost[key];
+        trials.iter().any(|other| same("cell", other) && same("repetition", other) && other["verdict"] != "invalid")
+    };
     for trial in lost {
-        assert!(trial["cpus"].as_str().is_some_and(|cpus| cpus.contains('3')), "only its own: {trial:#}");
+        let on_it = trial["cpus"].as_str().is_some_and(|cpus| cpus.contains('3'));
+        assert!(on_it || repeated(trial), "only its own: {trial:#}");
     }
-    assert!(trials.iter().rev().take(5).any(|trial| trial["verdict"] != "invalid"), "{answer:#}");
+    let mut since = trials.iter().skip_while(|trial| trial["verdict"] != "invalid");
+    assert!(since.any(|trial| trial["verdict"] != "invalid"), "the others go on: {answer:#}");
 }

@@ -4,6 +4,8 @@
 //! that paper has what a screen folds away. What it saw lies in target/looks. Says nothing of whether it is beautiful: look there.
 
 mod browser;
+mod live;
+mod script;
 mod site;
 
 use std::path::{Path, PathBuf};
@@ -21,8 +23,8 @@ const WINDOW_HEIGHT: u64 = 800;
 const PICTURE_HEIGHT_MAX: u64 = 9_000;
 const UNFOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = true)";
 const FOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = false)";
-/// What of the folded parts cannot be seen on paper.
-const HIDDEN_ON_PAPER: &str = "[...document.querySelectorAll('details > :not(summary)')]
+/// What of the folded parts cannot be seen on paper, where nobody filters.
+const HIDDEN_ON_PAPER: &str = "[...document.querySelectorAll('details > :not(summary, .tools)')]
     .filter(one => !one.checkVisibility()).map(one => one.outerHTML.slice(0, 80))";
 
 #[test]

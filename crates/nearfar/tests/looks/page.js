@@ -1,4 +1,4 @@
-// What can be seen of a page from inside, for crates/nearfar/tests/looks.rs: gives a list of what is wrong with it, each with
+// What can be seen of a page from inside, for the tests beside it: gives a list of what is wrong with it, each with
 // where that is. Run in the page by the browser; everything that can be folded is open.
 (() => {
   const wrong = [];

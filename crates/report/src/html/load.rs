@@ -7,7 +7,7 @@ use askama::Template;
 use model::finding::{CellFinding, CpuLoad};
 use model::id_set::CpuId;
 
-use crate::look::clean;
+use crate::look::{clean, shortened};
 use crate::number::significant;
 use crate::picture::pixels;
 
@@ -120,11 +120,7 @@ fn row(cell: &CellFinding, index: usize, cpus: &[CpuId], pitch: f64) -> Row {
     let value = metric.and_then(|metric| Some(format!("{} {}", significant(metric.median?), metric.unit)));
     let value = clean(&value.unwrap_or_else(|| "no result".into()));
     let name = clean(&cell.placement);
-    let label = if name.chars().count() > LABEL_MAX {
-        format!("{}…", name.chars().take(LABEL_MAX - 1).collect::<String>())
-    } else {
-        name.clone()
-    };
+    let label = shortened(&name, LABEL_MAX);
     Row {
         title: format!("{name}: {value}"),
         label,

@@ -1,11 +1,14 @@
-//! A report as one HTML file: no network, no script, nothing that depends on when or where it is made. All HTML of the
-//! workspace is made here and in `templates`.
+//! A report as one HTML file: no network, nothing that depends on when or where it is made, and one script without which it
+//! reads the same. All HTML of the workspace is made here and in `templates`.
 
+mod axis;
 mod load;
 mod plot;
 mod race;
 mod run;
+mod served;
 mod size;
+mod sweep;
 mod table;
 
 use askama::Template;
@@ -24,6 +27,14 @@ use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_g
 use run::RunPart;
 use table::HtmlTable;
 
+pub use served::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, Served, query, refusal, runs};
+
+/// Sorts and filters tables, tells samples of figures, changes units. Pages have it between `<script>` and `</script>` as it
+/// is, so that a server can name it by its hash.
+pub const SCRIPT: &str = include_str!("../../templates/report.js");
+/// How all pages look.
+const STYLE: &str = include_str!("../../templates/report.css");
+
 /// What a report is made from.
 #[derive(Clone, Debug, Default)]
 pub struct ReportPage<'a> {
@@ -37,6 +48,10 @@ pub struct ReportPage<'a> {
     pub tables: Vec<TableSection<'a>>,
     /// The program and its version.
     pub generated_by: String,
+    /// Where a server gives it out; none for a file.
+    pub served: Option<Served>,
+    /// What was or may be compared, on a server's page for that.
+    pub form: Option<CompareForm>,
 }
 
 /// One run with its findings.
@@ -94,6 +109,11 @@ pub fn render(page: &ReportPage) -> String {
         indices: page.indices.iter().map(|(name, table)| IndexPart::new(name, table, limits.rows)).collect(),
         tables: tables.collect(),
         generated_by: clean(&page.generated_by),
+        served: page.served.as_ref(),
+        form: page.form.as_ref(),
+        style: STYLE,
+        script: SCRIPT,
+        live: LIVE_SCRIPT,
     };
     report.render().expect("a template of values that are there renders")
 }
@@ -117,7 +137,7 @@ impl Limits {
 
 #[derive(Template)]
 #[template(path = "report.html")]
-struct Report {
+struct Report<'a> {
     title: String,
     simulated: bool,
     runs: Vec<RunPart>,
@@ -125,6 +145,11 @@ struct Report {
     indices: Vec<IndexPart>,
     tables: Vec<ComparedPart>,
     generated_by: String,
+    served: Option<&'a Served>,
+    form: Option<&'a CompareForm>,
+    style: &'static str,
+    script: &'static str,
+    live: &'static str,
 }
 
 /// A comparison with what it says in words.
@@ -190,6 +215,7 @@ fn title(page: &ReportPage) -> String {
     let mut names: Vec<String> = names.map(|name| clean(name)).collect();
     names.dedup();
     match names.as_slice() {
+        [] if page.form.is_some() => "Compare".into(),
         [] => "Empty".into(),
         [first, second, third, _, ..] => format!("{first}, {second}, {third} and more"),
         names => names.join(", "),

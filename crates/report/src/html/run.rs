@@ -9,12 +9,14 @@ use model::placement::Placement;
 use model::record::{RunRecord, TrialRecord};
 use model::settings::{FactValue, Settings};
 use model::shell::quoted;
+use model::sweep::sweeps;
 use model::trial::{Grade, Role, TrialId};
 
 use super::load::{self, loads};
 use super::plot::{Strip, figure};
 use super::race::RacePart;
 use super::size::SizePart;
+use super::sweep;
 use super::table::HtmlTable;
 use super::{ComparedPart, Limits, RunSection};
 use crate::grid::{Grid, GridCell};
@@ -57,6 +59,8 @@ pub(crate) struct RunPart {
     pub(crate) compared: Option<ComparedPart>,
     pub(crate) results: HtmlTable,
     pub(crate) all_results: Option<HtmlTable>,
+    /// Metrics against parameters.
+    pub(crate) sweeps: Vec<FigurePart>,
     pub(crate) figures: Vec<FigurePart>,
     pub(crate) more_figures: Vec<FigurePart>,
     pub(crate) figures_left_out: usize,
@@ -115,6 +119,7 @@ impl RunPart {
             compared,
             results: HtmlTable::new("Medians over trials", headed_grid(finding, Metrics::Main), limits.rows),
             all_results: several.then(all),
+            sweeps: drawn_sweeps(section, limits),
             figures,
             more_figures,
             figures_left_out,
@@ -166,6 +171,12 @@ fn facts(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("ended", ended.into()),
     ];
     run.into_iter().chain(kernel).collect()
+}
+
+/// Curves of what the run has several values of; further ones are in the tables.
+fn drawn_sweeps(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
+    let all = sweeps(&section.record.plan, section.finding);
+    all.iter().filter_map(|one| sweep::figure(one, limits.rows)).take(FIGURES_OPEN).collect()
 }
 
 /// One figure per test, of its main metric, and where the load of the cpus belongs to the result, one of that.

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::grid::{Grid, GridCell, Holds};
+use crate::grid::{Grid, GridCell, Holds, Measure};
 
 /// More rows than this are folded away, so that the page can still be read from top to bottom.
 const FOLD_FROM: usize = 40;
@@ -22,8 +22,17 @@ pub(crate) struct HtmlTable {
 /// One row, and the heading above it where one begins.
 struct HtmlRow {
     heading: Option<String>,
-    /// Text and classes.
-    cells: Vec<(String, String)>,
+    cells: Vec<HtmlCell>,
+}
+
+struct HtmlCell {
+    text: String,
+    /// Classes.
+    class: String,
+    /// What the page's script sorts by and changes the unit of.
+    measure: Option<Measure>,
+    /// Whether it is the unit of the numbers in its row.
+    names_unit: bool,
 }
 
 impl HtmlTable {
@@ -39,12 +48,13 @@ impl HtmlTable {
         let rows_all = grid.rows.len();
         let mut headings = grid.headings.into_iter().peekable();
         let row = |(index, cells): (usize, Vec<GridCell>)| {
-            let classes = columns.iter().map(|(_, class)| *class);
-            let cells = cells.into_iter().zip(classes);
-            HtmlRow {
-                heading: headings.next_if(|(at, _)| *at == index).map(|(_, text)| text),
-                cells: cells.map(|(cell, class)| (cell.text, joined(class, cell.tone.class()))).collect(),
-            }
+            let cells = cells.into_iter().zip(&columns).map(|(cell, (title, class))| HtmlCell {
+                names_unit: title == "unit" && !cell.text.is_empty(),
+                text: cell.text,
+                class: joined(class, cell.tone.class()),
+                measure: cell.measure,
+            });
+            HtmlRow { heading: headings.next_if(|(at, _)| *at == index).map(|(_, text)| text), cells: cells.collect() }
         };
         let rows = grid.rows.into_iter().take(rows_max).enumerate().map(row).collect();
         Self { caption: caption.into(), folded: rows_all > FOLD_FROM, columns, rows, rows_all }

@@ -176,7 +176,8 @@ fn others(comparison: &Comparison) -> impl Iterator<Item = &str> {
 /// A median with its unit.
 fn own(row: &ComparisonRow, value: Option<&ComparedValue>) -> GridCell {
     value.map_or_else(missing, |value| {
-        GridCell::ours(&format!("{}{HARD_SPACE}{}", significant(value.median), clean(&row.unit)), Tone::Plain)
+        let text = format!("{}{HARD_SPACE}{}", significant(value.median), clean(&row.unit));
+        GridCell::ours(&text, Tone::Plain).of(value.median, Some(&row.unit))
     })
 }
 
@@ -200,7 +201,8 @@ fn parts(row: &ComparisonRow, value: Option<&ComparedValue>) -> [GridCell; 2] {
 
 fn mean_parts(mean: &GeomeanChange) -> [GridCell; 2] {
     let Some((low, high)) = mean.ci_low.zip(mean.ci_high) else {
-        let change = GridCell::ours(&held(&signed_percent(mean.change_percent)), Tone::Quiet);
+        let change =
+            GridCell::ours(&held(&signed_percent(mean.change_percent)), Tone::Quiet).of(mean.change_percent, None);
         return [change, GridCell::ours(&held(ONE_TEST), Tone::Quiet)];
     };
     let tone = match mean.change_percent {
@@ -218,7 +220,7 @@ fn change_parts(change: f64, ends: Option<(f64, f64)>, tone: Option<Tone>) -> [G
         None => (NONE_SEEN.into(), Tone::Quiet),
     };
     let ends = ends.map_or(String::new(), |(low, high)| format!("{} %", percent_interval(low, high, change)));
-    [GridCell::ours(&words, tone), GridCell::ours(&held(&ends), tone)]
+    [GridCell::ours(&words, tone).of(change, None), GridCell::ours(&held(&ends), tone)]
 }
 
 /// `+12.3 % (10.1 to 14.5)`, `no difference seen (-0.4 to 0.9 %)`, or `+12.3 %` for a single figure.
@@ -227,7 +229,7 @@ fn joined([words, ends]: [GridCell; 2]) -> GridCell {
         return words;
     }
     let ends = if words.text == NONE_SEEN { ends.text.as_str() } else { ends.text.trim_end_matches([HARD_SPACE, '%']) };
-    GridCell::ours(&format!("{} ({ends})", words.text), words.tone)
+    GridCell { text: format!("{} ({ends})", words.text), ..words }
 }
 
 /// Keeps on one line what belongs together.

@@ -175,11 +175,17 @@ fn numbered(grid: Grid) -> Grid {
 fn figures(metric: &MetricFinding, passes: bool) -> Vec<GridCell> {
     let scale = metric.median.map(Scale::of);
     let written = |number: Option<f64>| number.zip(scale).map(|(number, scale)| scale.write(number));
+    let middle = metric.median.unwrap_or(f64::NAN);
     let median = GridCell::plain(written(metric.median).as_deref().unwrap_or("no result"));
     let ends = scale.and_then(|scale| interval(metric.ci_low, metric.ci_high, scale));
-    let mut cells = vec![median, GridCell::plain(ends.as_deref().unwrap_or("too few trials"))];
+    let ends = GridCell::plain(ends.as_deref().unwrap_or("too few trials"));
+    let ends = ends.of_interval(metric.ci_low.zip(metric.ci_high), &metric.unit);
+    let mut cells = vec![median.of(middle, Some(&metric.unit)), ends];
     if passes {
-        cells.extend([metric.best, metric.mean].map(|number| GridCell::plain(&written(number).unwrap_or_default())));
+        let cell = |number: Option<f64>| {
+            GridCell::plain(&written(number).unwrap_or_default()).of(number.unwrap_or(f64::NAN), Some(&metric.unit))
+        };
+        cells.extend([metric.best, metric.mean].map(cell));
     }
     cells
 }

@@ -2,6 +2,7 @@
 
 use insta::{assert_json_snapshot, assert_snapshot};
 use model::comparison::Comparison;
+use model::finding::VerdictCounts;
 use model::placement::{Lines, Offer};
 use model::plan::{Plan, Repeat};
 use model::record::{Ending, RunId, RunRecord, RunSummary};
@@ -155,6 +156,7 @@ fn runs_plans_and_lists() {
         fingerprint: "8d1b6f02c3e94a75".into(),
         trials: 156,
         counted: 144,
+        verdicts: VerdictCounts { valid: 140, suspect: 4, invalid: 0 },
     };
     let simulated = RunSummary { simulated: Some("ryzen5-2600.xml:7".into()), ended: None, ..line.clone() };
     let lines = [line, simulated];

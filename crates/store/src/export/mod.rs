@@ -1,16 +1,23 @@
-//! Results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON, `OpenMetrics`.
+//! Results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON, `OpenMetrics`, and with
+//! the feature of this name Parquet.
 
 mod csv;
 mod hyperfine;
 mod json;
 mod openmetrics;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
 
 use model::record::{RunId, RunRecord, TrialRecord};
 
 use crate::{Store, StoreError};
+
+#[cfg(feature = "parquet")]
+pub use self::parquet::{Written, parquet};
 
 /// Why a run was not exported.
 #[derive(Debug)]
@@ -21,6 +28,13 @@ pub enum ExportError {
     Write(io::Error),
     /// No cell of the run has a metric that is a time, which is all that hyperfine's format knows.
     NoTimes(RunId),
+    /// A file or folder of an export to a folder could not be made or written.
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
 }
 
 impl fmt::Display for ExportError {
@@ -32,7 +46,33 @@ impl fmt::Display for ExportError {
                 write!(f, "run {run} has no results that are times, and hyperfine's format knows nothing else")?;
                 write!(f, "\nhint: export it as csv or json")
             }
+            Self::Folder { path, error } => {
+                let (what, hint) = refused(error.kind());
+                match what {
+                    Some(what) => write!(f, "cannot write {}: {what}", path.display())?,
+                    None => write!(f, "cannot write {}: {error}", path.display())?,
+                }
+                hint.map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+            }
         }
+    }
+}
+
+/// A file system's refusal in words, and the next step.
+fn refused(kind: ErrorKind) -> (Option<&'static str>, Option<&'static str>) {
+    let another = Some("name another folder with --to");
+    match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            let hint = "the files that were written before are whole; make room and repeat the command";
+            (Some("no space left on its disk"), Some(hint))
+        }
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+            (Some("a part of its path is a file, not a folder"), another)
+        }
+        ErrorKind::PermissionDenied => (Some("permission denied"), another),
+        ErrorKind::ReadOnlyFilesystem => (Some("its disk is read-only"), another),
+        ErrorKind::IsADirectory => (Some("there is a folder of this name"), another),
+        _ => (None, None),
     }
 }
 

@@ -10,10 +10,11 @@ use store::{Store, StoreError};
 use crate::child::{again, given_path};
 use crate::fixtures;
 
+/// As `child::given_path` reads it.
 const PATH: &str = "NEARFAR_TEST_STORE";
 
 /// Runs one of the tests below in a mount namespace, after `mount` (a shell command that finds the directory in $1).
-fn mounted(directory: &Path, mount: &str, test: &str) {
+pub fn mounted(directory: &Path, mount: &str, test: &str) {
     let inner = again(test);
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c"]).arg(format!("{mount} || exit 77; shift; exec \"$@\""));

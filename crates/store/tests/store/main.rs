@@ -10,7 +10,10 @@ mod fixtures;
 mod kill;
 mod locks;
 mod merges;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod round_trip;
 mod runs;
 mod saved;
 mod shared;
+mod watch;

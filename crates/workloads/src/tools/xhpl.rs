@@ -3,8 +3,7 @@
 //! Measures: GFLOPS and seconds of one system of `n` equations as xhpl tells them, one MPI process for each thread of the
 //! placement, after its own check of the solution. Our kernel `hpl` measures the same without MPI. Does NOT seat its processes
 //! (together they may use the placement's cpus), nor search for the best block or grid.
-//! Source: HPL 2 (netlib.org/benchmark/hpl), a program of its own; no line of it is in here. Debian has no package of it, but its
-//! source package hpcc contains it (folder `hpl`), from which the tests' xhpl is built.
+//! Source: HPL 2 (netlib.org/benchmark/hpl), a program of its own; no line of it is in here. Debian has no package of it.
 
 use machine::child::{Exit, Finished, find_program};
 use model::reports;

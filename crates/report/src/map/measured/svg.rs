@@ -6,6 +6,7 @@ use askama::Template as _;
 use model::measured_map::{Bandwidth, Measured, MeasuredMap};
 
 use super::{curve, loaded};
+use crate::look;
 use crate::number::significant;
 use crate::picture::{Cell, Picture, pixels};
 
@@ -166,10 +167,7 @@ fn column_width(matrix: &Matrix<'_>) -> f64 {
 /// A list of many cpus is longer than the room beside the cells; the table has it in full.
 pub(super) fn shortened(name: &str) -> String {
     const CHARACTERS: usize = 24;
-    if name.chars().count() <= CHARACTERS {
-        return name.into();
-    }
-    format!("{}…", name.chars().take(CHARACTERS - 1).collect::<String>())
+    look::shortened(name, CHARACTERS)
 }
 
 pub(super) fn told(words: &str, value: Option<&Measured>) -> String {

@@ -46,6 +46,20 @@ pub(super) fn metrics() -> Vec<MetricSpec> {
     ])
 }
 
+/// Adds what every root's search read from a disk, and what follows from all.
+pub(super) fn push_io(measured: &mut Measured, searched: &[Searched]) -> Result<(), Failure> {
+    for Searched { io, .. } in searched {
+        measured.push("far_reads", io.reads as f64)?;
+        measured.push("far_pages", (io.bytes / PAGE_BYTES) as f64)?;
+        measured.push("far_bytes", io.bytes as f64)?;
+        measured.push("far_lists", io.lists as f64)?;
+    }
+    let mean = |of: fn(&Io) -> u64| searched.iter().map(|one| of(&one.io) as f64).sum::<f64>() / searched.len() as f64;
+    measured.push("far_mean_reads", mean(|io| io.reads))?;
+    measured.push("far_mean_pages", mean(|io| io.bytes / PAGE_BYTES))?;
+    measured.push("far_mean_bytes", mean(|io| io.bytes))
+}
+
 /// Adds the samples of every root, and what follows from all.
 pub(super) fn push(measured: &mut Measured, searched: &[Searched]) -> Result<(), Failure> {
     let rate = |one: &Searched| one.reached.tuples_without_loops as f64 / one.seconds;
@@ -57,16 +71,8 @@ pub(super) fn push(measured: &mut Measured, searched: &[Searched]) -> Result<(),
         measured.push("time", one.seconds)?;
         measured.push("nedge", one.reached.tuples_without_loops as f64)?;
         measured.push("nedge_with_loops", one.reached.tuples as f64)?;
-        measured.push("far_reads", one.io.reads as f64)?;
-        measured.push("far_pages", (one.io.bytes / PAGE_BYTES) as f64)?;
-        measured.push("far_bytes", one.io.bytes as f64)?;
-        measured.push("far_lists", one.io.lists as f64)?;
         measured.push("levels", one.reached.levels as f64)?;
     }
-    let mean = |of: fn(&Io) -> u64| searched.iter().map(|one| of(&one.io) as f64).sum::<f64>() / searched.len() as f64;
-    measured.push("far_mean_reads", mean(|io| io.reads))?;
-    measured.push("far_mean_pages", mean(|io| io.bytes / PAGE_BYTES))?;
-    measured.push("far_mean_bytes", mean(|io| io.bytes))?;
     let none = || Failure::Failed("there was no root to search from".into());
     let harmonic = Harmonic::of(&rates).ok_or_else(none)?;
     measured.push("harmonic_mean_TEPS", harmonic.mean)?;

@@ -1,0 +1,100 @@
+//! How many vertices have how many neighbours: all that ranks, columns and buckets follow from.
+
+use crate::layout::NO_LABEL;
+
+/// Of each degree that occurs, descending: the first rank after it.
+pub(crate) struct Steps(pub(crate) Vec<(u32, u32)>);
+
+/// The rank that comes next in each degree.
+pub(crate) struct Next(Vec<u32>);
+
+impl Steps {
+    /// Of vertices with these degrees; those without neighbours have no rank.
+    pub(crate) fn of(degrees: &[u32]) -> (Self, Next) {
+        let most = degrees.iter().copied().max().unwrap_or(0) as usize;
+        let mut of_degree = vec![0_u32; most + 1];
+        degrees.iter().for_each(|degree| of_degree[*degree as usize] += 1);
+        let (mut steps, mut ranks) = (Vec::new(), 0);
+        // What was a count becomes the first rank.
+        for degree in (1..=most).rev() {
+            let count = std::mem::replace(&mut of_degree[degree], ranks);
+            if count > 0 {
+                ranks += count;
+                steps.push((degree as u32, ranks));
+            }
+        }
+        (Self(steps), Next(of_degree))
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.0.last().map_or(0, |step| step.1)
+    }
+
+    /// Neighbours in all lists.
+    pub(crate) fn neighbours(&self) -> u64 {
+        let mut from = 0;
+        let mut of = |(degree, end): &(u32, u32)| {
+            let ranks = end - std::mem::replace(&mut from, *end);
+            u64::from(*degree) * u64::from(ranks)
+        };
+        self.0.iter().map(&mut of).sum()
+    }
+
+    /// How many ranks have more neighbours than that.
+    pub(crate) fn more_than(&self, neighbours: u32) -> u32 {
+        self.0[..self.0.partition_point(|step| step.0 > neighbours)].last().map_or(0, |step| step.1)
+    }
+
+    /// Rows of so many columns, and of TAIL.
+    pub(crate) fn rows_of(&self, columns: u32) -> Vec<u32> {
+        (0..=columns).map(|column| self.more_than(column)).collect()
+    }
+
+    pub(crate) fn degree(&self, rank: u32) -> u32 {
+        self.0[self.0.partition_point(|step| step.1 <= rank)].0
+    }
+
+    /// Of neighbouring ranks.
+    pub(crate) fn degrees(&self, ranks: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
+        let mut step = self.0.partition_point(|step| step.1 <= ranks.start);
+        ranks.map(move |rank| {
+            while self.0[step].1 <= rank {
+                step += 1;
+            }
+            self.0[step].0
+        })
+    }
+}
+
+impl Next {
+    /// The rank of the next vertex in the order of labels, which has so many neighbours.
+    #[inline(always)]
+    pub(crate) fn rank(&mut self, degree: u32) -> u32 {
+        if degree == 0 {
+            return NO_LABEL;
+        }
+        let next = &mut self.0[degree as usize];
+        *next += 1;
+        *next - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_descend_by_degree_and_ascend_with_labels_in_each() {
+        let degrees = [1, 0, 7, 1, 3, 7, 0, 1];
+        let (steps, mut next) = Steps::of(&degrees);
+        assert_eq!(steps.0, [(7, 2), (3, 3), (1, 6)]);
+        let ranks = degrees.map(|degree| next.rank(degree));
+        assert_eq!(ranks, [3, NO_LABEL, 0, 4, 2, 1, NO_LABEL, 5]);
+        assert_eq!((steps.ranks(), steps.neighbours()), (6, 20));
+        assert_eq!(steps.rows_of(4), [6, 3, 3, 2, 2]);
+        assert_eq!([0, 1, 2, 3, 5].map(|rank| steps.degree(rank)), [7, 7, 3, 1, 1]);
+        assert!((0..6).all(|from| steps.degrees(from..6).eq((from..6).map(|rank| steps.degree(rank)))));
+        let (none, _) = Steps::of(&[0, 0]);
+        assert_eq!((none.ranks(), none.neighbours(), none.more_than(0)), (0, 0, 0));
+    }
+}

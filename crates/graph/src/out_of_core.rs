@@ -1,0 +1,310 @@
+//! Construction of graphs whose edges do not fit into memory: the same graph file, bit for bit, as construction in memory makes.
+//!
+//! In memory stay four bytes for each vertex: first how many neighbours it has, then its rank. Everything else is buffers. Every edge
+//! is dealt once to a bucket on the disk that fits a thread's memory; there duplicates fall out, and both ends are counted. That
+//! gives the ranks. Edges are then generated anew (which costs no bytes, where reading them back would cost as many as writing them)
+//! and dealt in both directions to buckets of neighbouring ranks, of which each is sorted, written to HEAD and, coded, appended to
+//! TAIL. After every step, and in long ones now and then, a note says how far it has come; who was killed goes on from there.
+//!
+//! Must not know files or clocks: parts are kept by the caller's [`Storage`].
+
+mod blocks;
+mod finish;
+mod lists;
+mod note;
+mod pairs;
+mod split;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use machine::memory::HugePages;
+use model::units::Bytes;
+
+use crate::crew::Crew;
+use crate::degrees::Steps;
+use crate::error::Error;
+use crate::file::Header;
+use crate::kronecker::{Generator, Spec};
+use crate::layout::check_columns;
+use crate::room::{Array, Room};
+use crate::storage::{Kept, Storage, Trouble, TroubleKind};
+use crate::tuples::SCALE_MAX_IN_CORE;
+use blocks::{Blocks, Dealer, Form, checksum, entry_bytes};
+use note::{Note, Step};
+pub use split::Needs;
+use split::{BATCH, Split};
+
+/// Edges of a graph in an order of their own, any part of which can be had again.
+pub trait Edges: Sync {
+    /// Fills in the edges from `first` on.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String>;
+}
+
+impl Edges for Generator {
+    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
+        Self::fill(self, first, edges);
+        Ok(())
+    }
+}
+
+/// What construction out of core works with.
+pub struct OutOfCore<'o> {
+    /// Where parts are kept.
+    pub storage: &'o dyn Storage,
+    /// The graph's edges, where they are not to be generated.
+    pub edges: Option<&'o dyn Edges>,
+    /// What arrays and buffers may take of memory together.
+    pub memory: Bytes,
+    /// Hears how far it has come, from any thread, many times a second.
+    pub watch: &'o (dyn Fn(Progress) + Sync),
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub step: &'static str,
+    /// Work that is done, in parts of `of`.
+    pub done: u64,
+    /// All work, that of steps to come included.
+    pub of: u64,
+}
+
+/// A graph that was constructed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// What stands at the beginning of its part.
+    pub header: Header,
+    /// Bytes that its index, labels, ranks and blocks take in memory, as [`crate::Layout::bytes`] counts them.
+    pub index_bytes: u64,
+    /// Those of TAIL.
+    pub tail_bytes: u64,
+}
+
+/// Constructs a graph with `columns` columns in HEAD, or goes on with it; afterwards part [`Kept::Graph`] is its file.
+pub fn build_out_of_core<C: Crew>(
+    crew: &C,
+    spec: &Spec,
+    columns: u32,
+    with: &OutOfCore<'_>,
+    room: &Room,
+) -> Result<Built, C::Error> {
+    check_columns(columns)?;
+    spec.check()?;
+    if spec.scale > SCALE_MAX_IN_CORE {
+        return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE }.into());
+    }
+    let generator = Generator::new(spec)?;
+    let edges = with.edges.unwrap_or(&generator);
+    let note = begun(spec, columns, with, crew.threads())?;
+    // Buffers are read and written from end to end once and again; whole huge pages of them could leave the budget.
+    let buffers = Room { policy: room.policy.clone(), huge_pages: HugePages::Never };
+    let meter = Meter { done: AtomicU64::new(0), of: Meter::all(spec), watch: with.watch };
+    let mut work =
+        Work { crew, storage: with.storage, edges, spec: *spec, columns, memory: with.memory, note, meter, buffers };
+    let vertices = if spec.vertices() >= 1 << 22 { room } else { &work.buffers };
+    let mut degrees: Array<u32> = vertices.array(spec.vertices() as usize).map_err(Error::Memory)?;
+    work.load(&mut degrees)?;
+    work.pairs(&degrees)?;
+    let (steps, mut next) = Steps::of(&degrees);
+    if steps.0.is_empty() {
+        return Err(Error::NoEdges.into());
+    }
+    let mut ranks = degrees;
+    ranks.iter_mut().for_each(|degree| *degree = next.rank(*degree));
+    drop(next);
+    let sizes = lists::Sizes::new(&steps, columns);
+    work.lists(&ranks, &steps, &sizes)?;
+    work.finish(&ranks, &steps, &sizes)
+}
+
+/// The note that is there, or a new one, if memory suffices.
+fn begun(spec: &Spec, columns: u32, with: &OutOfCore<'_>, threads: usize) -> Result<Note, Error> {
+    let Some(note) = Note::find(with.storage, spec, columns)? else {
+        let split = Split::fitting(spec, threads, columns, with.memory)?;
+        // What nobody has noted is of no use, and could be longer than what comes.
+        Kept::ALL.iter().try_for_each(|part| with.storage.discard(*part))?;
+        let note = Note::new(spec, columns, split);
+        note.save(with.storage)?;
+        return Ok(note);
+    };
+    let needed = note.split.memory(spec, threads, columns);
+    if needed > with.memory.0 {
+        return Err(Error::Little { scale: spec.scale, needed: Bytes(needed), asked: with.memory });
+    }
+    // What was no longer needed when it was noted, and perhaps not yet gone.
+    if note.step > Step::Count {
+        with.storage.discard(Kept::Pairs)?;
+    }
+    if note.step > Step::Lists {
+        with.storage.discard(Kept::Ranked)?;
+    }
+    Ok(note)
+}
+
+/// A construction that goes on.
+struct Work<'w, C> {
+    crew: &'w C,
+    storage: &'w dyn Storage,
+    edges: &'w dyn Edges,
+    spec: Spec,
+    columns: u32,
+    memory: Bytes,
+    note: Note,
+    meter: Meter<'w>,
+    buffers: Room,
+}
+
+impl<'w, C: Crew> Work<'w, C> {
+    /// How many neighbours were counted before, if any were.
+    fn load(&self, degrees: &mut Array<u32>) -> Result<(), Error> {
+        let Note { step, saved, degrees: sum, .. } = self.note;
+        if step < Step::Count || saved == 0 {
+            return Ok(());
+        }
+        let bytes: &mut [u8] = degrees.as_mut();
+        self.storage.read(Kept::Degrees, saved % 2 * bytes.len() as u64, bytes)?;
+        if checksum(bytes) == sum {
+            return Ok(());
+        }
+        Err(Trouble::damaged(Kept::Degrees, "it has another checksum").into())
+    }
+
+    /// Writes down how many neighbours were counted, beside what was written last.
+    fn save(&mut self, degrees: &Array<u32>) -> Result<(), Error> {
+        let bytes: &[u8] = degrees.view();
+        self.note.saved += 1;
+        self.note.degrees = checksum(bytes);
+        self.storage.write(Kept::Degrees, self.note.saved % 2 * bytes.len() as u64, bytes)?;
+        Ok(self.storage.sync(Kept::Degrees)?)
+    }
+
+    /// Deals edges, from the one that is noted on: all but self-loops, each with what `each` puts.
+    fn deal<F>(&mut self, form: Form, (copies, work): (u64, Effort), each: F) -> Result<Blocks<'w>, C::Error>
+    where
+        F: Fn(&mut Dealer<'_>, u32, u32) -> Result<(), Error> + Sync,
+    {
+        let blocks = Blocks::open(form, self.storage, self.note.blocks, &self.buffers)?;
+        let (total, bytes) = (self.spec.edges(), copies * u64::from(entry_bytes(form.bits)));
+        let stride = (self.note.split.noted_every(self.crew.threads()) / bytes).max(BATCH as u64);
+        while self.note.done < total {
+            let range = self.note.done..total.min(self.note.done + stride);
+            let (pieces, failures) = (split::pieces(&range, BATCH), Failures::default());
+            let (edges, buffers, meter) = (self.edges, &self.buffers, &self.meter);
+            self.crew.run(&|_| {
+                failures.keep((|| {
+                    let mut dealer = Dealer::new(&blocks, buffers)?;
+                    let mut batch = vec![[0; 2]; BATCH];
+                    while let Some(piece) = pieces.take().filter(|_| failures.none()) {
+                        let part = &mut batch[..piece.len()];
+                        edges.fill(range.start + piece.start as u64, part).map_err(Error::Edges)?;
+                        for [a, b] in part.iter().filter(|[a, b]| a != b) {
+                            each(&mut dealer, *a as u32, *b as u32)?;
+                        }
+                        meter.add(work, piece.len() as u64);
+                    }
+                    dealer.finish()
+                })());
+                Ok(())
+            })?;
+            failures.first()?;
+            self.storage.sync(form.part).map_err(Error::Storage)?;
+            (self.note.done, self.note.blocks) = (range.end, blocks.count());
+            self.note.save(self.storage)?;
+        }
+        Ok(blocks)
+    }
+
+    /// How many buckets are worked on between two notes, of which each takes so many bytes.
+    fn buckets_noted_together(&self, bytes: u64) -> u64 {
+        let threads = self.crew.threads() as u64;
+        (self.note.split.noted_every(self.crew.threads()) / bytes.max(1)).next_multiple_of(threads).max(threads)
+    }
+}
+
+/// What threads failed in: the first of it.
+#[derive(Default)]
+struct Failures {
+    first: Mutex<Option<Error>>,
+    some: AtomicBool,
+}
+
+impl Failures {
+    fn keep<T>(&self, result: Result<T, Error>) -> Option<T> {
+        result
+            .map_err(|error| {
+                self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                self.some.store(true, Relaxed);
+            })
+            .ok()
+    }
+
+    fn none(&self) -> bool {
+        !self.some.load(Relaxed)
+    }
+
+    fn first(self) -> Result<(), Error> {
+        self.first.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+}
+
+/// What a step costs for each edge of the graph, as times on one machine were to each other.
+#[derive(Clone, Copy)]
+enum Effort {
+    Deal = 3,
+    Count = 2,
+    DealRanked = 6,
+    Lists = 5,
+    Finish = 1,
+}
+
+impl Effort {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Deal => "edges to buckets",
+            Self::Count => "counting neighbours",
+            Self::DealRanked => "edges to buckets by rank",
+            Self::Lists => "writing lists",
+            Self::Finish => "checksums",
+        }
+    }
+}
+
+/// Adds up what is done.
+struct Meter<'m> {
+    done: AtomicU64,
+    of: u64,
+    watch: &'m (dyn Fn(Progress) + Sync),
+}
+
+impl Meter<'_> {
+    fn all(spec: &Spec) -> u64 {
+        let efforts = [Effort::Deal, Effort::Count, Effort::DealRanked, Effort::Lists, Effort::Finish];
+        spec.edges().saturating_mul(efforts.map(|effort| effort as u64).iter().sum())
+    }
+
+    /// So many edges more.
+    fn add(&self, effort: Effort, edges: u64) {
+        let more = edges * effort as u64;
+        let done = self.done.fetch_add(more, Relaxed) + more;
+        (self.watch)(Progress { step: effort.words(), done: done.min(self.of), of: self.of });
+    }
+}
+
+/// The error for more neighbours of one vertex than a thread can hold.
+fn too_large_a_list(spec: &Spec, threads: usize, columns: u32, degree: u64, asked: Bytes) -> Error {
+    let bytes = degree * split::BYTES_PER_ENTRY * 100 / split::FILLED_PERCENT + 2 * crate::far::PAGE_BYTES;
+    let needed = Bytes(Split::with(spec, bytes).memory(spec, threads, columns));
+    Error::Little { scale: spec.scale, needed, asked }
+}
+
+/// A note of something that cannot be.
+fn impossible(part: Kept, what: &str) -> Error {
+    Error::Storage(Trouble { kind: TroubleKind::Damaged, what: format!("scratch file {}: {what}", part.name()) })
+}

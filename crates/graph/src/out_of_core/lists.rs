@@ -1,0 +1,306 @@
+//! The second half: both directions of every edge to buckets of ranks, and each bucket to HEAD and TAIL.
+//!
+//! Buckets become lists in rounds, one for each thread; then all know how long the coded lists of those before theirs are, and
+//! each appends its own to TAIL at its place.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::blocks::{Blocks, Form, Held, Sorted, placed_sum};
+use super::note::Step;
+use super::split::{STAGED_ROWS, Split, bounds};
+use super::{Effort, Failures, Work, impossible, too_large_a_list};
+use crate::coded;
+use crate::crew::{Crew, Hand, Stopped};
+use crate::degrees::Steps;
+use crate::error::Error;
+use crate::file;
+use crate::layout::{Layout, ROWS_ALIGNED};
+use crate::room::{Array, Room};
+use crate::storage::{Kept, Storage};
+
+/// Lengths of lists count in the sum of what is written as if they stood here.
+pub(super) const LENGTHS_AT: u64 = 1 << 50;
+/// A thread has no list in this round, and all are to stop.
+const STOP: u64 = u64::MAX;
+
+/// Sizes of HEAD, and where it and TAIL begin in the graph.
+pub(super) struct Sizes {
+    pub(super) rows: Vec<u32>,
+    pub(super) column_at: Vec<usize>,
+    pub(super) head: u64,
+    pub(super) tail: u64,
+}
+
+impl Sizes {
+    pub(super) fn new(steps: &Steps, columns: u32) -> Self {
+        let rows = steps.rows_of(columns);
+        let column_at = Layout::columns_at(&rows[..columns as usize]);
+        let head = (file::HEADER_BYTES + 4 * rows.len()) as u64;
+        let tail = head + 4 * (column_at[columns as usize] + ROWS_ALIGNED) as u64;
+        Self { rows, column_at, head, tail }
+    }
+
+    /// Ranks that have a list in TAIL.
+    pub(super) fn lists(&self) -> u32 {
+        self.rows[self.rows.len() - 1]
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.rows.len() - 1
+    }
+}
+
+impl<C: Crew> Work<'_, C> {
+    /// Writes HEAD and TAIL, or goes on with that.
+    pub(super) fn lists(&mut self, ranks: &Array<u32>, steps: &Steps, sizes: &Sizes) -> Result<(), C::Error> {
+        let edges = self.spec.edges();
+        if self.note.step == Step::Finish {
+            self.meter.add(Effort::DealRanked, edges);
+            self.meter.add(Effort::Lists, edges);
+            return Ok(());
+        }
+        let bounds = self.bounds(steps)?;
+        let scale = self.spec.scale;
+        let widest = bounds.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
+        let form = Form {
+            part: Kept::Ranked,
+            stamp: self.note.stamp(),
+            block: self.note.split.block(bounds.len() - 1),
+            buckets: bounds.len() - 1,
+            bits: scale + (u32::BITS - (widest - 1).leading_zeros()),
+        };
+        let dealt = if self.note.step == Step::DealRanked {
+            self.meter.add(Effort::DealRanked, self.note.done);
+            let blocks = self.deal(form, (2, Effort::DealRanked), |dealer, a, b| {
+                let (a, b) = (ranks[a as usize], ranks[b as usize]);
+                let mut put = |from: u32, to: u32| {
+                    let bucket = bounds.partition_point(|bound| *bound <= from) - 1;
+                    dealer.put(bucket, u64::from(from - bounds[bucket]) << scale | u64::from(to))
+                };
+                put(a, b)?;
+                put(b, a)
+            })?;
+            self.note.next(Step::Lists);
+            (self.note.tail, self.note.sum) = (0, 0);
+            self.note.save(self.storage)?;
+            blocks
+        } else {
+            self.meter.add(Effort::DealRanked, edges);
+            Blocks::open(form, self.storage, self.note.blocks, &self.buffers)?
+        };
+        self.write_lists(&dealt.sorted(), &bounds, steps, sizes)?;
+        self.note.next(Step::Finish);
+        self.note.save(self.storage)?;
+        self.storage.discard(Kept::Ranked).map_err(Error::Storage)?;
+        Ok(())
+    }
+
+    /// Buckets of ranks. Where a hub has more neighbours than was expected, memory is split anew, if there is enough.
+    fn bounds(&mut self, steps: &Steps) -> Result<Vec<u32>, Error> {
+        let found = bounds(&steps.0, self.note.split.filled());
+        let Err(degree) = found else { return Ok(found.unwrap_or_default()) };
+        let threads = self.crew.threads();
+        let split = Split::fitting(&self.spec, threads, self.columns, self.memory)?;
+        if self.note.step != Step::DealRanked || self.note.done > 0 || split.filled() < degree {
+            return Err(too_large_a_list(&self.spec, threads, self.columns, degree, self.memory));
+        }
+        self.note.split = split;
+        self.note.save(self.storage)?;
+        bounds(&steps.0, split.filled()).map_err(|_| Error::Bucket)
+    }
+
+    fn write_lists(
+        &mut self,
+        ranked: &Sorted<'_>,
+        bounds: &[u32],
+        steps: &Steps,
+        sizes: &Sizes,
+    ) -> Result<(), C::Error> {
+        let buckets = bounds.len() as u64 - 1;
+        let edges = self.spec.edges() / buckets;
+        self.meter.add(Effort::Lists, self.note.done * edges);
+        let together = self.buckets_noted_together(edges * 16);
+        while self.note.done < buckets {
+            let range = self.note.done as usize..buckets.min(self.note.done + together) as usize;
+            let failures = Failures::default();
+            let lengths: Vec<[AtomicU64; 2]> = (0..self.crew.threads()).map(|_| [0, 0].map(AtomicU64::new)).collect();
+            let (tail, sum) = (AtomicU64::new(0), AtomicU64::new(self.note.sum));
+            let shared = Shared {
+                ranked,
+                bounds,
+                steps,
+                sizes,
+                storage: self.storage,
+                scale: self.spec.scale,
+                failures: &failures,
+                lengths: &lengths,
+                sum: &sum,
+                done: &|| self.meter.add(Effort::Lists, edges),
+            };
+            self.crew.run(&|hand| {
+                let lists = failures.keep(Lists::new(&shared, self.note.split.entries(), &self.buffers));
+                let end = shared.rounds(hand, lists, range.clone(), self.note.tail)?;
+                // All have the same.
+                tail.store(end, Relaxed);
+                Ok(())
+            })?;
+            failures.first()?;
+            self.storage.sync(Kept::Graph).and_then(|()| self.storage.sync(Kept::Lengths)).map_err(Error::Storage)?;
+            (self.note.done, self.note.tail, self.note.sum) = (range.end as u64, tail.into_inner(), sum.into_inner());
+            self.note.save(self.storage)?;
+        }
+        Ok(())
+    }
+}
+
+/// What threads work on together.
+struct Shared<'s> {
+    ranked: &'s Sorted<'s>,
+    bounds: &'s [u32],
+    steps: &'s Steps,
+    sizes: &'s Sizes,
+    storage: &'s dyn Storage,
+    scale: u32,
+    failures: &'s Failures,
+    /// Of each thread: bytes of its coded lists in this round and the one before.
+    lengths: &'s [[AtomicU64; 2]],
+    /// Of all that is written to HEAD and TAIL.
+    sum: &'s AtomicU64,
+    done: &'s (dyn Fn() + Sync),
+}
+
+impl Shared<'_> {
+    /// Writes a part of HEAD or TAIL.
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.storage.write(Kept::Graph, at, bytes)?;
+        self.sum.fetch_add(placed_sum(at, bytes), Relaxed);
+        Ok(())
+    }
+
+    /// Writes these buckets, in rounds; gives where TAIL ends then.
+    fn rounds(
+        &self,
+        hand: &Hand<'_>,
+        mut lists: Option<Lists<'_>>,
+        range: Range<usize>,
+        mut tail: u64,
+    ) -> Result<u64, Stopped> {
+        for (round, first) in range.clone().step_by(hand.of).enumerate() {
+            let own = first + hand.index;
+            let made = lists.as_mut().filter(|_| own < range.end).map(|lists| self.failures.keep(lists.make(own)));
+            let length = match (&lists, made) {
+                (Some(lists), Some(Some(()))) => lists.coded.len() as u64,
+                (Some(_), None) => 0,
+                _ => STOP,
+            };
+            // Who failed to write in the round before says so in this one, so that all stop together.
+            let length = if self.failures.none() { length } else { STOP };
+            self.lengths[hand.index][round % 2].store(length, Relaxed);
+            hand.meet()?;
+            // Nobody stores to these before all have met once more.
+            let lengths: Vec<u64> = self.lengths.iter().map(|of| of[round % 2].load(Relaxed)).collect();
+            if lengths.contains(&STOP) {
+                break;
+            }
+            if let Some(lists) = lists.as_ref().filter(|_| length > 0) {
+                let before: u64 = lengths[..hand.index].iter().sum();
+                self.failures.keep(lists.append(tail + before));
+            }
+            tail += lengths.iter().sum::<u64>();
+            (self.done)();
+        }
+        Ok(tail)
+    }
+}
+
+/// A thread's buffers, from a bucket to its lists.
+struct Lists<'s> {
+    shared: &'s Shared<'s>,
+    held: Held,
+    /// Rows that are still to be written to HEAD, column by column.
+    staged: Array<u32>,
+    coded: Vec<u8>,
+}
+
+impl<'s> Lists<'s> {
+    fn new(shared: &'s Shared<'s>, entries: usize, room: &Room) -> Result<Self, Error> {
+        let held = Held::new(entries, &shared.ranked.form, room)?;
+        let staged = room.array(shared.sizes.columns() * STAGED_ROWS)?;
+        // As long as can be: pages that are not needed are not touched.
+        Ok(Self { shared, held, staged, coded: Vec::with_capacity(entries / 2 * 9 + 64) })
+    }
+
+    /// Writes a bucket's part of HEAD and the lengths of its lists, and codes what is for TAIL.
+    fn make(&mut self, bucket: usize) -> Result<(), Error> {
+        let Shared { ranked, bounds, steps, sizes, .. } = self.shared;
+        let ranks = bounds[bucket]..bounds[bucket + 1];
+        let count = ranked.read(bucket, &mut self.held, |entry| entry)?;
+        self.check(&ranks, count)?;
+        let columns = sizes.columns();
+        // Of each number the neighbour is left, half as wide; lengths of lists go to the other half.
+        let words: &mut [u32] = &mut self.held.entries.as_mut()[..2 * count];
+        let mask = ((1_u64 << self.shared.scale) - 1) as u32;
+        (0..count).for_each(|at| words[at] = words[2 * at] & mask);
+        self.coded.clear();
+        let (mut at, mut staged) = (0, ranks.start..ranks.start);
+        for (rank, degree) in ranks.clone().zip(steps.degrees(ranks.clone())) {
+            let (values, lengths) = self.held.entries.as_mut::<u32>()[..2 * count].split_at_mut(count);
+            let list = &values[at..at + degree as usize];
+            let row = (rank - staged.start) as usize;
+            for (column, neighbour) in list.iter().take(columns).enumerate() {
+                self.staged[column * STAGED_ROWS + row] = *neighbour;
+            }
+            let before = self.coded.len();
+            if list.len() > columns {
+                coded::encode(&list[columns..], &mut self.coded);
+            }
+            lengths[(rank - ranks.start) as usize] = (self.coded.len() - before) as u32;
+            at += list.len();
+            staged.end = rank + 1;
+            if staged.len() == STAGED_ROWS {
+                self.write_rows(&staged)?;
+                staged = staged.end..staged.end;
+            }
+        }
+        self.write_rows(&staged)?;
+        let listed = ranks.end.min(sizes.lists()).saturating_sub(ranks.start) as usize;
+        let lengths = &self.held.entries.view::<u8>()[4 * count..][..4 * listed];
+        let at = 4 * u64::from(ranks.start);
+        self.shared.storage.write(Kept::Lengths, at, lengths)?;
+        self.shared.sum.fetch_add(placed_sum(LENGTHS_AT + at, lengths), Relaxed);
+        Ok(())
+    }
+
+    /// Refuses what are not the lists of these ranks, of which it is known how long they are.
+    fn check(&self, ranks: &Range<u32>, count: usize) -> Result<(), Error> {
+        let (entries, mut at) = (&self.held.entries[..count], 0);
+        let is_of = |at: usize, own: u64| entries.get(at).is_some_and(|entry| entry >> self.shared.scale == own);
+        for (own, degree) in (0..).zip(self.shared.steps.degrees(ranks.clone())) {
+            let end = at + degree as usize;
+            if !is_of(at, own) || !is_of(end - 1, own) {
+                return Err(impossible(Kept::Ranked, "edges are missing, or there are others than were counted"));
+            }
+            at = end;
+        }
+        if at == count { Ok(()) } else { Err(impossible(Kept::Ranked, "there are more edges than were counted")) }
+    }
+
+    fn write_rows(&self, staged: &Range<u32>) -> Result<(), Error> {
+        let sizes = self.shared.sizes;
+        for (column, rows) in sizes.rows[..sizes.columns()].iter().enumerate() {
+            let rows = staged.end.min(*rows).saturating_sub(staged.start) as usize;
+            if rows == 0 {
+                break;
+            }
+            let at = sizes.head + 4 * (sizes.column_at[column] as u64 + u64::from(staged.start));
+            let bytes = &self.staged.view::<u8>()[4 * column * STAGED_ROWS..][..4 * rows];
+            self.shared.write(at, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn append(&self, at: u64) -> Result<(), Error> {
+        self.shared.write(self.shared.sizes.tail + at, &self.coded)
+    }
+}

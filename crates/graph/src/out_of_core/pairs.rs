@@ -1,0 +1,170 @@
+//! The first half: every edge once to a bucket, and from buckets how many neighbours each vertex has.
+//!
+//! An edge is its lower vertex and its higher one in one number; multiplied by an odd number its upper bits are as good as random, and are
+//! the bucket: buckets are alike whatever the graph is, and each edge's duplicates are in the same one.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::blocks::{Blocks, Form, Held, Sorted, entry_bytes};
+use super::note::Step;
+use super::{Effort, Failures, Work};
+use crate::crew::Crew;
+use crate::error::Error;
+use crate::room::Array;
+use crate::storage::Kept;
+
+/// Pairs of vertices as numbers that are spread evenly.
+#[derive(Clone, Copy)]
+struct Spread {
+    scale: u32,
+    /// Bits that are the bucket.
+    bits: u32,
+    factor: u64,
+    inverse: u64,
+}
+
+impl Spread {
+    fn new(scale: u32, bits: u32) -> Self {
+        // The golden ratio's fraction: multiples of it lie far from each other.
+        let factor = 0x9E37_79B9_7F4A_7C15_u64 >> (64 - 2 * scale) | 1;
+        // Each step doubles how many of the low bits are right, of which three are to begin with.
+        let inverse = (0..5)
+            .fold(factor, |inverse: u64, _| inverse.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(inverse))));
+        Self { scale, bits, factor, inverse }
+    }
+
+    fn mask(self) -> u64 {
+        (1 << (2 * self.scale)) - 1
+    }
+
+    fn entry_bits(self) -> u32 {
+        2 * self.scale - self.bits
+    }
+
+    /// Bucket, and what is left of the number.
+    #[inline]
+    fn of(self, a: u32, b: u32) -> (usize, u64) {
+        let pair = u64::from(a.min(b)) << self.scale | u64::from(a.max(b));
+        let spread = pair.wrapping_mul(self.factor) & self.mask();
+        ((spread >> self.entry_bits()) as usize, spread & ((1 << self.entry_bits()) - 1))
+    }
+
+    /// Both vertices in one number, the lower one above.
+    #[inline]
+    fn pair(self, bucket: usize, entry: u64) -> u64 {
+        let spread = (bucket as u64) << self.entry_bits() | entry;
+        spread.wrapping_mul(self.inverse) & self.mask()
+    }
+}
+
+impl<C: Crew> Work<'_, C> {
+    /// Counts neighbours, or goes on with that.
+    pub(super) fn pairs(&mut self, degrees: &Array<u32>) -> Result<(), C::Error> {
+        let (edges, split) = (self.spec.edges(), self.note.split);
+        let spread = Spread::new(self.spec.scale, split.bits);
+        let form = Form {
+            part: Kept::Pairs,
+            stamp: self.note.stamp(),
+            block: split.block(split.buckets()),
+            buckets: split.buckets(),
+            bits: spread.entry_bits(),
+        };
+        let dealt = match self.note.step {
+            Step::Deal => {
+                self.meter.add(Effort::Deal, self.note.done);
+                let blocks = self.deal(form, (1, Effort::Deal), |dealer, a, b| {
+                    let (bucket, entry) = spread.of(a, b);
+                    dealer.put(bucket, entry)
+                })?;
+                self.note.next(Step::Count);
+                self.note.save(self.storage)?;
+                blocks
+            }
+            Step::Count => {
+                self.meter.add(Effort::Deal, edges);
+                Blocks::open(form, self.storage, self.note.blocks, &self.buffers)?
+            }
+            _ => {
+                self.meter.add(Effort::Deal, edges);
+                self.meter.add(Effort::Count, edges);
+                return Ok(());
+            }
+        };
+        self.count(&dealt.sorted(), spread, degrees)?;
+        self.note.next(Step::DealRanked);
+        self.note.blocks = 0;
+        self.note.save(self.storage)?;
+        self.storage.discard(Kept::Pairs).map_err(Error::Storage)?;
+        Ok(())
+    }
+
+    fn count(&mut self, pairs: &Sorted<'_>, spread: Spread, degrees: &Array<u32>) -> Result<(), C::Error> {
+        let buckets = pairs.form.buckets as u64;
+        let edges = self.spec.edges() / buckets;
+        self.meter.add(Effort::Count, self.note.done * edges);
+        // What is written down is all degrees, so that they should be little against what was read.
+        let bytes = edges * u64::from(entry_bytes(pairs.form.bits));
+        let together = self.buckets_noted_together(bytes).max(64 * self.spec.vertices() / bytes.max(1));
+        while self.note.done < buckets {
+            let range = self.note.done..buckets.min(self.note.done + together);
+            let (pieces, failures) = (super::split::pieces(&range, 1), Failures::default());
+            let (buffers, meter, entries) = (&self.buffers, &self.meter, self.note.split.entries());
+            self.crew.run(&|_| {
+                failures.keep((|| {
+                    let mut held = Held::new(entries, &pairs.form, buffers)?;
+                    while let Some(piece) = pieces.take().filter(|_| failures.none()) {
+                        let bucket = range.start as usize + piece.start;
+                        let count = pairs.read(bucket, &mut held, |entry| spread.pair(bucket, entry))?;
+                        add(&held.entries[..count], spread.scale, degrees.view());
+                        meter.add(Effort::Count, edges);
+                    }
+                    Ok(())
+                })());
+                Ok(())
+            })?;
+            failures.first()?;
+            self.note.done = range.end;
+            self.save(degrees)?;
+            self.note.save(self.storage)?;
+        }
+        Ok(())
+    }
+}
+
+/// One neighbour more for both ends of each pair; pairs ascend.
+fn add(pairs: &[u64], scale: u32, degrees: &[AtomicU32]) {
+    for alike in pairs.chunk_by(|one, other| one >> scale == other >> scale) {
+        degrees[(alike[0] >> scale) as usize].fetch_add(alike.len() as u32, Relaxed);
+        for pair in alike {
+            degrees[(pair & ((1 << scale) - 1)) as usize].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_come_back_and_buckets_are_alike() {
+        for (scale, bits) in [(1, 0), (4, 2), (12, 5), (20, 8), (31, 11)] {
+            let spread = Spread::new(scale, bits);
+            let last = (1_u64 << scale) - 1;
+            for (a, b) in [(0, last), (last, 0), (last / 2, last), (1, 0)] {
+                let (bucket, entry) = spread.of(a as u32, b as u32);
+                assert!(bucket < 1 << bits);
+                assert_eq!(spread.pair(bucket, entry), a.min(b) << scale | a.max(b), "{scale} {a} {b}");
+            }
+        }
+        // A star, a path and a grid, dealt to 64 buckets.
+        let spread = Spread::new(16, 6);
+        let graphs: [fn(u32) -> (u32, u32); 3] =
+            [|vertex| (0, vertex + 1), |vertex| (vertex, vertex + 1), |vertex| (vertex & !15, vertex)];
+        for (index, graph) in graphs.iter().enumerate() {
+            let mut counts = [0_u32; 64];
+            (0..60_000).for_each(|vertex| counts[spread.of(graph(vertex).0, graph(vertex).1).0] += 1);
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(*least > 700 && *most < 1200, "graph {index}: {least} to {most}");
+        }
+    }
+}

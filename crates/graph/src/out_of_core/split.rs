@@ -1,0 +1,176 @@
+//! How the memory that construction may take is used: what belongs to vertices stays in it, the rest is buffers, and from
+//! their size follows in how many buckets edges are dealt. How much is needed at least is said before anything is begun.
+
+use model::units::Bytes;
+
+use super::blocks::{HEADER_BYTES, entry_bytes};
+use crate::crew::Pieces;
+use crate::error::Error;
+use crate::far::PAGE_BYTES;
+use crate::kronecker::Spec;
+
+/// Of its own memory a thread takes so many bytes for each edge of a bucket: 8 for the edge, 4.5 for its list as coded if
+/// differences are large, and 2 for the block that is read.
+pub(super) const BYTES_PER_ENTRY: u64 = 16;
+/// The block that is read may take this part of a thread's memory.
+const BLOCK_SHARE: u64 = 8;
+/// Larger blocks are no faster.
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+/// The least that a thread works with.
+const THREAD_BYTES_MIN: u64 = 32 << 10;
+/// How full a bucket is made, in percent of what a thread can hold; what is above that is room for duplicates.
+pub(super) const FILLED_PERCENT: u64 = 70;
+/// Edges that are generated or read at a time by one thread.
+pub(super) const BATCH: usize = 1 << 12;
+/// Rows of HEAD that a thread collects before it writes their columns.
+pub(super) const STAGED_ROWS: usize = 1 << 10;
+/// So much is written between two notes of how far it has come: a sixteenth of what is done may be lost at most in a large graph,
+/// and half-filled blocks are a sixteenth of all.
+const NOTED_EVERY_MIN: u64 = 256 << 20;
+
+/// Sizes that follow from the memory. They are noted: who goes on goes on with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    /// Bytes of each thread for blocks, or for a bucket.
+    pub(super) thread_bytes: u64,
+    /// Pairs are dealt to 2^bits buckets.
+    pub(super) bits: u32,
+}
+
+/// What construction out of core takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The least memory for arrays and buffers, beside what the program has already.
+    pub memory: Bytes,
+}
+
+impl Needs {
+    /// Of this graph with so many threads and columns.
+    pub fn of(spec: &Spec, threads: usize, columns: u32) -> Result<Self, Error> {
+        spec.check()?;
+        let least = Split::with(spec, least_thread_bytes(spec)).memory(spec, threads, columns);
+        Ok(Self { memory: Bytes(least) })
+    }
+
+    /// What construction with so much memory takes of a disk, the graph itself included: an estimate, for how well lists are coded
+    /// shows only then.
+    pub fn disk(spec: &Spec, memory: Bytes) -> Bytes {
+        let directions = u128::from(spec.edges()) * 2;
+        // Both directions of all edges in blocks; of these some are half empty, after each note as many as fit into memory.
+        let blocks = directions * u128::from(entry_bytes(2 * spec.scale)) * 17 / 16;
+        let half_empty = u128::from(memory.0).min(blocks);
+        // Degrees twice, and about three bytes of each direction in the graph.
+        let bytes = blocks + half_empty + directions * 3 + u128::from(spec.vertices()) * 24;
+        Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+/// The most neighbours that a vertex of a generated graph is likely to have: at each level a hub's half has 0.76 of the ends.
+fn largest_degree(spec: &Spec) -> u64 {
+    let ends = 2.0 * spec.edges() as f64 * 0.76_f64.powi(spec.scale as i32);
+    (1.05 * ends + 64.0).min(spec.vertices() as f64) as u64
+}
+
+fn least_thread_bytes(spec: &Spec) -> u64 {
+    // Buckets are at most this many of a bucket's own size (see `Split::with` and `bounds`), and each has a page.
+    let directions = 2.0 * spec.edges() as f64;
+    let by_buckets = (2.0 * directions * (BYTES_PER_ENTRY * PAGE_BYTES) as f64 * 100.0 / FILLED_PERCENT as f64).sqrt();
+    let by_hub = largest_degree(spec) * BYTES_PER_ENTRY * 100 / FILLED_PERCENT;
+    (by_buckets as u64).max(by_hub).max(THREAD_BYTES_MIN).next_multiple_of(PAGE_BYTES)
+}
+
+impl Split {
+    /// The largest that fits.
+    pub(super) fn fitting(spec: &Spec, threads: usize, columns: u32, memory: Bytes) -> Result<Self, Error> {
+        let (mut fits, mut above) = (least_thread_bytes(spec), memory.0.max(1));
+        let with = |bytes: u64| Self::with(spec, bytes / PAGE_BYTES * PAGE_BYTES);
+        let needed = with(fits).memory(spec, threads, columns);
+        if needed > memory.0 {
+            return Err(Error::Little { scale: spec.scale, needed: Bytes(needed), asked: memory });
+        }
+        // Where all fits one bucket, more is of no use.
+        above = above.min(2 * spec.edges() * BYTES_PER_ENTRY * 100 / FILLED_PERCENT + fits);
+        while above - fits > PAGE_BYTES {
+            let middle = fits + (above - fits) / 2;
+            if with(middle).memory(spec, threads, columns) <= memory.0 { fits = middle } else { above = middle }
+        }
+        Ok(with(fits))
+    }
+
+    pub(super) fn with(spec: &Spec, thread_bytes: u64) -> Self {
+        let mut split = Self { thread_bytes, bits: 0 };
+        // There are no more different ones than pairs of vertices.
+        let edges = spec.edges().min(1 << (2 * spec.scale).min(63));
+        while edges >> split.bits > split.filled() {
+            split.bits += 1;
+        }
+        split
+    }
+
+    /// Edges that a thread can hold.
+    pub(super) fn entries(&self) -> usize {
+        (self.thread_bytes / BYTES_PER_ENTRY) as usize
+    }
+
+    /// Edges of a bucket, without duplicates.
+    pub(super) fn filled(&self) -> u64 {
+        self.entries() as u64 * FILLED_PERCENT / 100
+    }
+
+    /// Bytes of a block where there are so many buckets.
+    pub(super) fn block(&self, buckets: usize) -> usize {
+        let block = (self.thread_bytes / buckets as u64).min(self.thread_bytes / BLOCK_SHARE).min(BLOCK_BYTES_MAX);
+        ((block / PAGE_BYTES).max(1) * PAGE_BYTES) as usize
+    }
+
+    pub(super) fn buckets(&self) -> usize {
+        1 << self.bits
+    }
+
+    /// Bytes that are written between two notes.
+    pub(super) fn noted_every(&self, threads: usize) -> u64 {
+        (16 * self.thread_bytes * threads as u64).max(NOTED_EVERY_MIN)
+    }
+
+    /// All memory that construction takes with it.
+    pub(super) fn memory(&self, spec: &Spec, threads: usize, columns: u32) -> u64 {
+        let vertices = spec.vertices() * 4;
+        // Huge pages that are used in part, if there are any.
+        let rounded = if vertices >= 1 << 24 { 4 << 20 } else { 64 << 10 };
+        let batch = (BATCH * 16).max(STAGED_ROWS * 4 * columns as usize) as u64 + 4 * PAGE_BYTES;
+        let dealt = 2 * spec.edges() * u64::from(entry_bytes(2 * spec.scale));
+        // Blocks, those that notes left half empty with them; each has its bucket and its place in it in memory.
+        let ranked = self.buckets() * 4;
+        let block = self.block(ranked) as u64;
+        let blocks = dealt / (block - HEADER_BYTES as u64 - 16) * 17 / 16 + ranked as u64 * threads as u64;
+        vertices + rounded + threads as u64 * (self.thread_bytes + batch) + blocks * 8 + ranked as u64 * 32
+    }
+}
+
+/// Ranks of which each bucket begins, and the end of the last: as many as have so many neighbours together. Steps are
+/// degrees, descending, and the first rank after each.
+pub(super) fn bounds(steps: &[(u32, u32)], filled: u64) -> Result<Vec<u32>, u64> {
+    let (mut bounds, mut left, mut from) = (vec![0], filled, 0);
+    for (degree, end) in steps {
+        let degree = u64::from(*degree);
+        if degree > filled {
+            return Err(degree);
+        }
+        while from < *end {
+            if degree > left {
+                bounds.push(from);
+                left = filled;
+            }
+            let ranks = (left / degree).min(u64::from(end - from));
+            left -= ranks * degree;
+            from += ranks as u32;
+        }
+    }
+    bounds.push(from);
+    Ok(bounds)
+}
+
+/// Pieces of a range, for whoever comes.
+pub(super) fn pieces(range: &std::ops::Range<u64>, size: usize) -> Pieces {
+    Pieces::new((range.end - range.start) as usize, size)
+}

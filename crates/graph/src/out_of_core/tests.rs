@@ -1,0 +1,299 @@
+//! Graphs made out of core are those made in it, byte by byte, whatever memory and threads; whoever stops it, it goes on; and what is
+//! not as it was written is refused.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::build::build;
+use crate::crew::Threads;
+use crate::far::PAGE_BYTES;
+use crate::file;
+use crate::tuples::Tuples;
+
+/// Parts in memory, as a disk would keep them, and which fails when it is told to: what was written and not synced may be lost then.
+#[derive(Default)]
+struct Memory {
+    parts: Mutex<HashMap<Kept, Vec<u8>>>,
+    note: Mutex<Option<Vec<u8>>>,
+    /// Writes and notes until it fails; none where it does not.
+    left: Option<AtomicUsize>,
+    most: AtomicU64,
+}
+
+impl Memory {
+    fn graph(&self) -> Vec<u8> {
+        self.parts.lock().unwrap()[&Kept::Graph].clone()
+    }
+
+    /// The same, which never fails.
+    fn copy(&self) -> Self {
+        let (parts, note) = (self.parts.lock().unwrap().clone(), self.note.lock().unwrap().clone());
+        Self { parts: Mutex::new(parts), note: Mutex::new(note), ..Self::default() }
+    }
+
+    fn tick(&self) -> Result<(), Trouble> {
+        let full = || Trouble { kind: TroubleKind::Full, what: "no space left".into() };
+        let Some(left) = &self.left else { return Ok(()) };
+        left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).map(drop).map_err(|_| full())
+    }
+}
+
+impl Storage for Memory {
+    fn write(&self, part: Kept, at: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        self.tick()?;
+        if part.in_blocks() {
+            let places = [at, bytes.as_ptr() as u64, bytes.len() as u64];
+            assert!(places.iter().all(|place| place.is_multiple_of(PAGE_BYTES)), "{places:?}");
+        }
+        let mut parts = self.parts.lock().unwrap();
+        let part = parts.entry(part).or_default();
+        let end = at as usize + bytes.len();
+        part.resize(part.len().max(end), 0);
+        part[at as usize..end].copy_from_slice(bytes);
+        let all = parts.values().map(Vec::len).sum::<usize>() as u64;
+        self.most.fetch_max(all, Relaxed);
+        Ok(())
+    }
+
+    fn read(&self, part: Kept, at: u64, bytes: &mut [u8]) -> Result<(), Trouble> {
+        let parts = self.parts.lock().unwrap();
+        let end = at as usize + bytes.len();
+        let found = parts.get(&part).and_then(|part| part.get(at as usize..end));
+        bytes.copy_from_slice(found.ok_or_else(|| Trouble::damaged(part, "it was cut"))?);
+        Ok(())
+    }
+
+    fn sync(&self, _: Kept) -> Result<(), Trouble> {
+        self.tick()
+    }
+
+    fn discard(&self, part: Kept) -> Result<(), Trouble> {
+        self.parts.lock().unwrap().remove(&part);
+        Ok(())
+    }
+
+    fn note(&self, note: &[u8]) -> Result<(), Trouble> {
+        self.tick()?;
+        *self.note.lock().unwrap() = Some(note.to_vec());
+        Ok(())
+    }
+
+    fn noted(&self) -> Result<Option<Vec<u8>>, Trouble> {
+        Ok(self.note.lock().unwrap().clone())
+    }
+}
+
+fn in_core(spec: &Spec, columns: u32) -> Vec<u8> {
+    let tuples = Tuples::generate(&Threads(2), spec, &Room::anywhere()).unwrap();
+    let mut bytes = Vec::new();
+    file::write(&build(&Threads(2), &tuples, columns, &Room::anywhere()).unwrap(), &mut bytes).unwrap();
+    bytes
+}
+
+fn try_to(storage: &Memory, spec: &Spec, columns: u32, threads: usize, memory: Bytes) -> Result<Built, Error> {
+    let with = OutOfCore { storage, edges: None, memory, watch: &|_| {} };
+    build_out_of_core(&Threads(threads), spec, columns, &with, &Room::anywhere())
+}
+
+fn least(spec: &Spec, threads: usize, columns: u32) -> Bytes {
+    Needs::of(spec, threads, columns).unwrap().memory
+}
+
+#[test]
+fn graphs_are_those_made_in_core_byte_by_byte() {
+    for scale in 4..=16 {
+        for (edge_factor, columns) in [(16, 16), (16, 1), (3, 5)] {
+            let spec = Spec { edge_factor, ..Spec::graph500(scale) };
+            let expected = in_core(&spec, columns);
+            // Large graphs, of which one is enough, are where the time goes.
+            let crews: &[usize] = if scale < 14 { &[1, 2, 3] } else { &[1 + scale as usize % 2] };
+            for threads in crews.iter().copied().filter(|_| scale < 14 || columns > 1) {
+                let least = least(&spec, threads, columns);
+                for memory in [least, Bytes(least.0 * 3 / 2), Bytes(least.0 * 40)] {
+                    let storage = Memory::default();
+                    let built = try_to(&storage, &spec, columns, threads, memory).unwrap();
+                    let graph = storage.graph();
+                    assert!(
+                        graph == expected,
+                        "scale {scale}, {edge_factor}, k {columns}, {threads} threads, {memory}"
+                    );
+                    assert_eq!(file::read_header(&mut &graph[..]).unwrap(), built.header);
+                }
+                let refused = try_to(&Memory::default(), &spec, columns, threads, Bytes(least.0 - 1)).unwrap_err();
+                assert_eq!(refused, Error::Little { scale, needed: least, asked: Bytes(least.0 - 1) });
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_said_of_it_is_what_is_said_of_the_same_in_core() {
+    for (scale, columns) in [(5, 2), (12, 16), (15, 1)] {
+        let spec = Spec::graph500(scale);
+        let built = try_to(&Memory::default(), &spec, columns, 2, Bytes(64 << 20)).unwrap();
+        let tuples = Tuples::generate(&Threads(2), &spec, &Room::anywhere()).unwrap();
+        let layout = build(&Threads(2), &tuples, columns, &Room::anywhere()).unwrap();
+        assert_eq!((built.header.sections[1].1, built.tail_bytes, built.index_bytes), layout.bytes());
+        assert_eq!((built.header.ranks, built.header.neighbours / 2), (layout.vertices(), layout.edges()));
+    }
+}
+
+/// As `Memory::left` says it, at every write in turn; each time it goes on, with what was there.
+#[test]
+fn who_finds_the_disk_full_at_any_write_goes_on_from_there() {
+    let spec = Spec::graph500(12);
+    let expected = in_core(&spec, 4);
+    let memory = least(&spec, 2, 4);
+    let mut stops = 0;
+    for (step, threads) in [(1, 1), (7, 2), (31, 2)] {
+        let mut storage = Memory { left: Some(AtomicUsize::new(0)), ..Memory::default() };
+        let mut steps = Vec::new();
+        for left in (0..).step_by(step) {
+            *storage.left.as_mut().unwrap() = AtomicUsize::new(left);
+            let ended = try_to(&storage, &spec, 4, threads, memory);
+            steps.extend(storage.noted().unwrap().map(|note| note[9 * 8]));
+            match ended {
+                Ok(_) => break,
+                Err(Error::Storage(Trouble { kind: TroubleKind::Full, .. })) => stops += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(storage.graph() == expected);
+        steps.dedup();
+        assert!(steps.is_sorted() && steps.len() >= 3, "{steps:?}: it went on");
+    }
+    assert!(stops > 40, "{stops}");
+}
+
+/// What is there when it was stopped in each step.
+fn stopped(spec: &Spec, memory: Bytes) -> Vec<(Step, Memory)> {
+    let mut storage = Memory::default();
+    let (mut stopped, mut left, mut last) = (Vec::new(), 0, None);
+    loop {
+        storage.left = Some(AtomicUsize::new(left));
+        // By one thread, which writes as often each time, so that it is stopped at the beginning of each step.
+        if try_to(&storage, spec, 4, 1, memory).is_ok() {
+            return stopped;
+        }
+        left += 1;
+        let note = Note::find(&storage, spec, 4).unwrap();
+        if note != last {
+            let step = note.map(|note| note.step);
+            stopped.extend(step.filter(|_| step != last.map(|last| last.step)).map(|step| (step, storage.copy())));
+            (last, left) = (note, 0);
+        }
+    }
+}
+
+#[test]
+fn what_was_cut_or_changed_is_refused_by_name() {
+    let spec = Spec::graph500(11);
+    let memory = least(&spec, 2, 4);
+    let stopped = stopped(&spec, memory);
+    // One thread's share may have been larger.
+    let memory = Bytes(4 * memory.0);
+    let stopped_in = |step: Step| stopped.iter().find(|(at, _)| *at == step).expect("it was stopped there").1.copy();
+    for (step, part) in [
+        (Step::Count, Kept::Pairs),
+        (Step::DealRanked, Kept::Degrees),
+        (Step::Lists, Kept::Ranked),
+        (Step::Lists, Kept::Degrees),
+        (Step::Finish, Kept::Lengths),
+        (Step::Finish, Kept::Graph),
+    ] {
+        let cut: &dyn Fn(&mut Vec<u8>) = &|bytes| bytes.truncate(bytes.len() / 3);
+        let flip: &dyn Fn(&mut Vec<u8>) = &|bytes| bytes.iter_mut().step_by(1001).for_each(|byte| *byte ^= 1);
+        // In a block's edges, and in the middle.
+        let spot: &dyn Fn(&mut Vec<u8>) = &|bytes| [40, bytes.len() / 2 + 40].iter().for_each(|at| bytes[*at] ^= 1);
+        for how in [cut, flip, spot] {
+            let storage = stopped_in(step);
+            how(storage.parts.lock().unwrap().get_mut(&part).expect("it is there"));
+            let error = try_to(&storage, &spec, 4, 2, memory).unwrap_err();
+            let Error::Storage(Trouble { kind: TroubleKind::Damaged, what }) = &error else {
+                panic!("{step:?}: {error:?}")
+            };
+            assert!(what.contains(part.name()), "{step:?}: {what}");
+        }
+        assert!(try_to(&stopped_in(step), &spec, 4, 2, memory).is_ok(), "{step:?}");
+    }
+    let storage = stopped_in(Step::Count);
+    for (spec, columns) in [(Spec::graph500(10), 4), (spec, 5)] {
+        let refused = try_to(&storage, &spec, columns, 2, Bytes(1 << 30)).unwrap_err();
+        assert!(matches!(&refused, Error::Storage(Trouble { kind: TroubleKind::Foreign, .. })), "{refused}");
+    }
+    storage.note.lock().unwrap().as_mut().unwrap()[40] ^= 1;
+    let refused = try_to(&storage, &spec, 4, 2, memory).unwrap_err();
+    assert!(matches!(&refused, Error::Storage(Trouble { kind: TroubleKind::Damaged, .. })), "{refused}");
+}
+
+/// Edges of a graph made by hand.
+struct Given<F>(F);
+
+impl<F: Fn(u64) -> [u64; 2] + Sync> Edges for Given<F> {
+    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
+        edges.iter_mut().zip(first..).for_each(|(edge, at)| *edge = (self.0)(at));
+        Ok(())
+    }
+}
+
+#[test]
+fn other_graphs_than_kronecker_s_fill_buckets_too() {
+    type Graph = fn(u64) -> [u64; 2];
+    let spec = Spec { edge_factor: 4, ..Spec::graph500(12) };
+    let graphs: [(&str, Graph); 4] = [
+        ("a star", |at| [0, at % 4096]),
+        ("one edge", |_| [7, 9]),
+        ("a path", |at| [at % 4096, (at + 1) % 4096]),
+        ("loops and an edge", |at| if at == 99 { [5, 4095] } else { [at % 4096; 2] }),
+    ];
+    for (name, graph) in graphs {
+        let edges: Vec<(u32, u32)> = (0..spec.edges()).map(graph).map(|[a, b]| (a as u32, b as u32)).collect();
+        let layout = build(&Threads(2), &Tuples::of(12, &edges), 4, &Room::anywhere()).unwrap();
+        let mut expected = Vec::new();
+        file::write(&layout, &mut expected).unwrap();
+        let storage = Memory::default();
+        let given = Given(graph);
+        let with = |memory| OutOfCore { storage: &storage, edges: Some(&given), memory, watch: &|_| {} };
+        let build = |memory| build_out_of_core(&Threads(2), &spec, 4, &with(memory), &Room::anywhere());
+        let mut ended = build(least(&spec, 2, 4));
+        if let Err(Error::Little { needed, .. }) = ended {
+            assert_eq!(name, "a star", "its hub has more neighbours than fit");
+            ended = build(needed);
+        }
+        ended.unwrap_or_else(|error| panic!("{name}: {error}"));
+        // Headers name the edge factor and seeds; all else is the same.
+        assert!(storage.graph()[64..96] == expected[64..96], "{name}");
+        assert!(storage.graph()[file::HEADER_BYTES..] == expected[file::HEADER_BYTES..], "{name}");
+    }
+    let loops = Given(|at| [at % 4096; 2]);
+    let with = OutOfCore { storage: &Memory::default(), edges: Some(&loops), memory: Bytes(1 << 24), watch: &|_| {} };
+    let refused = build_out_of_core(&Threads(2), &spec, 4, &with, &Room::anywhere()).unwrap_err();
+    assert_eq!(refused, Error::NoEdges);
+}
+
+#[test]
+fn progress_goes_from_nothing_to_all() {
+    let seen = Mutex::new(Vec::new());
+    let watch = |progress: Progress| seen.lock().unwrap().push(progress);
+    let spec = Spec::graph500(14);
+    let with = OutOfCore { storage: &Memory::default(), edges: None, memory: least(&spec, 1, 16), watch: &watch };
+    build_out_of_core(&Threads(1), &spec, 16, &with, &Room::anywhere()).unwrap();
+    let seen = seen.into_inner().unwrap();
+    assert!(seen.is_sorted_by_key(|progress| progress.done) && seen[0].done < seen[0].of / 100);
+    let last = seen[seen.len() - 1];
+    assert!(last.done <= last.of && last.done > last.of / 100 * 95, "{last:?}");
+    let steps: std::collections::BTreeSet<&str> = seen.iter().map(|progress| progress.step).collect();
+    assert_eq!(steps.len(), 5, "{steps:?}");
+}
+
+#[test]
+fn the_disk_that_is_needed_is_said_before() {
+    for (scale, times) in [(12, 1), (14, 4), (16, 1), (16, 8)] {
+        let spec = Spec::graph500(scale);
+        let (storage, memory) = (Memory::default(), Bytes(times * least(&spec, 2, 16).0));
+        try_to(&storage, &spec, 16, 2, memory).unwrap();
+        let (most, said) = (storage.most.into_inner(), Needs::disk(&spec, memory).0);
+        assert!(most <= said && most > said / 3, "scale {scale}: {most} of {said}");
+    }
+}

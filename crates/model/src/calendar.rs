@@ -1,0 +1,63 @@
+//! The date of a moment, in UTC. Knows no clock and no time zone.
+
+const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
+/// The Gregorian calendar repeats after this: 400 years, 97 of them leap years.
+const DAYS_PER_400_YEARS: u64 = 400 * 365 + 97;
+const FEBRUARY: usize = 1;
+
+/// The day of a moment (milliseconds since 1970) as `2026-11-22`, in UTC and the Gregorian calendar.
+pub fn utc_date(unix_ms: u64) -> String {
+    let days = unix_ms / MS_PER_DAY;
+    let mut year = 1970 + days / DAYS_PER_400_YEARS * 400;
+    let mut left = days % DAYS_PER_400_YEARS;
+    while left >= days_of_year(year) {
+        left -= days_of_year(year);
+        year += 1;
+    }
+    let mut month = 0;
+    while left >= days_of_month(year, month) {
+        left -= days_of_month(year, month);
+        month += 1;
+    }
+    format!("{year:04}-{:02}-{:02}", month + 1, left + 1)
+}
+
+fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+fn days_of_year(year: u64) -> u64 {
+    365 + u64::from(is_leap(year))
+}
+
+fn days_of_month(year: u64, month: usize) -> u64 {
+    const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    DAYS[month] + u64::from(month == FEBRUARY && is_leap(year))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `date -u -d @SECONDS +%F` says.
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let cases = [
+            (0, "1970-01-01"),
+            (86_399, "1970-01-01"),
+            (86_400, "1970-01-02"),
+            (68_169_600, "1972-02-29"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_790_000_000, "2026-09-21"),
+            (1_798_761_599, "2026-12-31"),
+            (4_107_542_400, "2100-03-01"),
+            (253_402_300_799, "9999-12-31"),
+        ];
+        for (seconds, expected) in cases {
+            assert_eq!(utc_date(seconds * 1000), expected, "{seconds}");
+            assert_eq!(utc_date(seconds * 1000 + 999), expected, "{seconds}");
+        }
+        assert_eq!(utc_date(u64::MAX), "584556019-04-03");
+    }
+}

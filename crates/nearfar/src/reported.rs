@@ -1,0 +1,126 @@
+//! Reports of what is stored, for `nearfar report` and for the pages that `nearfar serve` gives out: the same bytes for both.
+
+use std::collections::BTreeSet;
+
+use model::compare::{ComparedRun, compare_table, index_table, planned, planned_index};
+use model::comparison::Comparison;
+use model::finding::{RunFinding, summarise};
+use model::measured_map::{MeasuredMap, measured_map};
+use model::place::Answer;
+use model::record::{ImportedTable, RunRecord, TrialRecord};
+use model::size::SizeAnswer;
+use model::unixbench::IndexTable;
+use report::html::{ReportPage, RunSection, Served, TableSection};
+use store::Store;
+
+use crate::failure::Failure;
+
+/// The program and its version, at the end of every page.
+pub fn generated_by() -> String {
+    format!("nearfar {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The runs of these names; a server says what its page has beyond them.
+pub fn of(store: &Store, names: &[String], served: Option<Served>) -> Result<String, Failure> {
+    let records: Vec<RunRecord> =
+        names.iter().map(|name| store.run(name).map_err(Failure::usage)).collect::<Result<_, _>>()?;
+    Ok(page(&loaded(store, &records)?, &[], served))
+}
+
+/// The latest run of every experiment, the newest first, and every imported table.
+pub fn latest(store: &Store, served: Option<Served>) -> Result<String, Failure> {
+    Ok(page(&loaded(store, &latest_records(store)?)?, &tables(store)?, served))
+}
+
+fn page(runs: &[Loaded], tables: &[(ImportedTable, Comparison)], served: Option<Served>) -> String {
+    let table_indices: Vec<(&str, IndexTable)> =
+        tables.iter().filter_map(|(table, _)| Some((table.name.as_str(), index_table(table, None).ok()?))).collect();
+    let run_indices = runs.iter().filter_map(|run| Some((run.record.plan.experiment.as_str(), run.index.as_ref()?)));
+    report::html::render(&ReportPage {
+        runs: runs.iter().map(Loaded::section).collect(),
+        indices: run_indices.chain(table_indices.iter().map(|(name, index)| (*name, index))).collect(),
+        tables: tables.iter().map(|(table, comparison)| TableSection { table, comparison }).collect(),
+        generated_by: generated_by(),
+        served,
+        ..ReportPage::default()
+    })
+}
+
+/// A run with all that a page shows of it.
+pub struct Loaded {
+    /// The run.
+    pub record: RunRecord,
+    /// Its trials.
+    pub trials: Vec<TrialRecord>,
+    finding: RunFinding,
+    comparison: Option<Comparison>,
+    index: Option<IndexTable>,
+    answer: Option<Answer>,
+    size: Option<SizeAnswer>,
+    map: Option<MeasuredMap>,
+}
+
+impl Loaded {
+    /// Reads a run, and works out what it came to.
+    pub fn new(store: &Store, record: RunRecord) -> Result<Self, Failure> {
+        let trials = store.trials(&record.id).map_err(Failure::of)?;
+        let finding = summarise(&record.plan, &trials);
+        let runs = [ComparedRun { record: &record, finding: &finding }];
+        let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
+        let index = planned_index(&runs, &record.plan);
+        let answer = Answer::of(&record, &trials);
+        let size = comparison.as_ref().and_then(|comparison| SizeAnswer::of(&record.plan, comparison));
+        let map = measured_map(&record.plan, &record.machine.topology, &finding);
+        Ok(Self { record, trials, finding, comparison, index, answer, size, map })
+    }
+
+    /// What it came to in one sentence, where it came to anything.
+    pub fn in_words(&self) -> Option<String> {
+        report::in_words(self.answer.as_ref(), self.size.as_ref(), self.comparison.as_ref())
+    }
+
+    /// As `nearfar show --format json` prints it.
+    pub fn json(&self) -> serde_json::Value {
+        match (&self.answer, &self.size) {
+            (Some(answer), _) => report::json::race(&self.record, &self.finding, answer),
+            (None, Some(size)) => report::json::sized(&self.record, &self.finding, size),
+            (None, None) => report::json::run(&self.record, &self.finding),
+        }
+    }
+
+    fn section(&self) -> RunSection<'_> {
+        RunSection {
+            record: &self.record,
+            finding: &self.finding,
+            comparison: self.comparison.as_ref(),
+            answer: self.answer.as_ref(),
+            size: self.size.as_ref(),
+            map: self.map.as_ref(),
+            trials: &self.trials,
+        }
+    }
+}
+
+fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<Loaded>, Failure> {
+    records.iter().map(|record| Loaded::new(store, record.clone())).collect()
+}
+
+fn latest_records(store: &Store) -> Result<Vec<RunRecord>, Failure> {
+    let mut seen = BTreeSet::new();
+    let mut records = Vec::new();
+    for summary in store.runs().map_err(Failure::of)?.iter().rev() {
+        if summary.trials > 0 && seen.insert((summary.experiment.clone(), summary.simulated.clone())) {
+            records.push(store.run(&summary.id.0).map_err(Failure::of)?);
+        }
+    }
+    Ok(records)
+}
+
+fn tables(store: &Store) -> Result<Vec<(ImportedTable, Comparison)>, Failure> {
+    let table = |name: &String| {
+        let table = store.table(name).map_err(Failure::of)?;
+        let comparison = compare_table(&table, None).map_err(Failure::of)?;
+        Ok((table, comparison))
+    };
+    store.tables().map_err(Failure::of)?.iter().map(table).collect()
+}

@@ -1,0 +1,55 @@
+//! How far things are, in words and as short texts that change when they do.
+
+use model::finding::VerdictCounts;
+use store::{Extent, Progress};
+
+/// Equal where nothing has changed in a file.
+pub fn extent_id(extent: Extent) -> String {
+    format!("{}-{}-{}-{}", extent.runs, extent.ended, extent.trials, extent.tables)
+}
+
+/// `3 runs, 120 trials`.
+pub fn extent_in_words(extent: Extent) -> String {
+    format!("{}, {}", counted(extent.runs, "run"), counted(extent.trials, "trial"))
+}
+
+/// Equal where nothing has changed in a run.
+pub fn progress_id(progress: &Progress) -> String {
+    format!("{}{}", progress.trials, if progress.ended.is_some() { "-ended" } else { "" })
+}
+
+/// `12 trials so far: 11 valid, 1 suspect`.
+pub fn progress_in_words(progress: &Progress) -> String {
+    let VerdictCounts { valid, suspect, invalid } = progress.verdicts;
+    let worth: Vec<String> = [(valid, "valid"), (suspect, "suspect"), (invalid, "invalid")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    let so_far = if progress.ended.is_some() { "" } else { " so far" };
+    let worth = if worth.is_empty() { String::new() } else { format!(": {}", worth.join(", ")) };
+    format!("{}{so_far}{worth}", counted(progress.trials, "trial"))
+}
+
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::record::Ending;
+
+    #[test]
+    fn what_has_changed_has_another_id() {
+        let some = Progress { trials: 3, verdicts: VerdictCounts::default(), ended: None };
+        let more = Progress { trials: 4, ..some.clone() };
+        let ended = Progress { ended: Some(Ending::Budget), ..some.clone() };
+        assert_ne!(progress_id(&some), progress_id(&more));
+        assert_ne!(progress_id(&some), progress_id(&ended));
+        assert_eq!(progress_in_words(&some), "3 trials so far");
+        let worth = VerdictCounts { valid: 2, suspect: 0, invalid: 1 };
+        let one = Progress { trials: 1, verdicts: worth, ..ended };
+        assert_eq!(progress_in_words(&one), "1 trial: 2 valid, 1 invalid");
+    }
+}

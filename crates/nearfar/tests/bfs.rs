@@ -1,0 +1,76 @@
+//! `nearfar bfs` from outside without MPI: parts of one process, what cannot be, and the refusal under a launcher that it does not know.
+
+use std::process::{Command, Output};
+
+fn bfs(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nearfar")).arg("bfs").args(args).output().expect("the program starts")
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let output = bfs(&[args, &["--format", "json"]].concat());
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+}
+
+#[test]
+fn parts_of_one_process_find_what_one_does() {
+    let one = json(&["--scale", "11"]);
+    let five = json(&["--scale", "11", "--parts", "5", "--hubs", "50"]);
+    assert_eq!((&one["parts"], &five["parts"], &five["num_mpi_processes"]), (&1.into(), &5.into(), &1.into()));
+    assert_eq!((&one["NBFS"], &one["edges"], &one["vertices"]), (&64.into(), &five["edges"], &five["vertices"]));
+    let roots = |found: &serde_json::Value| found["roots"].as_array().expect("a list").clone();
+    for (one, five) in roots(&one).iter().zip(roots(&five)) {
+        for same in ["root", "levels", "nedge", "nedge_with_loops"] {
+            assert_eq!(one[same], five[same], "{same}");
+        }
+    }
+    assert!(one["harmonic_mean_TEPS"].as_f64() > Some(1e6), "{}", one["harmonic_mean_TEPS"]);
+}
+
+#[test]
+fn fields_are_printed_as_the_graph500_names_them() {
+    let output = bfs(&["--scale", "10", "--root", "458", "--quiet"]);
+    let said = String::from_utf8(output.stdout).expect("it prints text");
+    assert!(output.stderr.is_empty(), "quiet");
+    let names: Vec<&str> = said.lines().filter_map(|line| line.split(':').next()).collect();
+    for name in
+        ["SCALE", "edgefactor", "NBFS", "graph_generation", "num_mpi_processes", "construction_time", "min_time"]
+    {
+        assert!(names.contains(&name), "{name}: {said}");
+    }
+    for name in ["firstquartile_time", "stddev_time", "max_TEPS", "harmonic_mean_TEPS", "harmonic_stddev_TEPS"] {
+        assert!(names.contains(&name), "{name}: {said}");
+    }
+    assert!(said.contains("SCALE:                      10\n"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_is_said_once() {
+    for (args, status, expected) in [
+        (&["--scale", "0"][..], 2, "scale 0"),
+        (&["--scale", "1", "--parts", "4"], 2, "2 vertices cannot be dealt to 4 parts\nhint: take a larger scale"),
+        (&["--scale", "31", "--parts", "2"], 77, "a graph of scale 31 needs"),
+        (&["--scale", "10", "--parts", "3", "--root", "1024"], 2, "root 1024 is no vertex"),
+        (&["--scale", "10", "--parts", "0"], 2, "0 is not in 1..=1024"),
+    ] {
+        let output = bfs(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
+        assert!(said.matches(expected).count() == 1 && !said.contains("panicked"), "{args:?}: {said}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+/// Without MPI each process would search by itself and print figures as if it were all of them.
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn a_build_without_mpi_says_so_under_a_launcher() {
+    for told in ["OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        let output = command.args(["bfs", "--scale", "10"]).env(told, "2").output().expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(77), "{told}: {said}");
+        assert!(said.contains("this build of nearfar has no MPI") && said.contains("--features mpi"), "{said}");
+        assert!(output.stdout.is_empty(), "{told}");
+    }
+}

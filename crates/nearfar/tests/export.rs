@@ -1,0 +1,115 @@
+//! `nearfar export` to a folder: what it says with Parquet in the build, and what it says without.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A run on a simulated machine is the same each time.
+const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
+
+fn nearfar(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
+    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state")).output().expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn flags_of_one_kind_of_format_are_refused_with_the_other() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let cases: &[(&[&str], &str)] = &[
+        (&["export", "--format", "parquet"], "--to <FOLDER>"),
+        (&["export", "--to", "x"], "hint: other formats hold one run in one file, which --output names"),
+        (&["export", "--all"], "--to and --all are for --format parquet"),
+        (&["export", "--format", "parquet", "--to", "x", "-o", "y"], "cannot be used with"),
+        (&["export", "--format", "parquet", "--to", "x", "--all", "latest"], "cannot be used with"),
+    ];
+    for (args, expected) in cases {
+        let output = nearfar(folder.path(), args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(expected), "{args:?} should say {expected}: {}", said(&output));
+    }
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_how_to_make_one_with_it() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    assert!(nearfar(folder.path(), &["run", "quick", "--sim", SIM, "--quiet"]).status.success());
+    let output = nearfar(folder.path(), &["export", "--format", "parquet", "--to", "out"]);
+    assert_eq!(output.status.code(), Some(77), "{}", said(&output));
+    assert!(said(&output).contains("this build of nearfar has no Parquet"), "{}", said(&output));
+    assert!(said(&output).contains("hint: 'cargo build --release --features parquet"), "{}", said(&output));
+    assert!(!folder.path().join("out").exists());
+}
+
+#[cfg(feature = "parquet")]
+mod with_parquet {
+    use super::*;
+
+    #[test]
+    fn every_run_is_one_file_and_a_repetition_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let folder = folder.path();
+        let empty = nearfar(folder, &["export", "--format", "parquet", "--to", "out"]);
+        assert_eq!(empty.status.code(), Some(2));
+        assert!(said(&empty).contains("there is no results file"), "{}", said(&empty));
+        for sim in [SIM, "pack:1 [numa] core:4 pu:1:8"] {
+            assert!(nearfar(folder, &["run", "quick", "--sim", sim, "--quiet"]).status.success());
+        }
+        let export = || {
+            let output = nearfar(folder, &["export", "--format", "parquet", "--to", "out", "--all"]);
+            assert!(output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+            let lines: Vec<String> = said(&output).lines().map(String::from).collect();
+            let files: Vec<(String, Vec<u8>)> = lines
+                .iter()
+                .map(|line| {
+                    let (name, rows) = line.rsplit_once(": ").expect("FILE: N rows");
+                    let rows: usize = rows.strip_suffix(" rows").and_then(|rows| rows.parse().ok()).expect("N rows");
+                    assert!(rows > 20, "{line}");
+                    (name.to_string(), std::fs::read(folder.join(name)).expect("the file is there"))
+                })
+                .collect();
+            files
+        };
+        let first = export();
+        assert_eq!(first.len(), 2);
+        assert!(
+            first[0].0.contains("/experiment=quick/machine=simulated-pack-2-numa-core-2-pu-2-2p4c8t2n/"),
+            "{}",
+            first[0].0
+        );
+        assert!(
+            first[1].0.contains("/experiment=quick/machine=simulated-pack-1-numa-core-4-pu-1-1p4c4t1n/"),
+            "{}",
+            first[1].0
+        );
+        assert!(first == export(), "the same names with the same bytes");
+    }
+
+    #[test]
+    fn what_is_no_folder_is_refused() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let folder = folder.path();
+        assert!(nearfar(folder, &["run", "quick", "--sim", SIM, "--quiet"]).status.success());
+        std::fs::write(folder.join("file"), "precious").expect("the folder can be written");
+        let cases: &[(&str, i32, &str)] = &[
+            ("file", 1, "a part of its path is a file, not a folder\nhint: name another folder with --to"),
+            ("file/in/it", 1, "a part of its path is a file, not a folder"),
+            ("/proc/self/nearfar", 1, "cannot write /proc/self/nearfar/date="),
+            (
+                "s3://bucket/results",
+                2,
+                "this program writes to folders, not to s3://\nhint: write to a folder and copy it",
+            ),
+        ];
+        for (to, status, expected) in cases {
+            let output = nearfar(folder, &["export", "--format", "parquet", "--to", to]);
+            assert_eq!(output.status.code(), Some(*status), "{to}: {}", said(&output));
+            assert!(said(&output).contains(expected), "{to}: {}", said(&output));
+        }
+        assert_eq!(std::fs::read(folder.join("file")).expect("it is still there"), b"precious");
+    }
+}

@@ -1,0 +1,310 @@
+//! A metric against a parameter, one line per placement, each point with its 95 % interval. Decides pixels only; which cells
+//! belong together is decided by `model::sweep`.
+
+use askama::Template;
+use model::sweep::{Line, Point, Sweep};
+
+use super::axis::{Axis, better_words};
+use super::run::FigurePart;
+use super::table::HtmlTable;
+use crate::grid::{Grid, GridCell, Holds};
+use crate::look::{clean, shortened};
+use crate::number::{Scale, interval};
+use crate::picture::{self, Picture, pixels};
+
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 64.0;
+const HEADING: f64 = 30.0;
+const HEIGHT: f64 = 260.0;
+/// Ticks and what the axis is.
+const AXIS: f64 = 44.0;
+/// The first and the last point stand so far from the ends of the axis.
+const INSIDE: f64 = 10.0;
+/// About one character of the labels.
+const CHARACTER: f64 = 6.2;
+/// Names of lines take no more than this, else the lines would have no room.
+const NAMES_MAX: f64 = 240.0;
+/// Names closer than this would run into each other.
+const NAMES_APART: f64 = 14.0;
+/// A parameter whose values span more than this is a matter of doubling.
+const LOGARITHMIC_FROM: f64 = 7.5;
+/// More lines are for the table: colours, dashes and names are told apart no longer.
+pub(crate) const LINES_MAX: usize = 8;
+/// A line in the colour of its index; dashes tell them apart without colours.
+const LINES: [&str; LINES_MAX] =
+    ["curve k0", "curve k1 l1", "curve k2 l2", "curve k3 l3", "curve k4", "curve k5 l1", "curve k6 l2", "curve k7 l3"];
+const POINTS: [&str; LINES_MAX] = ["dot k0", "dot k1", "dot k2", "dot k3", "dot k4", "dot k5", "dot k6", "dot k7"];
+
+/// The figure with its caption and its table.
+pub(crate) fn figure(sweep: &Sweep, rows_max: usize) -> Option<FigurePart> {
+    let shown = &sweep.lines[..sweep.lines.len().min(LINES_MAX)];
+    let svg = drawn(sweep, shown)?.render().expect("a template of values that are there renders");
+    let mut caption = format!(
+        "{}: {} against {}. Medians of trials; whiskers are 95 % intervals.",
+        clean(&sweep.name),
+        clean(&sweep.metric),
+        clean(&sweep.over)
+    );
+    if sweep.lines.len() > shown.len() {
+        caption += &format!(" The first {} of {} lines; the table has all.", shown.len(), sweep.lines.len());
+    }
+    Some(FigurePart { svg, caption, table: HtmlTable::new("The same as a table", grid(sweep), rows_max).folded() })
+}
+
+fn grid(sweep: &Sweep) -> Grid {
+    let titles = ["placement", &sweep.over, &sweep.metric, "95 % interval"];
+    let mut grid = Grid::new(&titles).numbers(&titles[1..3]).holding(Holds::Word, &titles[3..]);
+    for line in &sweep.lines {
+        for point in &line.points {
+            let scale = Scale::of(point.median);
+            let ends = interval(point.ci_low, point.ci_high, scale).unwrap_or_default();
+            let at = sweep.over_unit.as_ref().map_or(point.written.clone(), |_| Scale::of(point.at).write(point.at));
+            let texts = [&line.name, &at, &scale.write(point.median), &ends];
+            grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
+        }
+    }
+    grid
+}
+
+/// Where values stand on the page.
+struct Plot {
+    x: Axis,
+    y: Axis,
+    right: f64,
+}
+
+impl Plot {
+    fn over(sweep: &Sweep, lines: &[Line]) -> Option<Self> {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let (ats, medians): (Vec<f64>, Vec<f64>) = points().map(|point| (point.at, point.median)).unzip();
+        let ends: Vec<f64> = points().flat_map(|point| [point.ci_low, point.ci_high]).flatten().collect();
+        let (low, high) =
+            ats.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(*at), high.max(*at)));
+        let doubled = sweep.over_unit.is_none() && low > 0.0 && high / low > LOGARITHMIC_FROM;
+        let x = Axis { low, high, logarithmic: doubled };
+        let mut y = Axis::over(&medians, &ends)?;
+        // A difference looks as large as it is only above zero.
+        if !y.logarithmic && y.low > 0.0 || medians.iter().all(|median| *median >= 0.0) && y.low < 0.0 {
+            y.low = 0.0;
+        }
+        let longest = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
+        let right = WIDTH - (longest as f64 * CHARACTER + 22.0).min(NAMES_MAX);
+        (low < high).then_some(Self { x, y, right })
+    }
+
+    fn x(&self, at: f64) -> f64 {
+        LEFT + INSIDE + self.x.share(at) * (self.right - LEFT - 2.0 * INSIDE)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEADING + HEIGHT * (1.0 - self.y.share(value))
+    }
+}
+
+fn drawn(sweep: &Sweep, lines: &[Line]) -> Option<Picture> {
+    let plot = Plot::over(sweep, lines)?;
+    let mut picture = Picture {
+        title: clean(&format!("{}: {} against {}", sweep.name, sweep.metric, sweep.over)),
+        description: description(sweep, lines),
+        width: pixels(WIDTH),
+        height: pixels(HEADING + HEIGHT + AXIS),
+        ..Picture::default()
+    };
+    let scale = if plot.y.logarithmic { ", logarithmic" } else { "" };
+    let heading = format!("{}, {} ({}{scale})", sweep.metric, sweep.unit, better_words(sweep.better));
+    picture.label("h", 4.0, 16.0, &clean(&heading));
+    axes(&mut picture, &plot, sweep, lines);
+    for (index, line) in lines.iter().enumerate() {
+        curve(&mut picture, &plot, sweep, line, index);
+    }
+    names(&mut picture, &plot, lines);
+    Some(picture)
+}
+
+fn axes(picture: &mut Picture, plot: &Plot, sweep: &Sweep, lines: &[Line]) {
+    let bottom = HEADING + HEIGHT;
+    for (tick, text) in plot.y.ticks() {
+        let y = plot.y(tick);
+        picture.label("e q", LEFT - 6.0, y + 4.0, &text);
+        let path = format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(plot.right));
+        picture.lines.push(picture::Line { class: "grid".into(), path });
+    }
+    let path = format!("M{} {}V{}H{}", pixels(LEFT), pixels(HEADING), pixels(bottom), pixels(plot.right));
+    picture.lines.push(picture::Line { class: "axis".into(), path });
+    let mut free_from = f64::NEG_INFINITY;
+    for (at, text) in ticks(plot, sweep, lines) {
+        let (x, half) = (plot.x(at), text.chars().count() as f64 * CHARACTER / 2.0);
+        if x - half >= free_from {
+            picture.label("c q", x, bottom + 16.0, &clean(&text));
+            free_from = x + half + CHARACTER;
+        }
+    }
+    let unit = sweep.over_unit.as_ref().map_or(String::new(), |unit| format!(", {unit}"));
+    let scale = if plot.x.logarithmic { " (logarithmic)" } else { "" };
+    picture.label("c", f64::midpoint(LEFT, plot.right), bottom + 35.0, &clean(&format!("{}{unit}{scale}", sweep.over)));
+}
+
+/// The measured values of a parameter as they are written, round numbers of a metric.
+fn ticks(plot: &Plot, sweep: &Sweep, lines: &[Line]) -> Vec<(f64, String)> {
+    if sweep.over_unit.is_some() {
+        return plot.x.ticks();
+    }
+    let mut values: Vec<(f64, String)> =
+        lines.iter().flat_map(|line| &line.points).map(|point| (point.at, point.written.clone())).collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    values.dedup_by(|a, b| a.0.to_bits() == b.0.to_bits());
+    values
+}
+
+fn curve(picture: &mut Picture, plot: &Plot, sweep: &Sweep, line: &Line, index: usize) {
+    let mut path = String::new();
+    for (step, point) in line.points.iter().enumerate() {
+        let (x, y) = (pixels(plot.x(point.at)), pixels(plot.y(point.median)));
+        path += &format!("{}{x} {y}", if step == 0 { "M" } else { "L" });
+        if let Some((low, high)) = point.ci_low.zip(point.ci_high) {
+            let ends = format!("M{x} {}V{}", pixels(plot.y(low)), pixels(plot.y(high)));
+            picture.lines.push(picture::Line { class: format!("range k{index}"), path: ends });
+        }
+        let title = clean(&format!("{}, {}", line.name, told(sweep, point)));
+        picture.points.push(picture::Point { class: POINTS[index], x, y, title });
+    }
+    picture.lines.push(picture::Line { class: LINES[index].into(), path });
+}
+
+/// Each line's name at its right end, moved down where another one's stands.
+fn names(picture: &mut Picture, plot: &Plot, lines: &[Line]) {
+    let end = |line: &Line| {
+        line.points
+            .iter()
+            .map(|point| (plot.x(point.at), plot.y(point.median)))
+            .reduce(|a, b| if b.0 >= a.0 { b } else { a })
+    };
+    let mut ends: Vec<(f64, &Line, usize)> =
+        lines.iter().enumerate().filter_map(|(index, line)| Some((end(line)?.1, line, index))).collect();
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let room = ((WIDTH - plot.right - 18.0) / CHARACTER) as usize;
+    let mut free_from = HEADING;
+    let below = ends.len();
+    for (rank, (wished, line, index)) in ends.into_iter().enumerate() {
+        // Those below it need their room too.
+        let lowest = HEADING + HEIGHT - (below - 1 - rank) as f64 * NAMES_APART;
+        let y = wished.min(lowest).max(free_from);
+        free_from = y + NAMES_APART;
+        let sample = format!("M{} {}h12", pixels(plot.right + 2.0), pixels(y));
+        picture.lines.push(picture::Line { class: LINES[index].into(), path: sample });
+        picture.label("", plot.right + 17.0, y + 4.0, &shortened(&clean(&line.name), room));
+    }
+}
+
+/// A point in words.
+fn told(sweep: &Sweep, point: &Point) -> String {
+    let scale = Scale::of(point.median);
+    let ends =
+        interval(point.ci_low, point.ci_high, scale).map_or(String::new(), |ends| format!(", 95 % interval {ends}"));
+    let at = match &sweep.over_unit {
+        Some(unit) => format!("{} {} {unit}", sweep.over, Scale::of(point.at).write(point.at)),
+        None => format!("{} {}", sweep.over, point.written),
+    };
+    format!("{at}: {} {}{ends}", scale.write(point.median), sweep.unit)
+}
+
+/// What the eye sees, for those who do not see it.
+fn description(sweep: &Sweep, lines: &[Line]) -> String {
+    let line = |line: &Line| {
+        let points: Vec<String> = line.points.iter().map(|point| told(sweep, point)).collect();
+        format!(" {}: {}.", line.name, points.join("; "))
+    };
+    clean(&format!("{} by {}.{}", sweep.metric, sweep.over, lines.iter().map(line).collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::workload::Better;
+
+    use super::*;
+
+    fn line(name: &str, points: &[(f64, f64)]) -> Line {
+        let point = |(at, median): &(f64, f64)| Point {
+            at: *at,
+            written: format!("{at}B"),
+            median: *median,
+            ci_low: Some(median - 1.0),
+            ci_high: Some(median + 1.0),
+        };
+        Line { name: name.into(), points: points.iter().map(point).collect() }
+    }
+
+    fn sweep(lines: Vec<Line>) -> Sweep {
+        Sweep {
+            name: "stream".into(),
+            over: "size".into(),
+            over_unit: None,
+            metric: "triad".into(),
+            unit: "MB/s".into(),
+            better: Better::Higher,
+            lines,
+        }
+    }
+
+    fn svg(sweep: &Sweep) -> String {
+        figure(sweep, 50).expect("it has several values").svg
+    }
+
+    #[test]
+    fn a_line_with_intervals_and_a_name_for_each_placement() {
+        let lines = vec![line("kernel", &[(1.0, 10.0), (2.0, 20.0), (16.0, 30.0)]), line("far <b>", &[(1.0, 5.0)])];
+        let svg = svg(&sweep(lines));
+        let count = |words: &str| svg.matches(words).count();
+        assert_eq!((count("class=\"dot k0\""), count("class=\"dot k1\"")), (3, 1), "{svg}");
+        assert_eq!((count("class=\"range k0\""), count("class=\"range k1\"")), (3, 1), "{svg}");
+        assert_eq!((count(">kernel</text>"), count("far &#60;b&#62;</text>")), (1, 1), "{svg}");
+        for words in [">1B<", ">2B<", ">16B<", ">size (logarithmic)<", ">triad, MB/s (more is better)<"] {
+            assert_eq!(count(words), 1, "{words}: {svg}");
+        }
+        assert!(svg.contains("kernel, size 16B: 30.00 MB/s, 95 % interval 29.00 to 31.00"), "{svg}");
+        assert!(svg.contains("prefers-color-scheme:dark"));
+    }
+
+    #[test]
+    fn more_stands_higher_from_zero_on_and_larger_further_right() {
+        let of = |points: &[(f64, f64)]| Plot::over(&sweep(Vec::new()), &[line("a", points)]);
+        let plot = of(&[(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)]).expect("three values");
+        assert!(plot.y(30.0) < plot.y(10.0) && (plot.y(0.0) - HEADING - HEIGHT).abs() < 0.01);
+        assert!(plot.x(1.0) < plot.x(2.0) && plot.x(3.0) < plot.right);
+        assert!((plot.x(2.0) - f64::midpoint(plot.x(1.0), plot.x(3.0))).abs() < 0.01, "near values stand linearly");
+        assert!(of(&[(1.0, 10.0)]).is_none(), "one value has no axis");
+    }
+
+    #[test]
+    fn names_do_not_run_into_each_other_and_stay_in_the_picture() {
+        let names: Vec<String> = (0..10).map(|index| format!("placement {index}")).collect();
+        let lines = names.iter().map(|name| line(name, &[(1.0, 100.0), (2.0, 100.0), (3.0, 1.0)])).collect();
+        let sweep = sweep(lines);
+        let picture = drawn(&sweep, &sweep.lines[..LINES_MAX]).expect("three values");
+        let html = picture.render().expect("renders");
+        let y = |name: &String| -> f64 {
+            let before = html.split(&format!(">{name}</text>")).next().expect("there is a first part");
+            before
+                .rsplit("y=\"")
+                .next()
+                .and_then(|rest| rest.split('"').next())
+                .expect("a place")
+                .parse()
+                .expect("a number")
+        };
+        let places: Vec<f64> = names[..LINES_MAX].iter().map(y).collect();
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= NAMES_APART - 0.1), "{places:?}");
+        assert!(places.iter().all(|y| *y <= HEADING + HEIGHT + 5.0), "{places:?}");
+        let part = figure(&sweep, 50).expect("three values");
+        assert!(part.caption.contains("The first 8 of 10 lines"), "{}", part.caption);
+    }
+
+    #[test]
+    fn another_metric_as_axis_has_round_ticks_and_its_unit() {
+        let mut sweep = sweep(vec![line("kernel", &[(9_000.0, 300.0), (5_000.0, 120.0), (1_000.0, 100.0)])]);
+        (sweep.over, sweep.over_unit) = ("load".into(), Some("GB/s".into()));
+        let svg = svg(&sweep);
+        assert!(svg.contains(">load, GB/s<") && svg.contains(">2000<"), "{svg}");
+        assert!(svg.contains("kernel, load 9000 GB/s: 300.0 MB/s"), "{svg}");
+    }
+}

@@ -1,0 +1,90 @@
+
+// Has a page follow what it shows while that goes on: told of news, it fetches itself again from where it came and puts the
+// new parts in place of the old ones. What the reader has unfolded, sorted, filtered, chosen and focused stays. Without
+// it the page is reloaded by hand.
+"use strict";
+(() => {
+  const { begin, make } = window.nearfar;
+  const place = document.querySelector(".live");
+  if (!place || !window.EventSource) return;
+  const standing = place.querySelector(".standing");
+  // What screen readers are told: that it ends or breaks off, not each trial.
+  const told = make("span", { role: "status", class: "told" });
+  const pause = make("button", { type: "button", "aria-pressed": "false" }, "Pause updates");
+  place.append(" ", pause, " ", told);
+  let paused = false;
+  let stale = false;
+  let fetching = false;
+
+  const nameOf = (fold, index) => `${fold.closest("section")?.id ?? ""} ${index} ${fold.querySelector("summary")?.textContent.replace(/\d+/g, "")}`;
+  const folds = (root) => [...root.querySelectorAll("details")].map((fold, index) => [nameOf(fold, index), fold]);
+
+  const renew = (text) => {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    if (!page.querySelector("main")) return;
+    const open = new Set(folds(document).filter(([, fold]) => fold.open).map(([name]) => name));
+    const checked = new Set([...document.querySelectorAll("main input:checked")].map((input) => input.value));
+    const by = document.querySelector("main input[name=by]")?.value;
+    const focused = document.activeElement?.dataset?.focus;
+    const caret = document.activeElement?.selectionStart;
+    const down = window.scrollY;
+    for (const part of ["header", "main", "footer"]) {
+      const fresh = page.querySelector(part);
+      if (fresh) document.querySelector(part).replaceWith(document.adoptNode(fresh));
+    }
+    document.title = page.title;
+    standing.textContent = page.querySelector(".live .standing")?.textContent ?? standing.textContent;
+    for (const [name, fold] of folds(document)) fold.open = open.has(name);
+    for (const input of document.querySelectorAll("main input[type=checkbox]")) input.checked = checked.has(input.value);
+    if (by !== undefined) document.querySelector("main input[name=by]").value = by;
+    begin();
+    const again = focused && [...document.querySelectorAll("[data-focus]")].find((element) => element.dataset.focus === focused);
+    if (again) {
+      again.focus({ preventScroll: true });
+      if (typeof caret === "number") again.setSelectionRange(caret, caret);
+    }
+    window.scrollTo(0, down);
+  };
+
+  const follow = async () => {
+    if (fetching) { stale = true; return; }
+    fetching = true;
+    try {
+      do {
+        stale = false;
+        const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+        if (answer.ok) renew(await answer.text());
+      } while (stale && !paused);
+    } catch {
+      stale = true; // The stream says when the server is there again.
+    } finally {
+      fetching = false;
+    }
+  };
+
+  const source = new EventSource(place.dataset.events);
+  source.addEventListener("change", (event) => {
+    const news = JSON.parse(event.data);
+    standing.textContent = news.standing;
+    if (paused && !news.ended) stale = true;
+    else follow();
+    if (news.ended) {
+      source.close();
+      pause.remove();
+      told.textContent = "The run has ended.";
+    }
+  });
+  source.addEventListener("open", () => { if (told.textContent !== "") told.textContent = "Connected again."; });
+  source.addEventListener("error", () => {
+    // 204: there is nothing more to come.
+    if (source.readyState === EventSource.CLOSED) pause.remove();
+    else told.textContent = "The server does not answer; trying again.";
+  });
+  window.addEventListener("pagehide", () => source.close());
+  pause.addEventListener("click", () => {
+    paused = !paused;
+    pause.setAttribute("aria-pressed", String(paused));
+    pause.textContent = paused ? "Go on updating" : "Pause updates";
+    if (!paused && stale) follow();
+  });
+})();

@@ -1,0 +1,246 @@
+//! The columns of a Parquet file, in one list from which schema, content and the table of docs/parquet.md follow.
+//! Names and meanings stay; new ones come behind the last.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::calendar::utc_date;
+use model::machine_class::machine_class;
+use model::record::{RunRecord, TrialRecord};
+use model::settings::FactValue;
+use model::topology::Counts;
+use model::trial::{Sample, Status};
+use model::workload::{Better, MetricSpec};
+use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::schema::types::{Type, TypePtr};
+
+use crate::run::{json, word};
+
+/// A run, with what its columns would otherwise make again for each trial.
+pub(super) struct OfRun<'a> {
+    pub(super) record: &'a RunRecord,
+    /// The day on which it began, in UTC.
+    pub(super) date: String,
+    pub(super) machine_class: String,
+    plan_key: String,
+    counts: Counts,
+    fingerprint: String,
+    settings: String,
+}
+
+impl<'a> OfRun<'a> {
+    pub(super) fn new(record: &'a RunRecord) -> Self {
+        let facts = &record.machine.settings.facts;
+        let known: BTreeMap<&str, &str> = facts
+            .iter()
+            .filter_map(|fact| match &fact.value {
+                FactValue::Known(value) => Some((fact.key.as_str(), value.as_str())),
+                FactValue::Unavailable(_) => None,
+            })
+            .collect();
+        Self {
+            record,
+            date: utc_date(record.started_unix_ms),
+            machine_class: machine_class(&record.machine, record.simulated.is_some()),
+            plan_key: record.plan.key(),
+            counts: record.machine.topology.counts(),
+            fingerprint: record.machine.settings.fingerprint(),
+            settings: json(&known),
+        }
+    }
+
+    fn fact(&self, key: &str) -> Option<Cow<'_, str>> {
+        self.record.machine.settings.get(key).map(Cow::from)
+    }
+}
+
+/// A trial, with its run and what its samples are.
+pub(super) struct OfTrial<'a> {
+    run: &'a OfRun<'a>,
+    pub(super) record: &'a TrialRecord,
+    metrics: &'a [MetricSpec],
+}
+
+impl<'a> OfTrial<'a> {
+    pub(super) fn new(run: &'a OfRun<'a>, record: &'a TrialRecord) -> Self {
+        let metrics = run.record.plan.spec(&record.trial.workload).map_or(&[][..], |spec| &spec.metrics);
+        Self { run, record, metrics }
+    }
+
+    pub(super) fn samples(&self) -> impl Iterator<Item = OfSample<'a>> + use<'a> {
+        let metrics = self.metrics;
+        self.record.outcome.samples.iter().enumerate().map(move |(ordinal, sample)| OfSample {
+            ordinal,
+            sample,
+            metric: metrics.iter().find(|metric| metric.series == sample.series),
+        })
+    }
+
+    fn test(&self) -> &str {
+        let trial = &self.record.trial;
+        self.run.record.plan.cells.get(trial.cell).map_or(&trial.workload, |cell| &cell.test)
+    }
+
+    fn status(&self) -> (&'static str, Option<&str>) {
+        match &self.record.outcome.status {
+            Status::Completed => ("completed", None),
+            Status::Failed(why) => ("failed", Some(why)),
+            Status::TimedOut(why) => ("timed-out", Some(why)),
+            Status::Unavailable(why) => ("unavailable", Some(why)),
+        }
+    }
+}
+
+/// One sample, and what it is a sample of.
+pub(super) struct OfSample<'a> {
+    ordinal: usize,
+    sample: &'a Sample,
+    metric: Option<&'a MetricSpec>,
+}
+
+/// How a column's cells are found; none is null.
+#[derive(Clone, Copy)]
+pub(super) enum Cell {
+    Text(for<'a> fn(&'a OfTrial<'a>) -> Option<Cow<'a, str>>),
+    Whole(for<'a> fn(&'a OfTrial<'a>) -> Option<i64>),
+    /// Milliseconds since 1970.
+    Time(for<'a> fn(&'a OfTrial<'a>) -> Option<i64>),
+    SampleText(for<'a> fn(&OfSample<'a>) -> Option<Cow<'a, str>>),
+    SampleWhole(for<'a> fn(&OfSample<'a>) -> i64),
+    SampleReal(for<'a> fn(&OfSample<'a>) -> f64),
+}
+
+/// A column.
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    pub(super) cell: Cell,
+}
+
+const fn column(name: &'static str, cell: Cell) -> Column {
+    Column { name, cell }
+}
+
+pub(super) const COLUMNS: [Column; 46] = [
+    column("run", Cell::Text(|of| text(&of.run.record.id.0))),
+    column("plan", Cell::Text(|of| text(&of.run.plan_key))),
+    column("program", Cell::Text(|of| text(&of.run.record.program))),
+    column("host", Cell::Text(|of| of.run.record.host.as_deref().map(Cow::from))),
+    column("simulated", Cell::Text(|of| of.run.record.simulated.as_deref().map(Cow::from))),
+    column("run_started", Cell::Time(|of| whole(of.run.record.started_unix_ms))),
+    column("ended", Cell::Text(|of| of.run.record.ended.map(|ended| word(&ended).into()))),
+    column("trial", Cell::Text(|of| text(&of.record.trial.id.0))),
+    column("position", Cell::Whole(|of| Some(of.record.position.into()))),
+    column("role", Cell::Text(|of| Some(word(&of.record.trial.role).into()))),
+    column("block", Cell::Whole(|of| Some(of.record.trial.block.into()))),
+    column("attempt", Cell::Whole(|of| Some(of.record.trial.attempt.into()))),
+    column("workload", Cell::Text(|of| text(&of.record.trial.workload))),
+    column("test", Cell::Text(|of| text(of.test()))),
+    column("parameters", Cell::Text(|of| Some(json(&of.record.trial.parameters).into()))),
+    column("placement", Cell::Text(|of| text(&of.record.trial.placement.name))),
+    column("threads", Cell::Whole(|of| whole(of.record.trial.placement.threads as u64))),
+    column("cpus", Cell::Text(|of| Some(of.record.trial.placement.cpus().to_string().into()))),
+    column("memory", Cell::Text(|of| Some(of.record.trial.placement.memory.to_string().into()))),
+    column("trial_started", Cell::Time(|of| whole(of.record.outcome.started_unix_ms))),
+    column("took_ns", Cell::Whole(|of| whole(of.record.outcome.took.0))),
+    column("status", Cell::Text(|of| text(of.status().0))),
+    column("why", Cell::Text(|of| of.status().1.map(Cow::from))),
+    column("verdict", Cell::Text(|of| Some(word(&of.record.verdict.grade).into()))),
+    column("reasons", Cell::Text(|of| Some(of.record.verdict.reasons.join("; ").into()))),
+    column("series", Cell::SampleText(|of| text(&of.sample.series))),
+    column("unit", Cell::SampleText(|of| of.metric.map(|metric| Cow::from(&metric.unit)))),
+    column("better", Cell::SampleText(|of| of.metric.map(better))),
+    column("ordinal", Cell::SampleWhole(|of| of.ordinal as i64)),
+    column("value", Cell::SampleReal(|of| of.sample.value)),
+    column("cpu_model", Cell::Text(|of| of.run.fact("cpu.model"))),
+    column("microcode", Cell::Text(|of| of.run.fact("cpu.microcode"))),
+    column("architecture", Cell::Text(|of| of.run.fact("machine.architecture"))),
+    column("machine_model", Cell::Text(|of| of.run.fact("machine.model"))),
+    column("virtualization", Cell::Text(|of| of.run.fact("machine.virtualization"))),
+    column("kernel", Cell::Text(|of| of.run.fact("kernel.release"))),
+    column("governor", Cell::Text(|of| of.run.fact("cpu.governor"))),
+    column("thp", Cell::Text(|of| of.run.fact("memory.thp"))),
+    column("packages", Cell::Whole(|of| whole(of.run.counts.packages as u64))),
+    column("l3_caches", Cell::Whole(|of| whole(of.run.counts.l3 as u64))),
+    column("cores", Cell::Whole(|of| whole(of.run.record.machine.topology.cores().len() as u64))),
+    column("machine_cpus", Cell::Whole(|of| whole(of.run.counts.pus as u64))),
+    column("memory_nodes", Cell::Whole(|of| whole(of.run.counts.numa as u64))),
+    column("memory_bytes", Cell::Whole(memory_bytes)),
+    column("settings_fingerprint", Cell::Text(|of| text(&of.run.fingerprint))),
+    column("settings", Cell::Text(|of| text(&of.run.settings))),
+];
+
+#[allow(clippy::unnecessary_wraps)] // as a column's cell is wanted
+fn text(text: &str) -> Option<Cow<'_, str>> {
+    Some(Cow::Borrowed(text))
+}
+
+fn better(metric: &MetricSpec) -> Cow<'static, str> {
+    Cow::Borrowed(match metric.better {
+        Better::Higher => "higher",
+        Better::Lower => "lower",
+    })
+}
+
+/// Beyond the 63 bits of a column there is no number that makes sense.
+fn whole(number: u64) -> Option<i64> {
+    number.try_into().ok()
+}
+
+/// Nodes that do not say how large they are make the sum unknown, not small.
+fn memory_bytes(of: &OfTrial<'_>) -> Option<i64> {
+    let nodes = &of.run.record.machine.topology.nodes;
+    let sum: u64 = nodes.iter().map(|node| node.bytes.0).sum();
+    whole(sum).filter(|_| !nodes.is_empty() && nodes.iter().all(|node| node.bytes.0 > 0))
+}
+
+/// The schema of the columns. Every one may be null, as other programs write it too.
+pub(super) fn schema() -> TypePtr {
+    let fields = COLUMNS.iter().map(|column| Arc::new(field(column))).collect();
+    Arc::new(Type::group_type_builder("nearfar").with_fields(fields).build().expect("the names differ"))
+}
+
+fn field(column: &Column) -> Type {
+    let (physical, logical) = match column.cell {
+        Cell::Text(_) | Cell::SampleText(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Cell::Whole(_) | Cell::SampleWhole(_) => (Physical::INT64, None),
+        Cell::Time(_) => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MILLIS))),
+        Cell::SampleReal(_) => (Physical::DOUBLE, None),
+    };
+    Type::primitive_type_builder(column.name, physical)
+        .with_logical_type(logical)
+        .with_repetition(Repetition::OPTIONAL)
+        .build()
+        .expect("these physical types have these meanings")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The guide's table has a row `| name | type | meaning |` for each column, in their order.
+    #[test]
+    fn the_guide_has_every_column() {
+        let guide = include_str!("../../../../../docs/parquet.md");
+        let documented: Vec<(&str, &str)> = guide
+            .lines()
+            .filter_map(|line| {
+                let mut cells = line.strip_prefix("| `")?.split('|');
+                Some((cells.next()?.trim().trim_end_matches('`'), cells.next()?.trim()))
+            })
+            .collect();
+        let columns: Vec<(&str, &str)> = COLUMNS
+            .iter()
+            .map(|column| {
+                let kind = match column.cell {
+                    Cell::Text(_) | Cell::SampleText(_) => "text",
+                    Cell::Whole(_) | Cell::SampleWhole(_) => "int64",
+                    Cell::Time(_) => "timestamp",
+                    Cell::SampleReal(_) => "double",
+                };
+                (column.name, kind)
+            })
+            .collect();
+        assert_eq!(documented, columns);
+    }
+}

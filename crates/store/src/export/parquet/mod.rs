@@ -1,0 +1,206 @@
+//! A run as a Parquet file in a folder that is partitioned as Hive does it: one row per sample, one file per run. Must not
+//! know SQL; the columns are in `columns`, the names in `place`, and that a file is whole or not there at all in `whole`.
+
+mod columns;
+mod place;
+mod whole;
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::record::{RunId, TrialRecord};
+use model::trial::Evidence;
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::ColumnPath;
+
+use self::columns::{COLUMNS, Cell, OfRun, OfSample, OfTrial};
+use super::ExportError;
+use crate::Store;
+
+/// The version of the columns; a newer one has more of them behind the last.
+const SCHEMA_VERSION: &str = "1";
+/// Rows that are held and written together. Readers work on this many at once on each of their threads (`DuckDB`'s own
+/// files have 122 880), and ours are about 60 bytes each while they wait: 8 MB. A trial is never split.
+const GROUP_ROWS: usize = 131_072;
+/// So many cells are handed over at once.
+const BATCH_CELLS: usize = 8_192;
+
+/// A run that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its file.
+    pub path: PathBuf,
+    /// How many rows it has: one per sample, and one per trial without any.
+    pub rows: usize,
+}
+
+/// Writes a run to `date=DAY/experiment=NAME/machine=CLASS/RUN.parquet` under a folder, which is made when it is not there.
+/// The name follows from the run alone and the content from what is stored of it, so repeating it changes nothing, and a
+/// run that has gone on replaces its file.
+pub fn parquet(store: &Store, run: &RunId, folder: &Path) -> Result<Written, ExportError> {
+    let record = store.run(&run.0)?;
+    let of_run = OfRun::new(&record);
+    let path = place::file(folder, &record, &of_run.machine_class, &of_run.date);
+    let rows = whole::write(&path, |file| fill(store, &of_run, file))?;
+    Ok(Written { path, rows })
+}
+
+/// What went wrong inside, before the file's name is added.
+#[derive(Debug)]
+enum Trouble {
+    Said(ExportError),
+    File(std::io::Error),
+}
+
+impl From<ParquetError> for Trouble {
+    fn from(error: ParquetError) -> Self {
+        match error {
+            // What the system said comes wrapped.
+            ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
+                Ok(error) => Self::File(*error),
+                Err(other) => Self::File(std::io::Error::other(other)),
+            },
+            other => Self::File(std::io::Error::other(other)),
+        }
+    }
+}
+
+type Writer<'a> = SerializedFileWriter<&'a File>;
+
+fn fill(store: &Store, of_run: &OfRun<'_>, file: &File) -> Result<usize, Trouble> {
+    let mut writer = SerializedFileWriter::new(file, columns::schema(), Arc::new(properties(of_run)))?;
+    let mut group = Group::default();
+    let mut written = 0;
+    let mut trouble = None;
+    let loading = store.each_trial(&of_run.record.id, |trial| {
+        group.add(trial);
+        if group.rows < GROUP_ROWS {
+            return ControlFlow::Continue(());
+        }
+        written += group.rows;
+        trouble = std::mem::take(&mut group).write(of_run, &mut writer).err();
+        if trouble.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    trouble.map_or(Ok(()), Err)?;
+    loading.map_err(|error| Trouble::Said(error.into()))?;
+    written += group.rows;
+    group.write(of_run, &mut writer)?;
+    writer.close()?;
+    Ok(written)
+}
+
+fn properties(of_run: &OfRun<'_>) -> WriterProperties {
+    let about = |key: &str, value: &str| KeyValue::new(format!("nearfar.{key}"), value.to_string());
+    WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        // Rows of one run are alike: what a whole group holds says enough, pages need not say it again.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        // Hardly two measured numbers are equal.
+        .set_column_dictionary_enabled(ColumnPath::from("value"), false)
+        .set_key_value_metadata(Some(vec![
+            about("schema", SCHEMA_VERSION),
+            about("date", &of_run.date),
+            about("experiment", &of_run.record.plan.experiment),
+            about("machine", &of_run.machine_class),
+        ]))
+        .build()
+}
+
+/// Trials that wait to be written together.
+#[derive(Default)]
+struct Group {
+    trials: Vec<TrialRecord>,
+    rows: usize,
+}
+
+impl Group {
+    fn add(&mut self, mut trial: TrialRecord) {
+        // No column has it, and it is the larger part of most trials.
+        trial.outcome.evidence = Evidence::default();
+        self.rows += rows(&trial);
+        self.trials.push(trial);
+    }
+
+    /// Column by column, as the format lies in the file.
+    fn write(self, of_run: &OfRun<'_>, writer: &mut Writer<'_>) -> Result<(), Trouble> {
+        if self.trials.is_empty() {
+            return Ok(());
+        }
+        let trials: Vec<OfTrial<'_>> = self.trials.iter().map(|trial| OfTrial::new(of_run, trial)).collect();
+        let mut group = writer.next_row_group()?;
+        for column in &COLUMNS {
+            let mut out = group.next_column()?.expect("the schema is made of the same list of columns");
+            match column.cell {
+                Cell::Text(cell) => {
+                    put::<ByteArrayType>(&mut out, repeated(&trials, |trial| cell(trial).map(bytes)))?;
+                }
+                Cell::Whole(cell) | Cell::Time(cell) => put::<Int64Type>(&mut out, repeated(&trials, cell))?,
+                Cell::SampleText(cell) => {
+                    put::<ByteArrayType>(&mut out, single(&trials, |sample| cell(sample).map(bytes)))?;
+                }
+                Cell::SampleWhole(cell) => put::<Int64Type>(&mut out, single(&trials, |sample| Some(cell(sample))))?,
+                Cell::SampleReal(cell) => put::<DoubleType>(&mut out, single(&trials, |sample| Some(cell(sample))))?,
+            }
+            out.close()?;
+        }
+        group.close()?;
+        Ok(())
+    }
+}
+
+/// A trial without samples has a row too: it says why there is none.
+fn rows(trial: &TrialRecord) -> usize {
+    trial.outcome.samples.len().max(1)
+}
+
+fn bytes(text: std::borrow::Cow<'_, str>) -> ByteArray {
+    ByteArray::from(text.into_owned().into_bytes())
+}
+
+/// One cell of each trial, with the number of its rows.
+fn repeated<'a, T: 'a>(
+    trials: &'a [OfTrial<'a>],
+    cell: impl Fn(&'a OfTrial<'a>) -> Option<T> + 'a,
+) -> impl Iterator<Item = (Option<T>, usize)> + 'a {
+    trials.iter().map(move |trial| (cell(trial), rows(trial.record)))
+}
+
+/// One cell of each sample, and an empty one of each trial that has none.
+fn single<'a, T: 'a>(
+    trials: &'a [OfTrial<'a>],
+    cell: impl Fn(&OfSample<'a>) -> Option<T> + Copy + 'a,
+) -> impl Iterator<Item = (Option<T>, usize)> + 'a {
+    trials.iter().flat_map(move |trial| {
+        let none = trial.record.outcome.samples.is_empty().then_some((None, 1));
+        trial.samples().map(move |sample| (cell(&sample), 1)).chain(none)
+    })
+}
+
+/// Writes the cells of a column: the values that there are, and for each row whether there is one.
+fn put<T: DataType>(
+    out: &mut SerializedColumnWriter<'_>,
+    cells: impl Iterator<Item = (Option<T::T>, usize)>,
+) -> Result<(), ParquetError> {
+    let column = out.typed::<T>();
+    let (mut values, mut present) = (Vec::with_capacity(BATCH_CELLS), Vec::with_capacity(BATCH_CELLS));
+    for (cell, times) in cells {
+        for _ in 0..times {
+            present.push(i16::from(cell.is_some()));
+            values.extend(cell.clone());
+            if present.len() == BATCH_CELLS {
+                column.write_batch(&values, Some(&present), None)?;
+                values.clear();
+                present.clear();
+            }
+        }
+    }
+    column.write_batch(&values, Some(&present), None)?;
+    Ok(())
+}

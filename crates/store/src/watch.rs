@@ -1,0 +1,80 @@
+//! Looking at a results file while somebody else writes to it: whether it changed, how far it is, how far a run is. Each
+//! question reads counts, and no sample and no evidence, so that it may be asked again and again while a run goes on.
+
+use model::finding::VerdictCounts;
+use model::record::{Ending, RunId};
+use rusqlite::Connection;
+
+use crate::error::Fault;
+use crate::run::{from_word, known_number};
+use crate::{Store, StoreError};
+
+/// How much a results file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Runs.
+    pub runs: u32,
+    /// How many of them have ended.
+    pub ended: u32,
+    /// Trials of all runs.
+    pub trials: u32,
+    /// Imported tables.
+    pub tables: u32,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Trials stored, warm-up and invalid ones included.
+    pub trials: u32,
+    /// What those beyond the warm-up are worth.
+    pub verdicts: VerdictCounts,
+    /// Why it ended; none while it has not.
+    pub ended: Option<Ending>,
+}
+
+impl Store {
+    /// A number that changes whenever another program has changed the file since this one opened it. It says nothing
+    /// beyond that, and is another one in each [`Store`]. Takes microseconds.
+    pub fn data_version(&self) -> Result<i64, StoreError> {
+        let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0));
+        version.map_err(|error| Fault::from(error).explain(&self.path))
+    }
+
+    /// How much there is.
+    pub fn extent(&self) -> Result<Extent, StoreError> {
+        let sql = "SELECT (SELECT count(*) FROM run), (SELECT count(ended) FROM run), (SELECT count(*) FROM trial), \
+                   (SELECT count(*) FROM imported)";
+        let extent = |row: &rusqlite::Row<'_>| {
+            Ok(Extent { runs: row.get(0)?, ended: row.get(1)?, trials: row.get(2)?, tables: row.get(3)? })
+        };
+        self.read(|connection| Ok(connection.query_row(sql, [], extent)?))
+    }
+
+    /// How far a run is.
+    pub fn progress(&self, run: &RunId) -> Result<Progress, StoreError> {
+        self.read(|connection| progress(connection, known_number(connection, &self.path, run)?, run))
+    }
+}
+
+fn progress(connection: &Connection, number: i64, run: &RunId) -> Result<Progress, Fault> {
+    let ended: Option<String> =
+        connection.query_row("SELECT ended FROM run WHERE number = ?1", [number], |row| row.get(0))?;
+    let mut query = connection.prepare_cached(
+        "SELECT role <> 'warmup', verdict, count(*) FROM trial WHERE run = ?1 GROUP BY role <> 'warmup', verdict",
+    )?;
+    let mut rows = query.query([number])?;
+    let (mut trials, mut verdicts) = (0, VerdictCounts::default());
+    while let Some(row) = rows.next()? {
+        let (counts, verdict, count): (bool, String, u32) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        trials += count;
+        match verdict.as_str() {
+            _ if !counts => {}
+            "valid" => verdicts.valid += count,
+            "suspect" => verdicts.suspect += count,
+            _ => verdicts.invalid += count,
+        }
+    }
+    let ended = ended.map(|ended| from_word(&ended, &run.0)).transpose()?;
+    Ok(Progress { trials, verdicts, ended })
+}

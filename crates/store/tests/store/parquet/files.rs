@@ -1,0 +1,203 @@
+//! That a file is whole or not there, whoever is killed, and that nothing else is left.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use store::Store;
+
+use crate::child::{again, given_path};
+use crate::disks::mounted;
+use crate::fixtures;
+use crate::parquet::{export, files, rows, stored};
+
+const STORE: &str = "NEARFAR_TEST_STORE";
+const RUN: &str = "00000000000000aa";
+const TRIALS: u32 = 60;
+const SAMPLES: usize = 500;
+const ROUNDS: u64 = 18;
+
+/// Not a test: exports the run of a results file beside it, again and again, until it is killed.
+#[test]
+fn export_forever() {
+    let Some(path) = given_path() else { return };
+    let store = Store::open_existing(&path).unwrap();
+    let run = fixtures::run(RUN, 7).id;
+    loop {
+        export(&store, &run, &path.with_file_name("out"));
+    }
+}
+
+#[test]
+fn a_killed_export_leaves_whole_files_only_and_is_repeated_harmlessly() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let run = fixtures::run(RUN, 7);
+    let store = stored(folder.path(), &run, TRIALS, SAMPLES);
+    let written = export(&store, &run.id, &out);
+    let whole = fs::read(&written.path).unwrap();
+    assert_eq!(rows(&written.path).len(), TRIALS as usize * SAMPLES);
+    let (mut halves, mut wholes) = (0, 0);
+    for round in 0..ROUNDS {
+        fs::remove_file(&written.path).unwrap();
+        let mut child = again("parquet::files::export_forever")
+            .env(STORE, store.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Its first sign of life, or its first whole file; then some thousands of instructions that differ from round to round.
+        let begun = || if round % 3 == 0 { written.path.exists() } else { out.exists() && !files(&out).is_empty() };
+        while !begun() {
+            assert!(child.try_wait().unwrap().is_none(), "it never ends by itself");
+        }
+        for spin in 0..model::plan::stream(round, "kill") % 120_000_000 {
+            std::hint::black_box(spin);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for file in files(&out) {
+            if file.extension().is_some_and(|extension| extension == "parquet") {
+                assert!(fs::read(out.join(&file)).unwrap() == whole, "round {round}: {} is not whole", file.display());
+                wholes += 1;
+            } else {
+                halves += 1;
+            }
+        }
+        export(&store, &run.id, &out);
+        assert_eq!(files(&out), [written.path.strip_prefix(&out).unwrap()], "nothing is left beside it");
+        assert!(fs::read(&written.path).unwrap() == whole);
+    }
+    eprintln!("{ROUNDS} kills left {halves} halves and {wholes} whole files");
+    assert!(halves > 0 && wholes > 0, "they were all killed at the same place, so this says little");
+}
+
+#[test]
+fn two_programs_that_export_the_same_run_leave_one_whole_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let run = fixtures::run(RUN, 7);
+    let store = stored(folder.path(), &run, TRIALS, SAMPLES);
+    let whole = fs::read(export(&store, &run.id, &out).path).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let store = Store::open_existing(&folder.path().join("results.db")).unwrap();
+                for _ in 0..6 {
+                    let path = export(&store, &run.id, &out).path;
+                    assert!(fs::read(path).unwrap() == whole);
+                }
+            });
+        }
+    });
+    assert_eq!(files(&out).len(), 1);
+}
+
+#[test]
+fn a_run_that_has_gone_on_replaces_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let run = fixtures::run(RUN, 7);
+    let mut store = stored(folder.path(), &run, 5, 3);
+    assert_eq!(rows(&export(&store, &run.id, &out).path).len(), 15);
+    store.add_trial(&run.id, &fixtures::trial(&run, 5, 3)).unwrap();
+    assert_eq!(rows(&export(&store, &run.id, &out).path).len(), 18);
+    assert_eq!(files(&out).len(), 1);
+}
+
+#[test]
+fn a_full_disk_is_said_and_keeps_the_old_file() {
+    let directory = tempfile::tempdir().unwrap();
+    mounted(directory.path(), "mount -t tmpfs -o size=8m none \"$1\"", "parquet::files::on_a_small_disk");
+}
+
+/// Not a test by itself: runs on a disk of 8 MiB.
+#[test]
+fn on_a_small_disk() {
+    let Some(path) = given_path() else { return };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let run = fixtures::run(RUN, 7);
+    let store = stored(elsewhere.path(), &run, TRIALS, SAMPLES);
+    let out = path.with_file_name("out");
+    let old = fs::read(export(&store, &run.id, &out).path).unwrap();
+    let left = |room: u64| {
+        let stat = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(&out).output().unwrap();
+        let numbers: Vec<u64> =
+            String::from_utf8(stat.stdout).unwrap().split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let free = numbers[0] * numbers[1];
+        fs::write(path.with_file_name("ballast"), vec![1; free.saturating_sub(room) as usize]).unwrap();
+    };
+    left(old.len() as u64 / 2);
+    let error = store::export::parquet(&store, &run.id, &out).unwrap_err().to_string();
+    assert!(error.contains(".parquet: no space left on its disk\nhint: the files that were written before"), "{error}");
+    let names = files(&out);
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(fs::read(out.join(&names[0])).unwrap() == old, "the old file is as it was");
+    fs::remove_file(path.with_file_name("ballast")).unwrap();
+    export(&store, &run.id, &out);
+    assert!(fs::read(out.join(&names[0])).unwrap() == old);
+}
+
+#[test]
+fn a_read_only_disk_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let read_only = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"";
+    mounted(directory.path(), read_only, "parquet::files::on_a_read_only_disk");
+}
+
+/// Not a test by itself: runs where the disk is read-only.
+#[test]
+fn on_a_read_only_disk() {
+    let Some(path) = given_path() else { return };
+    refused(&path.with_file_name("out"), ": its disk is read-only\nhint: name another folder with --to");
+}
+
+fn refused(out: &Path, expected: &str) {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let run = fixtures::run(RUN, 7);
+    let store = stored(elsewhere.path(), &run, 1, 1);
+    let error = store::export::parquet(&store, &run.id, out).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot write {}", out.display())), "{error}");
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn what_is_no_folder_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    refused(&file, ": a part of its path is a file, not a folder");
+    refused(&file.join("below"), ": a part of its path is a file, not a folder");
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+}
+
+/// Root may write everywhere, but not from a name space in which it is nobody.
+#[test]
+fn a_folder_that_may_not_be_written_is_said() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let closed = directory.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    let inner = again("parquet::files::in_a_closed_folder");
+    let mut command = Command::new("unshare");
+    command.args(["--user"]).arg(inner.get_program()).args(inner.get_args()).env(STORE, closed.join("results.db"));
+    match command.output() {
+        Err(error) => println!("skipped: unshare: {error}"),
+        Ok(output) if output.stderr.starts_with(b"unshare: ") => {
+            println!("skipped: no user name spaces here: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(output) => {
+            let text =
+                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        }
+    }
+}
+
+/// Not a test by itself: runs as somebody who may not write the folder.
+#[test]
+fn in_a_closed_folder() {
+    let Some(path) = given_path() else { return };
+    refused(&path.with_file_name("out"), ": permission denied\nhint: name another folder with --to");
+}

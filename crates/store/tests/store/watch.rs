@@ -1,0 +1,64 @@
+//! Who only reads a results file sees what others write, and writes nothing.
+
+use model::finding::VerdictCounts;
+use model::record::{Ending, RunId};
+use model::trial::{Grade, Role};
+use rusqlite::Connection;
+use store::{Extent, Store, StoreError};
+
+use crate::fixtures;
+
+#[test]
+fn what_another_program_stores_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    let mut writer = Store::open(&path).unwrap();
+    let run = fixtures::run("ab12", 1);
+    writer.begin_run(&run).unwrap();
+    let reader = Store::open_to_read(&path).unwrap();
+    let mut version = reader.data_version().unwrap();
+    assert_eq!(reader.data_version().unwrap(), version, "nothing happened");
+    let mut verdicts = VerdictCounts::default();
+    for position in 0..30 {
+        let trial = fixtures::trial(&run, position, 2);
+        writer.add_trial(&run.id, &trial).unwrap();
+        let now = reader.data_version().unwrap();
+        assert_ne!(now, version, "trial {position} was stored");
+        version = now;
+        if trial.trial.role != Role::Warmup {
+            match trial.verdict.grade {
+                Grade::Valid => verdicts.valid += 1,
+                Grade::Suspect => verdicts.suspect += 1,
+                Grade::Invalid => verdicts.invalid += 1,
+            }
+        }
+        let progress = reader.progress(&run.id).unwrap();
+        assert_eq!((progress.trials, progress.verdicts, progress.ended), (position + 1, verdicts, None));
+    }
+    assert!(verdicts.valid > 0 && verdicts.valid < 30, "the fixtures differ: {verdicts:?}");
+    assert_eq!(reader.runs().unwrap()[0].verdicts, verdicts);
+    assert_eq!(reader.extent().unwrap(), Extent { runs: 1, ended: 0, trials: 30, tables: 0 });
+    writer.end_run(&run.id, Ending::Precise).unwrap();
+    assert_eq!(reader.progress(&run.id).unwrap().ended, Some(Ending::Precise));
+    assert_eq!(reader.extent().unwrap().ended, 1);
+    let error = reader.progress(&RunId("cd".into())).unwrap_err();
+    assert!(matches!(error, StoreError::NoSuchRun { .. }), "{error}");
+}
+
+#[test]
+fn a_file_opened_to_read_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    assert!(matches!(Store::open_to_read(&path), Err(StoreError::Missing { .. })));
+    assert!(!path.exists(), "it is not made");
+    drop(Store::open(&path).unwrap());
+    let before = std::fs::read(&path).unwrap();
+    let mut reader = Store::open_to_read(&path).unwrap();
+    let refused = reader.begin_run(&fixtures::run("ab12", 1)).unwrap_err();
+    assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused:?}");
+    drop(reader);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 1).unwrap();
+    let error = Store::open_to_read(&path).unwrap_err().to_string();
+    assert!(error.contains("older nearfar (schema 1") && error.contains("hint: 'nearfar show'"), "{error}");
+}
