@@ -18,7 +18,7 @@ use crate::sense::{Seen, Sense};
 use crate::trace::{Record, Trace};
 
 /// How long a look may be put off: while something is far, and while nothing is.
-const PACE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(10)];
+const PACE: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
 /// Own cpu time that needs no justification: this share of one cpu, and this much to begin with.
 const FREE_SHARE: f64 = 0.10;
 const FREE_TO_BEGIN: f64 = 0.05;

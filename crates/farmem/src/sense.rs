@@ -18,7 +18,7 @@ use crate::trace::Record;
 /// Pages of a ring; a power of two. At 40 bytes a sample it holds some 13 000 of them.
 const RING_PAGES: usize = 128;
 /// A ring with this many bytes wakes the reader.
-const WAKE_AT_BYTES: u32 = 2048;
+const WAKE_AT_BYTES: u32 = 512;
 
 /// `perf_event_open(2)`: events, fields of a sample, flags.
 const MINOR_FAULTS: u64 = 5;

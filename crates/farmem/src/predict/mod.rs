@@ -2,6 +2,7 @@
 //! far to fetch ahead of each and what to page out behind it. Values in, values out: no system calls, no clock, so that
 //! recorded faults can be played through it. Must not know how faults are seen or advice is given.
 
+mod columns;
 mod ghosts;
 #[cfg(test)]
 mod replay;
@@ -13,6 +14,7 @@ mod world;
 
 use std::ops::Range;
 
+use self::columns::Walks;
 use self::ghosts::Ghosts;
 use self::stream::{CONFIRMED, Kind, Stream};
 
@@ -31,6 +33,10 @@ const STEP_MAX: i64 = 64 << 20;
 const STEPS_SKIPPED_MAX: i64 = 64;
 /// A walk that begins at most this many pages beside the last one goes on where that was.
 const BESIDE_PAGES: i64 = 16;
+/// The longest column, in pages.
+const COLUMN_PAGES_MAX: u64 = 4;
+/// So many columns before the last one are still of the same walk: loops over several at once take them in any order.
+const JITTER: i64 = 16;
 /// A rest after prefetching that was not used, nanoseconds: the first, and the longest.
 const REST: Range<u64> = 50_000_000..2_000_000_000;
 
@@ -73,7 +79,7 @@ impl Tuning {
             page,
             dram,
             minor_period: 16,
-            ahead_max: (dram / 128).clamp(MIB, 8 * MIB),
+            ahead_max: (dram / 64).clamp(MIB, 16 * MIB),
             behind: (dram / 512).clamp(MIB / 4, MIB),
             piece: (dram / 512).clamp(MIB / 2, 2 * MIB),
         }
@@ -132,6 +138,7 @@ pub struct Counts {
 pub struct Predictor {
     tuning: Tuning,
     streams: Vec<Stream>,
+    walks: Walks,
     ghosts: Ghosts,
     /// Counts up with every fault: the age of streams.
     stamp: u64,
@@ -142,7 +149,8 @@ impl Predictor {
     /// Nothing has been seen.
     pub fn new(tuning: Tuning) -> Self {
         let streams = vec![Stream::default(); STREAMS_MAX];
-        Self { tuning, streams, ghosts: Ghosts::new(tuning.dram), stamp: 0, counts: Counts::default() }
+        let (walks, ghosts, counts) = (Walks::default(), Ghosts::new(tuning.dram), Counts::default());
+        Self { tuning, streams, walks, ghosts, stamp: 0, counts }
     }
 
     /// What was seen and ordered.
@@ -155,6 +163,7 @@ impl Predictor {
         for stream in self.streams.iter_mut().filter(|stream| stream.process == process) {
             *stream = Stream::default();
         }
+        self.walks.forget(process);
     }
 
     /// Finds the stream that a fault belongs to, or makes it the beginning of one.
@@ -162,7 +171,13 @@ impl Predictor {
         *(if fault.major { &mut self.counts.major } else { &mut self.counts.minor_seen }) += 1;
         self.stamp += 1;
         let address = fault.address & !(self.tuning.page - 1);
-        if self.known(fault, address) {
+        if self.known(fault, fault.address, |kind| kind == Kind::Columns) {
+            return;
+        }
+        if let Some(step) = self.walks.see(fault, self.tuning.page) {
+            return self.begin_columns(fault, step);
+        }
+        if self.known(fault, address, |kind| kind != Kind::Columns) {
             return;
         }
         let own = |stream: &Stream| {
@@ -192,14 +207,11 @@ impl Predictor {
 
     /// A confirmed stream takes any fault near its way, from any thread and instruction: unrolled loops fault at several
     /// instructions, and threads of a team share one sweep.
-    fn known(&mut self, fault: &Fault, address: u64) -> bool {
-        let Some(stream) = self
-            .streams
-            .iter_mut()
-            .find(|stream| stream.is_confirmed() && stream.process == fault.process && stream.takes(address))
-        else {
-            return false;
+    fn known(&mut self, fault: &Fault, address: u64, of: impl Fn(Kind) -> bool) -> bool {
+        let takes = |stream: &&mut Stream| {
+            stream.is_confirmed() && of(stream.kind) && stream.process == fault.process && stream.takes(address)
         };
+        let Some(stream) = self.streams.iter_mut().find(takes) else { return false };
         stream.stamp = self.stamp;
         stream.met_far |= fault.major;
         let onward = stream.past(address, stream.last);
@@ -214,12 +226,26 @@ impl Predictor {
             self.counts.lost += 8;
         }
         // At or before the last place: the ring of another cpu was read first, or the same page again.
-        if onward > 0 {
-            stream.last = address;
+        if stream.go_on(address) {
             stream.due = true;
             self.counts.matched += 1;
         }
         true
+    }
+
+    /// A walk over columns has shown its step. What looked like a sweep there was that walk.
+    fn begin_columns(&mut self, fault: &Fault, step: i64) {
+        let swept = |stream: &Stream| {
+            stream.process == fault.process && stream.kind == Kind::Sweep && stream.takes(fault.address)
+        };
+        for stream in self.streams.iter_mut().filter(|stream| swept(stream)) {
+            *stream = Stream::default();
+        }
+        let Some(at) = (0..self.streams.len()).min_by_key(|at| self.streams[*at].stamp) else { return };
+        let mut stream = Stream::candidate(fault, fault.address, self.stamp);
+        (stream.step, stream.seen, stream.met_far) = (step, CONFIRMED, fault.major);
+        self.streams[at] = stream;
+        self.begin(at, Kind::Columns);
     }
 
     /// Close to a candidate of the same thread: a sweep, if the direction holds.
@@ -268,6 +294,10 @@ impl Predictor {
                     stream.take_over(old);
                     *old = Stream::default();
                 }
+            }
+            Kind::Columns => {
+                self.counts.stepping += 1;
+                stream.edge = stream.last;
             }
             Kind::Steps => {
                 self.counts.stepping += 1;
@@ -322,15 +352,17 @@ impl Predictor {
         let stream = &mut self.streams[at];
         if stream.past(stream.edge, stream.last) <= 0 {
             // The program caught up.
-            stream.edge = stream.onward(stream.last, self.tuning.page);
+            let beside = if stream.kind == Kind::Columns { 0 } else { self.tuning.page };
+            stream.edge = stream.onward(stream.last, beside);
         }
         let advice = match stream.kind {
             Kind::Sweep => stream.next_range(&self.tuning).map(Advice::Fetch),
-            Kind::Steps => stream.next_steps(&self.tuning).map(Advice::FetchEach),
+            Kind::Steps | Kind::Columns => stream.next_steps(&self.tuning).map(Advice::FetchEach),
         };
         if let Some(Advice::FetchEach(ranges)) = &advice {
-            stream.fetched += ranges.len() as u64;
-            self.counts.fetched += ranges.len() as u64 * stream.width;
+            let pages = ranges.iter().map(|range| (range.end - range.start) / self.tuning.page).sum::<u64>();
+            stream.fetched += if stream.kind == Kind::Steps { ranges.len() as u64 } else { pages };
+            self.counts.fetched += pages;
         }
         if let Some(advice) = advice {
             orders.push(Order { process: stream.process, advice, stream: at });

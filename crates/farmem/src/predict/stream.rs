@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{BESIDE_PAGES, Fault, MIB, RANGES_MAX, REACH, REST, STEPS_SKIPPED_MAX, Tuning};
+use super::{BESIDE_PAGES, COLUMN_PAGES_MAX, Fault, JITTER, MIB, RANGES_MAX, REACH, REST, STEPS_SKIPPED_MAX, Tuning};
 
 /// So many faults in a row that fit make a stream.
 pub(super) const CONFIRMED: u32 = 4;
@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Sweep,
     /// It touches a page and the next one a step away.
     Steps,
+    /// It touches a column of a matrix, some pages at most, and the next one a step away; places are exact to the byte.
+    Columns,
 }
 
 /// A stream, or what may become one. Addresses and distances are bytes.
@@ -51,6 +53,12 @@ pub(super) struct Stream {
     pub first: u64,
     /// Pages fetched at each step.
     pub width: u64,
+    /// The farthest from its beginning that a column was seen touched, bytes.
+    pub depth: u64,
+    /// What is farther from there is of something else, bytes.
+    pub depth_max: u64,
+    /// Bytes of a page.
+    pub page: u64,
     /// It moved.
     pub due: bool,
     /// It has waited for far memory.
@@ -85,6 +93,8 @@ impl Stream {
         (self.fetched, self.used, self.lost) = (0, 0, 0);
         (self.rest, self.width, self.due) = (REST.start, 1, true);
         self.first = self.last.wrapping_sub((i64::from(CONFIRMED) * self.step) as u64);
+        self.page = tuning.page;
+        self.depth_max = (COLUMN_PAGES_MAX * tuning.page).min(self.step.unsigned_abs().saturating_sub(tuning.page));
     }
 
     /// How far one address lies beyond another, along the way.
@@ -112,7 +122,40 @@ impl Stream {
                 let step = self.step.abs();
                 onward >= 0 && onward % step == 0 && onward / step <= STEPS_SKIPPED_MAX
             }
+            Kind::Columns => self.column(address).is_some(),
         }
+    }
+
+    /// How many columns further than the last an address lies, and how far from that column's beginning, if it is of this walk:
+    /// where the column was touched before, or where it goes on into its next page. A walk over the rows below begins in
+    /// the midst of a page and is another one.
+    fn column(&self, address: u64) -> Option<(i64, u64)> {
+        let (off, step) = (address.wrapping_sub(self.last) as i64, self.step.abs());
+        let (column, depth) = (off.div_euclid(step) * self.step.signum(), off.rem_euclid(step) as u64);
+        let goes_on = address.is_multiple_of(self.page) && depth <= self.depth + self.page && depth <= self.depth_max;
+        let is_of_it = (-JITTER..=STEPS_SKIPPED_MAX).contains(&column) && (depth <= self.depth || goes_on);
+        is_of_it.then_some((column, depth))
+    }
+
+    /// Goes on to where an address that it takes is; whether that is further than it was.
+    pub(super) fn go_on(&mut self, address: u64) -> bool {
+        if self.kind != Kind::Columns {
+            let onward = self.past(address, self.last) > 0;
+            if onward {
+                self.last = address;
+            }
+            return onward;
+        }
+        let Some((column, depth)) = self.column(address) else { return false };
+        if column > 0 {
+            self.last = self.last.wrapping_add((column * self.step) as u64);
+        }
+        let deeper = depth > self.depth;
+        if deeper {
+            // What was fetched ahead ends too soon.
+            (self.depth, self.edge) = (depth, self.last);
+        }
+        column > 0 || deeper
     }
 
     pub(super) fn goes_on_from(&self, old: &Self) -> bool {
@@ -168,10 +211,18 @@ impl Stream {
         }
         let ranges = (gap..depth).map(|_| {
             self.edge = self.edge.wrapping_add(self.step as u64);
-            self.edge..self.edge.wrapping_add(self.width * tuning.page)
+            self.pages_at(self.edge, tuning.page)
         });
         let ranges: Vec<_> = ranges.take_while(|range| range.start < range.end && range.end <= 1 << 56).collect();
         self.ahead = (self.ahead * 2).min(RANGES_MAX as u64 * tuning.page);
         (!ranges.is_empty()).then_some(ranges)
+    }
+
+    /// The pages that are wanted at a step.
+    fn pages_at(&self, at: u64, page: u64) -> Range<u64> {
+        match self.kind {
+            Kind::Columns => at & !(page - 1)..at.saturating_add(self.depth + page) & !(page - 1),
+            _ => at..at.wrapping_add(self.width * page),
+        }
     }
 }

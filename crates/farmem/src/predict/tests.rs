@@ -16,6 +16,11 @@ type Touch = (u32, u64, u64);
 
 /// Faults that waited, and what the predictor did; without it where `steered` is not.
 fn play(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts) {
+    play_bytes(touches.into_iter().map(|(thread, instruction, page)| (thread, instruction, page * PAGE)), steered)
+}
+
+/// The same where it matters which byte of a page is touched.
+fn play_bytes(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts) {
     let dram = PAGES / 2 * PAGE;
     let tuning = Tuning { minor_period: 4, ..Tuning::for_dram(dram, PAGE) };
     let (mut world, mut predictor) = (World::new(PAGES / 2, BASE), Predictor::new(tuning));
@@ -23,12 +28,12 @@ fn play(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts
         world.touch(page);
     }
     (world.waited, world.minor) = (0, 0);
-    for (at, (thread, instruction, page)) in touches.into_iter().enumerate() {
-        let Some(major) = world.touch(page) else { continue };
+    for (at, (thread, instruction, byte)) in touches.into_iter().enumerate() {
+        let Some(major) = world.touch(byte / PAGE) else { continue };
         if !steered || (!major && !world.minor.is_multiple_of(tuning.minor_period)) {
             continue;
         }
-        predictor.see(&Fault { process: 1, thread, instruction, address: BASE + page * PAGE, major });
+        predictor.see(&Fault { process: 1, thread, instruction, address: BASE + byte, major });
         let now = at as u64 * TOUCH;
         let headroom = dram as i64 - (world.near.len() as u64 * PAGE) as i64;
         for order in predictor.orders(now, headroom) {
@@ -84,6 +89,30 @@ fn columns_of_a_matrix_are_walked_in_steps() {
     let (_, counts) = play(columns.clone(), true);
     assert!(counts.stepping > 0, "{counts:?}");
     assert!(gain(columns) > 1.5);
+}
+
+/// Columns of six pages and a half each, in blocks of rows, as a BLAS goes through a matrix that it adds to. Fetching all that
+/// lies between them would displace what was fetched before.
+#[test]
+fn columns_of_no_whole_pages_are_walked_over() {
+    const COLUMN: u64 = 26_624;
+    const BLOCK: u64 = 3072;
+    let columns = PAGES * PAGE / COLUMN;
+    let block = move |first: u64| {
+        (0..columns).flat_map(move |column| {
+            let start = column * COLUMN + first;
+            let next_page = start / PAGE * PAGE + PAGE;
+            let second = (next_page < start + BLOCK).then_some((1, 0x11, next_page));
+            std::iter::once((1, 0x10, start)).chain(second)
+        })
+    };
+    let product = (0..3).flat_map(|_| (256..COLUMN - BLOCK).step_by(BLOCK as usize)).flat_map(block);
+    let (plain, _) = play_bytes(product.clone(), false);
+    let (steered, counts) = play_bytes(product, true);
+    println!("{plain} waits without, {steered} with: {counts:?}");
+    assert!(counts.stepping > 0, "{counts:?}");
+    assert!(steered * 3 < plain, "{steered} of {plain}");
+    assert!(counts.used * 2 > counts.fetched, "{counts:?}");
 }
 
 #[test]

@@ -1,22 +1,24 @@
 //! Recorded page faults as bytes: what was seen, when it was looked at, and what was ordered then. Values in, values out.
 //! Must not know files, nor what follows from a fault.
 //!
-//! # The format, version 1
+//! # The format, version 2
 //!
-//! The bytes `nearfar-faults`, the byte 1, then numbers. A number is its bits in groups of seven, lowest first, one to a
+//! The bytes `nearfar-faults`, the byte 2, then numbers. A number is its bits in groups of seven, lowest first, one to a
 //! byte, the eighth bit set in all but the last; a signed number n is 2n, or -2n-1 where it is negative. The first four
 //! are: bytes of a page, bytes of DRAM, how many minor faults there are for one that is seen, and 1 where the program was
 //! steered, else 0. Records follow to the end. The first number of a record is its kind and eight times a value:
 //!
 //! | kind | value | then |
 //! |---|---|---|
-//! | 0 minor fault, 1 major fault | who | signed, its page minus that of who's fault before (0 at first) |
+//! | 0 minor fault, 1 major fault | who | signed, its address minus that of who's fault before (0 at first) |
 //! | 2 who, numbered from 0 as they come | process | thread, address of the instruction |
 //! | 3 a process ended or became another program | process | |
 //! | 4 faults that were not seen for want of room | how many | |
 //! | 5 a look at the faults before it | microseconds since the look before | signed, pages that the program may take until its budget is short |
 //! | 6 pages to fetch | 0, or 1 and how many were far | process, signed first page minus that of the order before, pages |
 //! | 7 pages to page out | pages | process, signed first page as above |
+//!
+//! Version 1, which is read as well, has the page of a fault instead of its address.
 
 mod file;
 #[cfg(test)]
@@ -29,7 +31,8 @@ use std::ops::Range;
 pub use self::file::Trace;
 use crate::predict::{Advice, Fault, Order};
 
-const MAGIC: &[u8] = b"nearfar-faults\x01";
+const MAGIC: &[u8] = b"nearfar-faults";
+const VERSION: u8 = 2;
 const KIND_BITS: u32 = 3;
 
 /// How a trace was recorded.
@@ -48,7 +51,7 @@ pub struct Header {
 /// What a trace tells, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A fault, its address that of the page.
+    /// A fault; of version 1 its address is that of the page.
     Fault(Fault),
     /// A process ended, or became another program.
     Gone(u32),
@@ -98,7 +101,7 @@ impl Record {
 #[derive(Debug)]
 pub struct Encoder {
     page: u64,
-    /// Process, thread and instruction to number and last page.
+    /// Process, thread and instruction to number and last address.
     who: HashMap<(u32, u32, u64), (u64, u64)>,
     last: Last,
 }
@@ -114,6 +117,7 @@ impl Encoder {
     /// Adds the header to `bytes`.
     pub fn begin(header: &Header, bytes: &mut Vec<u8>) -> Self {
         bytes.extend(MAGIC);
+        bytes.push(VERSION);
         for number in [header.page, header.dram, header.minor_period, u64::from(header.steered)] {
             put(bytes, number);
         }
@@ -151,10 +155,9 @@ impl Encoder {
             put(bytes, fault.thread.into());
             put(bytes, fault.instruction);
         }
-        let page = fault.address / self.page;
         put_kind(bytes, fault.major.into(), *who);
-        put_signed(bytes, page.wrapping_sub(*last) as i64);
-        *last = page;
+        put_signed(bytes, fault.address.wrapping_sub(*last) as i64);
+        *last = fault.address;
     }
 
     fn add_first(&mut self, process: u32, range: &Range<u64>, bytes: &mut Vec<u8>) {
@@ -193,8 +196,10 @@ pub struct Decoder<'a> {
     pub header: Header,
     bytes: &'a [u8],
     at: usize,
-    /// As the encoder's, by number.
-    who: Vec<(Fault, u64)>,
+    /// As the encoder's, by number; each with its last fault.
+    who: Vec<Fault>,
+    /// What a fault's number counts, bytes.
+    unit: u64,
     last: Last,
     failed: bool,
 }
@@ -202,20 +207,22 @@ pub struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     /// Reads the header.
     pub fn begin(bytes: &'a [u8]) -> Result<Self, Damaged> {
-        let kept = MAGIC.len() - 1;
-        if !bytes.starts_with(&MAGIC[..kept]) {
+        if !bytes.starts_with(MAGIC) {
             return Err(Damaged { at: 0, what: "other first bytes" });
         }
-        if bytes.get(kept) != MAGIC.last() {
-            return Err(Damaged { at: kept, what: "a version that is not known" });
+        let version = bytes.get(MAGIC.len()).copied();
+        if !matches!(version, Some(1 | VERSION)) {
+            return Err(Damaged { at: MAGIC.len(), what: "a version that is not known" });
         }
         let header = Header { page: 0, dram: 0, minor_period: 0, steered: false };
-        let mut decoder = Self { header, bytes, at: MAGIC.len(), who: vec![], last: Last::default(), failed: false };
+        let (at, last) = (MAGIC.len() + 1, Last::default());
+        let mut decoder = Self { header, bytes, at, who: vec![], unit: 1, last, failed: false };
         let (page, dram, minor_period, steered) =
             (decoder.number()?, decoder.number()?, decoder.number()?, decoder.number()? != 0);
         if !page.is_power_of_two() || page < 512 {
-            return Err(Damaged { at: MAGIC.len(), what: "a page of no possible size" });
+            return Err(Damaged { at, what: "a page of no possible size" });
         }
+        decoder.unit = if version == Some(1) { page } else { 1 };
         decoder.header = Header { page, dram, minor_period, steered };
         Ok(decoder)
     }
@@ -229,14 +236,14 @@ impl<'a> Decoder<'a> {
                 0 | 1 => {
                     let step = self.signed()?;
                     let known = self.who.get_mut(value as usize);
-                    let (fault, page) = known.ok_or(Damaged { at, what: "a fault of nobody" })?;
-                    *page = page.wrapping_add(step as u64);
-                    let address = page.wrapping_mul(self.header.page);
-                    Record::Fault(Fault { address, major: kind == 1, ..*fault })
+                    let fault = known.ok_or(Damaged { at, what: "a fault of nobody" })?;
+                    fault.address = fault.address.wrapping_add((step as u64).wrapping_mul(self.unit));
+                    fault.major = kind == 1;
+                    Record::Fault(*fault)
                 }
                 2 => {
                     let (process, thread, instruction) = (narrow(value)?, narrow(self.number()?)?, self.number()?);
-                    self.who.push((Fault { process, thread, instruction, address: 0, major: false }, 0));
+                    self.who.push(Fault { process, thread, instruction, address: 0, major: false });
                     continue;
                 }
                 3 => Record::Gone(narrow(value)?),
