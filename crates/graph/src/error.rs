@@ -125,7 +125,9 @@ impl Error {
         match self {
             Self::TooLarge { .. } => Some("take a smaller scale, or end what else uses memory"),
             Self::Little { .. } | Self::Bucket => Some("give it more memory"),
-            Self::Storage(Trouble { kind: TroubleKind::Full, .. }) => Some("make room, or name a folder on another disk"),
+            Self::Storage(Trouble { kind: TroubleKind::Full, .. }) => {
+                Some("make room, or name a folder on another disk")
+            }
             Self::Dram { columns: 1, .. } => Some("give it more: dram=50%"),
             Self::Dram { .. } => Some("give it more, or let k be chosen: k=0"),
             Self::Parts { .. } => Some("take a larger scale, or fewer parts"),

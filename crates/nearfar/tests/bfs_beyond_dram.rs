@@ -51,7 +51,8 @@ impl Samples {
         let table = export.output().expect("the program starts").stdout;
         let mut rows = csv(&table).into_iter();
         let names = rows.next().expect("a table has names");
-        let column = |name: &str| names.iter().position(|own| own == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
+        let column =
+            |name: &str| names.iter().position(|own| own == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
         let (series, value) = (column("series"), column("value"));
         Some(Self(rows.map(|row| (row[series].clone(), row[value].parse().expect("a number"))).collect()))
     }

@@ -81,7 +81,8 @@ impl FarFile {
         file.set_len(bytes as u64).and_then(|()| file.sync_all()).map_err(|error| refused("write", &error))?;
         // Advice: a kernel that keeps pages of it gives them back when it needs them.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-        let flags = rustix::fs::fcntl_getfl(&file).and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT));
+        let flags =
+            rustix::fs::fcntl_getfl(&file).and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT));
         flags.map_err(|errno| refused_open("go past the page cache for a far file".into(), &errno.into()))?;
         let kind = FileSystem::of(&file).map_err(|error| refused("look at", &error))?;
         let inode = file.metadata().map_err(|error| refused("look at", &error))?.ino();

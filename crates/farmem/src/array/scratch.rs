@@ -80,8 +80,8 @@ impl ScratchFile {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::folder;
     use super::super::FarFile;
+    use super::super::tests::folder;
     use super::*;
 
     /// Begins with a page.

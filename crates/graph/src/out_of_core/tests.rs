@@ -148,8 +148,7 @@ fn graphs_beyond_dram_are_those_made_in_core() {
         let storage = Memory::default();
         let memory = Beyond::of(&spec, threads, dram).unwrap().construction;
         let with = OutOfCore { storage: &storage, edges: None, memory, watch: &|_| {} };
-        let (far, budget) =
-            build_beyond(&Threads(threads), &spec, (dram, columns), &with, &Room::anywhere()).unwrap();
+        let (far, budget) = build_beyond(&Threads(threads), &spec, (dram, columns), &with, &Room::anywhere()).unwrap();
         let tuples = Tuples::generate(&Threads(2), &spec, &Room::anywhere()).unwrap();
         let near = build(&Threads(2), &tuples, far.columns(), &Room::anywhere()).unwrap();
         assert!(far.columns() == columns.unwrap_or(far.columns()) && far.edge_bytes() <= budget.dram.0 + 4096);

@@ -43,7 +43,10 @@ fn check(parents: &[u32]) -> Result<Reached, Wrong> {
     let result = |threads, validator: Validator<'_>| validator.check(&Threads(threads), 0, parents).unwrap();
     let listed = [1, 2, 5].map(|threads| result(threads, Validator::new(&tuples)));
     let streamed = [1, 3, 5].map(|threads| result(threads, Validator::streaming(tuples.spec(), &Anew)));
-    assert!(listed.iter().chain(&streamed).all(|result| result.is_ok() == listed[0].is_ok()), "{listed:?} {streamed:?}");
+    assert!(
+        listed.iter().chain(&streamed).all(|result| result.is_ok() == listed[0].is_ok()),
+        "{listed:?} {streamed:?}"
+    );
     assert_eq!(streamed[0], listed[0], "one thread finds the same first");
     listed[0]
 }

@@ -67,11 +67,7 @@ impl Fetch for Shelf {
 }
 
 /// The graph with so much of it in memory, and TAIL in pages.
-fn beyond(
-    tuples: &Tuples,
-    dram: Dram,
-    columns: Option<u32>,
-) -> Result<(Layout, Budget, Arc<Vec<u8>>), Error> {
+fn beyond(tuples: &Tuples, dram: Dram, columns: Option<u32>) -> Result<(Layout, Budget, Arc<Vec<u8>>), Error> {
     let (storage, spec) = (Memory::default(), tuples.spec());
     let memory = Bytes(64 << 20);
     let with = OutOfCore { storage: &storage, edges: Some(tuples), memory, watch: &|_| {} };

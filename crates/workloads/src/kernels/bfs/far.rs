@@ -24,15 +24,19 @@ pub(super) fn place(folder: &str) -> Result<Place, Failure> {
 /// page cache.
 pub(super) fn check(place: &Place, needs: &Beyond) -> Result<(), Failure> {
     let page = ScratchFile::unnamed(place, false).and_then(|file| FarFile::of_scratch(file, 1));
-    let reader = page.and_then(|page| Reader::new(Arc::new(page), 1, READ_BYTES_MAX, READ_PADDING, &MemoryPolicy::Kernel));
+    let reader =
+        page.and_then(|page| Reader::new(Arc::new(page), 1, READ_BYTES_MAX, READ_PADDING, &MemoryPolicy::Kernel));
     reader.map_err(|error| far_failure(&error))?;
     // Where the system does not say, only trying can tell.
     let Ok(free) = machine::signs::room_on_disk(place.folder()) else { return Ok(()) };
     if needs.disk <= free {
         return Ok(());
     }
-    let what =
-        format!("construction takes about {} of the disk of {}, which has {free}", needs.disk, place.folder().display());
+    let what = format!(
+        "construction takes about {} of the disk of {}, which has {free}",
+        needs.disk,
+        place.folder().display()
+    );
     Err(Failure::Unavailable(with_hint(&what, Some("take a smaller scale, or name a folder on another disk"))))
 }
 
