@@ -30,6 +30,8 @@ impl Edges for Generator {
     }
 }
 
+/// For tests, which hold both ways against each other.
+#[cfg(test)]
 impl Edges for Tuples {
     fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
         let pairs = &self.pairs[first as usize..][..edges.len()];

@@ -1,5 +1,5 @@
 //! Validation: whether parents are a breadth-first tree of the graph, by the Graph500's five checks. Slow and plain: it knows the
-//! edges as generated and the result, and nothing of layout or search. Edges go by in batches: who has no room for the list has them
+//! edges as generated and the result, and nothing of layout or search. Who has no room for the list of edges has them go by in batches,
 //! generated anew.
 //!
 //! 1. Following parents from any vertex comes to the root, without a cycle.
@@ -91,10 +91,17 @@ impl From<Wrong> for End {
     }
 }
 
+/// Where edges come from.
+#[derive(Clone, Copy)]
+enum Source<'t> {
+    List(&'t Tuples),
+    /// So many, in batches, for each tree anew.
+    Anew(&'t dyn Edges, u64),
+}
+
 /// Holds trees against the edges of a graph.
 pub struct Validator<'t> {
-    edges: &'t dyn Edges,
-    count: u64,
+    source: Source<'t>,
     levels: Vec<AtomicU16>,
     /// Whose tree edge was found among the edges.
     proven: Vec<AtomicBool>,
@@ -103,19 +110,18 @@ pub struct Validator<'t> {
 impl<'t> Validator<'t> {
     /// For trees of the graph whose edge list is in memory.
     pub fn new(tuples: &'t Tuples) -> Self {
-        Self::over(tuples.spec(), tuples, tuples.count())
+        Self::over(tuples.spec(), Source::List(tuples))
     }
 
     /// For trees of this graph, whose edges are had anew for each.
     pub fn streaming(spec: &Spec, edges: &'t dyn Edges) -> Self {
-        Self::over(spec, edges, spec.edges())
+        Self::over(spec, Source::Anew(edges, spec.edges()))
     }
 
-    fn over(spec: &Spec, edges: &'t dyn Edges, count: u64) -> Self {
+    fn over(spec: &Spec, source: Source<'t>) -> Self {
         let vertices = spec.vertices() as usize;
         Self {
-            edges,
-            count,
+            source,
             levels: (0..vertices).map(|_| AtomicU16::new(0)).collect(),
             proven: (0..vertices).map(|_| AtomicBool::new(false)).collect(),
         }
@@ -205,19 +211,25 @@ impl<'t> Validator<'t> {
 
     /// Checks 3 and 4 on a part of the edges, and notes which tree edges are among them.
     fn look_at_edges(&self, hand: &Hand<'_>, parents: &[u32], reached: &mut Reached) -> Result<(), End> {
-        let own = hand.part(self.count as usize);
-        let mut edges = vec![[0; 2]; BATCH.min(own.len())];
-        for first in own.clone().step_by(BATCH) {
-            let batch = &mut edges[..(own.end - first).min(BATCH)];
-            self.edges.fill(first as u64, batch).map_err(End::Edges)?;
-            for [a, b] in batch {
-                let (here, there) = (self.levels[*a as usize].load(Relaxed), self.levels[*b as usize].load(Relaxed));
-                if let Some((upper, lower)) = look_at_edge((*a as u32, here), (*b as u32, there), reached)?
-                    && parents[lower as usize] == upper
-                {
-                    self.proven[lower as usize].store(true, Relaxed);
-                }
+        let mut look = |a: u32, b: u32| -> Result<(), End> {
+            let (here, there) = (self.levels[a as usize].load(Relaxed), self.levels[b as usize].load(Relaxed));
+            if let Some((upper, lower)) = look_at_edge((a, here), (b, there), reached)?
+                && parents[lower as usize] == upper
+            {
+                self.proven[lower as usize].store(true, Relaxed);
             }
+            Ok(())
+        };
+        let (edges, count) = match self.source {
+            Source::List(tuples) => return tuples.part(hand).try_for_each(|(a, b)| look(a, b)),
+            Source::Anew(edges, count) => (edges, count),
+        };
+        let own = hand.part(count as usize);
+        let mut batch = vec![[0; 2]; BATCH.min(own.len())];
+        for first in own.clone().step_by(BATCH) {
+            let batch = &mut batch[..(own.end - first).min(BATCH)];
+            edges.fill(first as u64, batch).map_err(End::Edges)?;
+            batch.iter().try_for_each(|[a, b]| look(*a as u32, *b as u32))?;
         }
         Ok(())
     }

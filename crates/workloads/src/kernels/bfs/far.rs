@@ -71,11 +71,13 @@ impl Parts {
 
     fn trouble(&self, verb: &str, part: Kept, error: &io::Error) -> Trouble {
         let (kind, folder) = (TroubleKind::from(error.kind()), self.place.folder().display());
-        let mut what = format!("cannot {verb} scratch file {} in {folder}: {error}", part.name());
-        if kind == TroubleKind::Full {
-            what += &format!("; construction takes about {} of its disk", self.needed);
+        let what = format!("cannot {verb} scratch file {} in {folder}: {error}", part.name());
+        match kind {
+            TroubleKind::Full => {
+                Trouble { kind, what: format!("{what}; construction takes about {} of its disk", self.needed) }
+            }
+            _ => Trouble { kind, what },
         }
-        Trouble { kind, what }
     }
 
     /// TAIL, which part `Kept::Graph` has by now; all else is given back.

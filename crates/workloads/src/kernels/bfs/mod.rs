@@ -103,14 +103,14 @@ struct Graph {
 enum EdgeList {
     Here(Tuples),
     /// There is no room for it: generated anew for each.
-    Anew(Generator),
+    Anew(Box<Generator>),
 }
 
 impl EdgeList {
     fn validator<'t>(&'t self, spec: &Spec) -> Validator<'t> {
         match self {
             Self::Here(tuples) => Validator::new(tuples),
-            Self::Anew(generator) => Validator::streaming(spec, generator),
+            Self::Anew(generator) => Validator::streaming(spec, &**generator),
         }
     }
 }
@@ -146,7 +146,7 @@ fn beyond(options: &Options, dram: Dram, crew: &Seated<'_>, room: &Room) -> Resu
     let (layout, budget) = graph::build_beyond(crew, spec, (dram, options.columns), &with, room)?;
     let far = parts.into_tail(layout.tail_bytes())?;
     let construction = began.elapsed().as_secs_f64();
-    let edges = EdgeList::Anew(generator);
+    let edges = EdgeList::Anew(Box::new(generator));
     Ok(Graph { layout, far: Some(far), budget: Some(budget), edges, generation, construction })
 }
 
