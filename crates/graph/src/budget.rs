@@ -64,16 +64,14 @@ impl Budget {
         found.ok_or(Error::Dram { asked: self.dram, needed, columns })
     }
 
-    /// What is left for lists of hubs.
-    pub fn left(&self, layout: &Layout) -> u64 {
-        let entries = layout.column_at[layout.column_at.len() - 1];
-        let head = Head::bytes_for(entries, Head::width(layout.ranks));
-        self.dram.0.saturating_sub(head + layout.index.bytes() as u64)
+    /// What these leave for lists of hubs.
+    pub(crate) fn left(&self, head: &Head, index: &Index) -> u64 {
+        self.dram.0.saturating_sub((head.bytes() + index.bytes()) as u64)
     }
 }
 
 /// What HEAD and the index take at most with so many columns.
-fn bytes_with(steps: &Steps, columns: u32) -> u64 {
+pub(crate) fn bytes_with(steps: &Steps, columns: u32) -> u64 {
     let rows: Vec<u32> = (0..columns).map(|column| steps.more_than(column)).collect();
     let end = Layout::columns_at(&rows).last().copied().unwrap_or(0);
     let width = Head::width(steps.ranks());

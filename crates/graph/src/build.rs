@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 
 use model::units::Bytes;
 
-use crate::budget::{Budget, Dram};
 use crate::classes::Classes;
 use crate::coded::{self, PADDING};
 use crate::crew::{Crew, Pieces, Stopped, collect};
@@ -50,46 +49,18 @@ pub fn check_fits(spec: &Spec) -> Result<(), Error> {
 /// Constructs the graph with `columns` columns in HEAD.
 pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> Result<Layout, C::Error> {
     check_columns(columns)?;
-    construct(crew, tuples, room, |_, _, _| Ok((columns, ()))).map(|(layout, ())| layout)
-}
-
-/// Constructs the graph to be searched with so much DRAM for HEAD, index and hubs: with so many columns, or the most that fit.
-/// Gives also what was found out for that; [`Layout::leave`] then makes it so.
-pub fn build_within<C: Crew>(
-    crew: &C,
-    tuples: &Tuples,
-    dram: Dram,
-    columns: Option<u32>,
-    room: &Room,
-) -> Result<(Layout, Budget), C::Error> {
-    columns.map_or(Ok(()), check_columns)?;
-    construct(crew, tuples, room, |buckets, lists, ranking| {
-        let coded = coded_bytes(crew, buckets, lists, ranking)?;
-        let budget = Budget { coded: Bytes(coded), dram: dram.of(Bytes(coded)) };
-        Ok((budget.columns(&ranking.steps, columns)?, budget))
-    })
-}
-
-/// Constructs the graph with as many columns as `choose` says, and gives what it says besides.
-fn construct<C: Crew, T>(
-    crew: &C,
-    tuples: &Tuples,
-    room: &Room,
-    choose: impl FnOnce(&Buckets, &Lists, &Ranking) -> Result<(u32, T), C::Error>,
-) -> Result<(Layout, T), C::Error> {
     let mut buckets = Buckets::deal(crew, tuples, &room.in_passing())?;
     let lists = buckets.gather(crew, &room.in_passing())?;
     let mut ranking = Ranking::new(&lists, room).map_err(Error::Memory)?;
     if ranking.ranks == 0 {
         return Err(Error::NoEdges.into());
     }
-    let (columns, more) = choose(&buckets, &lists, &ranking)?;
     ranking.rows = ranking.steps.rows_of(columns);
     let written = write(crew, &buckets, &lists, &ranking, room)?;
     drop(buckets);
-    let joined = join(crew, &ranking, written, room)?;
-    let layout = finish(tuples.spec(), ranking, joined, room).map_err(Error::Memory)?;
-    Ok((layout, more))
+    let (head, tail, tail_at) = join(crew, &ranking, written, room)?;
+    let parts = Listed::near(head, tail, &tail_at, room).map_err(Error::Memory)?;
+    Ok(finish(tuples.spec(), ranking, parts, room).map_err(Error::Memory)?)
 }
 
 /// Both directions of all edges but self-loops, by the vertex that they leave.
@@ -280,19 +251,22 @@ impl Ranking {
     fn new(lists: &Lists, room: &Room) -> Result<Self, machine::memory::MemoryError> {
         let degrees = &lists.degree;
         let (steps, mut next) = Steps::of(degrees);
+        let mut rank: Array<u32> = room.array(degrees.len())?;
+        rank.iter_mut().zip(&degrees[..]).for_each(|(rank, degree)| *rank = next.rank(*degree));
+        let chunks = chunks(&steps.0);
+        Ok(Self { chunks, ..Self::of(rank, steps, room)? })
+    }
+
+    /// Of vertices with these ranks.
+    pub(crate) fn of(rank: Array<u32>, steps: Steps, room: &Room) -> Result<Self, machine::memory::MemoryError> {
         let ranks = steps.ranks();
-        let mut rank = room.array(degrees.len())?;
         let mut label = room.array(ranks as usize + ROWS_ALIGNED)?;
-        for (vertex, degree) in degrees.iter().enumerate() {
-            let own = next.rank(*degree);
-            rank[vertex] = own;
-            if own != NO_LABEL {
-                label[own as usize] = vertex as u32;
-            }
-        }
         label[ranks as usize..].fill(NO_LABEL);
-        let (chunks, neighbours) = (chunks(&steps.0), steps.neighbours());
-        Ok(Self { ranks, neighbours, rank, label, steps, rows: Vec::new(), chunks })
+        for (vertex, own) in rank.iter().enumerate().filter(|(_, own)| **own != NO_LABEL) {
+            label[*own as usize] = vertex as u32;
+        }
+        let neighbours = steps.neighbours();
+        Ok(Self { ranks, neighbours, rank, label, steps, rows: Vec::new(), chunks: Vec::new() })
     }
 }
 
@@ -313,24 +287,6 @@ fn chunks(steps: &[(u32, u32)]) -> Vec<u32> {
         borders.push(from);
     }
     borders
-}
-
-/// Bytes of all lists, coded whole, without a HEAD.
-fn coded_bytes<C: Crew>(crew: &C, buckets: &Buckets, lists: &Lists, ranking: &Ranking) -> Result<u64, C::Error> {
-    let pieces = Pieces::new(ranking.chunks.len() - 1, 1);
-    let sums = collect(crew, |_| {
-        let (mut list, mut bytes, mut sum) = (Vec::new(), Vec::new(), 0);
-        while let Some(piece) = pieces.take() {
-            for rank in ranking.chunks[piece.start]..ranking.chunks[piece.start + 1] {
-                ranked(buckets, lists, ranking, rank, &mut list);
-                bytes.clear();
-                coded::encode(&list, &mut bytes);
-                sum += bytes.len() as u64;
-            }
-        }
-        Ok(sum)
-    })?;
-    Ok(sums.into_iter().sum())
 }
 
 /// A rank's neighbours as ranks, ascending.
@@ -433,41 +389,58 @@ fn join<C: Crew>(crew: &C, ranking: &Ranking, written: Written, room: &Room) -> 
         Ok::<(), Stopped>(())
     })?;
     drop(next);
-    Ok(Joined { head, tail, tail_at })
+    Ok((head, tail, tail_at))
 }
 
-/// HEAD and TAIL, whole.
-pub(crate) struct Joined {
-    pub(crate) head: Array<u32>,
+/// HEAD and TAIL, whole, and where lists begin in TAIL.
+type Joined = (Array<u32>, Array<u8>, Array<u64>);
+
+/// Lists as a layout has them.
+pub(crate) struct Listed {
+    pub(crate) head: Head,
     pub(crate) tail: Array<u8>,
-    pub(crate) tail_at: Array<u64>,
+    pub(crate) index: Index,
+    pub(crate) first_far: u32,
+    pub(crate) long_lists: Vec<(u32, Vec<u64>)>,
+}
+
+impl Listed {
+    /// All of TAIL is in memory.
+    pub(crate) fn near(
+        head: Array<u32>,
+        tail: Array<u8>,
+        tail_at: &[u64],
+        room: &Room,
+    ) -> Result<Self, machine::memory::MemoryError> {
+        let index = Index::new(tail_at, room)?;
+        Ok(Self { head: Head::Four(head), tail, index, first_far: NONE_FAR, long_lists: Vec::new() })
+    }
 }
 
 /// Puts together what is made and what follows from it.
 pub(crate) fn finish(
     spec: &Spec,
     ranking: Ranking,
-    joined: Joined,
+    listed: Listed,
     room: &Room,
 ) -> Result<Layout, machine::memory::MemoryError> {
     let classes =
         Classes::new(|rank| ranking.steps.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
     let mean_degree = mean_degrees(&ranking, room)?;
     let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
-    let Joined { head, tail, tail_at } = joined;
+    let Listed { head, tail, index, first_far, long_lists } = listed;
     let column_at = Layout::columns_at(&rows[..rows.len() - 1]);
-    let index = Index::new(&tail_at, room)?;
     Ok(Layout {
         spec: *spec,
         ranks,
         neighbours,
         rows,
         column_at,
-        head: Head::Four(head),
+        head,
         tail,
-        first_far: NONE_FAR,
+        first_far,
         index,
-        long_lists: Vec::new(),
+        long_lists,
         label,
         rank,
         mean_degree,

@@ -6,7 +6,7 @@ use machine::memory::MemoryError;
 use model::units::Bytes;
 
 use crate::crew::Stopped;
-use crate::storage::Trouble;
+use crate::storage::{Trouble, TroubleKind};
 
 /// Why there is no graph, or no search in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Error {
         /// The largest.
         max: u64,
     },
-    /// Constructing and keeping it takes more memory than there is.
+    /// Constructing, keeping and searching it takes more memory than there is.
     TooLarge {
         /// Which graph.
         scale: u32,
@@ -125,6 +125,9 @@ impl Error {
         match self {
             Self::TooLarge { .. } => Some("take a smaller scale, or end what else uses memory"),
             Self::Little { .. } | Self::Bucket => Some("give it more memory"),
+            Self::Storage(Trouble { kind: TroubleKind::Full, .. }) => {
+                Some("make room, or name a folder on another disk")
+            }
             Self::Dram { columns: 1, .. } => Some("give it more: dram=50%"),
             Self::Dram { .. } => Some("give it more, or let k be chosen: k=0"),
             Self::Parts { .. } => Some("take a larger scale, or fewer parts"),

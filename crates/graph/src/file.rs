@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use sha2::{Digest, Sha256};
 
-use crate::build::{Joined, Ranking, finish};
+use crate::build::{Listed, Ranking, finish};
 use crate::coded::PADDING;
 use crate::crew::{Crew, Pieces, Threads};
 use crate::degrees::Steps;
@@ -339,8 +339,9 @@ impl Parts {
             rows,
             chunks: Vec::new(),
         };
-        finish(&header.spec, ranking, Joined { head, tail, tail_at }, room)
-            .map_err(|error| FileError::Graph(Error::Memory(error)))
+        let listed = Listed::near(head, tail, &tail_at, room);
+        let layout = listed.and_then(|listed| finish(&header.spec, ranking, listed, room));
+        layout.map_err(|error| FileError::Graph(Error::Memory(error)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use machine::memory::MemoryError;
 use model::id_set::NodeId;
@@ -31,19 +32,36 @@ impl Head {
         (width * (neighbours + ROWS_ALIGNED) + if width == 3 { PADDING } else { 0 }) as u64
     }
 
-    /// As few bytes as will do, if none is larger than that.
-    pub(crate) fn packed(self, largest: u32, room: &Room) -> Result<Self, MemoryError> {
+    /// Room for so many neighbours and those that are read behind the last, in as few bytes as will do if none is larger than that.
+    pub(crate) fn packed(neighbours: usize, largest: u32, room: &Room) -> Result<Self, MemoryError> {
+        let rows = neighbours + ROWS_ALIGNED;
+        Ok(match Self::width(largest) {
+            3 => Self::Three(room.array(3 * rows + PADDING)?),
+            _ => Self::Four(room.array(rows)?),
+        })
+    }
+
+    /// How many there is room for.
+    pub(crate) fn rows(&self) -> usize {
         match self {
-            Self::Four(wide) if Self::width(largest) == 3 => {
-                let mut bytes: Array<u8> = room.array(3 * wide.len() + PADDING)?;
-                let (three, _) = bytes.as_chunks_mut::<3>();
-                three
-                    .iter_mut()
-                    .zip(&wide[..])
-                    .for_each(|(three, wide)| three.copy_from_slice(&wide.to_le_bytes()[..3]));
-                Ok(Self::Three(bytes))
+            Self::Four(wide) => wide.len(),
+            Self::Three(bytes) => (bytes.len() - PADDING) / 3,
+        }
+    }
+
+    /// Writes neighbours from this place on, which has one thread.
+    pub(crate) fn store(&self, at: usize, neighbours: &[u32]) {
+        match self {
+            Self::Four(wide) => {
+                let rows = &wide.view::<AtomicU32>()[at..];
+                rows.iter().zip(neighbours).for_each(|(row, neighbour)| row.store(*neighbour, Relaxed));
             }
-            other => Ok(other),
+            Self::Three(bytes) => {
+                let (rows, _) = bytes.view::<AtomicU8>()[3 * at..].as_chunks::<3>();
+                for (row, neighbour) in rows.iter().zip(neighbours) {
+                    row.iter().zip(neighbour.to_le_bytes()).for_each(|(place, byte)| place.store(byte, Relaxed));
+                }
+            }
         }
     }
 
@@ -51,7 +69,7 @@ impl Head {
     pub(crate) fn wide(&self) -> Cow<'_, [u32]> {
         match self {
             Self::Four(wide) => Cow::Borrowed(wide),
-            Self::Three(bytes) => (0..(bytes.len() - PADDING) / 3).map(|at| self.at(at)).collect(),
+            Self::Three(_) => (0..self.rows()).map(|at| self.at(at)).collect(),
         }
     }
 
@@ -98,15 +116,15 @@ mod tests {
     fn packed_neighbours_come_back() {
         let numbers: Vec<u32> = (0..1000).map(|index| (index * 2_654_435) % (1 << 24)).collect();
         let room = Room::anywhere();
-        let head = || {
-            let mut array: Array<u32> = room.array(numbers.len()).unwrap();
-            array.copy_from_slice(&numbers);
-            Head::Four(array)
-        };
-        let packed = head().packed((1 << 24) - 1, &room).unwrap();
-        assert!(matches!(&packed, Head::Three(_)) && packed.bytes() == 3 * 1000 + PADDING);
-        assert_eq!(packed.wide()[..], numbers);
-        assert!((0..1000).all(|at| packed.at(at) == numbers[at]));
-        assert!(matches!(head().packed(1 << 24, &room).unwrap(), Head::Four(_)));
+        for (largest, width) in [((1 << 24) - 1, 3), (1 << 24, 4)] {
+            let head = Head::packed(1000, largest, &room).unwrap();
+            assert_eq!(matches!(&head, Head::Three(_)), width == 3);
+            assert_eq!(head.bytes() as u64, Head::bytes_for(1000, width));
+            for (at, part) in numbers.chunks(300).enumerate().collect::<Vec<_>>().into_iter().rev() {
+                head.store(300 * at, part);
+            }
+            assert_eq!(head.wide()[..1000], numbers);
+            assert!((0..1000).all(|at| head.at(at) == numbers[at]));
+        }
     }
 }

@@ -75,8 +75,12 @@ impl Index {
 
     /// Where each list begins, and the end of the last.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u64> {
-        let end = self.base[self.base.len() - 1];
-        (0..self.lists).map(|rank| self.list(rank as u32).0).chain(std::iter::once(end))
+        (0..self.lists).map(|rank| self.list(rank as u32).0).chain(std::iter::once(self.end()))
+    }
+
+    /// The end of the last list.
+    pub(crate) fn end(&self) -> u64 {
+        self.base[self.base.len() - 1]
     }
 
     /// The first list that does not end within so many bytes.

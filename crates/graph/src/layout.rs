@@ -4,7 +4,7 @@
 //! HEAD: column j holds the j-th neighbour of every rank that has more than j. Ranks descend by degree, so these are
 //! the ranks below `rows(j)`: columns are jagged and have no holes. TAIL: the other neighbours of each list, coded, in
 //! the order of ranks. HEAD, index and labels are in DRAM; of TAIL the hubs' lists are, as many as there is room for, and the
-//! others may lie elsewhere ([`Layout::leave`]).
+//! others may lie elsewhere ([`crate::build_beyond`]).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::head::Head;
 use crate::index::Index;
 use crate::kronecker::Spec;
-use crate::room::{Array, Room};
+use crate::room::Array;
 
 /// `Layout::first_far` where nothing is far.
 pub(crate) const NONE_FAR: u32 = u32::MAX;
@@ -111,33 +111,15 @@ impl Layout {
         self.first_far != NONE_FAR
     }
 
-    /// TAIL, as long as all of it is in DRAM.
-    pub fn tail(&self) -> &[u8] {
-        assert!(!self.has_far(), "all of TAIL is in DRAM");
-        &self.tail[..self.tail.len() - coded::PADDING]
+    /// Bytes of TAIL, wherever they lie.
+    pub fn tail_bytes(&self) -> u64 {
+        self.index.end()
     }
 
-    /// Keeps of TAIL only the first lists, in so many bytes at most, and of HEAD the fewest bytes. Who searches then has to
-    /// have the others somewhere else. Gives how many bytes of TAIL are kept.
-    pub fn leave(&mut self, bytes: u64, room: &Room) -> Result<u64, Error> {
-        let whole = self.tail().len() as u64;
-        let kept_lists = self.index.first_beyond(bytes);
-        let kept = if kept_lists == self.index.lists() { whole } else { self.index.list(kept_lists as u32).0 };
-        let head = std::mem::replace(&mut self.head, Head::Three(room.array(0)?));
-        self.head = head.packed(self.ranks, room)?;
-        if kept == whole {
-            return Ok(kept);
-        }
-        self.long_lists = (kept_lists as u32..self.index.lists() as u32)
-            .map(|rank| (rank, self.index.list(rank)))
-            .filter(|(_, (_, length))| *length > coded::PIECE_BYTES)
-            .map(|(rank, (from, length))| (rank, coded::pieces(&self.tail[from as usize..][..length], from)))
-            .collect();
-        let mut tail = room.array(kept as usize + coded::PADDING)?;
-        tail[..kept as usize].copy_from_slice(&self.tail[..kept as usize]);
-        self.tail = tail;
-        self.first_far = kept_lists as u32;
-        Ok(kept)
+    /// TAIL, as long as all of it is in DRAM.
+    pub(crate) fn tail(&self) -> &[u8] {
+        assert!(!self.has_far(), "all of TAIL is in DRAM");
+        &self.tail[..self.tail.len() - coded::PADDING]
     }
 
     /// On which nodes its pages are; of each array at most `most` are asked about.

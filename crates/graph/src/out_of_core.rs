@@ -1,4 +1,5 @@
-//! Construction of graphs whose edges do not fit into memory: the same graph file, bit for bit, as construction in memory makes.
+//! Construction of graphs whose edges do not fit into memory: the same graph file, bit for bit, as construction in memory makes, or a
+//! graph to be searched at once, of which TAIL lies elsewhere (`beyond`).
 //!
 //! In memory stay four bytes for each vertex: first how many neighbours it has, then its rank. Everything else is buffers. Every edge
 //! is dealt once to a bucket on the disk that fits a thread's memory; there duplicates fall out, and both ends are counted. That
@@ -8,6 +9,7 @@
 //!
 //! Must not know files or clocks: parts are kept by the caller's [`Storage`].
 
+mod beyond;
 mod blocks;
 mod finish;
 mod lists;
@@ -15,7 +17,7 @@ mod note;
 mod pairs;
 mod split;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -31,27 +33,12 @@ use crate::kronecker::{Generator, Spec};
 use crate::layout::check_columns;
 use crate::room::{Array, Room};
 use crate::storage::{Kept, Storage, Trouble, TroubleKind};
-use crate::tuples::SCALE_MAX_IN_CORE;
+use crate::tuples::{BATCH, Edges, SCALE_MAX_IN_CORE};
+pub use beyond::{Beyond, build_beyond};
 use blocks::{Blocks, Dealer, Form, checksum, entry_bytes};
 use note::{Note, Step};
 pub use split::Needs;
-use split::{BATCH, Split};
-
-/// Edges of a graph in an order of their own, any part of which can be had again.
-pub trait Edges: Sync {
-    /// Fills in the edges from `first` on.
-    ///
-    /// # Errors
-    /// Why they cannot be had.
-    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String>;
-}
-
-impl Edges for Generator {
-    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
-        Self::fill(self, first, edges);
-        Ok(())
-    }
-}
+use split::Split;
 
 /// What construction out of core works with.
 pub struct OutOfCore<'o> {
@@ -96,32 +83,23 @@ pub fn build_out_of_core<C: Crew>(
     room: &Room,
 ) -> Result<Built, C::Error> {
     check_columns(columns)?;
-    spec.check()?;
-    if spec.scale > SCALE_MAX_IN_CORE {
-        return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE }.into());
-    }
-    let generator = Generator::new(spec)?;
-    let edges = with.edges.unwrap_or(&generator);
+    let generator = generator(spec)?;
     let note = begun(spec, columns, with, crew.threads())?;
-    // Buffers are read and written from end to end once and again; whole huge pages of them could leave the budget.
-    let buffers = Room { policy: room.policy.clone(), huge_pages: HugePages::Never };
-    let meter = Meter { done: AtomicU64::new(0), of: Meter::all(spec), watch: with.watch };
-    let mut work =
-        Work { crew, storage: with.storage, edges, spec: *spec, columns, memory: with.memory, note, meter, buffers };
-    let vertices = if spec.vertices() >= 1 << 22 { room } else { &work.buffers };
-    let mut degrees: Array<u32> = vertices.array(spec.vertices() as usize).map_err(Error::Memory)?;
-    work.load(&mut degrees)?;
-    work.pairs(&degrees)?;
-    let (steps, mut next) = Steps::of(&degrees);
-    if steps.0.is_empty() {
-        return Err(Error::NoEdges.into());
-    }
-    let mut ranks = degrees;
-    ranks.iter_mut().for_each(|degree| *degree = next.rank(*degree));
-    drop(next);
+    let mut work = Work::new(crew, with, &generator, note, room);
+    work.goes_on = true;
+    let vertices = if spec.vertices() >= 1 << 22 { room.clone() } else { work.buffers.clone() };
+    let (ranks, steps) = work.ranks(&vertices)?;
     let sizes = lists::Sizes::new(&steps, columns);
     work.lists(&ranks, &steps, &sizes)?;
     work.finish(&ranks, &steps, &sizes)
+}
+
+/// Of a graph whose vertices have 32 bits.
+fn generator(spec: &Spec) -> Result<Generator, Error> {
+    if spec.scale > SCALE_MAX_IN_CORE {
+        return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE });
+    }
+    Generator::new(spec)
 }
 
 /// The note that is there, or a new one, if memory suffices.
@@ -154,14 +132,49 @@ struct Work<'w, C> {
     storage: &'w dyn Storage,
     edges: &'w dyn Edges,
     spec: Spec,
-    columns: u32,
     memory: Bytes,
     note: Note,
+    /// Whether somebody may go on with it later: then it is noted how far it is.
+    goes_on: bool,
     meter: Meter<'w>,
     buffers: Room,
 }
 
 impl<'w, C: Crew> Work<'w, C> {
+    fn new(crew: &'w C, with: &OutOfCore<'w>, generator: &'w Generator, note: Note, room: &Room) -> Self {
+        let spec = note.spec;
+        Self {
+            crew,
+            storage: with.storage,
+            edges: with.edges.unwrap_or(generator),
+            spec,
+            memory: with.memory,
+            note,
+            goes_on: false,
+            meter: Meter { done: AtomicU64::new(0), of: Meter::all(&spec), watch: with.watch },
+            // Buffers are read and written from end to end once and again; whole huge pages of them could leave the budget.
+            buffers: Room { policy: room.policy.clone(), huge_pages: HugePages::Never },
+        }
+    }
+
+    /// The rank of each vertex, and how many have how many neighbours.
+    fn ranks(&mut self, room: &Room) -> Result<(Array<u32>, Steps), C::Error> {
+        let mut degrees: Array<u32> = room.array(self.spec.vertices() as usize).map_err(Error::Memory)?;
+        self.load(&mut degrees)?;
+        self.pairs(&degrees)?;
+        let (steps, mut next) = Steps::of(&degrees);
+        if steps.0.is_empty() {
+            return Err(Error::NoEdges.into());
+        }
+        degrees.iter_mut().for_each(|degree| *degree = next.rank(*degree));
+        Ok((degrees, steps))
+    }
+
+    /// Writes down how far it is.
+    fn save_note(&self) -> Result<(), Error> {
+        if self.goes_on { self.note.save(self.storage) } else { Ok(()) }
+    }
+
     /// How many neighbours were counted before, if any were.
     fn load(&self, degrees: &mut Array<u32>) -> Result<(), Error> {
         let Note { step, saved, degrees: sum, .. } = self.note;
@@ -178,6 +191,9 @@ impl<'w, C: Crew> Work<'w, C> {
 
     /// Writes down how many neighbours were counted, beside what was written last.
     fn save(&mut self, degrees: &Array<u32>) -> Result<(), Error> {
+        if !self.goes_on {
+            return Ok(());
+        }
         let bytes: &[u8] = degrees.view();
         self.note.saved += 1;
         self.note.degrees = checksum(bytes);
@@ -216,7 +232,7 @@ impl<'w, C: Crew> Work<'w, C> {
             failures.first()?;
             self.storage.sync(form.part).map_err(Error::Storage)?;
             (self.note.done, self.note.blocks) = (range.end, blocks.count());
-            self.note.save(self.storage)?;
+            self.save_note()?;
         }
         Ok(blocks)
     }

@@ -1,6 +1,7 @@
 //! Where construction keeps what does not fit into its memory. Knows no file: who calls gives the way to each part.
 
 use std::fmt;
+use std::io::ErrorKind;
 
 /// What is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,7 +14,7 @@ pub enum Kept {
     Degrees,
     /// How long each list of TAIL is.
     Lengths,
-    /// The graph's own bytes.
+    /// The graph's own bytes, or where HEAD is in memory TAIL alone.
     Graph,
 }
 
@@ -79,6 +80,17 @@ pub enum TroubleKind {
     Foreign,
     /// Anything else.
     Other,
+}
+
+impl From<ErrorKind> for TroubleKind {
+    /// What a system's refusal comes to.
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Self::Full,
+            ErrorKind::UnexpectedEof => Self::Damaged,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Trouble {

@@ -1,5 +1,5 @@
-//! The edge list of a graph as generated, or a share of it: what construction begins with, and what validation holds every search
-//! against.
+//! The edges of a graph as generated: in memory, or a share of them there, or anew whenever they are wanted. Construction begins
+//! with them, and validation holds every search against them.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,38 @@ use crate::kronecker::{Generator, Spec};
 use crate::room::{Array, Room};
 
 /// Edges made at a time by one thread: enough that skipping to the first costs nothing, few enough to stay in a cache.
-const BATCH: usize = 1 << 12;
+pub(crate) const BATCH: usize = 1 << 12;
 /// Vertices and ranks are 32 bits wide, and the largest number means none.
 pub(crate) const SCALE_MAX_IN_CORE: u32 = 31;
+
+/// Edges of a graph in an order of their own, any part of which can be had again.
+pub trait Edges: Sync {
+    /// Fills in the edges from `first` on.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String>;
+}
+
+impl Edges for Generator {
+    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
+        Self::fill(self, first, edges);
+        Ok(())
+    }
+}
+
+/// For tests, which hold both ways against each other.
+#[cfg(test)]
+impl Edges for Tuples {
+    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
+        let pairs = &self.pairs[first as usize..][..edges.len()];
+        edges.iter_mut().zip(pairs).for_each(|(edge, pair)| {
+            let (a, b) = ends(*pair);
+            *edge = [a.into(), b.into()];
+        });
+        Ok(())
+    }
+}
 
 /// The edges, multi-edges and self-loops included, in the generator's order.
 pub struct Tuples {
@@ -53,12 +82,13 @@ impl Tuples {
         Ok(Self { spec: *spec, pairs })
     }
 
-    /// Edges made by hand, for tests: the graph has 2^scale vertices.
+    /// Edges made by hand, for tests: the graph has 2^scale vertices. Where there are some times as many edges its spec says so.
     #[cfg(test)]
     pub(crate) fn of(scale: u32, edges: &[(u32, u32)]) -> Self {
         let mut pairs: Array<u64> = Room::anywhere().array(edges.len()).unwrap();
         pairs.iter_mut().zip(edges).for_each(|(pair, (a, b))| *pair = u64::from(*a) | u64::from(*b) << 32);
-        Self { spec: Spec { scale, edge_factor: 1, seed: (2, 3) }, pairs }
+        let edge_factor = (edges.len() as u64 >> scale).max(1);
+        Self { spec: Spec { scale, edge_factor, seed: (2, 3) }, pairs }
     }
 
     /// Which graph.

@@ -1,5 +1,6 @@
 //! Validation: whether parents are a breadth-first tree of the graph, by the Graph500's five checks. Slow and plain: it knows the
-//! edge list as generated and the result, and nothing of layout or search.
+//! edges as generated and the result, and nothing of layout or search. Who has no room for the list of edges has them go by in batches,
+//! generated anew.
 //!
 //! 1. Following parents from any vertex comes to the root, without a cycle.
 //! 2. Tree edges join levels that differ by one.
@@ -12,7 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use crate::crew::{Crew, Hand, Pieces, collect};
-use crate::tuples::Tuples;
+use crate::error::Error;
+use crate::kronecker::Spec;
+use crate::tuples::{BATCH, Edges, Tuples};
 
 /// The parent of a vertex that was not reached.
 pub const NONE: u32 = u32::MAX;
@@ -74,34 +77,65 @@ pub struct Reached {
     pub tuples_without_loops: u64,
 }
 
-/// Holds trees against an edge list.
+/// Why a check ends early.
+#[derive(Clone, Debug)]
+enum End {
+    Wrong(Wrong),
+    /// The edges could not be had.
+    Edges(String),
+}
+
+impl From<Wrong> for End {
+    fn from(wrong: Wrong) -> Self {
+        Self::Wrong(wrong)
+    }
+}
+
+/// Where edges come from.
+#[derive(Clone, Copy)]
+enum Source<'t> {
+    List(&'t Tuples),
+    /// So many, in batches, for each tree anew.
+    Anew(&'t dyn Edges, u64),
+}
+
+/// Holds trees against the edges of a graph.
 pub struct Validator<'t> {
-    tuples: &'t Tuples,
+    source: Source<'t>,
     levels: Vec<AtomicU16>,
     /// Whose tree edge was found among the edges.
     proven: Vec<AtomicBool>,
 }
 
 impl<'t> Validator<'t> {
-    /// For trees of this graph.
+    /// For trees of the graph whose edge list is in memory.
     pub fn new(tuples: &'t Tuples) -> Self {
-        let vertices = tuples.spec().vertices() as usize;
+        Self::over(tuples.spec(), Source::List(tuples))
+    }
+
+    /// For trees of this graph, whose edges are had anew for each.
+    pub fn streaming(spec: &Spec, edges: &'t dyn Edges) -> Self {
+        Self::over(spec, Source::Anew(edges, spec.edges()))
+    }
+
+    fn over(spec: &Spec, source: Source<'t>) -> Self {
+        let vertices = spec.vertices() as usize;
         Self {
-            tuples,
+            source,
             levels: (0..vertices).map(|_| AtomicU16::new(0)).collect(),
             proven: (0..vertices).map(|_| AtomicBool::new(false)).collect(),
         }
     }
 
-    /// Makes all checks, with all threads. The inner result is the first thing found wrong.
+    /// Makes all checks, with all threads. The inner result is the first thing found wrong; that edges cannot be had is an error.
     pub fn check<C: Crew>(&self, crew: &C, root: u32, parents: &[u32]) -> Result<Result<Reached, Wrong>, C::Error> {
         assert_eq!(parents.len(), self.levels.len(), "a parent for each vertex");
         if parents.get(root as usize) != Some(&root) {
             return Ok(Err(Wrong::Root(root)));
         }
         let wrong = Mutex::new(None);
-        let failed = || *wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        let note = |result: Result<(), Wrong>| {
+        let failed = || wrong.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let note = |result: Result<(), End>| {
             if let Err(one) = result {
                 wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(one);
             }
@@ -118,7 +152,7 @@ impl<'t> Validator<'t> {
             }
             hand.meet()?;
             while let Some(mut piece) = levels.take() {
-                note(piece.try_for_each(|vertex| self.find_level(parents, vertex)));
+                note(piece.try_for_each(|vertex| Ok(self.find_level(parents, vertex)?)));
             }
             hand.meet()?;
             let mut reached = Reached::default();
@@ -128,12 +162,16 @@ impl<'t> Validator<'t> {
                 note(self.look_at_edges(hand, parents, &mut reached));
                 hand.meet()?;
                 while let Some(mut piece) = after.take() {
-                    note(piece.try_for_each(|vertex| self.look_at_vertex(root, parents, vertex, &mut reached)));
+                    note(piece.try_for_each(|vertex| Ok(self.look_at_vertex(root, parents, vertex, &mut reached)?)));
                 }
             }
             Ok(reached)
         })?;
-        Ok(failed().map_or_else(|| Ok(parts.into_iter().fold(Reached::default(), Reached::and)), Err))
+        match failed() {
+            None => Ok(Ok(parts.into_iter().fold(Reached::default(), Reached::and))),
+            Some(End::Wrong(wrong)) => Ok(Err(wrong)),
+            Some(End::Edges(why)) => Err(Error::Edges(why).into()),
+        }
     }
 
     /// Finds the level of a vertex and of those between it and one whose level is known.
@@ -172,14 +210,26 @@ impl<'t> Validator<'t> {
     }
 
     /// Checks 3 and 4 on a part of the edges, and notes which tree edges are among them.
-    fn look_at_edges(&self, hand: &Hand<'_>, parents: &[u32], reached: &mut Reached) -> Result<(), Wrong> {
-        for (a, b) in self.tuples.part(hand) {
+    fn look_at_edges(&self, hand: &Hand<'_>, parents: &[u32], reached: &mut Reached) -> Result<(), End> {
+        let mut look = |a: u32, b: u32| -> Result<(), End> {
             let (here, there) = (self.levels[a as usize].load(Relaxed), self.levels[b as usize].load(Relaxed));
             if let Some((upper, lower)) = look_at_edge((a, here), (b, there), reached)?
                 && parents[lower as usize] == upper
             {
                 self.proven[lower as usize].store(true, Relaxed);
             }
+            Ok(())
+        };
+        let (edges, count) = match self.source {
+            Source::List(tuples) => return tuples.part(hand).try_for_each(|(a, b)| look(a, b)),
+            Source::Anew(edges, count) => (edges, count),
+        };
+        let own = hand.part(count as usize);
+        let mut batch = vec![[0; 2]; BATCH.min(own.len())];
+        for first in own.clone().step_by(BATCH) {
+            let batch = &mut batch[..(own.end - first).min(BATCH)];
+            edges.fill(first as u64, batch).map_err(End::Edges)?;
+            batch.iter().try_for_each(|[a, b]| look(*a as u32, *b as u32))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use libc::c_int;
 use model::id_set::{NodeId, NodeSet};
@@ -93,7 +93,7 @@ macro_rules! plain {
     )* };
 }
 
-plain!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 AtomicU32 AtomicU64 AtomicUsize);
+plain!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 AtomicU8 AtomicU32 AtomicU64 AtomicUsize);
 
 /// Anonymous memory with a policy, mapped and not yet touched: the first touch belongs to the threads that will use
 /// it. Zero when first read. Given back to the system when dropped.

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::units::Bytes;
-use rustix::fs::{AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::FarError;
 use super::place::{BTRFS, FileSystem, Place};
+use super::{FarError, ScratchFile};
 
 /// Only its owner may read and write it.
 const MODE: u32 = 0o600;
@@ -72,6 +72,23 @@ impl FarFile {
         Ok(Self { alignment: alignment(&file), file, bytes, access, kind, inode })
     }
 
+    /// What was written to a scratch file, so many bytes, rounded up to whole pages of 4 KiB: from now on on its disk and read past the
+    /// page cache, of which it leaves nothing behind.
+    pub fn of_scratch(scratch: ScratchFile, bytes: usize) -> Result<Self, FarError> {
+        let file = scratch.into_file();
+        let refused = |verb: &str, error: &io::Error| FarError::refused(format!("{verb} a far file"), error);
+        let bytes = bytes.max(1).next_multiple_of(4096);
+        file.set_len(bytes as u64).and_then(|()| file.sync_all()).map_err(|error| refused("write", &error))?;
+        // Advice: a kernel that keeps pages of it gives them back when it needs them.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+        let flags =
+            rustix::fs::fcntl_getfl(&file).and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT));
+        flags.map_err(|errno| refused_open("go past the page cache for a far file".into(), &errno.into()))?;
+        let kind = FileSystem::of(&file).map_err(|error| refused("look at", &error))?;
+        let inode = file.metadata().map_err(|error| refused("look at", &error))?.ino();
+        Ok(Self { alignment: alignment(&file), file, bytes, access: Access::Direct, kind, inode })
+    }
+
     /// How large it is.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -113,7 +130,7 @@ impl FarFile {
     }
 }
 
-fn unnamed(folder: &Path, flags: i32) -> io::Result<File> {
+pub(super) fn unnamed(folder: &Path, flags: i32) -> io::Result<File> {
     let how = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL | OFlags::from_bits_retain(flags as u32);
     match rustix::fs::open(folder, how, Mode::from_bits_retain(MODE)) {
         Ok(file) => Ok(file.into()),
@@ -143,7 +160,7 @@ pub(super) fn made_and_unlinked(folder: &Path, flags: i32) -> io::Result<File> {
     }
 }
 
-fn refused_open(what: String, error: &io::Error) -> FarError {
+pub(super) fn refused_open(what: String, error: &io::Error) -> FarError {
     let refused = FarError::refused(what, error);
     match error.raw_os_error() {
         Some(libc::EINVAL) => refused.with_hint("this file system knows no O_DIRECT; name a folder on another disk"),

@@ -3,7 +3,7 @@
 //! nothing behind. Two ways to its bytes: a [`View`] maps them as memory, in and out of which the kernel moves pages; a
 //! [`Mover`] moves pieces between the file and registered buffers while the caller computes, past the page cache, and
 //! [`Tiles`] is an array of blocks above it with a bounded number of them in DRAM. A [`Reader`] has many small reads of a file
-//! under way at once. A [`ScratchFile`] has a name and any size.
+//! under way at once. A [`ScratchFile`] has any size, and with a name outlives who made it.
 //!
 //! Must not know what is computed with them. Data live as long as the value: nothing here is kept after it is dropped.
 

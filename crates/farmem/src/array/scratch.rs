@@ -1,10 +1,13 @@
-//! A file for what a program keeps while it works: read and written at any place by all threads at once, by name, so that
-//! who was killed finds it again.
+//! A file for what a program keeps while it works: read and written at any place by all threads at once. By name, so that
+//! who was killed finds it again, or without one, so that nothing is left.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+
+use super::file::{refused_open, unnamed};
+use super::{FarError, Place};
 
 /// Only its owner may read and write it.
 const MODE: u32 = 0o600;
@@ -30,6 +33,24 @@ impl ScratchFile {
             other => other,
         };
         file.map(Self)
+    }
+
+    /// Makes a file without a name; `direct` as above.
+    ///
+    /// # Errors
+    /// A folder that is not there, cannot be written to or lies in memory.
+    pub fn unnamed(place: &Place, direct: bool) -> Result<Self, FarError> {
+        place.check()?;
+        let file = match unnamed(place.folder(), if direct { libc::O_DIRECT } else { 0 }) {
+            Err(error) if direct && error.raw_os_error() == Some(libc::EINVAL) => unnamed(place.folder(), 0),
+            other => other,
+        };
+        let what = || format!("make a scratch file in {}", place.folder().display());
+        file.map(Self).map_err(|error| refused_open(what(), &error))
+    }
+
+    pub(super) fn into_file(self) -> File {
+        self.0
     }
 
     /// Writes all of it.
@@ -59,11 +80,41 @@ impl ScratchFile {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FarFile;
+    use super::super::tests::folder;
     use super::*;
 
     /// Begins with a page.
     #[repr(align(4096))]
     struct Page([u8; 4096]);
+
+    #[test]
+    fn a_file_without_a_name_becomes_a_far_file() {
+        let Some((folder, place)) = folder() else { return };
+        for bytes in [0, 5000, 8192] {
+            let scratch = ScratchFile::unnamed(&place, false).unwrap();
+            let written: Vec<u8> = (0..bytes).map(|at| at as u8 % 251).collect();
+            scratch.write(0, &written).unwrap();
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it has no name");
+            let far = match FarFile::of_scratch(scratch, bytes) {
+                Ok(far) => far,
+                Err(error) => return println!("skipped: {error}"),
+            };
+            assert_eq!(far.bytes(), bytes.max(1).next_multiple_of(4096));
+            let mut page = Page([7; 4096]);
+            let last = far.bytes() as u64 - 4096;
+            far.file().read_exact_at(&mut page.0, last).unwrap();
+            let end = bytes - (last as usize).min(bytes);
+            assert!(page.0[..end] == written[bytes - end..] && page.0[end..].iter().all(|byte| *byte == 0));
+            let unaligned = far.file().read_exact_at(&mut page.0[..7], 3);
+            // What was never written comes from no disk.
+            assert!(bytes == 0 || unaligned.is_err(), "it is read past the page cache");
+        }
+        let direct = ScratchFile::unnamed(&place, true).unwrap();
+        direct.write(4096, &Page([9; 4096]).0).unwrap();
+        let nowhere = Place::parse("/nowhere").unwrap();
+        assert!(ScratchFile::unnamed(&nowhere, true).unwrap_err().to_string().contains("/nowhere"));
+    }
 
     #[test]
     fn what_is_written_is_read_and_what_ends_early_is_said() {

@@ -38,7 +38,7 @@ impl<C: Crew> Work<'_, C> {
         let ends = [sizes.head, sizes.tail, index, labels, labels + 4 * u64::from(count)];
         let header = Header {
             spec: self.spec,
-            columns: self.columns,
+            columns: self.note.columns,
             ranks: u64::from(count),
             neighbours: steps.neighbours(),
             sections: self.sections(ends, self.note.sum.wrapping_add(filled).wrapping_sub(lengths))?,

@@ -1,4 +1,5 @@
-//! The second half: both directions of every edge to buckets of ranks, and each bucket to HEAD and TAIL.
+//! The second half: both directions of every edge to buckets of ranks, and each bucket to HEAD and TAIL. HEAD goes to the graph's file, or to
+//! memory.
 //!
 //! Buckets become lists in rounds, one for each thread; then all know how long the coded lists of those before theirs are, and
 //! each appends its own to TAIL at its place.
@@ -11,10 +12,11 @@ use super::note::Step;
 use super::split::{STAGED_ROWS, Split, bounds};
 use super::{Effort, Failures, Work, impossible, too_large_a_list};
 use crate::coded;
-use crate::crew::{Crew, Hand, Stopped};
+use crate::crew::{Crew, Hand, Pieces, Stopped};
 use crate::degrees::Steps;
 use crate::error::Error;
 use crate::file;
+use crate::head::Head;
 use crate::layout::{Layout, ROWS_ALIGNED};
 use crate::room::{Array, Room};
 use crate::storage::{Kept, Storage};
@@ -41,6 +43,16 @@ impl Sizes {
         Self { rows, column_at, head, tail }
     }
 
+    /// Of a graph whose part has TAIL alone.
+    pub(super) fn of_tail(steps: &Steps, columns: u32) -> Self {
+        Self { head: 0, tail: 0, ..Self::new(steps, columns) }
+    }
+
+    /// Neighbours that HEAD has room for, without those behind the last column.
+    pub(super) fn head_entries(&self) -> usize {
+        self.column_at[self.columns()]
+    }
+
     /// Ranks that have a list in TAIL.
     pub(super) fn lists(&self) -> u32 {
         self.rows[self.rows.len() - 1]
@@ -51,7 +63,7 @@ impl Sizes {
     }
 }
 
-impl<C: Crew> Work<'_, C> {
+impl<'w, C: Crew> Work<'w, C> {
     /// Writes HEAD and TAIL, or goes on with that.
     pub(super) fn lists(&mut self, ranks: &Array<u32>, steps: &Steps, sizes: &Sizes) -> Result<(), C::Error> {
         let edges = self.spec.edges();
@@ -60,6 +72,17 @@ impl<C: Crew> Work<'_, C> {
             self.meter.add(Effort::Lists, edges);
             return Ok(());
         }
+        let dealt = self.deal_ranked(ranks, steps)?;
+        self.write_lists(&dealt, steps, sizes, None)?;
+        self.note.next(Step::Finish);
+        self.save_note()?;
+        self.storage.discard(Kept::Ranked).map_err(Error::Storage)?;
+        Ok(())
+    }
+
+    /// Deals both directions of edges to buckets of ranks, or goes on with that.
+    pub(super) fn deal_ranked(&mut self, ranks: &Array<u32>, steps: &Steps) -> Result<Dealt<'w>, C::Error> {
+        let edges = self.spec.edges();
         let bounds = self.bounds(steps)?;
         let scale = self.spec.scale;
         let widest = bounds.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
@@ -83,17 +106,41 @@ impl<C: Crew> Work<'_, C> {
             })?;
             self.note.next(Step::Lists);
             (self.note.tail, self.note.sum) = (0, 0);
-            self.note.save(self.storage)?;
+            self.save_note()?;
             blocks
         } else {
             self.meter.add(Effort::DealRanked, edges);
             Blocks::open(form, self.storage, self.note.blocks, &self.buffers)?
         };
-        self.write_lists(&dealt.sorted(), &bounds, steps, sizes)?;
-        self.note.next(Step::Finish);
-        self.note.save(self.storage)?;
-        self.storage.discard(Kept::Ranked).map_err(Error::Storage)?;
-        Ok(())
+        Ok(Dealt { ranked: dealt.sorted(), bounds, scale })
+    }
+
+    /// Bytes of all lists, coded whole, without a HEAD.
+    pub(super) fn coded_bytes(&self, dealt: &Dealt<'_>, steps: &Steps) -> Result<u64, C::Error> {
+        let (pieces, failures, sum) = (Pieces::new(dealt.buckets(), 1), Failures::default(), AtomicU64::new(0));
+        let (entries, buffers) = (self.note.split.entries(), &self.buffers);
+        self.crew.run(&|_| {
+            failures.keep((|| {
+                let mut held = Held::new(entries, &dealt.ranked.form, buffers)?;
+                let (mut coded, mut bytes) = (Vec::new(), 0);
+                while let Some(piece) = pieces.take().filter(|_| failures.none()) {
+                    let (ranks, count) = dealt.read(piece.start, steps, &mut held)?;
+                    let mut rest = &held.entries.view::<u32>()[..count];
+                    for degree in steps.degrees(ranks) {
+                        let (list, others) = rest.split_at(degree as usize);
+                        coded.clear();
+                        coded::encode(list, &mut coded);
+                        bytes += coded.len() as u64;
+                        rest = others;
+                    }
+                }
+                sum.fetch_add(bytes, Relaxed);
+                Ok(())
+            })());
+            Ok(())
+        })?;
+        failures.first()?;
+        Ok(sum.into_inner())
     }
 
     /// Buckets of ranks. Where a hub has more neighbours than was expected, memory is split anew, if there is enough.
@@ -101,23 +148,25 @@ impl<C: Crew> Work<'_, C> {
         let found = bounds(&steps.0, self.note.split.filled());
         let Err(degree) = found else { return Ok(found.unwrap_or_default()) };
         let threads = self.crew.threads();
-        let split = Split::fitting(&self.spec, threads, self.columns, self.memory)?;
+        let columns = self.note.columns;
+        let split = Split::fitting(&self.spec, threads, columns, self.memory)?;
         if self.note.step != Step::DealRanked || self.note.done > 0 || split.filled() < degree {
-            return Err(too_large_a_list(&self.spec, threads, self.columns, degree, self.memory));
+            return Err(too_large_a_list(&self.spec, threads, columns, degree, self.memory));
         }
         self.note.split = split;
-        self.note.save(self.storage)?;
+        self.save_note()?;
         bounds(&steps.0, split.filled()).map_err(|_| Error::Bucket)
     }
 
-    fn write_lists(
+    /// Writes TAIL and, where it does not go to memory, HEAD.
+    pub(super) fn write_lists(
         &mut self,
-        ranked: &Sorted<'_>,
-        bounds: &[u32],
+        dealt: &Dealt<'_>,
         steps: &Steps,
         sizes: &Sizes,
+        head: Option<&Head>,
     ) -> Result<(), C::Error> {
-        let buckets = bounds.len() as u64 - 1;
+        let buckets = dealt.buckets() as u64;
         let edges = self.spec.edges() / buckets;
         self.meter.add(Effort::Lists, self.note.done * edges);
         let together = self.buckets_noted_together(edges * 16);
@@ -127,12 +176,11 @@ impl<C: Crew> Work<'_, C> {
             let lengths: Vec<[AtomicU64; 2]> = (0..self.crew.threads()).map(|_| [0, 0].map(AtomicU64::new)).collect();
             let (tail, sum) = (AtomicU64::new(0), AtomicU64::new(self.note.sum));
             let shared = Shared {
-                ranked,
-                bounds,
+                dealt,
                 steps,
                 sizes,
+                head,
                 storage: self.storage,
-                scale: self.spec.scale,
                 failures: &failures,
                 lengths: &lengths,
                 sum: &sum,
@@ -148,24 +196,67 @@ impl<C: Crew> Work<'_, C> {
             failures.first()?;
             self.storage.sync(Kept::Graph).and_then(|()| self.storage.sync(Kept::Lengths)).map_err(Error::Storage)?;
             (self.note.done, self.note.tail, self.note.sum) = (range.end as u64, tail.into_inner(), sum.into_inner());
-            self.note.save(self.storage)?;
+            self.save_note()?;
         }
         Ok(())
     }
 }
 
+/// Both directions of every edge, by the rank that they leave.
+pub(super) struct Dealt<'d> {
+    ranked: Sorted<'d>,
+    /// Ranks of which each bucket begins, and the end of the last.
+    bounds: Vec<u32>,
+    scale: u32,
+}
+
+impl Dealt<'_> {
+    fn buckets(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// Reads a bucket: its ranks, and how many neighbours they have together, which are the first numbers of 32 bits of what is held.
+    fn read(&self, bucket: usize, steps: &Steps, held: &mut Held) -> Result<(Range<u32>, usize), Error> {
+        let ranks = self.bounds[bucket]..self.bounds[bucket + 1];
+        let count = self.ranked.read(bucket, held, |entry| entry)?;
+        self.check(&ranks, steps, &held.entries[..count])?;
+        // Of each number the neighbour is left, half as wide.
+        let words: &mut [u32] = &mut held.entries.as_mut()[..2 * count];
+        let mask = ((1_u64 << self.scale) - 1) as u32;
+        (0..count).for_each(|at| words[at] = words[2 * at] & mask);
+        Ok((ranks, count))
+    }
+
+    /// Refuses what are not the lists of these ranks, of which it is known how long they are.
+    fn check(&self, ranks: &Range<u32>, steps: &Steps, entries: &[u64]) -> Result<(), Error> {
+        let is_of = |at: usize, own: u64| entries.get(at).is_some_and(|entry| entry >> self.scale == own);
+        let mut at = 0;
+        for (own, degree) in (0..).zip(steps.degrees(ranks.clone())) {
+            let end = at + degree as usize;
+            if !is_of(at, own) || !is_of(end - 1, own) {
+                return Err(impossible(Kept::Ranked, "edges are missing, or there are others than were counted"));
+            }
+            at = end;
+        }
+        if at == entries.len() {
+            return Ok(());
+        }
+        Err(impossible(Kept::Ranked, "there are more edges than were counted"))
+    }
+}
+
 /// What threads work on together.
 struct Shared<'s> {
-    ranked: &'s Sorted<'s>,
-    bounds: &'s [u32],
+    dealt: &'s Dealt<'s>,
     steps: &'s Steps,
     sizes: &'s Sizes,
+    /// Where HEAD is to be in memory.
+    head: Option<&'s Head>,
     storage: &'s dyn Storage,
-    scale: u32,
     failures: &'s Failures,
     /// Of each thread: bytes of its coded lists in this round and the one before.
     lengths: &'s [[AtomicU64; 2]],
-    /// Of all that is written to HEAD and TAIL.
+    /// Of all that is written of the graph's file, and of how long lists are.
     sum: &'s AtomicU64,
     done: &'s (dyn Fn() + Sync),
 }
@@ -225,7 +316,7 @@ struct Lists<'s> {
 
 impl<'s> Lists<'s> {
     fn new(shared: &'s Shared<'s>, entries: usize, room: &Room) -> Result<Self, Error> {
-        let held = Held::new(entries, &shared.ranked.form, room)?;
+        let held = Held::new(entries, &shared.dealt.ranked.form, room)?;
         let staged = room.array(shared.sizes.columns() * STAGED_ROWS)?;
         // As long as can be: pages that are not needed are not touched.
         Ok(Self { shared, held, staged, coded: Vec::with_capacity(entries / 2 * 9 + 64) })
@@ -233,18 +324,13 @@ impl<'s> Lists<'s> {
 
     /// Writes a bucket's part of HEAD and the lengths of its lists, and codes what is for TAIL.
     fn make(&mut self, bucket: usize) -> Result<(), Error> {
-        let Shared { ranked, bounds, steps, sizes, .. } = self.shared;
-        let ranks = bounds[bucket]..bounds[bucket + 1];
-        let count = ranked.read(bucket, &mut self.held, |entry| entry)?;
-        self.check(&ranks, count)?;
+        let Shared { dealt, steps, sizes, .. } = self.shared;
+        let (ranks, count) = dealt.read(bucket, steps, &mut self.held)?;
         let columns = sizes.columns();
-        // Of each number the neighbour is left, half as wide; lengths of lists go to the other half.
-        let words: &mut [u32] = &mut self.held.entries.as_mut()[..2 * count];
-        let mask = ((1_u64 << self.shared.scale) - 1) as u32;
-        (0..count).for_each(|at| words[at] = words[2 * at] & mask);
         self.coded.clear();
         let (mut at, mut staged) = (0, ranks.start..ranks.start);
         for (rank, degree) in ranks.clone().zip(steps.degrees(ranks.clone())) {
+            // Neighbours are the first half; lengths of lists go to the other.
             let (values, lengths) = self.held.entries.as_mut::<u32>()[..2 * count].split_at_mut(count);
             let list = &values[at..at + degree as usize];
             let row = (rank - staged.start) as usize;
@@ -272,20 +358,6 @@ impl<'s> Lists<'s> {
         Ok(())
     }
 
-    /// Refuses what are not the lists of these ranks, of which it is known how long they are.
-    fn check(&self, ranks: &Range<u32>, count: usize) -> Result<(), Error> {
-        let (entries, mut at) = (&self.held.entries[..count], 0);
-        let is_of = |at: usize, own: u64| entries.get(at).is_some_and(|entry| entry >> self.shared.scale == own);
-        for (own, degree) in (0..).zip(self.shared.steps.degrees(ranks.clone())) {
-            let end = at + degree as usize;
-            if !is_of(at, own) || !is_of(end - 1, own) {
-                return Err(impossible(Kept::Ranked, "edges are missing, or there are others than were counted"));
-            }
-            at = end;
-        }
-        if at == count { Ok(()) } else { Err(impossible(Kept::Ranked, "there are more edges than were counted")) }
-    }
-
     fn write_rows(&self, staged: &Range<u32>) -> Result<(), Error> {
         let sizes = self.shared.sizes;
         for (column, rows) in sizes.rows[..sizes.columns()].iter().enumerate() {
@@ -293,9 +365,13 @@ impl<'s> Lists<'s> {
             if rows == 0 {
                 break;
             }
-            let at = sizes.head + 4 * (sizes.column_at[column] as u64 + u64::from(staged.start));
+            let at = sizes.column_at[column] + staged.start as usize;
+            if let Some(head) = self.shared.head {
+                head.store(at, &self.staged[column * STAGED_ROWS..][..rows]);
+                continue;
+            }
             let bytes = &self.staged.view::<u8>()[4 * column * STAGED_ROWS..][..4 * rows];
-            self.shared.write(at, bytes)?;
+            self.shared.write(sizes.head + 4 * at as u64, bytes)?;
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ impl<C: Crew> Work<'_, C> {
                     dealer.put(bucket, entry)
                 })?;
                 self.note.next(Step::Count);
-                self.note.save(self.storage)?;
+                self.save_note()?;
                 blocks
             }
             Step::Count => {
@@ -93,7 +93,7 @@ impl<C: Crew> Work<'_, C> {
         self.count(&dealt.sorted(), spread, degrees)?;
         self.note.next(Step::DealRanked);
         self.note.blocks = 0;
-        self.note.save(self.storage)?;
+        self.save_note()?;
         self.storage.discard(Kept::Pairs).map_err(Error::Storage)?;
         Ok(())
     }
@@ -125,7 +125,7 @@ impl<C: Crew> Work<'_, C> {
             failures.first()?;
             self.note.done = range.end;
             self.save(degrees)?;
-            self.note.save(self.storage)?;
+            self.save_note()?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::crew::Pieces;
 use crate::error::Error;
 use crate::far::PAGE_BYTES;
 use crate::kronecker::Spec;
+use crate::tuples::BATCH;
 
 /// Of its own memory a thread takes so many bytes for each edge of a bucket: 8 for the edge, 4.5 for its list as coded if
 /// differences are large, and 2 for the block that is read.
@@ -20,8 +21,6 @@ const BLOCK_BYTES_MAX: u64 = 1 << 20;
 const THREAD_BYTES_MIN: u64 = 32 << 10;
 /// How full a bucket is made, in percent of what a thread can hold; what is above that is room for duplicates.
 pub(super) const FILLED_PERCENT: u64 = 70;
-/// Edges that are generated or read at a time by one thread.
-pub(super) const BATCH: usize = 1 << 12;
 /// Rows of HEAD that a thread collects before it writes their columns.
 pub(super) const STAGED_ROWS: usize = 1 << 10;
 /// So much is written between two notes of how far it has come: a sixteenth of what is done may be lost at most in a large graph,

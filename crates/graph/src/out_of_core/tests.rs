@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
+use crate::budget::Dram;
 use crate::build::build;
+use crate::coded;
 use crate::crew::Threads;
 use crate::far::PAGE_BYTES;
 use crate::file;
@@ -13,7 +15,7 @@ use crate::tuples::Tuples;
 
 /// Parts in memory, as a disk would keep them, and which fails when it is told to: what was written and not synced may be lost then.
 #[derive(Default)]
-struct Memory {
+pub(crate) struct Memory {
     parts: Mutex<HashMap<Kept, Vec<u8>>>,
     note: Mutex<Option<Vec<u8>>>,
     /// Writes and notes until it fails; none where it does not.
@@ -23,7 +25,11 @@ struct Memory {
 
 impl Memory {
     fn graph(&self) -> Vec<u8> {
-        self.parts.lock().unwrap()[&Kept::Graph].clone()
+        self.part(Kept::Graph)
+    }
+
+    pub(crate) fn part(&self, part: Kept) -> Vec<u8> {
+        self.parts.lock().unwrap()[&part].clone()
     }
 
     /// The same, which never fails.
@@ -123,6 +129,54 @@ fn graphs_are_those_made_in_core_byte_by_byte() {
                 let refused = try_to(&Memory::default(), &spec, columns, threads, Bytes(least.0 - 1)).unwrap_err();
                 assert_eq!(refused, Error::Little { scale, needed: least, asked: Bytes(least.0 - 1) });
             }
+        }
+    }
+}
+
+#[test]
+fn graphs_beyond_dram_are_those_made_in_core() {
+    for (scale, edge_factor, threads, dram, columns) in [
+        (10, 16, 1, "60%", None),
+        (11, 8, 2, "90%", Some(2)),
+        (11, 16, 3, "40%", None),
+        (13, 16, 2, "100%", Some(1)),
+        (14, 16, 2, "25%", None),
+        (16, 16, 2, "12.5%", None),
+    ] {
+        let spec = Spec { edge_factor, ..Spec::graph500(scale) };
+        let dram = Dram::parse(dram).unwrap();
+        let storage = Memory::default();
+        let memory = Beyond::of(&spec, threads, dram).unwrap().construction;
+        let with = OutOfCore { storage: &storage, edges: None, memory, watch: &|_| {} };
+        let (far, budget) = build_beyond(&Threads(threads), &spec, (dram, columns), &with, &Room::anywhere()).unwrap();
+        let tuples = Tuples::generate(&Threads(2), &spec, &Room::anywhere()).unwrap();
+        let near = build(&Threads(2), &tuples, far.columns(), &Room::anywhere()).unwrap();
+        assert!(far.columns() == columns.unwrap_or(far.columns()) && far.edge_bytes() <= budget.dram.0 + 4096);
+        assert!(storage.part(Kept::Graph) == near.tail(), "scale {scale}");
+        let kept = far.tail.len() - coded::PADDING;
+        assert!(kept < near.tail().len() && far.tail[..kept] == near.tail()[..kept], "scale {scale}: {kept}");
+        assert_eq!(u64::from(far.first_far), near.index.first_beyond(kept as u64) as u64);
+        assert!(far.head.wide() == near.head.wide() && far.index.starts().eq(near.index.starts()), "scale {scale}");
+        assert!(far.label[..] == near.label[..] && far.rank[..] == near.rank[..], "scale {scale}");
+        assert!(far.mean_degree[..] == near.mean_degree[..] && far.neighbours == near.neighbours);
+        let left: Vec<Kept> = storage.parts.lock().unwrap().keys().copied().collect();
+        assert_eq!(left, [Kept::Graph], "the rest was given back");
+        assert!(storage.noted().unwrap().is_none(), "nobody can go on with it");
+    }
+}
+
+#[test]
+fn graphs_beyond_dram_fail_at_any_write_with_the_reason() {
+    let spec = Spec::graph500(11);
+    let dram = Dram::Percent(40.0);
+    let memory = Beyond::of(&spec, 2, dram).unwrap().construction;
+    for writes in (0..).step_by(3) {
+        let storage = Memory { left: Some(AtomicUsize::new(writes)), ..Memory::default() };
+        let with = OutOfCore { storage: &storage, edges: None, memory, watch: &|_| {} };
+        match build_beyond(&Threads(2), &spec, (dram, None), &with, &Room::anywhere()) {
+            Ok(_) => return assert!(writes > 20, "{writes}"),
+            Err(Error::Storage(Trouble { kind: TroubleKind::Full, .. })) => {}
+            Err(error) => panic!("{error}"),
         }
     }
 }

@@ -4,18 +4,51 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::crew::Threads;
-use crate::kronecker::Spec;
+use crate::kronecker::{Generator, Spec};
 use crate::room::Room;
 
-/// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 apart; 8 to 15 alone.
-const EDGES: [(u32, u32); 11] =
-    [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (1, 3), (0, 5), (1, 0), (2, 2), (6, 7), (8, 8)];
+/// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 apart; 8 to 15 alone, with self-loops.
+const EDGES: [(u32, u32); 16] = [
+    (0, 1),
+    (1, 2),
+    (2, 3),
+    (3, 4),
+    (4, 5),
+    (1, 3),
+    (0, 5),
+    (1, 0),
+    (2, 2),
+    (6, 7),
+    (8, 8),
+    (8, 8),
+    (10, 10),
+    (11, 11),
+    (12, 12),
+    (15, 15),
+];
 
+/// Edges that are made anew whenever they are asked for.
+struct Anew;
+
+impl Edges for Anew {
+    fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
+        edges.iter_mut().zip(&EDGES[first as usize..]).for_each(|(edge, (a, b))| *edge = [*a, *b].map(u64::from));
+        Ok(())
+    }
+}
+
+/// With the list in memory and with edges anew, on several threads.
 fn check(parents: &[u32]) -> Result<Reached, Wrong> {
     let tuples = Tuples::of(4, &EDGES);
-    let results = [1, 2, 5].map(|threads| Validator::new(&tuples).check(&Threads(threads), 0, parents).unwrap());
-    assert!(results.iter().all(|result| result.is_ok() == results[0].is_ok()), "{results:?}");
-    results[0]
+    let result = |threads, validator: Validator<'_>| validator.check(&Threads(threads), 0, parents).unwrap();
+    let listed = [1, 2, 5].map(|threads| result(threads, Validator::new(&tuples)));
+    let streamed = [1, 3, 5].map(|threads| result(threads, Validator::streaming(tuples.spec(), &Anew)));
+    assert!(
+        listed.iter().chain(&streamed).all(|result| result.is_ok() == listed[0].is_ok()),
+        "{listed:?} {streamed:?}"
+    );
+    assert_eq!(streamed[0], listed[0], "one thread finds the same first");
+    listed[0]
 }
 
 /// A right tree from 0: levels 0, 1, 2, 2, 2, 1.
@@ -91,6 +124,19 @@ fn a_wrong_root_and_a_parent_that_is_no_vertex_are_found() {
     assert_eq!(spoilt(&[(3, 16)]), Err(Wrong::NoVertex(3)));
 }
 
+#[test]
+fn edges_that_cannot_be_had_are_an_error_and_no_verdict() {
+    struct Cut;
+    impl Edges for Cut {
+        fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
+            if first > 0 { Err("planted".into()) } else { Anew.fill(first, edges) }
+        }
+    }
+    let spec = Spec { edge_factor: 1, ..Spec::graph500(4) };
+    let found = Validator::streaming(&spec, &Cut).check(&Threads(2), 0, &tree());
+    assert_eq!(found, Err(Error::Edges("planted".into())));
+}
+
 /// On a Kronecker graph every single change of a parent to one that breaks the tree is found.
 #[test]
 fn changes_of_large_trees_are_found() {
@@ -114,8 +160,14 @@ fn changes_of_large_trees_are_found() {
             }
         }
     }
-    let validator = Validator::new(&tuples);
-    let valid = |parents: &[u32]| validator.check(&Threads(2), 458, parents).unwrap().is_ok();
+    let generator = Generator::new(tuples.spec()).unwrap();
+    let validators = [Validator::new(&tuples), Validator::streaming(tuples.spec(), &generator)];
+    let valid = |parents: &[u32]| {
+        let [listed, streamed] = validators.each_ref().map(|of| of.check(&Threads(2), 458, parents).unwrap());
+        assert_eq!(listed.is_ok(), streamed.is_ok());
+        assert!(listed.is_err() || listed == streamed);
+        listed.is_ok()
+    };
     assert!(valid(&parents));
     for vertex in (0..1024_u32).filter(|vertex| parents[*vertex as usize] != NONE && *vertex != 458).step_by(61) {
         for parent in (0..1024).step_by(53).chain([NONE, 5000]) {

@@ -4,10 +4,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use model::units::Bytes;
+
 use super::*;
-use crate::budget::{COLUMNS_CHOSEN_MAX, Dram};
-use crate::build::build_within;
+use crate::budget::{Budget, COLUMNS_CHOSEN_MAX, Dram, bytes_with};
+use crate::coded::PADDING;
+use crate::degrees::Steps;
 use crate::far::{PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
+use crate::out_of_core::tests::Memory;
+use crate::out_of_core::{OutOfCore, build_beyond};
+use crate::storage::Kept;
 
 /// TAIL as a disk would have it, in whole pages.
 struct Shelf {
@@ -60,11 +66,28 @@ impl Fetch for Shelf {
     }
 }
 
-/// TAIL in pages, before any of it is left away.
-fn pages(layout: &Layout) -> Arc<Vec<u8>> {
-    let mut bytes = layout.tail().to_vec();
+/// The graph with so much of it in memory, and TAIL in pages.
+fn beyond(tuples: &Tuples, dram: Dram, columns: Option<u32>) -> Result<(Layout, Budget, Arc<Vec<u8>>), Error> {
+    let (storage, spec) = (Memory::default(), tuples.spec());
+    let memory = Bytes(64 << 20);
+    let with = OutOfCore { storage: &storage, edges: Some(tuples), memory, watch: &|_| {} };
+    let (layout, budget) = build_beyond(&Threads(2), spec, (dram, columns), &with, &Room::anywhere())?;
+    let mut bytes = storage.part(Kept::Graph);
     bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES as usize) + READ_PADDING, 0xFF);
-    Arc::new(bytes)
+    Ok((layout, budget, Arc::new(bytes)))
+}
+
+/// The least that it can have in memory with so many columns, and room for so many bytes of lists.
+fn with_little(tuples: &Tuples, columns: u32, kept: u64) -> (Layout, Arc<Vec<u8>>) {
+    let near = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
+    let mut degrees: Vec<u32> = (0..near.ranks).map(|rank| near.list(rank).unwrap().len() as u32).collect();
+    degrees.sort_unstable();
+    let least = bytes_with(&Steps::of(&degrees).0, columns);
+    let dram = Dram::Bytes(Bytes(least + kept));
+    let (layout, _, bytes) = beyond(tuples, dram, Some(columns)).unwrap();
+    let left = layout.tail.len() - PADDING;
+    assert!(left < near.tail().len() && layout.has_far(), "{left} of {}", near.tail().len());
+    (layout, bytes)
 }
 
 fn shelved(search: &Search<'_>, threads: usize, bytes: &Arc<Vec<u8>>, places: usize, fails_after: Option<usize>) {
@@ -92,11 +115,7 @@ fn levels(parents: &[u32]) -> Vec<Option<u32>> {
 /// Searches with so many bytes of TAIL in memory, in all ways, and compares with searches that have all of it there.
 fn check_far(tuples: &Tuples, columns: u32, kept: u64, roots: usize) -> Io {
     let near = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
-    let mut layout = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
-    let bytes = pages(&layout);
-    let whole = layout.tail().len() as u64;
-    let left = layout.leave(kept, &Room::anywhere()).unwrap();
-    assert!(left <= kept && left < whole, "{left} of {kept}, {whole}");
+    let (layout, bytes) = with_little(tuples, columns, kept);
     assert!(layout.edge_bytes() < near.edge_bytes());
     let validator = Validator::new(tuples);
     let mut most = Io::default();
@@ -137,6 +156,7 @@ fn hubs_with_several_pieces_are_read_by_pieces() {
     let mut edges: Vec<(u32, u32)> = (0..100).map(|vertex| (vertex, vertex + 1)).collect();
     edges.extend((101..120_101).map(|vertex| (0, vertex)));
     edges.extend((101..120_000).step_by(3).map(|vertex| (vertex, vertex + 1)));
+    let edges: Vec<(u32, u32)> = edges.into_iter().cycle().take(2 << 17).collect();
     let io = check_far(&Tuples::of(17, &edges), 1, 0, 1);
     assert!(io.bytes > 2 << 16, "{io:?}");
 }
@@ -144,9 +164,7 @@ fn hubs_with_several_pieces_are_read_by_pieces() {
 #[test]
 fn reads_that_fail_end_the_search_with_the_reason() {
     let tuples = Tuples::generate(&Threads(2), &Spec::graph500(10), &Room::anywhere()).unwrap();
-    let mut layout = build(&Threads(2), &tuples, 1, &Room::anywhere()).unwrap();
-    let bytes = pages(&layout);
-    layout.leave(0, &Room::anywhere()).unwrap();
+    let (layout, bytes) = with_little(&tuples, 1, 0);
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
     for tuning in [Tuning::FAR, DOWN, UP, ALONE] {
         for (threads, fails_after) in [(1, 0), (2, 0), (1, 1), (3, 1)] {
@@ -170,9 +188,7 @@ fn reads_that_fail_end_the_search_with_the_reason() {
 #[test]
 fn bytes_that_were_never_written_are_found_out() {
     let tuples = Tuples::generate(&Threads(2), &Spec::graph500(9), &Room::anywhere()).unwrap();
-    let mut layout = build(&Threads(2), &tuples, 1, &Room::anywhere()).unwrap();
-    let bytes = pages(&layout);
-    layout.leave(0, &Room::anywhere()).unwrap();
+    let (layout, bytes) = with_little(&tuples, 1, 0);
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
         for byte in [0, 0xFF, 0x7F, 0x80] {
@@ -189,8 +205,7 @@ fn bytes_that_were_never_written_are_found_out() {
 #[test]
 fn who_has_no_way_to_the_bytes_is_told_so() {
     let tuples = Tuples::generate(&Threads(2), &Spec::graph500(8), &Room::anywhere()).unwrap();
-    let mut layout = build(&Threads(2), &tuples, 1, &Room::anywhere()).unwrap();
-    layout.leave(0, &Room::anywhere()).unwrap();
+    let (layout, _) = with_little(&tuples, 1, 0);
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
     let mut search = Search::new(&layout, Isa::best(), 2, &Room::anywhere()).unwrap();
     searched(&mut search, 2, root, &Tuning::FAR);
@@ -200,25 +215,23 @@ fn who_has_no_way_to_the_bytes_is_told_so() {
 #[test]
 fn columns_are_as_many_as_fit_and_the_rest_is_for_hubs() {
     let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
-    let within = |dram, columns| build_within(&Threads(2), &tuples, dram, columns, &Room::anywhere());
+    let within = |dram, columns| beyond(&tuples, dram, columns).map(|(layout, budget, _)| (layout, budget));
     let mut before = 0;
     for percent in [12.5, 25.0, 50.0, 100.0] {
-        let (mut layout, budget) = within(Dram::Percent(percent), None).unwrap();
+        let (layout, budget) = within(Dram::Percent(percent), None).unwrap();
         assert!((budget.dram.0 as f64 / budget.coded.0 as f64 - percent / 100.0).abs() < 1e-4);
         assert!(layout.columns() > before || layout.columns() == COLUMNS_CHOSEN_MAX, "{percent}: {}", layout.columns());
         before = layout.columns();
-        let left = budget.left(&layout);
-        let kept = layout.leave(left, &Room::anywhere()).unwrap();
         assert!(layout.edge_bytes() <= budget.dram.0 + 4096, "{} of {}", layout.edge_bytes(), budget.dram);
-        assert!(kept <= left);
     }
     let (layout, budget) = within(Dram::Percent(50.0), Some(2)).unwrap();
     assert_eq!(layout.columns(), 2);
     // All of the graph's lists, coded in the plainest way.
-    let coded: usize = (0..layout.ranks)
+    let near = build(&Threads(2), &tuples, 2, &Room::anywhere()).unwrap();
+    let coded: usize = (0..near.ranks)
         .map(|rank| {
             let mut bytes = Vec::new();
-            crate::coded::encode(&layout.list(rank).unwrap(), &mut bytes);
+            crate::coded::encode(&near.list(rank).unwrap(), &mut bytes);
             bytes.len()
         })
         .sum();

@@ -113,11 +113,7 @@ impl Folder {
     }
 
     fn trouble(&self, verb: &str, name: &str, error: &io::Error) -> Trouble {
-        let kind = match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => TroubleKind::Full,
-            ErrorKind::UnexpectedEof => TroubleKind::Damaged,
-            _ => TroubleKind::Other,
-        };
+        let kind = TroubleKind::from(error.kind());
         let path = self.path.join(name);
         let what = match kind {
             TroubleKind::Damaged => format!("scratch file {} ends too early: it was cut", path.display()),

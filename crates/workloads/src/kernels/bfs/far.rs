@@ -1,57 +1,133 @@
-//! TAIL in a file on a disk, without a name and past the page cache, and each thread's way to it.
+//! What of a graph is not in memory: its parts while it is constructed, and then TAIL with each thread's way to it. All lie in files
+//! without a name in one folder, which are gone with this process, however it ends.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farmem::array::{Access, FarFile, Mover, MoverSettings, Near, Place, Reader};
-use graph::{Fetch, READ_BYTES_MAX, READ_PADDING};
-use machine::memory::{HugePages, PlacedMemory};
+use farmem::array::{FarError, FarFile, Place, Reader, ScratchFile};
+use graph::{Beyond, Fetch, Kept, READ_BYTES_MAX, READ_PADDING, Storage, Trouble, TroubleKind};
 use model::placement::MemoryPolicy;
+use model::units::Bytes;
 
-use crate::job::Failure;
+use crate::job::{Failure, with_hint};
 use crate::kernels::arena::far_failure;
 
 /// Reads of a thread that are under way at once: more a disk does not take from one queue without making each wait.
 const READS: usize = 48;
-/// What is written at once, in requests of a megabyte.
-const WRITE_BYTES: usize = 8 << 20;
 
-/// The file.
+/// Where the files lie.
+pub(super) fn place(folder: &str) -> Result<Place, Failure> {
+    Place::parse(folder).map_err(|error| far_failure(&error))
+}
+
+/// Refuses what the searches could not be made in, before hours of construction: a disk without room, or one that is not read past the
+/// page cache.
+pub(super) fn check(place: &Place, needs: &Beyond) -> Result<(), Failure> {
+    let page = ScratchFile::unnamed(place, false).and_then(|file| FarFile::of_scratch(file, 1));
+    let reader =
+        page.and_then(|page| Reader::new(Arc::new(page), 1, READ_BYTES_MAX, READ_PADDING, &MemoryPolicy::Kernel));
+    reader.map_err(|error| far_failure(&error))?;
+    // Where the system does not say, only trying can tell.
+    let Ok(free) = machine::signs::room_on_disk(place.folder()) else { return Ok(()) };
+    if needs.disk <= free {
+        return Ok(());
+    }
+    let what = format!(
+        "construction takes about {} of the disk of {}, which has {free}",
+        needs.disk,
+        place.folder().display()
+    );
+    Err(Failure::Unavailable(with_hint(&what, Some("take a smaller scale, or name a folder on another disk"))))
+}
+
+/// Parts of a graph under construction.
+pub(super) struct Parts {
+    place: Place,
+    /// What they may take of the disk.
+    needed: Bytes,
+    open: Mutex<[Option<Arc<ScratchFile>>; Kept::ALL.len()]>,
+}
+
+impl Parts {
+    pub(super) fn new(place: Place, needed: Bytes) -> Self {
+        Self { place, needed, open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, [Option<Arc<ScratchFile>>; Kept::ALL.len()]> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn part(&self, part: Kept) -> Result<Arc<ScratchFile>, Trouble> {
+        let mut open = self.open();
+        if let Some(file) = &open[part as usize] {
+            return Ok(Arc::clone(file));
+        }
+        let file = ScratchFile::unnamed(&self.place, part.in_blocks());
+        let refused = |error: FarError| Trouble { kind: TroubleKind::Other, what: with_hint(&error, error.hint()) };
+        let file = Arc::new(file.map_err(refused)?);
+        open[part as usize] = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn trouble(&self, verb: &str, part: Kept, error: &io::Error) -> Trouble {
+        let (kind, folder) = (TroubleKind::from(error.kind()), self.place.folder().display());
+        let what = format!("cannot {verb} scratch file {} in {folder}: {error}", part.name());
+        match kind {
+            TroubleKind::Full => {
+                Trouble { kind, what: format!("{what}; construction takes about {} of its disk", self.needed) }
+            }
+            _ => Trouble { kind, what },
+        }
+    }
+
+    /// TAIL, which part `Kept::Graph` has by now; all else is given back.
+    pub(super) fn into_tail(self, bytes: u64) -> Result<FarTail, Failure> {
+        let file = self.part(Kept::Graph).map_err(|trouble| Failure::Failed(trouble.to_string()))?;
+        drop(self);
+        let file = Arc::into_inner(file).ok_or_else(|| Failure::Failed("somebody still writes TAIL".into()))?;
+        let file = FarFile::of_scratch(file, bytes as usize).map_err(|error| far_failure(&error))?;
+        Ok(FarTail(Arc::new(file)))
+    }
+}
+
+impl Storage for Parts {
+    fn write(&self, part: Kept, at: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        self.part(part)?.write(at, bytes).map_err(|error| self.trouble("write", part, &error))
+    }
+
+    fn read(&self, part: Kept, at: u64, bytes: &mut [u8]) -> Result<(), Trouble> {
+        self.part(part)?.read(at, bytes).map_err(|error| self.trouble("read", part, &error))
+    }
+
+    /// Nobody is to find it after a crash.
+    fn sync(&self, _: Kept) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    fn discard(&self, part: Kept) -> Result<(), Trouble> {
+        self.open()[part as usize] = None;
+        Ok(())
+    }
+
+    /// As above.
+    fn note(&self, _: &[u8]) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    fn noted(&self) -> Result<Option<Vec<u8>>, Trouble> {
+        Ok(None)
+    }
+}
+
+/// TAIL on its disk.
 pub(super) struct FarTail(Arc<FarFile>);
 
 impl FarTail {
-    /// Writes TAIL to a folder on a disk, and waits until the disk has it.
-    pub(super) fn write(folder: &str, tail: &[u8]) -> Result<Self, Failure> {
-        let place = Place::parse(folder).map_err(|error| far_failure(&error))?;
-        let file = FarFile::new(&place, tail.len(), Access::Direct).map_err(|error| far_failure(&error))?;
-        let file = Arc::new(file);
-        copy(&file, tail)?;
-        file.sync().map_err(|error| far_failure(&error))?;
-        Ok(Self(file))
-    }
-
     /// A way to it for the thread that asks. Its memory is placed like that of the graph.
     pub(super) fn way(&self, policy: &MemoryPolicy) -> Result<Box<dyn Fetch>, Failure> {
         let reader = Reader::new(Arc::clone(&self.0), READS, READ_BYTES_MAX, READ_PADDING, policy);
         Ok(Box::new(Way(reader.map_err(|error| far_failure(&error))?)))
     }
-}
-
-fn copy(file: &Arc<FarFile>, tail: &[u8]) -> Result<(), Failure> {
-    let memory = PlacedMemory::new(WRITE_BYTES, &MemoryPolicy::Kernel, HugePages::System)
-        .map_err(|error| Failure::Unavailable(error.to_string()))?;
-    let (near, mut buffer) = Near::new(memory);
-    let settings = MoverSettings { transfer_bytes: 1 << 20, depth: 8 };
-    let mut mover = Mover::new(Arc::clone(file), &near, settings).map_err(|error| far_failure(&error))?;
-    for (index, part) in tail.chunks(WRITE_BYTES).enumerate() {
-        let room = part.len().next_multiple_of(file.alignment()).min(file.bytes() - index * WRITE_BYTES);
-        let rest = buffer.split_off(room);
-        buffer.as_mut_slice()[..part.len()].copy_from_slice(part);
-        buffer.as_mut_slice()[part.len()..].fill(0_u8);
-        let ticket = mover.write(buffer, (index * WRITE_BYTES) as u64);
-        buffer = mover.finish(ticket).map_err(|failed| far_failure(&failed.error))?;
-        buffer.join(rest);
-    }
-    Ok(())
 }
 
 /// A reader, in the words of the search.

@@ -4,8 +4,9 @@
 //! is in memory in original labels, by all threads together: mostly small reads at random from bitmaps that fit a cache and
 //! streams of neighbours that do not. Generation and construction are timed apart, and so is validation.
 //! With `mode=semi-external` the coded rest of the lists lies in a file, and DRAM has what `dram` allows of the graph's edges; reads
-//! of that file are inside the clock. What belongs to vertices (labels, maps, parents) is in DRAM in any mode, and so is the edge
-//! list that results are held against, which no search looks at.
+//! of that file are inside the clock. What belongs to vertices (labels, maps, parents) is in DRAM in any mode. The edge list that results
+//! are held against, which no search looks at, is in DRAM in-core; semi-external it is generated anew for each result, and construction
+//! is out of core, so that the whole process takes no more than its searches do.
 //! Does NOT use MPI, so its rate is no submission to the Graph500's list; `parts` is the search over it.
 //! Definition: Graph500 specification, problem 1 (search): edge factor 16, the reference's generator bit for bit, its
 //! roots, and its output's fields. Edges counted: input tuples in the root's component without self-loops, as the
@@ -22,7 +23,9 @@ mod tune;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use graph::{Budget, Crew, Io, Layout, Room, Roots, Search, Tuning, Tuples, Validator};
+use graph::{
+    Beyond, Budget, Crew, Dram, Generator, Io, Layout, OutOfCore, Room, Roots, Search, Spec, Tuning, Tuples, Validator,
+};
 use model::units::Nanos;
 use model::workload::{Better, Parameters, WorkloadSpec};
 
@@ -31,10 +34,12 @@ use crate::job::{Failure, Job, Measured};
 use crate::kernels::arena;
 use crate::team::Lap;
 use crew::Seated;
-use far::FarTail;
+use far::{FarTail, Parts};
 use options::Options;
 use rates::Searched;
 
+/// Edges that a thread generates at a time: enough that the way to the first costs nothing.
+const EDGES_AT_ONCE: usize = 1 << 12;
 /// Asking about a page costs some 100 ns; of each array so many, spread over it, are asked about.
 const PAGES_ASKED_MAX: usize = 1 << 14;
 
@@ -72,7 +77,10 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         return Err(Failure::Unavailable("a graph in a file is mode=semi-external, not a memory policy".into()));
     }
     let options = Options::read(&job.parameters)?;
-    graph::check_fits(&options.spec)?;
+    match options.dram {
+        None => graph::check_fits(&options.spec)?,
+        Some(dram) => Beyond::of(&options.spec, job.threads, dram)?.check_fits(&options.spec)?,
+    }
     let room = options.room(job);
     let (mut measured, seats) = crew::lead(job, |crew| measure(&options, crew, &room))?;
     measured.thread_seats = seats;
@@ -85,41 +93,100 @@ struct Graph {
     /// Where the rest of TAIL lies.
     far: Option<FarTail>,
     budget: Option<Budget>,
+    edges: EdgeList,
+    /// Seconds.
+    generation: f64,
+    construction: f64,
 }
 
-fn construct(options: &Options, crew: &Seated<'_>, tuples: &Tuples, room: &Room) -> Result<Graph, Failure> {
-    let Some(dram) = options.dram else {
-        let layout = graph::build(crew, tuples, options.columns_or_default(), room)?;
-        return Ok(Graph { layout, far: None, budget: None });
-    };
-    let (mut layout, budget) = graph::build_within(crew, tuples, dram, options.columns, room)?;
-    let far = FarTail::write(&options.folder, layout.tail())?;
-    layout.leave(budget.left(&layout), room)?;
-    Ok(Graph { layout, far: Some(far), budget: Some(budget) })
+/// What results are held against.
+enum EdgeList {
+    Here(Tuples),
+    /// There is no room for it: generated anew for each.
+    Anew(Box<Generator>),
 }
 
-fn measure(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Measured, Failure> {
+impl EdgeList {
+    fn validator<'t>(&'t self, spec: &Spec) -> Validator<'t> {
+        match self {
+            Self::Here(tuples) => Validator::new(tuples),
+            Self::Anew(generator) => Validator::streaming(spec, &**generator),
+        }
+    }
+}
+
+fn construct(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Graph, Failure> {
+    match options.dram {
+        None => in_core(options, crew, room),
+        Some(dram) => beyond(options, dram, crew, room),
+    }
+}
+
+fn in_core(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Graph, Failure> {
     let began = Instant::now();
     let tuples = Tuples::generate(crew, &options.spec, room)?;
     let generation = began.elapsed().as_secs_f64();
     let began = Instant::now();
-    let Graph { layout, far, budget } = construct(options, crew, &tuples, room)?;
+    let layout = graph::build(crew, &tuples, options.columns_or_default(), room)?;
     let construction = began.elapsed().as_secs_f64();
-    let mut search = Search::new(&layout, options.isa, crew.threads(), room)?;
-    prepare(crew, &search, far.as_ref(), room)?;
-    let bytes_per_edge = bytes_per_edge(&layout, &search);
-    let (pages, isa) = (pages(&layout, &search)?, search.isa());
+    Ok(Graph { layout, far: None, budget: None, edges: EdgeList::Here(tuples), generation, construction })
+}
+
+/// In no more memory than it is then searched in.
+fn beyond(options: &Options, dram: Dram, crew: &Seated<'_>, room: &Room) -> Result<Graph, Failure> {
+    let spec = &options.spec;
+    let needs = Beyond::of(spec, crew.threads(), dram)?;
+    let place = far::place(&options.folder)?;
+    far::check(&place, &needs)?;
+    let generator = Generator::new(spec)?;
+    let generation = generation(spec, &generator, crew)?;
+    let began = Instant::now();
+    let parts = Parts::new(place, needs.disk);
+    let with = OutOfCore { storage: &parts, edges: Some(&generator), memory: needs.construction, watch: &|_| {} };
+    let (layout, budget) = graph::build_beyond(crew, spec, (dram, options.columns), &with, room)?;
+    let far = parts.into_tail(layout.tail_bytes())?;
+    let construction = began.elapsed().as_secs_f64();
+    let edges = EdgeList::Anew(Box::new(generator));
+    Ok(Graph { layout, far: Some(far), budget: Some(budget), edges, generation, construction })
+}
+
+/// Seconds in which all threads generate the edges, keeping none.
+fn generation(spec: &Spec, generator: &Generator, crew: &Seated<'_>) -> Result<f64, Failure> {
+    let began = Instant::now();
+    crew.run(&|hand| {
+        let own = hand.part(spec.edges() as usize);
+        let mut edges = vec![[0; 2]; EDGES_AT_ONCE];
+        for first in own.clone().step_by(EDGES_AT_ONCE) {
+            let batch = &mut edges[..EDGES_AT_ONCE.min(own.end - first)];
+            generator.fill(first as u64, std::hint::black_box(batch));
+        }
+        Ok(())
+    })?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+fn measure(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Measured, Failure> {
+    let graph = construct(options, crew, room)?;
+    let layout = &graph.layout;
+    let mut search = Search::new(layout, options.isa, crew.threads(), room)?;
+    prepare(crew, &search, graph.far.as_ref(), room)?;
+    let bytes_per_edge = bytes_per_edge(layout, &search);
+    let (pages, isa) = (pages(layout, &search)?, search.isa());
     let tuned = options.tune.then(|| tune::tune(options, crew, &search)).transpose()?;
     let tuning = tuned.as_ref().map_or(options.tuning, |tuned| tuned.tuning);
-    let searched = searches(options, &tuning, crew, &tuples, &mut search)?;
+    let validator = graph.edges.validator(&options.spec);
+    let searched = searches(options, &tuning, crew, &validator, &mut search)?;
 
     let mut measured = Measured { pages, ..Measured::default() };
     rates::push(&mut measured, &searched)?;
     rates::push_io(&mut measured, &searched)?;
-    measured.push("graph_generation", generation)?;
-    measured.push("construction_time", construction)?;
+    measured.push("graph_generation", graph.generation)?;
+    measured.push("construction_time", graph.construction)?;
     measured.push("bytes_per_edge", bytes_per_edge)?;
     measured.push("dram_used", layout.edge_bytes() as f64)?;
+    if let Some((_, peak)) = machine::memory::resident() {
+        measured.push("memory_peak", peak.0 as f64)?;
+    }
     // No metrics, but what was searched.
     measured.push("edges", layout.edges() as f64)?;
     measured.push("vertices", layout.vertices() as f64)?;
@@ -128,7 +195,7 @@ fn measure(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Measured
     measured.push("alpha", tuning.alpha)?;
     measured.push("beta", tuning.beta)?;
     tuned.map_or(Ok(()), |tuned| tuned.push(&mut measured))?;
-    if let Some(budget) = budget {
+    if let Some(budget) = graph.budget {
         measured.push("dram_asked", budget.dram.0 as f64)?;
         measured.push("coded_bytes", budget.coded.0 as f64)?;
     }
@@ -174,10 +241,9 @@ fn searches(
     options: &Options,
     tuning: &Tuning,
     crew: &Seated<'_>,
-    tuples: &Tuples,
+    validator: &Validator<'_>,
     search: &mut Search<'_>,
 ) -> Result<Vec<Searched>, Failure> {
-    let validator = Validator::new(tuples);
     let mut roots = Roots::new(&options.spec);
     let mut searched = Vec::new();
     while searched.len() < options.roots {

@@ -38,6 +38,7 @@ pub(super) fn metrics() -> Vec<MetricSpec> {
         metric("mean_validate", "s", down),
         metric("bytes_per_edge", "B", down),
         metric("dram_used", "B", down),
+        metric("memory_peak", "B", down),
         metric("far_mean_reads", "reads", down),
         metric("far_mean_pages", "pages", down),
         metric("far_mean_bytes", "B", down),

@@ -163,13 +163,13 @@ fn a_file_that_is_cut_between_two_searches_fails_the_trial() {
     let options = Options::read(&job.parameters).unwrap();
     let room = options.room(&job);
     let both = crew::lead(&job, |crew| {
-        let tuples = Tuples::generate(crew, &options.spec, &room)?;
-        let Graph { layout, far, .. } = construct(&options, crew, &tuples, &room)?;
+        let Graph { layout, far, edges, .. } = construct(&options, crew, &room)?;
+        let validator = edges.validator(&options.spec);
         let mut search = Search::new(&layout, options.isa, crew.threads(), &room)?;
         prepare(crew, &search, far.as_ref(), &room)?;
-        let before = searches(&options, &options.tuning, crew, &tuples, &mut search)?.len();
+        let before = searches(&options, &options.tuning, crew, &validator, &mut search)?.len();
         cut_file_in(&path);
-        Ok((before, searches(&options, &options.tuning, crew, &tuples, &mut search).map(drop)))
+        Ok((before, searches(&options, &options.tuning, crew, &validator, &mut search).map(drop)))
     });
     let (before, after) = match both {
         Ok((both, _)) => both,

@@ -1,0 +1,158 @@
+//! A graph that is searched with less DRAM than it takes, constructed with as little: HEAD goes to memory as it is made, TAIL to its part,
+//! from which the first hubs' lists are read back. How many columns fit is known once neighbours are counted and lists were coded for
+//! their length. Nobody goes on with it: the part is for this process's searches.
+
+use model::units::Bytes;
+
+use super::lists::Sizes;
+use super::note::Note;
+use super::split::{Needs, Split};
+use super::{OutOfCore, Work, generator, impossible};
+use crate::budget::{Budget, Dram};
+use crate::build::{Listed, Ranking, finish};
+use crate::coded::{self, PADDING, PIECE_BYTES};
+use crate::crew::Crew;
+use crate::error::Error;
+use crate::head::Head;
+use crate::index::Index;
+use crate::kronecker::Spec;
+use crate::layout::{COLUMNS_MAX, Layout, NONE_FAR, check_columns};
+use crate::room::{Array, Room};
+use crate::storage::{Kept, Storage};
+
+/// What belongs to vertices of a search and its validation: rank and parent in original labels (4 and 4), level and proof (3); of those
+/// with an edge label, parent, two lists and the frontier in order (20), bits of maps and means (0.5).
+const BYTES_PER_VERTEX: u64 = 32;
+/// Lists whose lengths are read together.
+const LENGTHS_AT_ONCE: usize = 1 << 16;
+/// Lists, coded whole, for each direction of an edge as generated: 1.6 at scale 22, and more for sparser graphs.
+const CODED_BYTES: f64 = 2.0;
+
+/// What construction and then searches with their validation take, beside the program and room for reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beyond {
+    /// Of memory, [`OutOfCore::memory`]: while a graph is constructed no more is taken for it than when it is searched.
+    pub construction: Bytes,
+    /// Of memory, in all: with what `dram` allows for HEAD, index and lists.
+    pub memory: Bytes,
+    /// Of the disk, while it is constructed: an estimate.
+    pub disk: Bytes,
+}
+
+impl Beyond {
+    /// Of this graph with so many threads.
+    ///
+    /// # Errors
+    /// A graph that cannot be.
+    pub fn of(spec: &Spec, threads: usize, dram: Dram) -> Result<Self, Error> {
+        generator(spec)?;
+        let least = Needs::of(spec, threads, COLUMNS_MAX)?.memory.0;
+        let construction = least.max(BYTES_PER_VERTEX * spec.vertices());
+        let coded = Bytes((2.0 * CODED_BYTES * spec.edges() as f64) as u64);
+        let memory = Bytes(construction.saturating_add(dram.of(coded).0));
+        let construction = Bytes(construction);
+        Ok(Self { construction, memory, disk: Needs::disk(spec, construction) })
+    }
+
+    /// Refuses a graph that needs more memory than there is, before hours of construction.
+    ///
+    /// # Errors
+    /// With what it needs and what there is.
+    pub fn check_fits(&self, spec: &Spec) -> Result<(), Error> {
+        match machine::memory::available() {
+            Some(available) if self.memory > available => {
+                Err(Error::TooLarge { scale: spec.scale, needed: self.memory, available })
+            }
+            // Where the system does not say, only trying can tell.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Constructs a graph to be searched with so much DRAM for HEAD, index and hubs: with so many columns, or the most that fit.
+/// Afterwards part [`Kept::Graph`] is its TAIL. Gives also what was found out of it.
+pub fn build_beyond<C: Crew>(
+    crew: &C,
+    spec: &Spec,
+    (dram, columns): (Dram, Option<u32>),
+    with: &OutOfCore<'_>,
+    room: &Room,
+) -> Result<(Layout, Budget), C::Error> {
+    columns.map_or(Ok(()), check_columns)?;
+    let generator = generator(spec)?;
+    let split = Split::fitting(spec, crew.threads(), COLUMNS_MAX, with.memory)?;
+    let mut work = Work::new(crew, with, &generator, Note::new(spec, COLUMNS_MAX, split), room);
+    let (rank, steps) = work.ranks(room)?;
+    let dealt = work.deal_ranked(&rank, &steps)?;
+    let coded = Bytes(work.coded_bytes(&dealt, &steps)?);
+    let budget = Budget { coded, dram: dram.of(coded) };
+    let columns = budget.columns(&steps, columns)?;
+    let sizes = Sizes::of_tail(&steps, columns);
+    let head = head(&sizes, steps.ranks(), room)?;
+    work.write_lists(&dealt, &steps, &sizes, Some(&head))?;
+    let (storage, tail) = (work.storage, work.note.tail);
+    drop(dealt);
+    storage.discard(Kept::Ranked).map_err(Error::Storage)?;
+    let index = index(storage, sizes.lists() as usize, tail, room)?;
+    let left = budget.left(&head, &index);
+    let listed = listed(storage, head, index, (tail, left), room)?;
+    let ranking = Ranking::of(rank, steps, room).map_err(Error::Memory)?;
+    let ranking = Ranking { rows: sizes.rows, ..ranking };
+    Ok((finish(spec, ranking, listed, room).map_err(Error::Memory)?, budget))
+}
+
+/// HEAD without its neighbours: in rows that no rank has is one that is never in a frontier.
+fn head(sizes: &Sizes, ranks: u32, room: &Room) -> Result<Head, Error> {
+    let entries = sizes.head_entries();
+    let head = Head::packed(entries, ranks, room)?;
+    let end = head.rows();
+    let columns = sizes.column_at.windows(2).zip(&sizes.rows).map(|(at, rows)| at[0] + *rows as usize..at[1]);
+    columns.chain(std::iter::once(entries..end)).for_each(|gap| head.store(gap.start, &vec![ranks; gap.len()]));
+    Ok(head)
+}
+
+/// Where each list begins, from how long they are.
+fn index(storage: &dyn Storage, lists: usize, tail: u64, room: &Room) -> Result<Index, Error> {
+    let mut starts: Array<u64> = room.in_passing().array(lists + 1)?;
+    let mut lengths = vec![0; 4 * LENGTHS_AT_ONCE.min(lists)];
+    let mut start = 0;
+    for first in (0..lists).step_by(LENGTHS_AT_ONCE) {
+        let part = &mut lengths[..4 * (lists - first).min(LENGTHS_AT_ONCE)];
+        storage.read(Kept::Lengths, 4 * first as u64, part)?;
+        for (place, length) in starts[first + 1..].iter_mut().zip(part.as_chunks::<4>().0) {
+            start += u64::from(u32::from_le_bytes(*length));
+            *place = start;
+        }
+    }
+    storage.discard(Kept::Lengths)?;
+    if start != tail {
+        return Err(impossible(Kept::Lengths, "its lists are not as long as TAIL is"));
+    }
+    Ok(Index::new(&starts, room)?)
+}
+
+/// What is searched in memory: HEAD, and of TAIL, which has so many bytes, as many lists as there is room left for.
+fn listed(
+    storage: &dyn Storage,
+    head: Head,
+    index: Index,
+    (whole, left): (u64, u64),
+    room: &Room,
+) -> Result<Listed, Error> {
+    let kept = index.first_beyond(left);
+    let (bytes, first_far) =
+        if kept == index.lists() { (whole, NONE_FAR) } else { (index.list(kept as u32).0, kept as u32) };
+    let mut tail: Array<u8> = room.array(bytes as usize + PADDING)?;
+    storage.read(Kept::Graph, 0, &mut tail[..bytes as usize])?;
+    let mut long_lists = Vec::new();
+    let mut list = Vec::new();
+    for rank in kept as u32..index.lists() as u32 {
+        let (from, length) = index.list(rank);
+        if length > PIECE_BYTES {
+            list.resize(length, 0);
+            storage.read(Kept::Graph, from, &mut list)?;
+            long_lists.push((rank, coded::pieces(&list, from)));
+        }
+    }
+    Ok(Listed { head, tail, index, first_far, long_lists })
+}
