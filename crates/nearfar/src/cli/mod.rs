@@ -417,7 +417,7 @@ pub struct Export {
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write into this folder, made when it is not there, or below s3://BUCKET/PREFIX: for parquet, one file per run
+    /// Write into this folder, made when it is not there, or below `s3://BUCKET/PREFIX`: for parquet, one file per run
     #[arg(long, value_name = "FOLDER", required_if_eq("format", "parquet"), conflicts_with = "output")]
     pub to: Option<String>,
     /// Every run of the results file, for parquet
