@@ -9,6 +9,8 @@ const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
 fn nearfar(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
+    // Whoever looks for keys asks nobody else's machine for them.
+    command.env("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1");
     command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state")).output().expect("the program starts")
 }
 
@@ -99,11 +101,15 @@ mod with_parquet {
             ("file", 1, "a part of its path is a file, not a folder\nhint: name another folder with --to"),
             ("file/in/it", 1, "a part of its path is a file, not a folder"),
             ("/proc/self/nearfar", 1, "cannot write /proc/self/nearfar/date="),
+            ("gs://bucket", 2, "writes to folders and s3://, not to gs://\nhint: write to a folder and copy it"),
+            #[cfg(not(feature = "s3"))]
             (
-                "s3://bucket/results",
-                2,
-                "this program writes to folders, not to s3://\nhint: write to a folder and copy it",
+                "s3://bucket",
+                77,
+                "this build of nearfar writes to folders only\nhint: 'cargo build --release --features s3",
             ),
+            #[cfg(feature = "s3")]
+            ("s3:///results", 2, "hint: it looks like s3://BUCKET or s3://BUCKET/PREFIX"),
         ];
         for (to, status, expected) in cases {
             let output = nearfar(folder, &["export", "--format", "parquet", "--to", to]);
@@ -111,5 +117,29 @@ mod with_parquet {
             assert!(said(&output).contains(expected), "{to}: {}", said(&output));
         }
         assert_eq!(std::fs::read(folder.join("file")).expect("it is still there"), b"precious");
+    }
+
+    /// Nobody listens there: what is wrong is said, and the place. What an upload does is tested in `store`.
+    #[cfg(feature = "s3")]
+    #[test]
+    fn a_store_that_is_not_there_is_said() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let folder = folder.path();
+        assert!(nearfar(folder, &["run", "quick", "--sim", SIM, "--quiet"]).status.success());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let nobody = format!("http://{}", listener.local_addr().expect("it has one"));
+        drop(listener);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        command.arg("--store").arg(folder.join("r.db")).env("NEARFAR_STATE", folder.join("state"));
+        command.args(["export", "--format", "parquet", "--to", "s3://lab/results", "--all"]);
+        command.env("AWS_ACCESS_KEY_ID", "a").env("AWS_SECRET_ACCESS_KEY", "b").env("AWS_ENDPOINT_URL", &nobody);
+        let output = command.env("NO_PROXY", "127.0.0.1").output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let expected = format!("at {nobody}: Connection refused");
+        assert!(
+            said(&output).contains(&expected) && said(&output).contains("hint: AWS_ENDPOINT_URL"),
+            "{}",
+            said(&output)
+        );
     }
 }

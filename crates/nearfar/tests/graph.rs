@@ -1,7 +1,8 @@
 //! `nearfar graph` from outside: golden hashes, forms of edge lists, files that come back or are refused, and what cannot be.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn nearfar(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
@@ -64,6 +65,60 @@ fn a_built_graph_is_described_and_a_spoilt_file_refused() {
     refused(folder, &["graph", "info", "damaged"], 2, "the file is damaged");
     refused(folder, &["graph", "info", "foreign"], 2, "no graph that nearfar has written");
     refused(folder, &["graph", "info", "missing"], 2, "missing: ");
+}
+
+/// A child that is killed with this value.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn killed_while_it_writes_it_leaves_no_cut_file_under_the_name() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = folder.path();
+    let build = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        command.args(["graph", "build", "--scale", "16", "-o", name]).current_dir(folder);
+        command.env("NEARFAR_STATE", folder.join("state"));
+        command
+    };
+    assert!(build("whole").output().expect("the program starts").status.success());
+    let whole = std::fs::read(folder.join("whole")).expect("it was written");
+    let mut halves = 0;
+    for round in 0..8 {
+        let wanted = whole.len() as u64 * round / 8;
+        let mut child =
+            Killed(build("g").stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program starts"));
+        let written = |name: &str| std::fs::metadata(folder.join(name)).map_or(0, |about| about.len());
+        while written("g.partial").max(written("g")) <= wanted && child.0.try_wait().expect("it is ours").is_none() {
+            std::hint::spin_loop();
+        }
+        drop(child);
+        halves += u32::from(folder.join("g.partial").exists());
+        let _ = std::fs::remove_file(folder.join("g.partial")); // it may be g by now
+        if folder.join("g").exists() {
+            assert!(
+                std::fs::read(folder.join("g")).expect("it is there") == whole,
+                "round {round}: a cut file has the name"
+            );
+            std::fs::remove_file(folder.join("g")).expect("it is there");
+        }
+    }
+    assert!(halves > 0, "it was never killed while it wrote");
+    let half = std::fs::File::create(folder.join("g.partial")).expect("the folder can be written");
+    half.lock().expect("nobody else has it");
+    refused(folder, &["graph", "build", "--scale", "16", "-o", "g"], 2, "g is being made by another process");
+    (&half).write_all(b"a half").expect("the folder can be written");
+    drop(half);
+    assert!(build("g").output().expect("the program starts").status.success());
+    assert!(std::fs::read(folder.join("g")).expect("it was written") == whole, "a half is written over");
+    assert!(!folder.join("g.partial").exists(), "nothing is left beside it");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub fn diagnosis(diagnosis: &Diagnosis, look: &Look) -> String {
         let complaints: Vec<&Complaint> =
             diagnosis.complaints.iter().filter(|complaint| complaint.group == group).collect();
         let none = if complaints.is_empty() { ": nothing found" } else { "" };
-        lines.push(marked(&format!("{heading}{none}"), Tone::Strong));
+        lines.extend(indented(&format!("{heading}{none}"), Tone::Strong, "", look));
         complaints.into_iter().for_each(|complaint| lines.extend(paragraph(complaint, look)));
         lines.push(String::new());
     }
@@ -63,15 +63,18 @@ mod tests {
         };
         let look = Look { width: 40, ascii: false, colour: false };
         let expected = "\
-What would spoil a measurement on this machine
+What would spoil a measurement on this
+machine
   thp: a\u{fffd}[31m fact
       effect: an effect
       fix: a fix
       $ nearfar restore
 
-What cannot be measured or set on it: nothing found
+What cannot be measured or set on it:
+nothing found
 
-What nearfar expand lacks on it: nothing found
+What nearfar expand lacks on it: nothing
+found
 
 Looked at and well: load, smt";
         assert_eq!(diagnosis(&sick, &look), expected);

@@ -7,8 +7,10 @@
     reason = "this crate makes short texts from parts, where a format! reads better than a write! into a buffer"
 )]
 
+mod axis;
 pub mod changes;
 pub mod doctor;
+mod frame;
 mod grid;
 pub mod html;
 pub mod json;

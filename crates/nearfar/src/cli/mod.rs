@@ -404,7 +404,8 @@ pub struct Report {
 #[command(
     after_help = "Example: nearfar export --format openmetrics -o /var/lib/prometheus/node-exporter/nearfar.prom\n\
                         Example: nearfar export --format hyperfine -o times.json\n\
-                        Example: nearfar export --format parquet --to results --all"
+                        Example: nearfar export --format parquet --to results --all\n\
+                        Example: AWS_REGION=eu-central-1 nearfar export --format parquet --to s3://lab/nearfar"
 )]
 pub struct Export {
     /// A run's id or its beginning
@@ -416,7 +417,7 @@ pub struct Export {
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write into this folder, made when it is not there: for parquet, one file per run
+    /// Write into this folder, made when it is not there, or below `s3://BUCKET/PREFIX`: for parquet, one file per run
     #[arg(long, value_name = "FOLDER", required_if_eq("format", "parquet"), conflicts_with = "output")]
     pub to: Option<String>,
     /// Every run of the results file, for parquet

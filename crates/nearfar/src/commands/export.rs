@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use store::Store;
 
 use crate::cli::{Common, Export, ExportFormat};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 use crate::subject::existing_store;
 
 type Exporter = fn(&Store, &model::record::RunId, &mut dyn std::io::Write) -> Result<(), store::export::ExportError>;
 
-/// Exports one run as text, or one or all of them to a folder.
+/// Exports one run as text, or one or all of them to a folder or an object store.
 pub fn run(args: &Export, common: &Common) -> Outcome {
     let exporter: Exporter = match args.format {
         ExportFormat::Csv => store::export::csv,
@@ -37,7 +37,7 @@ pub fn run(args: &Export, common: &Common) -> Outcome {
 /// Without the feature nobody can; that is said before anything is looked for.
 #[cfg(not(feature = "parquet"))]
 fn to_folder(_: &Export, _: &Common) -> Outcome {
-    Err(Failure::with(crate::failure::Status::Skipped, "this build of nearfar has no Parquet").hint(
+    Err(Failure::with(Status::Skipped, "this build of nearfar has no Parquet").hint(
         "'cargo build --release --features parquet --bin nearfar' makes one that has; --format csv has the same rows",
     ))
 }
@@ -45,10 +45,7 @@ fn to_folder(_: &Export, _: &Common) -> Outcome {
 #[cfg(feature = "parquet")]
 fn to_folder(args: &Export, common: &Common) -> Outcome {
     let to = args.to.as_deref().expect("the command line wants it for this format");
-    if let Some((scheme, _)) = to.split_once("://") {
-        return Err(Failure::usage(format!("--to {to}: this program writes to folders, not to {scheme}://"))
-            .hint("write to a folder and copy it: 'aws s3 sync FOLDER s3://BUCKET/' or 'rclone copy'; every file keeps its name"));
-    }
+    refuse_unknown(to)?;
     let store = existing_store(common)?;
     // Also with --all: a results file without runs is said to have none.
     let named = store.run(if args.all { "latest" } else { &args.run }).map_err(Failure::usage)?;
@@ -57,9 +54,40 @@ fn to_folder(args: &Export, common: &Common) -> Outcome {
     } else {
         vec![named.id]
     };
+    #[cfg(feature = "s3")]
+    if to.contains("://") {
+        return upload(&store, &runs, to);
+    }
     for run in &runs {
         let written = store::export::parquet(&store, run, Path::new(to)).map_err(Failure::of)?;
         anstream::eprintln!("{}: {} rows", written.path.display(), written.rows);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What looks like a URL is none of a folder.
+#[cfg(feature = "parquet")]
+fn refuse_unknown(to: &str) -> Result<(), Failure> {
+    match to.split_once("://") {
+        None => Ok(()),
+        Some(("s3", _)) if cfg!(feature = "s3") => Ok(()),
+        Some(("s3", _)) => Err(Failure::with(Status::Skipped, format!("--to {to}: this build of nearfar writes to folders only"))
+            .hint("'cargo build --release --features s3 --bin nearfar' makes one that knows s3://; or write to a folder and copy it: 'aws s3 sync FOLDER s3://BUCKET/'")),
+        Some((scheme, _)) => Err(Failure::usage(format!("--to {to}: nearfar writes to folders and s3://, not to {scheme}://"))
+            .hint("write to a folder and copy it with the store's own program ('rclone copy'); every file keeps its name")),
+    }
+}
+
+#[cfg(feature = "s3")]
+fn upload(store: &Store, runs: &[model::record::RunId], to: &str) -> Outcome {
+    use store::export::{Bucket, BucketError};
+    let bucket = Bucket::of_environment(to).map_err(|error| match error {
+        BucketError::Url { .. } => Failure::usage(error),
+        BucketError::Refused { .. } => Failure::of(error),
+    })?;
+    for run in runs {
+        let uploaded = store::export::parquet_to_bucket(store, run, &bucket).map_err(Failure::of)?;
+        anstream::eprintln!("{}: {} rows", uploaded.url, uploaded.rows);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,10 +3,11 @@
 mod folder;
 mod left;
 mod out_of_core;
+mod target;
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use model::units::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use self::target::Target;
 use crate::cli::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, TextOrJson, Which};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output;
@@ -115,7 +117,7 @@ fn in_core(args: &Build, spec: &Spec, crew: Threads) -> Result<Facts, Failure> {
     drop(tuples);
     let (head, tail, index) = layout.bytes();
     let mut target = Target::new(&args.output, Bytes(head + tail + index))?;
-    graph::write(&layout, &mut target.file).map_err(|error| target.failed(&error))?;
+    graph::write(&layout, target.file()).map_err(|error| target.failed(&error))?;
     target.finish()?;
     let mut facts = facts_of_layout(&layout);
     facts.push(("construction", json!("in core")));
@@ -246,53 +248,4 @@ fn exists(path: &Path) -> Failure {
 /// Where a file is, or is to be.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// A new file, which is removed again unless it is finished.
-struct Target {
-    path: PathBuf,
-    file: BufWriter<File>,
-    finished: bool,
-}
-
-impl Target {
-    /// Refuses what is there already, and what the disk has no room for.
-    fn new(path: &Path, needed: Bytes) -> Result<Self, Failure> {
-        if let Ok(free) = machine::signs::room_on_disk(folder_of(path))
-            && needed > free
-        {
-            let what = format!("{}: {needed} do not fit on its disk, which has {free}", path.display());
-            return Err(Failure::with(Status::Skipped, what).hint("take a smaller scale, or another disk"));
-        }
-        match OpenOptions::new().write(true).create_new(true).open(path) {
-            Ok(file) => Ok(Self { path: path.into(), file: BufWriter::with_capacity(BUFFER, file), finished: false }),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(path)),
-            Err(error) => Err(Failure::usage(format!("cannot write {}: {error}", path.display()))),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let written = self.file.write_all(bytes);
-        written.map_err(|error| self.failed(&FileError::Io(error.to_string())))
-    }
-
-    fn failed(&self, error: &FileError) -> Failure {
-        Failure::of(format!("cannot write {}: {error}", self.path.display()))
-    }
-
-    fn finish(mut self) -> Result<(), Failure> {
-        let done = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
-        done.map_err(|error| self.failed(&FileError::Io(error.to_string())))?;
-        self.finished = true;
-        Ok(())
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Half a file would be taken for a whole one by people; that it cannot be removed changes nothing for them.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
 }

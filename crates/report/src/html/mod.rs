@@ -1,7 +1,6 @@
 //! A report as one HTML file: no network, nothing that depends on when or where it is made, and one script without which it
 //! reads the same. All HTML of the workspace is made here and in `templates`.
 
-mod axis;
 mod load;
 mod plot;
 mod race;

@@ -4,7 +4,7 @@
 use askama::Template;
 use model::finding::{CellFinding, MetricFinding};
 
-use super::axis::{Axis, better_words};
+use crate::axis::{Axis, better_words};
 use crate::look::{clean, shortened};
 use crate::number::{Scale, significant};
 use crate::picture::pixels;

@@ -8,6 +8,8 @@ use model::units::Bytes;
 
 use super::run::FigurePart;
 use super::table::HtmlTable;
+use crate::axis::Axis;
+use crate::frame::{Frame, through};
 use crate::look::Tone;
 use crate::number::{signed_percent, significant};
 use crate::picture::{Line, Picture, Point, pixels};
@@ -66,52 +68,33 @@ fn figure(answer: &SizeAnswer, rows_max: usize) -> FigurePart {
     }
 }
 
-/// What the axes show.
-struct Plot {
-    /// At the right end, bytes.
-    bytes: f64,
-    /// Logarithms of how many times as long.
-    times: (f64, f64),
+/// How many times as long, over bytes.
+fn frame(answer: &SizeAnswer) -> Frame {
+    let most = answer.points.iter().map(|point| point.dram.0).chain([answer.need.0]).max().unwrap_or(0).max(1);
+    let slowest = answer.points.iter().map(|point| times(point.slower_percent));
+    let low = slowest.clone().fold(1.0, f64::min) / 1.1;
+    // A whisker may leave the plot; an interval of few trials would else press the curves to the ground.
+    let high = slowest.fold(times(answer.within_percent), f64::max) * 1.25;
+    Frame {
+        x: Axis { low: 0.0, high: most as f64 * 1.04, logarithmic: false },
+        y: Axis { low, high, logarithmic: true },
+        left: LEFT,
+        right: WIDTH - RIGHT,
+        top: HEADING,
+        height: HEIGHT,
+        inside: 0.0,
+    }
 }
 
-impl Plot {
-    fn over(answer: &SizeAnswer) -> Self {
-        let most = answer.points.iter().map(|point| point.dram.0).chain([answer.need.0]).max().unwrap_or(0).max(1);
-        let slowest = answer.points.iter().map(|point| times(point.slower_percent));
-        let low = slowest.clone().fold(1.0, f64::min) / 1.1;
-        // A whisker may leave the plot; an interval of few trials would else press the curves to the ground.
-        let high = slowest.fold(times(answer.within_percent), f64::max) * 1.25;
-        Self { bytes: most as f64 * 1.04, times: (low.ln(), high.ln()) }
-    }
-
-    fn x(&self, bytes: Bytes) -> f64 {
-        LEFT + bytes.0 as f64 / self.bytes * (WIDTH - LEFT - RIGHT)
-    }
-
-    fn y(&self, times: f64) -> f64 {
-        let share = (times.ln() - self.times.0) / (self.times.1 - self.times.0);
-        HEADING + HEIGHT * (1.0 - share.clamp(0.0, 1.0))
-    }
-
-    fn holds(&self, times: f64) -> bool {
-        (self.times.0..=self.times.1).contains(&times.ln())
-    }
-
-    /// How many times as long stands where.
-    fn ticks(&self) -> Vec<f64> {
-        let mut ticks: Vec<f64> = Vec::new();
-        for tick in TICKS.into_iter().filter(|tick| self.holds(*tick)) {
-            if ticks.iter().all(|other| (self.y(*other) - self.y(tick)).abs() >= TICK_APART) {
-                ticks.push(tick);
-            }
+/// How many times as long stands where.
+fn ticks(plot: &Frame) -> Vec<f64> {
+    let mut ticks: Vec<f64> = Vec::new();
+    for tick in TICKS.into_iter().filter(|tick| (plot.y.low..=plot.y.high).contains(tick)) {
+        if ticks.iter().all(|other| (plot.y(*other) - plot.y(tick)).abs() >= TICK_APART) {
+            ticks.push(tick);
         }
-        ticks
     }
-
-    /// A power of two, of which the axis has a few steps.
-    fn step(&self) -> u64 {
-        (self.bytes as u64 / STEPS).max(1).next_power_of_two()
-    }
+    ticks
 }
 
 /// A hundredth is the fastest that the logarithm is asked for; no interval of a real command ends there.
@@ -120,7 +103,7 @@ fn times(slower_percent: f64) -> f64 {
 }
 
 fn drawn(answer: &SizeAnswer) -> Picture {
-    let plot = Plot::over(answer);
+    let plot = frame(answer);
     let mut picture = Picture {
         title: "How much slower with less DRAM".into(),
         description: description(answer),
@@ -150,56 +133,45 @@ fn class(steered: bool) -> String {
     if steered { "curve" } else { "curve warm l1" }.into()
 }
 
-fn axes(picture: &mut Picture, plot: &Plot) {
-    let (bottom, right) = (HEADING + HEIGHT, WIDTH - RIGHT);
-    for tick in plot.ticks() {
-        let y = plot.y(tick);
-        picture.label("e q", LEFT - 6.0, y + 4.0, &format!("{tick}x"));
-        let path = format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(right));
-        picture.lines.push(Line { class: "grid".into(), path });
+fn axes(picture: &mut Picture, plot: &Frame) {
+    for tick in ticks(plot) {
+        plot.level(picture, tick, &format!("{tick}x"));
+        plot.across(picture, "grid", tick);
     }
-    let path = format!("M{} {}V{}H{}", pixels(LEFT), pixels(HEADING), pixels(bottom), pixels(right));
-    picture.lines.push(Line { class: "axis".into(), path });
-    let step = plot.step();
-    for bytes in (0..=plot.bytes as u64).step_by(step as usize).map(Bytes) {
-        picture.label("c q", plot.x(bytes), bottom + 16.0, &bytes.to_string());
+    plot.edges(picture);
+    // A power of two, of which the axis has a few steps.
+    let end = plot.x.high as u64;
+    let step = (end / STEPS).max(1).next_power_of_two();
+    for bytes in (0..=end).step_by(step as usize) {
+        plot.below(picture, plot.x(bytes as f64), &Bytes(bytes).to_string());
     }
 }
 
 /// What it holds, how slow it may be, and the answer.
-fn marks(picture: &mut Picture, plot: &Plot, answer: &SizeAnswer) {
-    let (top, bottom) = (HEADING, HEADING + HEIGHT);
+fn marks(picture: &mut Picture, plot: &Frame, answer: &SizeAnswer) {
     let mut upright = |bytes: Bytes, class: &str, words: &str, row: f64| {
-        let x = plot.x(bytes);
-        picture
-            .lines
-            .push(Line { class: class.into(), path: format!("M{} {}V{}", pixels(x), pixels(top), pixels(bottom)) });
-        picture.label("e", x - 4.0, top + 12.0 + 14.0 * row, words);
+        plot.upright(picture, class, bytes.0 as f64);
+        picture.label("e", plot.x(bytes.0 as f64) - 4.0, plot.top + 12.0 + 14.0 * row, words);
     };
     upright(answer.need, "step", &format!("holds {}", answer.need), 0.0);
     if let Some(enough) = answer.enough {
         upright(enough, "step answer", &format!("{enough} is enough"), 1.0);
     }
-    let y = plot.y(times(answer.within_percent));
-    let path = format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(WIDTH - RIGHT));
-    picture.lines.push(Line { class: "step".into(), path });
-    picture.label("q", LEFT + 4.0, y - 4.0, &format!("within {} %", answer.within_percent));
+    let within = times(answer.within_percent);
+    plot.across(picture, "step", within);
+    picture.label("q", LEFT + 4.0, plot.y(within) - 4.0, &format!("within {} %", answer.within_percent));
 }
 
-fn curve(picture: &mut Picture, plot: &Plot, own: &[&SizePoint], steered: bool) {
+fn curve(picture: &mut Picture, plot: &Frame, own: &[&SizePoint], steered: bool) {
     let (whisker, dot, aside) =
         if steered { ("whisker", "point", -ASIDE) } else { ("whisker warm", "point open", ASIDE) };
-    let mut path = String::new();
-    for (index, point) in own.iter().enumerate() {
-        let (x, y) = (pixels(plot.x(point.dram) + aside), pixels(plot.y(times(point.slower_percent))));
-        path += &format!("{}{x} {y}", if index == 0 { "M" } else { "L" });
-        if let Some((low, high)) = point.ci_low.zip(point.ci_high) {
-            let ends = format!("M{x} {}V{}", pixels(plot.y(times(low))), pixels(plot.y(times(high))));
-            picture.lines.push(Line { class: whisker.into(), path: ends });
-        }
-        picture.points.push(Point { class: dot, x, y, title: told(point) });
+    let place = |point: &&SizePoint| (plot.x(point.dram.0 as f64) + aside, plot.y(times(point.slower_percent)));
+    let places: Vec<(f64, f64)> = own.iter().map(place).collect();
+    for (point, (x, y)) in own.iter().zip(&places) {
+        plot.whisker(picture, whisker, *x, (point.ci_low.map(times), point.ci_high.map(times)));
+        picture.points.push(Point { class: dot, x: pixels(*x), y: pixels(*y), title: told(point) });
     }
-    picture.lines.push(Line { class: class(steered), path });
+    picture.lines.push(Line { class: class(steered), path: through(&places) });
 }
 
 /// A budget in words.
@@ -265,13 +237,14 @@ mod tests {
 
     #[test]
     fn nearer_to_full_speed_is_lower_and_more_dram_further_right() {
-        let plot = Plot::over(&answer(&[(100, true, 60.0), (200, false, 300.0)], None));
+        let plot = frame(&answer(&[(100, true, 60.0), (200, false, 300.0)], None));
         assert!(plot.y(4.0) < plot.y(1.6) && plot.y(1.6) < plot.y(1.0));
-        assert!(plot.x(Bytes(1)) < plot.x(Bytes(100 << 20)) && plot.x(Bytes(400 << 20)) <= WIDTH - RIGHT);
+        let x = |bytes: u64| plot.x(bytes as f64);
+        assert!(x(1) < x(100 << 20) && x(400 << 20) <= WIDTH - RIGHT);
         assert!((HEADING..=HEADING + HEIGHT).contains(&plot.y(4.0)) && plot.y(1e9) >= HEADING);
         // One curve hardly above full speed: its axis still has ticks.
-        let flat = Plot::over(&answer(&[(100, true, 1.0)], None));
-        assert!(flat.ticks().len() >= 3, "{:?}", flat.ticks());
+        let flat = ticks(&frame(&answer(&[(100, true, 1.0)], None)));
+        assert!(flat.len() >= 3, "{flat:?}");
     }
 
     #[test]

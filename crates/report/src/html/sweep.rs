@@ -4,9 +4,10 @@
 use askama::Template;
 use model::sweep::{Line, Point, Sweep};
 
-use super::axis::{Axis, better_words};
 use super::run::FigurePart;
 use super::table::HtmlTable;
+use crate::axis::{Axis, better_words};
+use crate::frame::{Frame, through};
 use crate::grid::{Grid, GridCell, Holds};
 use crate::look::{clean, shortened};
 use crate::number::{Scale, interval};
@@ -67,42 +68,26 @@ fn grid(sweep: &Sweep) -> Grid {
 }
 
 /// Where values stand on the page.
-struct Plot {
-    x: Axis,
-    y: Axis,
-    right: f64,
-}
-
-impl Plot {
-    fn over(sweep: &Sweep, lines: &[Line]) -> Option<Self> {
-        let points = || lines.iter().flat_map(|line| &line.points);
-        let (ats, medians): (Vec<f64>, Vec<f64>) = points().map(|point| (point.at, point.median)).unzip();
-        let ends: Vec<f64> = points().flat_map(|point| [point.ci_low, point.ci_high]).flatten().collect();
-        let (low, high) =
-            ats.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(*at), high.max(*at)));
-        let doubled = sweep.over_unit.is_none() && low > 0.0 && high / low > LOGARITHMIC_FROM;
-        let x = Axis { low, high, logarithmic: doubled };
-        let mut y = Axis::over(&medians, &ends)?;
-        // A difference looks as large as it is only above zero.
-        if !y.logarithmic && y.low > 0.0 || medians.iter().all(|median| *median >= 0.0) && y.low < 0.0 {
-            y.low = 0.0;
-        }
-        let longest = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
-        let right = WIDTH - (longest as f64 * CHARACTER + 22.0).min(NAMES_MAX);
-        (low < high).then_some(Self { x, y, right })
+fn frame(sweep: &Sweep, lines: &[Line]) -> Option<Frame> {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let (ats, medians): (Vec<f64>, Vec<f64>) = points().map(|point| (point.at, point.median)).unzip();
+    let ends: Vec<f64> = points().flat_map(|point| [point.ci_low, point.ci_high]).flatten().collect();
+    let (low, high) =
+        ats.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(*at), high.max(*at)));
+    let doubled = sweep.over_unit.is_none() && low > 0.0 && high / low > LOGARITHMIC_FROM;
+    let x = Axis { low, high, logarithmic: doubled };
+    let mut y = Axis::over(&medians, &ends)?;
+    // A difference looks as large as it is only above zero.
+    if !y.logarithmic && y.low > 0.0 || medians.iter().all(|median| *median >= 0.0) && y.low < 0.0 {
+        y.low = 0.0;
     }
-
-    fn x(&self, at: f64) -> f64 {
-        LEFT + INSIDE + self.x.share(at) * (self.right - LEFT - 2.0 * INSIDE)
-    }
-
-    fn y(&self, value: f64) -> f64 {
-        HEADING + HEIGHT * (1.0 - self.y.share(value))
-    }
+    let longest = lines.iter().map(|line| clean(&line.name).chars().count()).max().unwrap_or(0);
+    let right = WIDTH - (longest as f64 * CHARACTER + 22.0).min(NAMES_MAX);
+    (low < high).then_some(Frame { x, y, left: LEFT, right, top: HEADING, height: HEIGHT, inside: INSIDE })
 }
 
 fn drawn(sweep: &Sweep, lines: &[Line]) -> Option<Picture> {
-    let plot = Plot::over(sweep, lines)?;
+    let plot = frame(sweep, lines)?;
     let mut picture = Picture {
         title: clean(&format!("{}: {} against {}", sweep.name, sweep.metric, sweep.over)),
         description: description(sweep, lines),
@@ -121,31 +106,32 @@ fn drawn(sweep: &Sweep, lines: &[Line]) -> Option<Picture> {
     Some(picture)
 }
 
-fn axes(picture: &mut Picture, plot: &Plot, sweep: &Sweep, lines: &[Line]) {
-    let bottom = HEADING + HEIGHT;
+fn axes(picture: &mut Picture, plot: &Frame, sweep: &Sweep, lines: &[Line]) {
     for (tick, text) in plot.y.ticks() {
-        let y = plot.y(tick);
-        picture.label("e q", LEFT - 6.0, y + 4.0, &text);
-        let path = format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(plot.right));
-        picture.lines.push(picture::Line { class: "grid".into(), path });
+        plot.level(picture, tick, &text);
+        plot.across(picture, "grid", tick);
     }
-    let path = format!("M{} {}V{}H{}", pixels(LEFT), pixels(HEADING), pixels(bottom), pixels(plot.right));
-    picture.lines.push(picture::Line { class: "axis".into(), path });
+    plot.edges(picture);
     let mut free_from = f64::NEG_INFINITY;
     for (at, text) in ticks(plot, sweep, lines) {
         let (x, half) = (plot.x(at), text.chars().count() as f64 * CHARACTER / 2.0);
         if x - half >= free_from {
-            picture.label("c q", x, bottom + 16.0, &clean(&text));
+            plot.below(picture, x, &clean(&text));
             free_from = x + half + CHARACTER;
         }
     }
     let unit = sweep.over_unit.as_ref().map_or(String::new(), |unit| format!(", {unit}"));
     let scale = if plot.x.logarithmic { " (logarithmic)" } else { "" };
-    picture.label("c", f64::midpoint(LEFT, plot.right), bottom + 35.0, &clean(&format!("{}{unit}{scale}", sweep.over)));
+    picture.label(
+        "c",
+        f64::midpoint(LEFT, plot.right),
+        plot.bottom() + 35.0,
+        &clean(&format!("{}{unit}{scale}", sweep.over)),
+    );
 }
 
 /// The measured values of a parameter as they are written, round numbers of a metric.
-fn ticks(plot: &Plot, sweep: &Sweep, lines: &[Line]) -> Vec<(f64, String)> {
+fn ticks(plot: &Frame, sweep: &Sweep, lines: &[Line]) -> Vec<(f64, String)> {
     if sweep.over_unit.is_some() {
         return plot.x.ticks();
     }
@@ -156,23 +142,18 @@ fn ticks(plot: &Plot, sweep: &Sweep, lines: &[Line]) -> Vec<(f64, String)> {
     values
 }
 
-fn curve(picture: &mut Picture, plot: &Plot, sweep: &Sweep, line: &Line, index: usize) {
-    let mut path = String::new();
-    for (step, point) in line.points.iter().enumerate() {
-        let (x, y) = (pixels(plot.x(point.at)), pixels(plot.y(point.median)));
-        path += &format!("{}{x} {y}", if step == 0 { "M" } else { "L" });
-        if let Some((low, high)) = point.ci_low.zip(point.ci_high) {
-            let ends = format!("M{x} {}V{}", pixels(plot.y(low)), pixels(plot.y(high)));
-            picture.lines.push(picture::Line { class: format!("range k{index}"), path: ends });
-        }
+fn curve(picture: &mut Picture, plot: &Frame, sweep: &Sweep, line: &Line, index: usize) {
+    let places: Vec<(f64, f64)> = line.points.iter().map(|point| (plot.x(point.at), plot.y(point.median))).collect();
+    for (point, (x, y)) in line.points.iter().zip(&places) {
+        plot.whisker(picture, &format!("range k{index}"), *x, (point.ci_low, point.ci_high));
         let title = clean(&format!("{}, {}", line.name, told(sweep, point)));
-        picture.points.push(picture::Point { class: POINTS[index], x, y, title });
+        picture.points.push(picture::Point { class: POINTS[index], x: pixels(*x), y: pixels(*y), title });
     }
-    picture.lines.push(picture::Line { class: LINES[index].into(), path });
+    picture.lines.push(picture::Line { class: LINES[index].into(), path: through(&places) });
 }
 
 /// Each line's name at its right end, moved down where another one's stands.
-fn names(picture: &mut Picture, plot: &Plot, lines: &[Line]) {
+fn names(picture: &mut Picture, plot: &Frame, lines: &[Line]) {
     let end = |line: &Line| {
         line.points
             .iter()
@@ -267,7 +248,7 @@ mod tests {
 
     #[test]
     fn more_stands_higher_from_zero_on_and_larger_further_right() {
-        let of = |points: &[(f64, f64)]| Plot::over(&sweep(Vec::new()), &[line("a", points)]);
+        let of = |points: &[(f64, f64)]| frame(&sweep(Vec::new()), &[line("a", points)]);
         let plot = of(&[(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)]).expect("three values");
         assert!(plot.y(30.0) < plot.y(10.0) && (plot.y(0.0) - HEADING - HEIGHT).abs() < 0.01);
         assert!(plot.x(1.0) < plot.x(2.0) && plot.x(3.0) < plot.right);

@@ -11,6 +11,9 @@ use serde::Serialize;
 
 use super::ExportError;
 
+/// The parameter that says on what the run was simulated.
+const SIMULATED: &str = "simulated";
+
 #[derive(Serialize)]
 struct Export {
     results: Vec<Entry>,
@@ -38,10 +41,11 @@ struct Entry {
 
 pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> Result<(), ExportError> {
     let finding = summarise(&record.plan, trials);
-    let results: Vec<Entry> = finding.cells.iter().filter_map(|cell| entry(record, cell)).collect();
+    let mut results: Vec<Entry> = finding.cells.iter().filter_map(|cell| entry(record, cell)).collect();
     if results.is_empty() {
         return Err(ExportError::NoTimes(record.id.clone()));
     }
+    keep_what_differs(&mut results.iter_mut().map(|one| &mut one.parameters).collect::<Vec<_>>());
     serde_json::to_writer_pretty(&mut *out, &Export { results }).map_err(std::io::Error::from)?;
     Ok(out.write_all(b"\n")?)
 }
@@ -103,10 +107,22 @@ fn parameters(record: &RunRecord, cell: &CellFinding) -> BTreeMap<String, String
         ("cpus", cell.cpus.clone()),
         ("memory", cell.memory.clone()),
     ];
-    let simulated = record.simulated.iter().map(|simulated| ("simulated", simulated.clone()));
+    let simulated = record.simulated.iter().map(|simulated| (SIMULATED, simulated.clone()));
     let placed = placed.into_iter().chain(simulated).map(|(name, value)| (name.to_string(), value));
     // The workload's own come last: one of the same name is what the user set.
     placed.chain(cell.parameters.clone()).collect()
+}
+
+/// Parameters are to hyperfine what a run goes over: its script for one parameter refuses a second. That it was simulated is kept,
+/// or nobody would know.
+fn keep_what_differs(all: &mut [&mut BTreeMap<String, String>]) {
+    let Some(first) = all.first().map(|one| (*one).clone()) else { return };
+    let alike =
+        |(name, value): &(&String, &String)| *name != SIMULATED && all.iter().all(|one| one.get(*name) == Some(value));
+    let alike: Vec<&String> = first.iter().filter(alike).map(|(name, _)| name).collect();
+    for one in all {
+        one.retain(|name, _| !alike.contains(&name));
+    }
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -118,4 +134,23 @@ fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|_| values.len() > 1)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some((squares / (values.len() - 1) as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_those_that_differ() {
+        let cell = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect()
+        };
+        let mut all = [
+            cell(&[("n", "8"), ("cpus", "0"), (SIMULATED, "box:7")]),
+            cell(&[("n", "9"), ("cpus", "0"), (SIMULATED, "box:7"), ("pin", "yes")]),
+        ];
+        keep_what_differs(&mut all.iter_mut().collect::<Vec<_>>());
+        assert_eq!(all[0], cell(&[("n", "8"), (SIMULATED, "box:7")]));
+        assert_eq!(all[1], cell(&[("n", "9"), (SIMULATED, "box:7"), ("pin", "yes")]));
+    }
 }

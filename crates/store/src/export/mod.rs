@@ -16,6 +16,8 @@ use model::record::{RunId, RunRecord, TrialRecord};
 
 use crate::{Store, StoreError};
 
+#[cfg(feature = "s3")]
+pub use self::parquet::{Bucket, BucketError, Uploaded, parquet_to_bucket};
 #[cfg(feature = "parquet")]
 pub use self::parquet::{Written, parquet};
 
@@ -35,6 +37,9 @@ pub enum ExportError {
         /// What the system said.
         error: io::Error,
     },
+    /// An object store could not be asked, or refused.
+    #[cfg(feature = "s3")]
+    Bucket(BucketError),
 }
 
 impl fmt::Display for ExportError {
@@ -54,6 +59,8 @@ impl fmt::Display for ExportError {
                 }
                 hint.map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
             }
+            #[cfg(feature = "s3")]
+            Self::Bucket(error) => error.fmt(f),
         }
     }
 }

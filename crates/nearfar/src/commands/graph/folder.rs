@@ -133,7 +133,7 @@ impl Folder {
 }
 
 /// Waits until the disk has the names in the folder of this file.
-fn sync_folder(file: &Path) -> io::Result<()> {
+pub fn sync_folder(file: &Path) -> io::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }

@@ -6,6 +6,8 @@ use model::measured_map::LoadedPoint;
 
 use super::beside;
 use super::svg::{WIDTH, told};
+use crate::axis::Axis;
+use crate::frame::{Frame, through};
 use crate::number::significant;
 use crate::picture::{Line, Picture, Point, pixels};
 
@@ -19,45 +21,14 @@ const ENTRY: (f64, f64) = (270.0, 18.0);
 /// How many steps an axis has at most.
 const STEPS: f64 = 8.0;
 
-/// One axis from 0 to a round number above the largest value.
-struct Axis {
-    step: f64,
-    end: f64,
-}
-
-impl Axis {
-    /// Steps of 1, 2 or 5 times a power of ten.
-    fn to(largest: f64) -> Self {
-        let power = 10f64.powf((largest / STEPS).log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| largest <= step * STEPS);
-        let step = step.unwrap_or(10.0 * power);
-        Self { step, end: (largest / step).ceil() * step }
-    }
-
-    fn share(&self, value: f64) -> f64 {
-        (value / self.end).clamp(0.0, 1.0)
-    }
-
-    fn ticks(&self) -> impl Iterator<Item = f64> {
-        let step = self.step;
-        (0..=(self.end / step).round() as u32).map(move |count| f64::from(count) * step)
-    }
-}
-
-struct Plot {
-    load: Axis,
-    ns: Axis,
-    top: f64,
-}
-
-impl Plot {
-    fn x(&self, mb_s: f64) -> f64 {
-        LEFT + self.load.share(mb_s / 1e3) * (WIDTH - LEFT - RIGHT)
-    }
-
-    fn y(&self, ns: f64) -> f64 {
-        self.top + HEIGHT * (1.0 - self.ns.share(ns))
-    }
+/// From 0 to a round number above the largest value, in steps of 1, 2 or 5 times a power of ten, and where those stand.
+fn axis_to(largest: f64) -> (Axis, Vec<f64>) {
+    let power = 10f64.powf((largest / STEPS).log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| largest <= step * STEPS);
+    let step = step.unwrap_or(10.0 * power);
+    let steps = (largest / step).ceil();
+    let ticks = (0..=steps as u32).map(|count| f64::from(count) * step).collect();
+    (Axis { low: 0.0, high: steps * step, logarithmic: false }, ticks)
 }
 
 /// Draws it below `top`; where it ends. Nothing where no point has a load.
@@ -68,12 +39,20 @@ pub(super) fn draw(picture: &mut Picture, points: &[LoadedPoint], top: f64) -> f
         return top;
     }
     // A whisker may leave the plot; an interval of few trials would else press the curve to the ground.
-    let plot = Plot { load: Axis::to(most / 1e3), ns: Axis::to(slowest), top: top + HEADING };
+    let ((x, loads), (y, times)) = (axis_to(most), axis_to(slowest));
+    let plot = Frame { x, y, left: LEFT, right: WIDTH - RIGHT, top: top + HEADING, height: HEIGHT, inside: 0.0 };
     picture.label("h", 4.0, top + 16.0, "One load while other cores read, ns, by the load they reached, GB/s");
-    axes(picture, &plot);
+    for ns in times {
+        plot.level(picture, ns, &tick(ns));
+        if ns > 0.0 {
+            plot.across(picture, "grid", ns);
+        }
+    }
+    plot.edges(picture);
+    loads.iter().for_each(|load| plot.below(picture, plot.x(*load), &tick(*load)));
     let mut curves: Vec<(&CpuSet, NodeId)> = points.iter().map(|point| (&point.cpus, point.node)).collect();
     curves.dedup();
-    let bottom = plot.top + HEIGHT + AXIS;
+    let bottom = plot.bottom() + AXIS;
     for (number, curve) in curves.iter().enumerate() {
         let own: Vec<&LoadedPoint> = points.iter().filter(|point| (&point.cpus, point.node) == *curve).collect();
         line(picture, &plot, number, &own);
@@ -92,28 +71,9 @@ fn mark(number: usize) -> String {
     (number + 1).to_string()
 }
 
-/// In MB/s; without readers there is none.
+/// In GB/s; without readers there is none.
 fn load_of(point: &LoadedPoint) -> f64 {
-    point.load.as_ref().map_or(0.0, |load| load.median)
-}
-
-fn axes(picture: &mut Picture, plot: &Plot) {
-    let (bottom, right) = (plot.top + HEIGHT, WIDTH - RIGHT);
-    for ns in plot.ns.ticks() {
-        let y = plot.y(ns);
-        picture.label("e q", LEFT - 6.0, y + 4.0, &tick(ns));
-        if ns > 0.0 {
-            picture.lines.push(Line {
-                class: "grid".into(),
-                path: format!("M{} {}H{}", pixels(LEFT), pixels(y), pixels(right)),
-            });
-        }
-    }
-    let path = format!("M{} {}V{}H{}", pixels(LEFT), pixels(plot.top), pixels(bottom), pixels(right));
-    picture.lines.push(Line { class: "axis".into(), path });
-    for load in plot.load.ticks() {
-        picture.label("c q", plot.x(load * 1e3), bottom + 16.0, &tick(load));
-    }
+    point.load.as_ref().map_or(0.0, |load| load.median / 1e3)
 }
 
 /// Ticks are round: no digits that say nothing.
@@ -122,20 +82,21 @@ pub(super) fn tick(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-fn line(picture: &mut Picture, plot: &Plot, number: usize, own: &[&LoadedPoint]) {
-    let mut path = String::new();
-    for (index, point) in own.iter().enumerate() {
-        let (x, y) = (pixels(plot.x(load_of(point))), pixels(plot.y(point.latency.median)));
-        path += &format!("{}{x} {y}", if index == 0 { "M" } else { "L" });
-        if let Some((low, high)) = point.latency.ci_low.zip(point.latency.ci_high) {
-            let whisker = format!("M{x} {}V{}", pixels(plot.y(low)), pixels(plot.y(high)));
-            picture.lines.push(Line { class: "whisker".into(), path: whisker });
-        }
+fn line(picture: &mut Picture, plot: &Frame, number: usize, own: &[&LoadedPoint]) {
+    let place = |point: &&LoadedPoint| (plot.x(load_of(point)), plot.y(point.latency.median));
+    let places: Vec<(f64, f64)> = own.iter().map(place).collect();
+    for (point, (x, y)) in own.iter().zip(&places) {
+        plot.whisker(picture, "whisker", *x, (point.latency.ci_low, point.latency.ci_high));
         let load = point.load.as_ref().map_or(String::new(), |load| format!(", {} MB/s", significant(load.median)));
         let words = format!("cpus {}, {}{load}", point.cpus, beside(point));
-        picture.points.push(Point { class: "point", x, y, title: told(&words, Some(&point.latency)) });
+        picture.points.push(Point {
+            class: "point",
+            x: pixels(*x),
+            y: pixels(*y),
+            title: told(&words, Some(&point.latency)),
+        });
     }
-    picture.lines.push(Line { class: format!("curve l{}", number % 3), path });
+    picture.lines.push(Line { class: format!("curve l{}", number % 3), path: through(&places) });
 }
 
 /// Which curve is whose; how much room it took.
@@ -159,8 +120,8 @@ mod tests {
     #[test]
     fn axes_end_at_round_numbers_with_few_steps() {
         let axis = |largest: f64| {
-            let axis = Axis::to(largest);
-            (tick(axis.step), tick(axis.end), axis.ticks().count())
+            let (axis, ticks) = axis_to(largest);
+            (tick(ticks[1]), tick(axis.high), ticks.len())
         };
         let expected = [
             (0.83, "0.2", "1", 6),

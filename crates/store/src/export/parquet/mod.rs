@@ -1,11 +1,14 @@
 //! A run as a Parquet file in a folder that is partitioned as Hive does it: one row per sample, one file per run. Must not
-//! know SQL; the columns are in `columns`, the names in `place`, and that a file is whole or not there at all in `whole`.
+//! know SQL; the columns are in `columns`, the names in `place`, that a file is whole or not there at all in `whole`, and object
+//! stores in `bucket`.
 
+#[cfg(feature = "s3")]
+mod bucket;
 mod columns;
 mod place;
 mod whole;
 
-use std::fs::File;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +23,8 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::ColumnPath;
 
+#[cfg(feature = "s3")]
+pub use self::bucket::{Bucket, BucketError, Uploaded};
 use self::columns::{COLUMNS, Cell, OfRun, OfSample, OfTrial};
 use super::ExportError;
 use crate::Store;
@@ -47,9 +52,19 @@ pub struct Written {
 pub fn parquet(store: &Store, run: &RunId, folder: &Path) -> Result<Written, ExportError> {
     let record = store.run(&run.0)?;
     let of_run = OfRun::new(&record);
-    let path = place::file(folder, &record, &of_run.machine_class, &of_run.date);
+    let path = folder.join(place::file(&record, &of_run.machine_class, &of_run.date));
     let rows = whole::write(&path, |file| fill(store, &of_run, file))?;
     Ok(Written { path, rows })
+}
+
+/// Writes a run as [`parquet()`] does, under the same name with the same bytes, to an object store.
+#[cfg(feature = "s3")]
+pub fn parquet_to_bucket(store: &Store, run: &RunId, bucket: &Bucket) -> Result<Uploaded, ExportError> {
+    let record = store.run(&run.0)?;
+    let of_run = OfRun::new(&record);
+    let name = place::file(&record, &of_run.machine_class, &of_run.date);
+    let rows = bucket.write(&name, |upload| fill(store, &of_run, upload))?;
+    Ok(Uploaded { url: bucket.url_of(&name), rows })
 }
 
 /// What went wrong inside, before the file's name is added.
@@ -72,10 +87,8 @@ impl From<ParquetError> for Trouble {
     }
 }
 
-type Writer<'a> = SerializedFileWriter<&'a File>;
-
-fn fill(store: &Store, of_run: &OfRun<'_>, file: &File) -> Result<usize, Trouble> {
-    let mut writer = SerializedFileWriter::new(file, columns::schema(), Arc::new(properties(of_run)))?;
+fn fill<W: Write + Send>(store: &Store, of_run: &OfRun<'_>, out: W) -> Result<usize, Trouble> {
+    let mut writer = SerializedFileWriter::new(out, columns::schema(), Arc::new(properties(of_run)))?;
     let mut group = Group::default();
     let mut written = 0;
     let mut trouble = None;
@@ -129,7 +142,7 @@ impl Group {
     }
 
     /// Column by column, as the format lies in the file.
-    fn write(self, of_run: &OfRun<'_>, writer: &mut Writer<'_>) -> Result<(), Trouble> {
+    fn write<W: Write + Send>(self, of_run: &OfRun<'_>, writer: &mut SerializedFileWriter<W>) -> Result<(), Trouble> {
         if self.trials.is_empty() {
             return Ok(());
         }

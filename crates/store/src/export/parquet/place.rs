@@ -1,20 +1,16 @@
 //! Where a run's file lies: folders `name=value` as Hive makes them, which readers take for columns.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use model::record::RunRecord;
 
 /// What Hive and those after it write for a value that is missing or empty.
 const EMPTY: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The file of a run under a folder.
-pub(super) fn file(folder: &Path, record: &RunRecord, machine_class: &str, date: &str) -> PathBuf {
-    folder
-        .join(format!("date={}", safe(date)))
-        .join(format!("experiment={}", safe(&record.plan.experiment)))
-        .join(format!("machine={}", safe(machine_class)))
-        .join(format!("{}.parquet", safe(&record.id.0)))
+/// The file of a run, below the folder or prefix that holds them all; `/` between its parts.
+pub(super) fn file(record: &RunRecord, machine_class: &str, date: &str) -> String {
+    let (experiment, run) = (safe(&record.plan.experiment), safe(&record.id.0));
+    format!("date={}/experiment={experiment}/machine={}/{run}.parquet", safe(date), safe(machine_class))
 }
 
 /// A value as a part of a path: letters, digits and `-_.` stay, other bytes become `%2F`, as in a URL. The first must be a

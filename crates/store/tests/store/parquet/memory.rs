@@ -16,7 +16,7 @@ const SAMPLES: usize = 1_000;
 const PEAK: &str = "peak KiB ";
 
 /// A results file with so many trials of 1000 samples, as one transaction, which is quicker than a trial at a time.
-fn many(path: &std::path::Path, run: &RunRecord, trials: u32) {
+pub fn many(path: &std::path::Path, run: &RunRecord, trials: u32) {
     let trial = |position| {
         let mut record = fixtures::trial(run, position, SAMPLES);
         record.outcome.evidence = Evidence::default();

@@ -1,5 +1,7 @@
 //! Runs as Parquet files: read back by the format's own reader, in other processes, on bad disks, after `kill -9`.
 
+#[cfg(feature = "s3")]
+mod bucket;
 mod content;
 mod files;
 mod memory;

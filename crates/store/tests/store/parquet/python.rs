@@ -22,7 +22,7 @@ const DUCKDB: &str = "import sys, duckdb\n\
     print(*rows[:4], repr(sum(v for v in rows[4] if v is not None)))\n";
 
 /// The first Python that has a module; `NEARFAR_PYTHON` names one of a virtual environment.
-fn python(module: &str) -> Option<String> {
+pub fn python(module: &str) -> Option<String> {
     let own = std::env::var("NEARFAR_PYTHON").ok();
     own.into_iter().chain(["python3".to_string(), "/usr/bin/python3".to_string()]).find(|python| {
         let probe = Command::new(python).args(["-c", &format!("import {module}")]).output();

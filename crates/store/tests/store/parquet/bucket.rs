@@ -1,0 +1,249 @@
+//! Runs in an object store: in memory always, and behind HTTP in `moto`, which imitates Amazon's, where this machine's Python has it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::record::{RunId, RunRecord};
+use object_store::memory::InMemory;
+use object_store::{ObjectStore, ObjectStoreExt};
+use store::Store;
+use store::export::{Bucket, parquet_to_bucket};
+
+use crate::child::{again, given_path};
+use crate::fixtures;
+use crate::parquet::memory::many;
+use crate::parquet::python::python;
+use crate::parquet::{export, files, stored};
+
+const STORE: &str = "NEARFAR_TEST_STORE";
+const URL: &str = "NEARFAR_TEST_URL";
+/// More than a few parts of 5 MiB, so that it goes up in pieces while it is made.
+const LARGE_TRIALS: u32 = 900;
+
+/// What a folder's export has, by the name that it must have in a store.
+fn in_folder(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let name = |path: &PathBuf| path.to_str().unwrap().to_string();
+    files(folder).iter().map(|path| (name(path), std::fs::read(folder.join(path)).unwrap())).collect()
+}
+
+fn in_memory(store: &InMemory) -> BTreeMap<String, Vec<u8>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let list = store.list_with_delimiter(None).await.unwrap();
+        let mut prefixes = list.common_prefixes;
+        let (mut objects, mut found) = (list.objects, BTreeMap::new());
+        while let Some(prefix) = prefixes.pop() {
+            let list = store.list_with_delimiter(Some(&prefix)).await.unwrap();
+            prefixes.extend(list.common_prefixes);
+            objects.extend(list.objects);
+        }
+        for object in objects {
+            let bytes = store.get(&object.location).await.unwrap().bytes().await.unwrap();
+            found.insert(object.location.to_string(), bytes.to_vec());
+        }
+        found
+    })
+}
+
+/// Two runs whose names are not those of an ordinary file, and one that is large.
+fn runs(folder: &Path) -> Vec<(Store, RunId)> {
+    let mut odd = RunRecord { ..fixtures::run("aa", 7) };
+    odd.plan.experiment = "größe / 2=3".into();
+    let large = fixtures::run("bb", 7);
+    let store = stored(&folder.join("odd"), &odd, 20, 30);
+    std::fs::create_dir_all(folder.join("large")).unwrap();
+    many(&folder.join("large/results.db"), &large, LARGE_TRIALS);
+    vec![(store, odd.id), (Store::open_existing(&folder.join("large/results.db")).unwrap(), large.id)]
+}
+
+#[test]
+fn a_store_has_the_names_and_bytes_of_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Arc::new(InMemory::new());
+    let bucket = |prefix: &str| {
+        let store: Arc<dyn ObjectStore> = memory.clone();
+        Bucket::over(store, &format!("s3://lab{prefix}"), "memory").unwrap()
+    };
+    for (store, run) in runs(folder.path()) {
+        let written = export(&store, &run, &folder.path().join("out"));
+        for prefix in ["/a/b=1/", "", ""] {
+            let uploaded = parquet_to_bucket(&store, &run, &bucket(prefix)).unwrap();
+            assert_eq!(uploaded.rows, written.rows);
+            let below = written.path.strip_prefix(folder.path().join("out")).unwrap().display().to_string();
+            assert_eq!(uploaded.url, format!("s3://lab{}/{below}", prefix.trim_end_matches('/')));
+        }
+    }
+    let expected = in_folder(&folder.path().join("out"));
+    assert!(expected.values().any(|bytes| bytes.len() > 5 << 20), "no file is large enough to go up in parts");
+    let prefixed = expected.iter().map(|(name, bytes)| (format!("a/b=1/{name}"), bytes.clone()));
+    let expected: BTreeMap<_, _> = prefixed.chain(expected.clone()).collect();
+    assert!(in_memory(&memory) == expected, "{:?}", in_memory(&memory).keys());
+}
+
+/// Not a test by itself: uploads what it is told to where it is told to, by its environment alone.
+#[test]
+fn upload_and_tell() {
+    let (Some(path), Ok(url)) = (given_path(), std::env::var(URL)) else { return };
+    let store = Store::open_existing(&path).unwrap();
+    let run = store.run("latest").unwrap().id;
+    let bucket = Bucket::of_environment(&url).map_err(|error| error.to_string());
+    let uploaded =
+        bucket.and_then(|bucket| parquet_to_bucket(&store, &run, &bucket).map_err(|error| error.to_string()));
+    println!("\n{uploaded:?}");
+}
+
+/// What an upload by another process says: its URL and rows, or the error.
+fn uploaded(path: &Path, url: &str, environment: &[(&str, &str)]) -> String {
+    let mut command = again("parquet::bucket::upload_and_tell");
+    for name in std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("AWS_")) {
+        command.env_remove(name);
+    }
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        command.env_remove(name);
+    }
+    let output = command.env(STORE, path).env(URL, url).envs(environment.iter().copied()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let told = text.lines().find(|line| line.starts_with("Ok(") || line.starts_with("Err("));
+    told.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr))).to_string()
+}
+
+/// An address of this machine on which nobody listens.
+fn deserted() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn who_is_not_there_and_who_has_no_keys_is_said_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = runs(folder.path());
+    let (odd, large) = (runs[0].0.path().to_path_buf(), runs[1].0.path().to_path_buf());
+    let nobody = deserted();
+    let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
+    let at = [&keys[..], &[("AWS_ENDPOINT_URL", nobody.as_str())]].concat();
+    let begun = Instant::now();
+    // The small one fails at its end, the large one while it is still being made.
+    for path in [&odd, &large] {
+        let said = uploaded(path, "s3://lab/results", &at);
+        assert!(said.contains(&format!("at {nobody}: Connection refused")), "{said}");
+        assert!(
+            said.contains("cannot write s3://lab/results/date=") && said.contains("hint: AWS_ENDPOINT_URL"),
+            "{said}"
+        );
+    }
+    // The machine's role would be asked for at an address of Amazon's.
+    let said = uploaded(&odd, "s3://lab", &[("AWS_METADATA_ENDPOINT", &nobody)]);
+    assert!(said.contains("no credentials for s3://lab: AWS_ACCESS_KEY_ID is not set"), "{said}");
+    assert!(said.contains("Connection refused") && said.contains("hint: set AWS_ACCESS_KEY_ID and"), "{said}");
+    let said = uploaded(&odd, "s3://lab", &keys[..1]);
+    assert!(said.contains("AWS_ACCESS_KEY_ID is set, AWS_SECRET_ACCESS_KEY is not"), "{said}");
+    let said = uploaded(&odd, "s3://lab", &[&keys[..], &[("AWS_ENDPOINT_URL", "not a url")]].concat());
+    assert!(
+        said.contains("cannot use s3://lab: 'not a url' is no URL of a store") && said.contains("hint: "),
+        "{said}"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}: retries are bounded", begun.elapsed());
+}
+
+/// A store of Amazon's kind on this machine, empty; it ends with this value.
+struct Moto {
+    child: Child,
+    python: String,
+    endpoint: String,
+}
+
+impl Moto {
+    /// None where no Python has it, which is said. After so many requests it wants keys that it has given out, and gives none.
+    fn start(open_requests: &str) -> Option<Self> {
+        let Some(python) = python("moto.server, boto3") else {
+            println!(
+                "skipped: Parquet to S3 over HTTP: no Python with moto.server and boto3 (moto[server] from PyPI; NEARFAR_PYTHON names one)"
+            );
+            return None;
+        };
+        let mut command = Command::new(&python);
+        command
+            .args(["-m", "moto.server", "-H", "127.0.0.1", "-p", "0"])
+            .env("INITIAL_NO_AUTH_ACTION_COUNT", open_requests);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let endpoint = lines.find_map(|line| line.unwrap().strip_prefix(" * Running on ").map(str::to_string)).unwrap();
+        // It goes on to tell each request.
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(Self { child, python, endpoint })
+    }
+
+    /// Runs statements of Python that have Amazon's own client as `s3`.
+    fn python(&self, statements: &str) -> String {
+        let client = "import boto3, hashlib, sys\ns3 = boto3.client('s3', endpoint_url=sys.argv[1], region_name='us-east-1', \
+                      aws_access_key_id='a', aws_secret_access_key='b')\n";
+        let output = Command::new(&self.python)
+            .args(["-c", &(client.to_string() + statements), &self.endpoint])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn over_http_it_is_the_same_and_refusals_are_understood() {
+    let Some(moto) = Moto::start("1000000") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let keys =
+        [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_ENDPOINT_URL", moto.endpoint.as_str())];
+    let runs = runs(folder.path());
+    for (store, _) in &runs {
+        let said = uploaded(store.path(), "s3://lab/results", &keys);
+        assert!(said.contains(&format!("at {}: there is no such bucket", moto.endpoint)), "{said}");
+        assert!(said.contains("hint: make it first"), "{said}");
+    }
+    moto.python("s3.create_bucket(Bucket='lab')");
+    for _ in 0..2 {
+        for (store, run) in &runs {
+            export(store, run, &folder.path().join("out"));
+            let said = uploaded(store.path(), "s3://lab/results/", &keys);
+            assert!(said.starts_with("Ok(Uploaded { url: \"s3://lab/results/date=2026-09-21/experiment="), "{said}");
+        }
+    }
+    let listed = moto.python(
+        "for one in s3.list_objects_v2(Bucket='lab')['Contents']:\n\
+         \x20   print(s3.get_object(Bucket='lab', Key=one['Key'])['Body'].read().hex(), one['Key'])\n\
+         print(len(s3.list_multipart_uploads(Bucket='lab').get('Uploads', [])), 'unfinished')\n",
+    );
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let mut expected: Vec<String> = in_folder(&folder.path().join("out"))
+        .iter()
+        .map(|(name, bytes)| format!("{} results/{name}", hex(bytes)))
+        .collect();
+    expected.push("0 unfinished".into());
+    let found: Vec<&str> = listed.lines().collect();
+    let names =
+        |lines: &[&str]| lines.iter().map(|line| line.rsplit(' ').next().unwrap().to_string()).collect::<Vec<_>>();
+    assert!(found == expected, "{:?}", names(&found));
+}
+
+#[test]
+fn keys_of_another_store_are_refused_with_its_words() {
+    let Some(moto) = Moto::start("1") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    moto.python("s3.create_bucket(Bucket='lab')");
+    let store = stored(folder.path(), &fixtures::run("aa", 7), 3, 3);
+    let keys =
+        [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_ENDPOINT_URL", moto.endpoint.as_str())];
+    let said = uploaded(store.path(), "s3://lab/results", &keys);
+    assert!(said.contains(&format!("at {}: InvalidAccessKeyId: The AWS Access Key Id", moto.endpoint)), "{said}");
+    assert!(said.contains("hint: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"), "{said}");
+}
