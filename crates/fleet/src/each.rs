@@ -11,7 +11,9 @@ pub fn for_each<T: Sync, R: Send>(items: &[T], at_once: usize, work: impl Fn(&T)
         for _ in 0..at_once.clamp(1, items.len().max(1)) {
             let (send, next, work) = (send.clone(), &next, &work);
             scope.spawn(move || {
-                while let Some((index, item)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, items.get(i)?))) {
+                while let Some((index, item)) =
+                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, items.get(i)?)))
+                {
                     // The receiver outlives the scope.
                     let _ = send.send((index, work(item)));
                 }
@@ -36,7 +38,13 @@ mod tests {
         assert!(for_each(&[0_u8; 0], 4, |_| 1).is_empty());
         // None comes past the barrier unless three work at once.
         let barrier = Barrier::new(3);
-        assert_eq!(for_each(&[1, 2, 3], 3, |item| { barrier.wait(); *item }), [1, 2, 3]);
+        assert_eq!(
+            for_each(&[1, 2, 3], 3, |item| {
+                barrier.wait();
+                *item
+            }),
+            [1, 2, 3]
+        );
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         for_each(&items, 2, |_| {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

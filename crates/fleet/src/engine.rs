@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::process::Command;
 
+use crate::NodeName;
 use crate::conversation::{Conversation, Ended, SILENCE_MAX};
 use crate::problem::{Kind, Problem, plain};
 use crate::talk::{Answer, Ask, Reply, Request, version};
-use crate::NodeName;
 
 /// An answer is a line; a longer one is none.
 const LINE_BYTES_MAX: u64 = 4 << 20;
@@ -111,8 +111,10 @@ impl<'a> Talk<'a> {
                 "install nearfar {} there where a shell without a terminal finds it, or say with --program where it is",
                 version()
             )),
-            Some(126) => Problem::new(Kind::NotInstalled, format!("{program} cannot be run: {}", last(&ended.complaint)))
-                .hint("--program says where nearfar is there"),
+            Some(126) => {
+                Problem::new(Kind::NotInstalled, format!("{program} cannot be run: {}", last(&ended.complaint)))
+                    .hint("--program says where nearfar is there")
+            }
             Some(2) if ended.complaint.contains(ASKED) => match asked_version(self.engine, self.node) {
                 Some(theirs) => other_version(&theirs),
                 None => Problem::new(Kind::OtherVersion, format!("{program} there is no nearfar that knows of fleets"))
@@ -149,9 +151,7 @@ fn other_version(theirs: &str) -> Problem {
 
 fn lost(error: &std::io::Error) -> Problem {
     match error.kind() {
-        ErrorKind::TimedOut => {
-            Problem::new(Kind::Away, format!("it has said nothing for {} s", SILENCE_MAX.as_secs()))
-        }
+        ErrorKind::TimedOut => Problem::new(Kind::Away, format!("it has said nothing for {} s", SILENCE_MAX.as_secs())),
         _ => Problem::new(Kind::Away, format!("the connection is lost: {error}")),
     }
 }

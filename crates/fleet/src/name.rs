@@ -135,7 +135,9 @@ mod tests {
 
     #[test]
     fn what_a_shell_or_ssh_would_take_for_more_than_a_name_is_none() {
-        for bad in ["", "-oProxyCommand=x", ".", "..", "a;b", "a b", "a$(b)", "a`b`", "a/b", "a\nb", "a'b", "a*", "~a", "a\\"] {
+        for bad in
+            ["", "-oProxyCommand=x", ".", "..", "a;b", "a b", "a$(b)", "a`b`", "a/b", "a\nb", "a'b", "a*", "~a", "a\\"]
+        {
             assert!(NodeName::parse(bad).is_err(), "{bad:?}");
             assert!(JobName::parse(bad).is_err(), "{bad:?}");
         }
@@ -168,7 +170,9 @@ mod tests {
 
     #[test]
     fn every_text_has_a_job_name() {
-        for (text, expected) in [("quick", "quick-1a"), ("../my; test", "my--test-1a"), ("-", "1a"), ("Größe", "Gr--e-1a")] {
+        for (text, expected) in
+            [("quick", "quick-1a"), ("../my; test", "my--test-1a"), ("-", "1a"), ("Größe", "Gr--e-1a")]
+        {
             let name = JobName::of(text, "1a");
             assert_eq!(name.as_str(), expected);
             assert_eq!(JobName::parse(name.as_str()), Ok(name));

@@ -64,12 +64,16 @@ fn in_words(complaint: &str) -> Problem {
     let said = |words: &str| complaint.contains(words);
     let line = last(complaint);
     if said("REMOTE HOST IDENTIFICATION HAS CHANGED") {
-        return Problem::new(Kind::NotPermitted, "its host key is not the one that is known: it may be another machine")
-            .hint("if it was set up anew, 'ssh-keygen -R HOST' forgets the old key");
+        return Problem::new(
+            Kind::NotPermitted,
+            "its host key is not the one that is known: it may be another machine",
+        )
+        .hint("if it was set up anew, 'ssh-keygen -R HOST' forgets the old key");
     }
     if said("Host key verification failed") || said("host key is known for") {
-        return Problem::new(Kind::NotPermitted, "its host key is not known here")
-            .hint("log in once by hand with ssh and look at the key, or have 'ssh-keyscan HOST' write it to known_hosts");
+        return Problem::new(Kind::NotPermitted, "its host key is not known here").hint(
+            "log in once by hand with ssh and look at the key, or have 'ssh-keyscan HOST' write it to known_hosts",
+        );
     }
     if said("Permission denied") {
         let line = complaint.lines().find(|line| line.contains("Permission denied")).unwrap_or(line);
@@ -100,7 +104,11 @@ mod tests {
             ("ssh: connect to host a port 22: Connection timed out\r\n", Kind::Away, "timed out"),
             ("Banner\r\nroot@127.0.0.1: Permission denied (publickey).\r\n", Kind::NotPermitted, "(publickey)"),
             ("Host key verification failed.\r\n", Kind::NotPermitted, "host key is not known"),
-            ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\r\n", Kind::NotPermitted, "another machine"),
+            (
+                "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\r\n",
+                Kind::NotPermitted,
+                "another machine",
+            ),
             ("Timeout, server a not responding.\r\n", Kind::Away, "not responding"),
             ("Can't open user config file x: No such file or directory\r\n", Kind::Engine, "config file x"),
             ("", Kind::Away, "connection was lost"),

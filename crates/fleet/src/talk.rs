@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn what_is_said_is_heard() {
-        let order = Order { job: JobName::of("a", "1"), experiment: "x\n\"'$(y)".into(), words: vec!["--smoke".into()] };
+        let order =
+            Order { job: JobName::of("a", "1"), experiment: "x\n\"'$(y)".into(), words: vec!["--smoke".into()] };
         let node = NodeName::parse("n").unwrap();
         let request = Request::new(&node, Ask::Start { order, watch: true });
         assert_eq!(Request::read(std::str::from_utf8(&request.to_bytes()).unwrap()), Ok(request));

@@ -3,7 +3,6 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -238,15 +237,15 @@ fn keep(job: &Job, order: &Order) -> Result<(), Failure> {
     written.and_then(|()| std::fs::rename(job.file("order.partial"), &path)).map_err(|error| refused(&path, &error))
 }
 
-/// The same program as by hand, in a process group of its own, with no pipe to who started it. The lock is its standard input: it is held
+/// The same program as by hand, apart from who started it, with no pipe to him. The lock is its standard input: it is held
 /// for as long as the run, or anything that it has started and that inherits that, is there, whatever becomes of this process.
 fn spawn(job: &Job, order: &Order, mut lock: File) -> std::io::Result<()> {
     let own = own_program().map_err(|failure| std::io::Error::other(failure.text().to_string()))?;
     let log = File::create(job.file("log"))?;
     let mut command = Command::new(own);
     command.arg("--store").arg(job.file("results.db")).arg("run").arg(job.file("experiment.toml")).args(&order.words);
-    command.stdin(Stdio::from(lock.try_clone()?)).stdout(Stdio::null()).stderr(Stdio::from(log)).process_group(0);
-    let child = command.spawn()?;
+    command.stdin(Stdio::from(lock.try_clone()?)).stdout(Stdio::null()).stderr(Stdio::from(log));
+    let child = machine::apart::start(&mut command)?;
     lock.set_len(0)?;
     write!(lock, "{}", child.id())
 }
@@ -261,7 +260,8 @@ fn copy(job: &Job) -> Result<(), Failure> {
     // A trial that is measured beside this has the processor first.
     machine::modest::step_back();
     if !job.folder.is_dir() {
-        return Err(Failure::usage(format!("there is no '{}' there", job.name)).hint("nearfar fleet status shows what there is"));
+        return Err(Failure::usage(format!("there is no '{}' there", job.name))
+            .hint("nearfar fleet status shows what there is"));
     }
     let store = match Store::open_existing(&job.file("results.db")) {
         Err(StoreError::Missing { .. }) => return say(Answer::Copy(Copied { bytes: 0 })),

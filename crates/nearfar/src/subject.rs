@@ -86,8 +86,7 @@ impl Subject {
         let started_unix_ms = if self.simulated.is_some() { EPOCH_UNIX_MS } else { now_unix_ms() };
         // Machines of a fleet may begin in the same millisecond with the same seed.
         let host = self.host.as_ref().map_or(String::new(), |host| format!("\n{host}"));
-        let words =
-            format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}{host}", plan.key(), self.seed, self.simulated);
+        let words = format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}{host}", plan.key(), self.seed, self.simulated);
         RunRecord {
             id: RunId(short_hash(&words)),
             plan,

@@ -73,7 +73,9 @@ fn check(args: &FleetRun, words: &[String]) -> Result<String, Failure> {
         let what = said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
         Failure::usage(format!("flags for the nodes: {what}")).hint("'nearfar run --help' has those that nodes take")
     })?;
-    let Command::Run(run) = cli.command else { return Err(Failure::usage("flags for the nodes: they are for nearfar run")) };
+    let Command::Run(run) = cli.command else {
+        return Err(Failure::usage("flags for the nodes: they are for nearfar run"));
+    };
     refuse(&run, words)?;
     Ok(asked(&run, &cli.common)?.0.name)
 }
@@ -87,7 +89,11 @@ fn refuse(run: &Run, words: &[String]) -> Result<(), Failure> {
         (run.fio.is_some(), "--fio", "an experiment of workload io can be sent to nodes"),
         (given("--format"), "--format", "--format before the -- shows how it ended"),
         (given("--store"), "--store", "each node has its own results file; nearfar fleet collect brings them together"),
-        (given("--quiet") || given("-q"), "--quiet", "a node says how far it is to whoever asks; --quiet before the -- hides it"),
+        (
+            given("--quiet") || given("-q"),
+            "--quiet",
+            "a node says how far it is to whoever asks; --quiet before the -- hides it",
+        ),
     ];
     match refused.iter().find(|(is_given, ..)| *is_given) {
         Some((_, flag, hint)) => Err(Failure::usage(format!("flags for the nodes: {flag} is not for them")).hint(hint)),

@@ -40,7 +40,10 @@ struct Fetched {
 
 fn fetch(engine: &dyn Engine, node: &NodeName, jobs: &[JobName], folder: &Path) -> Result<Vec<Fetched>, Problem> {
     let jobs = match jobs {
-        [] => looks(Talk::begin(engine, node, Ask::Look(Vec::new()))?.answer()?)?.into_iter().map(|look| look.job).collect(),
+        [] => looks(Talk::begin(engine, node, Ask::Look(Vec::new()))?.answer()?)?
+            .into_iter()
+            .map(|look| look.job)
+            .collect(),
         jobs => jobs.to_vec(),
     };
     std::fs::create_dir_all(folder).map_err(|error| here(folder, &error))?;

@@ -42,7 +42,8 @@ fn a_copy_beside_a_writer_is_whole_and_can_be_merged_again_and_again() {
 #[test]
 fn what_is_there_is_not_copied_over() {
     let directory = tempfile::tempdir().unwrap();
-    let [path, precious, nowhere] = ["results.db", "precious", "no/such/copy.db"].map(|name| directory.path().join(name));
+    let [path, precious, nowhere] =
+        ["results.db", "precious", "no/such/copy.db"].map(|name| directory.path().join(name));
     let mut store = Store::open(&path).unwrap();
     store.begin_run(&fixtures::run(RUN, 1)).unwrap();
     std::fs::write(&precious, "text").unwrap();
