@@ -39,6 +39,7 @@ impl Problem {
     }
 
     /// With the next step.
+    #[must_use]
     pub fn hint(self, hint: impl fmt::Display) -> Self {
         Self { hint: Some(plain(&hint.to_string())), ..self }
     }

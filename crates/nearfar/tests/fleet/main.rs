@@ -300,6 +300,20 @@ fn a_nodes_own_refusal_is_passed_on() {
     assert!(!pwned(nodes.folder.path()) && !std::env::home_dir().is_some_and(|home| pwned(&home)));
 }
 
+/// The same simulated machine with the same seed, begun at the same simulated moment.
+#[test]
+fn machines_that_are_alike_have_runs_of_their_own() {
+    let Some(nodes) = nodes::start(&["node-a", "node-b"], "nodes that are alike") else { return };
+    let words = ["quick", "--quiet", "--", "--sim", "pu:2:1", "--budget", "1s"];
+    let ended = output(nodes.fleet("run", "node-a,node-b", &words));
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    let collected = json(nodes.fleet("collect", "node-a,node-b", &["--format", "json"]), 0);
+    for node in [0, 1] {
+        let job = &collected["nodes"][node]["jobs"][0];
+        assert_eq!((&job["runs_added"], &job["left_out"]), (&1.into(), &Value::Array(Vec::new())), "{collected}");
+    }
+}
+
 /// Needs no node: nobody is asked.
 #[test]
 fn mistakes_are_told_before_a_node_is_asked() {

@@ -142,17 +142,15 @@ impl Nodes {
     /// How ssh finds them, with which key, and whether it knows their keys.
     pub fn write_configuration(&self, key: &str, known: bool) {
         let folder = self.folder.path().display();
-        let mut text = String::new();
-        let mut hosts = String::new();
         let host = std::fs::read_to_string(self.folder.path().join("host.pub")).expect("it was made");
-        for node in &self.nodes {
-            text += &format!("Host {}\n HostName 127.0.0.1\n Port {}\n", node.name, node.port);
-            hosts += &format!("[127.0.0.1]:{} {host}", node.port);
-        }
-        text.push_str("Host refused\n HostName 127.0.0.1\n Port 1\nHost unresolved\n HostName nowhere.invalid\n");
-        text += &format!(
-            "Host *\n User {}\n IdentityFile {folder}/{key}\n IdentitiesOnly yes\n IdentityAgent none\n\
-             \x20UserKnownHostsFile {folder}/known_hosts\n GlobalKnownHostsFile /dev/null\n",
+        let ports = || self.nodes.iter().map(|node| (&node.name, node.port));
+        let hosts: String = ports().map(|(_, port)| format!("[127.0.0.1]:{port} {host}")).collect();
+        let named: String =
+            ports().map(|(name, port)| format!("Host {name}\n HostName 127.0.0.1\n Port {port}\n")).collect();
+        let text = format!(
+            "{named}Host refused\n HostName 127.0.0.1\n Port 1\nHost unresolved\n HostName nowhere.invalid\nHost *\n \
+             User {}\n IdentityFile {folder}/{key}\n IdentitiesOnly yes\n IdentityAgent none\n \
+             UserKnownHostsFile {folder}/known_hosts\n GlobalKnownHostsFile /dev/null\n",
             user()
         );
         let write = |name: &str, text: &str| std::fs::write(self.folder.path().join(name), text);
