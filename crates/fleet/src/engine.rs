@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::process::Command;
 
-use crate::NodeName;
 use crate::conversation::{Conversation, Ended, SILENCE_MAX};
 use crate::problem::{Kind, Problem, plain};
 use crate::talk::{Answer, Ask, Reply, Request, version};
+use crate::{JobName, NodeName};
 
 /// An answer is a line; a longer one is none.
 const LINE_BYTES_MAX: u64 = 4 << 20;
@@ -27,6 +27,31 @@ pub trait Engine: Sync {
 
     /// The program on the nodes, as it was given.
     fn program(&self) -> &str;
+
+    /// Where nodes are waited for, and give runs a process only as a job of theirs; none where whoever reaches a node may leave a process.
+    fn queue(&self) -> Option<&dyn Queue> {
+        None
+    }
+}
+
+/// What gives out nodes.
+pub trait Queue: Sync {
+    /// Whether a job has its node.
+    fn stands(&self, node: &NodeName, job: &JobName) -> Result<Stands, Problem>;
+
+    /// Has a request answered on a node when that is free, with the node for itself until the answer is complete.
+    fn submit(&self, node: &NodeName, job: &JobName, request: &Request) -> Result<(), Problem>;
+}
+
+/// How a job stands in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// It waits, and why.
+    Waiting(String),
+    /// It has its node.
+    Running,
+    /// There is none.
+    Absent,
 }
 
 /// A question on its way.

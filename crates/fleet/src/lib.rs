@@ -10,13 +10,15 @@ mod each;
 mod engine;
 mod name;
 mod problem;
+mod slurm;
 mod ssh;
 mod talk;
 
 pub use conversation::{Conversation, Ended, SILENCE_MAX};
 pub use each::for_each;
-pub use engine::{Engine, Talk};
+pub use engine::{Engine, Queue, Stands, Talk};
 pub use name::{JobName, NODES_MAX, NodeName, On};
 pub use problem::{Kind, Problem, plain};
+pub use slurm::Slurm;
 pub use ssh::Ssh;
 pub use talk::{Answer, Ask, Copied, JobState, Look, Order, REQUEST_BYTES_MAX, Reply, Request, version};

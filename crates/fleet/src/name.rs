@@ -26,6 +26,8 @@ pub struct JobName(String);
 pub enum On {
     /// Machines that OpenSSH reaches.
     Ssh(Vec<NodeName>),
+    /// All nodes of a partition of Slurm, of its default one when none is named.
+    Slurm(Option<JobName>),
 }
 
 impl NodeName {
@@ -73,10 +75,18 @@ fn checked(what: &str, text: &str, plain: impl Fn(char) -> bool, allowed: &str) 
 }
 
 impl On {
-    /// Reads `ssh:HOST,HOST`.
+    /// Reads `ssh:HOST,HOST`, `slurm` or `slurm:PARTITION`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let Some(("ssh", hosts)) = text.split_once(':') else {
-            return Err(format!("'{}' names no engine; write it like ssh:HOST,HOST", text.escape_debug()));
+        let hosts = match text.split_once(':') {
+            None if text == "slurm" => return Ok(Self::Slurm(None)),
+            Some(("slurm", partition)) => {
+                return JobName::parse(partition).map(|partition| Self::Slurm(Some(partition)));
+            }
+            Some(("ssh", hosts)) => hosts,
+            _ => {
+                let text = text.escape_debug();
+                return Err(format!("'{text}' names no engine; write it like ssh:HOST,HOST or slurm:PARTITION"));
+            }
         };
         let nodes: Vec<NodeName> = hosts.split(',').map(NodeName::parse).collect::<Result<_, _>>()?;
         if let Some(twice) = nodes.iter().enumerate().find(|(index, node)| nodes[..*index].contains(node)) {
@@ -86,6 +96,16 @@ impl On {
             return Err(format!("{} nodes are more than one coordinator takes ({NODES_MAX})", nodes.len()));
         }
         Ok(Self::Ssh(nodes))
+    }
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh(nodes) => write!(f, "ssh:{}", nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(",")),
+            Self::Slurm(None) => f.write_str("slurm"),
+            Self::Slurm(Some(partition)) => write!(f, "slurm:{partition}"),
+        }
     }
 }
 
@@ -153,6 +173,8 @@ mod tests {
         let nodes = |names: &[&str]| On::Ssh(names.iter().map(|name| NodeName::parse(name).unwrap()).collect());
         assert_eq!(On::parse("ssh:a"), Ok(nodes(&["a"])));
         assert_eq!(On::parse("ssh:a,b@c,d"), Ok(nodes(&["a", "b@c", "d"])));
+        assert_eq!(On::parse("slurm"), Ok(On::Slurm(None)));
+        assert_eq!(On::parse("slurm:all").map(|on| on.to_string()), Ok("slurm:all".into()));
         for (bad, why) in [
             ("a,b", "names no engine"),
             ("rsh:a", "names no engine"),
@@ -160,6 +182,8 @@ mod tests {
             ("ssh:a,,b", "'' is no name of a node"),
             ("ssh:a,b,a", "node a is named twice"),
             ("ssh:-l", "'-l' is no name of a node"),
+            ("slurm:", "'' is no name"),
+            ("slurm:a b", "'a b' is no name"),
         ] {
             let said = On::parse(bad).unwrap_err();
             assert!(said.contains(why), "{bad}: {said}");

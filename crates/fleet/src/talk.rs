@@ -35,6 +35,8 @@ pub enum Ask {
         /// Answer again whenever there is news, until it does not run any more.
         watch: bool,
     },
+    /// How far is this job? Answer again whenever there is news, until it does not run any more; nothing is started.
+    Follow(JobName),
     /// How far are these jobs? All that there are when none is named.
     Look(Vec<JobName>),
     /// A consistent copy of what this job has stored.
@@ -118,8 +120,18 @@ pub enum JobState {
     Ended,
     /// Nobody works at it, and it has not come to its end: killed, switched off, or it could not go on.
     Stopped,
+    /// It is in a queue for its node, and so has not begun.
+    Waiting,
     /// The node has never heard of it.
     Absent,
+}
+
+impl Look {
+    /// A job of which no more is known than this.
+    pub fn bare(job: &JobName, state: JobState, says: String) -> Self {
+        let job = job.clone();
+        Self { job, state, started: false, pid: None, run: None, trials: 0, expected: 0, counted: 0, says }
+    }
 }
 
 impl JobState {
@@ -129,6 +141,7 @@ impl JobState {
             Self::Running => "running",
             Self::Ended => "ended",
             Self::Stopped => "stopped",
+            Self::Waiting => "waiting",
             Self::Absent => "absent",
         }
     }

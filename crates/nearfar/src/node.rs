@@ -39,6 +39,7 @@ pub fn serve(common: &Common) -> Result<(), Failure> {
         let place = Place::of(&request.node, common)?;
         match request.ask {
             Ask::Start { order, watch } => start(&place.job(&order.job), &order, watch),
+            Ask::Follow(job) => follow(&place.job(&job), false, true),
             Ask::Look(jobs) => look_at(&place, &jobs),
             Ask::Copy(job) => copy(&place.job(&job)),
         }
@@ -124,17 +125,7 @@ impl Job {
     }
 
     fn look(&self, started: bool) -> Result<Look, Failure> {
-        let look = |state| Look {
-            job: self.name.clone(),
-            state,
-            started,
-            pid: None,
-            run: None,
-            trials: 0,
-            expected: 0,
-            counted: 0,
-            says: String::new(),
-        };
+        let look = |state| Look { started, ..Look::bare(&self.name, state, String::new()) };
         if !self.folder.is_dir() {
             return Ok(look(JobState::Absent));
         }
@@ -191,6 +182,11 @@ fn refused(path: &Path, error: &std::io::Error) -> Failure {
 /// Starts the run unless it runs or has ended, and follows it where that is wanted.
 fn start(job: &Job, order: &Order, watch: bool) -> Result<(), Failure> {
     let started = begin(job, order)?;
+    follow(job, started, watch)
+}
+
+/// Says how it stands, and again whenever there is news.
+fn follow(job: &Job, started: bool, watch: bool) -> Result<(), Failure> {
     let mut look = job.look(started)?;
     say(Answer::Looks(vec![look.clone()]))?;
     machine::modest::step_back();

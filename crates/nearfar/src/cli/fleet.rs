@@ -28,8 +28,8 @@ pub enum FleetCommand {
 /// Which machines, and how they are reached.
 #[derive(Args, Debug)]
 pub struct Reach {
-    /// The engine and its nodes: hosts as `ssh` knows them, from its configuration or DNS
-    #[arg(long, value_name = "ssh:HOST,...", value_parser = On::parse)]
+    /// The engine and its nodes: hosts as `ssh` knows them, or all nodes of a partition of Slurm
+    #[arg(long, value_name = "ssh:HOST,...|slurm[:PARTITION]", value_parser = On::parse)]
     pub on: On,
     /// nearfar on the nodes: a name that a shell without a terminal finds there, or a path, below the home folder where it is relative
     #[arg(long, value_name = "PATH", default_value = "nearfar")]

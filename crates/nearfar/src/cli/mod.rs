@@ -88,7 +88,7 @@ pub enum Command {
     Graph(Graph),
     /// Search the Graph500's graph in several parts: ranks over MPI, where one machine is not enough
     Bfs(Bfs),
-    /// Many machines: run an experiment on all of them over ssh, and bring the results together
+    /// Many machines: run an experiment on all of them over ssh or Slurm, and bring the results together
     Fleet(Fleet),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),

@@ -29,7 +29,7 @@ pub fn run(args: &Fleet, common: &Common) -> Outcome {
 }
 
 fn run_on_all(args: &FleetRun, common: &Common) -> Outcome {
-    let fleet = coordinator::Fleet::of(&args.reach);
+    let fleet = coordinator::Fleet::of(&args.reach)?;
     let orders = orders(args, fleet.nodes())?;
     let job = orders[0].job.clone();
     if !common.quiet {
@@ -123,9 +123,8 @@ fn say_next(args: &FleetRun, came: &Came<Vec<Look>>) {
     if stopped {
         eprintln!("hint: the same command goes on where nodes have stopped");
     }
-    let nodes: Vec<&str> = came.iter().map(|(node, _)| node.as_str()).collect();
     let mut words = vec!["nearfar".to_string(), "fleet".into(), if args.detach { "status" } else { "collect" }.into()];
-    words.push(format!("--on=ssh:{}", nodes.join(",")));
+    words.push(format!("--on={}", args.reach.on));
     if args.reach.program != "nearfar" {
         words.push(format!("--program={}", args.reach.program));
     }
@@ -134,7 +133,7 @@ fn say_next(args: &FleetRun, came: &Came<Vec<Look>>) {
 }
 
 fn status(args: &FleetAsk) -> Outcome {
-    let came = coordinator::Fleet::of(&args.reach).look(&args.names);
+    let came = coordinator::Fleet::of(&args.reach)?.look(&args.names);
     coordinator::show(&came, args.format == TextOrJson::Json)?;
     complain(problems(&came));
     Ok(coordinator::status(problems(&came).map(|(_, problem)| problem)).map_or(ExitCode::SUCCESS, Into::into))
@@ -142,7 +141,7 @@ fn status(args: &FleetAsk) -> Outcome {
 
 fn collect(args: &FleetAsk, common: &Common) -> Outcome {
     let mut store = open_store(common)?;
-    let came = coordinator::collect(&coordinator::Fleet::of(&args.reach), &args.names, &mut store)?;
+    let came = coordinator::collect(&coordinator::Fleet::of(&args.reach)?, &args.names, &mut store)?;
     match args.format {
         TextOrJson::Json => output::print_json(&collected_json(&came))?,
         TextOrJson::Text if !common.quiet => say_collected(&came),

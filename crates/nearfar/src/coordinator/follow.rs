@@ -1,11 +1,12 @@
 //! A run on every node at once: started or found, watched until none goes on. A node that goes away is waited for a while; what runs
 //! there does not notice.
 
+use std::cell::Cell;
 use std::io::IsTerminal;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use fleet::{Ask, Engine, JobState, Kind, Look, NodeName, Order, Problem, Talk, plain};
+use fleet::{Ask, Engine, JobState, Kind, Look, NodeName, Order, Problem, Queue, Request, Stands, Talk, plain};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{Came, Fleet, looks, senseless};
@@ -43,7 +44,8 @@ pub fn follow(fleet: &Fleet, wish: &Wish) -> Came<Vec<Look>> {
             let (send, engine, order) = (send.clone(), &*fleet.engine, &wish.orders[index]);
             let node = node.clone();
             scope.spawn(move || {
-                let end = Follower { engine, node: &node, order, wish, index, tell: send }.to_the_end();
+                let end = Follower { engine, node: &node, order, wish, index, tell: send, submitted: Cell::new(false) }
+                    .to_the_end();
                 (node, end.map(|look| vec![look]))
             })
         };
@@ -66,6 +68,8 @@ struct Follower<'a> {
     wish: &'a Wish,
     index: usize,
     tell: Sender<(usize, News)>,
+    /// Whether it has been given to a queue.
+    submitted: Cell<bool>,
 }
 
 impl Follower<'_> {
@@ -87,9 +91,42 @@ impl Follower<'_> {
         self.wish.watch && heard.is_some_and(|heard| heard.elapsed() < self.wish.patience)
     }
 
-    /// Over one connection. Asking again starts nothing that runs or has ended, and what a reboot cut off goes on.
+    /// Asking again starts nothing that runs or has ended, and what a reboot cut off goes on.
     fn listen(&self, heard: &mut Option<Instant>) -> Result<Look, Problem> {
-        let ask = Ask::Start { order: self.order.clone(), watch: self.wish.watch };
+        match self.engine.queue() {
+            None => self.hear(Ask::Start { order: self.order.clone(), watch: self.wish.watch }, heard),
+            Some(queue) => self.wait_in(queue, heard),
+        }
+    }
+
+    /// Until its job has had its node. What the node ran before is for the job to find.
+    fn wait_in(&self, queue: &dyn Queue, heard: &mut Option<Instant>) -> Result<Look, Problem> {
+        let job = &self.order.job;
+        loop {
+            let stands = queue.stands(self.node, job)?;
+            *heard = Some(Instant::now());
+            let look = match stands {
+                Stands::Running => self.hear(Ask::Follow(job.clone()), heard)?,
+                Stands::Waiting(why) => Look::bare(job, JobState::Waiting, why),
+                Stands::Absent if self.submitted.replace(true) => {
+                    return self.hear(Ask::Look(vec![job.clone()]), heard);
+                }
+                Stands::Absent => {
+                    let ask = Ask::Start { order: self.order.clone(), watch: true };
+                    queue.submit(self.node, job, &Request::new(self.node, ask))?;
+                    Look::bare(job, JobState::Waiting, "submitted".into())
+                }
+            };
+            self.tell(News::Look(look.clone()));
+            if look.state == JobState::Ended || !self.wish.watch {
+                return Ok(look);
+            }
+            std::thread::sleep(TRY_AGAIN);
+        }
+    }
+
+    /// Over one connection.
+    fn hear(&self, ask: Ask, heard: &mut Option<Instant>) -> Result<Look, Problem> {
         let mut talk = Talk::begin(self.engine, self.node, ask)?;
         let mut last = None;
         while let Some(answer) = talk.hear()? {
@@ -159,6 +196,7 @@ fn in_words(news: &News) -> (String, String) {
             let words = match look.state {
                 JobState::Running => plain(&look.says),
                 JobState::Ended => format!("ended with {} trials", look.trials),
+                JobState::Waiting => format!("waits: {}", plain(&look.says)),
                 _ => format!("{kind} after {} trials: {}", look.trials, plain(&look.says)),
             };
             (kind.into(), if words.is_empty() { kind.into() } else { words })

@@ -6,11 +6,13 @@ mod follow;
 
 use std::collections::BTreeSet;
 
-use fleet::{Answer, Ask, Engine, JobName, JobState, Kind, Look, NodeName, On, Problem, Ssh, Talk, for_each, plain};
+use fleet::{
+    Answer, Ask, Engine, JobName, JobState, Kind, Look, NodeName, On, Problem, Slurm, Ssh, Talk, for_each, plain,
+};
 use serde_json::{Value, json};
 
 use crate::cli::Reach;
-use crate::failure::Status;
+use crate::failure::{Failure, Status};
 use crate::output;
 
 pub use collect::{Collected, collect};
@@ -30,9 +32,16 @@ pub type Came<T> = Vec<(NodeName, Result<T, Problem>)>;
 
 impl Fleet {
     /// What the flags name.
-    pub fn of(reach: &Reach) -> Self {
-        let On::Ssh(nodes) = reach.on.clone();
-        Self { engine: Box::new(Ssh { options: reach.ssh_options.clone(), program: reach.program.clone() }), nodes }
+    pub fn of(reach: &Reach) -> Result<Self, Failure> {
+        let program = reach.program.clone();
+        match reach.on.clone() {
+            On::Ssh(nodes) => Ok(Self { engine: Box::new(Ssh { options: reach.ssh_options.clone(), program }), nodes }),
+            On::Slurm(partition) => {
+                let slurm = Slurm { partition, program };
+                let nodes = slurm.nodes().map_err(|problem| Failure::with(status_of(&problem), &problem))?;
+                Ok(Self { engine: Box::new(slurm), nodes })
+            }
+        }
     }
 
     /// Its nodes.
@@ -73,14 +82,18 @@ pub fn complain<'a>(problems: impl IntoIterator<Item = (&'a NodeName, &'a Proble
 
 /// The status that all problems have in common; that of a failure when they differ.
 pub fn status<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Option<Status> {
-    let mut statuses = problems.into_iter().map(|problem| match problem.kind {
+    let mut statuses = problems.into_iter().map(status_of);
+    let first = statuses.next()?;
+    Some(if statuses.all(|status| status == first) { first } else { Status::Failure })
+}
+
+fn status_of(problem: &Problem) -> Status {
+    match problem.kind {
         Kind::Unknown => Status::Usage,
         Kind::NotPermitted => Status::NotPermitted,
         Kind::NotInstalled => Status::Skipped,
         Kind::Away | Kind::OtherVersion | Kind::Refused | Kind::Engine => Status::Failure,
-    });
-    let first = statuses.next()?;
-    Some(if statuses.all(|status| status == first) { first } else { Status::Failure })
+    }
 }
 
 /// The problems among what came.
@@ -122,7 +135,7 @@ pub fn looks_json(came: &Came<Vec<Look>>) -> Value {
 }
 
 /// Shows what came.
-pub fn show(came: &Came<Vec<Look>>, as_json: bool) -> Result<(), crate::failure::Failure> {
+pub fn show(came: &Came<Vec<Look>>, as_json: bool) -> Result<(), Failure> {
     if as_json {
         return output::print_json(&looks_json(came));
     }

@@ -2,6 +2,7 @@
 //! One of them is lost in the middle and comes back; and what can be wrong with a node is said.
 
 mod nodes;
+mod slurm;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -319,8 +320,8 @@ fn machines_that_are_alike_have_runs_of_their_own() {
 fn mistakes_are_told_before_a_node_is_asked() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let cases: &[(&[&str], &str)] = &[
-        (&["run", "quick"], "--on <ssh:HOST,...>"),
-        (&["run", "quick", "--on", "a,b"], "'a,b' names no engine; write it like ssh:HOST,HOST"),
+        (&["run", "quick"], "--on <ssh:HOST,...|slurm[:PARTITION]>"),
+        (&["run", "quick", "--on", "a,b"], "'a,b' names no engine; write it like ssh:HOST,HOST or slurm:PARTITION"),
         (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "is no name of a node"),
         (&["run", "quick", "--on", "ssh:a;touch pwned"], "is no name of a node"),
         (&["run", "quick", "--on", "ssh:a,a"], "node a is named twice"),

@@ -61,7 +61,7 @@ pub fn start(names: &[&str], test: &str) -> Option<Nodes> {
     Some(nodes)
 }
 
-fn user() -> String {
+pub fn user() -> String {
     let output = Command::new("id").arg("-un").output().expect("everybody has id");
     String::from_utf8(output.stdout).expect("names are text").trim().into()
 }
@@ -192,14 +192,8 @@ impl Nodes {
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        // A test that failed leaves runs, also stopped ones: processes with this folder on their command line.
-        let folder = self.folder.path().as_os_str().as_encoded_bytes();
-        for pid in processes() {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            if line.windows(folder.len()).any(|words| words == folder) {
-                signal("KILL", pid);
-            }
-        }
+        // A test that failed leaves runs, also stopped ones.
+        kill_all_with(self.folder.path());
         for server in self.nodes.iter_mut().filter_map(|node| node.server.as_mut()) {
             for pid in descendants(server.id()).into_iter().chain([server.id()]) {
                 signal("KILL", pid);
@@ -227,7 +221,7 @@ pub fn json(command: Command, status: i32) -> serde_json::Value {
 }
 
 /// Waits for something to become true.
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
@@ -253,6 +247,17 @@ pub fn descendants(of: u32) -> Vec<u32> {
         .into_iter()
         .filter(|pid| std::iter::successors(Some(*pid), parent).skip(1).any(|above| above == of))
         .collect()
+}
+
+/// Ends the processes that have a scratch folder on their command line.
+pub fn kill_all_with(folder: &Path) {
+    let folder = folder.as_os_str().as_encoded_bytes();
+    for pid in processes() {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if line.windows(folder.len()).any(|words| words == folder) {
+            signal("KILL", pid);
+        }
+    }
 }
 
 fn processes() -> Vec<u32> {
