@@ -52,22 +52,13 @@ impl Slurm {
     fn in_partition<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.args(self.partition.iter().map(|partition| format!("--partition={partition}")))
     }
-
-    /// Our running job on a node, where there is one.
-    fn running_on(&self, node: &NodeName) -> Option<String> {
-        let mut command = Command::new("squeue");
-        command.args(["--noheader", "--me", "--states=RUNNING", "--format=%i|%j", &format!("--nodelist={node}")]);
-        let text = said(&mut command).ok()?;
-        let ours = |line: &&str| line.split_once('|').is_some_and(|(_, name)| name.starts_with(PREFIX));
-        text.lines().find(ours)?.split_once('|').map(|(id, _)| id.into())
-    }
 }
 
 impl Engine for Slurm {
     fn reach(&self, node: &NodeName, word: &str) -> Command {
         let mut command = Command::new("srun");
         command.args(["--quiet", "--nodes=1", "--ntasks=1", &format!("--nodelist={node}")]);
-        match self.running_on(node) {
+        match running_on(node) {
             Some(job) => command.args(["--overlap", &format!("--jobid={job}")]),
             None => self.in_partition(&mut command).args(["--immediate=30", "--job-name=nearfar"]),
         };
@@ -130,6 +121,15 @@ impl Queue for Slurm {
         ));
         said(&mut command).map(|_| ())
     }
+}
+
+/// Our running job on a node, where there is one.
+fn running_on(node: &NodeName) -> Option<String> {
+    let mut command = Command::new("squeue");
+    command.args(["--noheader", "--me", "--states=RUNNING", "--format=%i|%j", &format!("--nodelist={node}")]);
+    let text = said(&mut command).ok()?;
+    let ours = |line: &&str| line.split_once('|').is_some_and(|(_, name)| name.starts_with(PREFIX));
+    text.lines().find(ours)?.split_once('|').map(|(id, _)| id.into())
 }
 
 /// A job's name says which node it is for: which one a job waits for is not to be had as plainly.
