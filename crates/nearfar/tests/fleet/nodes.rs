@@ -249,14 +249,15 @@ pub fn descendants(of: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Ends the processes that have a scratch folder on their command line.
+/// Ends the processes that have a scratch folder on their command line or in their environment.
 pub fn kill_all_with(folder: &Path) {
     let folder = folder.as_os_str().as_encoded_bytes();
-    for pid in processes() {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        if line.windows(folder.len()).any(|words| words == folder) {
-            signal("KILL", pid);
-        }
+    let has = |pid: u32, file: &str| {
+        let words = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        words.windows(folder.len()).any(|words| words == folder)
+    };
+    for pid in processes().into_iter().filter(|pid| has(*pid, "cmdline") || has(*pid, "environ")) {
+        signal("KILL", pid);
     }
 }
 
