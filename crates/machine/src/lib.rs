@@ -1,6 +1,7 @@
 //! This Linux box: what it is, where a process of it sits, where its memory lies, and what disturbed it. All unsafe code
 //! and all system calls of that are here. Must not know experiments, workloads or results.
 
+pub mod apart;
 pub mod capture;
 pub mod child;
 pub mod cpu_times;

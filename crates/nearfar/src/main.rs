@@ -3,11 +3,13 @@
 mod cli;
 mod commands;
 mod conduct;
+mod coordinator;
 mod failure;
 mod hold;
 mod launcher;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod node;
 mod offering;
 mod output;
 mod overwrite;
@@ -48,11 +50,13 @@ fn main() -> ExitCode {
         Command::Share(args) => commands::share::run(args, settings),
         Command::Graph(args) => commands::graph::run(args),
         Command::Bfs(args) => commands::bfs::run(args, settings),
+        Command::Fleet(args) => commands::fleet::run(args, settings),
         Command::Doctor(args) => commands::doctor::run(args, settings),
         Command::Restore(args) => commands::restore::run(args),
         Command::Completions(args) => commands::manual::completions(args),
         Command::Man(args) => commands::manual::man(args),
         Command::Worker => commands::hidden::worker(),
+        Command::Node => commands::hidden::node(settings),
         Command::ReadTopology { source } => commands::hidden::read_topology(source),
     };
     match result {

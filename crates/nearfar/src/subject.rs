@@ -84,7 +84,9 @@ impl Subject {
     /// A new run of a plan on it; `ordinal` tells apart runs of the same plan with the same seed.
     pub fn begin(&self, plan: Plan, ordinal: usize) -> RunRecord {
         let started_unix_ms = if self.simulated.is_some() { EPOCH_UNIX_MS } else { now_unix_ms() };
-        let words = format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}", plan.key(), self.seed, self.simulated);
+        // Machines of a fleet may begin in the same millisecond with the same seed.
+        let host = self.host.as_ref().map_or(String::new(), |host| format!("\n{host}"));
+        let words = format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}{host}", plan.key(), self.seed, self.simulated);
         RunRecord {
             id: RunId(short_hash(&words)),
             plan,

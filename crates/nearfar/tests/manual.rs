@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "expand",
     "size",
     "map",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 21] = [
     "share",
     "graph",
     "bfs",
+    "fleet",
     "doctor",
     "restore",
     "completions",

@@ -14,6 +14,7 @@
 //! - A file of a newer program, of another program or a damaged one is refused with words, and left as it is.
 #![forbid(unsafe_code)]
 
+mod copy;
 mod error;
 pub mod export;
 pub mod import;

@@ -3,6 +3,7 @@
 
 mod bfs;
 mod expand;
+mod fleet;
 mod graph;
 mod hold;
 mod map;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bfs::Bfs;
 pub use expand::{EngineName, Expand, Far};
+pub use fleet::{Fleet, FleetAsk, FleetCommand, FleetRun, Reach};
 pub use graph::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, Which};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
@@ -86,6 +88,8 @@ pub enum Command {
     Graph(Graph),
     /// Search the Graph500's graph in several parts: ranks over MPI, where one machine is not enough
     Bfs(Bfs),
+    /// Many machines: run an experiment on all of them over ssh or Slurm, and bring the results together
+    Fleet(Fleet),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),
     /// Put back the system settings that an interrupted run left changed
@@ -97,6 +101,9 @@ pub enum Command {
     /// The process that a kernel runs in.
     #[command(name = "__worker", hide = true)]
     Worker,
+    /// The node's side of a fleet.
+    #[command(name = "__node", hide = true)]
+    Node,
     /// The process that hwloc reads an untrusted file in.
     #[command(name = "__read-topology", hide = true)]
     ReadTopology {

@@ -1,9 +1,11 @@
-//! The processes that the program starts itself as: a kernel's worker, and the reader of untrusted topologies.
+//! The processes that the program starts itself as: a kernel's worker, the reader of untrusted topologies, and on another machine
+//! the node's side of a fleet.
 
 use std::process::ExitCode;
 
 use machine::topology::Source;
 
+use crate::cli::Common;
 use crate::failure::{Failure, Outcome};
 
 /// Runs one kernel: the trial comes on stdin, the report goes to stdout.
@@ -16,4 +18,10 @@ pub fn worker() -> Outcome {
 pub fn read_topology(source: &str) -> Outcome {
     let source = Source::parse(source).map_err(|error| Failure::topology(&error))?;
     Ok(ExitCode::from(machine::topology::serve_read(&source)))
+}
+
+/// Answers a coordinator.
+pub fn node(common: &Common) -> Outcome {
+    crate::node::serve(common)?;
+    Ok(ExitCode::SUCCESS)
 }

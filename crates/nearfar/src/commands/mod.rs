@@ -5,6 +5,7 @@ pub mod compare;
 pub mod doctor;
 pub mod expand;
 pub mod export;
+pub mod fleet;
 pub mod graph;
 pub mod hidden;
 pub mod import;

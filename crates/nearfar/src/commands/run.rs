@@ -116,7 +116,7 @@ fn words(args: &Run) -> Vec<String> {
 }
 
 /// The experiment with what the command line gives to it, and the names of that.
-fn asked(args: &Run, common: &Common) -> Result<(Experiment, BTreeSet<String>), Failure> {
+pub fn asked(args: &Run, common: &Common) -> Result<(Experiment, BTreeSet<String>), Failure> {
     if args.fio.is_none() && !args.placements.is_empty() {
         return Err(Failure::usage("--placement is for the jobs of --fio; an experiment says its placements itself")
             .hint("nearfar measure takes placements too"));
@@ -146,17 +146,22 @@ fn read_jobs(file: &Path, placements: &[String], common: &Common) -> Result<Expe
 }
 
 fn read(name: &str) -> Result<Experiment, Failure> {
-    let specs = workloads::specs();
+    let (file, text) = text(name)?;
+    experiment::parse(&text, &file, &workloads::specs()).map_err(Failure::usage)
+}
+
+/// An experiment's file and its text, built in or not.
+pub fn text(name: &str) -> Result<(String, String), Failure> {
     let built_in = BUILT_IN.iter().find(|(file, _)| Path::new(file).file_stem().is_some_and(|stem| stem == name));
     if let Some((file, text)) = built_in {
-        return experiment::parse(text, file, &specs).map_err(Failure::usage);
+        return Ok(((*file).into(), (*text).into()));
     }
     let text = std::fs::read_to_string(name).map_err(|error| {
         let names: Vec<_> = BUILT_IN.iter().filter_map(|(file, _)| Path::new(file).file_stem()?.to_str()).collect();
         Failure::usage(format!("no experiment '{name}': {error}"))
             .hint(format!("built in: {}; or give the path of a TOML file", names.join(", ")))
     })?;
-    experiment::parse(&text, name, &specs).map_err(Failure::usage)
+    Ok((name.into(), text))
 }
 
 fn plan(

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 mod child;
+mod copies;
 mod damage;
 mod disks;
 mod exports;

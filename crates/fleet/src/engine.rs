@@ -1,0 +1,193 @@
+//! Asking a node, whatever reaches it: one question, its answers, and in words why there are none.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::process::Command;
+
+use crate::conversation::{Conversation, Ended, SILENCE_MAX};
+use crate::problem::{Kind, Problem, plain};
+use crate::talk::{Answer, Ask, Reply, Request, version};
+use crate::{JobName, NodeName};
+
+/// An answer is a line; a longer one is none.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// Shells greet people, some also programs: so many lines before an answer are not ours.
+const NOISE_LINES_MAX: usize = 100;
+
+/// The subcommand by which a nearfar is asked.
+pub const ASKED: &str = "__node";
+
+/// What reaches nodes.
+pub trait Engine: Sync {
+    /// A process here whose standard input and output are those of the nearfar on a node, called with this word.
+    fn reach(&self, node: &NodeName, word: &str) -> Command;
+
+    /// Whether it was the way to the node that failed, and why; none when it was the nearfar there.
+    fn explain(&self, ended: &Ended) -> Option<Problem>;
+
+    /// The program on the nodes, as it was given.
+    fn program(&self) -> &str;
+
+    /// Where nodes are waited for, and give runs a process only as a job of theirs; none where whoever reaches a node may leave a process.
+    fn queue(&self) -> Option<&dyn Queue> {
+        None
+    }
+}
+
+/// What gives out nodes.
+pub trait Queue: Sync {
+    /// Whether a job has its node.
+    fn stands(&self, node: &NodeName, job: &JobName) -> Result<Stands, Problem>;
+
+    /// Has a request answered on a node when that is free, with the node for itself until the answer is complete.
+    fn submit(&self, node: &NodeName, job: &JobName, request: &Request) -> Result<(), Problem>;
+}
+
+/// How a job stands in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// It waits, and why.
+    Waiting(String),
+    /// It has its node.
+    Running,
+    /// There is none.
+    Absent,
+}
+
+/// A question on its way.
+pub struct Talk<'a> {
+    engine: &'a dyn Engine,
+    node: &'a NodeName,
+    lines: BufReader<Conversation>,
+    heard: bool,
+}
+
+impl<'a> Talk<'a> {
+    /// Asks a node.
+    pub fn begin(engine: &'a dyn Engine, node: &'a NodeName, ask: Ask) -> Result<Self, Problem> {
+        let conversation = start(engine, node, ASKED, Request::new(node, ask).to_bytes())?;
+        Ok(Self { engine, node, lines: BufReader::new(conversation), heard: false })
+    }
+
+    /// Its next answer; none when it has said all.
+    pub fn hear(&mut self) -> Result<Option<Answer>, Problem> {
+        for _ in 0..NOISE_LINES_MAX {
+            let mut line = Vec::new();
+            let read = (&mut self.lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            read.map_err(|error| lost(&error))?;
+            if !line.ends_with(b"\n") {
+                return self.ended();
+            }
+            match Reply::read(&String::from_utf8_lossy(&line)) {
+                Ok(Reply { answer: Answer::Refused { what, hint }, .. }) => {
+                    return Err(Problem { hint, ..Problem::new(Kind::Refused, what) });
+                }
+                Ok(reply) => {
+                    self.heard = true;
+                    return Ok(Some(reply.answer));
+                }
+                Err(Some(theirs)) => return Err(other_version(&theirs)),
+                Err(None) => {}
+            }
+        }
+        Err(Problem::new(Kind::Refused, "what it says is no answer of a nearfar")
+            .hint("a file that its shell reads at the start may print too much"))
+    }
+
+    /// Its only answer.
+    pub fn answer(&mut self) -> Result<Answer, Problem> {
+        self.hear()?.ok_or_else(|| Problem::new(Kind::Refused, "it ended without an answer"))
+    }
+
+    /// What follows an answer that says so: exactly so many bytes.
+    pub fn copy(&mut self, bytes: u64, to: &mut dyn std::io::Write) -> Result<(), Problem> {
+        let mut left = bytes;
+        while left > 0 {
+            let chunk = self.lines.fill_buf().map_err(|error| lost(&error))?;
+            if chunk.is_empty() {
+                self.ended()?;
+                return Err(Problem::new(Kind::Away, format!("{left} of {bytes} bytes did not come")));
+            }
+            let taken = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let written = to.write_all(&chunk[..taken]);
+            written.map_err(|error| Problem::new(Kind::Engine, format!("its results cannot be kept here: {error}")))?;
+            self.lines.consume(taken);
+            left -= taken as u64;
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Result<Option<Answer>, Problem> {
+        let ended = self.lines.get_mut().end().map_err(|error| lost(&error))?;
+        if ended.status.success() {
+            return Ok(None);
+        }
+        if let Some(problem) = self.engine.explain(&ended) {
+            return Err(problem);
+        }
+        Err(if self.heard { broken(&ended) } else { self.refused(&ended) })
+    }
+
+    /// What a nearfar means that ended without a word of ours.
+    fn refused(&self, ended: &Ended) -> Problem {
+        let program = self.engine.program();
+        match ended.status.code() {
+            Some(127) => Problem::new(Kind::NotInstalled, format!("there is no program {program}")).hint(format!(
+                "install nearfar {} there where a shell without a terminal finds it, or say with --program where it is",
+                version()
+            )),
+            Some(126) => {
+                Problem::new(Kind::NotInstalled, format!("{program} cannot be run: {}", last(&ended.complaint)))
+                    .hint("--program says where nearfar is there")
+            }
+            Some(2) if ended.complaint.contains(ASKED) => match asked_version(self.engine, self.node) {
+                Some(theirs) => other_version(&theirs),
+                None => Problem::new(Kind::OtherVersion, format!("{program} there is no nearfar that knows of fleets"))
+                    .hint(format!("install version {} there", version())),
+            },
+            _ => broken(ended),
+        }
+    }
+}
+
+fn start(engine: &dyn Engine, node: &NodeName, word: &str, input: Vec<u8>) -> Result<Conversation, Problem> {
+    let command = engine.reach(node, word);
+    let program = command.get_program().to_string_lossy().into_owned();
+    Conversation::start(command, input, SILENCE_MAX).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Problem::new(Kind::Engine, format!("there is no program {program} on this machine"))
+            .hint(format!("install {program}")),
+        _ => Problem::new(Kind::Engine, format!("cannot start {program}: {error}")),
+    })
+}
+
+/// What a nearfar too old for the question says of itself.
+fn asked_version(engine: &dyn Engine, node: &NodeName) -> Option<String> {
+    let conversation = start(engine, node, "--version", Vec::new()).ok()?;
+    let mut text = String::new();
+    conversation.take(4096).read_to_string(&mut text).ok()?;
+    let version = text.lines().find_map(|line| line.strip_prefix("nearfar "))?;
+    Some(plain(version))
+}
+
+fn other_version(theirs: &str) -> Problem {
+    Problem::new(Kind::OtherVersion, format!("its nearfar is version {theirs}, this one is {}", version()))
+        .hint("install the same version on all, so that their figures mean the same")
+}
+
+fn lost(error: &std::io::Error) -> Problem {
+    match error.kind() {
+        ErrorKind::TimedOut => Problem::new(Kind::Away, format!("it has said nothing for {} s", SILENCE_MAX.as_secs())),
+        _ => Problem::new(Kind::Away, format!("the connection is lost: {error}")),
+    }
+}
+
+fn broken(ended: &Ended) -> Problem {
+    let words = last(&ended.complaint);
+    let words = if words.is_empty() { "it said nothing" } else { words };
+    Problem::new(Kind::Refused, format!("its nearfar ended with {}: {words}", ended.status))
+}
+
+/// The last line that says anything.
+pub fn last(text: &str) -> &str {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+}

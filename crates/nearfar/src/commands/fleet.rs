@@ -1,0 +1,188 @@
+//! `nearfar fleet`: an experiment on many machines, how far they are, their results here.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory, FromArgMatches};
+use fleet::{JobName, JobState, Look, NodeName, Order};
+use model::shell::quoted;
+use model::trial::short_hash;
+use serde_json::json;
+
+use crate::cli::{Cli, Command, Common, Fleet, FleetAsk, FleetCommand, FleetRun, Run, TextOrJson};
+use crate::commands::run::{asked, text};
+use crate::coordinator::{self, Came, Collected, Wish, complain, problems};
+use crate::failure::{Failure, Outcome, Status};
+use crate::output;
+use crate::subject::open_store;
+
+/// What in the flags for the nodes is the node's name.
+const NODE: &str = "{node}";
+
+/// Does what is asked with many machines.
+pub fn run(args: &Fleet, common: &Common) -> Outcome {
+    match &args.command {
+        FleetCommand::Run(args) => run_on_all(args, common),
+        FleetCommand::Status(args) => status(args),
+        FleetCommand::Collect(args) => collect(args, common),
+    }
+}
+
+fn run_on_all(args: &FleetRun, common: &Common) -> Outcome {
+    let fleet = coordinator::Fleet::of(&args.reach)?;
+    let orders = orders(args, fleet.nodes())?;
+    let job = orders[0].job.clone();
+    if !common.quiet {
+        eprintln!("{job} on {} nodes; they go on without this program", fleet.nodes().len());
+    }
+    let patience = Duration::from_nanos(args.patience.0);
+    let came = coordinator::follow(&fleet, &Wish { orders, watch: !args.detach, patience, quiet: common.quiet });
+    coordinator::show(&came, args.format == TextOrJson::Json)?;
+    complain(problems(&came));
+    if !common.quiet {
+        say_next(args, &came);
+    }
+    Ok(verdict(&came, args.detach))
+}
+
+/// What each node is to run. Mistakes are told before a node is asked: the words are read as the same program there reads them.
+fn orders(args: &FleetRun, nodes: &[NodeName]) -> Result<Vec<Order>, Failure> {
+    let (_, experiment) = text(&args.experiment)?;
+    let named = check(args, &with_label(&args.words, &nodes[0]))?;
+    let apart = short_hash(&format!("{experiment}\0{}", args.words.join("\0")));
+    let job = args.name.clone().unwrap_or_else(|| JobName::of(&named, &apart[..8]));
+    let order = |node| Order { job: job.clone(), experiment: experiment.clone(), words: with_label(&args.words, node) };
+    Ok(nodes.iter().map(order).collect())
+}
+
+/// The words for one node. Machines of a fleet are told apart by their names, where nothing else is said.
+fn with_label(words: &[String], node: &NodeName) -> Vec<String> {
+    let mut words: Vec<String> = words.iter().map(|word| word.replace(NODE, node.as_str())).collect();
+    if !words.iter().any(|word| word == "--host-label" || word.starts_with("--host-label=")) {
+        words.push(format!("--host-label={node}"));
+    }
+    words
+}
+
+/// Reads the words as a node will, and gives the experiment's name.
+fn check(args: &FleetRun, words: &[String]) -> Result<String, Failure> {
+    let line = ["nearfar", "run", &args.experiment].into_iter().map(String::from).chain(words.iter().cloned());
+    let parsed = Cli::command().try_get_matches_from(line).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = parsed.map_err(|error| {
+        let said = error.to_string();
+        let what = said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
+        Failure::usage(format!("flags for the nodes: {what}")).hint("'nearfar run --help' has those that nodes take")
+    })?;
+    let Command::Run(run) = cli.command else {
+        return Err(Failure::usage("flags for the nodes: they are for nearfar run"));
+    };
+    refuse(&run, words)?;
+    Ok(asked(&run, &cli.common)?.0.name)
+}
+
+/// What makes no sense on a node.
+fn refuse(run: &Run, words: &[String]) -> Result<(), Failure> {
+    let given = |flag: &str| words.iter().any(|word| word == flag || word.starts_with(&format!("{flag}=")));
+    let refused = [
+        (run.dry_run, "--dry-run", "nearfar run --dry-run shows the plan of this machine"),
+        (run.fresh, "--fresh", "another --name, before the --, runs it once more"),
+        (run.fio.is_some(), "--fio", "an experiment of workload io can be sent to nodes"),
+        (given("--format"), "--format", "--format before the -- shows how it ended"),
+        (given("--store"), "--store", "each node has its own results file; nearfar fleet collect brings them together"),
+        (
+            given("--quiet") || given("-q"),
+            "--quiet",
+            "a node says how far it is to whoever asks; --quiet before the -- hides it",
+        ),
+    ];
+    match refused.iter().find(|(is_given, ..)| *is_given) {
+        Some((_, flag, hint)) => Err(Failure::usage(format!("flags for the nodes: {flag} is not for them")).hint(hint)),
+        None => Ok(()),
+    }
+}
+
+/// Failures first, then what could not be proven.
+fn verdict(came: &Came<Vec<Look>>, detached: bool) -> ExitCode {
+    if let Some(status) = coordinator::status(problems(came).map(|(_, problem)| problem)) {
+        return status.into();
+    }
+    let mut looks = came.iter().filter_map(|(_, looks)| looks.as_ref().ok()?.first());
+    let stopped = |look: &Look| look.state == JobState::Stopped;
+    let unproven = |look: &Look| look.state == JobState::Ended && look.counted == 0;
+    if looks.clone().any(|look| stopped(look) && !detached) {
+        Status::Failure.into()
+    } else if looks.any(unproven) {
+        Status::Invalid.into()
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn say_next(args: &FleetRun, came: &Came<Vec<Look>>) {
+    let stopped = came.iter().any(|(_, looks)| looks.iter().flatten().any(|look| look.state == JobState::Stopped));
+    if stopped {
+        eprintln!("hint: the same command goes on where nodes have stopped");
+    }
+    let mut words = vec!["nearfar".to_string(), "fleet".into(), if args.detach { "status" } else { "collect" }.into()];
+    words.push(format!("--on={}", args.reach.on));
+    if args.reach.program != "nearfar" {
+        words.push(format!("--program={}", args.reach.program));
+    }
+    words.extend(args.reach.ssh_options.iter().map(|option| format!("--ssh-option={option}")));
+    eprintln!("next: {}", quoted(&words));
+}
+
+fn status(args: &FleetAsk) -> Outcome {
+    let came = coordinator::Fleet::of(&args.reach)?.look(&args.names);
+    coordinator::show(&came, args.format == TextOrJson::Json)?;
+    complain(problems(&came));
+    Ok(coordinator::status(problems(&came).map(|(_, problem)| problem)).map_or(ExitCode::SUCCESS, Into::into))
+}
+
+fn collect(args: &FleetAsk, common: &Common) -> Outcome {
+    let mut store = open_store(common)?;
+    let came = coordinator::collect(&coordinator::Fleet::of(&args.reach)?, &args.names, &mut store)?;
+    match args.format {
+        TextOrJson::Json => output::print_json(&collected_json(&came))?,
+        TextOrJson::Text if !common.quiet => say_collected(&came),
+        TextOrJson::Text => {}
+    }
+    complain(problems(&came));
+    let conflicts = came.iter().any(|(_, collected)| {
+        collected.iter().flat_map(|collected| &collected.jobs).any(|(_, report)| !report.conflicts.is_empty())
+    });
+    let status = coordinator::status(problems(&came).map(|(_, problem)| problem));
+    Ok(status.or(conflicts.then_some(Status::Failure)).map_or(ExitCode::SUCCESS, Into::into))
+}
+
+fn say_collected(came: &Came<Collected>) {
+    for (node, collected) in came {
+        let Ok(collected) = collected else { continue };
+        if collected.jobs.is_empty() {
+            eprintln!("{node}: nothing was run there");
+        }
+        for (job, report) in &collected.jobs {
+            eprintln!("{node}: {job}: {report}");
+        }
+    }
+}
+
+fn collected_json(came: &Came<Collected>) -> serde_json::Value {
+    let node = |(node, collected): &(NodeName, Result<Collected, fleet::Problem>)| match collected {
+        Err(problem) => json!({ "node": node, "problem": problem.what, "hint": problem.hint }),
+        Ok(Collected { jobs }) => {
+            let job = |(job, report): &(JobName, store::MergeReport)| {
+                json!({
+                    "job": job,
+                    "runs_added": report.runs_added,
+                    "runs_present": report.runs_present,
+                    "trials_added": report.trials_added,
+                    "trials_present": report.trials_present,
+                    "left_out": report.conflicts,
+                })
+            };
+            json!({ "node": node, "jobs": jobs.iter().map(job).collect::<Vec<_>>() })
+        }
+    };
+    json!({ "nodes": came.iter().map(node).collect::<Vec<_>>() })
+}

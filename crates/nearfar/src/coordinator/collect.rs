@@ -1,0 +1,115 @@
+//! Fetches what nodes have stored and brings it together here. What came is merged node by node in the order in which they were named;
+//! a node that is away keeps what it has for the next time.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use fleet::{Answer, Ask, Engine, JobName, Kind, NodeName, Problem, Talk, for_each};
+use store::{MergeReport, Store};
+
+use super::{AT_ONCE, Came, Fleet, looks, senseless};
+use crate::failure::Failure;
+
+/// What of one node is here now.
+pub struct Collected {
+    /// The jobs that it had, with what was new of them.
+    pub jobs: Vec<(JobName, MergeReport)>,
+}
+
+/// Collects these jobs of every node, all that there are when none is named.
+pub fn collect(fleet: &Fleet, jobs: &[JobName], store: &mut Store) -> Result<Came<Collected>, Failure> {
+    let scratch = Scratch::beside(store.path())?;
+    let nodes: Vec<(usize, &NodeName)> = fleet.nodes().iter().enumerate().collect();
+    let fetched = for_each(&nodes, AT_ONCE, |(index, node)| {
+        let folder = scratch.folder.join(index.to_string());
+        ((*node).clone(), fetch(&*fleet.engine, node, jobs, &folder))
+    });
+    let merge = |(node, files): (NodeName, Result<Vec<Fetched>, Problem>)| match files {
+        Ok(files) => merge_all(files, store).map(|merged| (node, merged)),
+        Err(problem) => Ok((node, Err(problem))),
+    };
+    fetched.into_iter().map(merge).collect()
+}
+
+struct Fetched {
+    job: JobName,
+    /// None where nothing is stored yet.
+    file: Option<PathBuf>,
+}
+
+fn fetch(engine: &dyn Engine, node: &NodeName, jobs: &[JobName], folder: &Path) -> Result<Vec<Fetched>, Problem> {
+    let jobs = match jobs {
+        [] => looks(Talk::begin(engine, node, Ask::Look(Vec::new()))?.answer()?)?
+            .into_iter()
+            .map(|look| look.job)
+            .collect(),
+        jobs => jobs.to_vec(),
+    };
+    std::fs::create_dir_all(folder).map_err(|error| here(folder, &error))?;
+    jobs.into_iter().map(|job| fetch_one(engine, node, job, folder)).collect()
+}
+
+fn fetch_one(engine: &dyn Engine, node: &NodeName, job: JobName, folder: &Path) -> Result<Fetched, Problem> {
+    let mut talk = Talk::begin(engine, node, Ask::Copy(job.clone()))?;
+    let Answer::Copy(copied) = talk.answer()? else { return Err(senseless()) };
+    if copied.bytes == 0 {
+        return Ok(Fetched { job, file: None });
+    }
+    let path = folder.join(job.as_str());
+    let mut file = File::create(&path).map_err(|error| here(&path, &error))?;
+    talk.copy(copied.bytes, &mut file)?;
+    file.flush().map_err(|error| here(&path, &error))?;
+    Ok(Fetched { job, file: Some(path) })
+}
+
+fn here(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::new(Kind::Engine, format!("its results cannot be kept here: {}: {error}", path.display()))
+}
+
+/// A file that cannot be read is its node's problem; a results file here that cannot be written is everybody's.
+fn merge_all(files: Vec<Fetched>, store: &mut Store) -> Result<Result<Collected, Problem>, Failure> {
+    let mut jobs = Vec::new();
+    for Fetched { job, file } in files {
+        let Some(file) = file else {
+            jobs.push((job, MergeReport::default()));
+            continue;
+        };
+        if let Err(error) = Store::open_existing(&file).and_then(|theirs| theirs.check()) {
+            return Ok(Err(Problem::new(Kind::Refused, format!("what it sent of {job} cannot be read: {error}"))));
+        }
+        jobs.push((job, store.merge(&file).map_err(Failure::of)?));
+    }
+    Ok(Ok(Collected { jobs }))
+}
+
+/// A folder beside the results file, for what comes before it is merged. It goes with this; one whose process was killed goes with the
+/// next.
+struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    fn beside(store: &Path) -> Result<Self, Failure> {
+        let name = store.file_name().unwrap_or_default().to_string_lossy();
+        let prefix = format!("{name}.collect-");
+        let parent = store.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let process = name.strip_prefix(&prefix).and_then(|process| process.parse::<u32>().ok());
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                let _ = std::fs::remove_dir_all(entry.path()); // what cannot be taken away is in nobody's way
+            }
+        }
+        let folder = parent.join(format!("{prefix}{}", std::process::id()));
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| Failure::of(format!("cannot make the folder {}: {error}", folder.display())))?;
+        Ok(Self { folder })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder); // as above
+    }
+}

@@ -1,0 +1,205 @@
+//! A run on every node at once: started or found, watched until none goes on. A node that goes away is waited for a while; what runs
+//! there does not notice.
+
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use fleet::{Ask, Engine, JobState, Kind, Look, NodeName, Order, Problem, Queue, Request, Stands, Talk, plain};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::{Came, Fleet, looks, senseless};
+
+/// Between two tries to reach a node that is away.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Plain lines of one node come at most this often, so that the log of many stays readable.
+const LINES_APART: Duration = Duration::from_secs(10);
+
+/// What is to be run, and how it is watched.
+pub struct Wish {
+    /// What each node is to run, in the order of the nodes.
+    pub orders: Vec<Order>,
+    /// Whether it is watched at all.
+    pub watch: bool,
+    /// How long a node that has answered and went away is waited for.
+    pub patience: Duration,
+    /// Whether nothing is shown meanwhile.
+    pub quiet: bool,
+}
+
+/// What is heard of a node meanwhile.
+enum News {
+    Look(Look),
+    Away(Problem),
+}
+
+/// Has every node run its order, and gives how each stands in the end.
+pub fn follow(fleet: &Fleet, wish: &Wish) -> Came<Vec<Look>> {
+    let (send, receive) = channel();
+    let mut shown = Shown::new(fleet.nodes(), wish.quiet || !wish.watch);
+    std::thread::scope(|scope| {
+        let follow_one = |(index, node): (usize, &'_ NodeName)| {
+            let (send, engine, order) = (send.clone(), &*fleet.engine, &wish.orders[index]);
+            let node = node.clone();
+            scope.spawn(move || {
+                let end = Follower { engine, node: &node, order, wish, index, tell: send, submitted: Cell::new(false) }
+                    .to_the_end();
+                (node, end.map(|look| vec![look]))
+            })
+        };
+        let followers: Vec<_> = fleet.nodes().iter().enumerate().map(follow_one).collect();
+        drop(send);
+        for (index, news) in receive {
+            shown.show(index, &news);
+        }
+        let came = followers.into_iter().map(|follower| follower.join().expect("asking a node has no reason to panic"));
+        let came = came.collect();
+        shown.finish();
+        came
+    })
+}
+
+struct Follower<'a> {
+    engine: &'a dyn Engine,
+    node: &'a NodeName,
+    order: &'a Order,
+    wish: &'a Wish,
+    index: usize,
+    tell: Sender<(usize, News)>,
+    /// Whether it has been given to a queue.
+    submitted: Cell<bool>,
+}
+
+impl Follower<'_> {
+    /// Until it does not run any more, or is away for too long. Who never answered is not waited for.
+    fn to_the_end(&self) -> Result<Look, Problem> {
+        let mut heard = None;
+        loop {
+            match self.listen(&mut heard) {
+                Err(problem) if problem.kind == Kind::Away && self.is_worth_waiting(heard) => {
+                    self.tell(News::Away(problem));
+                    std::thread::sleep(TRY_AGAIN);
+                }
+                end => return end,
+            }
+        }
+    }
+
+    fn is_worth_waiting(&self, heard: Option<Instant>) -> bool {
+        self.wish.watch && heard.is_some_and(|heard| heard.elapsed() < self.wish.patience)
+    }
+
+    /// Asking again starts nothing that runs or has ended, and what a reboot cut off goes on.
+    fn listen(&self, heard: &mut Option<Instant>) -> Result<Look, Problem> {
+        match self.engine.queue() {
+            None => self.hear(Ask::Start { order: self.order.clone(), watch: self.wish.watch }, heard),
+            Some(queue) => self.wait_in(queue, heard),
+        }
+    }
+
+    /// Until its job has had its node. What the node ran before is for the job to find.
+    fn wait_in(&self, queue: &dyn Queue, heard: &mut Option<Instant>) -> Result<Look, Problem> {
+        let job = &self.order.job;
+        loop {
+            let stands = queue.stands(self.node, job)?;
+            *heard = Some(Instant::now());
+            let look = match stands {
+                Stands::Running => self.hear(Ask::Follow(job.clone()), heard)?,
+                Stands::Waiting(why) => Look::bare(job, JobState::Waiting, why),
+                Stands::Absent if self.submitted.replace(true) => {
+                    return self.hear(Ask::Look(vec![job.clone()]), heard);
+                }
+                Stands::Absent => {
+                    let ask = Ask::Start { order: self.order.clone(), watch: true };
+                    queue.submit(self.node, job, &Request::new(self.node, ask))?;
+                    Look::bare(job, JobState::Waiting, "submitted".into())
+                }
+            };
+            self.tell(News::Look(look.clone()));
+            if look.state == JobState::Ended || !self.wish.watch {
+                return Ok(look);
+            }
+            std::thread::sleep(TRY_AGAIN);
+        }
+    }
+
+    /// Over one connection.
+    fn hear(&self, ask: Ask, heard: &mut Option<Instant>) -> Result<Look, Problem> {
+        let mut talk = Talk::begin(self.engine, self.node, ask)?;
+        let mut last = None;
+        while let Some(answer) = talk.hear()? {
+            let look = looks(answer)?.pop().ok_or_else(senseless)?;
+            *heard = Some(Instant::now());
+            self.tell(News::Look(look.clone()));
+            last = Some(look);
+        }
+        last.ok_or_else(|| Problem::new(Kind::Refused, "it ended without an answer"))
+    }
+
+    fn tell(&self, news: News) {
+        // Who shows it is there until all have ended.
+        let _ = self.tell.send((self.index, news));
+    }
+}
+
+/// One line for each node, on stderr.
+struct Shown<'a> {
+    nodes: &'a [NodeName],
+    width: usize,
+    bars: Vec<ProgressBar>,
+    last: Vec<Option<(Instant, String)>>,
+    quiet: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn new(nodes: &'a [NodeName], quiet: bool) -> Self {
+        let width = nodes.iter().map(|node| node.as_str().chars().count()).max().unwrap_or(0);
+        let bars = if !quiet && std::io::stderr().is_terminal() { lines(nodes) } else { Vec::new() };
+        Self { nodes, width, bars, last: vec![None; nodes.len()], quiet }
+    }
+
+    fn show(&mut self, index: usize, news: &News) {
+        let (kind, words) = in_words(news);
+        let line = format!("{:width$}  {words}", self.nodes[index], width = self.width);
+        if let Some(bar) = self.bars.get(index) {
+            bar.set_message(line);
+        } else if !self.quiet {
+            let last = &mut self.last[index];
+            let due = last.as_ref().is_none_or(|(at, known)| *known != kind || at.elapsed() >= LINES_APART);
+            if due {
+                *last = Some((Instant::now(), kind));
+                anstream::eprintln!("{line}");
+            }
+        }
+    }
+
+    fn finish(&self) {
+        self.bars.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+fn lines(nodes: &[NodeName]) -> Vec<ProgressBar> {
+    let style = ProgressStyle::with_template("{wide_msg}").expect("the template is constant and right");
+    let all = MultiProgress::new();
+    let line = |node: &NodeName| all.add(ProgressBar::new(0)).with_style(style.clone()).with_message(node.to_string());
+    nodes.iter().map(line).collect()
+}
+
+/// What is told, and by what it differs from the line before.
+fn in_words(news: &News) -> (String, String) {
+    match news {
+        News::Away(problem) => ("away".into(), format!("away: {}", problem.what)),
+        News::Look(look) => {
+            let kind = look.state.name();
+            let words = match look.state {
+                JobState::Running => plain(&look.says),
+                JobState::Ended => format!("ended with {} trials", look.trials),
+                JobState::Waiting => format!("waits: {}", plain(&look.says)),
+                _ => format!("{kind} after {} trials: {}", look.trials, plain(&look.says)),
+            };
+            (kind.into(), if words.is_empty() { kind.into() } else { words })
+        }
+    }
+}

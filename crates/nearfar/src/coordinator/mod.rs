@@ -1,0 +1,143 @@
+//! The coordinator's side of a fleet: asks every node, and says what came of each. Keeps nothing: the nodes know how they stand. Must not
+//! know how a node is reached.
+
+mod collect;
+mod follow;
+
+use std::collections::BTreeSet;
+
+use fleet::{
+    Answer, Ask, Engine, JobName, JobState, Kind, Look, NodeName, On, Problem, Slurm, Ssh, Talk, for_each, plain,
+};
+use serde_json::{Value, json};
+
+use crate::cli::Reach;
+use crate::failure::{Failure, Status};
+use crate::output;
+
+pub use collect::{Collected, collect};
+pub use follow::{Wish, follow};
+
+/// Logins at a time: enough to hide how long one takes, few enough for the machine that makes them all.
+const AT_ONCE: usize = 32;
+
+/// Machines, and the way to them.
+pub struct Fleet {
+    engine: Box<dyn Engine>,
+    nodes: Vec<NodeName>,
+}
+
+/// What came of each node, in the order in which they were named.
+pub type Came<T> = Vec<(NodeName, Result<T, Problem>)>;
+
+impl Fleet {
+    /// What the flags name.
+    pub fn of(reach: &Reach) -> Result<Self, Failure> {
+        let program = reach.program.clone();
+        match reach.on.clone() {
+            On::Ssh(nodes) => Ok(Self { engine: Box::new(Ssh { options: reach.ssh_options.clone(), program }), nodes }),
+            On::Slurm(partition) => {
+                let slurm = Slurm { partition, program };
+                let nodes = slurm.nodes().map_err(|problem| Failure::with(status_of(&problem), &problem))?;
+                Ok(Self { engine: Box::new(slurm), nodes })
+            }
+        }
+    }
+
+    /// Its nodes.
+    pub fn nodes(&self) -> &[NodeName] {
+        &self.nodes
+    }
+
+    /// How jobs stand on every node, all that there are when none is named.
+    pub fn look(&self, jobs: &[JobName]) -> Came<Vec<Look>> {
+        self.each(|node| looks(Talk::begin(&*self.engine, node, Ask::Look(jobs.to_vec()))?.answer()?))
+    }
+
+    fn each<T: Send>(&self, ask: impl Fn(&NodeName) -> Result<T, Problem> + Sync) -> Came<T> {
+        for_each(&self.nodes, AT_ONCE, |node| (node.clone(), ask(node)))
+    }
+}
+
+fn looks(answer: Answer) -> Result<Vec<Look>, Problem> {
+    match answer {
+        Answer::Looks(looks) => Ok(looks),
+        _ => Err(senseless()),
+    }
+}
+
+fn senseless() -> Problem {
+    Problem::new(Kind::Refused, "it answers what was not asked")
+}
+
+/// Says on stderr what went wrong with which node; a hint that many share stands once.
+pub fn complain<'a>(problems: impl IntoIterator<Item = (&'a NodeName, &'a Problem)>) {
+    let mut hints = BTreeSet::new();
+    for (node, problem) in problems {
+        anstream::eprintln!("nearfar: {node}: {}", problem.what);
+        hints.extend(problem.hint.as_deref());
+    }
+    hints.iter().for_each(|hint| anstream::eprintln!("hint: {hint}"));
+}
+
+/// The status that all problems have in common; that of a failure when they differ.
+pub fn status<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Option<Status> {
+    let mut statuses = problems.into_iter().map(status_of);
+    let first = statuses.next()?;
+    Some(if statuses.all(|status| status == first) { first } else { Status::Failure })
+}
+
+fn status_of(problem: &Problem) -> Status {
+    match problem.kind {
+        Kind::Unknown => Status::Usage,
+        Kind::NotPermitted => Status::NotPermitted,
+        Kind::NotInstalled => Status::Skipped,
+        Kind::Away | Kind::OtherVersion | Kind::Refused | Kind::Engine => Status::Failure,
+    }
+}
+
+/// The problems among what came.
+pub fn problems<T>(came: &Came<T>) -> impl Iterator<Item = (&NodeName, &Problem)> {
+    came.iter().filter_map(|(node, result)| Some((node, result.as_ref().err()?)))
+}
+
+/// One line for each job of each node that answered, for stdout.
+pub fn table(came: &Came<Vec<Look>>) -> String {
+    let rows: Vec<(&NodeName, &Look)> =
+        came.iter().flat_map(|(node, looks)| looks.iter().flatten().map(move |look| (node, look))).collect();
+    let width = |text: fn(&NodeName, &Look) -> usize, least: usize| {
+        rows.iter().map(|(node, look)| text(node, look)).max().unwrap_or(0).max(least)
+    };
+    let nodes = width(|node, _| node.as_str().chars().count(), 4);
+    let jobs = width(|_, look| look.job.as_str().len(), 3);
+    let mut text = format!("{:nodes$}  {:jobs$}  {:8} {:>13}  {:16}\n", "node", "job", "state", "trials", "run");
+    for (node, look) in rows {
+        let trials = match look.state {
+            JobState::Ended => look.trials.to_string(),
+            _ => format!("{} of {}", look.trials, look.expected),
+        };
+        let run = plain(look.run.as_deref().unwrap_or("-"));
+        let line = format!("{node:nodes$}  {:jobs$}  {:8} {trials:>13}  {run:16}", look.job, look.state.name());
+        let says = if look.state == JobState::Ended { String::new() } else { plain(&look.says) };
+        text.push_str(format!("{line}  {says}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// The same for programs.
+pub fn looks_json(came: &Came<Vec<Look>>) -> Value {
+    let node = |(node, result): &(NodeName, Result<Vec<Look>, Problem>)| match result {
+        Ok(looks) => json!({ "node": node, "jobs": looks }),
+        Err(problem) => json!({ "node": node, "problem": problem.what, "hint": problem.hint }),
+    };
+    json!({ "nodes": came.iter().map(node).collect::<Vec<_>>() })
+}
+
+/// Shows what came.
+pub fn show(came: &Came<Vec<Look>>, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        return output::print_json(&looks_json(came));
+    }
+    output::print(&table(came))
+}

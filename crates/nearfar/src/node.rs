@@ -1,0 +1,329 @@
+//! The node's side of a fleet: starts the run that it is told in a process that outlives the connection, says how far it is, gives out
+//! a copy of what is stored. All of a job is in one folder. Must not know who else there is, nor how it was reached.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fleet::{Answer, Ask, Copied, JobName, JobState, Look, NodeName, Order, REQUEST_BYTES_MAX, Reply, Request};
+use lab::history::History;
+use lab::run::forecast;
+use store::{Store, StoreError};
+
+use crate::cli::Common;
+use crate::failure::Failure;
+use crate::subject::{own_program, store_path};
+
+/// Where jobs are, beside the results file.
+const JOBS: &str = "fleet";
+
+/// Who only looks holds the lock for an instant: who wants it for a run tries as long as this.
+const LOOKERS_MAX: Duration = Duration::from_millis(500);
+
+/// How often a run is looked at that is watched; it is on the machine that measures.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Whoever watches takes a longer silence for a dead connection.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How much of a log's end is read.
+const LOG_BYTES_MAX: i64 = 4096;
+
+/// Answers what is asked on standard input.
+pub fn serve(common: &Common) -> Result<(), Failure> {
+    let mut text = String::new();
+    std::io::stdin().lock().take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(Failure::of)?;
+    let answered = Request::read(&text).map_err(Failure::usage).and_then(|request| {
+        let place = Place::of(&request.node, common)?;
+        match request.ask {
+            Ask::Start { order, watch } => start(&place.job(&order.job), &order, watch),
+            Ask::Follow(job) => follow(&place.job(&job), false, true),
+            Ask::Look(jobs) => look_at(&place, &jobs),
+            Ask::Copy(job) => copy(&place.job(&job)),
+        }
+    });
+    answered.or_else(|failure| {
+        let (what, hint) = failure.words();
+        say(Answer::Refused { what: what.into(), hint: hint.map(String::from) })
+    })
+}
+
+fn say(answer: Answer) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{}", Reply::new(answer).to_line()).and_then(|()| stdout.flush()).map_err(Failure::of)
+}
+
+/// Where this node's jobs are. The node's name is part of it, because home folders may be shared.
+struct Place {
+    folder: PathBuf,
+    node: NodeName,
+}
+
+impl Place {
+    fn of(node: &NodeName, common: &Common) -> Result<Self, Failure> {
+        let folder = store_path(common)?.with_file_name(JOBS);
+        Ok(Self { folder, node: node.clone() })
+    }
+
+    fn job(&self, name: &JobName) -> Job {
+        Job { folder: self.folder.join(name.as_str()).join(self.node.as_str()), name: name.clone() }
+    }
+
+    fn jobs(&self) -> Vec<JobName> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| JobName::parse(entry.file_name().to_str()?).ok());
+        let mut names: Vec<JobName> = names.filter(|name| self.job(name).folder.is_dir()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// A job's folder.
+struct Job {
+    folder: PathBuf,
+    name: JobName,
+}
+
+impl Job {
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn lock(&self) -> Result<File, Failure> {
+        let path = self.file("lock");
+        let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        open.map_err(|error| refused(&path, &error))
+    }
+
+    /// The lock, or none when a run has it. Its holders are the run and the processes that it starts, so it is free when all are gone.
+    fn take(&self) -> Result<Option<File>, Failure> {
+        let (file, began) = (self.lock()?, Instant::now());
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::WouldBlock) if began.elapsed() > LOOKERS_MAX => return Ok(None),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOKERS_MAX / 50),
+                Err(TryLockError::Error(error)) => return Err(refused(&self.file("lock"), &error)),
+            }
+        }
+    }
+
+    /// The process that runs it, as it wrote itself down; 0 before it did.
+    fn runner(&self) -> Result<Option<u32>, Failure> {
+        let mut file = self.lock()?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let _ = file.read_to_string(&mut text); // it says who, and that there is somebody is known
+                Ok(Some(text.trim().parse().unwrap_or(0)))
+            }
+            Err(TryLockError::Error(error)) => Err(refused(&self.file("lock"), &error)),
+        }
+    }
+
+    fn look(&self, started: bool) -> Result<Look, Failure> {
+        let look = |state| Look { started, ..Look::bare(&self.name, state, String::new()) };
+        if !self.folder.is_dir() {
+            return Ok(look(JobState::Absent));
+        }
+        // The lock before the file: what is stored when nobody has the lock is all there will be.
+        let runner = self.runner()?;
+        let stored = match self.stored() {
+            // It may just be making it.
+            Err(_) if runner.is_some() => None,
+            stored => stored.map_err(Failure::of)?,
+        };
+        let ended = stored.as_ref().is_some_and(|stored| stored.ended);
+        let state = match runner {
+            Some(_) => JobState::Running,
+            None if ended => JobState::Ended,
+            None => JobState::Stopped,
+        };
+        let says = last_words(&tail(&self.file("log")), state);
+        let Some(Stored { run, trials, expected, counted, .. }) = stored else {
+            return Ok(Look { pid: runner, says, ..look(state) });
+        };
+        Ok(Look { pid: runner, run: Some(run), trials, expected, counted, says, ..look(state) })
+    }
+
+    /// What the latest run has stored; none before the first.
+    fn stored(&self) -> Result<Option<Stored>, StoreError> {
+        let store = match Store::open_existing(&self.file("results.db")) {
+            Err(StoreError::Missing { .. }) => return Ok(None),
+            store => store?,
+        };
+        let record = match store.run("latest") {
+            Err(StoreError::NoSuchRun { .. }) => return Ok(None),
+            record => record?,
+        };
+        let progress = store.progress(&record.id)?;
+        let expected = forecast(&record.plan, &History::default()).expected.max(progress.trials as usize);
+        let counted = progress.verdicts.valid + progress.verdicts.suspect;
+        let (trials, ended) = (progress.trials, progress.ended.is_some());
+        Ok(Some(Stored { run: record.id.0, trials, expected, counted, ended }))
+    }
+}
+
+struct Stored {
+    run: String,
+    trials: u32,
+    expected: usize,
+    counted: u32,
+    ended: bool,
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::of(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Starts the run unless it runs or has ended, and follows it where that is wanted.
+fn start(job: &Job, order: &Order, watch: bool) -> Result<(), Failure> {
+    let started = begin(job, order)?;
+    follow(job, started, watch)
+}
+
+/// Says how it stands, and again whenever there is news.
+fn follow(job: &Job, started: bool, watch: bool) -> Result<(), Failure> {
+    let mut look = job.look(started)?;
+    say(Answer::Looks(vec![look.clone()]))?;
+    machine::modest::step_back();
+    let mut said = Instant::now();
+    while watch && look.state == JobState::Running {
+        std::thread::sleep(LOOK_AGAIN);
+        let now = job.look(started)?;
+        if now != look || said.elapsed() >= HEARTBEAT {
+            said = Instant::now();
+            look = now;
+            // Who does not listen any more ends this process, and nothing else.
+            say(Answer::Looks(vec![look.clone()]))?;
+        }
+    }
+    Ok(())
+}
+
+fn begin(job: &Job, order: &Order) -> Result<bool, Failure> {
+    std::fs::create_dir_all(&job.folder).map_err(|error| refused(&job.folder, &error))?;
+    let Some(lock) = job.take()? else { return Ok(false) };
+    keep(job, order)?;
+    if job.stored().map_err(Failure::of)?.is_some_and(|stored| stored.ended) {
+        return Ok(false);
+    }
+    spawn(job, order, lock).map_err(|error| refused(&job.folder, &error))?;
+    Ok(true)
+}
+
+/// Writes down what the job is; one of this name that is something else stays what it is.
+fn keep(job: &Job, order: &Order) -> Result<(), Failure> {
+    let path = job.file("order.json");
+    let text = serde_json::to_string_pretty(order).map_err(Failure::of)?;
+    match std::fs::read_to_string(&path) {
+        Ok(known) if known == text => return Ok(()),
+        Ok(_) => {
+            return Err(Failure::usage(format!("'{}' is another experiment there, or has other flags", job.name))
+                .hint("choose another --name"));
+        }
+        Err(_) => {}
+    }
+    // The order last and at once: it is there only when all of it is.
+    let written = std::fs::write(job.file("experiment.toml"), &order.experiment);
+    let written = written.and_then(|()| std::fs::write(job.file("order.partial"), &text));
+    written.and_then(|()| std::fs::rename(job.file("order.partial"), &path)).map_err(|error| refused(&path, &error))
+}
+
+/// The same program as by hand, apart from who started it, with no pipe to him. The lock is its standard input: it is held
+/// for as long as the run, or anything that it has started and that inherits that, is there, whatever becomes of this process.
+fn spawn(job: &Job, order: &Order, mut lock: File) -> std::io::Result<()> {
+    let own = own_program().map_err(|failure| std::io::Error::other(failure.text().to_string()))?;
+    let log = File::create(job.file("log"))?;
+    let mut command = Command::new(own);
+    command.arg("--store").arg(job.file("results.db")).arg("run").arg(job.file("experiment.toml")).args(&order.words);
+    command.stdin(Stdio::from(lock.try_clone()?)).stdout(Stdio::null()).stderr(Stdio::from(log));
+    let child = machine::apart::start(&mut command)?;
+    lock.set_len(0)?;
+    write!(lock, "{}", child.id())
+}
+
+fn look_at(place: &Place, jobs: &[JobName]) -> Result<(), Failure> {
+    let jobs = if jobs.is_empty() { place.jobs() } else { jobs.to_vec() };
+    let looks = jobs.iter().map(|job| place.job(job).look(false)).collect::<Result<_, _>>()?;
+    say(Answer::Looks(looks))
+}
+
+fn copy(job: &Job) -> Result<(), Failure> {
+    // A trial that is measured beside this has the processor first.
+    machine::modest::step_back();
+    if !job.folder.is_dir() {
+        return Err(Failure::usage(format!("there is no '{}' there", job.name))
+            .hint("nearfar fleet status shows what there is"));
+    }
+    let store = match Store::open_existing(&job.file("results.db")) {
+        Err(StoreError::Missing { .. }) => return say(Answer::Copy(Copied { bytes: 0 })),
+        store => store.map_err(Failure::of)?,
+    };
+    sweep(&job.folder);
+    let path = job.file(&format!("{COPY}{}", std::process::id()));
+    let opened = store.copy_to(&path).map_err(Failure::of).and_then(|()| File::open(&path).map_err(Failure::of));
+    // Its name goes now, it itself when it has been read: a connection that is lost leaves nothing.
+    let _ = std::fs::remove_file(&path);
+    let mut file = opened?;
+    let bytes = file.metadata().map_err(Failure::of)?.len();
+    say(Answer::Copy(Copied { bytes }))?;
+    let mut stdout = std::io::stdout().lock();
+    std::io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()).map_err(Failure::of)
+}
+
+/// What a copy is called while it has a name; behind it stands the process that makes it.
+const COPY: &str = "copy-";
+
+/// Takes away what processes left that were killed while they copied.
+fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(COPY).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The end of a file; empty where there is none.
+fn tail(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    let Ok(mut file) = File::open(path) else { return String::new() };
+    let _ = file.seek(SeekFrom::End(-LOG_BYTES_MAX)); // a shorter one is read from its beginning
+    let _ = file.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a log ends with: its last line, and where a run did not come to its end all of what it complained of last.
+fn last_words(log: &str, state: JobState) -> String {
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let complaint = lines.iter().rposition(|line| line.starts_with("nearfar: ")).filter(|_| state == JobState::Stopped);
+    match (complaint, lines.last()) {
+        (Some(first), _) => lines[first..].join(" ").trim_start_matches("nearfar: ").into(),
+        (None, Some(last)) => (*last).into(),
+        (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_a_log() {
+        let cases = [
+            ("", JobState::Running, ""),
+            ("1/9 a\n2/9 b\n", JobState::Running, "2/9 b"),
+            ("1/9 a\nnearfar: no\nhint: yes\n", JobState::Stopped, "no hint: yes"),
+            ("1/9 a\nnearfar: a warning\n2/9 b\n", JobState::Running, "2/9 b"),
+            ("1/9 a\n2/9 b\n\n", JobState::Stopped, "2/9 b"),
+        ];
+        for (log, state, expected) in cases {
+            assert_eq!(last_words(log, state), expected, "{log}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! A copy of the whole file as it is at one moment, also while somebody else writes to it.
+
+use std::path::Path;
+
+use crate::error::Fault;
+use crate::{Store, StoreError};
+
+impl Store {
+    /// Writes all that is stored now to a new file: one file, packed, nothing beside it. What others store meanwhile is not in it, and
+    /// they need not wait. A file that is there and has anything in it is left as it is, and refused.
+    pub fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
+        let name = path
+            .to_str()
+            .ok_or_else(|| StoreError::CannotOpen { path: path.into(), why: "its name is not UTF-8".into() })?;
+        let copied = self.connection.execute("VACUUM INTO ?1", [name]);
+        copied.map(|_| ()).map_err(|error| Fault::from(error).explain(path))
+    }
+}
