@@ -1,6 +1,6 @@
-//! Where a program goes next, from where it faulted: streams of pages (forward, backward, in steps, several at once), how
-//! far to fetch ahead of each and what to page out behind it. Values in, values out: no system calls, no clock, so that
-//! recorded faults can be played through it. Must not know how faults are seen or advice is given.
+//! Where a program goes next, from where it faulted: streams of pages (forward, backward, in steps, over the columns of a
+//! matrix, several at once), how far to fetch ahead of each and what to page out behind it. Values in, values out: no system
+//! calls, no clock, so that recorded faults can be played through it. Must not know how faults are seen or advice is given.
 
 mod columns;
 mod ghosts;
@@ -73,7 +73,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// What served best for a budget (docs/far-memory.md has the measurements).
+    /// What served best for a budget (docs/expand.md has measurements).
     pub fn for_dram(dram: u64, page: u64) -> Self {
         Self {
             page,
@@ -385,7 +385,12 @@ impl Predictor {
     /// Whether what was fetched is used. Only what had time to be used counts: all but the pages still ahead.
     fn judge(&mut self, at: usize, now: u64) {
         let stream = &mut self.streams[at];
-        let pending = if stream.kind == Kind::Sweep { stream.ahead / self.tuning.page } else { RANGES_MAX as u64 };
+        let page = self.tuning.page;
+        let pending = match stream.kind {
+            Kind::Sweep => stream.ahead / page,
+            Kind::Steps => RANGES_MAX as u64,
+            Kind::Columns => RANGES_MAX as u64 * (stream.depth / page + 1),
+        };
         if stream.fetched <= 2048 + pending {
             return;
         }

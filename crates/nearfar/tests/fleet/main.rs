@@ -98,6 +98,7 @@ fn a_node_is_lost_and_comes_back_and_every_trial_is_there_once() {
 
     // Another one finds the same processes; one node loses its power.
     let mut again = fleet_run(&nodes, &[]).spawn().expect("the program starts");
+    let limit = nodes::Limit::on(&again);
     let mut says = BufReader::new(again.stderr.take().expect("piped")).lines().map_while(Result::ok);
     let found: Vec<String> = says.by_ref().filter(|line| line.starts_with("node-")).take(3).collect();
     assert!(found.len() == 3 && found.iter().all(|line| line.contains("queens @ ")), "{found:?}");
@@ -106,6 +107,7 @@ fn a_node_is_lost_and_comes_back_and_every_trial_is_there_once() {
     [0, 2].iter().for_each(|node| signal("CONT", pids[*node]));
     let said: Vec<String> = says.collect();
     let lost = again.wait_with_output().expect("it ends");
+    drop(limit);
     assert_eq!(lost.status.code(), Some(1), "{said:?}");
     assert!(said.iter().any(|line| line.starts_with("node-b  away: ")), "{said:?}");
     let named = |line: &String| line.starts_with("nearfar: node-b: ssh: connect to host 127.0.0.1");

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -205,7 +206,28 @@ impl Drop for Nodes {
 
 /// What a command wrote and how it ended.
 pub fn output(mut command: Command) -> Output {
-    command.output().expect("the program starts")
+    let child = command.spawn().expect("the program starts");
+    let _limit = Limit::on(&child);
+    child.wait_with_output().expect("it can be waited for")
+}
+
+/// Ends a process that takes too long, unless it is dropped before: a fault is to fail and not to hang.
+pub struct Limit {
+    _in_time: mpsc::Sender<()>,
+}
+
+impl Limit {
+    /// On a process that runs.
+    pub fn on(child: &Child) -> Self {
+        let (in_time, over) = mpsc::channel();
+        let pid = child.id();
+        std::thread::spawn(move || {
+            if over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                signal("KILL", pid);
+            }
+        });
+        Self { _in_time: in_time }
+    }
 }
 
 /// A stream of it as text.

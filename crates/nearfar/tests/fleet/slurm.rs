@@ -5,10 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::nodes::{descendants, is_alive, json, kill_all_with, output, signal, text, until, user};
+use super::nodes::{Limit, descendants, is_alive, json, kill_all_with, output, signal, text, until, user};
 use super::{EXPERIMENT, JOB, MODELS, TRIALS, stands};
 
 const NODES: [&str; 2] = ["node-a", "node-b"];
@@ -98,15 +99,17 @@ impl Cluster {
         self.daemons.push(child.expect("it is there"));
     }
 
-    /// Whether it does before one of its daemons gives up.
+    /// Whether it does before one of its daemons gives up, and in a minute.
     fn comes_up(&mut self) -> bool {
-        loop {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(60) {
             let ended = self.daemons.iter_mut().any(|daemon| daemon.try_wait().is_ok_and(|status| status.is_some()));
             if ended || self.is_idle() {
                 return !ended;
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
+        false
     }
 
     fn is_idle(&self) -> bool {
@@ -166,6 +169,7 @@ fn through_slurm_a_job_that_is_killed_goes_on_and_every_trial_is_there_once() {
     std::fs::write(cluster.at("three.toml"), EXPERIMENT).expect("the folder can be written");
 
     let mut run = cluster.run().spawn().expect("the program starts");
+    let limit = Limit::on(&run);
     let pids = NODES.map(|node| {
         let stored = || std::fs::metadata(cluster.job(node).join("results.db-wal")).map_or(0, |file| file.len());
         until(&format!("{node} is in its middle"), || stored() >= 20_000);
@@ -176,6 +180,7 @@ fn through_slurm_a_job_that_is_killed_goes_on_and_every_trial_is_there_once() {
     let says = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
     let found = says.filter(|line| NODES.iter().any(|node| line.starts_with(node)) && line.contains("queens @ "));
     assert_eq!(found.take(NODES.len()).count(), NODES.len(), "both are watched");
+    drop(limit);
     run.kill().expect("it runs");
     run.wait().expect("it was killed");
     let jobs = output({
