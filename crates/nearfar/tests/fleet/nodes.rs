@@ -119,7 +119,7 @@ impl Node {
         let size = |name: &str| std::fs::metadata(self.job(job).join(name)).map_or(0, |file| file.len());
         until(&format!("{} has stored {bytes} bytes", self.name), || size("results.db-wal") >= bytes);
         let pid = self.runner(job).expect("who has stored has written itself down");
-        signal("STOP", pid);
+        stop(pid);
         pid
     }
 
@@ -257,6 +257,16 @@ pub fn signal(name: &str, pid: u32) {
     let _ = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
+/// Stops a process, and waits until it stands: a thread that is in a system call first ends that, and may have stored by it.
+pub fn stop(pid: u32) {
+    signal("STOP", pid);
+    let stands = || {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it is there").flatten();
+        threads.map(|thread| thread.path().join("stat")).all(|file| state(&file).is_some_and(|(_, state)| state == "T"))
+    };
+    until("it stands still", stands);
+}
+
 /// Whether a process is there and is not only waiting to be reaped.
 pub fn is_alive(pid: u32) -> bool {
     status_of(pid).is_some_and(|(_, state)| state != "Z")
@@ -290,7 +300,12 @@ fn processes() -> Vec<u32> {
 
 /// A process's parent, and its state as one letter.
 fn status_of(pid: u32) -> Option<(u32, String)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state(Path::new(&format!("/proc/{pid}/stat")))
+}
+
+/// The same from the file about it, or about one of its threads.
+fn state(file: &Path) -> Option<(u32, String)> {
+    let stat = std::fs::read_to_string(file).ok()?;
     let mut words = stat.rsplit_once(") ")?.1.split(' ');
     let state = words.next()?.to_string();
     Some((words.next()?.parse().ok()?, state))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::nodes::{Limit, descendants, is_alive, json, kill_all_with, output, signal, text, until, user};
+use super::nodes::{Limit, descendants, is_alive, json, kill_all_with, output, signal, stop, text, until, user};
 use super::{EXPERIMENT, JOB, MODELS, TRIALS, stands};
 
 const NODES: [&str; 2] = ["node-a", "node-b"];
@@ -174,7 +174,7 @@ fn through_slurm_a_job_that_is_killed_goes_on_and_every_trial_is_there_once() {
         let stored = || std::fs::metadata(cluster.job(node).join("results.db-wal")).map_or(0, |file| file.len());
         until(&format!("{node} is in its middle"), || stored() >= 20_000);
         let pid = cluster.runner(node);
-        signal("STOP", pid);
+        stop(pid);
         pid
     });
     let says = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
