@@ -206,7 +206,7 @@ impl Drop for Nodes {
 
 /// What a command wrote and how it ended.
 pub fn output(mut command: Command) -> Output {
-    let child = command.spawn().expect("the program starts");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let _limit = Limit::on(&child);
     child.wait_with_output().expect("it can be waited for")
 }
