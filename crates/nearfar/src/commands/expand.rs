@@ -47,6 +47,8 @@ pub fn run(args: &Expand, common: &Common) -> Outcome {
         return Ok(ExitCode::from(127));
     }
     let trace = args.trace.as_deref().map(create_trace).transpose()?;
+    // Before anything is made: a signal that came in between would end this and leave the program, or what was made for it.
+    let signals = signals()?;
     let expansion =
         Expansion::begin_recorded(&budget, &site(None).own(), trace.clone()).map_err(|error| failure(&error))?;
     let mut program = match start(&args.command, &expansion)? {
@@ -54,7 +56,7 @@ pub fn run(args: &Expand, common: &Common) -> Outcome {
         Err(status) => return Ok(status),
     };
     let began = Instant::now();
-    let ended = follow(&mut program, &expansion, &Line::new(args.live, common.quiet), common.quiet)?;
+    let ended = follow(&mut program, &expansion, &signals, &Line::new(args.live, common.quiet), common.quiet)?;
     let wall = began.elapsed();
     let dram = expansion.dram();
     let (state, restored) = expansion.end();
@@ -175,8 +177,13 @@ struct Ended {
 }
 
 /// Passes signals on until the program and all that it left behind have ended.
-fn follow(program: &mut Wrapped, expansion: &Expansion, line: &Line, quiet: bool) -> Result<Ended, Failure> {
-    let signals = signals()?;
+fn follow(
+    program: &mut Wrapped,
+    expansion: &Expansion,
+    signals: &Receiver<i32>,
+    line: &Line,
+    quiet: bool,
+) -> Result<Ended, Failure> {
     let mut most_far = Bytes::default();
     let mut status = None;
     let mut told = false;

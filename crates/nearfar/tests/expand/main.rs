@@ -162,6 +162,21 @@ fn signals_reach_the_program() {
 }
 
 #[test]
+fn a_signal_while_memory_is_made_ready_is_the_programs_and_leaves_nothing() {
+    let Some(place) = Place::new("a_signal_while_memory_is_made_ready_is_the_programs_and_leaves_nothing") else {
+        return;
+    };
+    for signal in ["-TERM", "-USR1"] {
+        let child = place.expand(&["--dram", "32MiB"], &["sleep", "60"]).spawn().expect("the program starts");
+        wait_until("something is made", || !place.left().is_empty());
+        kill(&child.id().to_string(), signal);
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(place.left(), "", "{signal}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("of DRAM, at most"), "{signal}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn what_a_program_leaves_behind_is_waited_for() {
     let Some(place) = Place::new("what_a_program_leaves_behind_is_waited_for") else { return };
     let output = place.run(
