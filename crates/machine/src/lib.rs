@@ -11,6 +11,7 @@ pub mod expand_signs;
 pub mod group;
 pub mod interrupt;
 mod irqbalance;
+pub mod leftovers;
 pub mod memory;
 mod mempolicy;
 pub mod modest;

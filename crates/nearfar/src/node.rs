@@ -14,6 +14,7 @@ use store::{Store, StoreError};
 
 use crate::cli::Common;
 use crate::failure::Failure;
+use crate::output;
 use crate::subject::{own_program, store_path};
 
 /// Where jobs are, beside the results file.
@@ -227,10 +228,9 @@ fn keep(job: &Job, order: &Order) -> Result<(), Failure> {
         }
         Err(_) => {}
     }
-    // The order last and at once: it is there only when all of it is.
-    let written = std::fs::write(job.file("experiment.toml"), &order.experiment);
-    let written = written.and_then(|()| std::fs::write(job.file("order.partial"), &text));
-    written.and_then(|()| std::fs::rename(job.file("order.partial"), &path)).map_err(|error| refused(&path, &error))
+    // The order last: it is there only when all of it is.
+    output::write(&job.file("experiment.toml"), &order.experiment)?;
+    output::write(&path, &text)
 }
 
 /// The same program as by hand, apart from who started it, with no pipe to him. The lock is its standard input: it is held
@@ -280,12 +280,9 @@ const COPY: &str = "copy-";
 
 /// Takes away what processes left that were killed while they copied.
 fn sweep(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let process = name.strip_prefix(COPY).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
-            let _ = std::fs::remove_file(entry.path());
-        }
+    let process = |name: &str| name.strip_prefix(COPY)?.split('-').next()?.parse().ok();
+    for path in machine::leftovers::of_the_dead(folder, process).unwrap_or_default() {
+        let _ = std::fs::remove_file(path); // what cannot be taken away is in nobody's way
     }
 }
 

@@ -1,6 +1,8 @@
 //! `nearfar measure bfs --set mode=semi-external` from outside: the whole process in no more memory than is said, the same searches as in
 //! core, and nothing left behind when it is killed or the disk becomes full.
 
+mod own_mounts;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -163,15 +165,13 @@ $measure --set scale=20 || true
 #[test]
 fn a_disk_that_is_full_or_too_small_is_said_with_what_it_takes() {
     let folder = folder();
-    let mut shell = Command::new("unshare");
-    shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", FULL, "sh"]).arg(folder.path());
-    let Ok(output) = shell.arg(env!("CARGO_BIN_EXE_nearfar")).output() else {
-        return println!("skipped: no unshare: apt-get install util-linux");
+    let mut shell = own_mounts::shell(true, FULL);
+    shell.arg(folder.path()).arg(env!("CARGO_BIN_EXE_nearfar"));
+    let output = match own_mounts::run(&mut shell, "file systems in memory") {
+        Ok(output) => output,
+        Err(why) => return println!("skipped: {why}"),
     };
     let words = said(&output);
-    if output.status.code() == Some(77) || words.contains("unshare failed") || words.contains("unshare: ") {
-        return println!("skipped: no file systems in memory or mount namespaces here: {words}");
-    }
     if output.status.code() == Some(78) && (words.contains("O_DIRECT") || words.contains("io_uring")) {
         return println!("skipped: bfs beyond DRAM: {words}");
     }

@@ -42,23 +42,20 @@ impl Store {
 
     /// As [`Store::open_existing`], waiting so long for other programs, now and later.
     pub fn open_existing_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
-        std::fs::metadata(path).map_err(|error| refused(path, &error))?;
-        let first = Self::connect(path, path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait);
-        match first {
-            Err(StoreError::ReadOnly { .. } | StoreError::CannotOpen { .. }) => {
-                Self::open_unwritable(path, wait, first)
-            }
-            _ => first,
-        }
+        Self::open_present(path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait)
     }
 
     /// Opens a results file that must be there, and writes nothing to it: one of an older version is refused.
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        Self::open_present(path, OpenFlags::SQLITE_OPEN_READ_ONLY, LOCK_WAIT)
+    }
+
+    fn open_present(path: &Path, flags: OpenFlags, wait: Duration) -> Result<Self, StoreError> {
         std::fs::metadata(path).map_err(|error| refused(path, &error))?;
-        let first = Self::connect(path, path, OpenFlags::SQLITE_OPEN_READ_ONLY, LOCK_WAIT);
+        let first = Self::connect(path, path, flags, wait);
         match first {
             Err(StoreError::ReadOnly { .. } | StoreError::CannotOpen { .. }) => {
-                Self::open_unwritable(path, LOCK_WAIT, first)
+                Self::open_unwritable(path, wait, first)
             }
             _ => first,
         }

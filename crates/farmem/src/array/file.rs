@@ -15,7 +15,7 @@ use super::place::{BTRFS, FileSystem, Place};
 use super::{FarError, ScratchFile};
 
 /// Only its owner may read and write it.
-const MODE: u32 = 0o600;
+pub(super) const MODE: u32 = 0o600;
 /// Where the kernel does not say how requests past the page cache have to be aligned: every disk takes this.
 const ALIGNMENT_USUAL: usize = 4096;
 /// Where the file system cannot set room aside, it is written in pieces of so many bytes.

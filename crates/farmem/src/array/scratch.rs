@@ -6,11 +6,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::file::{refused_open, unnamed};
+use super::file::{MODE, refused_open, unnamed};
 use super::{FarError, Place};
-
-/// Only its owner may read and write it.
-const MODE: u32 = 0o600;
 
 /// See the file's head.
 #[derive(Debug)]
@@ -27,12 +24,7 @@ impl ScratchFile {
             let mut how = OpenOptions::new();
             how.read(true).write(true).create(true).truncate(false).mode(MODE).custom_flags(flags).open(path)
         };
-        // File systems in memory and some others know no `O_DIRECT`.
-        let file = match open(if direct { libc::O_DIRECT } else { 0 }) {
-            Err(error) if direct && error.raw_os_error() == Some(libc::EINVAL) => open(0),
-            other => other,
-        };
-        file.map(Self)
+        past_cache(direct, open).map(Self)
     }
 
     /// Makes a file without a name; `direct` as above.
@@ -41,11 +33,8 @@ impl ScratchFile {
     /// A folder that is not there, cannot be written to or lies in memory.
     pub fn unnamed(place: &Place, direct: bool) -> Result<Self, FarError> {
         place.check()?;
-        let file = match unnamed(place.folder(), if direct { libc::O_DIRECT } else { 0 }) {
-            Err(error) if direct && error.raw_os_error() == Some(libc::EINVAL) => unnamed(place.folder(), 0),
-            other => other,
-        };
         let what = || format!("make a scratch file in {}", place.folder().display());
+        let file = past_cache(direct, |flags| unnamed(place.folder(), flags));
         file.map(Self).map_err(|error| refused_open(what(), &error))
     }
 
@@ -75,6 +64,14 @@ impl ScratchFile {
     /// Those of any write since the last call, once.
     pub fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
+    }
+}
+
+/// Opens with `O_DIRECT` where that is wanted and known: file systems in memory and some others know none.
+fn past_cache(wanted: bool, open: impl Fn(i32) -> io::Result<File>) -> io::Result<File> {
+    match open(if wanted { libc::O_DIRECT } else { 0 }) {
+        Err(error) if wanted && error.raw_os_error() == Some(libc::EINVAL) => open(0),
+        other => other,
     }
 }
 

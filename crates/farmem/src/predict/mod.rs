@@ -360,6 +360,7 @@ impl Predictor {
             Kind::Steps | Kind::Columns => stream.next_steps(&self.tuning).map(Advice::FetchEach),
         };
         if let Some(Advice::FetchEach(ranges)) = &advice {
+            // All pages of a column are wanted now; of those beside a step, one by this walk and the others by the next.
             let pages = ranges.iter().map(|range| (range.end - range.start) / self.tuning.page).sum::<u64>();
             stream.fetched += if stream.kind == Kind::Steps { ranges.len() as u64 } else { pages };
             self.counts.fetched += pages;

@@ -55,8 +55,6 @@ pub(super) struct Stream {
     pub width: u64,
     /// The farthest from its beginning that a column was seen touched, bytes.
     pub depth: u64,
-    /// What is farther from there is of something else, bytes.
-    pub depth_max: u64,
     /// Bytes of a page.
     pub page: u64,
     /// It moved.
@@ -94,7 +92,6 @@ impl Stream {
         (self.rest, self.width, self.due) = (REST.start, 1, true);
         self.first = self.last.wrapping_sub((i64::from(CONFIRMED) * self.step) as u64);
         self.page = tuning.page;
-        self.depth_max = (COLUMN_PAGES_MAX * tuning.page).min(self.step.unsigned_abs().saturating_sub(tuning.page));
     }
 
     /// How far one address lies beyond another, along the way.
@@ -132,9 +129,14 @@ impl Stream {
     fn column(&self, address: u64) -> Option<(i64, u64)> {
         let (off, step) = (address.wrapping_sub(self.last) as i64, self.step.abs());
         let (column, depth) = (off.div_euclid(step) * self.step.signum(), off.rem_euclid(step) as u64);
-        let goes_on = address.is_multiple_of(self.page) && depth <= self.depth + self.page && depth <= self.depth_max;
+        let goes_on = address.is_multiple_of(self.page) && depth <= (self.depth + self.page).min(self.depth_max());
         let is_of_it = (-JITTER..=STEPS_SKIPPED_MAX).contains(&column) && (depth <= self.depth || goes_on);
         is_of_it.then_some((column, depth))
+    }
+
+    /// What is farther from a column's beginning is of something else, bytes.
+    fn depth_max(&self) -> u64 {
+        (COLUMN_PAGES_MAX * self.page).min(self.step.unsigned_abs().saturating_sub(self.page))
     }
 
     /// Goes on to where an address that it takes is; whether that is further than it was.
@@ -211,7 +213,7 @@ impl Stream {
         }
         let ranges = (gap..depth).map(|_| {
             self.edge = self.edge.wrapping_add(self.step as u64);
-            self.pages_at(self.edge, tuning.page)
+            self.pages_at(self.edge)
         });
         let ranges: Vec<_> = ranges.take_while(|range| range.start < range.end && range.end <= 1 << 56).collect();
         self.ahead = (self.ahead * 2).min(RANGES_MAX as u64 * tuning.page);
@@ -219,7 +221,8 @@ impl Stream {
     }
 
     /// The pages that are wanted at a step.
-    fn pages_at(&self, at: u64, page: u64) -> Range<u64> {
+    fn pages_at(&self, at: u64) -> Range<u64> {
+        let page = self.page;
         match self.kind {
             Kind::Columns => at & !(page - 1)..at.saturating_add(self.depth + page) & !(page - 1),
             _ => at..at.wrapping_add(self.width * page),

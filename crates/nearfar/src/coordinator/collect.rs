@@ -94,12 +94,9 @@ impl Scratch {
         let name = store.file_name().unwrap_or_default().to_string_lossy();
         let prefix = format!("{name}.collect-");
         let parent = store.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let process = name.strip_prefix(&prefix).and_then(|process| process.parse::<u32>().ok());
-            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
-                let _ = std::fs::remove_dir_all(entry.path()); // what cannot be taken away is in nobody's way
-            }
+        let process = |name: &str| name.strip_prefix(&prefix)?.parse().ok();
+        for path in machine::leftovers::of_the_dead(parent, process).unwrap_or_default() {
+            let _ = std::fs::remove_dir_all(path); // what cannot be taken away is in nobody's way
         }
         let folder = parent.join(format!("{prefix}{}", std::process::id()));
         std::fs::create_dir_all(&folder)

@@ -67,16 +67,12 @@ fn written(folder: &Path) -> Result<(), Failure> {
 
 /// Removes what processes that are gone have begun to make under this name: a trial that is out of time is killed.
 fn remove_what_the_dead_left(folder: &Path, name: &str) -> Result<(), Failure> {
-    let entries = fs::read_dir(folder).map_err(|error| cannot("look into", folder, &error))?;
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let process = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".unfinished"));
-        let process = process.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
-            remove(&path)?;
-        }
-    }
-    Ok(())
+    let process = |file: &str| {
+        let numbers = file.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".unfinished")?;
+        numbers.split('-').next()?.parse().ok()
+    };
+    let left = machine::leftovers::of_the_dead(folder, process);
+    left.map_err(|error| cannot("look into", folder, &error))?.iter().try_for_each(|path| remove(path))
 }
 
 /// Removes a file or a folder with all that is in it; nothing there is fine.
