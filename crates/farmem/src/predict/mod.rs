@@ -174,7 +174,7 @@ impl Predictor {
         if self.known(fault, fault.address, |kind| kind == Kind::Columns) {
             return;
         }
-        if let Some(step) = self.walks.see(fault, self.tuning.page) {
+        if let Some(step) = self.walks.see(fault, self.tuning.page).filter(|_| !self.is_swept(fault)) {
             return self.begin_columns(fault, step);
         }
         if self.known(fault, address, |kind| kind != Kind::Columns) {
@@ -231,6 +231,18 @@ impl Predictor {
             self.counts.matched += 1;
         }
         true
+    }
+
+    /// Whether a sweep takes it that uses what was fetched for it. Of records of one size, one after the other, every eighth is waited for
+    /// and one in [`Tuning::minor_period`] of the others seen: that looks like columns, and the pages between are wanted too.
+    fn is_swept(&self, fault: &Fault) -> bool {
+        let takes = |stream: &Stream| {
+            stream.is_confirmed()
+                && stream.kind == Kind::Sweep
+                && stream.process == fault.process
+                && stream.takes(fault.address)
+        };
+        self.streams.iter().any(|stream| takes(stream) && stream.is_used())
     }
 
     /// A walk over columns has shown its step. What looked like a sweep there was that walk.

@@ -139,6 +139,11 @@ impl Stream {
         (COLUMN_PAGES_MAX * self.page).min(self.step.unsigned_abs().saturating_sub(self.page))
     }
 
+    /// Whether most of what was fetched and is behind was used, as far as there is enough of it to say.
+    pub(super) fn is_used(&self) -> bool {
+        self.fetched >= 64 && self.used * 2 >= self.fetched.saturating_sub(self.ahead / self.page)
+    }
+
     /// Goes on to where an address that it takes is; whether that is further than it was.
     pub(super) fn go_on(&mut self, address: u64) -> bool {
         if self.kind != Kind::Columns {
