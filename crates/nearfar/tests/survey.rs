@@ -41,7 +41,12 @@ impl Fleet {
 
     fn nearfar(&self, store: &str, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-        command.arg("--store").arg(self.folder.path().join(store)).args(args).arg("--quiet").current_dir(self.folder.path());
+        command
+            .arg("--store")
+            .arg(self.folder.path().join(store))
+            .args(args)
+            .arg("--quiet")
+            .current_dir(self.folder.path());
         command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", self.folder.path().join("state"));
         command.output().expect("the program starts")
     }
@@ -99,7 +104,8 @@ impl Fleet {
 fn out(survey: &Value) -> Vec<(String, String)> {
     let classes = survey["classes"].as_array().expect("classes is a list");
     let machines = classes.iter().flat_map(|class| class["machines"].as_array().expect("machines is a list"));
-    let named = machines.filter_map(|machine| Some((machine["name"].as_str()?.into(), machine["stands_out"].as_str()?.into())));
+    let named =
+        machines.filter_map(|machine| Some((machine["name"].as_str()?.into(), machine["stands_out"].as_str()?.into())));
     named.collect()
 }
 
@@ -125,7 +131,9 @@ fn the_slow_machine_is_named_with_the_fact_that_goes_with_it() {
     assert!(text.contains("at most 5 name a machine or a change"), "{text}");
     let markdown = fleet.well("all.db", &["fleet", "compare", "--format", "markdown"]);
     assert!(markdown.contains("| machine.bios-version | F2 | 1 of 1 | 0 of 9 |"), "{markdown}");
-    for page in [fleet.well("all.db", &["report", "-o", "-"]), fleet.well("all.db", &["fleet", "compare", "--format", "html"])] {
+    for page in
+        [fleet.well("all.db", &["report", "-o", "-"]), fleet.well("all.db", &["fleet", "compare", "--format", "html"])]
+    {
         assert!(page.contains("Machines side by side") && page.contains("node-7 against its class"), "{page}");
     }
 
@@ -153,7 +161,10 @@ fn what_became_slow_is_named_with_when_and_where_nothing_is_planted_nobody_is() 
     assert!(out(&survey).is_empty(), "{survey:#}");
     assert_eq!(survey["classes"][0]["changes"], json!([]));
     let text = fleet.well("all.db", &["fleet", "compare"]);
-    assert!(text.contains("nobody stands out among these 10 machines") && text.contains("no change over time is seen"), "{text}");
+    assert!(
+        text.contains("nobody stands out among these 10 machines") && text.contains("no change over time is seen"),
+        "{text}"
+    );
 
     for seed in 7..11 {
         fleet.run(3, 130 + seed, Some(870));
@@ -163,11 +174,18 @@ fn what_became_slow_is_named_with_when_and_where_nothing_is_planted_nobody_is() 
     let changes = survey["classes"][0]["changes"].as_array().expect("changes is a list");
     assert!(!changes.is_empty(), "{survey:#}");
     for change in changes {
-        assert_eq!((change["machine"].as_str(), change["worth"].as_str()), (Some("node-3"), Some("worse")), "{change:#}");
+        assert_eq!(
+            (change["machine"].as_str(), change["worth"].as_str()),
+            (Some("node-3"), Some("worse")),
+            "{change:#}"
+        );
         assert_eq!(change["points"].as_array().map(Vec::len), Some(11));
         assert_eq!(change["after"]["run"], change["points"][7]["run"], "{change:#}");
         let fact = &change["facts"][0];
-        assert_eq!((fact["key"].as_str(), fact["here"].as_u64(), fact["elsewhere"].as_u64()), (Some("machine.bios-version"), Some(4), Some(0)));
+        assert_eq!(
+            (fact["key"].as_str(), fact["here"].as_u64(), fact["elsewhere"].as_u64()),
+            (Some("machine.bios-version"), Some(4), Some(0))
+        );
     }
     assert!(fleet.well("all.db", &["report", "-o", "-"]).contains("node-3: queens over time"));
 }
@@ -190,7 +208,9 @@ fn mistakes_are_named() {
         let said = said("node-0.db", &[&["fleet", "compare"], words].concat());
         assert!(said.contains(expected), "{words:?}: {said}");
     }
-    for (label, expected) in [("rack", "KEY=VALUE"), ("Rack=1", "'Rack' is no name of a label"), ("rack= ", "has no value")] {
+    for (label, expected) in
+        [("rack", "KEY=VALUE"), ("Rack=1", "'Rack' is no name of a label"), ("rack= ", "has no value")]
+    {
         let said = said("node-0.db", &["run", "daily.toml", "--sim", MODEL, "--label", label]);
         assert!(said.contains(expected), "{label}: {said}");
     }

@@ -196,7 +196,16 @@ mod tests {
 
     #[test]
     fn what_is_not_listed_goes() {
-        for key in ["label.rack", "machine.bios-serial", "kernel.hostname", "disk.serial", "machine.serial", "cpu.model of alice", "Cpu.x", "user"] {
+        for key in [
+            "label.rack",
+            "machine.bios-serial",
+            "kernel.hostname",
+            "disk.serial",
+            "machine.serial",
+            "cpu.model of alice",
+            "Cpu.x",
+            "user",
+        ] {
             assert_eq!(shared(key, "x"), None, "{key}");
         }
         check("kernel.release", "6.1.0-alice", "6.1.0-NAME");

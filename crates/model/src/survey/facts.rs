@@ -42,8 +42,11 @@ pub(super) fn partings(here: &[&Facts], elsewhere: &[&Facts]) -> Vec<Parting> {
 
 /// The value of one fact that parts them best.
 fn parting(key: &str, here: &[&Facts], elsewhere: &[&Facts]) -> Option<Parting> {
-    let count = |side: &[&Facts], value: &str| side.iter().filter(|facts| facts.get(key).is_some_and(|own| own == value)).count();
-    let values = |side: &[&Facts]| -> BTreeSet<String> { side.iter().filter_map(|facts| facts.get(key).cloned()).collect() };
+    let count = |side: &[&Facts], value: &str| {
+        side.iter().filter(|facts| facts.get(key).is_some_and(|own| own == value)).count()
+    };
+    let values =
+        |side: &[&Facts]| -> BTreeSet<String> { side.iter().filter_map(|facts| facts.get(key).cloned()).collect() };
     if elsewhere.is_empty() || values(elsewhere).len() as f64 > 1.0 + OWN_VALUES_MAX * elsewhere.len() as f64 {
         return None;
     }

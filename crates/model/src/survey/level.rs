@@ -70,7 +70,9 @@ fn series(row: &Row) -> (Vec<Series>, Series) {
     members.retain(|_, members| members.len() >= ROUND_MACHINES_MIN);
     let shared: BTreeMap<usize, f64> = members
         .iter()
-        .filter_map(|(round, members)| Some((*round, median(&members.iter().map(|seen| away(seen)).collect::<Vec<_>>())?)))
+        .filter_map(|(round, members)| {
+            Some((*round, median(&members.iter().map(|seen| away(seen)).collect::<Vec<_>>())?))
+        })
         .collect();
     let whole = Series {
         machine: None,

@@ -234,12 +234,15 @@ fn finished(class: &rows::Class, tests: Vec<Test>, changes: Vec<Change>, runs: &
         let own = tests.iter().flat_map(|test| &test.values).filter(|value| value.machine == name);
         own.filter_map(|value| value.stands_out).min()
     };
-    let machines: Vec<Machine> = class.machines.iter().map(|machine| machine.seen(runs, stands_out(&machine.name))).collect();
-    let latest: Vec<facts::Facts> = class.machines.iter().map(|machine| facts::of(runs[machine.last()].record)).collect();
+    let machines: Vec<Machine> =
+        class.machines.iter().map(|machine| machine.seen(runs, stands_out(&machine.name))).collect();
+    let latest: Vec<facts::Facts> =
+        class.machines.iter().map(|machine| facts::of(runs[machine.last()].record)).collect();
     let parted = |worth| {
         let there: Vec<bool> = machines.iter().map(|machine| machine.stands_out == Some(worth)).collect();
         // Those who stand out the other way belong to neither side.
-        let kept: Vec<usize> = (0..machines.len()).filter(|at| there[*at] || machines[*at].stands_out.is_none()).collect();
+        let kept: Vec<usize> =
+            (0..machines.len()).filter(|at| there[*at] || machines[*at].stands_out.is_none()).collect();
         let side = |here: bool| -> Vec<&facts::Facts> {
             kept.iter().filter(|at| there[**at] == here).map(|at| &latest[*at]).collect()
         };

@@ -20,9 +20,9 @@ pub const MACHINES_MIN: usize = 7;
 /// How many degrees of freedom a robust spread of machines has, for each machine beyond the first: by simulation, for as many
 /// machines as few classes have more of. With more it would be more, but see [`FREEDOM_MAX`].
 const FREEDOM_SHARE: f64 = 0.65;
-/// And at most: with this many, machines whose spread is a Student's t of 5 degrees of freedom are named at the stated rate,
-/// and normal ones more rarely.
-const FREEDOM_MAX: f64 = 6.0;
+/// And at most: with this many, machines and days that differ as Student's t with 5 degrees of freedom does are named at most at
+/// the stated rate, and normal ones more rarely.
+const FREEDOM_MAX: f64 = 8.0;
 /// The variance of a median over that of a mean, of normal values.
 const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
 /// From so many degrees of freedom on, the differences between runs of the same machines say more of a run's error than its own
@@ -35,10 +35,23 @@ const MANY: f64 = 1e6;
 pub(super) fn judge(classes: &[Class], false_alarms: f64) -> Vec<Vec<Test>> {
     let mut all: Vec<Vec<Test>> =
         classes.iter().map(|class| class.rows.iter().map(|row| test(class, row)).collect()).collect();
-    let mut judged: Vec<(f64, Better, &mut Standing)> = Vec::new();
+    let (mut single, mut together): (Vec<Judged<'_>>, Vec<Judged<'_>>) = (Vec::new(), Vec::new());
     for test in all.iter_mut().flatten() {
-        judged.extend(test.values.iter_mut().filter_map(|value| Some((value.p_value?, test.better, value))));
+        let judged = test.values.iter_mut().filter_map(|value| Some((value.p_value?, test.better, value)));
+        if test.median.is_some() { single.extend(judged) } else { together.extend(judged) }
     }
+    // There are few rows over all tests, and in them is seen best what is slow in everything: they have a half for themselves.
+    let each = if together.is_empty() { false_alarms } else { false_alarms / 2.0 };
+    name(single, each);
+    name(together, each);
+    all
+}
+
+/// A probability, which direction is better, and whose.
+type Judged<'t> = (f64, Better, &'t mut Standing);
+
+/// Names those who stand out, the farthest first.
+fn name(mut judged: Vec<Judged<'_>>, false_alarms: f64) {
     judged.sort_by(|one, other| one.0.total_cmp(&other.0));
     let count = judged.len();
     for (rank, (p_value, better, value)) in judged.into_iter().enumerate() {
@@ -48,7 +61,6 @@ pub(super) fn judge(classes: &[Class], false_alarms: f64) -> Vec<Vec<Test>> {
         let is_better = (value.change_percent > 0.0) == (better == Better::Higher);
         value.stands_out = Some(if is_better { Worth::Better } else { Worth::Worse });
     }
-    all
 }
 
 /// Why nobody of a class can be said to stand out; none where somebody could.
@@ -147,8 +159,7 @@ fn between_runs<'s>(machines: impl Iterator<Item = &'s Vec<&'s Seen>>) -> Option
 /// Medicine 27, 2008).
 fn ends(level: &Level, center: f64, others: &[f64]) -> Option<(f64, f64)> {
     let own = mean_interval(level.value, &[level.error?], CONFIDENCE)?.half_width();
-    let Interval { low, high } =
-        median_interval(others, CONFIDENCE).filter(|_| others.len() + 1 >= MACHINES_MIN)?;
+    let Interval { low, high } = median_interval(others, CONFIDENCE).filter(|_| others.len() + 1 >= MACHINES_MIN)?;
     let difference = level.value - center;
     Some((difference - own.hypot(high - center), difference + own.hypot(center - low)))
 }

@@ -175,8 +175,11 @@ fn question<'a>(cell: &'a CellFinding, metric: &'a MetricFinding) -> Question<'a
 /// The rows in the order in which the runs have them; each experiment's tests together come last.
 fn rows(runs: &[ComparedRun<'_>], machines: &[Runs], wish: &Wish) -> Vec<Row> {
     let asked = |cell: &&CellFinding| wish.workload.as_ref().is_none_or(|name| *name == cell.workload);
-    let mut in_time: Vec<(usize, usize)> =
-        machines.iter().enumerate().flat_map(|(machine, own)| own.runs.iter().map(move |run| (*run, machine))).collect();
+    let mut in_time: Vec<(usize, usize)> = machines
+        .iter()
+        .enumerate()
+        .flat_map(|(machine, own)| own.runs.iter().map(move |run| (*run, machine)))
+        .collect();
     in_time.sort_by_key(|(run, _)| (runs[*run].record.started_unix_ms, *run));
     let mut places: BTreeMap<Question<'_>, usize> = BTreeMap::new();
     let mut found: Vec<(&CellFinding, Row)> = Vec::new();
@@ -219,7 +222,8 @@ fn over_all(name: &str, of_runs: &BTreeMap<usize, Vec<(usize, &Seen)>>, runs: &[
     having.retain(|_, count| *count * 2 > of_runs.len());
     let count = having.len();
     let mean = |(run, seen): (&usize, &Vec<(usize, &Seen)>)| {
-        let own: Vec<&Seen> = seen.iter().filter(|(place, _)| having.contains_key(place)).map(|(_, seen)| *seen).collect();
+        let own: Vec<&Seen> =
+            seen.iter().filter(|(place, _)| having.contains_key(place)).map(|(_, seen)| *seen).collect();
         let value = own.iter().map(|seen| seen.value).sum::<f64>() / count as f64;
         let squares: Option<f64> = own.iter().map(|seen| Some(seen.error?.powi(2))).sum();
         let error = squares.map(|squares| squares.sqrt() / count as f64);
@@ -250,7 +254,9 @@ fn name(cell: &CellFinding, cells: &[&CellFinding]) -> String {
     let alike = || cells.iter().filter(|other| other.test == cell.test);
     let mut name = cell.test.clone();
     for (parameter, value) in &cell.parameters {
-        if alike().any(|other| other.parameters.get(parameter) != Some(value)) && !name.contains(&format!(" {parameter}=")) {
+        if alike().any(|other| other.parameters.get(parameter) != Some(value))
+            && !name.contains(&format!(" {parameter}="))
+        {
             name += &format!(" {parameter}={value}");
         }
     }

@@ -194,7 +194,9 @@ fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("a label is written KEY=VALUE")?;
     let written = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if key.is_empty() || key.len() > LABEL_BYTES_MAX || !key.bytes().all(written) {
-        return Err(format!("'{key}' is no name of a label: it has up to {LABEL_BYTES_MAX} small letters, digits and '-'"));
+        return Err(format!(
+            "'{key}' is no name of a label: it has up to {LABEL_BYTES_MAX} small letters, digits and '-'"
+        ));
     }
     if value.trim().is_empty() {
         return Err(format!("label {key} has no value"));

@@ -22,7 +22,9 @@ pub(crate) fn machines_grid(class: &Class) -> Grid {
             GridCell::plain(&machine.runs.to_string()),
             GridCell::quiet(&held(&date(machine.last_unix_ms))),
         ];
-        cells.extend(shown.iter().map(|test| against(test.values.iter().find(|value| value.machine == machine.name), test)));
+        cells.extend(
+            shown.iter().map(|test| against(test.values.iter().find(|value| value.machine == machine.name), test)),
+        );
         let (word, tone) = worth(machine.stands_out);
         cells.push(GridCell::new(word, tone));
         grid.rows.push(cells);
@@ -97,7 +99,8 @@ fn against(value: Option<&Standing>, test: &Test) -> GridCell {
         (Some(_), true) => Tone::Good,
         (Some(_), false) => Tone::Bad,
     };
-    GridCell::ours(&held(&format!("{}{ends}", signed_percent(value.change_percent))), tone).of(value.change_percent, None)
+    GridCell::ours(&held(&format!("{}{ends}", signed_percent(value.change_percent))), tone)
+        .of(value.change_percent, None)
 }
 
 fn worth(worth: Option<Worth>) -> (&'static str, Tone) {

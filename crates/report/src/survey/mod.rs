@@ -7,7 +7,7 @@ mod words;
 use model::survey::{Class, Survey};
 
 pub(crate) use grids::{facts_grid, machines_grid, points_grid, tests_grid};
-pub(crate) use words::{change, changes, class_by, promise, standings};
+pub(crate) use words::{changes, promise, standings};
 
 use crate::grid::{Grid, markdown_text};
 use crate::look::{Look, Tone, clean, finished, marked, wrapped};

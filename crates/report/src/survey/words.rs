@@ -20,7 +20,7 @@ pub(crate) fn promise(survey: &Survey) -> String {
 }
 
 /// What the machines of a class agree in.
-pub(crate) fn class_by(survey: &Survey) -> String {
+fn class_by(survey: &Survey) -> String {
     if survey.class_by.is_empty() {
         return "cpu model and counts of packages, cores, cpus and memory nodes".into();
     }
@@ -36,7 +36,7 @@ pub(crate) fn standings(class: &Class) -> Vec<Sentence> {
     for machine in &class.machines {
         for test in &class.tests {
             let own = test.values.iter().find(|value| value.machine == machine.name);
-            said.extend(own.and_then(|value| standing(test, value)));
+            said.extend(own.and_then(|value| standing(test, value, machine.runs)));
         }
     }
     if said.is_empty() {
@@ -46,11 +46,20 @@ pub(crate) fn standings(class: &Class) -> Vec<Sentence> {
     said
 }
 
-fn standing(test: &Test, value: &Standing) -> Option<Sentence> {
+fn standing(test: &Test, value: &Standing, runs: usize) -> Option<Sentence> {
     let worth = value.stands_out?;
-    let claim = claim(&test.metric, &test.unit, test.better, &clean(&value.machine), "the others", value.change_percent);
+    let claim =
+        claim(&test.metric, &test.unit, test.better, &clean(&value.machine), "the others", value.change_percent);
     let how = ends(value.ci_low, value.ci_high, value.change_percent);
-    Some(Sentence { text: format!("{claim} for {}{how}", clean(&test.test)), better: Some(worth == Worth::Better) })
+    // The rate of false alarms is that of machines; what a single day did cannot be told from what the machine is.
+    let again = match runs {
+        1 => "; it was measured once, which may have been a bad day: measure it again",
+        _ => "",
+    };
+    Some(Sentence {
+        text: format!("{claim} for {}{how}{again}", clean(&test.test)),
+        better: Some(worth == Worth::Better),
+    })
 }
 
 /// What changed; or that nothing is seen to have, or could be.
@@ -68,7 +77,7 @@ pub(crate) fn changes(class: &Class) -> Vec<Sentence> {
 }
 
 /// Who changed, by how much, when, and what changed with it.
-pub(crate) fn change(change: &Change) -> Sentence {
+fn change(change: &Change) -> Sentence {
     let name = change.machine.as_ref().map_or("the whole class".to_string(), |name| clean(name));
     let claim = claim(&change.metric, &change.unit, change.better, &name, "before", change.change_percent);
     let how = ends(change.ci_low, change.ci_high, change.change_percent);

@@ -52,7 +52,8 @@ pub(super) fn svg(change: &Change) -> Option<String> {
         frame.upright(&mut picture, "axis answer", f64::midpoint(before, after));
     }
     for (point, at) in change.points.iter().zip(&ats) {
-        let title = clean(&format!("run {}, {}: {}", point.run, date(point.unix_ms), signed_percent(point.change_percent)));
+        let title =
+            clean(&format!("run {}, {}: {}", point.run, date(point.unix_ms), signed_percent(point.change_percent)));
         let (x, y) = (pixels(frame.x(*at)), pixels(frame.y(point.change_percent)));
         picture.points.push(Point { class: "point", x, y, title });
     }
