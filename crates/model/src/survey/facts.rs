@@ -13,6 +13,8 @@ use crate::settings::FactValue;
 const PARTINGS_MAX: usize = 8;
 /// How much more common a value must be among them than elsewhere to be worth a line.
 const SHARE_MIN: f64 = 0.5;
+/// What chance does so easily says nothing: one machine of seven has a value alone once in seven times.
+const CHANCE_MAX: f64 = 0.25;
 /// Facts with which nearly every machine is alone part nobody: so many of them may have a value of their own.
 const OWN_VALUES_MAX: f64 = 0.5;
 
@@ -56,14 +58,15 @@ fn parting(key: &str, here: &[&Facts], elsewhere: &[&Facts]) -> Option<Parting> 
         (share, own, others, value)
     });
     let (share, own, others, value) = candidates.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    (share >= SHARE_MIN).then(|| Parting {
+    let p_value = fisher(own, here.len(), others, elsewhere.len());
+    (share >= SHARE_MIN && p_value <= CHANCE_MAX).then(|| Parting {
         key: key.into(),
         value,
         here: own,
         here_of: here.len(),
         elsewhere: others,
         elsewhere_of: elsewhere.len(),
-        p_value: fisher(own, here.len(), others, elsewhere.len()),
+        p_value,
     })
 }
 

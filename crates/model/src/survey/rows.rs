@@ -202,9 +202,12 @@ fn rows(runs: &[ComparedRun<'_>], machines: &[Runs], wish: &Wish) -> Vec<Row> {
     rows
 }
 
+/// By run: the places of its rows, and its values in them.
+type OfRuns<'s> = BTreeMap<usize, Vec<(usize, &'s Seen)>>;
+
 /// The tests of each experiment together, run by run; only runs that have all of those tests that most runs have.
 fn together(rows: &[Row], runs: &[ComparedRun<'_>]) -> Vec<Row> {
-    let mut experiments: BTreeMap<&str, BTreeMap<usize, Vec<(usize, &Seen)>>> = BTreeMap::new();
+    let mut experiments: BTreeMap<&str, OfRuns<'_>> = BTreeMap::new();
     for (place, row) in rows.iter().enumerate().filter(|(_, row)| row.main) {
         for seen in &row.seen {
             let of_runs = experiments.entry(&runs[seen.run].record.plan.experiment).or_default();
@@ -214,7 +217,7 @@ fn together(rows: &[Row], runs: &[ComparedRun<'_>]) -> Vec<Row> {
     experiments.into_iter().filter_map(|(name, of_runs)| over_all(name, &of_runs, runs)).collect()
 }
 
-fn over_all(name: &str, of_runs: &BTreeMap<usize, Vec<(usize, &Seen)>>, runs: &[ComparedRun<'_>]) -> Option<Row> {
+fn over_all(name: &str, of_runs: &OfRuns<'_>, runs: &[ComparedRun<'_>]) -> Option<Row> {
     let mut having: BTreeMap<usize, usize> = BTreeMap::new();
     for (place, _) in of_runs.values().flatten() {
         *having.entry(*place).or_default() += 1;
@@ -252,19 +255,13 @@ fn oriented(metric: &MetricFinding) -> Option<(f64, Option<f64>)> {
 /// A test's name with what else tells it apart from others of the same name.
 fn name(cell: &CellFinding, cells: &[&CellFinding]) -> String {
     let alike = || cells.iter().filter(|other| other.test == cell.test);
-    let mut name = cell.test.clone();
-    for (parameter, value) in &cell.parameters {
-        if alike().any(|other| other.parameters.get(parameter) != Some(value))
-            && !name.contains(&format!(" {parameter}="))
-        {
-            name += &format!(" {parameter}={value}");
-        }
-    }
-    if alike().any(|other| other.placement != cell.placement) {
-        name += &format!(", {}", cell.placement);
-    }
-    if alike().any(|other| other.placement == cell.placement && other.threads != cell.threads) {
-        name += &format!(", {}", thread_count(cell.threads));
-    }
-    name
+    let differs = |(parameter, value): &(&String, &String)| {
+        alike().any(|other| other.parameters.get(*parameter) != Some(value))
+            && !cell.test.contains(&format!(" {parameter}="))
+    };
+    let parameters = cell.parameters.iter().filter(differs).map(|(parameter, value)| format!(" {parameter}={value}"));
+    let placement = alike().any(|other| other.placement != cell.placement).then(|| format!(", {}", cell.placement));
+    let threads = alike().any(|other| other.placement == cell.placement && other.threads != cell.threads);
+    let threads = threads.then(|| format!(", {}", thread_count(cell.threads)));
+    [cell.test.clone()].into_iter().chain(parameters).chain(placement).chain(threads).collect()
 }

@@ -70,7 +70,7 @@ pub(crate) fn facts_grid(facts: &[Parting], sides: [&str; 2]) -> Grid {
             GridCell::plain(&fact.value),
             GridCell::plain(&count(fact.here, fact.here_of)),
             GridCell::plain(&count(fact.elsewhere, fact.elsewhere_of)),
-            GridCell::quiet(&format!("{:.2e}", fact.p_value)),
+            GridCell::quiet(&chance(fact.p_value)),
         ]);
     }
     grid
@@ -108,6 +108,15 @@ fn worth(worth: Option<Worth>) -> (&'static str, Tone) {
         Some(Worth::Worse) => ("worse", Tone::Bad),
         Some(Worth::Better) => ("better", Tone::Good),
         None => ("", Tone::Plain),
+    }
+}
+
+/// `5 %`, `0.09 %`, `below 0.01 %`.
+fn chance(p_value: f64) -> String {
+    match 100.0 * p_value {
+        percent if percent < 0.01 => "below 0.01 %".into(),
+        percent if percent < 1.0 => format!("{percent:.2} %"),
+        percent => format!("{percent:.0} %"),
     }
 }
 
