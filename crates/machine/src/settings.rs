@@ -32,7 +32,7 @@ const NO_DMI: &str = "no DMI tables";
 
 const FILE_FACTS: [FileFact; 24] = [
     FileFact("machine.bios-version", "sys/devices/virtual/dmi/id/bios_version", as_it_is, NO_DMI),
-    FileFact("machine.bios-date", "sys/devices/virtual/dmi/id/bios_date", as_it_is, NO_DMI),
+    FileFact("machine.bios-date", "sys/devices/virtual/dmi/id/bios_date", year_first, NO_DMI),
     FileFact("kernel.release", "proc/sys/kernel/osrelease", as_it_is, "no /proc"),
     FileFact("kernel.version", "proc/sys/kernel/version", as_it_is, "no /proc"),
     FileFact("kernel.command-line", "proc/cmdline", public_command_line, "no /proc"),
@@ -97,6 +97,14 @@ fn known_or(value: Option<String>, why: &str) -> FactValue {
 
 fn as_it_is(text: &str) -> String {
     text.into()
+}
+
+/// `07/23/2025` as `2025-07-23`, so that dates are in order; what is no such date as it is.
+fn year_first(text: &str) -> String {
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [month, day, year] => format!("{year}-{month}-{day}"),
+        _ => text.into(),
+    }
 }
 
 fn selected(text: &str) -> String {

@@ -183,7 +183,7 @@ mod tests {
             ("cpu.model", "Intel(R) Xeon(R) Gold 6226R CPU @ 2.90GHz"),
             ("machine.model", "GIGABYTE MZ32-AR0-00"),
             ("machine.bios-version", "F31_2023.07.11 (R23)"),
-            ("machine.bios-date", "07/11/2023"),
+            ("machine.bios-date", "2023-07-11"),
             ("kernel.release", "6.1.0-18-amd64"),
             ("kernel.version", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.76-1 (2024-02-01)"),
             ("mitigations.spectre-v2", "Mitigation: Retpolines; STIBP: disabled"),
