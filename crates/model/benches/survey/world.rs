@@ -132,7 +132,7 @@ impl Random {
 
 /// Every second test is a time.
 fn cell(test: usize, mut samples: Vec<f64>) -> CellFinding {
-    let better = if test % 2 == 0 { Better::Higher } else { Better::Lower };
+    let better = if test.is_multiple_of(2) { Better::Higher } else { Better::Lower };
     if better == Better::Lower {
         samples.iter_mut().for_each(|sample| *sample = 1e6 / *sample);
     }
