@@ -12,8 +12,8 @@ const FACTS_MAX: usize = 3;
 /// How often a survey names something where there is nothing.
 pub(crate) fn promise(survey: &Survey) -> String {
     format!(
-        "Of a hundred surveys of machines that do not differ, at most {} name a machine or a change; machines of a class \
-         agree in {}; what goes together need not be the cause",
+        "Of a hundred surveys of machines that do not differ and were measured more than once, at most {} name a machine or a \
+         change; machines of a class agree in {}; what goes together need not be the cause",
         survey.false_alarms_percent,
         class_by(survey)
     )
