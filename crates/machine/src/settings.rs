@@ -448,7 +448,7 @@ mod tests {
             (vec![("etc/os-release".into(), "NAME=x\nPRETTY_NAME=\"Debian 12\"\n")], "os.distribution", "Debian 12"),
             (vec![("proc/device-tree/model".into(), "Raspberry Pi 5\0")], "machine.model", "Raspberry Pi 5"),
             (vec![("sys/devices/virtual/dmi/id/bios_version".into(), "2.14.1 \n")], "machine.bios-version", "2.14.1"),
-            (vec![("sys/devices/virtual/dmi/id/bios_date".into(), "07/23/2025\n")], "machine.bios-date", "07/23/2025"),
+            (vec![("sys/devices/virtual/dmi/id/bios_date".into(), "07/23/2025\n")], "machine.bios-date", "2025-07-23"),
             (vec![], "machine.bios-date", "unavailable: no DMI tables"),
             (vec![], "cgroup.version", "unavailable: no cgroup file system is mounted"),
             (
