@@ -28,7 +28,11 @@ struct FileFact(&'static str, &'static str, fn(&str) -> String, &'static str);
 const NO_CPUFREQ: &str = "no cpufreq driver: the frequency is not in this kernel's hands";
 const NO_OPTION: &str = "this kernel is built without it";
 
-const FILE_FACTS: [FileFact; 22] = [
+const NO_DMI: &str = "no DMI tables";
+
+const FILE_FACTS: [FileFact; 24] = [
+    FileFact("machine.bios-version", "sys/devices/virtual/dmi/id/bios_version", as_it_is, NO_DMI),
+    FileFact("machine.bios-date", "sys/devices/virtual/dmi/id/bios_date", year_first, NO_DMI),
     FileFact("kernel.release", "proc/sys/kernel/osrelease", as_it_is, "no /proc"),
     FileFact("kernel.version", "proc/sys/kernel/version", as_it_is, "no /proc"),
     FileFact("kernel.command-line", "proc/cmdline", public_command_line, "no /proc"),
@@ -93,6 +97,14 @@ fn known_or(value: Option<String>, why: &str) -> FactValue {
 
 fn as_it_is(text: &str) -> String {
     text.into()
+}
+
+/// `07/23/2025` as `2025-07-23`, so that dates are in order; what is no such date as it is.
+fn year_first(text: &str) -> String {
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [month, day, year] => format!("{year}-{month}-{day}"),
+        _ => text.into(),
+    }
 }
 
 fn selected(text: &str) -> String {
@@ -435,6 +447,9 @@ mod tests {
             ),
             (vec![("etc/os-release".into(), "NAME=x\nPRETTY_NAME=\"Debian 12\"\n")], "os.distribution", "Debian 12"),
             (vec![("proc/device-tree/model".into(), "Raspberry Pi 5\0")], "machine.model", "Raspberry Pi 5"),
+            (vec![("sys/devices/virtual/dmi/id/bios_version".into(), "2.14.1 \n")], "machine.bios-version", "2.14.1"),
+            (vec![("sys/devices/virtual/dmi/id/bios_date".into(), "07/23/2025\n")], "machine.bios-date", "2025-07-23"),
+            (vec![], "machine.bios-date", "unavailable: no DMI tables"),
             (vec![], "cgroup.version", "unavailable: no cgroup file system is mounted"),
             (
                 vec![

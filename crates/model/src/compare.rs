@@ -252,7 +252,7 @@ fn column(run: &ComparedRun<'_>, cell: &CellFinding, by: &By, boot: &str) -> Res
         By::Host => host(run.record),
         By::Boot => boot.to_string(),
         By::Run => run.record.id.0.clone(),
-        By::Fact(key) => settings.get(key).map(str::to_string).ok_or_else(|| {
+        By::Fact(key) => settings.named(key).map(str::to_string).ok_or_else(|| {
             let known: Vec<&str> = settings.facts.iter().map(|fact| fact.key.as_str()).collect();
             format!(
                 "run {} has no recorded fact '{key}'; compare by placement, threads, host, kernel, boot, run, set.PARAMETER or one of {}",
@@ -264,7 +264,8 @@ fn column(run: &ComparedRun<'_>, cell: &CellFinding, by: &By, boot: &str) -> Res
     Ok(Some(column))
 }
 
-fn host(record: &RunRecord) -> String {
+/// What a machine is called: its label, else its cpu model.
+pub(crate) fn host(record: &RunRecord) -> String {
     let model = || record.machine.settings.get("cpu.model").unwrap_or("unnamed machine").to_string();
     record.host.clone().unwrap_or_else(model)
 }
@@ -493,7 +494,7 @@ fn geomean(main: &[&ComparisonRow], column: &str) -> Option<GeomeanChange> {
     })
 }
 
-fn refuse_simulated_beside_real(runs: &[ComparedRun<'_>]) -> Result<(), String> {
+pub(crate) fn refuse_simulated_beside_real(runs: &[ComparedRun<'_>]) -> Result<(), String> {
     let simulated = |run: &&ComparedRun<'_>| run.record.simulated.is_some();
     match (runs.iter().find(simulated), runs.iter().find(|run| !simulated(run))) {
         (Some(one), Some(other)) => Err(format!(

@@ -25,6 +25,7 @@ pub mod share;
 pub mod shell;
 pub mod size;
 pub mod statistics;
+pub mod survey;
 pub mod sweep;
 pub mod topology;
 pub mod trial;

@@ -11,6 +11,9 @@ use sha2::{Digest, Sha256};
 const VOLATILE_KEYS: [&str; 4] =
     ["kernel.boot-id", "memory.total-bytes", "memory.available-bytes", "memory.swap-used-bytes"];
 
+/// Facts that a user gave begin so; a rack, a data centre. They do not make it another machine state.
+pub const LABEL: &str = "label.";
+
 /// One fact about a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
@@ -62,16 +65,25 @@ impl Settings {
         }
     }
 
+    /// The value of a fact by its key, or of a label by its name.
+    pub fn named(&self, name: &str) -> Option<&str> {
+        self.get(name).or_else(|| self.get(&format!("{LABEL}{name}")))
+    }
+
+    /// The facts that do not change by themselves.
+    pub fn lasting(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.iter().filter(|fact| !VOLATILE_KEYS.contains(&fact.key.as_str()))
+    }
+
     /// The value of a fact that is a whole number.
     pub fn number(&self, key: &str) -> Option<u64> {
         self.get(key)?.parse().ok()
     }
 
     /// A short name of the machine state: equal for two recordings of the same state, different when a fact that
-    /// matters differs. What is volatile, and the words of a reason, do not count.
+    /// matters differs. What is volatile, labels, and the words of a reason do not count.
     pub fn fingerprint(&self) -> String {
-        let mut lasting: Vec<&Fact> =
-            self.facts.iter().filter(|fact| !VOLATILE_KEYS.contains(&fact.key.as_str())).collect();
+        let mut lasting: Vec<&Fact> = self.lasting().filter(|fact| !fact.key.starts_with(LABEL)).collect();
         lasting.sort_by(|a, b| a.key.cmp(&b.key));
         let mut hash = Sha256::new();
         for fact in lasting {
@@ -163,6 +175,10 @@ mod tests {
         }
         let empty = settings(&[("kernel.release", "6.18"), ("memory.thp", "")]);
         assert_ne!(unknown.fingerprint(), empty.fingerprint());
+        let mut labelled = base.clone();
+        labelled.record("label.rack", FactValue::Known("7".into()));
+        assert_eq!(labelled.fingerprint(), base.fingerprint());
+        assert_eq!((labelled.named("rack"), labelled.named("memory.thp")), (Some("7"), Some("madvise")));
         let mut worded_anew = unknown.clone();
         worded_anew.record("memory.thp", FactValue::Unavailable("b".into()));
         assert_eq!(worded_anew.fingerprint(), unknown.fingerprint());

@@ -17,6 +17,7 @@ mod progress;
 mod reported;
 mod serve;
 mod subject;
+mod surveyed;
 
 use std::process::ExitCode;
 

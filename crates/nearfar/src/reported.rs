@@ -9,11 +9,13 @@ use model::measured_map::{MeasuredMap, measured_map};
 use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
 use model::size::SizeAnswer;
+use model::survey::Survey;
 use model::unixbench::IndexTable;
 use report::html::{ReportPage, RunSection, Served, TableSection};
 use store::Store;
 
 use crate::failure::Failure;
+use crate::surveyed;
 
 /// The program and its version, at the end of every page.
 pub fn generated_by() -> String {
@@ -24,15 +26,27 @@ pub fn generated_by() -> String {
 pub fn of(store: &Store, names: &[String], served: Option<Served>) -> Result<String, Failure> {
     let records: Vec<RunRecord> =
         names.iter().map(|name| store.run(name).map_err(Failure::usage)).collect::<Result<_, _>>()?;
-    Ok(page(&loaded(store, &records)?, &[], served))
+    Ok(page(&loaded(store, &records)?, &[], None, served))
 }
 
-/// The latest run of every experiment, the newest first, and every imported table.
+/// The machines side by side where there are several, the latest run of every experiment, the newest first, and every imported
+/// table.
 pub fn latest(store: &Store, served: Option<Served>) -> Result<String, Failure> {
-    Ok(page(&loaded(store, &latest_records(store)?)?, &tables(store)?, served))
+    let survey = surveyed::of_several(store)?;
+    Ok(page(&loaded(store, &latest_records(store)?)?, &tables(store)?, survey.as_ref(), served))
 }
 
-fn page(runs: &[Loaded], tables: &[(ImportedTable, Comparison)], served: Option<Served>) -> String {
+/// A survey alone.
+pub fn survey(survey: &Survey) -> String {
+    page(&[], &[], Some(survey), None)
+}
+
+fn page(
+    runs: &[Loaded],
+    tables: &[(ImportedTable, Comparison)],
+    survey: Option<&Survey>,
+    served: Option<Served>,
+) -> String {
     let table_indices: Vec<(&str, IndexTable)> =
         tables.iter().filter_map(|(table, _)| Some((table.name.as_str(), index_table(table, None).ok()?))).collect();
     let run_indices = runs.iter().filter_map(|run| Some((run.record.plan.experiment.as_str(), run.index.as_ref()?)));
@@ -40,6 +54,7 @@ fn page(runs: &[Loaded], tables: &[(ImportedTable, Comparison)], served: Option<
         runs: runs.iter().map(Loaded::section).collect(),
         indices: run_indices.chain(table_indices.iter().map(|(name, index)| (*name, index))).collect(),
         tables: tables.iter().map(|(table, comparison)| TableSection { table, comparison }).collect(),
+        survey,
         generated_by: generated_by(),
         served,
         ..ReportPage::default()

@@ -14,7 +14,7 @@ use machine::topology::Source;
 use model::capture::Capture;
 use model::plan::Plan;
 use model::record::{RunId, RunRecord};
-use model::settings::{FactValue, Settings};
+use model::settings::{FactValue, LABEL, Settings};
 use model::topology::Topology;
 use model::trial::short_hash;
 use store::Store;
@@ -41,16 +41,19 @@ impl Subject {
         let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(Failure::usage)?;
         let host = flags.host_label.clone();
         let Some(sim) = &flags.sim else {
-            let machine =
+            let mut machine =
                 machine::capture::read_live_isolated(&own_program()?).map_err(|error| Failure::topology(&error))?;
+            label(&mut machine, flags);
             let seed = flags.seed.unwrap_or_else(fresh_seed);
             return Ok(Self { machine, simulated: None, seed, host, faults });
         };
         let (capture, sim_seed) = split_seed(sim);
         // The name of the file, not its path: reports of the same simulation agree wherever it lies.
         let name = capture.rsplit('/').next().unwrap_or(capture);
+        let mut machine = simulated_machine(capture, name)?;
+        label(&mut machine, flags);
         Ok(Self {
-            machine: simulated_machine(capture, name)?,
+            machine,
             simulated: Some(format!("{name}:{sim_seed}")),
             seed: flags.seed.unwrap_or(sim_seed),
             host,
@@ -173,6 +176,13 @@ fn split_seed(text: &str) -> (&str, u64) {
 fn ends_in_object(head: &str) -> bool {
     let last = head.split_whitespace().next_back().unwrap_or("");
     !last.contains(':')
+}
+
+/// Puts the user's labels among the facts.
+fn label(machine: &mut Capture, flags: &cli::Subject) {
+    for (key, value) in &flags.labels {
+        machine.settings.record(&format!("{LABEL}{key}"), FactValue::Known(value.clone()));
+    }
 }
 
 /// A capture brings its settings along, other files have none.

@@ -134,6 +134,7 @@ fn guides_to_first_steps_files_and_pages_work_when_pasted() {
     follow("docs/formats.md");
     follow("docs/parquet.md");
     follow("docs/serve.md");
+    follow("docs/survey.md");
 }
 
 /// The program names the keys that it knows when it meets another one.

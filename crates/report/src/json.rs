@@ -9,6 +9,7 @@ use model::placement::PolicyInfo;
 use model::plan::{Cell, Plan};
 use model::record::{RunRecord, RunSummary, TrialRecord};
 use model::size::SizeAnswer;
+use model::survey::Survey;
 use model::trial::{Role, Status};
 use model::undo::Restored;
 use model::units::Nanos;
@@ -127,6 +128,13 @@ pub fn trials(trials: &[TrialRecord]) -> Value {
 /// `{"baseline","rows":[…],"geomean":[…], …}`.
 pub fn comparison(comparison: &Comparison) -> Value {
     value(comparison)
+}
+
+/// `{"false_alarms_percent","class_by","simulated","classes":[{"name","machines":[{"name","runs","stands_out", …}],"tests":[{"test",
+/// "metric","values":[{"machine","change_percent","ci_low","ci_high","stands_out", …}]}],"facts_of_worse":[{"key","value","here",
+/// "here_of","elsewhere","elsewhere_of"}],"changes":[{"machine","test","change_percent","before","after", …}]}]}`.
+pub fn survey(survey: &Survey) -> Value {
+    value(survey)
 }
 
 /// `{"by","columns","groups":[{"name","tests":[{"name","unit","baseline","scores":[{"score","index","passes"}]}],"indices":[

@@ -20,6 +20,7 @@ pub mod number;
 mod picture;
 mod race;
 mod sentence;
+pub mod survey;
 pub mod table;
 
 pub use look::Look;

@@ -88,7 +88,7 @@ fn single(comparison: &Comparison, row: &ComparisonRow, other: &str, value: &Com
     let how = |write: fn(f64, f64, f64) -> String| {
         ends.map_or("without an interval".into(), |(low, high)| write(low, high, change))
     };
-    let claim = claim(row, &name, &baseline, change);
+    let claim = claim(&row.metric, &row.unit, row.better, &name, &baseline, change);
     let higher_is_better = row.better == Better::Higher;
     match value.difference {
         Some(Difference::NoneSeen) => Sentence {
@@ -104,26 +104,31 @@ fn single(comparison: &Comparison, row: &ComparisonRow, other: &str, value: &Com
 }
 
 /// Rates are faster, times are less; of what is neither, only the direction and its worth are said.
-fn claim(row: &ComparisonRow, name: &str, baseline: &str, change: f64) -> String {
+pub(crate) fn claim(metric: &str, unit: &str, better: Better, name: &str, baseline: &str, change: f64) -> String {
     let size = percent_size(change);
-    let (metric, unit) = (clean(&row.metric), row.unit.as_str());
-    if row.better == Better::Higher && unit.ends_with("/s") {
+    let metric = clean(metric);
+    if better == Better::Higher && unit.ends_with("/s") {
         let word = if change > 0.0 { "faster" } else { "slower" };
         return format!("{name} is {size} % {word} than {baseline}");
     }
-    if row.better == Better::Lower && matches!(unit, "ns" | "us" | "µs" | "ms" | "s") {
+    if better == Better::Lower && matches!(unit, "ns" | "us" | "µs" | "ms" | "s") {
         let word = if change > 0.0 { "more" } else { "less" };
         return format!("{name} takes {size} % {word} time than {baseline}");
     }
     let higher = change > 0.0;
     let word = if higher { "higher" } else { "lower" };
-    let worth = if higher == (row.better == Better::Higher) { "better" } else { "worse" };
+    let worth = if higher == (better == Better::Higher) { "better" } else { "worse" };
     format!("{name} has {size} % {word} {metric} ({worth}) than {baseline}")
 }
 
 /// Around no change, so the signs say which way.
 fn signed(low: f64, high: f64, change: f64) -> String {
     format!("95 % interval {} %", percent_interval(low, high, change))
+}
+
+/// The interval of a change beside a word for its direction; with signs where it holds no change.
+pub(crate) fn percents(low: f64, high: f64, change: f64) -> String {
+    if low <= 0.0 && 0.0 <= high { signed(low, high, change) } else { unsigned(low, high, change) }
 }
 
 /// Beside a word for the direction, so the interval is of the size alone.

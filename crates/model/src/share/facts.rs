@@ -6,13 +6,15 @@ use crate::settings::{Fact, FactValue, Settings};
 use crate::trial::short_hash;
 
 /// Facts that tell how a machine is and not whose it is; those that end in a dot stand for all that begin so.
-const PUBLIC: [&str; 16] = [
+const PUBLIC: [&str; 18] = [
     "cpu.",
     "memory.",
     "mitigations",
     "mitigations.",
     "cgroup.",
     "machine.model",
+    "machine.bios-version",
+    "machine.bios-date",
     "machine.architecture",
     "machine.virtualization",
     "machine.container",
@@ -29,7 +31,8 @@ const PUBLIC: [&str; 16] = [
 const PUBLIC_LISTS: [&str; 2] = ["kernel.isolated-cpus", "kernel.nohz-full-cpus"];
 
 /// Texts of makers, where a word that looks like a serial number is the name of a product.
-const MADE: [&str; 4] = ["cpu.model", "machine.model", "os.distribution", "cpu.microcode"];
+const MADE: [&str; 6] =
+    ["cpu.model", "machine.model", "machine.bios-version", "machine.bios-date", "os.distribution", "cpu.microcode"];
 
 /// Kernel parameters that change what is measured, as they stand or with a value.
 const PARAMETERS: [&str; 70] = [
@@ -179,6 +182,8 @@ mod tests {
         for (key, value) in [
             ("cpu.model", "Intel(R) Xeon(R) Gold 6226R CPU @ 2.90GHz"),
             ("machine.model", "GIGABYTE MZ32-AR0-00"),
+            ("machine.bios-version", "F31_2023.07.11 (R23)"),
+            ("machine.bios-date", "2023-07-11"),
             ("kernel.release", "6.1.0-18-amd64"),
             ("kernel.version", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.76-1 (2024-02-01)"),
             ("mitigations.spectre-v2", "Mitigation: Retpolines; STIBP: disabled"),
@@ -191,7 +196,16 @@ mod tests {
 
     #[test]
     fn what_is_not_listed_goes() {
-        for key in ["kernel.hostname", "disk.serial", "machine.serial", "cpu.model of alice", "Cpu.x", "user"] {
+        for key in [
+            "label.rack",
+            "machine.bios-serial",
+            "kernel.hostname",
+            "disk.serial",
+            "machine.serial",
+            "cpu.model of alice",
+            "Cpu.x",
+            "user",
+        ] {
             assert_eq!(shared(key, "x"), None, "{key}");
         }
         check("kernel.release", "6.1.0-alice", "6.1.0-NAME");

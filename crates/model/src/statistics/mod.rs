@@ -15,6 +15,7 @@ mod rank;
 mod rank_distribution;
 mod ratio;
 mod shift;
+mod spread;
 mod student;
 mod summary;
 
@@ -25,6 +26,7 @@ pub use geomean::{geometric_mean, geometric_mean_of_ratios};
 pub use rank::{RankMethod, RankTest, mann_whitney, wilcoxon_signed_rank};
 pub use ratio::{Pairing, RatioEstimate, ratio_of_medians};
 pub use shift::{hodges_lehmann_center, hodges_lehmann_shift};
+pub use spread::spread_of_pairs;
 pub(crate) use student::{Mean, chi_squared_median, mean_interval, t_probability};
 pub use student::{student_interval, welch_interval};
 pub use summary::{mad_noise, median, median_estimate, median_interval, quantile, relative_half_width};

@@ -1,6 +1,6 @@
 //! Flags of `nearfar fleet`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use fleet::{JobName, On};
 use model::units::Nanos;
 
@@ -23,6 +23,8 @@ pub enum FleetCommand {
     Status(FleetAsk),
     /// Fetch what the nodes have stored into the results file here; again and again does no harm
     Collect(FleetAsk),
+    /// Machines of the results file side by side: who stands out of its class, what changed when, and which facts go with it
+    Compare(FleetCompare),
 }
 
 /// Which machines, and how they are reached.
@@ -43,7 +45,7 @@ pub struct Reach {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar fleet run quick --on ssh:node-1,node-2\n\
                         Example: nearfar fleet run my.toml --on ssh:node-1,node-2 --detach -- --budget 1h --wait\n\
-                        Then: nearfar fleet collect --on ssh:node-1,node-2; nearfar compare --by host")]
+                        Then: nearfar fleet collect --on ssh:node-1,node-2; nearfar fleet compare")]
 pub struct FleetRun {
     /// A built-in experiment's name or a TOML file on this machine
     pub experiment: String,
@@ -65,6 +67,45 @@ pub struct FleetRun {
     /// Further flags of `nearfar run` on the nodes; {node} in them is the node's name
     #[arg(last = true, value_name = "FLAGS OF RUN")]
     pub words: Vec<String>,
+}
+
+/// `nearfar fleet compare`
+#[derive(Args, Debug)]
+#[command(after_help = "Example: nearfar fleet compare\n\
+                        Example: nearfar fleet compare --class cpu.model,rack --workload stream\n\
+                        Example: nearfar fleet compare --format json | jq '.classes[].changes'")]
+pub struct FleetCompare {
+    /// Runs to look at [default: all of the results file, real ones or simulated ones as the latest is]
+    pub runs: Vec<String>,
+    /// What machines of a class agree in: facts and labels [default: the cpu's model, and how many packages, cores, cpus and
+    /// memory nodes there are]
+    #[arg(long, value_name = "FACT,...", value_delimiter = ',')]
+    pub class: Vec<String>,
+    /// Only this workload
+    #[arg(long, value_name = "NAME")]
+    pub workload: Option<String>,
+    /// Every metric, not only each workload's main one
+    #[arg(long)]
+    pub all_metrics: bool,
+    /// Of a hundred surveys of machines that do not differ, so many at most may name one or a change
+    #[arg(long, value_name = "PERCENT", default_value_t = model::survey::FALSE_ALARMS_PERCENT)]
+    pub false_alarms: f64,
+    /// How to show it
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: SurveyFormat,
+}
+
+/// How to show a survey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SurveyFormat {
+    /// For people
+    Text,
+    /// For documents and issues
+    Markdown,
+    /// For programs
+    Json,
+    /// The page that nearfar report has of it
+    Html,
 }
 
 /// `nearfar fleet status` and `nearfar fleet collect`

@@ -19,7 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bfs::Bfs;
 pub use expand::{EngineName, Expand, Far};
-pub use fleet::{Fleet, FleetAsk, FleetCommand, FleetRun, Reach};
+pub use fleet::{Fleet, FleetAsk, FleetCommand, FleetCompare, FleetRun, Reach, SurveyFormat};
 pub use graph::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, Which};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
@@ -184,7 +184,28 @@ pub struct Subject {
     /// A name for this machine in comparisons [default: its cpu model]
     #[arg(long, value_name = "NAME")]
     pub host_label: Option<String>,
+    /// A fact about this machine that it cannot know, such as rack=12, for --by and --class; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub labels: Vec<(String, String)>,
 }
+
+/// `KEY=VALUE`, the key as keys of facts are written.
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a label is written KEY=VALUE")?;
+    let written = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if key.is_empty() || key.len() > LABEL_BYTES_MAX || !key.bytes().all(written) {
+        return Err(format!(
+            "'{key}' is no name of a label: it has up to {LABEL_BYTES_MAX} small letters, digits and '-'"
+        ));
+    }
+    if value.trim().is_empty() {
+        return Err(format!("label {key} has no value"));
+    }
+    Ok((key.into(), value.trim().into()))
+}
+
+/// Longer ones are mistakes.
+const LABEL_BYTES_MAX: usize = 40;
 
 /// Whether placements go by a measured map.
 #[derive(Args, Debug)]

@@ -25,6 +25,7 @@ pub fn run(args: &Fleet, common: &Common) -> Outcome {
         FleetCommand::Run(args) => run_on_all(args, common),
         FleetCommand::Status(args) => status(args),
         FleetCommand::Collect(args) => collect(args, common),
+        FleetCommand::Compare(args) => super::survey::run(args, common),
     }
 }
 

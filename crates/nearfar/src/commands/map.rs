@@ -29,6 +29,7 @@ fn refuse_flags_of_measuring(args: &Map) -> Result<(), Failure> {
         ("--sim", subject.sim.is_some()),
         ("--seed", subject.seed.is_some()),
         ("--host-label", subject.host_label.is_some()),
+        ("--label", !subject.labels.is_empty()),
         ("--format csv", args.format == MapFormat::Csv),
     ];
     match given.into_iter().find(|(_, given)| *given) {

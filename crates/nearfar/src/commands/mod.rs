@@ -23,3 +23,4 @@ pub mod serve;
 pub mod share;
 pub mod show;
 pub mod size;
+pub mod survey;

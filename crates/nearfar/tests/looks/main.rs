@@ -47,6 +47,62 @@ fn a_measured_report_can_be_read_by_everybody() {
     look_at("measured", folder.path());
 }
 
+/// Nine machines of which one is slow, and one became slow.
+#[test]
+fn machines_side_by_side_can_be_read_by_everybody() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let experiment = folder.path().join("daily.toml");
+    std::fs::write(&experiment, DAILY).expect("the folder can be written");
+    let experiment = experiment.to_str().expect("scratch folders are UTF-8");
+    let (usual, slow) = (format!("{MODELS}/ryzen5-2600.xml:7"), slow(folder.path()));
+    for machine in 0..9_u32 {
+        for round in 0..7_u32 {
+            let is_slow = machine == 4 || machine == 2 && round > 3;
+            let (name, seed) = (format!("node-{machine}"), (10 * machine + round).to_string());
+            let sim = if is_slow { &slow } else { &usual };
+            let words = ["run", experiment, "--sim", sim, "--seed", &seed, "--host-label", &name, "--label", "rack=7"];
+            nearfar(folder.path(), &words);
+        }
+    }
+    let file = look_at("machines", folder.path());
+    let Some(file) = file else { return };
+    let page = std::fs::read_to_string(file).expect("it was just written");
+    for picture in [": machines by tests", "node-4 against its class", "node-2: queens over time"] {
+        assert!(page.contains(&format!("{picture}</title>")), "{picture}");
+    }
+}
+
+/// Enough for medians that hardly differ.
+const DAILY: &str = r#"
+name = "daily"
+question = "Is every machine as it should be?"
+[repeat]
+warmup = 0
+min = 25
+max = 25
+budget = "1000h"
+[[workload]]
+name = "queens"
+placements = ["one-core"]
+[[workload]]
+name = "stream"
+placements = ["spread"]
+"#;
+
+/// The same machine with slower cores, and firmware of its own.
+fn slow(folder: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.args(["map", "--from", &format!("{MODELS}/ryzen5-2600.xml"), "--format", "capture"]);
+    let mut capture: Value =
+        serde_json::from_slice(&command.output().expect("the program starts").stdout).expect("a capture is JSON");
+    let fact = |key: &str, value: &str| json!({ "key": key, "value": value });
+    capture["settings"] = json!([fact("cpu.model", "simulated ryzen5-2600.xml"), fact("machine.bios-version", "F2")]);
+    capture["topology"]["cpu_kinds"] = json!([{ "cpus": "0-11", "efficiency": 0, "capacity": 870, "info": [] }]);
+    let file = folder.join("slow.json");
+    std::fs::write(&file, capture.to_string()).expect("the folder can be written");
+    format!("{}:7", file.display())
+}
+
 fn nearfar(folder: &Path, args: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.arg("--store").arg(folder.join("results.db")).args(args).arg("--quiet");
@@ -64,9 +120,9 @@ fn album() -> PathBuf {
     album
 }
 
-/// Makes the report of a folder's results file and holds everything of it in every view.
-fn look_at(name: &str, folder: &Path) {
-    let Some(mut browser) = Browser::start(name) else { return };
+/// Makes the report of a folder's results file and holds everything of it in every view; none without a browser.
+fn look_at(name: &str, folder: &Path) -> Option<PathBuf> {
+    let mut browser = Browser::start(name)?;
     let file = folder.join("report.html");
     nearfar(folder, &["report", "-o", file.to_str().expect("scratch folders are UTF-8")]);
     let page = browser.page();
@@ -81,6 +137,7 @@ fn look_at(name: &str, folder: &Path) {
     }
     wrong.extend(on_paper(&mut browser, &page, name));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Some(file)
 }
 
 /// What is wrong with the page in one view, everything unfolded.

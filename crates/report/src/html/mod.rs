@@ -7,6 +7,7 @@ mod race;
 mod run;
 mod served;
 mod size;
+mod survey;
 mod sweep;
 mod table;
 
@@ -17,6 +18,7 @@ use model::measured_map::MeasuredMap;
 use model::place::Answer;
 use model::record::{ImportedTable, RunRecord, TrialRecord};
 use model::size::SizeAnswer;
+use model::survey::Survey;
 use model::unixbench::IndexTable;
 
 use crate::changes;
@@ -24,6 +26,7 @@ use crate::look::clean;
 use crate::sentence::{Sentence, sentences};
 use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, long_grid};
 use run::RunPart;
+use survey::SurveyPart;
 use table::HtmlTable;
 
 pub use served::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, Served, query, refusal, runs};
@@ -45,6 +48,8 @@ pub struct ReportPage<'a> {
     pub indices: Vec<(&'a str, &'a IndexTable)>,
     /// Imported tables.
     pub tables: Vec<TableSection<'a>>,
+    /// Many machines side by side, where there are several.
+    pub survey: Option<&'a Survey>,
     /// The program and its version.
     pub generated_by: String,
     /// Where a server gives it out; none for a file.
@@ -102,7 +107,10 @@ pub fn render(page: &ReportPage) -> String {
         page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
     let report = Report {
         title: title(page),
-        simulated: page.runs.iter().any(|run| run.record.simulated.is_some()),
+        simulated: page.runs.iter().any(|run| run.record.simulated.is_some())
+            || page.survey.is_some_and(|survey| survey.simulated),
+        parts: usize::from(page.survey.is_some()),
+        survey: page.survey.map(|survey| SurveyPart::new(survey, limits.rows)),
         runs,
         comparisons: compared.collect(),
         indices: page.indices.iter().map(|(name, table)| IndexPart::new(name, table, limits.rows)).collect(),
@@ -139,6 +147,9 @@ impl Limits {
 struct Report<'a> {
     title: String,
     simulated: bool,
+    /// How many of them are there beside those in lists.
+    parts: usize,
+    survey: Option<SurveyPart>,
     runs: Vec<RunPart>,
     comparisons: Vec<ComparedPart>,
     indices: Vec<IndexPart>,
@@ -215,6 +226,7 @@ fn title(page: &ReportPage) -> String {
     names.dedup();
     match names.as_slice() {
         [] if page.form.is_some() => "Compare".into(),
+        [] if page.survey.is_some() => "Machines side by side".into(),
         [] => "Empty".into(),
         [first, second, third, _, ..] => format!("{first}, {second}, {third} and more"),
         names => names.join(", "),

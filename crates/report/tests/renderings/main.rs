@@ -6,4 +6,5 @@ mod machines;
 mod maps;
 mod pages;
 mod races;
+mod surveys;
 mod tables;

@@ -1,0 +1,127 @@
+//! Machines by tests: each cell is a machine's distance from the others of its class, in words, and in a colour that those who see
+//! no red or green tell apart as well.
+
+use askama::Template;
+use model::survey::{Class, Standing, Test, Worth};
+use model::workload::Better;
+
+use crate::look::{clean, shortened};
+use crate::number::{percent_interval, signed_percent};
+use crate::picture::{Cell, Line, Picture, pixels};
+
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 150.0;
+const HEADING: f64 = 30.0;
+const NUMBERS: f64 = 18.0;
+const ROW_HEIGHT: f64 = 22.0;
+const COLUMN_WIDTH_MAX: f64 = 92.0;
+/// The change needs so much.
+const COLUMN_WIDTH_MIN: f64 = 48.0;
+const LEGEND_HEIGHT: f64 = 16.0;
+/// About one character of names.
+const CHARACTER: f64 = 6.6;
+/// The table has all.
+const ROWS_MAX: usize = 60;
+/// Text is read on the fullest colour too.
+const OPACITY_MAX: f64 = 0.4;
+/// The fullest colour is at least so many percent, so that noise does not look like a mountain.
+const FULLEST_MIN: f64 = 2.0;
+
+/// None where there is nothing to be compared with.
+pub(super) fn svg(class: &Class) -> Option<String> {
+    if class.machines.len() < 2 || class.tests.is_empty() {
+        return None;
+    }
+    let tests = &class.tests[..class.tests.len().min(((WIDTH - LEFT) / COLUMN_WIDTH_MIN) as usize)];
+    let rows = class.machines.len().min(ROWS_MAX);
+    let width = COLUMN_WIDTH_MAX.min((WIDTH - LEFT) / tests.len() as f64);
+    let top = HEADING + NUMBERS;
+    let bottom = top + ROW_HEIGHT * rows as f64;
+    let mut picture = Picture {
+        title: clean(&format!("{}: machines by tests", class.name)),
+        description: description(class),
+        width: pixels(WIDTH),
+        height: pixels(bottom + 10.0 + LEGEND_HEIGHT * (tests.len() + 1) as f64),
+        ..Picture::default()
+    };
+    picture.label("h", 4.0, 16.0, "Against the others of the class, percent");
+    let fullest = tests.iter().flat_map(|test| &test.values).map(|value| value.change_percent.abs());
+    let fullest = fullest.fold(FULLEST_MIN, f64::max);
+    for (column, test) in tests.iter().enumerate() {
+        picture.label("c q", LEFT + width * (column as f64 + 0.5), top - 5.0, &(column + 1).to_string());
+        for (row, machine) in class.machines[..rows].iter().enumerate() {
+            let value = test.values.iter().find(|value| value.machine == machine.name);
+            let place = (LEFT + width * column as f64, top + ROW_HEIGHT * row as f64);
+            cell(&mut picture, test, &machine.name, value, place, width, fullest);
+        }
+        let name = format!("{}: {}, {}", column + 1, test.test, test.metric);
+        let name = shortened(&clean(&name), (WIDTH / CHARACTER) as usize);
+        picture.label("q", 4.0, bottom + 14.0 + LEGEND_HEIGHT * column as f64, &name);
+    }
+    for (row, machine) in class.machines[..rows].iter().enumerate() {
+        let name = shortened(&clean(&machine.name), (LEFT / CHARACTER) as usize);
+        picture.label("e", LEFT - 6.0, top + ROW_HEIGHT * (row as f64 + 0.5) + 4.0, &name);
+    }
+    let left_out = (class.machines.len() - rows, class.tests.len() - tests.len());
+    if left_out != (0, 0) {
+        let text = format!("{} more machines and {} more tests are in the table", left_out.0, left_out.1);
+        picture.label("q", 4.0, bottom + 14.0 + LEGEND_HEIGHT * tests.len() as f64, &text);
+    }
+    Some(picture.render().expect("a template of values that are there renders"))
+}
+
+fn cell(
+    picture: &mut Picture,
+    test: &Test,
+    machine: &str,
+    value: Option<&Standing>,
+    (x, y): (f64, f64),
+    width: f64,
+    fullest: f64,
+) {
+    let (width, height) = (width - 2.0, ROW_HEIGHT - 2.0);
+    let heat = value.map(|value| value.change_percent.abs() / fullest * OPACITY_MAX);
+    let class = match value {
+        None => "none",
+        Some(value) if (value.change_percent > 0.0) == (test.better == Better::Higher) => "heat",
+        Some(_) => "heat worse",
+    };
+    let title = told(test, machine, value);
+    let [left, top, wide, high] = [x, y, width, height].map(pixels);
+    picture.boxes.push(Cell { class, x: left, y: top, width: wide, height: high, heat, title });
+    let Some(value) = value else { return };
+    let text = signed_percent(value.change_percent);
+    picture.label("c", x + width / 2.0, y + height / 2.0 + 4.0, text.trim_end_matches(" %"));
+    if value.stands_out.is_some() {
+        let path = format!("M{} {}h{}v{}h-{}z", pixels(x), pixels(y), pixels(width), pixels(height), pixels(width));
+        picture.lines.push(Line { class: "axis answer".into(), path });
+    }
+}
+
+/// A cell in words.
+pub(super) fn told(test: &Test, machine: &str, value: Option<&Standing>) -> String {
+    let name = format!("{machine}, {}", test.test);
+    let Some(value) = value else { return clean(&format!("{name}: not measured")) };
+    let ends = value.ci_low.zip(value.ci_high).map_or(String::new(), |(low, high)| {
+        format!(", 95 % interval {} %", percent_interval(low, high, value.change_percent))
+    });
+    let worth = match value.stands_out {
+        Some(Worth::Better) => ", stands out as better",
+        Some(Worth::Worse) => ", stands out as worse",
+        None => "",
+    };
+    clean(&format!("{name}: {}{ends}{worth}", signed_percent(value.change_percent)))
+}
+
+/// What the eye sees, for those who do not see it: the span of each test, and who stands out.
+fn description(class: &Class) -> String {
+    let test = |test: &Test| {
+        let changes = test.values.iter().map(|value| value.change_percent);
+        let (low, high) = changes.fold((f64::MAX, f64::MIN), |(low, high), change| (low.min(change), high.max(change)));
+        let out = test.values.iter().filter(|value| value.stands_out.is_some());
+        let out: String = out.map(|value| format!(" {}.", told(test, &value.machine, Some(value)))).collect();
+        format!(" {}: {} to {}.{out}", test.test, signed_percent(low), signed_percent(high))
+    };
+    let tests = class.tests.iter().filter(|test| !test.values.is_empty());
+    clean(&format!("Machines against the others of their class.{}", tests.map(test).collect::<String>()))
+}

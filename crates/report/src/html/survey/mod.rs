@@ -1,0 +1,101 @@
+//! Many machines on a page: each class in words, as a map of machines by tests, those who stand out against their class, and what
+//! changed over time. Decides pixels only.
+
+mod against;
+mod heat;
+mod timeline;
+
+use model::survey::{Class, Survey, Worth};
+
+use super::run::FigurePart;
+use super::table::HtmlTable;
+use super::unbroken;
+use crate::sentence::Sentence;
+use crate::survey::{changes, facts_grid, heading, machines_grid, points_grid, promise, standings, tests_grid};
+
+/// Pictures of machines, and of changes; the sentences name all.
+const PICTURES_MAX: usize = 12;
+
+/// All classes.
+pub(crate) struct SurveyPart {
+    pub(crate) promise: String,
+    pub(crate) simulated: bool,
+    pub(crate) classes: Vec<ClassPart>,
+}
+
+/// One class.
+pub(crate) struct ClassPart {
+    pub(crate) heading: String,
+    pub(crate) sentences: Vec<Sentence>,
+    pub(crate) changes: Vec<Sentence>,
+    /// Facts that go with who stands out.
+    pub(crate) facts: Vec<HtmlTable>,
+    pub(crate) machines: HtmlTable,
+    /// Machines by tests.
+    pub(crate) map: Option<FigurePart>,
+    /// Each machine that stands out.
+    pub(crate) standing: Vec<FigurePart>,
+    /// Each change, with the facts that go with it.
+    pub(crate) timelines: Vec<(FigurePart, Option<HtmlTable>)>,
+}
+
+impl SurveyPart {
+    pub(crate) fn new(survey: &Survey, rows_max: usize) -> Self {
+        Self {
+            promise: unbroken(&promise(survey)),
+            simulated: survey.simulated,
+            classes: survey.classes.iter().map(|class| ClassPart::new(class, rows_max)).collect(),
+        }
+    }
+}
+
+impl ClassPart {
+    fn new(class: &Class, rows_max: usize) -> Self {
+        let facts = [
+            ("Facts of those who do worse than their class", &class.facts_of_worse),
+            ("Facts of those who do better than their class", &class.facts_of_better),
+        ];
+        let facts = facts.into_iter().filter(|(_, facts)| !facts.is_empty());
+        let mut standing: Vec<_> = class.machines.iter().filter(|machine| machine.stands_out.is_some()).collect();
+        standing.sort_by_key(|machine| machine.stands_out == Some(Worth::Better));
+        let timeline = |change| {
+            let figure = FigurePart {
+                svg: timeline::svg(change)?,
+                caption: "Each point is a run, against the median of all of them; what its class has in common in a round of runs is \
+                          taken out. The upright line is where the level changed, the coloured part where it may have with 95 % \
+                          confidence."
+                    .into(),
+                table: HtmlTable::new("The same as a table", points_grid(change), rows_max).folded(),
+            };
+            let facts = facts_grid(&change.facts, ["of the runs after it", "of those before"]);
+            let table = (!change.facts.is_empty()).then(|| HtmlTable::new("What came with it", facts, rows_max));
+            Some((figure, table))
+        };
+        let worded = |mut sentences: Vec<Sentence>| {
+            sentences.iter_mut().for_each(|sentence| sentence.text = unbroken(&sentence.text));
+            sentences
+        };
+        Self {
+            heading: heading(class),
+            sentences: worded(standings(class)),
+            changes: worded(changes(class)),
+            facts: facts
+                .map(|(title, facts)| HtmlTable::new(title, facts_grid(facts, ["of them", "of the others"]), rows_max))
+                .collect(),
+            machines: HtmlTable::new("Machines against the others of their class", machines_grid(class), rows_max),
+            map: heat::svg(class).map(|svg| FigurePart {
+                svg,
+                caption: "Each machine against the others of its class, in percent. Blue is better, orange is worse, fuller colour is \
+                          farther off; framed: it stands out. An empty cell was not measured."
+                    .into(),
+                table: HtmlTable::new("The same as a table", tests_grid(class), rows_max).folded(),
+            }),
+            standing: standing
+                .into_iter()
+                .take(PICTURES_MAX)
+                .filter_map(|machine| against::figure(class, &machine.name, rows_max))
+                .collect(),
+            timelines: class.changes.iter().take(PICTURES_MAX).filter_map(timeline).collect(),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The tables of a survey: machines, tests by machine, facts, and the points of a change.
+
+use model::survey::{Change, Class, Parting, Standing, Test, Worth};
+use model::workload::Better;
+
+use super::words::interval;
+use crate::grid::{Grid, GridCell, Holds};
+use crate::look::{HARD_SPACE, Tone, clean};
+use crate::number::{date, signed_percent, significant};
+
+/// One line for each machine, with where it stands over all tests of an experiment, or in the first one.
+pub(crate) fn machines_grid(class: &Class) -> Grid {
+    let overall: Vec<&Test> = class.tests.iter().filter(|test| test.median.is_none()).collect();
+    let shown: Vec<&Test> = if overall.is_empty() { class.tests.iter().take(1).collect() } else { overall };
+    let mut titles = vec!["machine", "runs", "last run"];
+    titles.extend(shown.iter().map(|test| test.test.as_str()));
+    titles.push("stands out");
+    let mut grid = Grid::new(&titles).numbers(&["runs"]).holding(Holds::Word, &["last run", "stands out"]);
+    for machine in &class.machines {
+        let mut cells = vec![
+            GridCell::plain(&machine.name),
+            GridCell::plain(&machine.runs.to_string()),
+            GridCell::quiet(&held(&date(machine.last_unix_ms))),
+        ];
+        cells.extend(
+            shown.iter().map(|test| against(test.values.iter().find(|value| value.machine == machine.name), test)),
+        );
+        let (word, tone) = worth(machine.stands_out);
+        cells.push(GridCell::new(word, tone));
+        grid.rows.push(cells);
+    }
+    grid
+}
+
+/// One line for each machine in each test.
+pub(crate) fn tests_grid(class: &Class) -> Grid {
+    let titles = ["test", "metric", "machine", "median", "unit", "against the others", "95 % interval", "stands out"];
+    let mut grid = Grid::new(&titles)
+        .numbers(&["median", "against the others"])
+        .holding(Holds::Word, &["95 % interval", "stands out"]);
+    for test in &class.tests {
+        for value in &test.values {
+            let (word, tone) = worth(value.stands_out);
+            let median = value.median.map_or(GridCell::plain(""), |median| {
+                GridCell::plain(&significant(median)).of(median, Some(&test.unit))
+            });
+            grid.rows.push(vec![
+                GridCell::plain(&test.test),
+                GridCell::plain(&test.metric),
+                GridCell::plain(&value.machine),
+                median,
+                GridCell::quiet(&test.unit),
+                GridCell::new(&signed_percent(value.change_percent), tone).of(value.change_percent, None),
+                GridCell::quiet(&interval(value.ci_low, value.ci_high, value.change_percent)),
+                GridCell::new(word, tone),
+            ]);
+        }
+    }
+    grid
+}
+
+/// Facts with their counts on both sides.
+pub(crate) fn facts_grid(facts: &[Parting], sides: [&str; 2]) -> Grid {
+    let titles = ["fact", "value", sides[0], sides[1], "by chance"];
+    let mut grid = Grid::new(&titles).holding(Holds::Word, &titles[2..]);
+    for fact in facts {
+        let count = |have: usize, all: usize| format!("{have} of {all}");
+        grid.rows.push(vec![
+            GridCell::plain(&fact.key),
+            GridCell::plain(&fact.value),
+            GridCell::plain(&count(fact.here, fact.here_of)),
+            GridCell::plain(&count(fact.elsewhere, fact.elsewhere_of)),
+            GridCell::quiet(&chance(fact.p_value)),
+        ]);
+    }
+    grid
+}
+
+/// The series that changed.
+pub(crate) fn points_grid(change: &Change) -> Grid {
+    let titles = ["run", "began", "against its median"];
+    let mut grid = Grid::new(&titles).holding(Holds::Word, &titles[..2]).numbers(&titles[2..]);
+    for point in &change.points {
+        grid.rows.push(vec![
+            GridCell::plain(&point.run),
+            GridCell::plain(&date(point.unix_ms)),
+            GridCell::plain(&signed_percent(point.change_percent)).of(point.change_percent, None),
+        ]);
+    }
+    grid
+}
+
+fn against(value: Option<&Standing>, test: &Test) -> GridCell {
+    let Some(value) = value else { return GridCell::quiet("not measured") };
+    let ends = interval(value.ci_low, value.ci_high, value.change_percent);
+    let ends = if ends.is_empty() { ends } else { format!(" ({})", ends.trim_end_matches(" %")) };
+    let tone = match (value.stands_out, (value.change_percent > 0.0) == (test.better == Better::Higher)) {
+        (None, _) => Tone::Plain,
+        (Some(_), true) => Tone::Good,
+        (Some(_), false) => Tone::Bad,
+    };
+    GridCell::ours(&held(&format!("{}{ends}", signed_percent(value.change_percent))), tone)
+        .of(value.change_percent, None)
+}
+
+fn worth(worth: Option<Worth>) -> (&'static str, Tone) {
+    match worth {
+        Some(Worth::Worse) => ("worse", Tone::Bad),
+        Some(Worth::Better) => ("better", Tone::Good),
+        None => ("", Tone::Plain),
+    }
+}
+
+/// `5 %`, `0.09 %`, `below 0.01 %`.
+fn chance(p_value: f64) -> String {
+    match 100.0 * p_value {
+        percent if percent < 0.01 => "below 0.01 %".into(),
+        percent if percent < 1.0 => format!("{percent:.2} %"),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+fn held(text: &str) -> String {
+    clean(text).replace(' ', &HARD_SPACE.to_string())
+}

@@ -1,0 +1,78 @@
+//! Many machines side by side as text, Markdown and the sentences of the page: who stands out, what changed when, and which
+//! facts go with it.
+
+mod grids;
+mod words;
+
+use model::survey::{Class, Survey};
+
+pub(crate) use grids::{facts_grid, machines_grid, points_grid, tests_grid};
+pub(crate) use words::{changes, promise, standings};
+
+use crate::grid::{Grid, markdown_text};
+use crate::look::{Look, Tone, clean, finished, marked, wrapped};
+use crate::sentence::Sentence;
+
+/// For the terminal.
+pub fn text(survey: &Survey, look: &Look) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for class in &survey.classes {
+        let said = said(class);
+        let said: String = said.iter().map(|sentence| paragraph(&toned(sentence), look)).collect();
+        let tables: String = tables(class)
+            .iter()
+            .map(|(title, grid)| format!("\n{}{}", paragraph(&marked(title, Tone::Strong), look), grid.terminal(look)))
+            .collect();
+        parts.push(paragraph(&marked(&heading(class), Tone::Strong), look) + &said + &tables);
+    }
+    parts.push(paragraph(&promise(survey), look));
+    parts.join("\n")
+}
+
+/// The same as Markdown.
+pub fn markdown(survey: &Survey) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for class in &survey.classes {
+        parts.push(format!("## {}\n", markdown_text(&heading(class))));
+        parts.push(said(class).iter().map(|sentence| format!("- {}\n", markdown_text(&sentence.text))).collect());
+        parts.extend(tables(class).iter().map(|(title, grid)| format!("### {title}\n\n{}", grid.markdown())));
+    }
+    parts.push(format!("{}\n", markdown_text(&promise(survey))));
+    parts.join("\n")
+}
+
+/// The name of a class and how many machines it has.
+pub(crate) fn heading(class: &Class) -> String {
+    let count = class.machines.len();
+    format!("{}: {count} {}", clean(&class.name), if count == 1 { "machine" } else { "machines" })
+}
+
+fn said(class: &Class) -> Vec<Sentence> {
+    standings(class).into_iter().chain(changes(class)).collect()
+}
+
+fn tables(class: &Class) -> Vec<(&'static str, Grid)> {
+    let mut tables = vec![("Machines", machines_grid(class))];
+    for (title, facts) in [
+        ("What those have who do worse than their class", &class.facts_of_worse),
+        ("What those have who do better than their class", &class.facts_of_better),
+    ] {
+        if !facts.is_empty() {
+            tables.push((title, facts_grid(facts, ["of them", "of the others"])));
+        }
+    }
+    tables
+}
+
+fn toned(sentence: &Sentence) -> String {
+    let tone = match sentence.better {
+        Some(true) => Tone::Good,
+        Some(false) => Tone::Bad,
+        None => Tone::Plain,
+    };
+    marked(&sentence.text, tone)
+}
+
+fn paragraph(text: &str, look: &Look) -> String {
+    wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
+}
