@@ -19,7 +19,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bfs::Bfs;
 pub use expand::{EngineName, Expand, Far};
-pub use fleet::{Fleet, FleetAsk, FleetCommand, FleetRun, Reach};
+pub use fleet::{Fleet, FleetAsk, FleetCollect, FleetCommand, FleetRun, ManifestFlags, Reach};
 pub use graph::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, Which};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
@@ -88,7 +88,7 @@ pub enum Command {
     Graph(Graph),
     /// Search the Graph500's graph in several parts: ranks over MPI, where one machine is not enough
     Bfs(Bfs),
-    /// Many machines: run an experiment on all of them over ssh or Slurm, and bring the results together
+    /// Many machines: run an experiment on all of them over ssh, Slurm or Kubernetes, and bring the results together
     Fleet(Fleet),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),
@@ -103,13 +103,24 @@ pub enum Command {
     Worker,
     /// The node's side of a fleet.
     #[command(name = "__node", hide = true)]
-    Node,
+    Node(Node),
     /// The process that hwloc reads an untrusted file in.
     #[command(name = "__read-topology", hide = true)]
     ReadTopology {
         /// What to read.
         source: String,
     },
+}
+
+/// The node's side of a fleet: asked on its standard input, or with an order that lies there.
+#[derive(Args, Debug)]
+pub struct Node {
+    /// The order's file, with the experiment's beside it; the run is this process.
+    #[arg(long, value_name = "FILE", requires = "node")]
+    pub order: Option<PathBuf>,
+    /// What this node is called by who wrote the order.
+    #[arg(long, value_name = "NAME", requires = "order", value_parser = ::fleet::NodeName::parse)]
+    pub node: Option<::fleet::NodeName>,
 }
 
 /// `nearfar placements`
