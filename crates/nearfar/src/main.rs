@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod compared;
 mod conduct;
 mod coordinator;
 mod failure;

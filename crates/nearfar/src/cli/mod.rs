@@ -371,6 +371,10 @@ pub struct Compare {
     /// Which imported table, by column [default: the latest]
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
+    /// Compare what was exported instead of the results file: the folder of export --format parquet, or one in it. Read by `DuckDB`
+    /// (`duckdb`, or what `NEARFAR_DUCKDB` names)
+    #[arg(long, value_name = "parquet:FOLDER", value_parser = Exported::parse, conflicts_with = "table")]
+    pub from: Option<Exported>,
     /// Show the index of a suite instead, for each thing compared
     #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "all_metrics")]
     pub index: Option<Suite>,
@@ -380,6 +384,22 @@ pub struct Compare {
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TableFormat,
+}
+
+/// Where results are that were exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exported {
+    /// A folder of Parquet files.
+    Parquet(String),
+}
+
+impl Exported {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("parquet", folder)) if !folder.is_empty() => Ok(Self::Parquet(folder.into())),
+            _ => Err("write it like parquet:FOLDER".into()),
+        }
+    }
 }
 
 /// Suites with an index of their own.
