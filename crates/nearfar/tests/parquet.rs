@@ -1,7 +1,8 @@
 //! `nearfar compare --from parquet:FOLDER`: the same as over the results file that was exported, and what it says of a folder that it
-//! cannot read. Needs Parquet in the build to export, and DuckDB's program to read.
+//! cannot read. Needs Parquet in the build to export, and `DuckDB`'s program to read.
 #![cfg(feature = "parquet")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -27,7 +28,7 @@ fn done(folder: &Path, args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}", said(&output));
 }
 
-/// DuckDB's program; none where there is none, which is said.
+/// `DuckDB`'s program; none where there is none, which is said.
 fn duckdb(test: &str) -> Option<PathBuf> {
     let program = std::env::var_os("NEARFAR_DUCKDB").map_or_else(|| PathBuf::from("duckdb"), PathBuf::from);
     let found = Command::new(&program).arg("-version").output().is_ok_and(|output| output.status.success());
@@ -37,7 +38,7 @@ fn duckdb(test: &str) -> Option<PathBuf> {
     found.then_some(program)
 }
 
-/// Has DuckDB do something in a folder.
+/// Has `DuckDB` do something in a folder.
 fn sql(duckdb: &Path, folder: &Path, question: &str) {
     let asked = Command::new(duckdb).args(["-init", "/dev/null", "-c", question]).current_dir(folder).output();
     let asked = asked.expect("it has just answered");
@@ -162,7 +163,6 @@ fn a_folder_that_cannot_be_compared_over_parquet_is_said() {
     let script = folder.join("fails");
     std::fs::write(&script, "#!/bin/sh\ncat >/dev/null; printf 'Out of \\033[2JMemory Error\\n' >&2; exit 3\n")
         .expect("it can be written");
-    use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it was just written");
     let program = duckdb.to_string_lossy().into_owned();
     let cases: &[(&str, &str, &[&str], i32, &str)] = &[

@@ -115,7 +115,7 @@ impl Manifest<'_> {
 
     /// One for each node, because a Job of several pods would run twice on one node where another is away.
     fn job(&self, node: &NodeName) -> Value {
-        let mut pod = self.pods.template(labels(&self.order.job), vec![self.worker()], self.volumes());
+        let mut pod = self.pods.template(&labels(&self.order.job), &[self.worker()], &self.volumes());
         let spec = pod["spec"].as_object_mut().expect("it is made as an object");
         spec.insert("restartPolicy".into(), "Never".into());
         spec.insert("affinity".into(), affinity(Some(node)));
@@ -146,7 +146,7 @@ impl Manifest<'_> {
     /// Its pods never end, so the run is what comes before they are ready; then they give out what was measured.
     fn daemon_set(&self, on: &[Label]) -> Value {
         let labels = labels(&self.order.job);
-        let mut pod = self.pods.template(labels.clone(), vec![self.pods.keeper()], self.volumes());
+        let mut pod = self.pods.template(&labels, &[self.pods.keeper()], &self.volumes());
         let spec = pod["spec"].as_object_mut().expect("it is made as an object");
         spec.insert("initContainers".into(), json!([self.worker()]));
         spec.insert("affinity".into(), affinity(None));
@@ -203,7 +203,7 @@ impl Pods<'_> {
     pub fn collectors(&self) -> Vec<Value> {
         let labels = json!({ OURS.0: "nearfar-collect" });
         let of = |node: Option<&NodeName>| {
-            let mut pod = self.template(labels.clone(), vec![self.keeper()], vec![self.results()]);
+            let mut pod = self.template(&labels, &[self.keeper()], &[self.results()]);
             if let Some(node) = node {
                 pod["spec"]["affinity"] = json!({ "nodeAffinity": on_node(node) });
             }
@@ -233,7 +233,7 @@ impl Pods<'_> {
         }
     }
 
-    fn template(&self, labels: Value, containers: Vec<Value>, volumes: Vec<Value>) -> Value {
+    fn template(&self, labels: &Value, containers: &[Value], volumes: &[Value]) -> Value {
         json!({
             "metadata": { "labels": labels },
             "spec": {
@@ -327,7 +327,7 @@ pub fn to_yaml(objects: &[Value]) -> Result<String, String> {
 }
 
 /// The same as one value.
-pub fn to_list(objects: Vec<Value>) -> Value {
+pub fn to_list(objects: &[Value]) -> Value {
     json!({ "apiVersion": "v1", "kind": "List", "items": objects })
 }
 

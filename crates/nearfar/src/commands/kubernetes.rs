@@ -38,7 +38,7 @@ pub fn run(args: &FleetRun, on: &Selection, common: &Common) -> Outcome {
         privileged: !why.is_empty(),
         deadline_seconds: deadline(&run, &experiment)?,
     };
-    write(manifest.objects().map_err(Failure::usage)?, &args.manifest, args.format)?;
+    write(&manifest.objects().map_err(Failure::usage)?, &args.manifest, args.format)?;
     if !common.quiet {
         let made = match on {
             Selection::Named(nodes) => format!("a Job for each of {} nodes", nodes.len()),
@@ -70,7 +70,7 @@ pub fn collect(args: &FleetCollect, on: &Selection, common: &Common) -> Outcome 
         .hint("name no job; nearfar import takes the results files that you want"));
     }
     let pods = pods(on, image(&args.manifest)?, &args.manifest);
-    write(pods.collectors(), &args.manifest, args.ask.format)?;
+    write(&pods.collectors(), &args.manifest, args.ask.format)?;
     if !common.quiet {
         let file = file(&args.manifest);
         say(&["next", &format!("kubectl apply -f {file}")]);
@@ -146,9 +146,9 @@ fn deadline(run: &Run, experiment: &Experiment) -> Result<Option<u32>, Failure> 
     Ok(Some(u32::try_from(seconds).unwrap_or(u32::MAX).min(i32::MAX as u32)))
 }
 
-fn write(objects: Vec<Value>, flags: &ManifestFlags, format: TextOrJson) -> Result<(), Failure> {
+fn write(objects: &[Value], flags: &ManifestFlags, format: TextOrJson) -> Result<(), Failure> {
     let text = match format {
-        TextOrJson::Text => to_yaml(&objects).map_err(Failure::of)?,
+        TextOrJson::Text => to_yaml(objects).map_err(Failure::of)?,
         TextOrJson::Json => serde_json::to_string_pretty(&to_list(objects)).map_err(Failure::of)? + "\n",
     };
     output::write(flags.output.as_deref().unwrap_or(Path::new("-")), &text)
