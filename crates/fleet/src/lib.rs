@@ -8,6 +8,7 @@
 mod conversation;
 mod each;
 mod engine;
+pub mod kubernetes;
 mod name;
 mod problem;
 mod slurm;

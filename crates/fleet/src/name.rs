@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::kubernetes::Selection;
+
 /// One process and one connection for each node: more than this is a case for several coordinators.
 pub const NODES_MAX: usize = 1000;
 
@@ -28,6 +30,8 @@ pub enum On {
     Ssh(Vec<NodeName>),
     /// All nodes of a partition of Slurm, of its default one when none is named.
     Slurm(Option<JobName>),
+    /// Nodes of a cluster of Kubernetes.
+    Kubernetes(Selection),
 }
 
 impl NodeName {
@@ -75,17 +79,21 @@ fn checked(what: &str, text: &str, plain: impl Fn(char) -> bool, allowed: &str) 
 }
 
 impl On {
-    /// Reads `ssh:HOST,HOST`, `slurm` or `slurm:PARTITION`.
+    /// Reads `ssh:HOST,HOST`, `slurm`, `slurm:PARTITION`, `kubernetes`, `kubernetes:NODE,NODE` or `kubernetes:LABEL=VALUE`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let hosts = match text.split_once(':') {
             None if text == "slurm" => return Ok(Self::Slurm(None)),
+            None if text == "kubernetes" => return Ok(Self::Kubernetes(Selection::All)),
+            Some(("kubernetes", nodes)) => return Selection::parse(nodes).map(Self::Kubernetes),
             Some(("slurm", partition)) => {
                 return JobName::parse(partition).map(|partition| Self::Slurm(Some(partition)));
             }
             Some(("ssh", hosts)) => hosts,
             _ => {
                 let text = text.escape_debug();
-                return Err(format!("'{text}' names no engine; write it like ssh:HOST,HOST or slurm:PARTITION"));
+                return Err(format!(
+                    "'{text}' names no engine; write it like ssh:HOST,HOST, slurm:PARTITION or kubernetes:NODE,NODE"
+                ));
             }
         };
         let nodes: Vec<NodeName> = hosts.split(',').map(NodeName::parse).collect::<Result<_, _>>()?;
@@ -105,6 +113,8 @@ impl fmt::Display for On {
             Self::Ssh(nodes) => write!(f, "ssh:{}", nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(",")),
             Self::Slurm(None) => f.write_str("slurm"),
             Self::Slurm(Some(partition)) => write!(f, "slurm:{partition}"),
+            Self::Kubernetes(Selection::All) => f.write_str("kubernetes"),
+            Self::Kubernetes(nodes) => write!(f, "kubernetes:{nodes}"),
         }
     }
 }
@@ -174,7 +184,9 @@ mod tests {
         assert_eq!(On::parse("ssh:a"), Ok(nodes(&["a"])));
         assert_eq!(On::parse("ssh:a,b@c,d"), Ok(nodes(&["a", "b@c", "d"])));
         assert_eq!(On::parse("slurm"), Ok(On::Slurm(None)));
-        assert_eq!(On::parse("slurm:all").map(|on| on.to_string()), Ok("slurm:all".into()));
+        for text in ["slurm:all", "kubernetes", "kubernetes:a,b", "kubernetes:disk=nvme"] {
+            assert_eq!(On::parse(text).map(|on| on.to_string()), Ok(text.into()));
+        }
         for (bad, why) in [
             ("a,b", "names no engine"),
             ("rsh:a", "names no engine"),
@@ -184,6 +196,8 @@ mod tests {
             ("ssh:-l", "'-l' is no name of a node"),
             ("slurm:", "'' is no name"),
             ("slurm:a b", "'a b' is no name"),
+            ("kubernetes:", "'' is no name of a node of Kubernetes"),
+            ("kubernetes:A", "'A' is no name of a node of Kubernetes"),
         ] {
             let said = On::parse(bad).unwrap_err();
             assert!(said.contains(why), "{bad}: {said}");

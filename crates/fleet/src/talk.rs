@@ -187,7 +187,7 @@ impl Reply {
 }
 
 /// Gives the version that is not ours.
-fn same_version(text: &str) -> Result<(), Option<String>> {
+pub(crate) fn same_version(text: &str) -> Result<(), Option<String>> {
     #[derive(Deserialize)]
     struct Head {
         program: String,

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod compared;
 mod conduct;
 mod coordinator;
 mod failure;
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => commands::manual::completions(args),
         Command::Man(args) => commands::manual::man(args),
         Command::Worker => commands::hidden::worker(),
-        Command::Node => commands::hidden::node(settings),
+        Command::Node(args) => commands::hidden::node(args, settings),
         Command::ReadTopology { source } => commands::hidden::read_topology(source),
     };
     match result {

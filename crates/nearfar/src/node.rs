@@ -1,19 +1,23 @@
 //! The node's side of a fleet: starts the run that it is told in a process that outlives the connection, says how far it is, gives out
-//! a copy of what is stored. All of a job is in one folder. Must not know who else there is, nor how it was reached.
+//! a copy of what is stored; or runs an order that lies there itself. All of a job is in one folder. Must not know who else there is, nor
+//! how it was reached.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
+use fleet::kubernetes::{EXPERIMENT_KEY, Posted};
 use fleet::{Answer, Ask, Copied, JobName, JobState, Look, NodeName, Order, REQUEST_BYTES_MAX, Reply, Request};
 use lab::history::History;
 use lab::run::forecast;
 use store::{Store, StoreError};
 
-use crate::cli::Common;
-use crate::failure::Failure;
+use crate::cli::{self, Cli, Common};
+use crate::commands::{fleet::for_node, run};
+use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::subject::{own_program, store_path};
 
@@ -49,6 +53,36 @@ pub fn serve(common: &Common) -> Result<(), Failure> {
         let (what, hint) = failure.words();
         say(Answer::Refused { what: what.into(), hint: hint.map(String::from) })
     })
+}
+
+/// Runs an order that lies in a file, as this process, so that whoever may end a process may end the run. One that has ended before is not
+/// run again.
+pub fn obey(file: &Path, node: &NodeName, common: &Common) -> Outcome {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    };
+    let posted = Posted::read(&read(file)?).map_err(|why| {
+        Failure::usage(format!("{}: {why}", file.display())).hint("an image of the same version runs it")
+    })?;
+    let words = for_node(&posted.words, node);
+    let order = Order { job: posted.job, experiment: read(&file.with_file_name(EXPERIMENT_KEY))?, words };
+    let job = Place::of(node, common)?.job(&order.job);
+    std::fs::create_dir_all(&job.folder).map_err(|error| refused(&job.folder, &error))?;
+    let mut lock = job.take()?.ok_or_else(|| Failure::of(format!("'{}' runs here already", job.name)))?;
+    keep(&job, &order)?;
+    if let Some(stored) = job.stored().map_err(Failure::of)?.filter(|stored| stored.ended) {
+        eprintln!("{}: run {} has ended with {} trials", job.name, stored.run, stored.trials);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let written = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
+    written.map_err(|error| refused(&job.file("lock"), &error))?;
+    let program = [PathBuf::from("nearfar"), "--store".into(), job.file("results.db"), "run".into()];
+    let line = program.into_iter().chain([job.file("experiment.toml")]).map(PathBuf::into_os_string);
+    let cli = Cli::try_parse_from(line.chain(order.words.iter().map(Into::into))).map_err(Failure::usage)?;
+    let cli::Command::Run(args) = &cli.command else {
+        return Err(Failure::usage("the order's words are not for nearfar run"));
+    };
+    run::run(args, &cli.common)
 }
 
 fn say(answer: Answer) -> Result<(), Failure> {

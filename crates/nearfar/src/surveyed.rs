@@ -8,7 +8,7 @@ use model::record::{RunRecord, RunSummary};
 use model::survey::{Survey, Wish, survey};
 use store::Store;
 
-use crate::commands::compare::findings;
+use crate::compared::findings;
 use crate::failure::Failure;
 
 /// With fewer machines there is nothing to look over.

@@ -1,5 +1,5 @@
 //! The results file: runs, trials with their raw samples and evidence, imported tables, in one SQLite database.
-//! All SQL of the workspace is here. Must not know how trials are run or what results mean.
+//! All SQL of the workspace is here, also what is asked of exported files. Must not know how trials are run or what results mean.
 //!
 //! What is promised:
 //!
@@ -21,6 +21,7 @@ pub mod import;
 mod lock;
 mod merge;
 mod open;
+pub mod parquet_folder;
 mod run;
 mod saved;
 mod schema;

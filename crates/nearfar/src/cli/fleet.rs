@@ -1,8 +1,11 @@
 //! Flags of `nearfar fleet`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
+use fleet::kubernetes::{FOLDER, Image, Toleration};
 use fleet::{JobName, On};
-use model::units::Nanos;
+use model::units::{Bytes, Nanos};
 
 use super::TextOrJson;
 
@@ -22,7 +25,7 @@ pub enum FleetCommand {
     /// How far the nodes are
     Status(FleetAsk),
     /// Fetch what the nodes have stored into the results file here; again and again does no harm
-    Collect(FleetAsk),
+    Collect(FleetCollect),
     /// Machines of the results file side by side: who stands out of its class, what changed when, and which facts go with it
     Compare(FleetCompare),
 }
@@ -30,8 +33,9 @@ pub enum FleetCommand {
 /// Which machines, and how they are reached.
 #[derive(Args, Debug)]
 pub struct Reach {
-    /// The engine and its nodes: hosts as `ssh` knows them, or all nodes of a partition of Slurm
-    #[arg(long, value_name = "ssh:HOST,...|slurm[:PARTITION]", value_parser = On::parse)]
+    /// The engine and its nodes: hosts as `ssh` knows them, all nodes of a partition of Slurm, or nodes of a cluster of
+    /// Kubernetes by names, by labels or all
+    #[arg(long, value_name = "ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]", value_parser = On::parse)]
     pub on: On,
     /// nearfar on the nodes: a name that a shell without a terminal finds there, or a path, below the home folder where it is relative
     #[arg(long, value_name = "PATH", default_value = "nearfar")]
@@ -45,6 +49,7 @@ pub struct Reach {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar fleet run quick --on ssh:node-1,node-2\n\
                         Example: nearfar fleet run my.toml --on ssh:node-1,node-2 --detach -- --budget 1h --wait\n\
+                        Example: nearfar fleet run quick --on kubernetes:node-1,node-2 --image registry.example.org/nearfar:0.1 -o job.yaml\n\
                         Then: nearfar fleet collect --on ssh:node-1,node-2; nearfar fleet compare")]
 pub struct FleetRun {
     /// A built-in experiment's name or a TOML file on this machine
@@ -61,9 +66,18 @@ pub struct FleetRun {
     /// How long a node that went away is waited for
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = Nanos::parse)]
     pub patience: Nanos,
-    /// How to show how it ended
+    /// How to show how it ended; for Kubernetes how to write the manifest
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
+    /// The manifest's
+    #[command(flatten)]
+    pub manifest: ManifestFlags,
+    /// Processors for the pod of each node; with --memory it is guaranteed, and has them for itself where the node's policy is static
+    #[arg(long, value_name = "N", requires = "memory", value_parser = clap::value_parser!(u32).range(1..=1 << 20), help_heading = "Kubernetes")]
+    pub cpus: Option<u32>,
+    /// Memory for the pod of each node
+    #[arg(long, value_name = "SIZE", requires = "cpus", value_parser = Bytes::parse, help_heading = "Kubernetes")]
+    pub memory: Option<Bytes>,
     /// Further flags of `nearfar run` on the nodes; {node} in them is the node's name
     #[arg(last = true, value_name = "FLAGS OF RUN")]
     pub words: Vec<String>,
@@ -120,4 +134,48 @@ pub struct FleetAsk {
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
+}
+
+/// `nearfar fleet collect`
+#[derive(Args, Debug)]
+pub struct FleetCollect {
+    /// What, from which machines.
+    #[command(flatten)]
+    pub ask: FleetAsk,
+    /// The manifest's
+    #[command(flatten)]
+    pub manifest: ManifestFlags,
+}
+
+/// What is written for Kubernetes.
+#[derive(Args, Debug)]
+pub struct ManifestFlags {
+    /// The image that has nearfar
+    #[arg(long, value_name = "IMAGE", value_parser = Image::parse, help_heading = "Kubernetes")]
+    pub image: Option<Image>,
+    /// Write the manifest to this file; `-` is standard output
+    #[arg(short, long, value_name = "FILE", help_heading = "Kubernetes")]
+    pub output: Option<PathBuf>,
+    /// The folder of each node that keeps what is measured [default: /var/lib/nearfar]
+    #[arg(long, value_name = "FOLDER", value_parser = folder, help_heading = "Kubernetes")]
+    pub results: Option<String>,
+    /// A taint that is no obstacle, may be repeated
+    #[arg(long = "toleration", value_name = "KEY[=VALUE][:EFFECT]", value_parser = Toleration::parse, help_heading = "Kubernetes")]
+    pub tolerations: Vec<Toleration>,
+}
+
+impl ManifestFlags {
+    /// Where the nodes keep results.
+    pub fn folder(&self) -> &str {
+        self.results.as_deref().unwrap_or(FOLDER)
+    }
+}
+
+/// As Kubernetes takes a folder of its nodes: an absolute path without `..`.
+fn folder(text: &str) -> Result<String, String> {
+    let back = text.split('/').any(|part| part == "..");
+    if !text.starts_with('/') || back || text.chars().any(char::is_control) {
+        return Err("give the absolute path of a folder, without ..".into());
+    }
+    Ok(text.into())
 }

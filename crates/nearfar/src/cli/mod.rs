@@ -19,7 +19,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bfs::Bfs;
 pub use expand::{EngineName, Expand, Far};
-pub use fleet::{Fleet, FleetAsk, FleetCommand, FleetCompare, FleetRun, Reach, SurveyFormat};
+pub use fleet::{
+    Fleet, FleetAsk, FleetCollect, FleetCommand, FleetCompare, FleetRun, ManifestFlags, Reach, SurveyFormat,
+};
 pub use graph::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, Which};
 pub use hold::{Hold, Restore};
 pub use map::{Map, MapFormat};
@@ -88,7 +90,7 @@ pub enum Command {
     Graph(Graph),
     /// Search the Graph500's graph in several parts: ranks over MPI, where one machine is not enough
     Bfs(Bfs),
-    /// Many machines: run an experiment on all of them over ssh or Slurm, and bring the results together
+    /// Many machines: run an experiment on all of them over ssh, Slurm or Kubernetes, and bring the results together
     Fleet(Fleet),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
     Doctor(Doctor),
@@ -103,13 +105,24 @@ pub enum Command {
     Worker,
     /// The node's side of a fleet.
     #[command(name = "__node", hide = true)]
-    Node,
+    Node(Node),
     /// The process that hwloc reads an untrusted file in.
     #[command(name = "__read-topology", hide = true)]
     ReadTopology {
         /// What to read.
         source: String,
     },
+}
+
+/// The node's side of a fleet: asked on its standard input, or with an order that lies there.
+#[derive(Args, Debug)]
+pub struct Node {
+    /// The order's file, with the experiment's beside it; the run is this process.
+    #[arg(long, value_name = "FILE", requires = "node")]
+    pub order: Option<PathBuf>,
+    /// What this node is called by who wrote the order.
+    #[arg(long, value_name = "NAME", requires = "order", value_parser = ::fleet::NodeName::parse)]
+    pub node: Option<::fleet::NodeName>,
 }
 
 /// `nearfar placements`
@@ -381,6 +394,10 @@ pub struct Compare {
     /// Which imported table, by column [default: the latest]
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
+    /// Compare what was exported instead of the results file: the folder of export --format parquet, or one in it. Read by `DuckDB`
+    /// (`duckdb`, or what `NEARFAR_DUCKDB` names)
+    #[arg(long, value_name = "parquet:FOLDER", value_parser = Exported::parse, conflicts_with = "table")]
+    pub from: Option<Exported>,
     /// Show the index of a suite instead, for each thing compared
     #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "all_metrics")]
     pub index: Option<Suite>,
@@ -390,6 +407,22 @@ pub struct Compare {
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TableFormat,
+}
+
+/// Where results are that were exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exported {
+    /// A folder of Parquet files.
+    Parquet(String),
+}
+
+impl Exported {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("parquet", folder)) if !folder.is_empty() => Ok(Self::Parquet(folder.into())),
+            _ => Err("write it like parquet:FOLDER".into()),
+        }
+    }
 }
 
 /// Suites with an index of their own.

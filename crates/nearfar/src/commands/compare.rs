@@ -2,35 +2,50 @@
 
 use std::process::ExitCode;
 
-use model::compare::{By, ComparedRun, compare, compare_table, index, index_table};
+use model::compare::{compare, compare_table, index, index_table};
 use model::comparison::Comparison;
-use model::finding::{RunFinding, summarise};
-use model::record::{ImportedTable, RunRecord};
+use model::record::ImportedTable;
 use model::unixbench::IndexTable;
 use store::Store;
 
-use crate::cli::{Common, Compare, Suite, TableFormat};
+use crate::cli::{Common, Compare, Exported, Suite, TableFormat};
+use crate::compared::Compared;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::subject::existing_store;
 
-/// Compares stored runs, or the columns of an imported table.
+/// Compares stored or exported runs, or the columns of an imported table.
 pub fn run(args: &Compare, common: &Common) -> Outcome {
-    let store = existing_store(common)?;
-    if let Some(Suite::Unixbench) = args.index {
-        return show_index(&indices(args, &store)?, args.format);
+    if let Some(Exported::Parquet(folder)) = &args.from {
+        if by_column(args) {
+            return Err(Failure::usage(
+                "--by column: imported tables are in the results file and not in exported ones",
+            ));
+        }
+        let compared = Compared::of_folder(args, folder)?;
+        return match args.index {
+            Some(Suite::Unixbench) => show_index(&compared.come_to(args, index)?, args.format),
+            None => show(&compared.come_to(args, compare)?, args),
+        };
     }
-    let comparison = made(args, &store)?;
+    let store = existing_store(common)?;
+    match args.index {
+        Some(Suite::Unixbench) => show_index(&indices(args, &store)?, args.format),
+        None => show(&made(args, &store)?, args),
+    }
+}
+
+fn show(comparison: &Comparison, args: &Compare) -> Outcome {
     let shown = || if args.all_metrics { comparison.clone() } else { comparison.clone().main_metrics() };
     let text = match args.format {
         TableFormat::Text => report::table::comparison(&shown(), &output::look()),
         TableFormat::Markdown => report::table::comparison_markdown(&shown()),
-        TableFormat::Csv => report::table::comparison_csv(&comparison),
+        TableFormat::Csv => report::table::comparison_csv(comparison),
         TableFormat::Json => {
-            output::print_json(&report::json::comparison(&comparison))?;
+            output::print_json(&report::json::comparison(comparison))?;
             return Ok(ExitCode::SUCCESS);
         }
-        TableFormat::Svg => report::changes::svg(&comparison).ok_or_else(nothing_to_draw)?,
+        TableFormat::Svg => report::changes::svg(comparison).ok_or_else(nothing_to_draw)?,
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -38,7 +53,7 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
 
 /// The comparison that is asked for.
 pub fn made(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
-    if by_column(args) { imported(args, store) } else { on_runs(args, store, compare) }
+    if by_column(args) { imported(args, store) } else { Compared::of_store(args, store)?.come_to(args, compare) }
 }
 
 fn nothing_to_draw() -> Failure {
@@ -67,7 +82,7 @@ fn indices(args: &Compare, store: &Store) -> Result<IndexTable, Failure> {
     if by_column(args) {
         return index_table(&table(args, store)?, args.baseline.as_deref()).map_err(Failure::usage);
     }
-    on_runs(args, store, index)
+    Compared::of_store(args, store)?.come_to(args, index)
 }
 
 fn imported(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
@@ -81,51 +96,4 @@ fn table(args: &Compare, store: &Store) -> Result<ImportedTable, Failure> {
             Failure::usage("there is no imported table to compare by column").hint("nearfar import FILE")
         })?;
     store.table(name).map_err(Failure::usage)
-}
-
-/// What the runs that are to be compared come to: by what was asked, else as the experiment of the first compares.
-fn on_runs<T>(
-    args: &Compare,
-    store: &Store,
-    come_to: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, String>,
-) -> Result<T, Failure> {
-    let named = args.runs.first().map_or("latest", String::as_str);
-    let plan = store.run(named).map_err(Failure::usage)?.plan;
-    let by = By::parse(args.by.as_ref().unwrap_or(&plan.compare_by));
-    let records = records(args, &by, store)?;
-    let findings = findings(store, &records)?;
-    let runs: Vec<ComparedRun<'_>> =
-        records.iter().zip(&findings).map(|(record, finding)| ComparedRun { record, finding }).collect();
-    // The experiment's own baseline may be what this machine does not have; then another is as good.
-    let planned = plan.baseline.as_deref().filter(|_| args.by.is_none() && args.baseline.is_none());
-    let compared = planned.and_then(|baseline| come_to(&runs, &by, Some(baseline)).ok());
-    compared.map_or_else(|| come_to(&runs, &by, args.baseline.as_deref()).map_err(Failure::usage), Ok)
-}
-
-/// The runs that were named; else the latest, and with columns that are machines or their states every other
-/// run of its experiment too.
-fn records(args: &Compare, by: &By, store: &Store) -> Result<Vec<RunRecord>, Failure> {
-    if !args.runs.is_empty() {
-        return args.runs.iter().map(|name| store.run(name).map_err(Failure::usage)).collect();
-    }
-    let latest = store.run("latest").map_err(Failure::usage)?;
-    if matches!(by, By::Placement | By::Threads | By::Parameter(_)) {
-        return Ok(vec![latest]);
-    }
-    let mut records = Vec::new();
-    for summary in store.runs().map_err(Failure::of)? {
-        if summary.experiment == latest.plan.experiment && summary.simulated.is_some() == latest.simulated.is_some() {
-            records.push(store.run(&summary.id.0).map_err(Failure::of)?);
-        }
-    }
-    Ok(records)
-}
-
-/// The findings of runs, in the same order.
-pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>, Failure> {
-    let finding = |record: &RunRecord| {
-        let trials = store.trials(&record.id).map_err(Failure::of)?;
-        Ok(summarise(&record.plan, &trials))
-    };
-    records.iter().map(finding).collect()
 }

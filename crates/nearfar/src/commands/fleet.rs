@@ -4,12 +4,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
-use fleet::{JobName, JobState, Look, NodeName, Order};
+use fleet::{JobName, JobState, Look, NodeName, On, Order};
+use model::experiment::Experiment;
 use model::shell::quoted;
 use model::trial::short_hash;
 use serde_json::json;
 
-use crate::cli::{Cli, Command, Common, Fleet, FleetAsk, FleetCommand, FleetRun, Run, TextOrJson};
+use crate::cli::{
+    Cli, Command, Common, Fleet, FleetAsk, FleetCollect, FleetCommand, FleetRun, ManifestFlags, Run, TextOrJson,
+};
+use crate::commands::kubernetes;
 use crate::commands::run::{asked, text};
 use crate::coordinator::{self, Came, Collected, Wish, complain, problems};
 use crate::failure::{Failure, Outcome, Status};
@@ -30,6 +34,10 @@ pub fn run(args: &Fleet, common: &Common) -> Outcome {
 }
 
 fn run_on_all(args: &FleetRun, common: &Common) -> Outcome {
+    if let On::Kubernetes(on) = &args.reach.on {
+        return kubernetes::run(args, on, common);
+    }
+    refuse_manifest(&args.manifest, args.cpus.is_some())?;
     let fleet = coordinator::Fleet::of(&args.reach)?;
     let orders = orders(args, fleet.nodes())?;
     let job = orders[0].job.clone();
@@ -48,25 +56,33 @@ fn run_on_all(args: &FleetRun, common: &Common) -> Outcome {
 
 /// What each node is to run. Mistakes are told before a node is asked: the words are read as the same program there reads them.
 fn orders(args: &FleetRun, nodes: &[NodeName]) -> Result<Vec<Order>, Failure> {
+    let (order, _, _) = order(args, &nodes[0])?;
+    Ok(nodes.iter().map(|node| Order { words: for_node(&order.words, node), ..order.clone() }).collect())
+}
+
+/// What every node is to run, with `{node}` in its words, and what that is when read as one of them will.
+pub fn order(args: &FleetRun, node: &NodeName) -> Result<(Order, Box<Run>, Experiment), Failure> {
     let (_, experiment) = text(&args.experiment)?;
-    let named = check(args, &with_label(&args.words, &nodes[0]))?;
+    let words = labelled(&args.words);
+    let (run, read) = check(args, &for_node(&words, node))?;
     let apart = short_hash(&format!("{experiment}\0{}", args.words.join("\0")));
-    let job = args.name.clone().unwrap_or_else(|| JobName::of(&named, &apart[..8]));
-    let order = |node| Order { job: job.clone(), experiment: experiment.clone(), words: with_label(&args.words, node) };
-    Ok(nodes.iter().map(order).collect())
+    let job = args.name.clone().unwrap_or_else(|| JobName::of(&read.name, &apart[..8]));
+    Ok((Order { job, experiment, words }, run, read))
 }
 
-/// The words for one node. Machines of a fleet are told apart by their names, where nothing else is said.
-fn with_label(words: &[String], node: &NodeName) -> Vec<String> {
-    let mut words: Vec<String> = words.iter().map(|word| word.replace(NODE, node.as_str())).collect();
-    if !words.iter().any(|word| word == "--host-label" || word.starts_with("--host-label=")) {
-        words.push(format!("--host-label={node}"));
-    }
-    words
+/// Machines of a fleet are told apart by their names, where nothing else is said.
+fn labelled(words: &[String]) -> Vec<String> {
+    let said = words.iter().any(|word| word == "--host-label" || word.starts_with("--host-label="));
+    words.iter().cloned().chain((!said).then(|| format!("--host-label={NODE}"))).collect()
 }
 
-/// Reads the words as a node will, and gives the experiment's name.
-fn check(args: &FleetRun, words: &[String]) -> Result<String, Failure> {
+/// The words for one node.
+pub fn for_node(words: &[String], node: &NodeName) -> Vec<String> {
+    words.iter().map(|word| word.replace(NODE, node.as_str())).collect()
+}
+
+/// Reads the words as a node will.
+fn check(args: &FleetRun, words: &[String]) -> Result<(Box<Run>, Experiment), Failure> {
     let line = ["nearfar", "run", &args.experiment].into_iter().map(String::from).chain(words.iter().cloned());
     let parsed = Cli::command().try_get_matches_from(line).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.map_err(|error| {
@@ -78,7 +94,8 @@ fn check(args: &FleetRun, words: &[String]) -> Result<String, Failure> {
         return Err(Failure::usage("flags for the nodes: they are for nearfar run"));
     };
     refuse(&run, words)?;
-    Ok(asked(&run, &cli.common)?.0.name)
+    let experiment = asked(&run, &cli.common)?.0;
+    Ok((Box::new(run), experiment))
 }
 
 /// What makes no sense on a node.
@@ -133,14 +150,37 @@ fn say_next(args: &FleetRun, came: &Came<Vec<Look>>) {
     eprintln!("next: {}", quoted(&words));
 }
 
+/// Flags that only a manifest has.
+fn refuse_manifest(flags: &ManifestFlags, sized: bool) -> Result<(), Failure> {
+    let given = [
+        (flags.image.is_some(), "--image"),
+        (flags.output.is_some(), "--output"),
+        (flags.results.is_some(), "--results"),
+        (!flags.tolerations.is_empty(), "--toleration"),
+        (sized, "--cpus"),
+    ];
+    match given.iter().find(|(is_given, _)| *is_given) {
+        Some((_, flag)) => Err(Failure::usage(format!("{flag} is for --on kubernetes, where a manifest is written"))),
+        None => Ok(()),
+    }
+}
+
 fn status(args: &FleetAsk) -> Outcome {
+    if let On::Kubernetes(_) = args.reach.on {
+        return Err(kubernetes::not_asked());
+    }
     let came = coordinator::Fleet::of(&args.reach)?.look(&args.names);
     coordinator::show(&came, args.format == TextOrJson::Json)?;
     complain(problems(&came));
     Ok(coordinator::status(problems(&came).map(|(_, problem)| problem)).map_or(ExitCode::SUCCESS, Into::into))
 }
 
-fn collect(args: &FleetAsk, common: &Common) -> Outcome {
+fn collect(args: &FleetCollect, common: &Common) -> Outcome {
+    if let On::Kubernetes(on) = &args.ask.reach.on {
+        return kubernetes::collect(args, on, common);
+    }
+    refuse_manifest(&args.manifest, false)?;
+    let args = &args.ask;
     let mut store = open_store(common)?;
     let came = coordinator::collect(&coordinator::Fleet::of(&args.reach)?, &args.names, &mut store)?;
     match args.format {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use machine::topology::Source;
 
-use crate::cli::Common;
+use crate::cli::{Common, Node};
 use crate::failure::{Failure, Outcome};
 
 /// Runs one kernel: the trial comes on stdin, the report goes to stdout.
@@ -20,8 +20,11 @@ pub fn read_topology(source: &str) -> Outcome {
     Ok(ExitCode::from(machine::topology::serve_read(&source)))
 }
 
-/// Answers a coordinator.
-pub fn node(common: &Common) -> Outcome {
+/// Answers a coordinator, or does what lies written there.
+pub fn node(args: &Node, common: &Common) -> Outcome {
+    if let (Some(order), Some(node)) = (&args.order, &args.node) {
+        return crate::node::obey(order, node, common);
+    }
     crate::node::serve(common)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ pub mod fleet;
 pub mod graph;
 pub mod hidden;
 pub mod import;
+pub mod kubernetes;
 pub mod list;
 pub mod manual;
 pub mod map;

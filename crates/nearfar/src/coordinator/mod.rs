@@ -41,6 +41,8 @@ impl Fleet {
                 let nodes = slurm.nodes().map_err(|problem| Failure::with(status_of(&problem), &problem))?;
                 Ok(Self { engine: Box::new(slurm), nodes })
             }
+            // Whoever writes a manifest is not a coordinator.
+            On::Kubernetes(_) => Err(crate::commands::kubernetes::not_asked()),
         }
     }
 

@@ -278,6 +278,7 @@ fn asked(head: &Head) -> Result<cli::Compare, Failure> {
         by,
         baseline: one("baseline"),
         table: one("table"),
+        from: None,
         runs,
         index: None,
         all_metrics: head.asked("all-metrics").is_some(),

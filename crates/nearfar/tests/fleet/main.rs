@@ -1,6 +1,7 @@
 //! `nearfar fleet` with three machines, as far as ssh can tell: servers of OpenSSH on this one, each with a simulated machine of its own.
 //! One of them is lost in the middle and comes back; and what can be wrong with a node is said.
 
+mod kubernetes;
 mod nodes;
 mod slurm;
 

@@ -19,7 +19,7 @@ use crate::{Store, StoreError};
 #[cfg(feature = "s3")]
 pub use self::parquet::{Bucket, BucketError, Uploaded, parquet_to_bucket};
 #[cfg(feature = "parquet")]
-pub use self::parquet::{Written, parquet};
+pub use self::parquet::{Written, parquet, parquet_of};
 
 /// Why a run was not exported.
 #[derive(Debug)]

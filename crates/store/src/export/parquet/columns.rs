@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use model::calendar::utc_date;
 use model::machine_class::machine_class;
+use model::plan::Plan;
 use model::record::{RunRecord, TrialRecord};
 use model::settings::FactValue;
 use model::topology::Counts;
@@ -27,6 +28,9 @@ pub(super) struct OfRun<'a> {
     counts: Counts,
     fingerprint: String,
     settings: String,
+    seed: String,
+    plan: String,
+    facts: String,
 }
 
 impl<'a> OfRun<'a> {
@@ -47,12 +51,29 @@ impl<'a> OfRun<'a> {
             counts: record.machine.topology.counts(),
             fingerprint: record.machine.settings.fingerprint(),
             settings: json(&known),
+            seed: record.seed.to_string(),
+            plan: plan_json(&record.plan),
+            facts: json(&record.machine.settings),
         }
     }
 
     fn fact(&self, key: &str) -> Option<Cow<'_, str>> {
         self.record.machine.settings.get(key).map(Cow::from)
     }
+}
+
+/// A plan without its sentences, which are most of it: what is left says what was measured and how that is compared.
+fn plan_json(plan: &Plan) -> String {
+    let mut plan = plan.clone();
+    for spec in &mut plan.workloads {
+        spec.about.clear();
+        spec.summary.clear();
+        spec.parameters.iter_mut().for_each(|parameter| parameter.about.clear());
+    }
+    plan.cells.iter_mut().for_each(|cell| cell.placement.reason.clear());
+    plan.skipped.clear();
+    plan.command.clear();
+    json(&plan)
 }
 
 /// A trial, with its run and what its samples are.
@@ -121,7 +142,7 @@ const fn column(name: &'static str, cell: Cell) -> Column {
     Column { name, cell }
 }
 
-pub(super) const COLUMNS: [Column; 46] = [
+pub(super) const COLUMNS: [Column; 50] = [
     column("run", Cell::Text(|of| text(&of.run.record.id.0))),
     column("plan", Cell::Text(|of| text(&of.run.plan_key))),
     column("program", Cell::Text(|of| text(&of.run.record.program))),
@@ -168,6 +189,10 @@ pub(super) const COLUMNS: [Column; 46] = [
     column("memory_bytes", Cell::Whole(memory_bytes)),
     column("settings_fingerprint", Cell::Text(|of| text(&of.run.fingerprint))),
     column("settings", Cell::Text(|of| text(&of.run.settings))),
+    column("cell", Cell::Whole(|of| whole(of.record.trial.cell as u64))),
+    column("seed", Cell::Text(|of| text(&of.run.seed))),
+    column("plan_json", Cell::Text(|of| text(&of.run.plan))),
+    column("facts", Cell::Text(|of| text(&of.run.facts))),
 ];
 
 #[allow(clippy::unnecessary_wraps)] // as a column's cell is wanted

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::record::{RunId, TrialRecord};
+use model::record::{RunId, RunRecord, TrialRecord};
 use model::trial::Evidence;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -27,10 +27,10 @@ use parquet::schema::types::ColumnPath;
 pub use self::bucket::{Bucket, BucketError, Uploaded};
 use self::columns::{COLUMNS, Cell, OfRun, OfSample, OfTrial};
 use super::ExportError;
-use crate::Store;
+use crate::{Store, StoreError};
 
 /// The version of the columns; a newer one has more of them behind the last.
-const SCHEMA_VERSION: &str = "1";
+const SCHEMA_VERSION: &str = "2";
 /// Rows that are held and written together. Readers work on this many at once on each of their threads (`DuckDB`'s own
 /// files have 122 880), and ours are about 60 bytes each while they wait: 8 MB. A trial is never split.
 const GROUP_ROWS: usize = 131_072;
@@ -51,11 +51,35 @@ pub struct Written {
 /// run that has gone on replaces its file.
 pub fn parquet(store: &Store, run: &RunId, folder: &Path) -> Result<Written, ExportError> {
     let record = store.run(&run.0)?;
-    let of_run = OfRun::new(&record);
-    let path = folder.join(place::file(&record, &of_run.machine_class, &of_run.date));
-    let rows = whole::write(&path, |file| fill(store, &of_run, file))?;
+    write(&record, folder, |visit| store.each_trial(run, visit))
+}
+
+/// Writes a run that no results file has, in the same way: one that was made up, to see what many of them are.
+pub fn parquet_of(
+    record: &RunRecord,
+    trials: impl Iterator<Item = TrialRecord>,
+    folder: &Path,
+) -> Result<Written, ExportError> {
+    let mut trials = trials;
+    write(record, folder, |visit| {
+        let _ = trials.try_for_each(visit); // who ends it early knows why
+        Ok(())
+    })
+}
+
+fn write(
+    record: &RunRecord,
+    folder: &Path,
+    each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
+) -> Result<Written, ExportError> {
+    let of_run = OfRun::new(record);
+    let path = folder.join(place::file(record, &of_run.machine_class, &of_run.date));
+    let rows = whole::write(&path, |file| fill(each, &of_run, file))?;
     Ok(Written { path, rows })
 }
+
+/// What is done with each trial; it may end the visits.
+type Visit<'a> = dyn FnMut(TrialRecord) -> ControlFlow<()> + 'a;
 
 /// Writes a run as [`parquet()`] does, under the same name with the same bytes, to an object store.
 #[cfg(feature = "s3")]
@@ -63,7 +87,7 @@ pub fn parquet_to_bucket(store: &Store, run: &RunId, bucket: &Bucket) -> Result<
     let record = store.run(&run.0)?;
     let of_run = OfRun::new(&record);
     let name = place::file(&record, &of_run.machine_class, &of_run.date);
-    let rows = bucket.write(&name, |upload| fill(store, &of_run, upload))?;
+    let rows = bucket.write(&name, |upload| fill(|visit| store.each_trial(run, visit), &of_run, upload))?;
     Ok(Uploaded { url: bucket.url_of(&name), rows })
 }
 
@@ -87,12 +111,16 @@ impl From<ParquetError> for Trouble {
     }
 }
 
-fn fill<W: Write + Send>(store: &Store, of_run: &OfRun<'_>, out: W) -> Result<usize, Trouble> {
+fn fill<W: Write + Send>(
+    each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
+    of_run: &OfRun<'_>,
+    out: W,
+) -> Result<usize, Trouble> {
     let mut writer = SerializedFileWriter::new(out, columns::schema(), Arc::new(properties(of_run)))?;
     let mut group = Group::default();
     let mut written = 0;
     let mut trouble = None;
-    let loading = store.each_trial(&of_run.record.id, |trial| {
+    let loading = each(&mut |trial| {
         group.add(trial);
         if group.rows < GROUP_ROWS {
             return ControlFlow::Continue(());

@@ -82,12 +82,21 @@ fn a_row_says_what_the_machine_was() {
         ("better", "lower"),
         ("series", "wall"),
         ("settings", r#"{"cpu.microcode":"0x2b","cpu.model":"Test cpu 9000","kernel.release":"6.18.0"}"#),
+        ("cell", "0"),
+        ("seed", "1"),
     ];
     for (name, value) in expected {
         assert_eq!(cell(name), value, "{name}");
     }
     assert_eq!(cell("settings_fingerprint"), run.machine.settings.fingerprint());
     assert_eq!(cell("plan"), run.plan.key());
+    let facts: model::settings::Settings = serde_json::from_str(&cell("facts")).unwrap();
+    assert_eq!(facts, run.machine.settings, "those that are not known too, in their order");
+    // Sentences for people are left out, and nothing that makes it this plan.
+    let plan: model::plan::Plan = serde_json::from_str(&cell("plan_json")).unwrap();
+    assert_eq!(plan.key(), run.plan.key());
+    assert_eq!(plan.workloads[0].metrics, run.plan.workloads[0].metrics);
+    assert!(plan.cells.iter().all(|cell| cell.placement.reason.is_empty()));
 }
 
 #[test]
@@ -121,7 +130,7 @@ fn no_name_leads_out_of_the_folder() {
     let about = reader.metadata().file_metadata().key_value_metadata().unwrap().clone();
     let value = |key: &str| about.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone()).unwrap();
     assert_eq!(value("nearfar.experiment"), "../../../a=b c");
-    assert_eq!((value("nearfar.schema"), value("nearfar.date")), ("1".into(), "2026-09-21".into()));
+    assert_eq!((value("nearfar.schema"), value("nearfar.date")), ("2".into(), "2026-09-21".into()));
 }
 
 #[test]

@@ -1,0 +1,134 @@
+//! The runs that are to be compared, with what they come to: out of the results file, or out of a folder of exported ones. Which they are
+//! follows from the same rules, and what is made of them is the same.
+
+use std::path::{Path, PathBuf};
+
+use model::compare::{By, ComparedRun};
+use model::finding::{RunFinding, summarise};
+use model::plan::Plan;
+use model::record::{RunId, RunRecord};
+use store::Store;
+use store::parquet_folder::{FolderError, ParquetFolder};
+
+use crate::cli::Compare;
+use crate::failure::{Failure, Status};
+
+/// Runs with their findings.
+pub struct Compared {
+    by: By,
+    /// As the experiment of the first of them wants it.
+    baseline: Option<String>,
+    records: Vec<RunRecord>,
+    findings: Vec<RunFinding>,
+}
+
+impl Compared {
+    /// Runs of the results file.
+    pub fn of_store(args: &Compare, store: &Store) -> Result<Self, Failure> {
+        let first = store.run(named(args)).map_err(Failure::usage)?;
+        let by = by(args, &first.plan);
+        let records = if args.runs.is_empty() {
+            if is_of_one_run(&by) { vec![first.clone()] } else { alike(&first, store)? }
+        } else {
+            args.runs.iter().map(|name| store.run(name).map_err(Failure::usage)).collect::<Result<_, _>>()?
+        };
+        let findings = findings(store, &records)?;
+        Ok(Self { by, baseline: first.plan.baseline, records, findings })
+    }
+
+    /// Runs that were exported to a folder.
+    pub fn of_folder(args: &Compare, folder: &str) -> Result<Self, Failure> {
+        if let Some((scheme, _)) = folder.split_once("://") {
+            return Err(Failure::usage(format!("--from parquet:{folder}: folders are read, and not {scheme}://")).hint(
+                "copy what is to be compared ('aws s3 sync', 'rclone copy': every file keeps its name), or ask DuckDB itself",
+            ));
+        }
+        let program = std::env::var_os("NEARFAR_DUCKDB").filter(|program| !program.is_empty());
+        let program = program.map_or_else(|| PathBuf::from("duckdb"), PathBuf::from);
+        let folder = ParquetFolder::open(Path::new(folder), &program).map_err(failure)?;
+        let listed = folder.list().map_err(failure)?;
+        let newest = folder.named(&listed, named(args)).map_err(failure)?;
+        let first = folder.records(std::slice::from_ref(&newest.id)).map_err(failure)?.remove(0);
+        let by = by(args, &first.plan);
+        let ids: Vec<RunId> = if args.runs.is_empty() {
+            let alike = listed.iter().filter(|run| {
+                run.id == newest.id
+                    || !is_of_one_run(&by)
+                        && run.experiment == newest.experiment
+                        && run.is_simulated == newest.is_simulated
+            });
+            alike.map(|run| run.id.clone()).collect()
+        } else {
+            let named = |name: &String| folder.named(&listed, name).map(|run| run.id).map_err(failure);
+            args.runs.iter().map(named).collect::<Result<_, _>>()?
+        };
+        let records = folder.records(&ids).map_err(failure)?;
+        let mut findings: Vec<RunFinding> = records.iter().map(|record| summarise(&record.plan, &[])).collect();
+        let visit = |at: usize, trials: Vec<_>| {
+            // A run that was named twice is compared with itself.
+            for (record, finding) in records.iter().zip(&mut findings).filter(|(record, _)| record.id == records[at].id)
+            {
+                *finding = summarise(&record.plan, &trials);
+            }
+        };
+        folder.each(&records, visit).map_err(failure)?;
+        Ok(Self { by, baseline: first.plan.baseline, records, findings })
+    }
+
+    /// What they come to: by what was asked, else as the experiment of the first compares.
+    pub fn come_to<T>(
+        &self,
+        args: &Compare,
+        come_to: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, String>,
+    ) -> Result<T, Failure> {
+        let pairs = self.records.iter().zip(&self.findings);
+        let runs: Vec<ComparedRun<'_>> = pairs.map(|(record, finding)| ComparedRun { record, finding }).collect();
+        // The experiment's own baseline may be what this machine does not have; then another is as good.
+        let planned = self.baseline.as_deref().filter(|_| args.by.is_none() && args.baseline.is_none());
+        let compared = planned.and_then(|baseline| come_to(&runs, &self.by, Some(baseline)).ok());
+        compared.map_or_else(|| come_to(&runs, &self.by, args.baseline.as_deref()).map_err(Failure::usage), Ok)
+    }
+}
+
+/// What runs of the results file come to, in the same order.
+pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>, Failure> {
+    let finding = |record: &RunRecord| {
+        let trials = store.trials(&record.id).map_err(Failure::of)?;
+        Ok(summarise(&record.plan, &trials))
+    };
+    records.iter().map(finding).collect()
+}
+
+/// The run that decides what is compared where nothing else is said.
+fn named(args: &Compare) -> &str {
+    args.runs.first().map_or("latest", String::as_str)
+}
+
+fn by(args: &Compare, plan: &Plan) -> By {
+    By::parse(args.by.as_ref().unwrap_or(&plan.compare_by))
+}
+
+/// Whether the columns are within a run, so that one is enough; else they are machines or their states.
+fn is_of_one_run(by: &By) -> bool {
+    matches!(by, By::Placement | By::Threads | By::Parameter(_))
+}
+
+/// Every run of the same experiment, real or simulated alike.
+fn alike(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, Failure> {
+    let mut records = Vec::new();
+    for summary in store.runs().map_err(Failure::of)? {
+        if summary.experiment == first.plan.experiment && summary.simulated.is_some() == first.simulated.is_some() {
+            records.push(store.run(&summary.id.0).map_err(Failure::of)?);
+        }
+    }
+    Ok(records)
+}
+
+fn failure(error: FolderError) -> Failure {
+    let status = match error {
+        FolderError::NoProgram { .. } => Status::Skipped,
+        FolderError::Failed { .. } | FolderError::Unreadable { .. } => Status::Failure,
+        _ => Status::Usage,
+    };
+    Failure::with(status, error)
+}

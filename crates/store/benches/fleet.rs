@@ -1,0 +1,115 @@
+//! The results of many machines, made up from those of one and written as `nearfar export` writes them: what scripts/bench-fleet measures.
+//! `cargo bench -p store --features parquet --bench fleet -- RESULTS FOLDER MACHINES DAYS`; with the tests it runs at smoke size.
+//!
+//! Every machine has the newest run of RESULTS on every day, under its own name and one of three kernels, of which the last is 3 % slower.
+//! Values differ by the machine (1 %), the day (0.5 %) and the sample (2 %); one machine in a hundred is 10 % slower.
+
+use std::path::Path;
+use std::time::Instant;
+
+use model::record::{RunId, RunRecord, TrialRecord};
+use model::settings::FactValue;
+use model::trial::{TrialId, short_hash};
+use store::Store;
+use store::export::parquet_of;
+
+#[path = "../tests/store/fixtures.rs"]
+mod fixtures;
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+const KERNELS: [(&str, f64); 3] = [("6.1.0-fleet", 1.0), ("6.6.0-fleet", 1.0), ("6.12.0-fleet", 0.97)];
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo bench` says so; `cargo test` does not.
+    let full = words.iter().any(|word| word == "--bench");
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "--bench").collect();
+    match words[..] {
+        [results, folder, machines, days] if full => {
+            let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text} is no number"));
+            let store = Store::open_existing(Path::new(results)).expect("RESULTS is a results file");
+            let record = store.run("latest").expect("it has a run");
+            let trials = store.trials(&record.id).expect("its trials can be read");
+            make(&record, &trials, Path::new(folder), number(machines), number(days));
+        }
+        _ if full => println!("what is missing: RESULTS FOLDER MACHINES DAYS"),
+        _ => smoke(),
+    }
+}
+
+fn smoke() {
+    let folder = tempfile::tempdir().expect("a temporary directory can be made");
+    let record = fixtures::run("0123456789abcdef", 1);
+    let trials: Vec<TrialRecord> = (0..20).map(|position| fixtures::trial(&record, position, 5)).collect();
+    assert_eq!(make(&record, &trials, folder.path(), 3, 2), 3 * 2 * 100);
+}
+
+/// Writes them on as many threads as there are processors, and gives the number of rows.
+fn make(record: &RunRecord, trials: &[TrialRecord], folder: &Path, machines: u64, days: u64) -> usize {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let begin = Instant::now();
+    let rows: usize = std::thread::scope(|scope| {
+        let part = |first| {
+            scope.spawn(move || {
+                let mine = (first..machines * days).step_by(threads as usize);
+                mine.map(|index| one(record, trials, folder, index % machines, index / machines)).sum::<usize>()
+            })
+        };
+        let parts: Vec<_> = (0..threads).map(part).collect();
+        parts.into_iter().map(|part| part.join().expect("its thread ends")).sum()
+    });
+    println!("{rows} rows in {} files, {:.3} s on {threads} threads", machines * days, begin.elapsed().as_secs_f64());
+    rows
+}
+
+/// One machine's run of one day.
+fn one(record: &RunRecord, trials: &[TrialRecord], folder: &Path, machine: u64, day: u64) -> usize {
+    let (kernel, speed) = KERNELS[(machine % 3) as usize];
+    let mut of_machine = Random(machine);
+    let mut random = Random(day << 32 | machine);
+    let slow = if machine % 100 == 7 { 0.9 } else { 1.0 };
+    let level = speed * slow * (1.0 + 0.01 * of_machine.normal()) * (1.0 + 0.005 * random.normal());
+    let host = format!("node-{machine:06}");
+    let mut run = record.clone();
+    run.id = RunId(short_hash(&format!("{host} {day}")));
+    run.host = Some(host);
+    run.started_unix_ms += day * DAY_MS + machine * 1000 % DAY_MS;
+    run.seed = machine;
+    run.machine.settings.record("kernel.release", FactValue::Known(kernel.into()));
+    let (cells, id, begins) = (&record.plan.cells, run.id.clone(), run.started_unix_ms);
+    let trials = trials.iter().map(|trial| {
+        let mut own = trial.clone();
+        let what = &own.trial;
+        let key = cells.get(what.cell).map_or("", |cell| cell.key.as_str());
+        own.trial.id = TrialId::derive(&id.0, key, what.role, what.block, what.attempt);
+        own.outcome.started_unix_ms = begins + own.outcome.started_unix_ms.saturating_sub(record.started_unix_ms);
+        for sample in &mut own.outcome.samples {
+            sample.value *= level * (1.0 + 0.02 * random.normal());
+        }
+        own
+    });
+    parquet_of(&run, trials, folder).expect("the folder can be written").rows
+}
+
+/// `SplitMix64` (Steele, Lea, Flood 2014): the same numbers every time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to 1.
+    fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Nearly normal, of variance 1: a sum of twelve.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+}
