@@ -14,7 +14,7 @@ use store::{Store, StoreError};
 
 use crate::cli::Common;
 use crate::failure::Failure;
-use crate::subject::{own_program, store_path};
+use crate::subject::{beside_store, own_program};
 
 /// Where jobs are, beside the results file.
 const JOBS: &str = "fleet";
@@ -63,7 +63,7 @@ struct Place {
 
 impl Place {
     fn of(node: &NodeName, common: &Common) -> Result<Self, Failure> {
-        let folder = store_path(common)?.with_file_name(JOBS);
+        let folder = beside_store(common, JOBS)?;
         Ok(Self { folder, node: node.clone() })
     }
 

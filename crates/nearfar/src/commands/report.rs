@@ -1,20 +1,20 @@
 //! `nearfar report`: one self-contained HTML file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::{Common, Report, TextOrJson};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::reported;
-use crate::subject::{existing_store, store_path};
+use crate::subject::{beside_store, existing_store};
 
 /// Writes the report and says where it is.
 pub fn run(args: &Report, common: &Common) -> Outcome {
     let store = existing_store(common)?;
     let html =
         if args.runs.is_empty() { reported::latest(&store, None)? } else { reported::of(&store, &args.runs, None)? };
-    let path = args.output.clone().map_or_else(|| beside(common), Ok)?;
+    let path = args.output.clone().map_or_else(|| beside_store(common, "report.html"), Ok)?;
     output::write(&path, &html)?;
     if path != Path::new("-") {
         say_where(&path, args.format)?;
@@ -28,8 +28,4 @@ fn say_where(path: &Path, format: TextOrJson) -> Result<(), Failure> {
         TextOrJson::Text => output::print(&path.display().to_string()),
         TextOrJson::Json => output::print_json(&serde_json::json!({ "report": path })),
     }
-}
-
-fn beside(common: &Common) -> Result<PathBuf, Failure> {
-    Ok(store_path(common)?.with_file_name("report.html"))
 }

@@ -2,6 +2,12 @@
 //! One of them is lost in the middle and comes back; and what can be wrong with a node is said.
 
 mod nodes;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../../../store/tests/store/postgres/server.rs"]
+#[allow(dead_code)] // what other tests need of it
+mod server;
 mod slurm;
 
 use std::io::{BufRead, BufReader};
