@@ -299,7 +299,7 @@ impl StoreError {
             Self::ReadOnly { path } => {
                 format!("{} cannot be written: the file or its directory is read-only", of(path))
             }
-            Self::Refused { path, what } => format!("{}: {what}", of(path)),
+            Self::Refused { path, what } | Self::NotPermitted { path, what } => format!("{}: {what}", of(path)),
             Self::BadAddress { path, what } => format!("--store {}: {what}", path.display()),
             Self::NoServers { path } => {
                 format!("--store {}: this build of nearfar has no PostgreSQL", path.display())
@@ -308,7 +308,6 @@ impl StoreError {
             Self::Lost { path, what } => format!("lost the connection to {}: {what}", of(path)),
             Self::NoTls { path, what } => format!("no safe connection to {}: {what}", of(path)),
             Self::NotLetIn { path, what } | Self::NoDatabase { path, what } => format!("{}: {what}", path.display()),
-            Self::NotPermitted { path, what } => format!("{}: {what}", of(path)),
             Self::NotMade { path, what } => {
                 format!("there is no {} yet, and this user may not make it: {what}", of(path))
             }

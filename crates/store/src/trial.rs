@@ -166,18 +166,15 @@ fn cell(connection: &Connection, trial: &Trial, numbers: &mut HashMap<String, i6
     if let Some(number) = numbers.get(&hash) {
         return Ok(*number);
     }
-    let known = "SELECT number FROM cell WHERE hash = ?1";
-    let number = match connection.first(known, &[hash.as_str().into()], |row| row.get(0))? {
-        Some(number) => number,
-        None => {
-            let number = connection.next_number("cell")?;
-            let columns = ["number", "hash", "workload", "parameters", "placement"];
-            let workload = trial.workload.as_str().into();
-            let row = [number.into(), hash.as_str().into(), workload, parameters.into(), placement.into()];
-            connection.insert("cell", columns, [row])?;
-            number
-        }
-    };
+    let known =
+        connection.first("SELECT number FROM cell WHERE hash = ?1", &[hash.as_str().into()], |row| row.get(0))?;
+    let number = known.map_or_else(|| connection.next_number("cell"), Ok)?;
+    if known.is_none() {
+        let columns = ["number", "hash", "workload", "parameters", "placement"];
+        let workload = trial.workload.as_str().into();
+        let row = [number.into(), hash.as_str().into(), workload, parameters.into(), placement.into()];
+        connection.insert("cell", columns, [row])?;
+    }
     numbers.insert(hash, number);
     Ok(number)
 }

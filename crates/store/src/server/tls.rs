@@ -39,23 +39,18 @@ pub(super) fn connector(tls: &Tls) -> Result<MakeRustlsConnect, String> {
 /// The certificates of a file, or those that this system trusts.
 fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    match file {
-        Some(file) => {
-            let unreadable = |why: &dyn std::fmt::Display| format!("sslrootcert {}: {why}", file.display());
-            for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
-                let certificate = certificate.map_err(|error| unreadable(&error))?;
-                roots.add(certificate).map_err(|error| unreadable(&error))?;
-            }
-            if roots.is_empty() {
-                return Err(unreadable(&"there is no certificate in it"));
-            }
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if roots.is_empty() {
-                return Err("this system trusts no certificates; sslrootcert=FILE names some".into());
-            }
-        }
+    let Some(file) = file else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let none = "this system trusts no certificates; sslrootcert=FILE names some";
+        return if roots.is_empty() { Err(none.into()) } else { Ok(roots) };
+    };
+    let unreadable = |why: &dyn std::fmt::Display| format!("sslrootcert {}: {why}", file.display());
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
+        let certificate = certificate.map_err(|error| unreadable(&error))?;
+        roots.add(certificate).map_err(|error| unreadable(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(unreadable(&"there is no certificate in it"));
     }
     Ok(roots)
 }

@@ -27,21 +27,19 @@ fn table(figure: f64) -> ImportedTable {
 
 /// All that can be read of a store, in the bytes that the program would write.
 fn content(store: &Store) -> String {
-    let mut all = format!("{:?}\n{:?}\n", store.runs().unwrap(), store.extent().unwrap());
+    let mut all = vec![format!("{:?}", store.runs().unwrap()), format!("{:?}", store.extent().unwrap())];
     for summary in store.runs().unwrap() {
         let mut exported = Vec::new();
         export::json(store, &summary.id, &mut exported).unwrap();
         export::csv(store, &summary.id, &mut exported).unwrap();
-        all += &String::from_utf8(exported).unwrap();
-        all += &format!("{:?}\n", store.progress(&summary.id).unwrap());
+        all.push(String::from_utf8(exported).unwrap());
+        all.push(format!("{:?}", store.progress(&summary.id).unwrap()));
         let mut ids: Vec<_> = store.trial_ids(&summary.id).unwrap().into_iter().collect();
         ids.sort();
-        all += &format!("{ids:?}\n");
+        all.push(format!("{ids:?}"));
     }
-    for name in store.tables().unwrap() {
-        all += &format!("{:?}\n", store.table(&name).unwrap());
-    }
-    all
+    all.extend(store.tables().unwrap().iter().map(|name| format!("{:?}", store.table(name).unwrap())));
+    all.join("\n")
 }
 
 /// What is done to a store in a life, mistakes included; what came of it.
