@@ -61,6 +61,7 @@ pub(crate) enum Transaction<'a> {
 
 impl Connection {
     /// SQLite's own, for what only a file has.
+    #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // a server is none
     pub(crate) fn file(&self) -> Option<&rusqlite::Connection> {
         match self {
             Self::File(file) => Some(file),
