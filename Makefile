@@ -28,7 +28,7 @@ check: ## formatting, lints, documentation
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/workloads/src/kernels/unixbench/program/*.rs
 	@$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	@$(CARGO) clippy --package store --package nearfar --features nearfar/s3 --all-targets --quiet -- -D warnings
+	@$(CARGO) clippy --package store --package nearfar --features nearfar/s3,nearfar/postgres --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet --document-private-items
 	@scripts/check-house
 

@@ -6,10 +6,10 @@ use model::plan::Plan;
 use model::record::{Ending, RunRecord};
 use model::trial::Role;
 use model::workload::Parameters;
-use store::Store;
+use store::{Store, StoreError};
 use workloads::{Job, Runner};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::hold::Hold;
 use crate::progress::Progress;
 use crate::subject::Subject;
@@ -58,12 +58,21 @@ pub fn resume_or_begin(
     begin(store, subject, plan)
 }
 
+/// As many may begin the same simulated run at the same moment.
+const BEGINNINGS: usize = 1000;
+
 /// A new run.
 pub fn begin(store: &mut Store, subject: &Subject, plan: Plan) -> Result<RunRecord, Failure> {
-    let ordinal = store.runs().map_err(Failure::of)?.len();
-    let record = subject.begin(plan, ordinal);
-    store.begin_run(&record).map_err(Failure::of)?;
-    Ok(record)
+    let first = store.runs().map_err(Failure::of)?.len();
+    // On a server others begin runs at this moment too, and simulated ones have nothing else that tells them apart.
+    for ordinal in first..first + BEGINNINGS {
+        let record = subject.begin(plan.clone(), ordinal);
+        match store.begin_run(&record) {
+            Err(StoreError::RunAlreadyStored { .. }) if store.is_on_server() => {}
+            begun => return begun.map(|()| record).map_err(|error| Failure::store(&error, Status::Failure)),
+        }
+    }
+    Err(Failure::of("cannot begin a run: others begin the same one all the time").hint("repeat the command"))
 }
 
 /// Runs what is left of a run.
@@ -80,7 +89,7 @@ pub fn conduct(
     let mut progress = Progress::new(record, quiet);
     let ended = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| progress.show(&event));
     progress.finish();
-    ended.map_err(Failure::of)
+    ended.map_err(|error| Failure::store(&error, Status::Failure))
 }
 
 /// How it ended, for stderr.

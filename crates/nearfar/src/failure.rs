@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use machine::topology::TopologyError;
 use model::experiment::PlanError;
+use store::StoreError;
 
 /// Exit statuses; 0 is success. Part of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,20 @@ impl Failure {
             PlanError::Mistake(_) => Self::usage(error),
             PlanError::NothingToRun(_) => Self::with(Status::Skipped, error),
         }
+    }
+
+    /// What is wrong with a results file, which has this status, or with a server, which may be anybody's.
+    pub fn store(error: &StoreError, of_file: Status) -> Self {
+        let status = match error {
+            StoreError::BadAddress { .. } | StoreError::NoDatabase { .. } => Status::Usage,
+            StoreError::NotLetIn { .. } | StoreError::NotPermitted { .. } | StoreError::NotMade { .. } => {
+                Status::NotPermitted
+            }
+            StoreError::NoServers { .. } => Status::Skipped,
+            StoreError::Unreachable { .. } | StoreError::Lost { .. } | StoreError::NoTls { .. } => Status::Failure,
+            _ => of_file,
+        };
+        Self::with(status, error)
     }
 
     /// With another status.

@@ -19,7 +19,7 @@ use crate::cli::{self, Cli, Common};
 use crate::commands::{fleet::for_node, run};
 use crate::failure::{Failure, Outcome};
 use crate::output;
-use crate::subject::{own_program, store_path};
+use crate::subject::{beside_store, own_program};
 
 /// Where jobs are, beside the results file.
 const JOBS: &str = "fleet";
@@ -98,7 +98,7 @@ struct Place {
 
 impl Place {
     fn of(node: &NodeName, common: &Common) -> Result<Self, Failure> {
-        let folder = store_path(common)?.with_file_name(JOBS);
+        let folder = beside_store(common, JOBS)?;
         Ok(Self { folder, node: node.clone() })
     }
 

@@ -11,7 +11,7 @@ use store::Store;
 
 use crate::cli::{ByMap, Common};
 use crate::failure::Failure;
-use crate::subject::{Subject, existing_store, open_store, store_path};
+use crate::subject::{Subject, existing_store, has_store, open_store};
 
 /// What `--map` takes in place of a run.
 const NONE: &str = "none";
@@ -85,7 +85,7 @@ fn newest(
     simulated: Option<&str>,
     common: &Common,
 ) -> Result<Option<(RunId, MeasuredMap)>, Failure> {
-    if !store_path(common)?.exists() {
+    if !has_store(common)? {
         return Ok(None);
     }
     let same = |record: &RunRecord| {

@@ -20,7 +20,7 @@ use model::trial::short_hash;
 use store::Store;
 
 use crate::cli;
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::hold::site;
 
 /// A machine to measure on.
@@ -127,9 +127,12 @@ pub fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::of(format!("cannot find my own program file: {error}")))
 }
 
-/// Where results are kept: `--store`, else nearfar/results.db under the XDG data directory.
+/// Where results are kept: `--store`, a file or the address of a server, else nearfar/results.db under the XDG data directory.
 pub fn store_path(common: &cli::Common) -> Result<PathBuf, Failure> {
     if let Some(path) = &common.store {
+        if store::is_server(path) {
+            return Ok(path.clone());
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         return match folder.filter(|folder| !folder.is_dir()) {
             Some(folder) => {
@@ -138,6 +141,10 @@ pub fn store_path(common: &cli::Common) -> Result<PathBuf, Failure> {
             None => Ok(path.clone()),
         };
     }
+    default_store()
+}
+
+fn default_store() -> Result<PathBuf, Failure> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     data.map(|data| data.join("nearfar/results.db")).ok_or_else(|| {
@@ -146,14 +153,27 @@ pub fn store_path(common: &cli::Common) -> Result<PathBuf, Failure> {
     })
 }
 
+/// What lies beside the results file; where results are on a server, beside the file that would be taken without it.
+pub fn beside_store(common: &cli::Common, name: &str) -> Result<PathBuf, Failure> {
+    let path = store_path(common)?;
+    let file = if store::is_server(&path) { default_store()? } else { path };
+    Ok(file.with_file_name(name))
+}
+
+/// Whether there may be results: a file is looked for, a server is asked when they are wanted.
+pub fn has_store(common: &cli::Common) -> Result<bool, Failure> {
+    let path = store_path(common)?;
+    Ok(store::is_server(&path) || path.exists())
+}
+
 /// The results file, made when it is not there.
 pub fn open_store(common: &cli::Common) -> Result<Store, Failure> {
-    Store::open(&store_path(common)?).map_err(Failure::of)
+    Store::open(&store_path(common)?).map_err(|error| Failure::store(&error, Status::Failure))
 }
 
 /// The results file, which must be there.
 pub fn existing_store(common: &cli::Common) -> Result<Store, Failure> {
-    Store::open_existing(&store_path(common)?).map_err(Failure::usage)
+    Store::open_existing(&store_path(common)?).map_err(|error| Failure::store(&error, Status::Usage))
 }
 
 /// The file or synthetic string that `--sim` names, without its seed.

@@ -12,7 +12,11 @@ impl Store {
         let name = path
             .to_str()
             .ok_or_else(|| StoreError::CannotOpen { path: path.into(), why: "its name is not UTF-8".into() })?;
-        let copied = self.connection.execute("VACUUM INTO ?1", [name]);
+        let Some(file) = self.connection.file() else {
+            let what = "a copy is made of a results file alone; 'nearfar export' writes what a server has".into();
+            return Err(StoreError::Refused { path: self.path.clone(), what });
+        };
+        let copied = file.execute("VACUUM INTO ?1", [name]);
         copied.map(|_| ()).map_err(|error| Fault::from(error).explain(path))
     }
 }

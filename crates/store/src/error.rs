@@ -1,4 +1,4 @@
-//! What can go wrong with a results file, in words: what, on which file, and the next step.
+//! What can go wrong with a results file or a server, in words: what, on which one, and the next step.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use model::trial::TrialId;
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
+use crate::address::is_server;
 use crate::lock;
 
 /// What went wrong. Its text ends with a line `hint: …` where there is a next step.
@@ -84,6 +85,67 @@ pub enum StoreError {
         /// What it said.
         what: String,
     },
+    /// An address of a server that makes no sense.
+    BadAddress {
+        /// The address.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// This program is built without the feature `postgres`.
+    NoServers {
+        /// The address.
+        path: PathBuf,
+    },
+    /// Nobody answers there, or it takes nobody now.
+    Unreachable {
+        /// The address.
+        path: PathBuf,
+        /// What was said.
+        what: String,
+    },
+    /// The connection is gone. What was confirmed before is stored; of what was just being stored nobody knows.
+    Lost {
+        /// The address.
+        path: PathBuf,
+        /// What was said.
+        what: String,
+    },
+    /// The server's certificate proves nothing, or it has none.
+    NoTls {
+        /// The address.
+        path: PathBuf,
+        /// What was said.
+        what: String,
+    },
+    /// The server does not let this user in.
+    NotLetIn {
+        /// The address.
+        path: PathBuf,
+        /// What it said.
+        what: String,
+    },
+    /// The server has no such database.
+    NoDatabase {
+        /// The address.
+        path: PathBuf,
+        /// What it said.
+        what: String,
+    },
+    /// This user of the server may not do that.
+    NotPermitted {
+        /// The address.
+        path: PathBuf,
+        /// What it said.
+        what: String,
+    },
+    /// The database has no results yet, and this user may not make their tables.
+    NotMade {
+        /// The address.
+        path: PathBuf,
+        /// What it said.
+        what: String,
+    },
     /// The file has no run of this name, or none at all.
     NoSuchRun {
         /// The file.
@@ -148,6 +210,33 @@ pub enum StoreError {
 impl StoreError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::Missing { path } if is_server(path) => {
+                "'nearfar import FILE' or 'nearfar fleet collect' with this --store begins it"
+            }
+            Self::BadAddress { .. } => {
+                "as in postgres://USER@HOST:5432/DATABASE?sslmode=verify-full (docs/shared-store.md)"
+            }
+            Self::NoServers { .. } => "'cargo build --release --features postgres --bin nearfar' makes one that has",
+            Self::Unreachable { .. } => {
+                "look whether it runs and lets this machine in; then repeat the command: nothing is stored twice"
+            }
+            Self::Lost { .. } => {
+                "what was stored before is kept; repeat the command when it is back: nothing is stored twice, a run goes on where it was"
+            }
+            Self::NoTls { .. } => {
+                "sslrootcert=FILE in the address names the certificates to trust; sslmode=require encrypts without proof"
+            }
+            Self::NotLetIn { .. } => {
+                "give user and password in the address, or the password in PGPASSWORD, which nobody sees"
+            }
+            Self::NoDatabase { .. } => "the server's administrator makes one: createdb NAME",
+            Self::NotPermitted { .. } => "docs/shared-store.md has what a writer and a reader must be granted",
+            Self::NotMade { .. } => {
+                "let somebody who may create in this database store something first, and grant (docs/shared-store.md)"
+            }
+            Self::Older { path, .. } if is_server(path) => {
+                "'nearfar show --runs' by the user who made them brings them up to date"
+            }
             Self::Missing { .. } => "'nearfar run quick' makes one; name another file with --store",
             Self::NotADatabase { .. } | Self::Foreign { .. } => {
                 "name another file with --store; this one is left as it is"
@@ -188,7 +277,10 @@ impl StoreError {
     }
 
     fn what(&self) -> String {
-        let of = |path: &Path| format!("results file {}", path.display());
+        let of = |path: &Path| {
+            let what = if is_server(path) { "results store" } else { "results file" };
+            format!("{what} {}", path.display())
+        };
         match self {
             Self::Missing { path } => format!("there is no {}", of(path)),
             Self::CannotOpen { path, why } => format!("cannot open {}: {why}", path.display()),
@@ -207,7 +299,18 @@ impl StoreError {
             Self::ReadOnly { path } => {
                 format!("{} cannot be written: the file or its directory is read-only", of(path))
             }
-            Self::Refused { path, what } => format!("{}: {what}", of(path)),
+            Self::Refused { path, what } | Self::NotPermitted { path, what } => format!("{}: {what}", of(path)),
+            Self::BadAddress { path, what } => format!("--store {}: {what}", path.display()),
+            Self::NoServers { path } => {
+                format!("--store {}: this build of nearfar has no PostgreSQL", path.display())
+            }
+            Self::Unreachable { path, what } => format!("cannot reach {}: {what}", of(path)),
+            Self::Lost { path, what } => format!("lost the connection to {}: {what}", of(path)),
+            Self::NoTls { path, what } => format!("no safe connection to {}: {what}", of(path)),
+            Self::NotLetIn { path, what } | Self::NoDatabase { path, what } => format!("{}: {what}", path.display()),
+            Self::NotMade { path, what } => {
+                format!("there is no {} yet, and this user may not make it: {what}", of(path))
+            }
             Self::NoSuchRun { path, name } if name == LATEST => format!("{} has no runs yet", of(path)),
             Self::NoSuchRun { path, name } => format!("{} has no run '{name}'", of(path)),
             Self::AmbiguousRun { name, runs } => {
@@ -244,6 +347,9 @@ impl std::error::Error for StoreError {}
 pub(crate) enum Fault {
     /// SQLite said no.
     Sql(rusqlite::Error),
+    /// PostgreSQL said no.
+    #[cfg(feature = "postgres")]
+    Server(postgres::Error),
     /// What is stored makes no sense.
     Unreadable(String),
     /// Said already.
@@ -253,6 +359,13 @@ pub(crate) enum Fault {
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl From<postgres::Error> for Fault {
+    fn from(error: postgres::Error) -> Self {
+        Self::Server(error)
     }
 }
 
@@ -268,6 +381,8 @@ impl Fault {
         let path = path.to_path_buf();
         match self {
             Self::Said(error) => error,
+            #[cfg(feature = "postgres")]
+            Self::Server(error) => crate::server::refusal::explain(&error, path),
             Self::Unreadable(what) => StoreError::Damaged { path, what },
             Self::Sql(rusqlite::Error::SqliteFailure(failure, what)) => explain_failure(failure, what, path),
             // A column of another type than we wrote: somebody else was at the file.

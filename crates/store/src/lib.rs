@@ -1,5 +1,6 @@
-//! The results file: runs, trials with their raw samples and evidence, imported tables, in one SQLite database.
-//! All SQL of the workspace is here, also what is asked of exported files. Must not know how trials are run or what results mean.
+//! The results file: runs, trials with their raw samples and evidence, imported tables, in one SQLite database; or the same on a
+//! PostgreSQL server that many machines share (feature `postgres`). All SQL of the workspace is here, also what is asked of exported
+//! files. Must not know how trials are run or what results mean.
 //!
 //! What is promised:
 //!
@@ -11,9 +12,11 @@
 //!   on the disk that the next trial may measure. What is lost is measured again when the run goes on; a run that has
 //!   ended is flushed.
 //! - Nothing is counted twice: a trial's id is unique in its run, and so is its position.
+//! - What a server has confirmed is as safe as the server makes it (`fsync`, `synchronous_commit`): by default it is on its disk.
 //! - A file of a newer program, of another program or a damaged one is refused with words, and left as it is.
 #![forbid(unsafe_code)]
 
+mod address;
 mod copy;
 mod error;
 pub mod export;
@@ -25,22 +28,25 @@ pub mod parquet_folder;
 mod run;
 mod saved;
 mod schema;
+#[cfg(feature = "postgres")]
+mod server;
 pub mod shared;
+mod sql;
 mod table;
 mod trial;
 mod watch;
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
-
+pub use address::{is_server, shown};
 pub use error::StoreError;
 pub use merge::MergeReport;
 pub use watch::{Extent, Progress};
 
 use error::Fault;
+use sql::Connection;
 
-/// An open results file.
+/// An open results file, or results on a server.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
@@ -48,24 +54,37 @@ pub struct Store {
 }
 
 impl Store {
-    /// Where the file is.
+    /// Where the file is; of a server its address as it may be shown.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Looks through the whole file for damage: seconds for large files, so only when somebody asks.
+    /// Whether results are on a server.
+    pub fn is_on_server(&self) -> bool {
+        self.connection.file().is_none()
+    }
+
+    /// Looks through the whole file for damage: seconds for large files, so only when somebody asks. A server looks
+    /// after itself.
     pub fn check(&self) -> Result<(), StoreError> {
+        if self.is_on_server() {
+            return Ok(());
+        }
         self.read(|connection| {
-            let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+            let found: String = connection.one("PRAGMA quick_check(1)", &[], |row| row.get(0))?;
             if found == "ok" { Ok(()) } else { Err(Fault::Unreadable(found)) }
         })
     }
 
     /// Refuses to let the file grow beyond this, as a full disk would: for simulations of one.
     pub fn limit_size(&self, bytes: u64) -> Result<(), StoreError> {
+        let Some(file) = self.connection.file() else {
+            let what = "a full disk is simulated for results files alone".into();
+            return Err(StoreError::Refused { path: self.path.clone(), what });
+        };
         let limit = || {
-            let page_bytes: u32 = self.connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-            Ok(self.connection.pragma_update(None, "max_page_count", (bytes / u64::from(page_bytes)) as i64)?)
+            let page_bytes: u32 = file.pragma_query_value(None, "page_size", |row| row.get(0))?;
+            Ok(file.pragma_update(None, "max_page_count", (bytes / u64::from(page_bytes)) as i64)?)
         };
         limit().map_err(|fault: Fault| fault.explain(&self.path))
     }
@@ -73,22 +92,20 @@ impl Store {
     /// Runs `work` on one consistent state of the file.
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, StoreError> {
         let reading = || {
-            let transaction = self.connection.unchecked_transaction()?;
-            work(&transaction)
+            let _held = self.connection.hold()?;
+            work(&self.connection)
         };
         reading().map_err(|fault| fault.explain(&self.path))
     }
 
     /// Runs `work` as one transaction: all of it is stored when this returns, or nothing.
-    fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let writing = |connection: &mut Connection| {
-            // Immediate: takes the write lock before anything is read, so that two programs queue up instead of
-            // one of them failing half-way.
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let done = work(&transaction)?;
+    fn write<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, StoreError> {
+        let writing = || {
+            let transaction = self.connection.begin()?;
+            let done = work(&self.connection)?;
             transaction.commit()?;
             Ok(done)
         };
-        writing(&mut self.connection).map_err(|fault: Fault| fault.explain(&self.path))
+        writing().map_err(|fault: Fault| fault.explain(&self.path))
     }
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use model::record::{RunRecord, TrialRecord};
 use model::trial::TrialId;
-use rusqlite::{Connection, params};
 
 use crate::error::Fault;
 use crate::run::word;
+use crate::sql::Connection;
 use crate::{Store, StoreError, run, table, trial};
 
 /// What a merge did.
@@ -89,13 +89,15 @@ fn merge_run(
         report.runs_added += 1;
     } else {
         report.runs_present += 1;
-        let ended = theirs.ended.as_ref().map(word);
-        connection.execute("UPDATE run SET ended = coalesce(ended, ?2) WHERE id = ?1", params![theirs.id.0, ended])?;
+    }
+    if let (Some(RunRecord { ended: None, .. }), Some(ending)) = (&ours, &theirs.ended) {
+        let sql = "UPDATE run SET ended = ?2 WHERE id = ?1";
+        connection.execute(sql, &[theirs.id.0.as_str().into(), word(ending).into()])?;
     }
     report.trials_present += trials.len() - new.len();
     report.trials_added += new.len();
     let number = run::number(connection, &theirs.id)?.expect("the run was stored above");
-    new.into_iter().try_for_each(|record| trial::insert(connection, &theirs.id, number, record))
+    trial::insert(connection, number, &new)
 }
 
 /// Their trials that we lack, unless the two histories contradict each other.

@@ -1,36 +1,55 @@
-//! Opening a results file: making it, knowing what it is, refusing what it is not.
+//! Opening a results file, or results on a server: making it, knowing what it is, refusing what it is not.
 
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{ErrorCode, OpenFlags};
 
+use crate::address::{is_server, shown};
 use crate::error::Fault;
 use crate::lock::with_suffix;
 use crate::schema::{self, Kind, VERSION};
+use crate::sql::Connection;
 use crate::{Store, StoreError};
 
 /// Another program's transaction takes milliseconds; one that takes longer than this waits for something itself.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Between two tries where SQLite does not wait by itself.
 const LOCK_RETRY: Duration = Duration::from_millis(5);
+/// More than there are different queries, so that each is prepared once.
+const STATEMENTS: usize = 64;
+
+/// What may be done to what is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    /// What is not there is made, what is older is brought up to date.
+    Make,
+    /// It must be there; what is older is brought up to date.
+    Find,
+    /// It must be there, and nothing is written.
+    Read,
+}
 
 impl Store {
-    /// Opens a results file to write, making it and its directories where they are missing.
+    /// Opens a results file to write, making it and its directories where they are missing; or results on a server, when it
+    /// is an address (`postgres://…`), whose database must be there.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_waiting(path, LOCK_WAIT)
     }
 
     /// As [`Store::open`], waiting so long for other programs, now and later.
     pub fn open_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
+        if is_server(path) {
+            return Self::sign_in(path, Wish::Make);
+        }
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             std::fs::create_dir_all(directory).map_err(|error| refused(directory, &error))?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let store = Self::connect(path, path, flags, wait)?;
-        match store.connection.is_readonly("main") {
-            Ok(false) => Ok(store),
+        match store.connection.file().map(|file| file.is_readonly("main")) {
+            Some(Ok(false)) => Ok(store),
             _ => Err(StoreError::ReadOnly { path: path.into() }),
         }
     }
@@ -42,11 +61,17 @@ impl Store {
 
     /// As [`Store::open_existing`], waiting so long for other programs, now and later.
     pub fn open_existing_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
+        if is_server(path) {
+            return Self::sign_in(path, Wish::Find);
+        }
         Self::open_present(path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait)
     }
 
     /// Opens a results file that must be there, and writes nothing to it: one of an older version is refused.
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        if is_server(path) {
+            return Self::sign_in(path, Wish::Read);
+        }
         Self::open_present(path, OpenFlags::SQLITE_OPEN_READ_ONLY, LOCK_WAIT)
     }
 
@@ -77,13 +102,59 @@ impl Store {
     fn connect(name: &Path, path: &Path, flags: OpenFlags, wait: Duration) -> Result<Self, StoreError> {
         let opening = || {
             // No mutex inside SQLite: a Store is used from one thread at a time, which the compiler checks.
-            let mut connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-            connection.busy_timeout(wait)?;
-            prepare(&mut connection, path, wait)?;
+            let file = rusqlite::Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            file.busy_timeout(wait)?;
+            file.set_prepared_statement_cache_capacity(STATEMENTS);
+            let is_current = prepare(&file, path, wait)?;
+            let connection = Connection::File(file);
+            if !is_current {
+                schema::migrate(&connection)?;
+            }
             Ok(connection)
         };
         let connection = opening().map_err(|fault: Fault| fault.explain(path))?;
         Ok(Self { connection, path: path.into() })
+    }
+
+    #[cfg(feature = "postgres")]
+    fn sign_in(address: &Path, wish: Wish) -> Result<Self, StoreError> {
+        let path = shown(address);
+        let address = crate::address::Address::parse(address)?;
+        let opening = || {
+            let connection = Connection::Server(Box::new(crate::server::Server::connect(&address)?));
+            prepare_server(&connection, wish, &path)?;
+            Ok(connection)
+        };
+        let connection = opening().map_err(|fault: Fault| fault.explain(&path))?;
+        Ok(Self { connection, path })
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn sign_in(address: &Path, _: Wish) -> Result<Self, StoreError> {
+        Err(StoreError::NoServers { path: shown(address) })
+    }
+}
+
+/// Who may not bring older results up to date is told that they are older.
+#[cfg(feature = "postgres")]
+fn prepare_server(connection: &Connection, wish: Wish, path: &Path) -> Result<(), Fault> {
+    let path = || path.to_path_buf();
+    let older = |found| StoreError::Older { path: path(), found, known: VERSION };
+    match (schema::kind(connection)?, wish) {
+        (Kind::Ours(VERSION), _) => Ok(()),
+        (Kind::Ours(found), _) if found > VERSION => {
+            Err(StoreError::Newer { path: path(), found, known: VERSION }.into())
+        }
+        (Kind::Ours(found), Wish::Read) => Err(older(found).into()),
+        (Kind::Ours(found), _) => schema::migrate(connection).map_err(|fault| match fault.explain(&path()) {
+            StoreError::NotPermitted { .. } => older(found).into(),
+            error => error.into(),
+        }),
+        (_, Wish::Make) => schema::migrate(connection).map_err(|fault| match fault.explain(&path()) {
+            StoreError::NotPermitted { what, .. } => StoreError::NotMade { path: path(), what }.into(),
+            error => error.into(),
+        }),
+        (_, Wish::Find | Wish::Read) => Err(StoreError::Missing { path: path() }.into()),
     }
 }
 
@@ -104,37 +175,34 @@ fn immutable_uri(path: &Path) -> Option<String> {
     Some(format!("file:{path}?immutable=1"))
 }
 
-/// Looks first, so that a file that is not ours is left as it is.
-fn prepare(connection: &mut Connection, path: &Path, wait: Duration) -> Result<(), Fault> {
+/// Looks first, so that a file that is not ours is left as it is. Says whether it is of today's version.
+fn prepare(file: &rusqlite::Connection, path: &Path, wait: Duration) -> Result<bool, Fault> {
     // In one transaction: another program may just be making the file, and half of what it made looks foreign.
-    let found = schema::kind(&*connection.unchecked_transaction()?)?;
+    let found = schema::kind_of_file(&*file.unchecked_transaction()?)?;
     match found {
         Kind::Foreign => return Err(StoreError::Foreign { path: path.into() }.into()),
         Kind::Ours(found) if found > VERSION => {
             return Err(StoreError::Newer { path: path.into(), found, known: VERSION }.into());
         }
-        Kind::Ours(_) | Kind::Empty => refuse_cut(connection, path)?,
+        Kind::Ours(_) | Kind::Empty => refuse_cut(file, path)?,
     }
-    connection.pragma_update(None, "foreign_keys", true)?;
-    let writable = !connection.is_readonly("main")?;
+    file.pragma_update(None, "foreign_keys", true)?;
+    let writable = !file.is_readonly("main")?;
     if writable {
-        set_durability(connection, wait)?;
+        set_durability(file, wait)?;
     }
     match found {
-        Kind::Ours(VERSION) => {}
-        Kind::Ours(found) if !writable => {
-            return Err(StoreError::Older { path: path.into(), found, known: VERSION }.into());
-        }
-        _ => schema::migrate(connection)?,
+        Kind::Ours(VERSION) => Ok(true),
+        Kind::Ours(found) if !writable => Err(StoreError::Older { path: path.into(), found, known: VERSION }.into()),
+        _ => Ok(false),
     }
-    Ok(())
 }
 
 /// SQLite notices when whole pages are missing, and takes the missing end of the last one for zeros, which may be
 /// somebody's samples. With content in the WAL the end of the file is not yet what counts.
-fn refuse_cut(connection: &Connection, path: &Path) -> Result<(), Fault> {
+fn refuse_cut(open: &rusqlite::Connection, path: &Path) -> Result<(), Fault> {
     let bytes = |file: &Path| std::fs::metadata(file).map_or(0, |file| file.len());
-    let page_bytes: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let page_bytes: u32 = open.pragma_query_value(None, "page_size", |row| row.get(0))?;
     if bytes(path).is_multiple_of(u64::from(page_bytes)) || bytes(&with_suffix(path, "-wal")) > 0 {
         return Ok(());
     }
@@ -143,17 +211,17 @@ fn refuse_cut(connection: &Connection, path: &Path) -> Result<(), Fault> {
 
 /// The crate's documentation says what is promised. Where there is no WAL (some network file systems), NORMAL may
 /// damage the file in a power cut, so FULL it is.
-fn set_durability(connection: &Connection, wait: Duration) -> Result<(), Fault> {
-    let mode = enter_wal(connection, wait)?;
+fn set_durability(file: &rusqlite::Connection, wait: Duration) -> Result<(), Fault> {
+    let mode = enter_wal(file, wait)?;
     let synchronous = if mode.eq_ignore_ascii_case("wal") { "NORMAL" } else { "FULL" };
-    Ok(connection.pragma_update(None, "synchronous", synchronous)?)
+    Ok(file.pragma_update(None, "synchronous", synchronous)?)
 }
 
 /// While another program enters WAL mode too, SQLite gives up at once instead of waiting.
-fn enter_wal(connection: &Connection, wait: Duration) -> Result<String, Fault> {
+fn enter_wal(file: &rusqlite::Connection, wait: Duration) -> Result<String, Fault> {
     let deadline = Instant::now() + wait;
     loop {
-        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)) {
+        match file.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < deadline => {
                 std::thread::sleep(LOCK_RETRY);
             }
@@ -171,7 +239,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("results.db")).unwrap();
         let pragma = |name: &str| {
-            store.connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap()
+            let file = store.connection.file().unwrap();
+            file.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap()
         };
         assert_eq!(pragma("journal_mode"), "wal".to_string().into());
         assert_eq!(pragma("synchronous"), 1.into(), "NORMAL");

@@ -7,11 +7,11 @@ use model::finding::VerdictCounts;
 use model::plan::Plan;
 use model::record::{Ending, RunId, RunRecord, RunSummary};
 use model::trial::short_hash;
-use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Fault, LATEST};
+use crate::sql::{Connection, Row, Value};
 use crate::{Store, StoreError};
 
 /// How many runs an error lists.
@@ -20,10 +20,15 @@ const CANDIDATES_MAX: u32 = 5;
 impl Store {
     /// Records that a run begins.
     pub fn begin_run(&mut self, record: &RunRecord) -> Result<(), StoreError> {
-        self.write(|transaction| insert(transaction, record))
+        self.write(|connection| {
+            insert(connection, record)?;
+            // Nobody else has it: its row is not there for others yet.
+            connection.claim(&record.id.0).map(|_| ())
+        })
     }
 
-    /// The newest run of this plan on this machine state, real or simulated alike, that has not ended.
+    /// The newest run of this plan on this machine state, real or simulated alike, that has not ended; on a server also
+    /// not one that another program has begun or goes on with now.
     pub fn find_unfinished(
         &self,
         plan_key: &str,
@@ -31,26 +36,22 @@ impl Store {
         simulated: Option<&str>,
     ) -> Result<Option<RunRecord>, StoreError> {
         self.read(|connection| {
-            let sql = format!(
-                "{SELECT} WHERE plan_key = ?1 AND machine.fingerprint = ?2 AND simulated IS ?3 AND ended IS NULL \
-                 ORDER BY run.number DESC LIMIT 1"
-            );
-            let columns = connection.query_row(&sql, params![plan_key, machine_fingerprint, simulated], columns);
-            columns.optional()?.map(decode).transpose()
+            let sql = "SELECT run.id FROM run JOIN machine ON machine.number = run.machine WHERE plan_key = ?1 \
+                       AND machine.fingerprint = ?2 AND simulated IS NOT DISTINCT FROM ?3 AND ended IS NULL \
+                       ORDER BY run.number DESC";
+            let values = [plan_key.into(), machine_fingerprint.into(), simulated.into()];
+            for id in connection.all(sql, &values, |row| row.get(0).map(RunId))? {
+                if connection.claim(&id.0)? {
+                    return find(connection, &id);
+                }
+            }
+            Ok(None)
         })
     }
 
     /// All runs, the oldest first; an imported run is as old as its import.
     pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        self.read(|connection| {
-            let mut query = connection.prepare(SUMMARIES)?;
-            let mut rows = query.query([])?;
-            let mut runs = Vec::new();
-            while let Some(row) = rows.next()? {
-                runs.push(summary(row)?);
-            }
-            Ok(runs)
-        })
+        self.read(|connection| connection.all(SUMMARIES, &[], summary))
     }
 
     /// A run by its id, by the first letters of its id, or `latest`: the one begun or imported last, whatever the
@@ -70,14 +71,14 @@ impl Store {
     /// Records why a run ended, and flushes all of it to the disk.
     pub fn end_run(&mut self, run: &RunId, ending: Ending) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.write(|transaction| {
-            let number = known_number(transaction, &path, run)?;
-            transaction.execute("UPDATE run SET ended = ?2 WHERE number = ?1", params![number, word(&ending)])?;
-            Ok(())
+        self.write(|connection| {
+            let values = [known_number(connection, &path, run)?.into(), word(&ending).into()];
+            connection.execute("UPDATE run SET ended = ?2 WHERE number = ?1", &values)
         })?;
+        let Some(file) = self.connection.file() else { return Ok(()) };
         // A passive checkpoint flushes the WAL and what it moves into the database. It waits for nobody, and when it
         // cannot be done now (somebody reads, the disk is full) the run is stored as its trials were: nothing is lost.
-        let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        let _ = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         Ok(())
     }
 }
@@ -91,10 +92,11 @@ const SUMMARIES: &str = "SELECT run.id, experiment, simulated, machine.fingerpri
                        WHERE value ->> 'key' = 'cpu.model')), \
        coalesce(trials, 0), coalesce(counted, 0), coalesce(valid, 0), coalesce(suspect, 0), coalesce(invalid, 0) \
      FROM run JOIN machine ON machine.number = run.machine \
-     LEFT JOIN (SELECT run, count(*) AS trials, sum(role = 'measured' AND verdict <> 'invalid') AS counted, \
-                       sum(role <> 'warmup' AND verdict = 'valid') AS valid, \
-                       sum(role <> 'warmup' AND verdict = 'suspect') AS suspect, \
-                       sum(role <> 'warmup' AND verdict = 'invalid') AS invalid \
+     LEFT JOIN (SELECT run, count(*) AS trials, \
+                       count(*) FILTER (WHERE role = 'measured' AND verdict <> 'invalid') AS counted, \
+                       count(*) FILTER (WHERE role <> 'warmup' AND verdict = 'valid') AS valid, \
+                       count(*) FILTER (WHERE role <> 'warmup' AND verdict = 'suspect') AS suspect, \
+                       count(*) FILTER (WHERE role <> 'warmup' AND verdict = 'invalid') AS invalid \
                 FROM trial GROUP BY run) AS worth ON worth.run = run.number \
      ORDER BY run.number";
 
@@ -103,31 +105,26 @@ pub(crate) fn insert(connection: &Connection, record: &RunRecord) -> Result<(), 
     if number(connection, &record.id)?.is_some() {
         return Err(StoreError::RunAlreadyStored { run: record.id.clone() }.into());
     }
-    connection.execute(
-        "INSERT INTO run (id, machine, experiment, plan_key, plan, seed, host, simulated, started_unix_ms, ended, \
-         program) VALUES (:id, :machine, :experiment, :plan_key, :plan, :seed, :host, :simulated, :started, :ended, \
-         :program)",
-        named_params! {
-            ":id": record.id.0,
-            ":machine": machine(connection, &record.machine)?,
-            ":experiment": record.plan.experiment,
-            ":plan_key": record.plan.key(),
-            ":plan": json(&record.plan),
-            ":seed": record.seed.to_string(),
-            ":host": record.host,
-            ":simulated": record.simulated,
-            ":started": whole(record.started_unix_ms),
-            ":ended": record.ended.as_ref().map(word),
-            ":program": record.program,
-        },
-    )?;
-    Ok(())
+    let columns: [(&str, Value<'_>); 12] = [
+        ("number", connection.next_number("run")?.into()),
+        ("id", record.id.0.as_str().into()),
+        ("machine", machine(connection, &record.machine)?.into()),
+        ("experiment", record.plan.experiment.as_str().into()),
+        ("plan_key", record.plan.key().into()),
+        ("plan", json(&record.plan).into()),
+        ("seed", record.seed.to_string().into()),
+        ("host", record.host.as_deref().into()),
+        ("simulated", record.simulated.as_deref().into()),
+        ("started_unix_ms", whole(record.started_unix_ms).into()),
+        ("ended", record.ended.as_ref().map(word).into()),
+        ("program", record.program.as_str().into()),
+    ];
+    connection.insert("run", columns.each_ref().map(|column| column.0), [columns.map(|column| column.1)])
 }
 
 /// The row number of a run.
 pub(crate) fn number(connection: &Connection, run: &RunId) -> Result<Option<i64>, Fault> {
-    let mut query = connection.prepare_cached("SELECT number FROM run WHERE id = ?1")?;
-    Ok(query.query_row([&run.0], |row| row.get(0)).optional()?)
+    connection.first("SELECT number FROM run WHERE id = ?1", &[run.0.as_str().into()], |row| row.get(0))
 }
 
 /// The row number of a run that must be there.
@@ -140,33 +137,33 @@ pub(crate) fn known_number(connection: &Connection, path: &Path, run: &RunId) ->
 fn machine(connection: &Connection, capture: &Capture) -> Result<i64, Fault> {
     let text = json(capture);
     let hash = short_hash(&text);
-    connection.execute(
-        "INSERT INTO machine (hash, fingerprint, capture) VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING",
-        params![hash, capture.settings.fingerprint(), text],
-    )?;
-    Ok(connection.query_row("SELECT number FROM machine WHERE hash = ?1", [hash], |row| row.get(0))?)
+    let known = "SELECT number FROM machine WHERE hash = ?1";
+    if let Some(number) = connection.first(known, &[hash.as_str().into()], |row| row.get(0))? {
+        return Ok(number);
+    }
+    let number = connection.next_number("machine")?;
+    let row = [number.into(), hash.into(), capture.settings.fingerprint().into(), text.into()];
+    connection.insert("machine", ["number", "hash", "fingerprint", "capture"], [row])?;
+    Ok(number)
 }
 
 /// The run of this id.
 pub(crate) fn find(connection: &Connection, run: &RunId) -> Result<Option<RunRecord>, Fault> {
-    let columns = connection.query_row(&format!("{SELECT} WHERE run.id = ?1"), [&run.0], columns);
-    columns.optional()?.map(decode).transpose()
+    let found = connection.first(&format!("{SELECT} WHERE run.id = ?1"), &[run.0.as_str().into()], columns)?;
+    found.map(decode).transpose()
 }
 
 /// The runs that a name may mean: the newest, the one of exactly this id, or those that begin with it.
 fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, Fault> {
     if name == LATEST {
-        let mut query = connection.prepare("SELECT id FROM run ORDER BY number DESC LIMIT 1")?;
-        return Ok(query.query_map([], |row| row.get(0).map(RunId))?.collect::<Result<_, _>>()?);
+        return connection.all("SELECT id FROM run ORDER BY number DESC LIMIT 1", &[], |row| row.get(0).map(RunId));
     }
     if number(connection, &RunId(name.into()))?.is_some() {
         return Ok(vec![RunId(name.into())]);
     }
     // Not LIKE, which has wildcards and does not tell capitals from small letters. No text is every run's beginning.
-    let mut query = connection
-        .prepare("SELECT id FROM run WHERE ?1 <> '' AND substr(id, 1, length(?1)) = ?1 ORDER BY number LIMIT ?2")?;
-    let ids = query.query_map(params![name, CANDIDATES_MAX], |row| row.get(0).map(RunId))?;
-    Ok(ids.collect::<Result<_, _>>()?)
+    let sql = "SELECT id FROM run WHERE ?1 <> '' AND substr(id, 1, length(?1)) = ?1 ORDER BY number LIMIT ?2";
+    connection.all(sql, &[name.into(), CANDIDATES_MAX.into()], |row| row.get(0).map(RunId))
 }
 
 /// A run's columns as they are stored.
@@ -182,7 +179,7 @@ struct Columns {
     program: String,
 }
 
-fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
+fn columns(row: &Row<'_>) -> Result<Columns, Fault> {
     Ok(Columns {
         id: row.get(0)?,
         plan: row.get(1)?,
@@ -220,9 +217,9 @@ fn summary(row: &Row<'_>) -> Result<RunSummary, Fault> {
         experiment: row.get(1)?,
         simulated: row.get(2)?,
         fingerprint: row.get(3)?,
-        started_unix_ms: row.get::<_, i64>(4)? as u64,
+        started_unix_ms: row.get::<i64>(4)? as u64,
         ended: ended.map(|ended| from_word(&ended, &id)).transpose()?,
-        cells: row.get::<_, Option<u32>>(6)?.unwrap_or(0),
+        cells: row.get::<Option<u32>>(6)?.unwrap_or(0),
         host: row.get(7)?,
         trials: row.get(8)?,
         counted: row.get(9)?,

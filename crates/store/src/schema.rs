@@ -1,8 +1,8 @@
-//! What the tables are and how an older file becomes a newer one.
-
-use rusqlite::{Connection, TransactionBehavior};
+//! What the tables are and how an older file becomes a newer one. The text is SQLite's; a server gets the same tables from the
+//! same text, and from the version on that was the newest when it was made.
 
 use crate::error::Fault;
+use crate::sql::Connection;
 
 /// In the file's header (bytes 68 to 71), so that we know our own files: "NFAR".
 const APPLICATION_ID: u32 = 0x4e46_4152;
@@ -13,6 +13,23 @@ const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema
 /// The version that this program writes.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
 
+/// What a server needs before them: a place for the version, and SQLite's functions.
+#[cfg(feature = "postgres")]
+const SERVER_BEFORE: &str = include_str!("schema/server-before.sql");
+/// What a server needs after them.
+#[cfg(feature = "postgres")]
+const SERVER_AFTER: &str = include_str!("schema/server-after.sql");
+
+/// The words of the migrations that PostgreSQL has others for.
+#[cfg(feature = "postgres")]
+const SERVER_WORDS: [(&str, &str); 5] = [
+    (" INTEGER", " BIGINT"),
+    (" REAL", " DOUBLE PRECISION"),
+    (") STRICT, WITHOUT ROWID;", ");"),
+    (") STRICT;", ");"),
+    ("placement ->>", "placement::json ->>"),
+];
+
 /// What a file is before anything is done to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -20,15 +37,30 @@ pub(crate) enum Kind {
     Empty,
     /// A results file of this version.
     Ours(u32),
-    /// A database of somebody else.
+    /// A database of somebody else. On a server everybody has a place of his own.
     Foreign,
 }
 
-/// Looks what a file is.
+/// Looks what a file is, or whether a server has results.
 pub(crate) fn kind(connection: &Connection) -> Result<Kind, Fault> {
-    let application: u32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let things: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    match connection {
+        Connection::File(file) => kind_of_file(file),
+        #[cfg(feature = "postgres")]
+        Connection::Server(_) => {
+            let sql = "SELECT 1 FROM pg_tables WHERE schemaname = 'nearfar' AND tablename = 'version'";
+            match connection.first(sql, &[], |_| Ok(()))? {
+                Some(()) => connection.one("SELECT number FROM nearfar.version", &[], |row| row.get(0).map(Kind::Ours)),
+                None => Ok(Kind::Empty),
+            }
+        }
+    }
+}
+
+/// Looks what a file is.
+pub(crate) fn kind_of_file(file: &rusqlite::Connection) -> Result<Kind, Fault> {
+    let application: u32 = file.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version: u32 = file.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let things: u32 = file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(match (application, version, things) {
         (APPLICATION_ID, version, _) => Kind::Ours(version),
         (0, 0, 0) => Kind::Empty,
@@ -37,24 +69,78 @@ pub(crate) fn kind(connection: &Connection) -> Result<Kind, Fault> {
 }
 
 /// Brings an empty or older file to today's version, in one transaction. Another program may have done so meanwhile.
-pub(crate) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+pub(crate) fn migrate(connection: &Connection) -> Result<(), Fault> {
     migrate_with(connection, MIGRATIONS)
 }
 
-fn migrate_with(connection: &mut Connection, migrations: &[&str]) -> Result<(), Fault> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let done = match kind(&transaction)? {
+fn migrate_with(connection: &Connection, migrations: &[&str]) -> Result<(), Fault> {
+    let transaction = connection.begin()?;
+    let done = match kind(connection)? {
         Kind::Ours(version) => version as usize,
         Kind::Empty | Kind::Foreign => 0,
     };
+    if done == 0 {
+        found(connection)?;
+    }
     for migration in migrations.iter().skip(done) {
-        transaction.execute_batch(migration)?;
+        step(connection, migration)?;
+    }
+    if done == 0 {
+        guard(connection)?;
     }
     if done < migrations.len() {
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", migrations.len() as u32)?;
+        mark(connection, migrations.len() as u32)?;
     }
-    Ok(transaction.commit()?)
+    transaction.commit()
+}
+
+/// What is needed before the first step. A server's place may have been made for somebody who may not make it himself.
+#[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // a server may fail
+fn found(connection: &Connection) -> Result<(), Fault> {
+    match connection {
+        Connection::File(_) => Ok(()),
+        #[cfg(feature = "postgres")]
+        Connection::Server(_) => {
+            if connection.first("SELECT 1 FROM pg_namespace WHERE nspname = 'nearfar'", &[], |_| Ok(()))?.is_none() {
+                connection.batch("CREATE SCHEMA nearfar")?;
+            }
+            connection.batch(SERVER_BEFORE)
+        }
+    }
+}
+
+/// One migration.
+fn step(connection: &Connection, migration: &str) -> Result<(), Fault> {
+    match connection {
+        Connection::File(_) => connection.batch(migration),
+        #[cfg(feature = "postgres")]
+        Connection::Server(_) => {
+            let text = |text: String, (ours, theirs): &(&str, &str)| text.replace(ours, theirs);
+            connection.batch(&SERVER_WORDS.iter().fold(migration.to_string(), text))
+        }
+    }
+}
+
+/// What is to be there once the tables are.
+#[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // a server may fail
+fn guard(connection: &Connection) -> Result<(), Fault> {
+    match connection {
+        Connection::File(_) => Ok(()),
+        #[cfg(feature = "postgres")]
+        Connection::Server(_) => connection.batch(SERVER_AFTER),
+    }
+}
+
+/// Writes down the version.
+fn mark(connection: &Connection, version: u32) -> Result<(), Fault> {
+    match connection {
+        Connection::File(file) => {
+            file.pragma_update(None, "application_id", APPLICATION_ID)?;
+            Ok(file.pragma_update(None, "user_version", version)?)
+        }
+        #[cfg(feature = "postgres")]
+        Connection::Server(_) => connection.execute("UPDATE version SET number = ?1", &[version.into()]).map(|_| ()),
+    }
 }
 
 #[cfg(test)]
@@ -62,23 +148,23 @@ mod tests {
     use super::*;
 
     fn memory() -> Connection {
-        Connection::open_in_memory().unwrap()
+        Connection::File(rusqlite::Connection::open_in_memory().unwrap())
     }
 
     #[test]
     fn an_empty_file_becomes_ours() {
-        let mut connection = memory();
+        let connection = memory();
         assert_eq!(kind(&connection).unwrap(), Kind::Empty);
-        migrate(&mut connection).unwrap();
+        migrate(&connection).unwrap();
         assert_eq!(kind(&connection).unwrap(), Kind::Ours(VERSION));
-        migrate(&mut connection).unwrap();
+        migrate(&connection).unwrap();
     }
 
     #[test]
     fn a_foreign_database_is_known() {
         for strange in ["CREATE TABLE t (x)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"] {
             let connection = memory();
-            connection.execute_batch(strange).unwrap();
+            connection.batch(strange).unwrap();
             assert_eq!(kind(&connection).unwrap(), Kind::Foreign, "{strange}");
         }
     }
@@ -86,30 +172,30 @@ mod tests {
     #[test]
     fn an_older_file_takes_only_the_steps_that_it_lacks() {
         let steps = ["CREATE TABLE a (x); INSERT INTO a VALUES (1)", "CREATE TABLE b AS SELECT x + 1 AS y FROM a"];
-        let mut connection = memory();
-        migrate_with(&mut connection, &steps[..1]).unwrap();
+        let connection = memory();
+        migrate_with(&connection, &steps[..1]).unwrap();
         assert_eq!(kind(&connection).unwrap(), Kind::Ours(1));
-        migrate_with(&mut connection, &steps).unwrap();
+        migrate_with(&connection, &steps).unwrap();
         assert_eq!(kind(&connection).unwrap(), Kind::Ours(2));
-        assert_eq!(connection.query_row("SELECT y FROM b", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+        assert_eq!(connection.one("SELECT y FROM b", &[], |row| row.get::<i64>(0)).unwrap(), 2);
     }
 
     #[test]
     fn a_step_that_fails_leaves_the_file_as_it_was() {
-        let mut connection = memory();
-        migrate_with(&mut connection, &["CREATE TABLE a (x)"]).unwrap();
-        assert!(migrate_with(&mut connection, &["", "CREATE TABLE b (x)", "CREATE nonsense"]).is_err());
+        let connection = memory();
+        migrate_with(&connection, &["CREATE TABLE a (x)"]).unwrap();
+        assert!(migrate_with(&connection, &["", "CREATE TABLE b (x)", "CREATE nonsense"]).is_err());
         assert_eq!(kind(&connection).unwrap(), Kind::Ours(1));
-        assert!(connection.prepare("SELECT * FROM b").is_err());
+        assert!(connection.all("SELECT * FROM b", &[], |_| Ok(())).is_err());
     }
 
     /// Released versions never change: this snapshot may gain things with a new migration, and lose none.
     #[test]
     fn the_schema_is_as_released() {
-        let mut connection = memory();
-        migrate(&mut connection).unwrap();
-        let mut query = connection.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").unwrap();
-        let schema: Vec<String> = query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        let connection = memory();
+        migrate(&connection).unwrap();
+        let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";
+        let schema: Vec<String> = connection.all(sql, &[], |row| row.get(0)).unwrap();
         insta::assert_snapshot!(format!("-- version {VERSION}\n{};", schema.join(";\n\n")));
     }
 }

@@ -6,10 +6,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use model::record::{ImportedTable, RunRecord, TrialRecord};
-use rusqlite::Connection;
 
 use crate::error::Fault;
 use crate::lock::with_suffix;
+use crate::sql::Connection;
 use crate::{Store, StoreError, run, table, trial};
 
 /// What goes into the file.
@@ -37,13 +37,10 @@ pub fn write(path: &Path, content: Content<'_>) -> Result<(), StoreError> {
 
 fn fill(partial: &Path, content: Content<'_>) -> Result<(), StoreError> {
     let mut store = Store::open(partial)?;
-    store.write(|transaction| insert(transaction, content))?;
-    let finish = |connection: &Connection| -> Result<(), Fault> {
-        // Without a WAL it is one file; packed, it has no page that is not used.
-        connection.pragma_update(None, "journal_mode", "DELETE")?;
-        Ok(connection.execute_batch("VACUUM")?)
-    };
-    finish(&store.connection).map_err(|fault| fault.explain(partial))
+    store.write(|connection| insert(connection, content))?;
+    // Without a WAL it is one file; packed, it has no page that is not used.
+    let finish = store.connection.batch("PRAGMA journal_mode = DELETE; VACUUM");
+    finish.map_err(|fault| fault.explain(partial))
 }
 
 fn insert(connection: &Connection, content: Content<'_>) -> Result<(), Fault> {
@@ -51,7 +48,7 @@ fn insert(connection: &Connection, content: Content<'_>) -> Result<(), Fault> {
         Content::Run(record, trials) => {
             run::insert(connection, record)?;
             let number = run::number(connection, &record.id)?.expect("the run was stored above");
-            trials.iter().try_for_each(|record_of| trial::insert(connection, &record.id, number, record_of))
+            trial::insert(connection, number, &trials.iter().collect::<Vec<_>>())
         }
         Content::Table(content) => table::insert(connection, content).map(|_| ()),
     }

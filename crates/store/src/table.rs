@@ -1,11 +1,11 @@
 //! Imported tables: kept whole under their names.
 
 use model::record::{ImportedRow, ImportedTable};
-use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Fault;
 use crate::run::{json, parsed};
+use crate::sql::Connection;
 use crate::{Store, StoreError};
 
 /// A table without its name.
@@ -48,20 +48,19 @@ pub(crate) fn insert(connection: &Connection, table: &ImportedTable) -> Result<b
     }
     let ImportedTable { name, columns, rows, notes } = table.clone();
     let content = json(&Content { columns, rows, notes });
-    connection.execute("INSERT INTO imported (name, content) VALUES (?1, ?2)", params![name, content])?;
+    let number = connection.next_number("imported")?;
+    connection.insert("imported", ["number", "name", "content"], [[number.into(), name.into(), content.into()]])?;
     Ok(true)
 }
 
 fn load(connection: &Connection, name: &str) -> Result<Option<ImportedTable>, Fault> {
-    let mut query = connection.prepare("SELECT content FROM imported WHERE name = ?1")?;
-    let content: Option<String> = query.query_row([name], |row| row.get(0)).optional()?;
+    let sql = "SELECT content FROM imported WHERE name = ?1";
+    let content: Option<String> = connection.first(sql, &[name.into()], |row| row.get(0))?;
     let Some(content) = content else { return Ok(None) };
     let Content { columns, rows, notes } = parsed(&content, &format!("table {name}"))?;
     Ok(Some(ImportedTable { name: name.into(), columns, rows, notes }))
 }
 
 fn names(connection: &Connection) -> Result<Vec<String>, Fault> {
-    let mut query = connection.prepare("SELECT name FROM imported ORDER BY number")?;
-    let names = query.query_map([], |row| row.get(0))?;
-    Ok(names.collect::<Result<_, _>>()?)
+    connection.all("SELECT name FROM imported ORDER BY number", &[], |row| row.get(0))
 }

@@ -9,10 +9,10 @@ use model::record::{RunId, TrialRecord};
 use model::trial::{Outcome, Sample, Status, Trial, TrialId, Verdict, short_hash};
 use model::units::Nanos;
 use model::workload::Parameters;
-use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use crate::error::Fault;
 use crate::run::{from_word, json, known_number, parsed, whole, word};
+use crate::sql::{Connection, Row, Value};
 use crate::{Store, StoreError};
 
 impl Store {
@@ -20,9 +20,10 @@ impl Store {
     /// so that none is counted twice.
     pub fn add_trial(&mut self, run: &RunId, record: &TrialRecord) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.write(|transaction| {
-            let number = known_number(transaction, &path, run)?;
-            insert(transaction, run, number, record)
+        self.write(|connection| {
+            let number = known_number(connection, &path, run)?;
+            refuse_twice(connection, run, number, record)?;
+            insert(connection, number, &[record])
         })
     }
 
@@ -30,13 +31,12 @@ impl Store {
     pub fn trial_ids(&self, run: &RunId) -> Result<HashSet<TrialId>, StoreError> {
         self.read(|connection| {
             let number = known_number(connection, &self.path, run)?;
-            let mut query = connection.prepare("SELECT id FROM trial WHERE run = ?1")?;
-            let ids = query.query_map([number], |row| row.get(0).map(TrialId))?;
-            Ok(ids.collect::<Result<_, _>>()?)
+            let ids = connection.all("SELECT id FROM trial WHERE run = ?1", &[number.into()], |row| row.get(0))?;
+            Ok(ids.into_iter().map(TrialId).collect())
         })
     }
 
-    /// Visits the trials of a run by position, each with its samples, and holds one at a time, however many there are.
+    /// Visits the trials of a run by position, each with its samples, and holds a page of them, however many there are.
     /// Ends early when it is told to.
     #[cfg(feature = "parquet")]
     pub(crate) fn each_trial(
@@ -53,58 +53,88 @@ impl Store {
     }
 }
 
-/// Stores a trial of the run with this row number.
-pub(crate) fn insert(connection: &Connection, run: &RunId, number: i64, record: &TrialRecord) -> Result<(), Fault> {
-    refuse_twice(connection, run, number, record)?;
-    if let Some(sample) = record.outcome.samples.iter().find(|sample| !sample.value.is_finite()) {
-        let trial = record.trial.id.clone();
-        return Err(StoreError::NotFinite { trial, series: sample.series.clone() }.into());
-    }
+/// Stores trials of the run with this row number. That they are not there yet is to be looked at before.
+pub(crate) fn insert(connection: &Connection, run: i64, records: &[&TrialRecord]) -> Result<(), Fault> {
+    records.iter().try_for_each(|record| refuse_infinite(record))?;
+    let mut known = HashMap::new();
+    let cells: Vec<i64> =
+        records.iter().map(|record| cell(connection, &record.trial, &mut known)).collect::<Result<_, _>>()?;
+    let first = connection.next_number("trial")?;
+    let rows = records.iter().zip(cells).zip(first..);
+    connection.insert("trial", COLUMNS, rows.map(|((record, cell), number)| columns(number, run, cell, record)))?;
+    let samples = records.iter().zip(first..).flat_map(|(record, trial)| {
+        let samples = record.outcome.samples.iter().zip(0_i64..);
+        samples.map(move |(Sample { series, value }, ordinal)| {
+            [trial.into(), ordinal.into(), series.as_str().into(), (*value).into()]
+        })
+    });
+    connection.insert("sample", ["trial", "ordinal", "series", "value"], samples)
+}
+
+const COLUMNS: [&str; 18] = [
+    "number",
+    "run",
+    "position",
+    "id",
+    "cell",
+    "plan_cell",
+    "role",
+    "block",
+    "attempt",
+    "seed",
+    "time_limit_ns",
+    "started_unix_ms",
+    "took_ns",
+    "status",
+    "why",
+    "verdict",
+    "reasons",
+    "evidence",
+];
+
+fn columns(number: i64, run: i64, cell: i64, record: &TrialRecord) -> [Value<'_>; COLUMNS.len()] {
     let TrialRecord { position, trial, outcome, verdict } = record;
     let (status, why) = status_columns(&outcome.status);
-    connection
-        .prepare_cached(
-            "INSERT INTO trial (run, position, id, cell, plan_cell, role, block, attempt, seed, time_limit_ns, \
-             started_unix_ms, took_ns, status, why, verdict, reasons, evidence) VALUES (:run, :position, :id, :cell, \
-             :plan_cell, :role, :block, :attempt, :seed, :time_limit, :started, :took, :status, :why, :verdict, \
-             :reasons, :evidence)",
-        )?
-        .execute(named_params! {
-            ":run": number,
-            ":position": position,
-            ":id": trial.id.0,
-            ":cell": cell(connection, trial)?,
-            ":plan_cell": whole(trial.cell as u64),
-            ":role": word(&trial.role),
-            ":block": trial.block,
-            ":attempt": trial.attempt,
-            ":seed": trial.seed.to_string(),
-            ":time_limit": whole(trial.time_limit.0),
-            ":started": whole(outcome.started_unix_ms),
-            ":took": whole(outcome.took.0),
-            ":status": status,
-            ":why": why,
-            ":verdict": word(&verdict.grade),
-            ":reasons": json(&verdict.reasons),
-            ":evidence": json(&outcome.evidence),
-        })?;
-    let row = connection.last_insert_rowid();
-    let mut statement =
-        connection.prepare_cached("INSERT INTO sample (trial, ordinal, series, value) VALUES (?1, ?2, ?3, ?4)")?;
-    for (ordinal, sample) in outcome.samples.iter().enumerate() {
-        statement.execute(params![row, ordinal as i64, sample.series, sample.value])?;
+    [
+        number.into(),
+        run.into(),
+        (*position).into(),
+        trial.id.0.as_str().into(),
+        cell.into(),
+        whole(trial.cell as u64).into(),
+        word(&trial.role).into(),
+        trial.block.into(),
+        trial.attempt.into(),
+        trial.seed.to_string().into(),
+        whole(trial.time_limit.0).into(),
+        whole(outcome.started_unix_ms).into(),
+        whole(outcome.took.0).into(),
+        status.into(),
+        why.into(),
+        word(&verdict.grade).into(),
+        json(&verdict.reasons).into(),
+        json(&outcome.evidence).into(),
+    ]
+}
+
+fn refuse_infinite(record: &TrialRecord) -> Result<(), Fault> {
+    match record.outcome.samples.iter().find(|sample| !sample.value.is_finite()) {
+        Some(sample) => {
+            let trial = record.trial.id.clone();
+            Err(StoreError::NotFinite { trial, series: sample.series.clone() }.into())
+        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn refuse_twice(connection: &Connection, run: &RunId, number: i64, record: &TrialRecord) -> Result<(), Fault> {
     let id = &record.trial.id;
-    let mut same = connection.prepare_cached("SELECT 1 FROM trial WHERE run = ?1 AND id = ?2")?;
-    if same.exists(params![number, id.0])? {
+    let same = [number.into(), id.0.as_str().into()];
+    if connection.first("SELECT 1 FROM trial WHERE run = ?1 AND id = ?2", &same, |_| Ok(()))?.is_some() {
         return Err(StoreError::AlreadyStored { run: run.clone(), trial: id.clone() }.into());
     }
-    let mut taken = connection.prepare_cached("SELECT 1 FROM trial WHERE run = ?1 AND position = ?2")?;
-    if taken.exists(params![number, record.position])? {
+    let place = [number.into(), record.position.into()];
+    if connection.first("SELECT 1 FROM trial WHERE run = ?1 AND position = ?2", &place, |_| Ok(()))?.is_some() {
         return Err(StoreError::PositionTaken { run: run.clone(), position: record.position }.into());
     }
     Ok(())
@@ -130,78 +160,84 @@ fn status(word: &str, why: Option<String>, trial: &str) -> Result<Status, Fault>
 }
 
 /// The row number of what the trial ran and where, stored on its first use: all repetitions share it.
-fn cell(connection: &Connection, trial: &Trial) -> Result<i64, Fault> {
+fn cell(connection: &Connection, trial: &Trial, numbers: &mut HashMap<String, i64>) -> Result<i64, Fault> {
     let (parameters, placement) = (json(&trial.parameters), json(&trial.placement));
     let hash = short_hash(&format!("{}\n{parameters}\n{placement}", trial.workload));
-    let mut known = connection.prepare_cached("SELECT number FROM cell WHERE hash = ?1")?;
-    if let Some(number) = known.query_row([&hash], |row| row.get(0)).optional()? {
-        return Ok(number);
+    if let Some(number) = numbers.get(&hash) {
+        return Ok(*number);
     }
-    connection.execute(
-        "INSERT INTO cell (hash, workload, parameters, placement) VALUES (?1, ?2, ?3, ?4)",
-        params![hash, trial.workload, parameters, placement],
-    )?;
-    Ok(connection.last_insert_rowid())
+    let known =
+        connection.first("SELECT number FROM cell WHERE hash = ?1", &[hash.as_str().into()], |row| row.get(0))?;
+    let number = known.map_or_else(|| connection.next_number("cell"), Ok)?;
+    if known.is_none() {
+        let columns = ["number", "hash", "workload", "parameters", "placement"];
+        let workload = trial.workload.as_str().into();
+        let row = [number.into(), hash.as_str().into(), workload, parameters.into(), placement.into()];
+        connection.insert("cell", columns, [row])?;
+    }
+    numbers.insert(hash, number);
+    Ok(number)
 }
 
-/// The trials of a run by position.
+/// The trials of a run by position, from one on.
 const TRIALS: &str = "SELECT number, position, id, cell, plan_cell, role, block, attempt, seed, time_limit_ns, \
                       started_unix_ms, took_ns, status, why, verdict, reasons, evidence FROM trial WHERE run = ?1 \
-                      ORDER BY position";
+                      AND position >= ?2 ORDER BY position LIMIT ?3";
+
+/// Their samples. A cross join, because SQLite then goes from trials to samples, which is how they lie in the file.
+const SAMPLES: &str = "SELECT sample.trial, series, value FROM trial CROSS JOIN sample \
+                       WHERE sample.trial = trial.number AND trial.run = ?1 AND position BETWEEN ?2 AND ?3 \
+                       ORDER BY position, ordinal";
+
+/// How many trials are held at a time when they are visited one by one.
+#[cfg(feature = "parquet")]
+const PAGE: i64 = 4;
 
 #[cfg(feature = "parquet")]
 fn each(connection: &Connection, run: i64, mut visit: impl FnMut(TrialRecord) -> ControlFlow<()>) -> Result<(), Fault> {
-    let mut trials = connection.prepare_cached(TRIALS)?;
-    let mut samples =
-        connection.prepare_cached("SELECT series, value FROM sample WHERE trial = ?1 ORDER BY ordinal")?;
     let mut cells = HashMap::new();
-    let mut rows = trials.query([run])?;
-    while let Some(row) = rows.next()? {
-        let mut record = decode(connection, row, &mut cells)?;
-        let of_trial =
-            samples.query_map([row.get::<_, i64>(0)?], |row| Ok(Sample { series: row.get(0)?, value: row.get(1)? }))?;
-        record.outcome.samples = of_trial.collect::<Result<_, _>>()?;
-        if visit(record).is_break() {
-            break;
+    let mut from = 0;
+    loop {
+        let page = load_page(connection, run, from, PAGE, &mut cells)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        from = i64::from(last.position) + 1;
+        for record in page {
+            if visit(record).is_break() {
+                return Ok(());
+            }
         }
     }
-    Ok(())
 }
 
 /// The trials of the run with this row number by position.
 pub(crate) fn load(connection: &Connection, number: i64) -> Result<Vec<TrialRecord>, Fault> {
-    let mut query = connection.prepare_cached(TRIALS)?;
-    let mut cells = HashMap::new();
-    let mut index_of_row = HashMap::new();
-    let mut trials = Vec::new();
-    let mut rows = query.query([number])?;
-    while let Some(row) = rows.next()? {
-        index_of_row.insert(row.get::<_, i64>(0)?, trials.len());
-        trials.push(decode(connection, row, &mut cells)?);
-    }
-    load_samples(connection, number, &index_of_row, &mut trials)?;
-    Ok(trials)
+    load_page(connection, number, 0, i64::MAX, &mut HashMap::new())
 }
 
-/// One pass over the samples in the order of their trials' row numbers, which is how they lie in the file.
-fn load_samples(
+/// At most so many trials of a run, from a position on.
+fn load_page(
     connection: &Connection,
     run: i64,
-    index_of_row: &HashMap<i64, usize>,
-    trials: &mut [TrialRecord],
-) -> Result<(), Fault> {
-    let mut query = connection.prepare_cached(
-        "SELECT sample.trial, series, value FROM trial CROSS JOIN sample ON sample.trial = trial.number \
-         WHERE trial.run = ?1 ORDER BY trial.position, ordinal",
-    )?;
-    let mut rows = query.query([run])?;
-    while let Some(row) = rows.next()? {
+    from: i64,
+    count: i64,
+    cells: &mut HashMap<i64, CellColumns>,
+) -> Result<Vec<TrialRecord>, Fault> {
+    let mut index_of_row = HashMap::new();
+    let mut trials = Vec::new();
+    connection.each(TRIALS, &[run.into(), from.into(), count.into()], |row| {
+        index_of_row.insert(row.get::<i64>(0)?, trials.len());
+        trials.push(decode(connection, row, cells)?);
+        Ok(())
+    })?;
+    let Some(last) = trials.last().map(|trial: &TrialRecord| trial.position) else { return Ok(trials) };
+    connection.each(SAMPLES, &[run.into(), from.into(), last.into()], |row| {
         let index = index_of_row.get(&row.get(0)?).copied();
         let trial = index.and_then(|index| trials.get_mut(index));
         let trial = trial.ok_or_else(|| Fault::Unreadable("a sample belongs to no trial".into()))?;
         trial.outcome.samples.push(Sample { series: row.get(1)?, value: row.get(2)? });
-    }
-    Ok(())
+        Ok(())
+    })?;
+    Ok(trials)
 }
 
 #[derive(Clone)]
@@ -217,7 +253,7 @@ fn decode(connection: &Connection, row: &Row<'_>, cells: &mut HashMap<i64, CellC
     let CellColumns { workload, parameters, placement } = load_cell(connection, row.get(3)?, cells)?;
     let seed: String = row.get(8)?;
     let trial = Trial {
-        cell: row.get::<_, i64>(4)? as usize,
+        cell: row.get::<i64>(4)? as usize,
         workload,
         parameters,
         placement,
@@ -225,21 +261,21 @@ fn decode(connection: &Connection, row: &Row<'_>, cells: &mut HashMap<i64, CellC
         block: row.get(6)?,
         attempt: row.get(7)?,
         seed: seed.parse().map_err(|_| Fault::Unreadable(format!("{what} has seed '{seed}'")))?,
-        time_limit: Nanos(row.get::<_, i64>(9)? as u64),
+        time_limit: Nanos(row.get::<i64>(9)? as u64),
         id: TrialId(id),
     };
     let outcome = Outcome {
         status: status(&text(row, 12)?, row.get(13)?, &trial.id.0)?,
         samples: Vec::new(),
         evidence: parsed(&text(row, 16)?, &what)?,
-        started_unix_ms: row.get::<_, i64>(10)? as u64,
-        took: Nanos(row.get::<_, i64>(11)? as u64),
+        started_unix_ms: row.get::<i64>(10)? as u64,
+        took: Nanos(row.get::<i64>(11)? as u64),
     };
     let verdict = Verdict { grade: from_word(&text(row, 14)?, &what)?, reasons: parsed(&text(row, 15)?, &what)? };
     Ok(TrialRecord { position: row.get(1)?, trial, outcome, verdict })
 }
 
-fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+fn text(row: &Row<'_>, column: usize) -> Result<String, Fault> {
     row.get(column)
 }
 
@@ -253,7 +289,7 @@ fn load_cell(
     }
     let sql = "SELECT workload, parameters, placement FROM cell WHERE number = ?1";
     let (workload, parameters, placement): (String, String, String) =
-        connection.query_row(sql, [number], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        connection.one(sql, &[number.into()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let what = format!("cell {number}");
     let cell = CellColumns { workload, parameters: parsed(&parameters, &what)?, placement: parsed(&placement, &what)? };
     known.insert(number, cell.clone());

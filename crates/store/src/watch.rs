@@ -3,10 +3,10 @@
 
 use model::finding::VerdictCounts;
 use model::record::{Ending, RunId};
-use rusqlite::Connection;
 
 use crate::error::Fault;
 use crate::run::{from_word, known_number};
+use crate::sql::{Connection, Row};
 use crate::{Store, StoreError};
 
 /// How much a results file holds.
@@ -37,18 +37,17 @@ impl Store {
     /// A number that changes whenever another program has changed the file since this one opened it. It says nothing
     /// beyond that, and is another one in each [`Store`]. Takes microseconds.
     pub fn data_version(&self) -> Result<i64, StoreError> {
-        let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0));
-        version.map_err(|error| Fault::from(error).explain(&self.path))
+        self.connection.version().map_err(|fault| fault.explain(&self.path))
     }
 
     /// How much there is.
     pub fn extent(&self) -> Result<Extent, StoreError> {
         let sql = "SELECT (SELECT count(*) FROM run), (SELECT count(ended) FROM run), (SELECT count(*) FROM trial), \
                    (SELECT count(*) FROM imported)";
-        let extent = |row: &rusqlite::Row<'_>| {
+        let extent = |row: &Row<'_>| {
             Ok(Extent { runs: row.get(0)?, ended: row.get(1)?, trials: row.get(2)?, tables: row.get(3)? })
         };
-        self.read(|connection| Ok(connection.query_row(sql, [], extent)?))
+        self.read(|connection| connection.one(sql, &[], extent))
     }
 
     /// How far a run is.
@@ -59,13 +58,10 @@ impl Store {
 
 fn progress(connection: &Connection, number: i64, run: &RunId) -> Result<Progress, Fault> {
     let ended: Option<String> =
-        connection.query_row("SELECT ended FROM run WHERE number = ?1", [number], |row| row.get(0))?;
-    let mut query = connection.prepare_cached(
-        "SELECT role <> 'warmup', verdict, count(*) FROM trial WHERE run = ?1 GROUP BY role <> 'warmup', verdict",
-    )?;
-    let mut rows = query.query([number])?;
+        connection.one("SELECT ended FROM run WHERE number = ?1", &[number.into()], |row| row.get(0))?;
+    let sql = "SELECT role <> 'warmup', verdict, count(*) FROM trial WHERE run = ?1 GROUP BY role <> 'warmup', verdict";
     let (mut trials, mut verdicts) = (0, VerdictCounts::default());
-    while let Some(row) = rows.next()? {
+    connection.each(sql, &[number.into()], |row| {
         let (counts, verdict, count): (bool, String, u32) = (row.get(0)?, row.get(1)?, row.get(2)?);
         trials += count;
         match verdict.as_str() {
@@ -74,7 +70,8 @@ fn progress(connection: &Connection, number: i64, run: &RunId) -> Result<Progres
             "suspect" => verdicts.suspect += count,
             _ => verdicts.invalid += count,
         }
-    }
+        Ok(())
+    })?;
     let ended = ended.map(|ended| from_word(&ended, &run.0)).transpose()?;
     Ok(Progress { trials, verdicts, ended })
 }

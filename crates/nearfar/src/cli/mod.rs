@@ -45,8 +45,16 @@ pub struct Cli {
 /// Flags of every command.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The results file [default: nearfar/results.db under `XDG_DATA_HOME`, which is ~/.local/share]
-    #[arg(long, value_name = "FILE", global = true, env = "NEARFAR_STORE", help_heading = "Everywhere")]
+    /// The results file, or postgres://USER@HOST/DATABASE [default: nearfar/results.db under `XDG_DATA_HOME`, which is ~/.local/share]
+    // Its value may be an address with a password, which help has no reason to print.
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        env = "NEARFAR_STORE",
+        hide_env_values = true,
+        help_heading = "Everywhere"
+    )]
     pub store: Option<PathBuf>,
     /// Say nothing on stderr but errors
     #[arg(short, long, global = true, help_heading = "Everywhere")]

@@ -9,11 +9,11 @@ use crate::cli::{Common, Doctor, TextOrJson};
 use crate::failure::Outcome;
 use crate::hold::site;
 use crate::output;
-use crate::subject::store_path;
+use crate::subject::beside_store;
 
 /// Looks at this machine. What it finds is no failure.
 pub fn run(args: &Doctor, common: &Common) -> Outcome {
-    let store = store_path(common)?;
+    let store = beside_store(common, "results.db")?;
     let signs = machine::signs::read(store.parent().unwrap_or(Path::new(".")), &site(None));
     let diagnosis = diagnose(&machine::settings::read(), &signs);
     match args.format {

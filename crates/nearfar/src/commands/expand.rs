@@ -23,7 +23,7 @@ use crate::commands::size;
 use crate::failure::{Failure, Outcome, Status};
 use crate::hold::site;
 use crate::output;
-use crate::subject::{existing_store, far_site, store_path};
+use crate::subject::{existing_store, far_site, has_store};
 
 /// How often it is looked how the program stands.
 const LOOK: Duration = Duration::from_millis(100);
@@ -116,7 +116,7 @@ fn dram(args: &Expand, common: &Common) -> Result<Bytes, Failure> {
 /// The newest run of `nearfar size` for this very command line, and what it held.
 fn measured_need(command: &[OsString], common: &Common) -> Result<Option<(RunSummary, Bytes)>, Failure> {
     let argv: Option<Vec<String>> = command.iter().map(|word| word.to_str().map(String::from)).collect();
-    let Some(argv) = argv.filter(|_| store_path(common).is_ok_and(|path| path.exists())) else { return Ok(None) };
+    let Some(argv) = argv.filter(|_| has_store(common).is_ok_and(|has| has)) else { return Ok(None) };
     let store = existing_store(common)?;
     let name = size::experiment(&argv[0]);
     for run in store.runs().map_err(Failure::of)?.into_iter().rev().filter(|run| run.experiment == name) {

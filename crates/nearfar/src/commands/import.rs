@@ -9,7 +9,7 @@ use model::shell::quote;
 use store::import::{Found, ImportError, read};
 
 use crate::cli::{Common, Import};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::subject::open_store;
 
 /// Imports files.
@@ -71,7 +71,7 @@ fn merge(args: &Import, file: &Path, common: &Common) -> Outcome {
         ))
         .hint("import it alone: nearfar import FILE"));
     }
-    let report = open_store(common)?.merge(file).map_err(Failure::usage)?;
+    let report = open_store(common)?.merge(file).map_err(|error| Failure::store(&error, Status::Usage))?;
     say(common, &report.to_string());
     Ok(ExitCode::SUCCESS)
 }
@@ -80,7 +80,7 @@ fn merge(args: &Import, file: &Path, common: &Common) -> Outcome {
 fn add(table: &ImportedTable, formats: &str, flags: &str, common: &Common) -> Outcome {
     let added = open_store(common)?.add_table(table).map_err(|error| match error {
         store::StoreError::TableDiffers { .. } => Failure::usage(error),
-        error => Failure::of(error),
+        error => Failure::store(&error, Status::Failure),
     })?;
     let verb = if added { "imported" } else { "was there already:" };
     let (rows, columns) = (counted(table.rows.len(), "row"), counted(table.columns.len(), "column"));

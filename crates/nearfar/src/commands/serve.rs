@@ -8,7 +8,7 @@ use signal_hook::iterator::Signals;
 use store::Store;
 
 use crate::cli::{Common, Serve, TextOrJson};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 use crate::serve::{Address, Server};
 use crate::subject::store_path;
@@ -17,7 +17,7 @@ use crate::subject::store_path;
 pub fn run(args: &Serve, common: &Common) -> Outcome {
     let path = store_path(common)?;
     // What is wrong with the file is said now and not in a browser.
-    drop(Store::open_to_read(&path).map_err(Failure::usage)?);
+    drop(Store::open_to_read(&path).map_err(|error| Failure::store(&error, Status::Usage))?);
     let mut signals =
         Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::of(format!("cannot watch for signals: {error}")))?;
     let address = Address::asked(args.listen.as_deref(), args.port)?;
@@ -31,11 +31,11 @@ pub fn run(args: &Serve, common: &Common) -> Outcome {
             "address": server.address().ip(),
             "port": server.address().port(),
             "token": server.token(),
-            "store": path,
+            "store": store::shown(&path),
         }))?,
     }
     if !common.quiet {
-        eprintln!("serving {}; Ctrl-C ends it", path.display());
+        eprintln!("serving {}; Ctrl-C ends it", store::shown(&path).display());
         if !server.address().ip().is_loopback() {
             eprintln!("note: other machines can reach it, and nothing on the way is encrypted");
             eprintln!("hint: without --listen, through ssh -L PORT:localhost:PORT, nobody else can");

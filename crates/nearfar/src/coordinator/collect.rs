@@ -9,7 +9,7 @@ use fleet::{Answer, Ask, Engine, JobName, Kind, NodeName, Problem, Talk, for_eac
 use store::{MergeReport, Store};
 
 use super::{AT_ONCE, Came, Fleet, looks, senseless};
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 
 /// What of one node is here now.
 pub struct Collected {
@@ -19,7 +19,11 @@ pub struct Collected {
 
 /// Collects these jobs of every node, all that there are when none is named.
 pub fn collect(fleet: &Fleet, jobs: &[JobName], store: &mut Store) -> Result<Came<Collected>, Failure> {
-    let scratch = Scratch::beside(store.path())?;
+    let scratch = if store.is_on_server() {
+        Scratch::beside(&std::env::temp_dir().join("nearfar"))?
+    } else {
+        Scratch::beside(store.path())?
+    };
     let nodes: Vec<(usize, &NodeName)> = fleet.nodes().iter().enumerate().collect();
     let fetched = for_each(&nodes, AT_ONCE, |(index, node)| {
         let folder = scratch.folder.join(index.to_string());
@@ -78,12 +82,12 @@ fn merge_all(files: Vec<Fetched>, store: &mut Store) -> Result<Result<Collected,
         if let Err(error) = Store::open_existing(&file).and_then(|theirs| theirs.check()) {
             return Ok(Err(Problem::new(Kind::Refused, format!("what it sent of {job} cannot be read: {error}"))));
         }
-        jobs.push((job, store.merge(&file).map_err(Failure::of)?));
+        jobs.push((job, store.merge(&file).map_err(|error| Failure::store(&error, Status::Failure))?));
     }
     Ok(Ok(Collected { jobs }))
 }
 
-/// A folder beside the results file, for what comes before it is merged. It goes with this; one whose process was killed goes with the
+/// A folder beside the results file, or with temporary ones, for what comes before it is merged. It goes with this; one whose process was killed goes with the
 /// next.
 struct Scratch {
     folder: PathBuf,

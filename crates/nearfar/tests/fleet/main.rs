@@ -3,6 +3,12 @@
 
 mod kubernetes;
 mod nodes;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../../../store/tests/store/postgres/server.rs"]
+#[allow(dead_code)] // what other tests need of it
+mod server;
 mod slurm;
 
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,5 @@
 //! The results file as its users have it: real SQLite files in temporary directories, other processes, full and
-//! read-only disks, damage.
+//! read-only disks, damage; and PostgreSQL servers, where there is one.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 mod child;
@@ -13,6 +13,8 @@ mod locks;
 mod merges;
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod round_trip;
 mod runs;
 mod saved;

@@ -1,0 +1,240 @@
+//! PostgreSQL's side of `sql`: one connection, its prepared statements, texts as it can hold them. Must not know what is asked.
+
+pub(crate) mod refusal;
+mod tls;
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::error::Error;
+use std::time::Duration;
+
+use postgres::binary_copy::BinaryCopyInWriter;
+use postgres::types::{FromSql, ToSql, Type};
+use postgres::{Client, Config, Statement};
+
+use crate::StoreError;
+use crate::address::Address;
+use crate::error::Fault;
+use crate::sql::{Column, Value};
+
+/// Who does not answer the call within this is not there.
+const CONNECT: Duration = Duration::from_secs(10);
+/// What has been sent and is not confirmed after this is lost, and so is the connection: the server's machine is gone.
+const SILENCE: Duration = Duration::from_secs(60);
+/// What a session is told first. Whoever writes keeps the others waiting, so a program that stands still, or whose machine is gone, is
+/// thrown out by the server in minutes; a merge of a million samples takes some seconds. Nothing is converted
+/// on its way: numbers to the last bit, texts as they are.
+const SESSION: &str = "SET search_path TO nearfar; SET lock_timeout TO '2min'; \
+                       SET idle_in_transaction_session_timeout TO '10min'; SET tcp_keepalives_idle TO 60; \
+                       SET tcp_keepalives_interval TO 10; SET tcp_keepalives_count TO 6; SET client_encoding TO 'UTF8'";
+/// The lock of those who write, one in each database: "NFAR".
+const WRITERS: &str = "SELECT pg_advisory_xact_lock(1313227090)";
+/// PostgreSQL's texts have no NUL, which file names have not but what programs say may have. This character of those that
+/// mean nothing (the first of the private ones) stands before what stands for it.
+const ESCAPE: char = '\u{e000}';
+
+/// An open connection.
+pub(crate) struct Server {
+    client: RefCell<Client>,
+    statements: RefCell<HashMap<String, Statement>>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
+/// A transaction that goes on; it ends with this.
+pub(crate) struct Transaction<'a>(Option<&'a Server>);
+
+/// What a column holds.
+pub(crate) enum Cell {
+    /// Nothing.
+    Null,
+    /// A whole number; a truth is 0 or 1.
+    Whole(i64),
+    /// Any other number.
+    Real(f64),
+    /// A text.
+    Text(String),
+}
+
+impl Server {
+    /// Signs in.
+    pub(crate) fn connect(address: &Address) -> Result<Self, Fault> {
+        let Address { url, password, tls, shown } = address;
+        let mistake = |what: String| StoreError::BadAddress { path: shown.clone(), what };
+        let mut config: Config = url.parse().map_err(|error: postgres::Error| mistake(refusal::cause(&error)))?;
+        if let Some(password) = password.as_ref().filter(|_| config.get_password().is_none()) {
+            config.password(password);
+        }
+        if config.get_hosts().is_empty() {
+            return Err(mistake("it names no server".into()).into());
+        }
+        config.application_name("nearfar").connect_timeout(CONNECT).tcp_user_timeout(SILENCE);
+        config.keepalives_idle(SILENCE).ssl_mode(tls.mode());
+        let connector = tls::connector(tls).map_err(mistake)?;
+        let mut client = config.connect(connector)?;
+        client.batch_execute(SESSION)?;
+        Ok(Self { client: client.into(), statements: RefCell::default() })
+    }
+
+    pub(crate) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, Fault> {
+        let statement = self.statement(sql)?;
+        let values: Vec<Value<'_>> = values.iter().map(escaped).collect();
+        Ok(self.client.borrow_mut().execute(&statement, &parameters(&values))?)
+    }
+
+    pub(crate) fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<postgres::Row>, Fault> {
+        let statement = self.statement(sql)?;
+        let values: Vec<Value<'_>> = values.iter().map(escaped).collect();
+        Ok(self.client.borrow_mut().query(&statement, &parameters(&values))?)
+    }
+
+    /// One row by the statement, more as a stream: a network's way there and back for each would be the whole time.
+    pub(crate) fn insert<'v, const N: usize>(
+        &self,
+        sql: &str,
+        table: &str,
+        columns: [&str; N],
+        mut rows: impl Iterator<Item = [Value<'v>; N]>,
+    ) -> Result<(), Fault> {
+        let Some(first) = rows.next() else { return Ok(()) };
+        let Some(second) = rows.next() else { return self.execute(sql, &first).map(|_| ()) };
+        let types = first.each_ref().map(kind);
+        let copy = self.statement(&format!("COPY {table} ({}) FROM STDIN (FORMAT binary)", columns.join(", ")))?;
+        let mut client = self.client.borrow_mut();
+        let mut writer = BinaryCopyInWriter::new(client.copy_in(&copy)?, &types);
+        for row in [first, second].into_iter().chain(rows) {
+            let row = row.each_ref().map(escaped);
+            writer.write(&parameters(&row))?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    pub(crate) fn batch(&self, sql: &str) -> Result<(), Fault> {
+        Ok(self.client.borrow_mut().batch_execute(sql)?)
+    }
+
+    /// One state of the database for all that is read.
+    pub(crate) fn hold(&self) -> Result<Transaction<'_>, Fault> {
+        self.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+        Ok(Transaction(Some(self)))
+    }
+
+    /// After the lock every statement sees what was committed before: not one state for all, as the lock would come too late.
+    pub(crate) fn begin(&self) -> Result<Transaction<'_>, Fault> {
+        self.batch("BEGIN ISOLATION LEVEL READ COMMITTED")?;
+        let transaction = Transaction(Some(self));
+        self.batch(WRITERS)?;
+        Ok(transaction)
+    }
+
+    /// Prepared on its first use.
+    fn statement(&self, sql: &str) -> Result<Statement, Fault> {
+        if let Some(statement) = self.statements.borrow().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.borrow_mut().prepare(&sql.replace('?', "$"))?;
+        self.statements.borrow_mut().insert(sql.into(), statement.clone());
+        Ok(statement)
+    }
+}
+
+impl Transaction<'_> {
+    pub(crate) fn commit(mut self) -> Result<(), Fault> {
+        self.0.take().map_or(Ok(()), |server| server.batch("COMMIT"))
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if let Some(server) = self.0 {
+            let _ = server.batch("ROLLBACK"); // a connection that is lost has no transaction any more
+        }
+    }
+}
+
+/// A column of a row.
+pub(crate) fn get<T: Column>(row: &postgres::Row, index: usize) -> Result<T, Fault> {
+    let cell: Cell = row.try_get(index)?;
+    T::of(cell).ok_or_else(|| Fault::Unreadable(format!("column {index} of a row is not what it should be")))
+}
+
+fn parameters<'a>(values: &'a [Value<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    let parameter = |value: &'a Value<'a>| -> &'a (dyn ToSql + Sync) {
+        match value {
+            Value::Null => &None::<&str>,
+            Value::Whole(number) => number,
+            Value::Real(number) => number,
+            Value::Text(text) => text,
+        }
+    };
+    values.iter().map(parameter).collect()
+}
+
+fn kind(value: &Value<'_>) -> Type {
+    match value {
+        Value::Null | Value::Text(_) => Type::TEXT,
+        Value::Whole(_) => Type::INT8,
+        Value::Real(_) => Type::FLOAT8,
+    }
+}
+
+impl<'a> FromSql<'a> for Cell {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(match *kind {
+            Type::BOOL => Self::Whole(bool::from_sql(kind, raw)?.into()),
+            Type::INT4 => Self::Whole(i32::from_sql(kind, raw)?.into()),
+            Type::INT8 => Self::Whole(i64::from_sql(kind, raw)?),
+            Type::FLOAT8 => Self::Real(f64::from_sql(kind, raw)?),
+            _ => Self::Text(as_it_was(<&str>::from_sql(kind, raw)?)),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        [Type::BOOL, Type::INT4, Type::INT8, Type::FLOAT8, Type::TEXT].contains(kind)
+    }
+}
+
+fn escaped<'a>(value: &'a Value<'_>) -> Value<'a> {
+    match value {
+        Value::Null => Value::Null,
+        Value::Whole(number) => Value::Whole(*number),
+        Value::Real(number) => Value::Real(*number),
+        Value::Text(text) if text.contains(['\0', ESCAPE]) => {
+            let marked = text.replace(ESCAPE, "\u{e000}1").replace('\0', "\u{e000}0");
+            Value::Text(marked.into())
+        }
+        Value::Text(text) => Value::Text(Cow::Borrowed(text)),
+    }
+}
+
+fn as_it_was(text: &str) -> String {
+    if !text.contains(ESCAPE) {
+        return text.into();
+    }
+    text.replace("\u{e000}0", "\0").replace("\u{e000}1", "\u{e000}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_comes_back_from_postgres() {
+        for text in ["", "a", "\0", "a\0\0b", "\u{e000}", "\u{e000}0", "\u{e000}1\0", "\0\u{e000}\u{e000}10"] {
+            let value = Value::from(text);
+            let Value::Text(sent) = escaped(&value) else { panic!("a text stays one") };
+            assert!(!sent.contains('\0'), "{text:?}");
+            assert_eq!(as_it_was(&sent), text);
+        }
+    }
+}

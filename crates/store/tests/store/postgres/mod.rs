@@ -1,0 +1,173 @@
+//! Results on a PostgreSQL server: the same as in a file, with many writers, through the server's death, for who may and who may not.
+
+mod loss;
+mod mistakes;
+mod rights;
+mod server;
+mod writers;
+
+use std::path::Path;
+
+use model::placement::Placement;
+use model::record::{Ending, ImportedTable, RunId, RunRecord, SavedPlacement};
+use store::{Extent, MergeReport, Store, StoreError, export};
+
+use crate::fixtures;
+
+/// A run with strange texts, of so many trials.
+fn fill(store: &mut Store, run: &RunRecord, trials: u32, samples: usize) {
+    store.begin_run(run).unwrap();
+    (0..trials).for_each(|position| store.add_trial(&run.id, &fixtures::trial(run, position, samples)).unwrap());
+}
+
+fn table(figure: f64) -> ImportedTable {
+    let text = format!("test,metric,unit,better,a\nt,m,u,lower,{figure}\n");
+    store::import::table_from_csv(&text, "board.csv".as_ref()).unwrap()
+}
+
+/// All that can be read of a store, in the bytes that the program would write.
+fn content(store: &Store) -> String {
+    let mut all = vec![format!("{:?}", store.runs().unwrap()), format!("{:?}", store.extent().unwrap())];
+    for summary in store.runs().unwrap() {
+        let mut exported = Vec::new();
+        export::json(store, &summary.id, &mut exported).unwrap();
+        export::csv(store, &summary.id, &mut exported).unwrap();
+        all.push(String::from_utf8(exported).unwrap());
+        all.push(format!("{:?}", store.progress(&summary.id).unwrap()));
+        let mut ids: Vec<_> = store.trial_ids(&summary.id).unwrap().into_iter().collect();
+        ids.sort();
+        all.push(format!("{ids:?}"));
+    }
+    all.extend(store.tables().unwrap().iter().map(|name| format!("{:?}", store.table(name).unwrap())));
+    all.join("\n")
+}
+
+/// What is done to a store in a life, mistakes included; what came of it.
+fn live(store: &mut Store) -> String {
+    let run = RunRecord { host: Some("ä\"';\0\u{e000}".into()), ..fixtures::run("ab12", u64::MAX) };
+    let other = RunRecord { simulated: Some("box:1".into()), ..fixtures::run("ab34", 2) };
+    let where_ever = |store: &Store, error: StoreError| {
+        let path = store.path().display().to_string();
+        error.to_string().replace(&path, "IT").replace("results store", "results file")
+    };
+    let mut said = vec![format!("{:?}", store.runs().unwrap())];
+    said.push(where_ever(store, store.run("latest").unwrap_err()));
+    fill(store, &run, 40, 7);
+    fill(store, &other, 3, 0);
+    let twice = store.add_trial(&run.id, &fixtures::trial(&run, 5, 7)).unwrap_err();
+    let mut taken = fixtures::trial(&run, 90, 7);
+    taken.position = 3;
+    let taken = store.add_trial(&run.id, &taken).unwrap_err();
+    let mut infinite = fixtures::trial(&run, 91, 7);
+    infinite.outcome.samples[2].value = f64::NEG_INFINITY;
+    let infinite = store.add_trial(&run.id, &infinite).unwrap_err();
+    let mut extreme = fixtures::trial(&run, 92, 4);
+    for (sample, value) in
+        extreme.outcome.samples.iter_mut().zip([5e-324, f64::MIN_POSITIVE / 8.0, f64::MAX, 0.1 + 0.2])
+    {
+        sample.value = value;
+    }
+    store.add_trial(&run.id, &extreme).unwrap();
+    let stored = store.trials(&run.id).unwrap();
+    let values = |samples: &[model::trial::Sample]| samples.iter().map(|one| one.value.to_bits()).collect::<Vec<_>>();
+    assert_eq!(values(&stored[40].outcome.samples), values(&extreme.outcome.samples), "to the last bit");
+    assert_eq!(store.run("ab12").unwrap(), run, "every character");
+    said.extend([twice, taken, infinite].map(|error| error.to_string()));
+    let unknown = |name: &str| where_ever(store, store.run(name).unwrap_err());
+    said.extend(["ab", "x", "AB12", "", "a%"].map(unknown));
+    said.push(format!("{:?}", [store.run("ab1"), store.run("ab34")].map(|run| run.unwrap().id)));
+    let (key, fingerprint) = (run.plan.key(), run.machine.settings.fingerprint());
+    let find =
+        |store: &Store, simulated| store.find_unfinished(&key, &fingerprint, simulated).unwrap().map(|run| run.id);
+    said.push(format!("{:?}", [None, Some("box:1"), Some("box:2")].map(|simulated| find(store, simulated))));
+    store.end_run(&run.id, Ending::Budget).unwrap();
+    said.push(format!("{:?} {:?}", find(store, None), store.progress(&run.id).unwrap()));
+    said.push(store.begin_run(&run).unwrap_err().to_string());
+    said.push(format!("{:?}", [store.add_table(&table(0.1)), store.add_table(&table(0.1))].map(Result::unwrap)));
+    said.push(store.add_table(&table(0.2)).unwrap_err().to_string());
+    said.push(store.saved_placement("best").unwrap_err().to_string());
+    for threads in [1, 2] {
+        store.save_placement(&SavedPlacement::new("best", &run, &Placement::kernel(threads))).unwrap();
+        said.push(format!("{:?}", store.saved_placement("best").unwrap().placement));
+    }
+    said.push(format!("{:?}", store.progress(&RunId("zz".into())).is_err()));
+    said.join("\n")
+}
+
+#[test]
+fn a_server_keeps_and_says_what_a_file_does() {
+    let Some(server) = server::start("results on a server") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.db");
+    assert!(matches!(Store::open_existing(&server.url()), Err(StoreError::Missing { .. })), "nothing is there yet");
+    let (mut file, mut remote) = (Store::open(&path).unwrap(), Store::open(&server.url()).unwrap());
+    assert!(remote.is_on_server() && !file.is_on_server());
+    assert_eq!(live(&mut remote), live(&mut file));
+    assert_eq!(content(&remote), content(&file));
+    assert_eq!(file.extent().unwrap(), Extent { runs: 2, ended: 1, trials: 44, tables: 1 });
+
+    // People see the same through the two views.
+    for (sql, expected) in [
+        ("SELECT count(*) FROM nearfar.sample_long WHERE run = 'ab12' AND placement = 'one, core'", None),
+        ("SELECT count(*) FROM nearfar.fact WHERE key = 'kernel.release' AND value = '6.18.0'", Some("2")),
+        ("SELECT count(*) FROM nearfar.fact WHERE unavailable = 'no cpufreq driver'", Some("2")),
+    ] {
+        let rusqlite = rusqlite::Connection::open(&path).unwrap();
+        let here: i64 = rusqlite.query_row(&sql.replace("nearfar.", ""), [], |row| row.get(0)).unwrap();
+        let there = server.sql(server::DATABASE, sql);
+        assert_eq!(there, expected.map_or(here.to_string(), String::from), "{sql}");
+        assert!(here > 0, "{sql}");
+    }
+
+    // Merged, it is the same again; once more adds nothing.
+    server.create("second");
+    let second = server.url_of(server::OWNER, server::PASSWORD, "second");
+    let mut merged = Store::open(&second).unwrap();
+    let report = merged.merge(&path).unwrap();
+    assert_eq!((report.runs_added, report.trials_added, report.tables_added), (2, 44, 1));
+    assert_eq!(content(&merged), content(&file));
+    let report = merged.merge(&path).unwrap();
+    let nothing = MergeReport { runs_present: 2, trials_present: 44, tables_present: 1, ..MergeReport::default() };
+    assert_eq!(report, nothing);
+    // And back, from the server to a file.
+    let back = directory.path().join("back.db");
+    Store::open(&back).unwrap().merge(&second).unwrap();
+    assert_eq!(content(&Store::open_existing(&back).unwrap()), content(&file));
+}
+
+#[test]
+fn what_others_store_on_a_server_is_seen() {
+    let Some(server) = server::start("looking at a server") else { return };
+    let mut writer = Store::open(&server.url()).unwrap();
+    let reader = Store::open_to_read(&server.url()).unwrap();
+    let run = fixtures::run("ab12", 1);
+    let mut versions = vec![reader.data_version().unwrap()];
+    writer.begin_run(&run).unwrap();
+    for position in 0..10 {
+        writer.add_trial(&run.id, &fixtures::trial(&run, position, 2)).unwrap();
+        versions.push(reader.data_version().unwrap());
+        assert_eq!(reader.progress(&run.id).unwrap().trials, position + 1);
+    }
+    versions.dedup();
+    assert_eq!(versions.len(), 11, "each trial is news");
+
+    // A run that goes on is nobody else's to go on with; one whose program is gone is.
+    let (key, fingerprint) = (run.plan.key(), run.machine.settings.fingerprint());
+    let other = Store::open(&server.url()).unwrap();
+    let found = |store: &Store| store.find_unfinished(&key, &fingerprint, None).unwrap().map(|run| run.id);
+    assert_eq!((found(&other), found(&writer)), (None, Some(run.id.clone())));
+    drop(writer);
+    server.until("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", "0");
+    assert_eq!(found(&other), Some(run.id));
+}
+
+/// A results file with these runs of so many trials.
+fn file(folder: &Path, name: &str, runs: &[(&RunRecord, u32)], samples: usize) -> std::path::PathBuf {
+    let path = folder.join(name);
+    let mut store = Store::open(&path).unwrap();
+    for (run, trials) in runs {
+        fill(&mut store, run, *trials, samples);
+        store.end_run(&run.id, Ending::Precise).unwrap();
+    }
+    path
+}
