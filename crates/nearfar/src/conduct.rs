@@ -65,10 +65,12 @@ const BEGINNINGS: usize = 1000;
 pub fn begin(store: &mut Store, subject: &Subject, plan: Plan) -> Result<RunRecord, Failure> {
     let first = store.runs().map_err(Failure::of)?.len();
     // On a server others begin runs at this moment too, and simulated ones have nothing else that tells them apart.
-    for ordinal in first..first + BEGINNINGS {
-        let record = subject.begin(plan.clone(), ordinal);
+    let mut record = subject.begin(plan, first);
+    for ordinal in first + 1..first + BEGINNINGS {
         match store.begin_run(&record) {
-            Err(StoreError::RunAlreadyStored { .. }) if store.is_on_server() => {}
+            Err(StoreError::RunAlreadyStored { .. }) if store.is_on_server() => {
+                record = subject.begin(record.plan, ordinal);
+            }
             begun => return begun.map(|()| record).map_err(|error| Failure::store(&error, Status::Failure)),
         }
     }

@@ -199,11 +199,9 @@ mod with_postgres {
             help.args(["show", "--help"]).env("NEARFAR_STORE", server.url()).output().expect("the program starts");
         assert!(done(&help).contains("NEARFAR_STORE") && !done(&help).contains(PASSWORD));
 
-        let sql = format!(
-            "CREATE ROLE reader LOGIN PASSWORD 'wrong-one'; GRANT USAGE ON SCHEMA nearfar TO reader; \
-                           GRANT SELECT ON ALL TABLES IN SCHEMA nearfar TO reader"
-        );
-        server.sql(DATABASE, &sql);
+        let sql = "CREATE ROLE reader LOGIN PASSWORD 'wrong-one'; GRANT USAGE ON SCHEMA nearfar TO reader; \
+                   GRANT SELECT ON ALL TABLES IN SCHEMA nearfar TO reader";
+        server.sql(DATABASE, sql);
         let reader = server.url_of("reader", "wrong-one", DATABASE);
         done(&nearfar(folder, &reader, &["show", "--runs"]));
         std::fs::write(folder.join("y.csv"), "test,metric,unit,better,a\nt,m,u,lower,2\n").expect("the folder is ours");

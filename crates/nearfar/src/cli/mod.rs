@@ -45,7 +45,7 @@ pub struct Cli {
 /// Flags of every command.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The results file, or postgres://USER@HOST/DATABASE [default: nearfar/results.db under `XDG_DATA_HOME`, which is ~/.local/share]
+    /// The results file, or the address of a PostgreSQL server [default: nearfar/results.db under `XDG_DATA_HOME`, which is ~/.local/share]
     // Its value may be an address with a password, which help has no reason to print.
     #[arg(
         long,
