@@ -114,10 +114,12 @@ impl Node {
         self.folder.join("nearfar/fleet").join(job).join(&self.name)
     }
 
-    /// Waits until a job's run has stored so many bytes, and stops it there: it is running, and does not end meanwhile.
+    /// Waits until a job's run has stored so many bytes and said of a trial that it did, and stops it there: it is running, and does not end
+    /// meanwhile.
     fn freeze(&self, job: &str, bytes: u64) -> u32 {
         let size = |name: &str| std::fs::metadata(self.job(job).join(name)).map_or(0, |file| file.len());
-        until(&format!("{} has stored {bytes} bytes", self.name), || size("results.db-wal") >= bytes);
+        let has_said = || std::fs::read_to_string(self.job(job).join("log")).is_ok_and(|log| log.contains(" @ "));
+        until(&format!("{} has stored {bytes} bytes", self.name), || size("results.db-wal") >= bytes && has_said());
         let pid = self.runner(job).expect("who has stored has written itself down");
         stop(pid);
         pid

@@ -63,6 +63,32 @@ fn several_collect_into_one_postgres_server_and_every_trial_is_there_once() {
     );
 }
 
+/// What all nodes have stored, collected into a server of its own, again and again, and looked at there.
+pub fn it_is_the_same_on_a_server(nodes: &Nodes) {
+    let Some(server) = server::start("three nodes' results in PostgreSQL") else { return };
+    // The latest run is the last that came, so the file that it is compared with is collected anew too.
+    let (url, file) = (server.url(), nodes.folder.path().join("again.db"));
+    let collect = |store: &Path| json(with_store(nodes.fleet("collect", super::ALL, &["--format", "json"]), store), 0);
+    collect(&file);
+    for trials in [super::TRIALS, 0] {
+        let collected = collect(&url);
+        let added = |node: usize| collected["nodes"][node]["jobs"][0]["trials_added"].as_u64();
+        assert_eq!((added(0), added(1), added(2)), (Some(trials), Some(trials), Some(trials)), "{collected}");
+    }
+    let count = server.sql(DATABASE, "SELECT count(*), count(DISTINCT (run, id)) FROM nearfar.trial");
+    assert_eq!(count, format!("{0}|{0}", 3 * super::TRIALS));
+    for args in [
+        &["compare", "--by", "host", "--format", "json"][..],
+        &["fleet", "compare", "--format", "json"],
+        &["report", "--output", "-"],
+    ] {
+        let from = |store: &Path| nodes::output(with_store(nodes.nearfar(args), store));
+        let (here, there) = (from(&file), from(&url));
+        assert!(there.status.success(), "{args:?}: {}", nodes::text(&there.stderr));
+        assert!(here.stdout == there.stdout, "{args:?}");
+    }
+}
+
 /// Somebody else may collect at this moment.
 fn is_of_a_process(name: &str) -> bool {
     name.rsplit('-').next().is_some_and(|pid| Path::new("/proc").join(pid).exists())
