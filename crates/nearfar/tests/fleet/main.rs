@@ -203,7 +203,7 @@ fn it_can_be_compared(nodes: &Nodes) {
     machines.sort_unstable();
     assert_eq!(machines, ["node-a", "node-b", "node-c"], "{surveyed}");
     #[cfg(feature = "postgres")]
-    postgres::it_is_the_same_on_a_server(nodes);
+    self::postgres::it_is_the_same_on_a_server(nodes);
     #[cfg(feature = "parquet")]
     it_is_the_same_in_exported_files(nodes);
 }
