@@ -35,6 +35,14 @@ fn slow_machines_are_named_with_what_they_share() {
     }
 }
 
+/// The second test is of times.
+#[test]
+fn less_of_a_rate_and_more_of_a_time_are_worse() {
+    let survey = surveyed(&fleet(1, Some(Plant { machines: 1, tests: 3, slower: 0.3, from: 0 })), 7);
+    let worth = survey.classes[0].tests.iter().map(|test| test.values[0].stands_out);
+    assert_eq!(worth.collect::<Vec<_>>(), [Some(Worth::Worse); 4]);
+}
+
 #[test]
 fn what_changed_is_named_with_its_place_and_what_came_with_it() {
     let plant = Plant { machines: 1, tests: 3, slower: 0.08, from: 7 };
@@ -61,17 +69,17 @@ fn what_comes_to_all_is_a_change_of_the_class_and_of_nobody_alone() {
     assert!(named(&survey).is_empty());
 }
 
-/// At the stated rate two of forty are expected; nine or more are so in one of ten thousand times.
+/// At the stated rate two of forty are expected, and ten of all two hundred; more than eight or eighteen are so in one of a hundred times at most.
 #[test]
 fn where_nothing_differs_nothing_is_named_more_often_than_is_stated() {
-    for weather in WEATHERS {
+    let alarms = WEATHERS.map(|weather| {
         let alarm = |seed: u64| {
             let survey = surveyed(&Fleet { weather, machines: 10, rounds: 6, tests: 2, plant: None }, seed);
             !named(&survey).is_empty() || !survey.classes[0].changes.is_empty()
         };
-        let alarms = (100..140).filter(|seed| alarm(*seed)).count();
-        assert!(alarms <= 8, "{weather:?}: {alarms} of 40");
-    }
+        (100..140).filter(|seed| alarm(*seed)).count()
+    });
+    assert!(alarms.iter().all(|alarms| *alarms <= 8) && alarms.iter().sum::<usize>() <= 18, "{alarms:?} of 40 each");
 }
 
 #[test]
