@@ -347,8 +347,11 @@ fn machines_that_are_alike_have_runs_of_their_own() {
 fn mistakes_are_told_before_a_node_is_asked() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let cases: &[(&[&str], &str)] = &[
-        (&["run", "quick"], "--on <ssh:HOST,...|slurm[:PARTITION]>"),
-        (&["run", "quick", "--on", "a,b"], "'a,b' names no engine; write it like ssh:HOST,HOST or slurm:PARTITION"),
+        (&["run", "quick"], "--on <ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]>"),
+        (
+            &["run", "quick", "--on", "a,b"],
+            "'a,b' names no engine; write it like ssh:HOST,HOST, slurm:PARTITION or kubernetes:",
+        ),
         (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "is no name of a node"),
         (&["run", "quick", "--on", "ssh:a;touch pwned"], "is no name of a node"),
         (&["run", "quick", "--on", "ssh:a,a"], "node a is named twice"),
