@@ -16,12 +16,16 @@ const MACHINES_MIN: usize = 3;
 
 /// The runs of these names; without any, all that are real or simulated as the latest is.
 pub fn of(store: &Store, names: &[String], wish: &Wish) -> Result<Survey, Failure> {
-    let records = if names.is_empty() { all(store)? } else { named(store, names)? };
+    let records = if names.is_empty() { records(store, &alike(store)?)? } else { named(store, names)? };
     if records.is_empty() {
         return Err(Failure::usage("there are no runs to compare")
             .hint("nearfar fleet run quick --on ssh:NODE,..., then nearfar fleet collect"));
     }
-    let findings: Vec<RunFinding> = findings(store, &records)?;
+    of_records(store, &records, wish)
+}
+
+fn of_records(store: &Store, records: &[RunRecord], wish: &Wish) -> Result<Survey, Failure> {
+    let findings: Vec<RunFinding> = findings(store, records)?;
     let runs: Vec<ComparedRun<'_>> =
         records.iter().zip(&findings).map(|(record, finding)| ComparedRun { record, finding }).collect();
     survey(&runs, wish).map_err(Failure::usage)
@@ -29,11 +33,13 @@ pub fn of(store: &Store, names: &[String], wish: &Wish) -> Result<Survey, Failur
 
 /// Of all runs, where they are of so many machines that there is something to look over.
 pub fn of_several(store: &Store) -> Result<Option<Survey>, Failure> {
-    let hosts: BTreeSet<Option<String>> = alike(store)?.into_iter().map(|run| run.host).collect();
+    let runs = alike(store)?;
+    let hosts: BTreeSet<&Option<String>> = runs.iter().map(|run| &run.host).collect();
     if hosts.len() < MACHINES_MIN {
         return Ok(None);
     }
-    Ok(Some(of(store, &[], &Wish::default())?).filter(|survey| !survey.classes.is_empty()))
+    let survey = of_records(store, &records(store, &runs)?, &Wish::default())?;
+    Ok(Some(survey).filter(|survey| !survey.classes.is_empty()))
 }
 
 /// The runs with trials that are real or simulated as the latest is.
@@ -45,8 +51,8 @@ fn alike(store: &Store) -> Result<Vec<RunSummary>, Failure> {
     Ok(runs)
 }
 
-fn all(store: &Store) -> Result<Vec<RunRecord>, Failure> {
-    alike(store)?.iter().map(|run| store.run(&run.id.0).map_err(Failure::of)).collect()
+fn records(store: &Store, runs: &[RunSummary]) -> Result<Vec<RunRecord>, Failure> {
+    runs.iter().map(|run| store.run(&run.id.0).map_err(Failure::of)).collect()
 }
 
 /// In the order of the store whatever the order of the names, each once.
