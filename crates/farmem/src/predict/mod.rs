@@ -75,13 +75,15 @@ pub struct Tuning {
 impl Tuning {
     /// What served best for a budget (docs/expand.md has measurements).
     pub fn for_dram(dram: u64, page: u64) -> Self {
+        // Budgets are odd numbers where they are half of what a program holds; advice on parts of pages is refused.
+        let share = |of: u64, least: u64, most: u64| (dram / of).clamp(least, most) / page * page;
         Self {
             page,
             dram,
             minor_period: 16,
-            ahead_max: (dram / 64).clamp(MIB, 16 * MIB),
-            behind: (dram / 512).clamp(MIB / 4, MIB),
-            piece: (dram / 512).clamp(MIB / 2, 2 * MIB),
+            ahead_max: share(64, MIB, 16 * MIB),
+            behind: share(512, MIB / 4, MIB),
+            piece: share(512, MIB / 2, 2 * MIB),
         }
     }
 }

@@ -73,6 +73,29 @@ fn cyclic_sweeps_hardly_wait() {
     assert!(gain(backward) > 10.0);
 }
 
+/// Half of what a program holds is any number; pieces of it are whole pages all the same.
+#[test]
+fn budgets_of_no_whole_pages_are_steered_too() {
+    for dram in (24..38).map(|bits| (1 << bits) + 1_234_567) {
+        for page in [PAGE, 16 << 10, 64 << 10] {
+            let Tuning { ahead_max, behind, piece, .. } = Tuning::for_dram(dram, page);
+            assert!([ahead_max, behind, piece].iter().all(|bytes| *bytes > 0 && bytes.is_multiple_of(page)), "{dram}");
+        }
+    }
+    let tuning = Tuning::for_dram(540_000 << 10, PAGE);
+    let mut predictor = Predictor::new(tuning);
+    let mut paged_out = 0;
+    for address in (BASE..BASE + (64 << 20)).step_by(16 * PAGE as usize) {
+        predictor.see(&Fault { process: 1, thread: 1, instruction: 0x10, address, major: address < BASE + (1 << 20) });
+        for order in predictor.orders(0, -1) {
+            let Advice::PageOut(range) = &order.advice else { continue };
+            assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE), "{range:x?}");
+            paged_out += range.end - range.start;
+        }
+    }
+    assert!(paged_out > 50 << 20, "{paged_out} of 64 MiB");
+}
+
 #[test]
 fn several_streams_of_one_loop_and_of_two_threads_are_told_apart() {
     let third = PAGES / 3;

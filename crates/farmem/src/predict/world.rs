@@ -89,7 +89,10 @@ impl World {
         // Ahead of a sweep may be beyond what there is.
         let base = self.base;
         let page = |address: u64| address.saturating_sub(base) / PAGE;
-        let pages = |range: &Range<u64>| page(range.start)..page(range.end);
+        let pages = |range: &Range<u64>| {
+            assert!(range.start.is_multiple_of(PAGE), "a kernel refuses advice that begins within a page: {range:x?}");
+            page(range.start)..page(range.end)
+        };
         match &order.advice {
             Advice::PageOut(range) => pages(range).for_each(|page| self.leave(page)),
             Advice::Fetch(range) => return self.fetch(pages(range)),
