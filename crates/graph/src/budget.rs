@@ -9,9 +9,8 @@ use crate::head::Head;
 use crate::index::Index;
 use crate::layout::Layout;
 
-/// Columns that beginnings of lists may follow, and how many neighbours these have then at least, best first. In four columns nearly
-/// all ranks find a parent, and each is quicker to look at than a beginning; two are for where DRAM is short.
-pub(crate) const COLUMNS_BEFORE: [(u32, usize); 2] = [(4, 8), (2, 1)];
+/// Columns where nobody says how many: in the first ones most ranks find a parent, and a column is quicker to look at than a beginning.
+pub(crate) const COLUMNS_CHOSEN: u32 = 4;
 
 /// What HEAD, the index of TAIL and lists of hubs may take together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,21 +91,15 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The columns that were asked for, or what fits best; `sizes` are those of beginnings after [`COLUMNS_BEFORE`].
-    pub(crate) fn shape(&self, steps: &Steps, asked: Option<u32>, sizes: &[Sizes]) -> Result<Shape, Error> {
+    /// The columns that were asked for, or as much as fits; `sizes` are those of beginnings after [`COLUMNS_CHOSEN`].
+    pub(crate) fn shape(&self, steps: &Steps, asked: Option<u32>, sizes: &Sizes) -> Result<Shape, Error> {
         let fits = |shape: &Shape| shape.bytes(steps) <= self.dram.0;
-        let most = |(before, sizes): (&(u32, usize), &Sizes)| {
-            let (columns, least) = *before;
-            let of = |beginnings: usize| Shape { columns, beginnings, coded: sizes.bytes(beginnings) };
-            (least..=LENGTH_MAX).rev().map(of).find(fits)
-        };
-        let found = match asked {
-            Some(columns) => Some(Shape::of_columns(columns)).filter(fits),
-            None => COLUMNS_BEFORE
-                .iter()
-                .zip(sizes)
-                .find_map(most)
-                .or_else(|| (1..=COLUMNS_BEFORE[0].0).rev().map(Shape::of_columns).find(fits)),
+        let begins = |beginnings| Shape { columns: COLUMNS_CHOSEN, beginnings, coded: sizes.bytes(beginnings) };
+        let found = if let Some(columns) = asked {
+            Some(Shape::of_columns(columns)).filter(fits)
+        } else {
+            let columns = (1..=COLUMNS_CHOSEN).rev().map(Shape::of_columns);
+            (1..=LENGTH_MAX).rev().map(begins).chain(columns).find(fits)
         };
         let columns = asked.unwrap_or(1);
         let needed = Bytes(Shape::of_columns(columns).bytes(steps));

@@ -4,7 +4,7 @@
 //! HEAD: column j holds the j-th neighbour of every rank that has more than j. Ranks descend by degree, so these are
 //! the ranks below `rows(j)`: columns are jagged and have no holes. TAIL: the other neighbours of each list, coded, in
 //! the order of ranks. HEAD, index and labels are in DRAM; of TAIL the hubs' lists are, as many as there is room for, and the
-//! others may lie elsewhere ([`crate::build_beyond`]).
+//! others may lie elsewhere ([`crate::build_beyond`]), then with what they begin with in DRAM (`beginnings`).
 
 use std::collections::BTreeMap;
 

@@ -191,14 +191,11 @@ unsafe fn search_beginnings<L: Lanes>(
     let mut left = 0;
     for at in of {
         let rank = survivors[at];
-        // SAFETY: as for the caller: there are bytes behind the last beginning.
-        if let Some(begins) = beginnings.of_rank(rank)
-            && unsafe { search_list::<L>(ground, rank, begins, found) }
-        {
-            continue;
-        }
+        let begins = beginnings.of_rank(rank).unwrap_or_default();
+        // SAFETY: as for the caller: there are bytes behind the last beginning, and an empty list is not looked at.
+        let is_found = unsafe { search_list::<L>(ground, rank, begins, found) };
         survivors[left] = rank;
-        left += usize::from(rank < lists);
+        left += usize::from(!is_found && rank < lists);
     }
     left
 }

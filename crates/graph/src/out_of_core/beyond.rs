@@ -1,5 +1,5 @@
 //! A graph that is searched with less DRAM than it takes, constructed with as little: HEAD goes to memory as it is made, TAIL to its part,
-//! from which the first hubs' lists are read back. How many columns fit is known once neighbours are counted and lists were coded for
+//! from which beginnings and the first hubs' lists are read back. How much fits is known once neighbours are counted and lists were coded for
 //! their length. Nobody goes on with it: the part is for this process's searches.
 
 use model::units::Bytes;

@@ -13,7 +13,7 @@ use super::note::Step;
 use super::split::{STAGED_ROWS, Split, bounds};
 use super::{Effort, Failures, Work, impossible, too_large_a_list};
 use crate::beginnings;
-use crate::budget::COLUMNS_BEFORE;
+use crate::budget::COLUMNS_CHOSEN;
 use crate::coded;
 use crate::crew::{Crew, Hand, Pieces, Stopped};
 use crate::degrees::Steps;
@@ -118,20 +118,16 @@ impl<'w, C: Crew> Work<'w, C> {
         Ok(Dealt { ranked: dealt.sorted(), bounds, scale })
     }
 
-    /// Bytes of all lists, coded whole, without a HEAD; and of beginnings after each number of columns that they may follow.
-    pub(super) fn coded_bytes(
-        &self,
-        dealt: &Dealt<'_>,
-        steps: &Steps,
-    ) -> Result<(u64, [beginnings::Sizes; COLUMNS_BEFORE.len()]), C::Error> {
+    /// Bytes of all lists, coded whole, without a HEAD; and of beginnings after the columns that are chosen for them.
+    pub(super) fn coded_bytes(&self, dealt: &Dealt<'_>, steps: &Steps) -> Result<(u64, beginnings::Sizes), C::Error> {
         let (pieces, failures) = (Pieces::new(dealt.buckets(), 1), Failures::default());
-        let sum = Mutex::new((0, [const { beginnings::Sizes::NONE }; COLUMNS_BEFORE.len()]));
+        let sum = Mutex::new((0, beginnings::Sizes::NONE));
         let (entries, buffers) = (self.note.split.entries(), &self.buffers);
         self.crew.run(&|_| {
             failures.keep((|| {
                 let mut held = Held::new(entries, &dealt.ranked.form, buffers)?;
                 let (mut coded, mut bytes) = (Vec::new(), 0);
-                let mut sizes = [const { beginnings::Sizes::NONE }; COLUMNS_BEFORE.len()];
+                let mut sizes = beginnings::Sizes::NONE;
                 while let Some(piece) = pieces.take().filter(|_| failures.none()) {
                     let (ranks, count) = dealt.read(piece.start, steps, &mut held)?;
                     let mut rest = &held.entries.view::<u32>()[..count];
@@ -140,15 +136,13 @@ impl<'w, C: Crew> Work<'w, C> {
                         coded.clear();
                         coded::encode(list, &mut coded);
                         bytes += coded.len() as u64;
-                        for (sizes, (columns, _)) in sizes.iter_mut().zip(&COLUMNS_BEFORE) {
-                            sizes.add(list.get(*columns as usize..).unwrap_or_default());
-                        }
+                        sizes.add(list.get(COLUMNS_CHOSEN as usize..).unwrap_or_default());
                         rest = others;
                     }
                 }
                 let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
                 sum.0 += bytes;
-                sum.1.iter_mut().zip(&sizes).for_each(|(sum, own)| sum.join(own));
+                sum.1.join(&sizes);
                 Ok(())
             })());
             Ok(())

@@ -8,7 +8,7 @@ use model::units::Bytes;
 
 use super::*;
 use crate::beginnings::LENGTH_MAX;
-use crate::budget::{Budget, Dram, Shape};
+use crate::budget::{Budget, COLUMNS_CHOSEN, Dram, Shape};
 use crate::coded::PADDING;
 use crate::degrees::Steps;
 use crate::far::{PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
@@ -170,12 +170,12 @@ fn hubs_with_several_pieces_are_read_by_pieces() {
 #[test]
 fn lists_elsewhere_begin_in_dram() {
     let mut before = u64::MAX;
-    for (percent, columns, least) in [(20.0, 2, 1), (30.0, 4, 8), (40.0, 4, 20)] {
+    for (percent, least) in [(34.0, 3), (40.0, 7), (50.0, 16)] {
         let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
         let (layout, _, bytes) = beyond(&tuples, Dram::Percent(percent), None).unwrap();
-        assert_eq!(layout.columns(), columns, "{percent}");
+        assert_eq!(layout.columns(), COLUMNS_CHOSEN, "{percent}");
         assert!(layout.beginnings() >= least && layout.has_far(), "{percent}: {}", layout.beginnings());
-        let whole = layout.rows[columns as usize] as usize - layout.index.lists();
+        let whole = layout.rows[COLUMNS_CHOSEN as usize] as usize - layout.index.lists();
         assert!(whole > 100, "lists that are whole in DRAM: {whole}");
         let io = check_far(&tuples, &layout, &bytes, 3);
         assert!(io.lists > 0 && io.lists < before, "{percent}: {io:?}");
