@@ -1,15 +1,16 @@
-//! How much DRAM a graph may take whose TAIL lies elsewhere, and how many columns of HEAD fit into it.
+//! How much DRAM a graph may take whose TAIL lies elsewhere, and how much of each list fits into it.
 
 use model::units::{Bytes, parse_share};
 
+use crate::beginnings::{Beginnings, LENGTH_MAX, Sizes};
 use crate::degrees::Steps;
 use crate::error::Error;
 use crate::head::Head;
 use crate::index::Index;
 use crate::layout::Layout;
 
-/// Columns at most where nobody says how many: what DRAM is left is better used for lists of hubs, which are denser than columns.
-pub(crate) const COLUMNS_CHOSEN_MAX: u32 = 32;
+/// Columns where nobody says how many: in the first ones most ranks find a parent, and a column is quicker to look at than a beginning.
+pub(crate) const COLUMNS_CHOSEN: u32 = 4;
 
 /// What HEAD, the index of TAIL and lists of hubs may take together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +43,44 @@ impl Dram {
     }
 }
 
+/// What of each list is in DRAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Columns of HEAD.
+    pub(crate) columns: u32,
+    /// Neighbours after those at most.
+    pub(crate) beginnings: usize,
+    /// What these take, coded.
+    pub(crate) coded: u64,
+}
+
+impl Shape {
+    pub(crate) fn of_columns(columns: u32) -> Self {
+        Self { columns, beginnings: 0, coded: 0 }
+    }
+
+    /// Ranks with a list that is not whole in DRAM by itself.
+    pub(crate) fn lists(&self, steps: &Steps) -> usize {
+        steps.more_than(self.columns + self.beginnings as u32) as usize
+    }
+
+    /// What HEAD, beginnings and the index of TAIL take at most.
+    pub(crate) fn bytes(&self, steps: &Steps) -> u64 {
+        let rows: Vec<u32> = (0..self.columns).map(|column| steps.more_than(column)).collect();
+        let end = Layout::columns_at(&rows).last().copied().unwrap_or(0);
+        let width = Head::width(steps.ranks());
+        // Differences take a quarter of a byte more than the bytes of the largest, and their number three.
+        let long = (f64::from(u8::MAX) - 3.0) / (width as f64 + 0.25);
+        let long = steps.more_than(self.columns + long as u32 - 1);
+        let index = Index::bytes_for(self.lists(steps), long as usize);
+        let beginnings = match self.beginnings {
+            0 => 0,
+            _ => Beginnings::bytes_for(steps.more_than(self.columns) as usize, self.coded),
+        };
+        Head::bytes_for(end, width) + beginnings + index
+    }
+}
+
 /// What a graph may take, and what it is a share of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -52,33 +91,25 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The columns that were asked for, or the most that fit.
-    pub(crate) fn columns(&self, steps: &Steps, asked: Option<u32>) -> Result<u32, Error> {
-        let fits = |columns: &u32| bytes_with(steps, *columns) <= self.dram.0;
-        let found = match asked {
-            Some(columns) => Some(columns).filter(fits),
-            None => (1..=COLUMNS_CHOSEN_MAX).rev().find(fits),
+    /// The columns that were asked for, or as much as fits; `sizes` are those of beginnings after [`COLUMNS_CHOSEN`].
+    pub(crate) fn shape(&self, steps: &Steps, asked: Option<u32>, sizes: &Sizes) -> Result<Shape, Error> {
+        let fits = |shape: &Shape| shape.bytes(steps) <= self.dram.0;
+        let begins = |beginnings| Shape { columns: COLUMNS_CHOSEN, beginnings, coded: sizes.bytes(beginnings) };
+        let found = if let Some(columns) = asked {
+            Some(Shape::of_columns(columns)).filter(fits)
+        } else {
+            let columns = (1..=COLUMNS_CHOSEN).rev().map(Shape::of_columns);
+            (1..=LENGTH_MAX).rev().map(begins).chain(columns).find(fits)
         };
         let columns = asked.unwrap_or(1);
-        let needed = Bytes(bytes_with(steps, columns));
+        let needed = Bytes(Shape::of_columns(columns).bytes(steps));
         found.ok_or(Error::Dram { asked: self.dram, needed, columns })
     }
 
-    /// What these leave for lists of hubs.
-    pub(crate) fn left(&self, head: &Head, index: &Index) -> u64 {
-        self.dram.0.saturating_sub((head.bytes() + index.bytes()) as u64)
+    /// What HEAD, beginnings and index leave for lists of hubs.
+    pub(crate) fn left(&self, steps: &Steps, shape: &Shape) -> u64 {
+        self.dram.0.saturating_sub(shape.bytes(steps))
     }
-}
-
-/// What HEAD and the index take at most with so many columns.
-pub(crate) fn bytes_with(steps: &Steps, columns: u32) -> u64 {
-    let rows: Vec<u32> = (0..columns).map(|column| steps.more_than(column)).collect();
-    let end = Layout::columns_at(&rows).last().copied().unwrap_or(0);
-    let width = Head::width(steps.ranks());
-    // Differences take a quarter of a byte more than the bytes of the largest, and their number three.
-    let long = (f64::from(u8::MAX) - 3.0) / (width as f64 + 0.25);
-    let long = steps.more_than(columns + long as u32 - 1);
-    Head::bytes_for(end, width) + Index::bytes_for(steps.more_than(columns) as usize, long as usize)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use model::units::Bytes;
 
+use crate::beginnings::Beginnings;
 use crate::classes::Classes;
 use crate::coded::{self, PADDING};
 use crate::crew::{Crew, Pieces, Stopped, collect};
@@ -400,6 +401,7 @@ pub(crate) struct Listed {
     pub(crate) head: Head,
     pub(crate) tail: Array<u8>,
     pub(crate) index: Index,
+    pub(crate) beginnings: Beginnings,
     pub(crate) first_far: u32,
     pub(crate) long_lists: Vec<(u32, Vec<u64>)>,
 }
@@ -413,7 +415,8 @@ impl Listed {
         room: &Room,
     ) -> Result<Self, machine::memory::MemoryError> {
         let index = Index::new(tail_at, room)?;
-        Ok(Self { head: Head::Four(head), tail, index, first_far: NONE_FAR, long_lists: Vec::new() })
+        let beginnings = Beginnings::none(room)?;
+        Ok(Self { head: Head::Four(head), tail, index, beginnings, first_far: NONE_FAR, long_lists: Vec::new() })
     }
 }
 
@@ -428,7 +431,7 @@ pub(crate) fn finish(
         Classes::new(|rank| ranking.steps.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
     let mean_degree = mean_degrees(&ranking, room)?;
     let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
-    let Listed { head, tail, index, first_far, long_lists } = listed;
+    let Listed { head, tail, index, beginnings, first_far, long_lists } = listed;
     let column_at = Layout::columns_at(&rows[..rows.len() - 1]);
     Ok(Layout {
         spec: *spec,
@@ -440,6 +443,7 @@ pub(crate) fn finish(
         tail,
         first_far,
         index,
+        beginnings,
         long_lists,
         label,
         rank,

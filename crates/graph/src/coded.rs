@@ -21,7 +21,7 @@ pub(crate) fn encode(mut values: &[u32], bytes: &mut Vec<u8>) {
 }
 
 /// Bytes that a difference takes.
-fn width(difference: u32) -> usize {
+pub(crate) fn width(difference: u32) -> usize {
     4 - (difference | 1).leading_zeros() as usize / 8
 }
 
@@ -96,6 +96,24 @@ pub(crate) fn pieces(mut bytes: &[u8], mut at: u64) -> Vec<u64> {
         bytes = &bytes[length..];
     }
     borders
+}
+
+/// The first values of a list, as many as are asked for or as its first piece has, in the plainest way; `None` when the bytes end
+/// before.
+pub(crate) fn begins(bytes: &[u8], most: usize) -> Option<Vec<u32>> {
+    let head = [0, 1, 2].map(|at| bytes.get(at).copied().unwrap_or(0));
+    let (count, taken) = count(head);
+    let (codes, mut data) = bytes.get(taken..)?.split_at_checked(count.div_ceil(4))?;
+    let mut previous = 0_u32;
+    (0..count.min(most))
+        .map(|index| {
+            let (own, rest) = data.split_at_checked(usize::from(codes[index / 4] >> (2 * (index % 4)) & 3) + 1)?;
+            data = rest;
+            let difference = own.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
+            previous = previous.checked_add(difference)?;
+            Some(previous)
+        })
+        .collect()
 }
 
 /// Reads a list in the plainest way, and checks that it is one: `None` when it is not made as `encode` makes them, or has a

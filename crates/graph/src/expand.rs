@@ -147,12 +147,22 @@ unsafe fn each_unvisited<L: Lanes, V: Visit>(ground: &Ground<'_>, rank: u32, vis
             visit.visit(ground, rank, neighbour);
         }
     }
-    if rank >= layout.rows[columns] || rank >= layout.first_far {
+    if rank >= layout.rows[columns] {
         return;
     }
-    // SAFETY: as for the caller; this rank has a list in TAIL.
+    let list = if rank < layout.first_far {
+        ground.list(rank)
+    } else if (rank as usize) >= layout.index.lists()
+        && let Some(whole) = layout.beginnings.of_rank(rank)
+    {
+        whole
+    } else {
+        // What it begins with comes with the rest.
+        return;
+    };
+    // SAFETY: as for the caller; there are bytes behind the list.
     unsafe {
-        each::<L>(ground.list(rank), |neighbours, mask| {
+        each::<L>(list, |neighbours, mask| {
             unvisited::<L, V>(ground, rank, neighbours, mask, visit);
             true
         });

@@ -4,13 +4,14 @@
 //! HEAD: column j holds the j-th neighbour of every rank that has more than j. Ranks descend by degree, so these are
 //! the ranks below `rows(j)`: columns are jagged and have no holes. TAIL: the other neighbours of each list, coded, in
 //! the order of ranks. HEAD, index and labels are in DRAM; of TAIL the hubs' lists are, as many as there is room for, and the
-//! others may lie elsewhere ([`crate::build_beyond`]).
+//! others may lie elsewhere ([`crate::build_beyond`]), then with what they begin with in DRAM (`beginnings`).
 
 use std::collections::BTreeMap;
 
 use machine::memory::MemoryError;
 use model::id_set::NodeId;
 
+use crate::beginnings::Beginnings;
 use crate::classes::Classes;
 use crate::coded;
 use crate::error::Error;
@@ -44,8 +45,10 @@ pub struct Layout {
     pub(crate) tail: Array<u8>,
     /// The first rank whose list of TAIL is elsewhere; behind all when none is.
     pub(crate) first_far: u32,
-    /// Where each list of TAIL lies.
+    /// Where each list of TAIL lies that is not whole in `beginnings`.
     pub(crate) index: Index,
+    /// What lists that are elsewhere begin with.
+    pub(crate) beginnings: Beginnings,
     /// Of lists elsewhere that are longer than a piece: rank, and where each piece begins and ends.
     pub(crate) long_lists: Vec<(u32, Vec<u64>)>,
     /// Rank to label; `NO_LABEL` after the last.
@@ -103,12 +106,17 @@ impl Layout {
     /// what of TAIL is there.
     pub fn edge_bytes(&self) -> u64 {
         let pieces: usize = self.long_lists.iter().map(|list| size_of_val(&list.1[..])).sum();
-        (self.head.bytes() + self.index.bytes() + self.tail.bytes() + pieces) as u64
+        (self.head.bytes() + self.beginnings.bytes() + self.index.bytes() + self.tail.bytes() + pieces) as u64
     }
 
     /// Whether some of TAIL is elsewhere.
     pub(crate) fn has_far(&self) -> bool {
-        self.first_far != NONE_FAR
+        (self.first_far as usize) < self.index.lists()
+    }
+
+    /// How many neighbours of lists that are elsewhere are in DRAM, after those in HEAD.
+    pub fn beginnings(&self) -> usize {
+        self.beginnings.length()
     }
 
     /// Bytes of TAIL, wherever they lie.
@@ -127,6 +135,7 @@ impl Layout {
         let mut pages = BTreeMap::new();
         self.head.add_pages(most, &mut pages)?;
         self.tail.add_pages(most, &mut pages)?;
+        self.beginnings.add_pages(most, &mut pages)?;
         self.index.add_pages(most, &mut pages)?;
         self.label.add_pages(most, &mut pages)?;
         self.rank.add_pages(most, &mut pages)?;

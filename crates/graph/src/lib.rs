@@ -10,6 +10,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("graph files and bitmaps are little-endian here");
 
+mod beginnings;
 mod budget;
 mod build;
 mod classes;

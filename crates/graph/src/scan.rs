@@ -76,8 +76,9 @@ unsafe fn scan_with<L: Lanes, E: Entry>(
     let near = survivors[..left].partition_point(|rank| *rank < ground.layout.first_far);
     // SAFETY: as for the caller; these ranks have a list in TAIL.
     unsafe { search_tails::<L>(ground, &survivors[..near], &mut found) };
-    survivors.copy_within(near..left, 0);
-    (found, left - near)
+    // SAFETY: as for the caller; the lists of these are elsewhere.
+    let far = unsafe { search_beginnings::<L>(ground, survivors, near..left, &mut found) };
+    (found, far)
 }
 
 /// Reads the first column in place; ranks that found no parent, and have more neighbours, become a dense ascending list.
@@ -168,17 +169,50 @@ unsafe fn search_tails<L: Lanes>(ground: &Ground<'_>, ranks: &[u32], found: &mut
         prefetch(ground.list(*rank).as_ptr());
     }
     for rank in ranks {
-        let mut parent = None;
         // SAFETY: as for the caller: TAIL has bytes behind its last list.
-        unsafe {
-            each::<L>(ground.list(*rank), |neighbours, mask| in_frontier::<L>(ground, neighbours, mask, &mut parent));
-        }
+        unsafe { search_list::<L>(ground, *rank, ground.list(*rank), found) };
+    }
+}
+
+/// Looks for a parent in what the lists of these survivors begin with. Those without a parent there, and with more of a list elsewhere,
+/// become the first survivors; gives how many they are.
+#[inline(always)]
+unsafe fn search_beginnings<L: Lanes>(
+    ground: &Ground<'_>,
+    survivors: &mut Survivors,
+    of: Range<usize>,
+    found: &mut Found,
+) -> usize {
+    let beginnings = &ground.layout.beginnings;
+    let lists = ground.layout.index.lists() as u32;
+    for rank in &survivors[of.clone()] {
+        beginnings.of_rank(*rank).map(<[u8]>::as_ptr).into_iter().for_each(prefetch);
+    }
+    let mut left = 0;
+    for at in of {
+        let rank = survivors[at];
+        let begins = beginnings.of_rank(rank).unwrap_or_default();
+        // SAFETY: as for the caller: there are bytes behind the last beginning, and an empty list is not looked at.
+        let is_found = unsafe { search_list::<L>(ground, rank, begins, found) };
+        survivors[left] = rank;
+        left += usize::from(!is_found && rank < lists);
+    }
+    left
+}
+
+/// Looks for a parent of a rank in this list; whether there is one.
+#[inline(always)]
+unsafe fn search_list<L: Lanes>(ground: &Ground<'_>, rank: u32, list: &[u8], found: &mut Found) -> bool {
+    let mut parent = None;
+    // SAFETY: as for the caller: there are bytes behind the list.
+    unsafe {
+        each::<L>(list, |neighbours, mask| in_frontier::<L>(ground, neighbours, mask, &mut parent));
         if let Some(parent) = parent {
-            ground.parent[*rank as usize].store(parent, Relaxed);
-            // SAFETY: as for the caller.
-            unsafe { ground.mark(*rank, found) };
+            ground.parent[rank as usize].store(parent, Relaxed);
+            ground.mark(rank, found);
         }
     }
+    parent.is_some()
 }
 
 /// Whether none of these is in the frontier; else the first that is.

@@ -1,5 +1,5 @@
 //! A graph that is searched with less DRAM than it takes, constructed with as little: HEAD goes to memory as it is made, TAIL to its part,
-//! from which the first hubs' lists are read back. How many columns fit is known once neighbours are counted and lists were coded for
+//! from which beginnings and the first hubs' lists are read back. How much fits is known once neighbours are counted and lists were coded for
 //! their length. Nobody goes on with it: the part is for this process's searches.
 
 use model::units::Bytes;
@@ -8,15 +8,17 @@ use super::lists::Sizes;
 use super::note::Note;
 use super::split::{Needs, Split};
 use super::{OutOfCore, Work, generator, impossible};
-use crate::budget::{Budget, Dram};
+use crate::beginnings::Beginnings;
+use crate::budget::{Budget, Dram, Shape};
 use crate::build::{Listed, Ranking, finish};
 use crate::coded::{self, PADDING, PIECE_BYTES};
 use crate::crew::Crew;
+use crate::degrees::Steps;
 use crate::error::Error;
 use crate::head::Head;
 use crate::index::Index;
 use crate::kronecker::Spec;
-use crate::layout::{COLUMNS_MAX, Layout, NONE_FAR, check_columns};
+use crate::layout::{COLUMNS_MAX, Layout, check_columns};
 use crate::room::{Array, Room};
 use crate::storage::{Kept, Storage};
 
@@ -25,6 +27,8 @@ use crate::storage::{Kept, Storage};
 const BYTES_PER_VERTEX: u64 = 32;
 /// Lists whose lengths are read together.
 const LENGTHS_AT_ONCE: usize = 1 << 16;
+/// Bytes of TAIL that are read back together.
+const READ_AT_ONCE: u64 = 1 << 20;
 /// Lists, coded whole, for each direction of an edge as generated: 1.6 at scale 22, and more for sparser graphs.
 const CODED_BYTES: f64 = 2.0;
 
@@ -84,18 +88,18 @@ pub fn build_beyond<C: Crew>(
     let mut work = Work::new(crew, with, &generator, Note::new(spec, COLUMNS_MAX, split), room);
     let (rank, steps) = work.ranks(room)?;
     let dealt = work.deal_ranked(&rank, &steps)?;
-    let coded = Bytes(work.coded_bytes(&dealt, &steps)?);
-    let budget = Budget { coded, dram: dram.of(coded) };
-    let columns = budget.columns(&steps, columns)?;
-    let sizes = Sizes::of_tail(&steps, columns);
+    let (coded, beginnings) = work.coded_bytes(&dealt, &steps)?;
+    let budget = Budget { coded: Bytes(coded), dram: dram.of(Bytes(coded)) };
+    let shape = budget.shape(&steps, columns, &beginnings)?;
+    let sizes = Sizes::of_tail(&steps, shape.columns);
     let head = head(&sizes, steps.ranks(), room)?;
     work.write_lists(&dealt, &steps, &sizes, Some(&head))?;
     let (storage, tail) = (work.storage, work.note.tail);
     drop(dealt);
     storage.discard(Kept::Ranked).map_err(Error::Storage)?;
-    let index = index(storage, sizes.lists() as usize, tail, room)?;
-    let left = budget.left(&head, &index);
-    let listed = listed(storage, head, index, (tail, left), room)?;
+    let starts = starts(storage, sizes.lists() as usize, tail, room)?;
+    let listed = listed(storage, head, &starts, (&budget, &shape, &steps), room)?;
+    drop(starts);
     let ranking = Ranking::of(rank, steps, room).map_err(Error::Memory)?;
     let ranking = Ranking { rows: sizes.rows, ..ranking };
     Ok((finish(spec, ranking, listed, room).map_err(Error::Memory)?, budget))
@@ -111,8 +115,8 @@ fn head(sizes: &Sizes, ranks: u32, room: &Room) -> Result<Head, Error> {
     Ok(head)
 }
 
-/// Where each list begins, from how long they are.
-fn index(storage: &dyn Storage, lists: usize, tail: u64, room: &Room) -> Result<Index, Error> {
+/// Where each list of TAIL begins and the last ends, from how long they are.
+fn starts(storage: &dyn Storage, lists: usize, tail: u64, room: &Room) -> Result<Array<u64>, Error> {
     let mut starts: Array<u64> = room.in_passing().array(lists + 1)?;
     let mut lengths = vec![0; 4 * LENGTHS_AT_ONCE.min(lists)];
     let mut start = 0;
@@ -128,22 +132,22 @@ fn index(storage: &dyn Storage, lists: usize, tail: u64, room: &Room) -> Result<
     if start != tail {
         return Err(impossible(Kept::Lengths, "its lists are not as long as TAIL is"));
     }
-    Ok(Index::new(&starts, room)?)
+    Ok(starts)
 }
 
-/// What is searched in memory: HEAD, and of TAIL, which has so many bytes, as many lists as there is room left for.
+/// What is searched in memory: HEAD, beginnings, and of TAIL as many lists as there is room left for.
 fn listed(
     storage: &dyn Storage,
     head: Head,
-    index: Index,
-    (whole, left): (u64, u64),
+    starts: &[u64],
+    (budget, shape, steps): (&Budget, &Shape, &Steps),
     room: &Room,
 ) -> Result<Listed, Error> {
-    let kept = index.first_beyond(left);
-    let (bytes, first_far) =
-        if kept == index.lists() { (whole, NONE_FAR) } else { (index.list(kept as u32).0, kept as u32) };
-    let mut tail: Array<u8> = room.array(bytes as usize + PADDING)?;
-    storage.read(Kept::Graph, 0, &mut tail[..bytes as usize])?;
+    let index = Index::new(&starts[..=shape.lists(steps)], room)?;
+    let kept = index.first_beyond(budget.left(steps, shape));
+    let mut tail: Array<u8> = room.array(starts[kept] as usize + PADDING)?;
+    storage.read(Kept::Graph, 0, &mut tail[..starts[kept] as usize])?;
+    let beginnings = beginnings(storage, starts, kept, shape, room)?;
     let mut long_lists = Vec::new();
     let mut list = Vec::new();
     for rank in kept as u32..index.lists() as u32 {
@@ -154,5 +158,40 @@ fn listed(
             long_lists.push((rank, coded::pieces(&list, from)));
         }
     }
-    Ok(Listed { head, tail, index, first_far, long_lists })
+    Ok(Listed { head, tail, index, beginnings, first_far: kept as u32, long_lists })
+}
+
+/// What lists from this one on begin with, read back from TAIL.
+fn beginnings(
+    storage: &dyn Storage,
+    starts: &[u64],
+    first: usize,
+    shape: &Shape,
+    room: &Room,
+) -> Result<Beginnings, Error> {
+    let lists = starts.len() - 1;
+    if shape.beginnings == 0 || first == lists {
+        return Ok(Beginnings::none(room)?);
+    }
+    let mut bytes: Array<u8> = room.array(shape.coded as usize + PADDING)?;
+    let mut begins: Array<u64> = room.in_passing().array(lists - first + 1)?;
+    let (mut from, mut end, mut part, mut coded) = (first, 0, Vec::new(), Vec::new());
+    while from < lists {
+        let to = starts.partition_point(|start| *start <= starts[from] + READ_AT_ONCE).max(from + 2) - 1;
+        part.resize((starts[to] - starts[from]) as usize, 0);
+        storage.read(Kept::Graph, starts[from], &mut part)?;
+        for rank in from..to {
+            let list = &part[(starts[rank] - starts[from]) as usize..(starts[rank + 1] - starts[from]) as usize];
+            let values = coded::begins(list, shape.beginnings);
+            let values = values.ok_or_else(|| impossible(Kept::Graph, "a list is cut"))?;
+            coded.clear();
+            coded::encode(&values, &mut coded);
+            let place = bytes.get_mut(end..end + coded.len()).filter(|_| end + coded.len() <= shape.coded as usize);
+            place.ok_or_else(|| impossible(Kept::Graph, "lists are not what was counted"))?.copy_from_slice(&coded);
+            end += coded.len();
+            begins[rank + 1 - first] = end as u64;
+        }
+        from = to;
+    }
+    Ok(Beginnings::new((first as u32, shape.beginnings), &begins, bytes, room)?)
 }

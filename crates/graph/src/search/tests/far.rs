@@ -7,7 +7,8 @@ use std::sync::Arc;
 use model::units::Bytes;
 
 use super::*;
-use crate::budget::{Budget, COLUMNS_CHOSEN_MAX, Dram, bytes_with};
+use crate::beginnings::LENGTH_MAX;
+use crate::budget::{Budget, COLUMNS_CHOSEN, Dram, Shape};
 use crate::coded::PADDING;
 use crate::degrees::Steps;
 use crate::far::{PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
@@ -82,7 +83,7 @@ fn with_little(tuples: &Tuples, columns: u32, kept: u64) -> (Layout, Arc<Vec<u8>
     let near = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
     let mut degrees: Vec<u32> = (0..near.ranks).map(|rank| near.list(rank).unwrap().len() as u32).collect();
     degrees.sort_unstable();
-    let least = bytes_with(&Steps::of(&degrees).0, columns);
+    let least = Shape::of_columns(columns).bytes(&Steps::of(&degrees).0);
     let dram = Dram::Bytes(Bytes(least + kept));
     let (layout, _, bytes) = beyond(tuples, dram, Some(columns)).unwrap();
     let left = layout.tail.len() - PADDING;
@@ -112,10 +113,15 @@ fn levels(parents: &[u32]) -> Vec<Option<u32>> {
     (0..parents.len()).map(|vertex| (parents[vertex] != NONE).then(|| depth(vertex))).collect()
 }
 
-/// Searches with so many bytes of TAIL in memory, in all ways, and compares with searches that have all of it there.
-fn check_far(tuples: &Tuples, columns: u32, kept: u64, roots: usize) -> Io {
-    let near = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
+/// Searches in all ways a graph of which so many columns and bytes of TAIL are in memory.
+fn check_little(tuples: &Tuples, columns: u32, kept: u64, roots: usize) -> Io {
     let (layout, bytes) = with_little(tuples, columns, kept);
+    check_far(tuples, &layout, &bytes, roots)
+}
+
+/// Searches in all ways, and compares with searches that have all of TAIL in memory.
+fn check_far(tuples: &Tuples, layout: &Layout, bytes: &Arc<Vec<u8>>, roots: usize) -> Io {
+    let near = build(&Threads(2), tuples, layout.columns(), &Room::anywhere()).unwrap();
     assert!(layout.edge_bytes() < near.edge_bytes());
     let validator = Validator::new(tuples);
     let mut most = Io::default();
@@ -123,9 +129,9 @@ fn check_far(tuples: &Tuples, columns: u32, kept: u64, roots: usize) -> Io {
     let roots: Vec<u64> = std::iter::from_fn(|| next.next(|vertex| layout.has_edge(vertex))).take(roots).collect();
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
         for (threads, places) in [(1, 1), (2, 3), (3, 40)] {
-            let mut search = Search::new(&layout, isa, threads, &Room::anywhere()).unwrap();
+            let mut search = Search::new(layout, isa, threads, &Room::anywhere()).unwrap();
             let mut in_core = Search::new(&near, isa, threads, &Room::anywhere()).unwrap();
-            shelved(&search, threads, &bytes, places, None);
+            shelved(&search, threads, bytes, places, None);
             for root in &roots {
                 let expected = levels(&searched(&mut in_core, threads, *root, &Tuning::DRAM));
                 for tuning in [Tuning::FAR, DOWN, UP, ALONE] {
@@ -145,7 +151,7 @@ fn check_far(tuples: &Tuples, columns: u32, kept: u64, roots: usize) -> Io {
 fn levels_are_those_of_a_search_in_memory() {
     for (scale, columns, kept) in [(4, 1, 0), (8, 2, 100), (10, 1, 0), (11, 4, 5000), (13, 3, 20_000)] {
         let tuples = Tuples::generate(&Threads(2), &Spec::graph500(scale), &Room::anywhere()).unwrap();
-        let io = check_far(&tuples, columns, kept, 3);
+        let io = check_little(&tuples, columns, kept, 3);
         assert!(io.lists > 0 && io.reads > 0 && io.bytes >= io.reads * PAGE_BYTES, "{io:?}");
         assert!(io.reads < io.lists || scale == 4, "lists that lie together are read together: {io:?}");
     }
@@ -157,8 +163,24 @@ fn hubs_with_several_pieces_are_read_by_pieces() {
     edges.extend((101..120_101).map(|vertex| (0, vertex)));
     edges.extend((101..120_000).step_by(3).map(|vertex| (vertex, vertex + 1)));
     let edges: Vec<(u32, u32)> = edges.into_iter().cycle().take(2 << 17).collect();
-    let io = check_far(&Tuples::of(17, &edges), 1, 0, 1);
+    let io = check_little(&Tuples::of(17, &edges), 1, 0, 1);
     assert!(io.bytes > 2 << 16, "{io:?}");
+}
+
+#[test]
+fn lists_elsewhere_begin_in_dram() {
+    let mut before = u64::MAX;
+    for (percent, least) in [(34.0, 3), (40.0, 7), (50.0, 16)] {
+        let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
+        let (layout, _, bytes) = beyond(&tuples, Dram::Percent(percent), None).unwrap();
+        assert_eq!(layout.columns(), COLUMNS_CHOSEN, "{percent}");
+        assert!(layout.beginnings() >= least && layout.has_far(), "{percent}: {}", layout.beginnings());
+        let whole = layout.rows[COLUMNS_CHOSEN as usize] as usize - layout.index.lists();
+        assert!(whole > 100, "lists that are whole in DRAM: {whole}");
+        let io = check_far(&tuples, &layout, &bytes, 3);
+        assert!(io.lists > 0 && io.lists < before, "{percent}: {io:?}");
+        before = io.lists;
+    }
 }
 
 #[test]
@@ -213,19 +235,20 @@ fn who_has_no_way_to_the_bytes_is_told_so() {
 }
 
 #[test]
-fn columns_are_as_many_as_fit_and_the_rest_is_for_hubs() {
+fn as_much_of_each_list_is_in_dram_as_fits_and_the_rest_is_for_hubs() {
     let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
     let within = |dram, columns| beyond(&tuples, dram, columns).map(|(layout, budget, _)| (layout, budget));
     let mut before = 0;
     for percent in [12.5, 25.0, 50.0, 100.0] {
         let (layout, budget) = within(Dram::Percent(percent), None).unwrap();
         assert!((budget.dram.0 as f64 / budget.coded.0 as f64 - percent / 100.0).abs() < 1e-4);
-        assert!(layout.columns() > before || layout.columns() == COLUMNS_CHOSEN_MAX, "{percent}: {}", layout.columns());
-        before = layout.columns();
+        let neighbours = layout.columns() as usize + layout.beginnings();
+        assert!(neighbours > before || layout.beginnings() == LENGTH_MAX, "{percent}: {neighbours}");
+        before = neighbours;
         assert!(layout.edge_bytes() <= budget.dram.0 + 4096, "{} of {}", layout.edge_bytes(), budget.dram);
     }
     let (layout, budget) = within(Dram::Percent(50.0), Some(2)).unwrap();
-    assert_eq!(layout.columns(), 2);
+    assert_eq!((layout.columns(), layout.beginnings()), (2, 0));
     // All of the graph's lists, coded in the plainest way.
     let near = build(&Threads(2), &tuples, 2, &Room::anywhere()).unwrap();
     let coded: usize = (0..near.ranks)
