@@ -94,6 +94,9 @@ fn comparisons_over_parquet_are_those_over_the_results_file() {
         let cells = ["--placement", "kernel", "--placement", "one-core", "--host-label", label];
         // It may be too disturbed to say much, which is no matter here.
         output(folder, &[&["measure", "queens", "--smoke", "-r", "4", "--quiet"], &cells[..]].concat());
+        // Real passes, an even number of them, differ within a trial: a median between two.
+        let passes = ["measure", "stream", "--set", "size=1MiB", "--set", "passes=4", "-r", "2", "--quiet"];
+        output(folder, &[&passes[..], &cells[..]].concat());
     }
     done(folder, &["export", "--format", "parquet", "--to", "out's", "--all"]);
     let from = "parquet:out's";
@@ -122,6 +125,11 @@ fn comparisons_over_parquet_are_those_over_the_results_file() {
     let by_kernel = same(folder, from, &["--by=kernel", &simulated[0], &simulated[1], &simulated[2]]);
     assert!(by_kernel.contains("6.1.0") && by_kernel.contains("6.12.0"), "{by_kernel}");
     same(folder, from, &["--by=host", "--baseline=right", "--format=csv"]);
+    let measured: Vec<String> = ids(folder).into_iter().filter(|id| !simulated.contains(id)).collect();
+    for run in &measured {
+        let text = same(folder, from, &["--by=placement", "--all-metrics", "--format=json", run]);
+        assert!(text.len() > 500, "{text}");
+    }
     same(folder, from, &["--index=unixbench"]);
     // Put together as docs/parquet.md does it, also beside what was put together: nothing is counted twice.
     let pack = "COPY (SELECT * FROM read_parquet('out''s/**/*.parquet', hive_partitioning = true)) \
