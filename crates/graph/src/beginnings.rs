@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_what_is_coded() {
         let lists: Vec<Vec<u32>> = (0..200_u32)
-            .map(|list| (0..list % 70).map(|at| list * 1000 + at * (1 + at * list % 300)).collect())
+            .map(|list| (0..list % 70).map(|at| list * 1000 + at * at * (1 + list * 7 % 300)).collect())
             .collect();
         let mut sizes = [Sizes::NONE, Sizes::NONE];
         lists.iter().enumerate().for_each(|(at, list)| sizes[at % 2].add(list));
