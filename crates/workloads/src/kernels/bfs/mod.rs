@@ -196,7 +196,7 @@ fn measure(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Measured
     measured.push("beta", tuning.beta)?;
     tuned.map_or(Ok(()), |tuned| tuned.push(&mut measured))?;
     if let Some(budget) = graph.budget {
-        measured.push("beginnings", layout.beginnings() as f64)?;
+        measured.push("near_neighbours", f64::from(layout.columns()) + layout.beginnings() as f64)?;
         measured.push("dram_asked", budget.dram.0 as f64)?;
         measured.push("coded_bytes", budget.coded.0 as f64)?;
     }
