@@ -61,7 +61,7 @@ impl Beginnings {
         self.index.bytes() + self.bytes.bytes()
     }
 
-    /// Bytes that they take at most for so many ranks, which are these when they are coded.
+    /// Bytes that they take at most for so many ranks, whose beginnings are so many bytes when they are coded.
     pub(crate) fn bytes_for(ranks: usize, coded: u64) -> u64 {
         Index::bytes_for(ranks, 0) + coded + PADDING as u64
     }
@@ -75,14 +75,14 @@ impl Beginnings {
 
 /// What beginnings take when they are coded, by their number of neighbours, of all lists that were added.
 #[derive(Clone, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct Tally {
     /// Of beginnings with exactly so many neighbours because their list has more.
     cut: [u64; LENGTH_MAX + 1],
     /// Of lists with so many, which begin with all that they have.
     whole: [u64; LENGTH_MAX + 1],
 }
 
-impl Sizes {
+impl Tally {
     /// Of no list.
     pub(crate) const NONE: Self = Self { cut: [0; LENGTH_MAX + 1], whole: [0; LENGTH_MAX + 1] };
 
@@ -118,7 +118,7 @@ mod tests {
         let lists: Vec<Vec<u32>> = (0..200_u32)
             .map(|list| (0..list % 70).map(|at| list * 1000 + at * at * (1 + list * 7 % 300)).collect())
             .collect();
-        let mut sizes = [Sizes::NONE, Sizes::NONE];
+        let mut sizes = [Tally::NONE, Tally::NONE];
         lists.iter().enumerate().for_each(|(at, list)| sizes[at % 2].add(list));
         let [mut sizes, other] = sizes;
         sizes.join(&other);

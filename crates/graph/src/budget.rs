@@ -2,7 +2,7 @@
 
 use model::units::{Bytes, parse_share};
 
-use crate::beginnings::{Beginnings, LENGTH_MAX, Sizes};
+use crate::beginnings::{Beginnings, LENGTH_MAX, Tally};
 use crate::degrees::Steps;
 use crate::error::Error;
 use crate::head::Head;
@@ -91,10 +91,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The columns that were asked for, or as much as fits; `sizes` are those of beginnings after [`COLUMNS_CHOSEN`].
-    pub(crate) fn shape(&self, steps: &Steps, asked: Option<u32>, sizes: &Sizes) -> Result<Shape, Error> {
+    /// The columns that were asked for, or as much as fits; `begun` are beginnings after [`COLUMNS_CHOSEN`].
+    pub(crate) fn shape(&self, steps: &Steps, asked: Option<u32>, begun: &Tally) -> Result<Shape, Error> {
         let fits = |shape: &Shape| shape.bytes(steps) <= self.dram.0;
-        let begins = |beginnings| Shape { columns: COLUMNS_CHOSEN, beginnings, coded: sizes.bytes(beginnings) };
+        let begins = |beginnings| Shape { columns: COLUMNS_CHOSEN, beginnings, coded: begun.bytes(beginnings) };
         let found = if let Some(columns) = asked {
             Some(Shape::of_columns(columns)).filter(fits)
         } else {

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::head::Head;
 use crate::index::Index;
 use crate::kronecker::Spec;
-use crate::layout::{Layout, NO_LABEL, NONE_FAR, ROWS_ALIGNED, check_columns};
+use crate::layout::{Layout, NO_LABEL, ROWS_ALIGNED, check_columns};
 use crate::room::{Array, Room};
 use crate::tuples::Tuples;
 
@@ -415,8 +415,8 @@ impl Listed {
         room: &Room,
     ) -> Result<Self, machine::memory::MemoryError> {
         let index = Index::new(tail_at, room)?;
-        let beginnings = Beginnings::none(room)?;
-        Ok(Self { head: Head::Four(head), tail, index, beginnings, first_far: NONE_FAR, long_lists: Vec::new() })
+        let (beginnings, first_far) = (Beginnings::none(room)?, index.lists() as u32);
+        Ok(Self { head: Head::Four(head), tail, index, beginnings, first_far, long_lists: Vec::new() })
     }
 }
 

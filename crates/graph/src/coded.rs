@@ -83,14 +83,32 @@ pub(crate) fn count(bytes: [u8; 3]) -> (usize, usize) {
     }
 }
 
+/// A piece at the beginning of these bytes, taken apart: how many values it has, what says how long each is, and where they begin.
+/// `None` when the bytes end before.
+fn opened(bytes: &[u8]) -> Option<(usize, &[u8], &[u8])> {
+    let (count, taken) = count([0, 1, 2].map(|at| bytes.get(at).copied().unwrap_or(0)));
+    let (codes, data) = bytes.get(taken..)?.split_at_checked(count.div_ceil(4))?;
+    Some((count, codes, data))
+}
+
+/// Bytes that a value of a piece takes.
+fn width_in(codes: &[u8], index: usize) -> usize {
+    usize::from(codes[index / 4] >> (2 * (index % 4)) & 3) + 1
+}
+
+/// The value after `previous`, whose bytes are taken from the beginning of the data; `None` when there are too few, or it is too large.
+fn next(codes: &[u8], index: usize, data: &mut &[u8], previous: u32) -> Option<u32> {
+    let own = data.split_off(..width_in(codes, index))?;
+    let difference = own.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
+    previous.checked_add(difference)
+}
+
 /// Where each piece of a list begins that lies at this place, and the end of the last.
 pub(crate) fn pieces(mut bytes: &[u8], mut at: u64) -> Vec<u64> {
     let mut borders = vec![at];
-    while let [first, rest @ ..] = bytes {
-        let (count, taken) = count([*first, rest.first().copied().unwrap_or(0), rest.get(1).copied().unwrap_or(0)]);
-        let codes = &bytes[taken..taken + count.div_ceil(4)];
-        let width = |index: usize| usize::from(codes[index / 4] >> (2 * (index % 4)) & 3) + 1;
-        let length = taken + codes.len() + (0..count).map(width).sum::<usize>();
+    while !bytes.is_empty() {
+        let (count, codes, data) = opened(bytes).expect("it is a list");
+        let length = bytes.len() - data.len() + (0..count).map(|index| width_in(codes, index)).sum::<usize>();
         at += length as u64;
         borders.push(at);
         bytes = &bytes[length..];
@@ -101,16 +119,11 @@ pub(crate) fn pieces(mut bytes: &[u8], mut at: u64) -> Vec<u64> {
 /// The first values of a list, as many as are asked for or as its first piece has, in the plainest way; `None` when the bytes end
 /// before.
 pub(crate) fn begins(bytes: &[u8], most: usize) -> Option<Vec<u32>> {
-    let head = [0, 1, 2].map(|at| bytes.get(at).copied().unwrap_or(0));
-    let (count, taken) = count(head);
-    let (codes, mut data) = bytes.get(taken..)?.split_at_checked(count.div_ceil(4))?;
-    let mut previous = 0_u32;
+    let (count, codes, mut data) = opened(bytes)?;
+    let mut previous = 0;
     (0..count.min(most))
         .map(|index| {
-            let (own, rest) = data.split_at_checked(usize::from(codes[index / 4] >> (2 * (index % 4)) & 3) + 1)?;
-            data = rest;
-            let difference = own.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
-            previous = previous.checked_add(difference)?;
+            previous = next(codes, index, &mut data, previous)?;
             Some(previous)
         })
         .collect()
@@ -121,20 +134,14 @@ pub(crate) fn begins(bytes: &[u8], most: usize) -> Option<Vec<u32>> {
 pub(crate) fn decode(mut bytes: &[u8], limit: u32) -> Option<Vec<u32>> {
     let mut values: Vec<u32> = Vec::new();
     while !bytes.is_empty() {
-        let head = [0, 1, 2].map(|at| bytes.get(at).copied().unwrap_or(0));
-        let (count, taken) = count(head);
-        let (codes, mut data) = bytes.get(taken..)?.split_at_checked(count.div_ceil(4))?;
-        let mut previous = 0_u32;
+        let (count, codes, mut data) = opened(bytes)?;
+        let mut previous = 0;
         for index in 0..count {
-            let width = usize::from(codes[index / 4] >> (2 * (index % 4)) & 3) + 1;
-            let (own, rest) = data.split_at_checked(width)?;
-            let difference = own.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
-            previous = previous.checked_add(difference)?;
+            previous = next(codes, index, &mut data, previous)?;
             if previous >= limit || values.last().is_some_and(|last| *last >= previous) {
                 return None;
             }
             values.push(previous);
-            data = rest;
         }
         if count == 0 || bytes.len() - data.len() > PIECE_BYTES {
             return None;

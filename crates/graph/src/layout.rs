@@ -20,8 +20,6 @@ use crate::index::Index;
 use crate::kronecker::Spec;
 use crate::room::Array;
 
-/// `Layout::first_far` where nothing is far.
-pub(crate) const NONE_FAR: u32 = u32::MAX;
 /// The most columns that HEAD may have.
 pub const COLUMNS_MAX: u32 = 64;
 /// Columns are read sixteen rows at a time, and chunks of 64 rows are begun everywhere: so many rows are filled up.
@@ -43,7 +41,7 @@ pub struct Layout {
     pub(crate) head: Head,
     /// TAIL, or what of it is in DRAM: the lists of the ranks before `first_far`.
     pub(crate) tail: Array<u8>,
-    /// The first rank whose list of TAIL is elsewhere; behind all when none is.
+    /// The first rank whose list of TAIL is elsewhere; that behind the last in the index when none is.
     pub(crate) first_far: u32,
     /// Where each list of TAIL lies that is not whole in `beginnings`.
     pub(crate) index: Index,

@@ -88,9 +88,9 @@ pub fn build_beyond<C: Crew>(
     let mut work = Work::new(crew, with, &generator, Note::new(spec, COLUMNS_MAX, split), room);
     let (rank, steps) = work.ranks(room)?;
     let dealt = work.deal_ranked(&rank, &steps)?;
-    let (coded, beginnings) = work.coded_bytes(&dealt, &steps)?;
+    let (coded, begun) = work.coded_bytes(&dealt, &steps)?;
     let budget = Budget { coded: Bytes(coded), dram: dram.of(Bytes(coded)) };
-    let shape = budget.shape(&steps, columns, &beginnings)?;
+    let shape = budget.shape(&steps, columns, &begun)?;
     let sizes = Sizes::of_tail(&steps, shape.columns);
     let head = head(&sizes, steps.ranks(), room)?;
     work.write_lists(&dealt, &steps, &sizes, Some(&head))?;
@@ -186,7 +186,7 @@ fn beginnings(
             let values = values.ok_or_else(|| impossible(Kept::Graph, "a list is cut"))?;
             coded.clear();
             coded::encode(&values, &mut coded);
-            let place = bytes.get_mut(end..end + coded.len()).filter(|_| end + coded.len() <= shape.coded as usize);
+            let place = bytes[..shape.coded as usize].get_mut(end..end + coded.len());
             place.ok_or_else(|| impossible(Kept::Graph, "lists are not what was counted"))?.copy_from_slice(&coded);
             end += coded.len();
             begins[rank + 1 - first] = end as u64;

@@ -12,7 +12,7 @@ use super::blocks::{Blocks, Form, Held, Sorted, placed_sum};
 use super::note::Step;
 use super::split::{STAGED_ROWS, Split, bounds};
 use super::{Effort, Failures, Work, impossible, too_large_a_list};
-use crate::beginnings;
+use crate::beginnings::Tally;
 use crate::budget::COLUMNS_CHOSEN;
 use crate::coded;
 use crate::crew::{Crew, Hand, Pieces, Stopped};
@@ -119,15 +119,15 @@ impl<'w, C: Crew> Work<'w, C> {
     }
 
     /// Bytes of all lists, coded whole, without a HEAD; and of beginnings after the columns that are chosen for them.
-    pub(super) fn coded_bytes(&self, dealt: &Dealt<'_>, steps: &Steps) -> Result<(u64, beginnings::Sizes), C::Error> {
+    pub(super) fn coded_bytes(&self, dealt: &Dealt<'_>, steps: &Steps) -> Result<(u64, Tally), C::Error> {
         let (pieces, failures) = (Pieces::new(dealt.buckets(), 1), Failures::default());
-        let sum = Mutex::new((0, beginnings::Sizes::NONE));
+        let sum = Mutex::new((0, Tally::NONE));
         let (entries, buffers) = (self.note.split.entries(), &self.buffers);
         self.crew.run(&|_| {
             failures.keep((|| {
                 let mut held = Held::new(entries, &dealt.ranked.form, buffers)?;
                 let (mut coded, mut bytes) = (Vec::new(), 0);
-                let mut sizes = beginnings::Sizes::NONE;
+                let mut begun = Tally::NONE;
                 while let Some(piece) = pieces.take().filter(|_| failures.none()) {
                     let (ranks, count) = dealt.read(piece.start, steps, &mut held)?;
                     let mut rest = &held.entries.view::<u32>()[..count];
@@ -136,13 +136,13 @@ impl<'w, C: Crew> Work<'w, C> {
                         coded.clear();
                         coded::encode(list, &mut coded);
                         bytes += coded.len() as u64;
-                        sizes.add(list.get(COLUMNS_CHOSEN as usize..).unwrap_or_default());
+                        begun.add(list.get(COLUMNS_CHOSEN as usize..).unwrap_or_default());
                         rest = others;
                     }
                 }
                 let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
                 sum.0 += bytes;
-                sum.1.join(&sizes);
+                sum.1.join(&begun);
                 Ok(())
             })());
             Ok(())

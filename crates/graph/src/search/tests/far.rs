@@ -169,9 +169,9 @@ fn hubs_with_several_pieces_are_read_by_pieces() {
 
 #[test]
 fn lists_elsewhere_begin_in_dram() {
+    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
     let mut before = u64::MAX;
     for (percent, least) in [(34.0, 3), (40.0, 7), (50.0, 16)] {
-        let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
         let (layout, _, bytes) = beyond(&tuples, Dram::Percent(percent), None).unwrap();
         assert_eq!(layout.columns(), COLUMNS_CHOSEN, "{percent}");
         assert!(layout.beginnings() >= least && layout.has_far(), "{percent}: {}", layout.beginnings());
