@@ -73,9 +73,15 @@ pub(crate) struct Spaces {
     cursors: BTreeMap<u32, u64>,
     /// Whether the kernel has no `PAGEMAP_SCAN`.
     blind: bool,
+    refused: u64,
 }
 
 impl Spaces {
+    /// Ranges of processes that are there about which the kernel took no advice: it has moved nothing, and nobody else tells.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
     /// A process is gone, or has become another program.
     pub(crate) fn forget(&mut self, process: u32) {
         self.open.remove(&process);
@@ -87,17 +93,18 @@ impl Spaces {
         let blind = self.blind;
         let Some(space) = self.space(process) else { return 0 };
         if blind {
-            return advise_all(&space.handle, &[vector(range)], verb);
+            let advised = advise_all(&space.handle, &[vector(range)], verb);
+            return self.count(advised);
         }
-        let Walk { at, done, refused } = space.walk(range, verb, u64::MAX);
-        let unknown = refused.is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)));
+        let Walk { at, advised, stopped } = space.walk(range, verb, u64::MAX);
+        let unknown = stopped.is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)));
         if !unknown {
             // It has seen all of the range, or the process is ending.
-            return done;
+            return self.count(advised);
         }
-        let done = done + advise_all(&space.handle, &[vector(&(at..range.end))], verb);
+        let rest = advise_all(&space.handle, &[vector(&(at..range.end))], verb);
         self.blind = true;
-        done
+        self.count(advised) + self.count(rest)
     }
 
     /// Pages out so many bytes of a process wherever they are, going on where the last time it stopped.
@@ -107,8 +114,8 @@ impl Spaces {
         for range in [from..ADDRESSES, 0..from] {
             let Some(space) = self.space(process) else { break };
             let walk = space.walk(&range, Verb::PageOut, bytes - done);
-            done += walk.done;
-            if walk.refused.is_some() {
+            done += self.count(walk.advised);
+            if walk.stopped.is_some() {
                 break;
             }
             self.cursors.insert(process, walk.at);
@@ -123,8 +130,15 @@ impl Spaces {
     pub(crate) fn fetch_each(&mut self, process: u32, ranges: &[Range<u64>]) {
         let vectors: Vec<libc::iovec> = ranges.iter().map(vector).collect();
         if let Some(space) = self.space(process) {
-            advise_all(&space.handle, &vectors, Verb::WillNeed);
+            let advised = advise_all(&space.handle, &vectors, Verb::WillNeed);
+            self.count(advised);
         }
+    }
+
+    /// Its bytes.
+    fn count(&mut self, advised: Advised) -> u64 {
+        self.refused += advised.refused;
+        advised.bytes
     }
 
     fn space(&mut self, process: u32) -> Option<&Space> {
@@ -143,34 +157,44 @@ impl Spaces {
     }
 }
 
+/// What came of advice.
+#[derive(Clone, Copy, Default)]
+struct Advised {
+    /// That were advised on.
+    bytes: u64,
+    /// Ranges about which the kernel took none.
+    refused: u64,
+}
+
 /// How far the advice on a range came.
 struct Walk {
     /// Up to this address.
     at: u64,
-    /// Bytes that were advised on.
-    done: u64,
+    advised: Advised,
     /// Why it could not look further.
-    refused: Option<io::Error>,
+    stopped: Option<io::Error>,
 }
 
 impl Space {
     /// Advises on what of a range is in the state for it, until so many bytes are done.
     fn walk(&self, range: &Range<u64>, verb: Verb, bytes_max: u64) -> Walk {
         let mut regions = [Region::default(); RANGES_MAX];
-        let mut walk = Walk { at: range.start, done: 0, refused: None };
-        while walk.at < range.end && walk.done < bytes_max {
+        let mut walk = Walk { at: range.start, advised: Advised::default(), stopped: None };
+        while walk.at < range.end && walk.advised.bytes < bytes_max {
             match scan(&self.pagemap, walk.at..range.end, verb, &mut regions) {
                 Ok((found, next)) => {
                     let vectors: Vec<libc::iovec> =
                         found.iter().map(|region| vector(&(region.start..region.end))).collect();
-                    walk.done += advise_all(&self.handle, &vectors, verb);
+                    let advised = advise_all(&self.handle, &vectors, verb);
+                    walk.advised.bytes += advised.bytes;
+                    walk.advised.refused += advised.refused;
                     if next <= walk.at {
                         break;
                     }
                     walk.at = next;
                 }
                 Err(error) => {
-                    walk.refused = Some(error);
+                    walk.stopped = Some(error);
                     break;
                 }
             }
@@ -228,12 +252,12 @@ fn scan<'a>(
 }
 
 /// `process_madvise(2)` over all of these; what was unmapped meanwhile is left out.
-fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: Verb) -> u64 {
+fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: Verb) -> Advised {
     let advice = match verb {
         Verb::WillNeed => libc::MADV_WILLNEED,
         Verb::PageOut => libc::MADV_PAGEOUT,
     };
-    let mut done = 0;
+    let mut done = Advised::default();
     while !vectors.is_empty() {
         // SAFETY: the kernel reads a live array of ranges; they are addresses of the other process, where advice changes
         // no contents.
@@ -241,21 +265,25 @@ fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: Verb) -> u64 
             libc::syscall(libc::SYS_process_madvise, handle.as_raw_fd(), vectors.as_ptr(), vectors.len(), advice, 0_u32)
         };
         if advised < 0 {
-            let error = io::Error::last_os_error();
-            if !matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN | libc::EINTR)) {
-                return done;
+            match io::Error::last_os_error().raw_os_error() {
+                // The process has ended.
+                Some(libc::ESRCH) => return done,
+                Some(libc::ENOMEM | libc::EAGAIN | libc::EINTR) => {}
+                _ => done.refused += 1,
             }
             vectors = &vectors[1..];
             continue;
         }
-        done += advised as u64;
+        done.bytes += advised as u64;
         let mut left = advised as usize;
         while let Some(first) = vectors.first().filter(|first| left >= first.iov_len) {
             left -= first.iov_len;
             vectors = &vectors[1..];
         }
-        // It stopped inside a range: the rest of that is left out.
-        vectors = vectors.get(1..).unwrap_or_default();
+        // Where it stopped inside a range, the rest of that is left out; a range that it did not begin with says why when it is tried again.
+        if left > 0 {
+            vectors = vectors.get(1..).unwrap_or_default();
+        }
     }
     done
 }

@@ -51,6 +51,8 @@ pub struct Piloted {
     pub rescues: u64,
     /// Looks that it left out because its cpu time was not earned.
     pub throttled: u64,
+    /// Orders that the kernel refused: they have moved nothing.
+    pub refused: u64,
 }
 
 /// What both threads and whoever asks share.
@@ -60,6 +62,8 @@ struct Shared {
     /// Bytes that are to be paged out and are not yet.
     pending: AtomicU64,
     paged_out: AtomicU64,
+    /// Refusals to page out.
+    out_refused: AtomicU64,
     /// Cpu time of the thread that pages out, nanoseconds.
     out_cpu: AtomicU64,
     piloted: Mutex<Piloted>,
@@ -110,6 +114,7 @@ fn evict(jobs: &Receiver<Order>, shared: &Shared) {
         if !shared.stop.load(Ordering::Relaxed) {
             let done = spaces.advise(order.process, range, Verb::PageOut);
             shared.paged_out.fetch_add(done, Ordering::Relaxed);
+            shared.out_refused.store(spaces.refused(), Ordering::Relaxed);
         }
         shared.pending.fetch_sub(range.end - range.start, Ordering::Relaxed);
         shared.out_cpu.store((thread_cpu() * 1e9) as u64, Ordering::Relaxed);
@@ -322,6 +327,7 @@ impl Flight {
     fn publish(&mut self) {
         self.own.counts = self.predictor.counts();
         self.own.paged_out = self.shared.paged_out.load(Ordering::Relaxed);
+        self.own.refused = self.spaces.refused() + self.shared.out_refused.load(Ordering::Relaxed);
         self.own.cpu = self.cpu();
         self.own.elapsed = self.began.elapsed().as_secs_f64();
         *self.shared.piloted.lock().expect("nobody panics with it") = self.own;

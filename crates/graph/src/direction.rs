@@ -31,12 +31,27 @@ pub(crate) struct Frontier {
     pub(crate) unexplored: f64,
 }
 
+/// The unexplored edges may be so many times those of a frontier that most of the level's vertices are found with.
+const RICH: f64 = 2.0;
+
 impl Frontier {
     /// The next one, of so many vertices and edges.
     pub(crate) fn advance(&mut self, count: u64, edges: f64) {
         self.before = self.count;
         (self.count, self.edges) = (count, edges);
         self.unexplored = (self.unexplored - edges).max(0.0);
+    }
+
+    /// More of it.
+    pub(crate) fn join(&mut self, count: u64, edges: f64) {
+        self.count += count;
+        self.edges += edges;
+        self.unexplored = (self.unexplored - edges).max(0.0);
+    }
+
+    /// Whether the next one, of so many edges at least, will be the first to go bottom-up, and finds most of what it would with more.
+    pub(crate) fn is_rich(&self, edges: f64, tuning: &Tuning) -> bool {
+        edges > 0.0 && edges * tuning.alpha.min(RICH) >= (self.unexplored - edges).max(0.0)
     }
 
     /// Whether the level that begins with it goes bottom-up, after one that did or did not, in a graph of so many vertices.

@@ -36,9 +36,25 @@ pub(crate) fn push(isa: Isa, ground: &Ground<'_>, given: &Given<'_>, visitor: &m
     Ok(())
 }
 
+/// Visits neighbours of the frontier before in lists that a disk gave only now. They belong to this frontier: those that were not found yet,
+/// and those that have been taken for the next one's. All threads do this, and nothing else.
+pub(crate) fn join(isa: Isa, ground: &Ground<'_>, given: &Given<'_>, found: &mut Found) -> Result<(), NoList> {
+    *found = with(isa, Push { ground, given, visit: Late(*found) })?;
+    Ok(())
+}
+
 /// What is done with a neighbour that was not visited when it was looked.
 trait Visit {
     type Out;
+    /// Which of sixteen are to be visited.
+    ///
+    /// # Safety
+    /// As `ground` says; every rank has its bit.
+    #[inline(always)]
+    unsafe fn which<L: Lanes>(ground: &Ground<'_>, neighbours: L::Vector, mask: u32) -> u32 {
+        // SAFETY: as for the caller.
+        mask & !unsafe { L::bits(ground.visited_map(), neighbours, mask) }
+    }
     fn visit(&mut self, ground: &Ground<'_>, rank: u32, neighbour: u32);
     fn out(self) -> Self::Out;
 }
@@ -76,6 +92,40 @@ impl Visit for OneOfMany {
         let (word, bit) = (neighbour as usize / 64, 1 << (neighbour % 64));
         if ground.next[word].load(Relaxed) & bit == 0 && ground.next[word].fetch_or(bit, Relaxed) & bit == 0 {
             ground.parent[neighbour as usize].store(rank, Relaxed);
+            self.0.count += 1;
+            self.0.degrees += f64::from(ground.layout.mean_degree[word]);
+        }
+    }
+
+    fn out(self) -> Found {
+        self.0
+    }
+}
+
+struct Late(Found);
+
+impl Visit for Late {
+    type Out = Found;
+
+    #[inline(always)]
+    unsafe fn which<L: Lanes>(ground: &Ground<'_>, neighbours: L::Vector, mask: u32) -> u32 {
+        // SAFETY: as for the caller.
+        unsafe {
+            mask & !L::bits(ground.visited_map(), neighbours, mask) | L::bits(ground.next_map(), neighbours, mask)
+        }
+    }
+
+    /// Several threads may come with it at the same time: any of their ranks is a parent.
+    #[inline(always)]
+    fn visit(&mut self, ground: &Ground<'_>, rank: u32, neighbour: u32) {
+        let (word, bit) = (neighbour as usize / 64, 1 << (neighbour % 64));
+        let is_new = ground.visited[word].fetch_or(bit, Relaxed) & bit == 0;
+        if is_new || ground.next[word].load(Relaxed) & bit != 0 {
+            ground.next[word].fetch_and(!bit, Relaxed);
+            ground.frontier[word].fetch_or(bit, Relaxed);
+            ground.parent[neighbour as usize].store(rank, Relaxed);
+        }
+        if is_new {
             self.0.count += 1;
             self.0.degrees += f64::from(ground.layout.mean_degree[word]);
         }
@@ -150,16 +200,8 @@ unsafe fn each_unvisited<L: Lanes, V: Visit>(ground: &Ground<'_>, rank: u32, vis
     if rank >= layout.rows[columns] {
         return;
     }
-    let list = if rank < layout.first_far {
-        ground.list(rank)
-    } else if (rank as usize) >= layout.index.lists()
-        && let Some(whole) = layout.beginnings.of_rank(rank)
-    {
-        whole
-    } else {
-        // What it begins with comes with the rest.
-        return;
-    };
+    let list =
+        if rank < layout.first_far { ground.list(rank) } else { layout.beginnings.of_rank(rank).unwrap_or_default() };
     // SAFETY: as for the caller; there are bytes behind the list.
     unsafe {
         each::<L>(list, |neighbours, mask| {
@@ -169,7 +211,7 @@ unsafe fn each_unvisited<L: Lanes, V: Visit>(ground: &Ground<'_>, rank: u32, vis
     }
 }
 
-/// Visits those of sixteen that are not visited.
+/// Visits those of sixteen that are to be visited.
 #[inline(always)]
 unsafe fn unvisited<L: Lanes, V: Visit>(
     ground: &Ground<'_>,
@@ -180,7 +222,7 @@ unsafe fn unvisited<L: Lanes, V: Visit>(
 ) {
     // SAFETY: as for the caller; every rank has its bit.
     unsafe {
-        let mut rest = mask & !L::bits(ground.visited_map(), neighbours, mask);
+        let mut rest = V::which::<L>(ground, neighbours, mask);
         if rest != 0 {
             let neighbours = L::spill(neighbours);
             while rest != 0 {

@@ -35,6 +35,9 @@ pub trait Fetch: Send {
     /// Begins with what is in the queue.
     fn hand_over(&mut self);
 
+    /// How many reads have ended and are still to be taken.
+    fn ended(&mut self) -> usize;
+
     /// Calls with each read that has ended and its bytes, [`READ_PADDING`] more behind them; waits for one if asked. Gives how many have
     /// ended, well or not, and the first failure.
     fn take(&mut self, wait: bool, with: &mut dyn FnMut(usize, &[u8])) -> (usize, Result<(), String>);
@@ -169,6 +172,23 @@ impl Wants {
             self.close();
         }
         if self.under_way > self.queued { self.take(false, then) } else { Ok(()) }
+    }
+
+    /// Whether something is under way, or has ended and is still to be taken.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// Whether nobody would have to wait for what is under way.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.under_way == 0 || self.fetch.ended() >= self.under_way
+    }
+
+    /// Has everything under way that was wanted, takes what has ended, and leaves the rest for later.
+    pub(crate) fn leave(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
+        self.close();
+        self.hand_over();
+        if self.under_way > 0 { self.take(false, then) } else { Ok(()) }
     }
 
     /// Reads everything that was wanted.

@@ -36,6 +36,14 @@ pub(crate) struct Found {
     pub(crate) degrees: f64,
 }
 
+impl Found {
+    /// Adds what another has found.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.degrees += other.degrees;
+    }
+}
+
 /// Lists of TAIL that a disk gave are not what was written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoList {
@@ -148,6 +156,11 @@ impl Ground<'_> {
     #[inline(always)]
     pub(crate) fn frontier_map(&self) -> *const u32 {
         self.frontier.as_ptr().cast()
+    }
+
+    #[inline(always)]
+    pub(crate) fn next_map(&self) -> *const u32 {
+        self.next.as_ptr().cast()
     }
 
     #[inline(always)]

@@ -18,9 +18,19 @@ pub(crate) const CHUNK_WORDS: usize = 64;
 pub(crate) type Survivors = [u32; CHUNK_WORDS * 64 + WIDTH];
 
 /// Looks for a neighbour in the frontier for every unvisited rank of these words, in what is in DRAM. Gives what it found, and how many
-/// ranks, the first of `survivors`, have a list elsewhere that has yet to be searched.
-pub(crate) fn scan(isa: Isa, ground: &Ground<'_>, words: Range<usize>, survivors: &mut Survivors) -> (Found, usize) {
+/// ranks, the first of `survivors`, have a list elsewhere that has yet to be searched. What is in the next frontier stays there if it is
+/// to be kept.
+pub(crate) fn scan(
+    isa: Isa,
+    ground: &Ground<'_>,
+    words: Range<usize>,
+    survivors: &mut Survivors,
+    keep: bool,
+) -> (Found, usize) {
     assert!(words.len() <= CHUNK_WORDS && words.end <= ground.visited.len());
+    if !keep {
+        ground.next[words.clone()].iter().for_each(|word| word.store(0, Relaxed));
+    }
     with(isa, Scan { ground, words, survivors })
 }
 
@@ -95,8 +105,8 @@ unsafe fn first_column<L: Lanes, E: Entry>(
     let mut left = 0;
     for word in words {
         let unvisited = !ground.visited[word].load(Relaxed);
-        let mut hits = 0;
         if unvisited != 0 {
+            let mut hits = 0;
             for quarter in 0..4 {
                 let mask = (unvisited >> (16 * quarter)) as u32 & 0xFFFF;
                 if mask == 0 {
@@ -118,11 +128,11 @@ unsafe fn first_column<L: Lanes, E: Entry>(
                 }
             }
             ground.visited[word].store(!unvisited | hits, Relaxed);
+            ground.next[word].store(ground.next[word].load(Relaxed) | hits, Relaxed);
             let count = hits.count_ones();
             found.count += u64::from(count);
             found.degrees += f64::from(count) * f64::from(ground.layout.mean_degree[word]);
         }
-        ground.next[word].store(hits, Relaxed);
     }
     left
 }

@@ -5,9 +5,11 @@
 //! by looking for a neighbour in the frontier. All threads of a crew call [`Search::run`] together; who calls has the clock.
 //! Nothing is kept from one search for the next.
 
+mod late;
 mod output;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -28,8 +30,9 @@ use output::Output;
 
 /// Ranks of a frontier that a thread takes at a time; hubs may have half of all neighbours.
 const LIST_PIECE: usize = 2;
-/// Ranks of a frontier whose lists are wanted from elsewhere that a thread takes at a time, so that they are read together.
-const FAR_PIECE: usize = 64;
+/// Ranks of a frontier whose lists are wanted from elsewhere that a thread takes at a time: the more the more of them are read together, but
+/// every thread is to have some.
+const FAR_PIECE: Range<usize> = 4..64;
 
 /// How a level is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,16 @@ struct Standing {
     mapped: bool,
     listed: bool,
     length: usize,
+    /// Whether reads of the level before are under way, and with them a part of the frontier.
+    late: bool,
+}
+
+/// What a thread has found in a level.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    next: Found,
+    /// Of the level's own frontier, by reads that were late.
+    joined: Found,
 }
 
 /// Room to search one graph in.
@@ -69,8 +82,12 @@ pub struct Search<'l> {
     standing: Mutex<Standing>,
     next: AtomicUsize,
     next_far: AtomicUsize,
+    /// Edges of what all have found in a level without waiting for reads.
+    edges: AtomicU64,
+    /// Threads whose reads of the level before are under way.
+    waiting: AtomicUsize,
     blocks: Pieces,
-    found: Vec<Mutex<Found>>,
+    found: Vec<Mutex<Level>>,
     /// Each thread's way to what of TAIL is elsewhere.
     wants: Vec<Mutex<Option<Wants>>>,
     /// Of the frontier, ascending, for what is elsewhere.
@@ -96,8 +113,10 @@ impl<'l> Search<'l> {
             standing: Mutex::new(Standing::at(0, layout)),
             next: AtomicUsize::new(0),
             next_far: AtomicUsize::new(0),
+            edges: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
             blocks: Pieces::new(layout.classes.blocks, 1),
-            found: (0..threads).map(|_| Mutex::new(Found::default())).collect(),
+            found: (0..threads).map(|_| Mutex::new(Level::default())).collect(),
             wants: (0..threads).map(|_| Mutex::new(None)).collect(),
             sorted: RwLock::new(Vec::with_capacity(if layout.has_far() { ranks } else { 0 })),
             lost: Mutex::new(None),
@@ -154,9 +173,9 @@ impl<'l> Search<'l> {
             let standing = *self.standing();
             let found = match standing.way {
                 Way::End => break,
-                Way::Alone if hand.index > 0 => Found::default(),
+                Way::Alone if hand.index > 0 => Level::default(),
                 Way::Alone => self.alone(hand, tuning),
-                Way::Down => self.down(hand, &standing)?,
+                Way::Down => self.down(hand, &standing, tuning)?,
                 Way::Up => self.up(hand, &standing, &mut survivors)?,
             };
             *self.found[hand.index].lock().unwrap_or_else(PoisonError::into_inner) = found;
@@ -166,6 +185,7 @@ impl<'l> Search<'l> {
             }
             hand.meet()?;
         }
+        self.forget_reads(hand);
         self.write(hand)
     }
 
@@ -237,27 +257,29 @@ impl<'l> Search<'l> {
     }
 
     /// Levels of small frontiers, one after the other.
-    fn alone(&self, hand: &Hand<'_>, tuning: &Tuning) -> Found {
+    fn alone(&self, hand: &Hand<'_>, tuning: &Tuning) -> Level {
         let mut standing = *self.standing();
         loop {
             let (list, found) = (&self.lists[standing.list][..standing.length], &self.lists[1 - standing.list]);
             let ground = self.ground(&standing);
+            let mut wants = self.wants(hand);
             let mut count = 0;
             let mut visitor = Visitor::Alone(found, &mut count);
             if self.layout.has_far() {
                 let mut far = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
                 self.far_of(list, &mut far);
-                let mut wants = self.wants(hand);
                 self.with(&mut wants, |wants| {
                     wants.want(self.layout, &far, &mut |given| push(self.isa, &ground, given, &mut visitor))
                 });
-                expand(self.isa, &ground, list, &mut visitor);
-                self.with(&mut wants, |wants| wants.finish(&mut |given| push(self.isa, &ground, given, &mut visitor)));
-            } else {
-                expand(self.isa, &ground, list, &mut visitor);
             }
-            let degree = |rank: &AtomicU32| f64::from(self.layout.mean_degree[rank.load(Relaxed) as usize / 64]);
-            let edges = found[..count].iter().map(degree).sum();
+            expand(self.isa, &ground, list, &mut visitor);
+            let mut edges = self.edges_of(&found[..count]);
+            if self.layout.has_far() {
+                let is_rich = standing.frontier.is_rich(edges, tuning);
+                let mut visitor = Visitor::Alone(found, &mut count);
+                self.end_reads(&mut wants, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
+                edges = self.edges_of(&found[..count]);
+            }
             standing.list = 1 - standing.list;
             standing.length = count;
             standing.frontier.advance(count as u64, edges);
@@ -267,20 +289,26 @@ impl<'l> Search<'l> {
         }
         (standing.listed, standing.mapped) = (true, false);
         *self.standing() = standing;
-        Found { count: standing.frontier.count, degrees: standing.frontier.edges }
+        Level::default()
     }
 
-    fn down(&self, hand: &Hand<'_>, standing: &Standing) -> Result<Found, Stopped> {
+    /// Edges of these ranks, about.
+    fn edges_of(&self, ranks: &[AtomicU32]) -> f64 {
+        ranks.iter().map(|rank| f64::from(self.layout.mean_degree[rank.load(Relaxed) as usize / 64])).sum()
+    }
+
+    fn down(&self, hand: &Hand<'_>, standing: &Standing, tuning: &Tuning) -> Result<Level, Stopped> {
         let ground = self.ground(standing);
         let own = hand.part(self.visited.len());
-        ground.next[own.clone()].iter().for_each(|word| word.store(0, Relaxed));
+        clear(&ground.next[own.clone()]);
         hand.meet()?;
         let mut found = Found::default();
-        let mut visitor = Visitor::OneOfMany(&mut found);
         let mut wants = self.wants(hand);
+        let mut visitor = Visitor::OneOfMany(&mut found);
         if self.layout.has_far() {
             let far = self.sorted.read().unwrap_or_else(PoisonError::into_inner);
-            while let Some(piece) = take(&self.next_far, FAR_PIECE, far.len()) {
+            let piece = (far.len() / (2 * hand.of)).clamp(FAR_PIECE.start, FAR_PIECE.end);
+            while let Some(piece) = take(&self.next_far, piece, far.len()) {
                 self.with(&mut wants, |wants| {
                     wants.want(self.layout, &far[piece], &mut |given| push(self.isa, &ground, given, &mut visitor))
                 });
@@ -289,18 +317,25 @@ impl<'l> Search<'l> {
         while let Some(piece) = take(&self.next, LIST_PIECE, standing.length) {
             expand(self.isa, &ground, &self.lists[standing.list][piece], &mut visitor);
         }
-        self.with(&mut wants, |wants| wants.finish(&mut |given| push(self.isa, &ground, given, &mut visitor)));
+        if self.layout.has_far() {
+            self.edges.fetch_add(found.degrees as u64, Relaxed);
+            hand.meet()?;
+            let is_rich = standing.frontier.is_rich(self.edges.load(Relaxed) as f64, tuning);
+            let mut visitor = Visitor::OneOfMany(&mut found);
+            self.end_reads(&mut wants, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
+        }
         hand.meet()?;
         for (visited, next) in self.visited[own.clone()].iter().zip(&ground.next[own]) {
             visited.store(visited.load(Relaxed) | next.load(Relaxed), Relaxed);
         }
-        Ok(found)
+        Ok(Level { next: found, ..Level::default() })
     }
 
-    fn up(&self, hand: &Hand<'_>, standing: &Standing, survivors: &mut Survivors) -> Result<Found, Stopped> {
+    fn up(&self, hand: &Hand<'_>, standing: &Standing, survivors: &mut Survivors) -> Result<Level, Stopped> {
         let ground = self.ground(standing);
+        let own = hand.part(self.visited.len());
         if !standing.mapped {
-            ground.frontier[hand.part(self.visited.len())].iter().for_each(|word| word.store(0, Relaxed));
+            clear(&ground.frontier[own.clone()]);
             hand.meet()?;
             for rank in &self.lists[standing.list][hand.part(standing.length)] {
                 let rank = rank.load(Relaxed);
@@ -308,20 +343,29 @@ impl<'l> Search<'l> {
             }
             hand.meet()?;
         }
-        let mut found = Found::default();
+        let mut level = Level::default();
         let mut wants = self.wants(hand);
+        if standing.late {
+            clear(&ground.next[own]);
+            hand.meet()?;
+            self.meanwhile(&mut wants, || {
+                let words = take(&self.next_far, CHUNK_WORDS, self.visited.len());
+                words.map(|words| level.next.add(scan(self.isa, &ground, words, survivors, true).0)).is_some()
+            });
+            level.joined = self.join(hand, &ground, &mut wants)?;
+        }
+        let found = &mut level.next;
         while let Some(words) = take(&self.next, CHUNK_WORDS, self.visited.len()) {
-            let (some, far) = scan(self.isa, &ground, words, survivors);
-            found.count += some.count;
-            found.degrees += some.degrees;
+            let (some, far) = scan(self.isa, &ground, words, survivors, standing.late);
+            found.add(some);
             self.with(&mut wants, |wants| {
-                let then = &mut |given: &Given<'_>| pull(self.isa, &ground, given, &mut found);
+                let then = &mut |given: &Given<'_>| pull(self.isa, &ground, given, found);
                 wants.want(self.layout, &survivors[..far], then)?;
                 wants.look(then)
             });
         }
-        self.with(&mut wants, |wants| wants.finish(&mut |given| pull(self.isa, &ground, given, &mut found)));
-        Ok(found)
+        self.with(&mut wants, |wants| wants.finish(&mut |given| pull(self.isa, &ground, given, found)));
+        Ok(level)
     }
 
     fn wants(&self, hand: &Hand<'_>) -> MutexGuard<'_, Option<Wants>> {
@@ -349,19 +393,27 @@ impl<'l> Search<'l> {
 
     /// The ranks of a list whose lists of TAIL are elsewhere, ascending.
     fn far_of(&self, list: &[AtomicU32], far: &mut Vec<u32>) {
-        let elsewhere = self.layout.first_far..self.layout.index.lists() as u32;
         far.clear();
-        far.extend(list.iter().map(|rank| rank.load(Relaxed)).filter(|rank| elsewhere.contains(rank)));
+        far.extend(list.iter().map(|rank| rank.load(Relaxed)).filter(|rank| self.is_far(*rank)));
         far.sort_unstable();
+    }
+
+    fn is_far(&self, rank: u32) -> bool {
+        (self.layout.first_far..self.layout.index.lists() as u32).contains(&rank)
     }
 
     /// After a level, by the first thread.
     fn go_on(&self, tuning: &Tuning) {
         let mut standing = *self.standing();
         if standing.way != Way::Alone {
-            let found = self.found.iter().map(|found| *found.lock().unwrap_or_else(PoisonError::into_inner));
-            let (count, edges) = found.fold((0, 0.0), |sum, one| (sum.0 + one.count, sum.1 + one.degrees));
-            standing.frontier.advance(count, edges);
+            let mut sum = Level::default();
+            for found in &self.found {
+                let found = *found.lock().unwrap_or_else(PoisonError::into_inner);
+                sum.next.add(found.next);
+                sum.joined.add(found.joined);
+            }
+            standing.frontier.join(sum.joined.count, sum.joined.degrees);
+            standing.frontier.advance(sum.next.count, sum.next.degrees);
             standing.map = 1 - standing.map;
             (standing.listed, standing.mapped) = (false, true);
         }
@@ -372,8 +424,11 @@ impl<'l> Search<'l> {
     fn choose(&self, standing: &mut Standing, tuning: &Tuning) {
         self.next.store(0, Relaxed);
         self.next_far.store(0, Relaxed);
+        self.edges.store(0, Relaxed);
+        self.waiting.store(self.found.len(), Relaxed);
         self.blocks.again();
         standing.way = if self.is_lost() { Way::End } else { standing.choice(tuning, f64::from(self.layout.ranks)) };
+        standing.late = standing.way == Way::Up && self.some_are_late();
         if matches!(standing.way, Way::Alone | Way::Down) && !standing.listed {
             standing.length = self.list(standing);
             standing.listed = true;
@@ -421,6 +476,10 @@ impl<'l> Search<'l> {
     }
 }
 
+fn clear(map: &[AtomicU64]) {
+    map.iter().for_each(|word| word.store(0, Relaxed));
+}
+
 /// The next piece of a level's work.
 fn take(next: &AtomicUsize, size: usize, end: usize) -> Option<std::ops::Range<usize>> {
     let start = next.fetch_add(size, Relaxed);
@@ -432,7 +491,7 @@ impl Standing {
     fn at(root: u32, layout: &Layout) -> Self {
         let edges = f64::from(layout.mean_degree[root as usize / 64]);
         let frontier = Frontier { count: 1, before: 0, edges, unexplored: layout.neighbours as f64 };
-        Self { way: Way::End, frontier, map: 0, list: 0, mapped: false, listed: true, length: 1 }
+        Self { way: Way::End, frontier, map: 0, list: 0, mapped: false, listed: true, length: 1, late: false }
     }
 
     fn choice(&self, tuning: &Tuning, ranks: f64) -> Way {

@@ -76,6 +76,11 @@ impl Reader {
         self.ring.hand_over(false);
     }
 
+    /// How many reads have ended and were not taken.
+    pub fn ended(&mut self) -> usize {
+        self.ring.waiting()
+    }
+
     /// Calls with the number of each read that has ended well, its bytes and the padding behind them; waits for one if asked. Gives how
     /// many have ended, well or not, and the first failure.
     pub fn take(&mut self, wait: bool, mut with: impl FnMut(usize, &[u8])) -> (usize, Result<(), FarError>) {

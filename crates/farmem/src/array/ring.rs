@@ -121,6 +121,12 @@ impl Ring {
         }
     }
 
+    /// How many answers have come and were not looked at.
+    pub(super) fn waiting(&mut self) -> usize {
+        self.look();
+        self.ring.completion().len()
+    }
+
     /// Whether an answer comes within some tenths of a millisecond, which is what a disk takes: a thread that sleeps for it is woken
     /// later than that, above all where a virtual cpu sleeps with it.
     pub(super) fn comes_soon(&mut self) -> bool {

@@ -105,6 +105,7 @@ fn directions_are_chosen_as_beamer_does() {
         mapped: false,
         listed: true,
         length: 0,
+        late: false,
     };
     let tuning = Tuning { alpha: 10.0, beta: 4.0, alone_edges: 100.0 };
     for (way, count, before, edges, unexplored, expected) in [

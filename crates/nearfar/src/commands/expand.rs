@@ -288,6 +288,9 @@ impl Story {
                 fetched(counts.fetched, counts.used),
                 Bytes(piloted.paged_out)
             );
+            if piloted.refused > 0 {
+                text = format!("{text}, {} of its orders refused by the kernel", piloted.refused);
+            }
         }
         if *killed > 0 {
             text = format!(
@@ -313,6 +316,7 @@ impl Story {
                 "naps": piloted.naps,
                 "rescues": piloted.rescues,
                 "throttled": piloted.throttled,
+                "orders_refused": piloted.refused,
                 "samples_lost": piloted.lost,
             })
         });

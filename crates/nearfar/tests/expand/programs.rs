@@ -43,7 +43,8 @@ fn programs_lose_nothing() {
         let plain = Command::new(program[0]).args(&program[1..]).output().expect("it is installed");
         for engine in ["steered", "plain"] {
             let summary = place.0.path().join("summary.json");
-            let flags = ["--dram", "24MiB", "--engine", engine, "--summary", summary.to_str().expect("plain text")];
+            // No power of two: no share of it is whole pages by itself.
+            let flags = ["--dram", "25001KiB", "--engine", engine, "--summary", summary.to_str().expect("plain text")];
             let expanded = place.run(&flags, program);
             if engine == "plain" && text(&expanded.stderr).contains("the kernel ended") {
                 println!(
@@ -56,6 +57,9 @@ fn programs_lose_nothing() {
             assert_eq!(expanded.stdout, plain.stdout, "{program:?} with engine {engine}");
             let summary = told(&summary);
             assert_eq!(summary["engine"], engine);
+            if engine == "steered" {
+                assert_eq!(summary["pilot"]["orders_refused"], 0, "{program:?}: {summary}");
+            }
             // The others may be over before anything has reached the disk.
             if ["python3", "sqlite3"].contains(&program[0]) {
                 assert!(summary["far_written_bytes"].as_u64() > Some(1 << 20), "{program:?} went far: {summary}");

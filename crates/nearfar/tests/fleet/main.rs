@@ -1,8 +1,11 @@
 //! `nearfar fleet` with three machines, as far as ssh can tell: servers of OpenSSH on this one, each with a simulated machine of its own.
 //! One of them is lost in the middle and comes back; and what can be wrong with a node is said.
 
+mod full_disk;
 mod kubernetes;
 mod nodes;
+#[path = "../own_mounts/mod.rs"]
+mod own_mounts;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]

@@ -24,6 +24,8 @@ struct Shelf {
     under_way: VecDeque<(usize, u64, usize)>,
     /// How many reads go well before one fails.
     fails_after: Option<usize>,
+    /// How often it was asked for what has ended: it has at every third time.
+    asked: usize,
 }
 
 impl Fetch for Shelf {
@@ -48,10 +50,15 @@ impl Fetch for Shelf {
         self.under_way.extend(self.queued.drain(..));
     }
 
-    /// The last first, and then the first.
+    fn ended(&mut self) -> usize {
+        self.asked += 1;
+        if self.asked.is_multiple_of(3) { self.under_way.len() } else { 0 }
+    }
+
+    /// The last first, and then the first; without waiting only one.
     fn take(&mut self, wait: bool, with: &mut dyn FnMut(usize, &[u8])) -> (usize, Result<(), String>) {
         assert!(!wait || !self.under_way.is_empty(), "nothing is under way to wait for");
-        let some = [self.under_way.pop_back(), self.under_way.pop_front()];
+        let some = [self.under_way.pop_back(), if wait { self.under_way.pop_front() } else { None }];
         let mut ended = 0;
         for (number, offset, bytes) in some.into_iter().flatten() {
             ended += 1;
@@ -92,7 +99,14 @@ fn with_little(tuples: &Tuples, columns: u32, kept: u64) -> (Layout, Arc<Vec<u8>
 }
 
 fn shelved(search: &Search<'_>, threads: usize, bytes: &Arc<Vec<u8>>, places: usize, fails_after: Option<usize>) {
-    let shelf = || Shelf { bytes: bytes.clone(), places, queued: Vec::new(), under_way: VecDeque::new(), fails_after };
+    let shelf = || Shelf {
+        bytes: bytes.clone(),
+        places,
+        queued: Vec::new(),
+        under_way: VecDeque::new(),
+        fails_after,
+        asked: 0,
+    };
     Threads(threads)
         .run(&|hand| {
             search.fetch_by(hand, Box::new(shelf()));

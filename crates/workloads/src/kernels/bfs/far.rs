@@ -150,6 +150,10 @@ impl Fetch for Way {
         self.0.hand_over();
     }
 
+    fn ended(&mut self) -> usize {
+        self.0.ended()
+    }
+
     fn take(&mut self, wait: bool, with: &mut dyn FnMut(usize, &[u8])) -> (usize, Result<(), String>) {
         let (ended, result) = self.0.take(wait, with);
         (ended, result.map_err(|error| error.to_string()))
