@@ -11,7 +11,7 @@ use machine::swap::{self, LARGE_FOLIOS, Loop};
 use machine::undo::{Changed, Site};
 use model::doctor::refusal;
 use model::undo::{GROUP_PREFIX, Restored, Target};
-use model::units::Bytes;
+use model::units::{Bytes, Nanos};
 
 use crate::array::{Access, FarFile, Place, fill_with_zeros};
 use crate::pilot::{Pilot, Piloted};
@@ -82,6 +82,8 @@ pub struct State {
     pub far_read: Bytes,
     /// Written to it.
     pub far_written: Bytes,
+    /// For how long somebody had to wait for memory since the kernel counts ([`MemoryGroup::stalled`]).
+    pub stalled: Option<Nanos>,
     /// What the pilot did; none without one.
     pub piloted: Option<Piloted>,
 }
@@ -194,6 +196,7 @@ impl Expansion {
             far_written,
             held: self.group.held().unwrap_or_default(),
             killed: self.group.killed(),
+            stalled: self.group.stalled(),
             piloted: self.pilot.as_ref().map(Pilot::piloted),
         }
     }

@@ -9,7 +9,6 @@ mod late;
 mod output;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -30,9 +29,9 @@ use output::Output;
 
 /// Ranks of a frontier that a thread takes at a time; hubs may have half of all neighbours.
 const LIST_PIECE: usize = 2;
-/// Ranks of a frontier whose lists are wanted from elsewhere that a thread takes at a time: the more the more of them are read together, but
-/// every thread is to have some.
-const FAR_PIECE: Range<usize> = 4..64;
+/// Ranks of a frontier whose lists are wanted from elsewhere that a thread takes at a time, at least and at most: the more the more of them are
+/// read together, but every thread is to have some.
+const FAR_PIECE: [usize; 2] = [4, 64];
 
 /// How a level is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,7 +306,7 @@ impl<'l> Search<'l> {
         let mut visitor = Visitor::OneOfMany(&mut found);
         if self.layout.has_far() {
             let far = self.sorted.read().unwrap_or_else(PoisonError::into_inner);
-            let piece = (far.len() / (2 * hand.of)).clamp(FAR_PIECE.start, FAR_PIECE.end);
+            let piece = (far.len() / (2 * hand.of)).clamp(FAR_PIECE[0], FAR_PIECE[1]);
             while let Some(piece) = take(&self.next_far, piece, far.len()) {
                 self.with(&mut wants, |wants| {
                     wants.want(self.layout, &far[piece], &mut |given| push(self.isa, &ground, given, &mut visitor))
@@ -428,7 +427,8 @@ impl<'l> Search<'l> {
         self.waiting.store(self.found.len(), Relaxed);
         self.blocks.again();
         standing.way = if self.is_lost() { Way::End } else { standing.choice(tuning, f64::from(self.layout.ranks)) };
-        standing.late = standing.way == Way::Up && self.some_are_late();
+        standing.late = self.some_are_late();
+        debug_assert!(!standing.late || standing.way == Way::Up || self.is_lost(), "only a level bottom-up takes late reads");
         if matches!(standing.way, Way::Alone | Way::Down) && !standing.listed {
             standing.length = self.list(standing);
             standing.listed = true;

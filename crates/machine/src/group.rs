@@ -6,8 +6,9 @@ use std::io::{self, ErrorKind, PipeWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use model::units::Bytes;
+use model::units::{Bytes, Nanos};
 
+use crate::proc::parse_pressure;
 use crate::{syscall, sysfs};
 
 /// Which interface the memory controller has.
@@ -144,6 +145,16 @@ impl MemoryGroup {
                 Held { anonymous: value("anon"), file: value("file"), swap, major_faults: value("pgmajfault").0 }
             }
         })
+    }
+
+    /// For how long somebody had to wait for memory, in all: in version 2 one of its own threads, in version 1 anybody's on this machine. None
+    /// where the kernel does not tell.
+    pub fn stalled(&self) -> Option<Nanos> {
+        let path = match self.version {
+            Version::V1 => "/proc/pressure/memory".into(),
+            Version::V2 => self.folder.join("memory.pressure"),
+        };
+        parse_pressure(&std::fs::read_to_string(path).ok()?)
     }
 
     /// How many processes in it the kernel has killed because memory ran out.

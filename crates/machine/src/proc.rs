@@ -199,7 +199,8 @@ fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
     })
 }
 
-fn parse_pressure(text: &str) -> Option<Nanos> {
+/// The time for which somebody had to wait, as files of pressure have it.
+pub(crate) fn parse_pressure(text: &str) -> Option<Nanos> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let total = some.split_whitespace().find_map(|word| word.strip_prefix("total="))?;
     Some(Nanos(total.parse::<u64>().ok()?.saturating_mul(1000)))

@@ -27,6 +27,8 @@ use crate::subject::{existing_store, far_site, has_store};
 
 /// How often it is looked how the program stands.
 const LOOK: Duration = Duration::from_millis(100);
+/// Over so long it is told how fast it goes.
+const PACE: Duration = Duration::from_secs(1);
 /// What is passed on to the program; a terminal's own go to all of its foreground anyway.
 const FORWARDED: [i32; 8] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 const OF_THE_TERMINAL: [i32; 4] = [SIGINT, SIGQUIT, SIGCONT, SIGWINCH];
@@ -56,7 +58,7 @@ pub fn run(args: &Expand, common: &Common) -> Outcome {
         Err(status) => return Ok(status),
     };
     let began = Instant::now();
-    let ended = follow(&mut program, &expansion, &signals, &Line::new(args.live, common.quiet), common.quiet)?;
+    let ended = follow(&mut program, &expansion, &signals, Line::new(args.live, common.quiet), common.quiet)?;
     let wall = began.elapsed();
     let dram = expansion.dram();
     let (state, restored) = expansion.end();
@@ -181,7 +183,7 @@ fn follow(
     program: &mut Wrapped,
     expansion: &Expansion,
     signals: &Receiver<i32>,
-    line: &Line,
+    mut line: Line,
     quiet: bool,
 ) -> Result<Ended, Failure> {
     let mut most_far = Bytes::default();
@@ -233,19 +235,52 @@ fn pids(pids: &[u32]) -> String {
 }
 
 /// The line that says how the program stands, where it disturbs nobody.
-struct Line(Option<ProgressBar>);
+struct Line {
+    bar: Option<ProgressBar>,
+    pace: Pace,
+}
+
+/// What waiting for memory took of the last second.
+struct Pace {
+    /// When it was looked last, and what was counted until then.
+    looked: Option<(Instant, State)>,
+    words: String,
+}
+
+impl Pace {
+    fn look(&mut self, state: &State) {
+        let now = Instant::now();
+        if let Some((then, before)) = &self.looked {
+            let seconds = now.duration_since(*then).as_secs_f64();
+            if seconds < PACE.as_secs_f64() {
+                return;
+            }
+            let faults = state.held.major_faults.saturating_sub(before.held.major_faults);
+            self.words = format!(" ({:.0}/s", faults as f64 / seconds);
+            if let (Some(now), Some(then)) = (state.stalled, before.stalled) {
+                let stalled = now.0.saturating_sub(then.0) as f64 / 1e9;
+                self.words += &format!(", stalled {:.0} % of the time", (100.0 * stalled / seconds).min(100.0));
+            }
+            self.words.push(')');
+        }
+        self.looked = Some((now, *state));
+    }
+}
 
 impl Line {
     fn new(wanted: bool, quiet: bool) -> Self {
         let alone = std::io::stderr().is_terminal() && !std::io::stdout().is_terminal();
         let style = || ProgressStyle::with_template("{elapsed} {msg}").expect("the template is constant and right");
-        Self((!quiet && (wanted || alone)).then(|| ProgressBar::new_spinner().with_style(style())))
+        let bar = (!quiet && (wanted || alone)).then(|| ProgressBar::new_spinner().with_style(style()));
+        Self { bar, pace: Pace { looked: None, words: String::new() } }
     }
 
-    fn show(&self, state: &State) {
-        if let Some(bar) = &self.0 {
+    fn show(&mut self, state: &State) {
+        if let Some(bar) = &self.bar {
+            self.pace.look(state);
             let near = Bytes(state.held.anonymous.0 + state.held.file.0);
-            let mut text = format!("near {near}, far {}, {} waits", state.held.swap, state.held.major_faults);
+            let (far, waits, pace) = (state.held.swap, state.held.major_faults, &self.pace.words);
+            let mut text = format!("near {near}, far {far}, {waits} waits{pace}");
             if let Some(counts) = state.piloted.map(|piloted| piloted.counts) {
                 text = format!("{text}, {} ahead", fetched(counts.fetched, counts.used));
             }
@@ -254,7 +289,7 @@ impl Line {
     }
 
     fn clear(&self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
@@ -272,7 +307,7 @@ fn page() -> u64 {
 
 impl Story {
     fn in_words(&self) -> String {
-        let State { held, far_read, far_written, killed, piloted } = &self.state;
+        let State { held, far_read, far_written, killed, piloted, .. } = &self.state;
         let mut text = format!(
             "{:.1} s in {} of DRAM, at most {} far; {} page faults waited, {far_read} read and {far_written} written",
             self.wall.as_secs_f64(),
@@ -301,7 +336,7 @@ impl Story {
     }
 
     fn json(&self) -> serde_json::Value {
-        let State { held, far_read, far_written, killed, piloted } = &self.state;
+        let State { held, far_read, far_written, killed, piloted, .. } = &self.state;
         let piloted = piloted.map(|piloted| {
             serde_json::json!({
                 "cpu_seconds": piloted.cpu,

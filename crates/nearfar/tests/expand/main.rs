@@ -176,6 +176,31 @@ fn a_signal_while_memory_is_made_ready_is_the_programs_and_leaves_nothing() {
     }
 }
 
+/// In a terminal of its own: 96 MiB are touched again and again for three seconds.
+#[test]
+fn a_line_says_how_it_stands() {
+    let Some(place) = Place::new("a_line_says_how_it_stands") else { return };
+    if !installed("script") || !installed("python3") {
+        return println!("skipped: a_line_says_how_it_stands: no script (Debian's bsdutils) or no python3");
+    }
+    let python = "import time; b = bytearray(96 << 20); end = time.time() + 3\nwhile time.time() < end: b[::4096] = bytes(24576)";
+    let program = place.0.path().join("touch.py");
+    std::fs::write(&program, python).expect("the folder can be written");
+    let line = format!("{} expand --dram 32MiB --live -- python3 {}", env!("CARGO_BIN_EXE_nearfar"), program.display());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "/dev/null"]).env("NEARFAR_STATE", place.0.path().join("state"));
+    let output = terminal.stdin(Stdio::null()).output().expect("it is installed");
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let paced = said.split("\r").find(|line| line.contains("/s"));
+    let paced = paced.unwrap_or_else(|| panic!("no line says how many wait in a second: {said}"));
+    for part in ["near ", ", far ", " waits (", " fetched (", " ahead"] {
+        assert!(paced.contains(part), "{part}: {paced}");
+    }
+    assert!(paced.contains(" % of the time)") || !Path::new("/proc/pressure/memory").exists(), "{paced}");
+    assert_eq!(place.left(), "");
+}
+
 #[test]
 fn what_a_program_leaves_behind_is_waited_for() {
     let Some(place) = Place::new("what_a_program_leaves_behind_is_waited_for") else { return };
