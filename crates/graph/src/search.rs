@@ -428,7 +428,10 @@ impl<'l> Search<'l> {
         self.blocks.again();
         standing.way = if self.is_lost() { Way::End } else { standing.choice(tuning, f64::from(self.layout.ranks)) };
         standing.late = self.some_are_late();
-        debug_assert!(!standing.late || standing.way == Way::Up || self.is_lost(), "only a level bottom-up takes late reads");
+        debug_assert!(
+            !standing.late || standing.way == Way::Up || self.is_lost(),
+            "only a level bottom-up takes late reads"
+        );
         if matches!(standing.way, Way::Alone | Way::Down) && !standing.listed {
             standing.length = self.list(standing);
             standing.listed = true;

@@ -256,12 +256,14 @@ impl Pace {
                 return;
             }
             let faults = state.held.major_faults.saturating_sub(before.held.major_faults);
-            self.words = format!(" ({:.0}/s", faults as f64 / seconds);
-            if let (Some(now), Some(then)) = (state.stalled, before.stalled) {
-                let stalled = now.0.saturating_sub(then.0) as f64 / 1e9;
-                self.words += &format!(", stalled {:.0} % of the time", (100.0 * stalled / seconds).min(100.0));
-            }
-            self.words.push(')');
+            let rate = faults as f64 / seconds;
+            self.words = match (state.stalled, before.stalled) {
+                (Some(now), Some(then)) => {
+                    let share = (now.0.saturating_sub(then.0) as f64 / 1e9 / seconds).min(1.0);
+                    format!(" ({rate:.0}/s, stalled {:.0} % of the time)", 100.0 * share)
+                }
+                _ => format!(" ({rate:.0}/s)"),
+            };
         }
         self.looked = Some((now, *state));
     }

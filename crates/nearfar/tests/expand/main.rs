@@ -192,7 +192,7 @@ fn a_line_says_how_it_stands() {
     let output = terminal.stdin(Stdio::null()).output().expect("it is installed");
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}");
-    let paced = said.split("\r").find(|line| line.contains("/s"));
+    let paced = said.split('\r').find(|line| line.contains("/s"));
     let paced = paced.unwrap_or_else(|| panic!("no line says how many wait in a second: {said}"));
     for part in ["near ", ", far ", " waits (", " fetched (", " ahead"] {
         assert!(paced.contains(part), "{part}: {paced}");
