@@ -37,9 +37,8 @@ pub struct Verdict {
 /// A few pages (stack guard, vdso, loader) may lie elsewhere before the policy is set.
 const PAGES_ELSEWHERE_MAX: f64 = 0.02;
 /// The same as a number, while most pages are where they should be: of a program's written data `numa_maps` cannot tell
-/// the few pages that are still the page cache's. Seen in the NUMA guest, where two of thirteen were,
-/// and once nine of 36.
-const PAGES_ELSEWHERE_FEW: u64 = 12;
+/// the few pages that are still the page cache's. Seen in the NUMA guest, where two of thirteen were.
+const PAGES_ELSEWHERE_FEW: u64 = 8;
 /// Interleaved pages are told from memory that lies on one node for the most part. Huge pages are dealt out whole and
 /// an own stack or loader adds some, so an even split is not exact.
 const PAGES_IN_TURN_EXCESS_MAX: f64 = 0.25;
