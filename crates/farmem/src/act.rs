@@ -96,15 +96,14 @@ impl Spaces {
             let advised = advise_all(&space.handle, &[vector(range)], verb);
             return self.count(advised);
         }
-        let Walk { at, advised, stopped } = space.walk(range, verb, u64::MAX);
+        let Walk { at, mut advised, stopped } = space.walk(range, verb, u64::MAX);
         let unknown = stopped.is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)));
-        if !unknown {
-            // It has seen all of the range, or the process is ending.
-            return self.count(advised);
+        // Else it has seen all of the range, or the process is ending.
+        if unknown {
+            advised.add(advise_all(&space.handle, &[vector(&(at..range.end))], verb));
+            self.blind = true;
         }
-        let rest = advise_all(&space.handle, &[vector(&(at..range.end))], verb);
-        self.blind = true;
-        self.count(advised) + self.count(rest)
+        self.count(advised)
     }
 
     /// Pages out so many bytes of a process wherever they are, going on where the last time it stopped.
@@ -160,10 +159,17 @@ impl Spaces {
 /// What came of advice.
 #[derive(Clone, Copy, Default)]
 struct Advised {
-    /// That were advised on.
+    /// Bytes that were advised on.
     bytes: u64,
     /// Ranges about which the kernel took none.
     refused: u64,
+}
+
+impl Advised {
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.refused += other.refused;
+    }
 }
 
 /// How far the advice on a range came.
@@ -185,9 +191,7 @@ impl Space {
                 Ok((found, next)) => {
                     let vectors: Vec<libc::iovec> =
                         found.iter().map(|region| vector(&(region.start..region.end))).collect();
-                    let advised = advise_all(&self.handle, &vectors, verb);
-                    walk.advised.bytes += advised.bytes;
-                    walk.advised.refused += advised.refused;
+                    walk.advised.add(advise_all(&self.handle, &vectors, verb));
                     if next <= walk.at {
                         break;
                     }

@@ -82,8 +82,6 @@ pub struct State {
     pub far_read: Bytes,
     /// Written to it.
     pub far_written: Bytes,
-    /// For how long somebody had to wait for memory since the kernel counts ([`MemoryGroup::stalled`]).
-    pub stalled: Option<Nanos>,
     /// What the pilot did; none without one.
     pub piloted: Option<Piloted>,
 }
@@ -196,9 +194,13 @@ impl Expansion {
             far_written,
             held: self.group.held().unwrap_or_default(),
             killed: self.group.killed(),
-            stalled: self.group.stalled(),
             piloted: self.pilot.as_ref().map(Pilot::piloted),
         }
+    }
+
+    /// For how long somebody had to wait for memory since the kernel counts ([`MemoryGroup::stalled`]).
+    pub fn stalled(&self) -> Option<Nanos> {
+        self.group.stalled()
     }
 
     /// Takes everything away again, which fails while a process is in it.

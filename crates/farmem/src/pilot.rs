@@ -1,6 +1,6 @@
 //! The pilot: sees faults, has the predictor say what follows, and gives the advice. Two threads, because paging out waits
 //! for the disk and must not keep what is needed next from being fetched. When it dies, the program goes on with the
-//! kernel's own swap. Must not know how the budget is set up.
+//! kernel's own swap and without a limit. Must not know how the budget is set up.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use machine::group::{MemoryGroup, Waiting};
+use machine::group::{Caretaker, MemoryGroup};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::act::{Spaces, Verb};
@@ -137,8 +137,8 @@ struct Flight {
     began: Instant,
     nap: Nap,
     own: Piloted,
-    /// Has who finds no memory wait for us; none where the kernel kills instead.
-    waiting: Option<Waiting>,
+    /// Has who finds no memory wait for us where the kernel can; none once nothing more can be paged out.
+    caretaker: Option<Caretaker>,
     /// How often in a row nothing could be paged out for them.
     in_vain: u32,
 }
@@ -168,13 +168,13 @@ impl Flight {
             began: Instant::now(),
             nap: Nap::default(),
             own: Piloted::default(),
-            waiting: None,
+            caretaker: None,
             in_vain: 0,
         }
     }
 
     fn fly(mut self) {
-        self.waiting = self.group.wait_when_full();
+        self.caretaker = self.group.look_after();
         let mut next_check = self.began;
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.sense.wait(PACE[usize::from(!self.sense.watches_minor())]);
@@ -198,7 +198,7 @@ impl Flight {
             }
         }
         // Nobody makes room from here on.
-        drop(self.waiting.take());
+        drop(self.caretaker.take());
         self.publish();
     }
 
@@ -211,7 +211,7 @@ impl Flight {
     /// The kernel gives up when all pages of a group were used lately, however much room far memory has; somebody has to
     /// choose. Where nothing can go far any more, the kernel ends a process after all.
     fn make_room(&mut self) {
-        if self.waiting.is_none() || !self.group.is_waiting() {
+        if self.caretaker.is_none() || !self.group.is_waiting() {
             self.in_vain = 0;
             return;
         }
@@ -221,7 +221,7 @@ impl Flight {
             self.group.processes().into_iter().map(|process| self.spaces.page_out_anywhere(process, share)).sum();
         self.in_vain = if done > 0 { 0 } else { self.in_vain + 1 };
         if self.in_vain >= IN_VAIN_MAX {
-            self.waiting = None;
+            self.caretaker = None;
         }
     }
 

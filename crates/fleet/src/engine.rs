@@ -59,14 +59,15 @@ pub struct Talk<'a> {
     engine: &'a dyn Engine,
     node: &'a NodeName,
     lines: BufReader<Conversation>,
-    heard: bool,
+    /// At its last answer; none before it has said anything.
+    clock_ahead_ms: Option<i64>,
 }
 
 impl<'a> Talk<'a> {
     /// Asks a node.
     pub fn begin(engine: &'a dyn Engine, node: &'a NodeName, ask: Ask) -> Result<Self, Problem> {
         let conversation = start(engine, node, ASKED, Request::new(node, ask).to_bytes())?;
-        Ok(Self { engine, node, lines: BufReader::new(conversation), heard: false })
+        Ok(Self { engine, node, lines: BufReader::new(conversation), clock_ahead_ms: None })
     }
 
     /// Its next answer; none when it has said all.
@@ -83,7 +84,7 @@ impl<'a> Talk<'a> {
                     return Err(Problem { hint, ..Problem::new(Kind::Refused, what) });
                 }
                 Ok(reply) => {
-                    self.heard = true;
+                    self.clock_ahead_ms = Some(reply.clock_ahead_ms());
                     return Ok(Some(reply.answer));
                 }
                 Err(Some(theirs)) => return Err(other_version(&theirs)),
@@ -97,6 +98,11 @@ impl<'a> Talk<'a> {
     /// Its only answer.
     pub fn answer(&mut self) -> Result<Answer, Problem> {
         self.hear()?.ok_or_else(|| Problem::new(Kind::Refused, "it ended without an answer"))
+    }
+
+    /// By how many milliseconds its clock was ahead of ours at its last answer; none before that.
+    pub fn clock_ahead_ms(&self) -> Option<i64> {
+        self.clock_ahead_ms
     }
 
     /// What follows an answer that says so: exactly so many bytes.
@@ -125,7 +131,7 @@ impl<'a> Talk<'a> {
         if let Some(problem) = self.engine.explain(&ended) {
             return Err(problem);
         }
-        Err(if self.heard { broken(&ended) } else { self.refused(&ended) })
+        Err(if self.clock_ahead_ms.is_some() { broken(&ended) } else { self.refused(&ended) })
     }
 
     /// What a nearfar means that ended without a word of ours.

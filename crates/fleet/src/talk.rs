@@ -1,6 +1,8 @@
 //! What a coordinator asks the nearfar of a node, and what that answers: one JSON value to its standard input, lines of JSON back; behind
 //! a copy's line its bytes. Both sides say their version first, and say nothing else to another one.
 
+use std::time::{Duration, SystemTime};
+
 use serde::{Deserialize, Serialize};
 
 use crate::{JobName, NodeName};
@@ -59,6 +61,8 @@ pub struct Order {
 pub struct Reply {
     /// The version.
     pub program: String,
+    /// When it was said by the clock of who says it: milliseconds since 1970.
+    pub unix_ms: u64,
     /// The answer.
     pub answer: Answer,
 }
@@ -171,7 +175,12 @@ impl Request {
 impl Reply {
     /// An answer by this program.
     pub fn new(answer: Answer) -> Self {
-        Self { program: version().into(), answer }
+        Self { program: version().into(), unix_ms: now_ms(), answer }
+    }
+
+    /// By how many milliseconds the clock of who says it is ahead of this machine's, when it has just arrived; negative where it is behind.
+    pub fn clock_ahead_ms(&self) -> i64 {
+        self.unix_ms.wrapping_sub(now_ms()).cast_signed()
     }
 
     /// As it is sent.
@@ -184,6 +193,13 @@ impl Reply {
         same_version(line)?;
         serde_json::from_str(line).map_err(|_| None)
     }
+}
+
+/// This machine's clock, in milliseconds since 1970.
+fn now_ms() -> u64 {
+    // A clock that stands before 1970 is off by all of that.
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    since.as_millis() as u64
 }
 
 /// Gives the version that is not ours.

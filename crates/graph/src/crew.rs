@@ -1,5 +1,6 @@
 //! The threads that construct, search and validate. Who calls gives them (seated, in a measurement); `Threads` are plain ones.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -38,10 +39,15 @@ impl Hand<'_> {
     }
 
     /// This thread's part of so many things: neighbouring parts, alike to one.
-    pub fn part(&self, things: usize) -> std::ops::Range<usize> {
-        let border = |index: usize| (things as u128 * index as u128 / self.of as u128) as usize;
-        border(self.index)..border(self.index + 1)
+    pub fn part(&self, things: usize) -> Range<usize> {
+        part(0..things, self.index, self.of)
     }
+}
+
+/// One of so many parts of a range: neighbouring parts, alike to one.
+pub(crate) fn part(range: Range<usize>, index: usize, of: usize) -> Range<usize> {
+    let border = |index: usize| range.start + (range.len() as u128 * index as u128 / of as u128) as usize;
+    border(index)..border(index + 1)
 }
 
 /// Runs the work on each thread of a crew and collects what they return, in their order.
@@ -59,26 +65,30 @@ pub(crate) fn collect<C: Crew, T: Send>(
     taken.collect::<Option<Vec<T>>>().ok_or_else(|| Error::Stopped.into())
 }
 
-/// Hands out the numbers below a bound, in pieces, to whoever comes.
+/// Hands out the numbers of a range, in pieces, to whoever comes.
 pub(crate) struct Pieces {
     next: AtomicUsize,
-    end: usize,
+    range: Range<usize>,
     size: usize,
 }
 
 impl Pieces {
     pub(crate) fn new(end: usize, size: usize) -> Self {
-        Self { next: AtomicUsize::new(0), end, size }
+        Self::of(0..end, size)
     }
 
-    pub(crate) fn take(&self) -> Option<std::ops::Range<usize>> {
-        let start = self.next.fetch_add(self.size, Ordering::Relaxed);
-        (start < self.end).then(|| start..(start + self.size).min(self.end))
+    pub(crate) fn of(range: Range<usize>, size: usize) -> Self {
+        Self { next: AtomicUsize::new(range.start), range, size }
+    }
+
+    pub(crate) fn take(&self) -> Option<Range<usize>> {
+        let (start, end) = (self.next.fetch_add(self.size, Ordering::Relaxed), self.range.end);
+        (start < end).then(|| start..(start + self.size).min(end))
     }
 
     /// To be handed out once more; nobody may be taking meanwhile.
     pub(crate) fn again(&self) {
-        self.next.store(0, Ordering::Relaxed);
+        self.next.store(self.range.start, Ordering::Relaxed);
     }
 }
 

@@ -38,8 +38,8 @@ impl Frontier {
     /// The next one, of so many vertices and edges.
     pub(crate) fn advance(&mut self, count: u64, edges: f64) {
         self.before = self.count;
-        (self.count, self.edges) = (count, edges);
-        self.unexplored = (self.unexplored - edges).max(0.0);
+        (self.count, self.edges) = (0, 0.0);
+        self.join(count, edges);
     }
 
     /// More of it.

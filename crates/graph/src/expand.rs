@@ -86,7 +86,14 @@ struct OneOfMany(Found);
 impl Visit for OneOfMany {
     type Out = Found;
 
-    /// Claims it in the next frontier; nobody writes to `visited` in such a level.
+    /// The next frontier has those that were visited before, too.
+    #[inline(always)]
+    unsafe fn which<L: Lanes>(ground: &Ground<'_>, neighbours: L::Vector, mask: u32) -> u32 {
+        // SAFETY: as for the caller.
+        mask & !unsafe { L::bits(ground.next_map(), neighbours, mask) }
+    }
+
+    /// Claims it in the next frontier.
     #[inline(always)]
     fn visit(&mut self, ground: &Ground<'_>, rank: u32, neighbour: u32) {
         let (word, bit) = (neighbour as usize / 64, 1 << (neighbour % 64));

@@ -186,15 +186,13 @@ impl Wants {
 
     /// Has everything under way that was wanted, takes what has ended, and leaves the rest for later.
     pub(crate) fn leave(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
-        self.close();
-        self.hand_over();
+        self.begin_all();
         if self.under_way > 0 { self.take(false, then) } else { Ok(()) }
     }
 
     /// Reads everything that was wanted.
     pub(crate) fn finish(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
-        self.close();
-        self.hand_over();
+        self.begin_all();
         while self.under_way > 0 {
             self.take(true, then)?;
         }
@@ -210,6 +208,11 @@ impl Wants {
             self.under_way -= ended;
         }
         self.free = (0..self.reads.len()).collect();
+    }
+
+    fn begin_all(&mut self) {
+        self.close();
+        self.hand_over();
     }
 
     fn want_pieces(&mut self, layout: &Layout, rank: u32, then: &mut Then<'_>) -> Result<(), Lost> {

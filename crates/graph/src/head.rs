@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use machine::memory::MemoryError;
@@ -97,6 +98,14 @@ impl Head {
         match self {
             Self::Four(wide) => wide.bytes(),
             Self::Three(bytes) => bytes.bytes(),
+        }
+    }
+
+    /// Moves neighbours to a node.
+    pub(crate) fn move_to(&self, neighbours: Range<usize>, node: NodeId) -> Result<(), MemoryError> {
+        match self {
+            Self::Four(wide) => wide.move_to(neighbours, node),
+            Self::Three(bytes) => bytes.move_to(3 * neighbours.start..3 * neighbours.end, node),
         }
     }
 

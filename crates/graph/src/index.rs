@@ -75,7 +75,12 @@ impl Index {
 
     /// Where each list begins, and the end of the last.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u64> {
-        (0..self.lists).map(|rank| self.list(rank as u32).0).chain(std::iter::once(self.end()))
+        (0..=self.lists).map(|rank| self.start(rank as u32))
+    }
+
+    /// Where a rank's list begins; that behind the last begins at the end.
+    pub(crate) fn start(&self, rank: u32) -> u64 {
+        if (rank as usize) < self.lists { self.list(rank).0 } else { self.end() }
     }
 
     /// The end of the last list.

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::head::Head;
 use crate::index::Index;
 use crate::kronecker::Spec;
+use crate::nodes::Nodes;
 use crate::room::Array;
 
 /// The most columns that HEAD may have.
@@ -126,6 +127,28 @@ impl Layout {
     pub(crate) fn tail(&self) -> &[u8] {
         assert!(!self.has_far(), "all of TAIL is in DRAM");
         &self.tail[..self.tail.len() - coded::PADDING]
+    }
+
+    /// Words of a map with a bit for each rank and one more: rows that no rank has point there.
+    pub(crate) fn words(&self) -> usize {
+        self.ranks as usize / 64 + 1
+    }
+
+    /// Moves HEAD and what of TAIL is in DRAM to the nodes whose threads scan them first. For memory that is wherever it was touched: a
+    /// policy that says where pages are to be is broken by this.
+    pub fn settle(&self, nodes: &Nodes) -> Result<(), MemoryError> {
+        let borders = nodes.borders(self);
+        for (words, node) in borders.windows(2).zip(nodes.ids()) {
+            let below = |end: u32| (64 * words[0]).min(end as usize)..(64 * words[1]).min(end as usize);
+            for (at, rows) in self.column_at.iter().zip(&self.rows[..self.rows.len() - 1]) {
+                let rows = below(*rows);
+                self.head.move_to(at + rows.start..at + rows.end, *node)?;
+            }
+            let lists = below(self.first_far);
+            let start = |rank: usize| self.index.start(rank as u32) as usize;
+            self.tail.move_to(start(lists.start)..start(lists.end), *node)?;
+        }
+        Ok(())
     }
 
     /// On which nodes its pages are; of each array at most `most` are asked about.

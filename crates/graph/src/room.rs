@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use machine::memory::{HugePages, MemoryError, PlacedMemory, Plain};
@@ -76,6 +76,12 @@ impl<T: Plain> Array<T> {
     /// Bytes of its elements.
     pub(crate) fn bytes(&self) -> usize {
         self.length * size_of::<T>()
+    }
+
+    /// Moves these elements to a node, page by page: a page belongs to whose element begins it.
+    pub(crate) fn move_to(&self, elements: Range<usize>, node: NodeId) -> Result<(), MemoryError> {
+        let byte = |element: usize| (self.skipped + element) * size_of::<T>();
+        self.memory.move_to(byte(elements.start)..byte(elements.end), node)
     }
 
     /// Adds its resident pages by node.

@@ -9,6 +9,7 @@ mod late;
 mod output;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -23,6 +24,7 @@ use crate::far::{Fetch, Given, Io, Lost, Wants};
 use crate::ground::{Found, Ground};
 use crate::lanes::{Isa, WIDTH};
 use crate::layout::Layout;
+use crate::nodes::{Nodes, Shares};
 use crate::room::{Array, Room};
 use crate::scan::{CHUNK_WORDS, Survivors, pull, scan};
 use output::Output;
@@ -79,6 +81,14 @@ pub struct Search<'l> {
     parent: Array<AtomicU32>,
     output: Output,
     standing: Mutex<Standing>,
+    nodes: Nodes,
+    /// Where each node's vertices begin, in words of the maps, and the end of the last.
+    borders: Vec<usize>,
+    /// Each node's copy of the frontier, for levels bottom-up; of one node there is none.
+    copies: Vec<Array<AtomicU64>>,
+    /// Words of a level bottom-up, and those that are scanned while reads of the level before are under way.
+    chunks: Shares,
+    early_chunks: Shares,
     next: AtomicUsize,
     next_far: AtomicUsize,
     /// Edges of what all have found in a level without waiting for reads.
@@ -95,12 +105,12 @@ pub struct Search<'l> {
 }
 
 impl<'l> Search<'l> {
-    /// For so many threads, with instructions that this processor has (else with those of every processor).
-    pub fn new(layout: &'l Layout, isa: Isa, threads: usize, room: &Room) -> Result<Self, Error> {
-        let ranks = layout.ranks as usize;
-        // A bit more than there are ranks: rows that no rank has point there.
-        let words = ranks / 64 + 1;
+    /// For threads on these nodes, with instructions that this processor has (else with those of every processor).
+    pub fn new(layout: &'l Layout, isa: Isa, nodes: Nodes, room: &Room) -> Result<Self, Error> {
+        let (ranks, words) = (layout.ranks as usize, layout.words());
         let (map, list) = (|| room.array(words), || room.array(ranks + WIDTH));
+        let (threads, borders) = (nodes.threads(), nodes.borders(layout));
+        let copies = if nodes.count() > 1 { nodes.count() } else { 0 };
         Ok(Self {
             layout,
             isa: if isa.is_here() { isa } else { Isa::Plain },
@@ -110,6 +120,11 @@ impl<'l> Search<'l> {
             parent: room.array(words * 64 + WIDTH)?,
             output: Output::new(layout.spec().vertices() as usize, room)?,
             standing: Mutex::new(Standing::at(0, layout)),
+            copies: (0..copies).map(|_| map()).collect::<Result<_, _>>()?,
+            chunks: Shares::new(&borders, CHUNK_WORDS),
+            early_chunks: Shares::new(&borders, CHUNK_WORDS),
+            nodes,
+            borders,
             next: AtomicUsize::new(0),
             next_far: AtomicUsize::new(0),
             edges: AtomicU64::new(0),
@@ -122,12 +137,18 @@ impl<'l> Search<'l> {
         })
     }
 
-    /// Touches all memory, each thread a part, so that no page is given in a search.
+    /// Touches all memory, each thread its node's, so that no page is given in a search.
     pub fn prepare(&self, hand: &Hand<'_>) {
+        let own = self.own(hand);
         for map in std::iter::once(&self.visited).chain(&self.maps) {
-            map[hand.part(map.len())].iter().for_each(|word| word.store(0, Relaxed));
+            clear(&map[own.clone()]);
         }
-        for list in self.lists.iter().chain(std::iter::once(&self.parent)) {
+        if let Some(copy) = self.own_copy(hand) {
+            clear(&copy[self.nodes.part(hand.index, 0..copy.len())]);
+        }
+        // What is behind the last word is less than a page.
+        self.parent[own.start * 64..own.end * 64].iter().for_each(|rank| rank.store(0, Relaxed));
+        for list in &self.lists {
             list[hand.part(list.len())].iter().for_each(|rank| rank.store(0, Relaxed));
         }
         self.output.touch(hand.part(self.layout.classes.blocks));
@@ -159,7 +180,7 @@ impl<'l> Search<'l> {
     /// Searches from a root that [`Search::check_root`] has let through, with all threads of a crew. When all have come back,
     /// [`Search::parents`] has the result, if [`Search::io`] says that everything was read that was wanted.
     pub fn run(&self, hand: &Hand<'_>, root: u64, tuning: &Tuning) -> Result<(), Stopped> {
-        let own = hand.part(self.visited.len());
+        let own = self.own(hand);
         self.visited[own].iter().for_each(|word| word.store(0, Relaxed));
         hand.meet()?;
         if hand.index == 0 {
@@ -207,6 +228,7 @@ impl<'l> Search<'l> {
         let reads: usize = self.wants.iter().filter_map(lock).sum();
         let sorted = self.sorted.read().unwrap_or_else(PoisonError::into_inner).capacity() * size_of::<u32>();
         let maps = self.visited.bytes() + self.maps.iter().map(Array::bytes).sum::<usize>();
+        let maps = maps + self.copies.iter().map(Array::bytes).sum::<usize>();
         let lists = self.lists.iter().map(Array::bytes).sum::<usize>();
         (maps + lists + reads + sorted + self.parent.bytes() + self.output.bytes()) as u64
     }
@@ -220,7 +242,7 @@ impl<'l> Search<'l> {
     pub fn pages_by_node(&self, most: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
         let mut pages = BTreeMap::new();
         self.visited.add_pages(most, &mut pages)?;
-        self.maps.iter().try_for_each(|map| map.add_pages(most, &mut pages))?;
+        self.maps.iter().chain(&self.copies).try_for_each(|map| map.add_pages(most, &mut pages))?;
         self.parent.add_pages(most, &mut pages)?;
         self.output.add_pages(most, &mut pages)?;
         Ok(pages)
@@ -228,6 +250,17 @@ impl<'l> Search<'l> {
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The words of the maps that are this thread's where each has some.
+    fn own(&self, hand: &Hand<'_>) -> Range<usize> {
+        let node = self.nodes.of(hand.index);
+        self.nodes.part(hand.index, self.borders[node]..self.borders[node + 1])
+    }
+
+    /// Its node's copy of the frontier.
+    fn own_copy(&self, hand: &Hand<'_>) -> Option<&Array<AtomicU64>> {
+        self.copies.get(self.nodes.of(hand.index))
     }
 
     fn ground(&self, standing: &Standing) -> Ground<'_> {
@@ -298,8 +331,10 @@ impl<'l> Search<'l> {
 
     fn down(&self, hand: &Hand<'_>, standing: &Standing, tuning: &Tuning) -> Result<Level, Stopped> {
         let ground = self.ground(standing);
-        let own = hand.part(self.visited.len());
-        clear(&ground.next[own.clone()]);
+        let own = self.own(hand);
+        // Who was visited before counts as found, until the end: one map to look at instead of two.
+        let both = || self.visited[own.clone()].iter().zip(&ground.next[own.clone()]);
+        both().for_each(|(visited, next)| next.store(visited.load(Relaxed), Relaxed));
         hand.meet()?;
         let mut found = Found::default();
         let mut wants = self.wants(hand);
@@ -324,15 +359,17 @@ impl<'l> Search<'l> {
             self.end_reads(&mut wants, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
         }
         hand.meet()?;
-        for (visited, next) in self.visited[own.clone()].iter().zip(&ground.next[own]) {
-            visited.store(visited.load(Relaxed) | next.load(Relaxed), Relaxed);
+        for (visited, next) in both() {
+            let (before, now) = (visited.load(Relaxed), next.load(Relaxed));
+            visited.store(now, Relaxed);
+            next.store(now & !before, Relaxed);
         }
         Ok(Level { next: found, ..Level::default() })
     }
 
     fn up(&self, hand: &Hand<'_>, standing: &Standing, survivors: &mut Survivors) -> Result<Level, Stopped> {
         let ground = self.ground(standing);
-        let own = hand.part(self.visited.len());
+        let own = self.own(hand);
         if !standing.mapped {
             clear(&ground.frontier[own.clone()]);
             hand.meet()?;
@@ -344,17 +381,20 @@ impl<'l> Search<'l> {
         }
         let mut level = Level::default();
         let mut wants = self.wants(hand);
+        let node = self.nodes.of(hand.index);
         if standing.late {
             clear(&ground.next[own]);
             hand.meet()?;
+            let near = self.near(hand, ground)?;
             self.meanwhile(&mut wants, || {
-                let words = take(&self.next_far, CHUNK_WORDS, self.visited.len());
-                words.map(|words| level.next.add(scan(self.isa, &ground, words, survivors, true).0)).is_some()
+                let words = self.early_chunks.take(node);
+                words.map(|words| level.next.add(scan(self.isa, &near, words, survivors, true).0)).is_some()
             });
             level.joined = self.join(hand, &ground, &mut wants)?;
         }
+        let ground = self.near(hand, ground)?;
         let found = &mut level.next;
-        while let Some(words) = take(&self.next, CHUNK_WORDS, self.visited.len()) {
+        while let Some(words) = self.chunks.take(node) {
             let (some, far) = scan(self.isa, &ground, words, survivors, standing.late);
             found.add(some);
             self.with(&mut wants, |wants| {
@@ -365,6 +405,16 @@ impl<'l> Search<'l> {
         }
         self.with(&mut wants, |wants| wants.finish(&mut |given| pull(self.isa, &ground, given, found)));
         Ok(level)
+    }
+
+    /// With the frontier as this thread's node has it: where there are several, all bring their part of it to a copy on each.
+    fn near<'g>(&'g self, hand: &Hand<'_>, ground: Ground<'g>) -> Result<Ground<'g>, Stopped> {
+        let Some(copy) = self.own_copy(hand) else { return Ok(ground) };
+        for word in self.nodes.part(hand.index, 0..copy.len()) {
+            copy[word].store(ground.frontier[word].load(Relaxed), Relaxed);
+        }
+        hand.meet()?;
+        Ok(Ground { frontier: copy, ..ground })
     }
 
     fn wants(&self, hand: &Hand<'_>) -> MutexGuard<'_, Option<Wants>> {
@@ -423,6 +473,8 @@ impl<'l> Search<'l> {
     fn choose(&self, standing: &mut Standing, tuning: &Tuning) {
         self.next.store(0, Relaxed);
         self.next_far.store(0, Relaxed);
+        self.chunks.again();
+        self.early_chunks.again();
         self.edges.store(0, Relaxed);
         self.waiting.store(self.found.len(), Relaxed);
         self.blocks.again();
@@ -462,7 +514,7 @@ impl<'l> Search<'l> {
     /// Writes the parents by original labels.
     fn write(&self, hand: &Hand<'_>) -> Result<(), Stopped> {
         // The parent of who was not reached is the rank after the last, whose label is none.
-        for word in hand.part(self.visited.len()) {
+        for word in self.own(hand) {
             let mut missed = !self.visited[word].load(Relaxed);
             while missed != 0 {
                 self.parent[word * 64 + missed.trailing_zeros() as usize].store(self.layout.ranks, Relaxed);
@@ -484,7 +536,7 @@ fn clear(map: &[AtomicU64]) {
 }
 
 /// The next piece of a level's work.
-fn take(next: &AtomicUsize, size: usize, end: usize) -> Option<std::ops::Range<usize>> {
+fn take(next: &AtomicUsize, size: usize, end: usize) -> Option<Range<usize>> {
     let start = next.fetch_add(size, Relaxed);
     (start < end).then(|| start..(start + size).min(end))
 }

@@ -155,7 +155,7 @@ fn whatever_fails_is_said_and_cleaned_up() {
         (vec![("prepare", &sleeps), ("argv", &runs)], SHORT, failed("preparing had not ended after 300ms"), ""),
         (vec![("argv", &fails)], LIMIT, failed("it ended with status 3: why"), ""),
         (vec![("argv", &fails), ("warmup", "1")], LIMIT, failed("a warm-up run: it ended with status 3: why"), ""),
-        (vec![("argv", &sleeps)], SHORT, Status::TimedOut("it had not ended after 300ms".into()), ""),
+        (vec![("argv", &sleeps)], SHORT, Status::TimedOut("it had not ended after 300ms, its time limit".into()), ""),
         (
             vec![("server", &fails), line, ("argv", &runs)],
             LIMIT,

@@ -1,6 +1,7 @@
 //! A memory cgroup of our own: how much DRAM those in it may have, how much they have, and how much of theirs is in swap;
 //! both versions of the kernel's interface. Must not know who is put into it or why.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeWriter, Write};
 use std::os::unix::fs::FileExt;
@@ -168,14 +169,16 @@ impl MemoryGroup {
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// Has who finds no memory wait instead of being killed, until what this gives is dropped or this process is gone. None
-    /// where that cannot be had; version 1 alone can.
-    pub fn wait_when_full(&self) -> Option<Waiting> {
-        (self.version == Version::V1).then(|| Waiting::begin(&self.folder.join("memory.oom_control")).ok()).flatten()
+    /// Has the group looked after until what this gives is dropped. None where the kernel does not let us.
+    pub fn look_after(&self) -> Option<Caretaker> {
+        Caretaker::begin(self).ok()
     }
 
-    /// Whether somebody in it waits for memory that is not there.
+    /// Whether somebody in it waits for memory that is not there; in version 2 nobody does.
     pub fn is_waiting(&self) -> bool {
+        if self.version == Version::V2 {
+            return false;
+        }
         let text = std::fs::read_to_string(self.folder.join("memory.oom_control")).unwrap_or_default();
         text.lines().any(|line| line.trim() == "under_oom 1")
     }
@@ -191,32 +194,43 @@ impl MemoryGroup {
     }
 }
 
-/// As long as it is there, who finds no memory in a group waits for somebody to make room. A process of its own takes that
-/// back when nobody can any more because this one was killed; the program would else wait for ever.
+/// As long as it is there, somebody makes room in a group: who finds no memory in it waits for that instead of being killed
+/// (version 1 alone can). The kernel gives up and kills when all pages were used lately, however much room swap has; so when this
+/// process is killed, after which nobody makes room, a process of its own lifts the limit: what the program has done is not lost.
 #[derive(Debug)]
-pub struct Waiting {
-    control: File,
-    /// Closed at the end, which is what the other process waits for.
-    alive: Option<PipeWriter>,
-    guard: u32,
+pub struct Caretaker {
+    /// Who finds no memory waits while `1` stands in it.
+    control: Option<File>,
+    /// Has a word at the end; closed without one when we are killed, which is what the other process waits for.
+    alive: PipeWriter,
+    heir: u32,
 }
 
-impl Waiting {
-    fn begin(control: &Path) -> io::Result<Self> {
-        let control = File::options().write(true).open(control)?;
+impl Caretaker {
+    fn begin(group: &MemoryGroup) -> io::Result<Self> {
+        let open = |name: &str| File::options().write(true).open(group.folder.join(name));
+        let (limit, unlimited, control) = match group.version {
+            Version::V1 => (open("memory.limit_in_bytes")?, c"-1", Some(open("memory.oom_control")?)),
+            Version::V2 => (open("memory.max")?, c"max", None),
+        };
         let (over, alive) = std::io::pipe()?;
-        let guard = syscall::keep_open(&over, -1, Some(&control))?;
-        let mut waiting = Self { control, alive: Some(alive), guard };
-        waiting.control.write_all(b"1")?;
-        Ok(waiting)
+        let mut last: Vec<(&File, &CStr)> = vec![(&limit, unlimited)];
+        last.extend(control.iter().map(|control| (control, c"0")));
+        let heir = syscall::keep_open(&over, -1, &last)?;
+        let mut caretaker = Self { control, alive, heir };
+        if let Some(control) = &mut caretaker.control {
+            control.write_all(b"1")?;
+        }
+        Ok(caretaker)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Caretaker {
     fn drop(&mut self) {
-        let _ = self.control.write_all(b"0"); // the other process writes it too
-        drop(self.alive.take());
-        let _ = syscall::wait_for_child(self.guard);
+        // A group that is gone has nobody who waits, and an heir that is gone nobody to tell.
+        let _ = self.control.as_mut().map(|control| control.write_all(b"0"));
+        let _ = self.alive.write_all(b".");
+        let _ = syscall::wait_for_child(self.heir);
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn numbers(list: &str) -> Vec<u32> {
 
 fn ask(pid: u32, words: &str) -> io::Result<String> {
     let mut stream = connect(pid)?;
-    let keeper = syscall::keep_open(&stream, KEPT_OPEN_MS, None)?;
+    let keeper = syscall::keep_open(&stream, KEPT_OPEN_MS, &[])?;
     stream.set_read_timeout(Some(ANSWER_TIME))?;
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     stream.write_all(words.as_bytes())?;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
@@ -131,7 +132,7 @@ impl PlacedMemory {
         let code = PolicyCode::of(policy).map_err(MemoryError::Refused)?;
         let memory = Self::map(bytes)?;
         if let Some(code) = code {
-            syscall::mbind(memory.start, memory.mapped, code.mode, &code.nodes)
+            syscall::mbind(memory.start, memory.mapped, code.mode, &code.nodes, false)
                 .map_err(|error| MemoryError::Refused(mempolicy::refusal("give memory", policy, &error)))?;
         }
         memory.advise(huge)?;
@@ -174,6 +175,22 @@ impl PlacedMemory {
             count_nodes(&status, &mut by_node);
         }
         Ok(by_node)
+    }
+
+    /// Moves the pages that begin in this range of its bytes to a node, as far as that has room.
+    pub fn move_to(&self, bytes: Range<usize>, node: NodeId) -> Result<(), MemoryError> {
+        let page = syscall::page_bytes();
+        let [from, to] = [bytes.start, bytes.end].map(|byte| byte.next_multiple_of(page).min(self.mapped));
+        if from >= to {
+            return Ok(());
+        }
+        let policy = MemoryPolicy::Preferred(node);
+        let refused = |refusal| MemoryError::Refused(refusal);
+        let Some(code) = PolicyCode::of(&policy).map_err(refused)? else { return Ok(()) };
+        // SAFETY: from < mapped: the place lies in the mapping.
+        let start = unsafe { self.start.add(from) };
+        syscall::mbind(start, to - from, code.mode, &code.nodes, true)
+            .map_err(|error| refused(mempolicy::refusal("move memory", &policy, &error)))
     }
 
     /// How many of its bytes are in transparent huge pages now; none where the kernel does not say.
@@ -348,6 +365,24 @@ mod tests {
             }
             result => Some(result.unwrap()),
         }
+    }
+
+    #[test]
+    fn pages_move_to_nodes_that_are_there() {
+        let page = syscall::page_bytes();
+        let Some(mut memory) = placed(8 * page, "kernel") else { return };
+        memory.as_mut_slice::<u8>().fill(1);
+        match memory.move_to(0..8 * page, NodeId(0)) {
+            Err(MemoryError::Refused(refusal)) if matches!(refusal.errno, libc::EPERM | libc::ENOSYS) => {
+                return println!("skipped: {refusal}");
+            }
+            moved => moved.unwrap(),
+        }
+        assert_eq!(memory.pages_by_node(1000).unwrap(), [(NodeId(0), 8)].into());
+        assert!(memory.as_slice::<u8>().iter().all(|byte| *byte == 1));
+        // The kernel is asked only about pages that begin there.
+        assert!(memory.move_to(page..2 * page, NodeId(1000)).is_err());
+        memory.move_to(1..page, NodeId(1000)).unwrap();
     }
 
     #[test]

@@ -238,7 +238,15 @@ fn parse_migrations(text: &str) -> Option<u64> {
 }
 
 /// Each line is one mapping: address, policy, then words such as `file=...`, `anon=3`, `N0=3`, `kernelpagesize_kB=4`.
+///
+/// Pages of a private file mapping that were written are copies without a file. Of a mapping with both kinds the kernel says how
+/// many are copies, and how many of both lie on each node, but not which: all on a node but as many as are the file's are copies
+/// for certain and count as such, the rest may be the file's.
+///
+/// Some file systems (tmpfs, in the NUMA guest the root) have a memory policy of their own, which goes before the process's even
+/// for copies: those say nothing of the process and count as the file's. Which policy is the process's own tells its stack.
 fn parse_numa_maps(text: &str) -> NumaPages {
+    let own_policy = text.lines().find(|line| line.split_whitespace().any(|word| word == "stack")).and_then(policy);
     let mut pages = NumaPages::default();
     for line in text.lines() {
         let words = || line.split_whitespace().skip(2);
@@ -246,18 +254,25 @@ fn parse_numa_maps(text: &str) -> NumaPages {
             |key: &str| words().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok());
         let by_node: Vec<(NodeId, u64)> = words().filter_map(node_and_pages).collect();
         let total: u64 = by_node.iter().map(|(_, pages)| pages).sum();
-        let file = words().find_map(|word| word.strip_prefix("file="));
-        // Pages of a private file mapping that were written are copies without a file; a mapping with both kinds says
-        // only the sum per node, and counts as what it is for the most part.
-        let anonymous = file.is_none_or(has_no_disk) || number("anon").unwrap_or(0) * 2 > total;
-        let into = if anonymous { &mut pages.anonymous } else { &mut pages.file };
+        let on_disk = words().find_map(|word| word.strip_prefix("file=")).is_some_and(|file| !has_no_disk(file));
+        let copies = if own_policy.is_some() && policy(line) != own_policy { 0 } else { number("anon").unwrap_or(0) };
+        let of_file = if on_disk { total.saturating_sub(copies) } else { 0 };
         // hugetlb pages are counted one by one, transparent huge pages in base pages.
         let per_page = (number("kernelpagesize_kB").unwrap_or(4) / base_page_kib()).max(1);
         for (node, count) in by_node {
-            *into.entry(node).or_insert(0) += count * per_page;
+            let may_be_files = count.min(of_file);
+            for (into, count) in [(&mut pages.anonymous, count - may_be_files), (&mut pages.file, may_be_files)] {
+                if count > 0 {
+                    *into.entry(node).or_insert(0) += count * per_page;
+                }
+            }
         }
     }
     pages
+}
+
+fn policy(line: &str) -> Option<&str> {
+    line.split_whitespace().nth(1)
 }
 
 fn base_page_kib() -> u64 {
@@ -329,18 +344,29 @@ mod tests {
         let text = "\
 560f292dd000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
 560f292e7000 default file=/usr/bin/cat anon=1 dirty=1 active=0 N1=1 kernelpagesize_kB=4
+560f292e7800 default file=/usr/bin/cat anon=3 dirty=3 N0=1 N1=3 kernelpagesize_kB=4
 560f292e8000 bind:0 heap anon=300 dirty=300 N0=200 N1=100 kernelpagesize_kB=4
 7f0000000000 bind:1 huge anon=2 dirty=2 N1=2 kernelpagesize_kB=2048
 7f1000000000 default file=/memfd:shared\\040memory dirty=4 N0=4 kernelpagesize_kB=4
 7f2000000000 default file=/a\\040N3=5 mapped=1 N0=1 kernelpagesize_kB=4
 7f3000000000 default
+7ffd00000000 default stack anon=2 dirty=2 N1=2 kernelpagesize_kB=4
 ";
         let pages = parse_numa_maps(text);
         let huge = 2 * 2048 / base_page_kib();
-        assert_eq!(pages.anonymous, [(NodeId(0), 204), (NodeId(1), 101 + huge)].into());
-        assert_eq!(pages.file, [(NodeId(0), 3)].into());
-        assert_eq!(pages.anonymous_count(), 305 + huge);
+        assert_eq!(pages.anonymous, [(NodeId(0), 204), (NodeId(1), 105 + huge)].into());
+        assert_eq!(pages.file, [(NodeId(0), 4), (NodeId(1), 1)].into());
+        assert_eq!(pages.anonymous_count(), 309 + huge);
         assert_eq!(parse_numa_maps("nonsense N0"), NumaPages::default());
+        // As in the NUMA guest, whose root is a tmpfs that prefers node 0.
+        let on_tmpfs = "\
+005e2000 prefer:0 file=/bin/busybox anon=3 dirty=3 active=0 N0=3 kernelpagesize_kB=4
+16838000 bind:2 heap anon=3 dirty=3 active=0 N2=3 kernelpagesize_kB=4
+7ffe12b8 bind:2 stack anon=4 dirty=4 active=1 N2=4 kernelpagesize_kB=4
+";
+        let pages = parse_numa_maps(on_tmpfs);
+        assert_eq!(pages.anonymous, [(NodeId(2), 7)].into());
+        assert_eq!(pages.file, [(NodeId(0), 3)].into());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use model::id_set::{CpuId, CpuSet};
+use model::id_set::{CpuId, CpuSet, NodeId};
 
 pub use crate::mempolicy::{memory_policy, set_memory_policy};
 use crate::syscall::{self, CpuMask, Refusal};
@@ -35,6 +35,11 @@ pub fn mask_of(tid: u32) -> Result<CpuSet, SeatError> {
 /// The cpu on which the calling thread runs at this moment.
 pub fn current_cpu() -> CpuId {
     CpuId(rustix::thread::sched_getcpu() as u32)
+}
+
+/// The node of that cpu; none where the kernel does not say.
+pub fn current_node() -> Option<NodeId> {
+    syscall::current_node().ok().map(NodeId)
 }
 
 /// Names the cpus and the next step.

@@ -4,6 +4,7 @@
 //! Nothing here allocates on the way in or on failure, so that a child may call it between fork and exec.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -182,8 +183,21 @@ pub(crate) fn mempolicy() -> io::Result<(c_int, NodeMask)> {
     Ok((mode, nodes))
 }
 
-/// mbind(2): the policy of a range of memory, before anything touches it.
-pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeMask) -> io::Result<()> {
+/// getcpu(2): the node of the cpu on which the calling thread runs.
+pub(crate) fn current_node() -> io::Result<u32> {
+    let mut node: libc::c_uint = 0;
+    // SAFETY: the kernel writes one number through the second pointer, and nothing through null.
+    checked(|| unsafe {
+        libc::syscall(libc::SYS_getcpu, ptr::null_mut::<libc::c_uint>(), &raw mut node, ptr::null_mut::<libc::c_void>())
+    })
+    .map(|_| node)
+}
+
+/// Move the pages of this process that are elsewhere. include/uapi/linux/mempolicy.h.
+const MPOL_MF_MOVE: c_uint = 1 << 1;
+
+/// mbind(2): the policy of a range of memory, before anything touches it; pages that are there already are moved, if that is wanted.
+pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeMask, moved: bool) -> io::Result<()> {
     // SAFETY: mbind changes where pages of the range will be taken from, never their contents; the kernel rejects
     // ranges that are not mapped, and reads NODES_MAX bits of a live mask.
     checked(|| unsafe {
@@ -194,7 +208,7 @@ pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeM
             c_long::from(mode),
             nodes.0.as_ptr(),
             NODES_MAX as c_ulong + 1,
-            0 as c_uint,
+            if moved { MPOL_MF_MOVE } else { 0 },
         )
     })
     .map(drop)
@@ -300,28 +314,32 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
 }
 
 /// fork(2): a process that does nothing but keep a descriptor open until there is something to read from it or the other
-/// side has closed, at the longest for so many milliseconds (-1: for ever), and then, where it was given a file for that, write
-/// `0` into it. It outlives us, whoever kills us, and the terminal's signals do not reach it; to be waited for with
+/// side has closed, at the longest for so many milliseconds (-1: for ever). Where nothing came it writes these texts then, each
+/// into its file. It outlives us, whoever kills us, and the terminal's signals do not reach it; to be waited for with
 /// [`wait_for_child`].
-pub(crate) fn keep_open(kept: &impl AsRawFd, longest_ms: c_int, last: Option<&File>) -> io::Result<u32> {
+pub(crate) fn keep_open(kept: &impl AsRawFd, longest_ms: c_int, last: &[(&File, &CStr)]) -> io::Result<u32> {
     let kept = kept.as_raw_fd();
-    let last = last.map_or(kept, AsRawFd::as_raw_fd);
-    let (low, high) = (kept.min(last), kept.max(last));
+    let open = || last.iter().map(|(file, _)| file.as_raw_fd()).chain([kept]);
     // SAFETY: the child of a process with threads may make system calls only, and that is all it does: it closes what else
     // it was given, so that locks and pipes are not held, waits, writes, and ends without running what is to run at exit.
     unsafe {
         let pid = libc::fork();
         if pid == 0 {
             libc::setsid();
-            for (from, to) in [(0, low - 1), (low + 1, high - 1), (high + 1, c_int::MAX)] {
-                if from <= to {
-                    libc::syscall(libc::SYS_close_range, from, to, 0);
+            let mut from = 0;
+            while let Some(fd) = open().filter(|fd| *fd >= from).min() {
+                if from < fd {
+                    libc::syscall(libc::SYS_close_range, from, fd - 1, 0);
                 }
+                from = fd + 1;
             }
+            libc::syscall(libc::SYS_close_range, from, c_int::MAX, 0);
             let mut waited = libc::pollfd { fd: kept, events: libc::POLLIN, revents: 0 };
             while libc::poll(&raw mut waited, 1, longest_ms) < 0 && *libc::__errno_location() == libc::EINTR {}
-            if last != kept {
-                libc::write(last, c"0".as_ptr().cast(), 1);
+            if waited.revents & libc::POLLIN == 0 {
+                for (file, text) in last {
+                    libc::write(file.as_raw_fd(), text.as_ptr().cast(), text.count_bytes());
+                }
             }
             libc::_exit(0);
         }
@@ -416,7 +434,7 @@ mod tests {
     fn a_connection_is_kept_open_until_the_answer_is_there() {
         use std::io::{ErrorKind, Write};
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let keeper = keep_open(&ours, 60_000, None).unwrap();
+        let keeper = keep_open(&ours, 60_000, &[]).unwrap();
         drop(ours);
         let state = || {
             let stat = std::fs::read_to_string(format!("/proc/{keeper}/stat")).expect("nobody has waited for it");

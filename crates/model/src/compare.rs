@@ -1,6 +1,7 @@
 //! From findings to a comparison: which cells stand in which column, which samples belong together, by how
 //! much a column differs from the baseline and whether that may be said.
 
+mod facts;
 mod row;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +84,7 @@ pub fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Res
     let baseline = choose_baseline(&columns, baseline, by)?;
     let seed = runs.first().map_or(0, |run| run.record.seed);
     let rows = rows(&entries, &baseline, seed);
-    Ok(assemble(by.name(), baseline, columns, rows, differing_facts(runs, by)))
+    Ok(assemble(by.name(), baseline, columns, rows, facts::differing(runs, by)))
 }
 
 /// The comparison that a plan asks for; none when there is only one thing to compare, or its baseline was not measured.
@@ -151,7 +152,7 @@ pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Resul
     if entries.iter().any(|entry| entry.indexed.is_some() && entry.metric.name == "score") {
         table.notes.push("native: measured by programs of our own, not by UnixBench; see docs/unixbench.md".into());
     }
-    table.notes.extend(differing_facts(runs, by));
+    table.notes.extend(facts::differing(runs, by));
     Ok(table)
 }
 
@@ -199,10 +200,13 @@ struct Entry<'a> {
 fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<Entry<'a>>, String> {
     let boots = boot_labels(runs);
     let mut entries = Vec::new();
+    // Runs of one experiment have the same cells, and a name depends on all of them.
+    let mut tests = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
         for cell in &run.finding.cells {
             let Some(column) = column(run, cell, by, &boots[index])? else { continue };
-            let test = row_test(runs, cell, by);
+            let kind = (&cell.workload, &cell.test, &cell.parameters, &cell.placement, cell.threads);
+            let test = tests.entry(kind).or_insert_with(|| row_test(runs, cell, by)).clone();
             for (rank, metric) in cell.metrics.iter().enumerate().filter(|(_, metric)| metric.median.is_some()) {
                 entries.push(Entry {
                     test: test.clone(),
@@ -503,24 +507,6 @@ pub(crate) fn refuse_simulated_beside_real(runs: &[ComparedRun<'_>]) -> Result<(
         )),
         _ => Ok(()),
     }
-}
-
-/// Facts that differ between the runs although they are not what is compared: a reader must know them.
-fn differing_facts(runs: &[ComparedRun<'_>], by: &By) -> Vec<String> {
-    let [first, others @ ..] = runs else { return Vec::new() };
-    let mut notes: Vec<String> = Vec::new();
-    for other in others {
-        for (key, one, two) in first.record.machine.settings.differences(&other.record.machine.settings) {
-            let asked = matches!(by, By::Fact(fact) if fact == key);
-            let show =
-                |value: Option<&crate::settings::FactValue>| value.map_or("not recorded".into(), ToString::to_string);
-            let note = format!("{key} differs: {} and {}", show(one), show(two));
-            if !asked && !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
-    }
-    notes
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 #[path = "../../farmem/tests/operations/checker.rs"]
 mod checker;
+#[path = "scratch/mod.rs"]
+mod scratch;
 
 use std::fs::File;
 use std::path::Path;
@@ -13,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use checker::Plan;
+use scratch::Scratch;
 
 /// Seed, seconds, and after how many operations a bit is changed; the last only where that is to be seen.
 const PLAN: &str = "NEARFAR_OPERATIONS";
@@ -41,7 +44,7 @@ fn program() {
     }
 }
 
-fn command(folder: &tempfile::TempDir, engine: &str, plan: &str) -> Command {
+fn command(folder: &Scratch, engine: &str, plan: &str) -> Command {
     let ourselves = std::env::current_exe().expect("a path");
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.env("NEARFAR_STATE", folder.path().join("state")).env(PLAN, plan);
@@ -50,25 +53,25 @@ fn command(folder: &tempfile::TempDir, engine: &str, plan: &str) -> Command {
     command
 }
 
-fn expand(folder: &tempfile::TempDir, engine: &str, plan: &str) -> Output {
+fn expand(folder: &Scratch, engine: &str, plan: &str) -> Output {
     command(folder, engine, plan).output().expect("the program starts")
 }
 
 /// A scratch folder for who is alone, where programs can be given a budget; else the reason is printed.
-fn alone(test: &str) -> Option<(tempfile::TempDir, MutexGuard<'static, ()>)> {
-    let folder = tempfile::tempdir().expect("a scratch folder");
+fn alone(test: &str) -> Option<(MutexGuard<'static, ()>, Scratch)> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = Scratch::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.env("NEARFAR_STATE", folder.path().join("state")).args(["expand", "--dram", DRAM, "--", "true"]);
     let tried = command.output().expect("the program starts");
     if !tried.status.success() {
         println!("skipped: {test}: {}", String::from_utf8_lossy(&tried.stderr).trim());
     }
-    tried.status.success().then_some((folder, alone))
+    tried.status.success().then_some((alone, folder))
 }
 
 /// Starts the program under expand, its words in a file; its process is looked for until it runs.
-fn begin(folder: &tempfile::TempDir, said: &Path, plan: &str) -> (Child, String) {
+fn begin(folder: &Scratch, said: &Path, plan: &str) -> (Child, String) {
     let words = File::create(said).expect("a file");
     let mut command = command(folder, "steered", plan);
     let child = command.stdout(words.try_clone().expect("a file")).stderr(words).spawn().expect("the program starts");
@@ -89,11 +92,6 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn restore(folder: &tempfile::TempDir) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("restore").env("NEARFAR_STATE", folder.path().join("state")).output().expect("the program starts")
-}
-
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
@@ -102,7 +100,7 @@ fn is_alive(pid: &str) -> bool {
 /// At points that follow from the round: the pilot alone, whose program then finishes and finds its pages, or both.
 #[test]
 fn whoever_is_killed_nothing_is_lost() {
-    let Some((folder, _alone)) = alone("whoever_is_killed_nothing_is_lost") else { return };
+    let Some((_alone, folder)) = alone("whoever_is_killed_nothing_is_lost") else { return };
     let rounds = soak().map_or(2, |seconds| (seconds / 4).max(2));
     let mut finished = 0;
     for round in 0..rounds {
@@ -121,7 +119,7 @@ fn whoever_is_killed_nothing_is_lost() {
         assert!(both || said.contains("pages verified"), "round {round}: {said}");
         finished += u32::from(!both);
         // A child that the program had forked ends by itself, and until then restore refuses.
-        wait_until("nothing is left", || restore(&folder).status.success());
+        wait_until("nothing is left", || folder.restore());
     }
     println!(
         "{rounds} pilots killed, {} of them with their program; {finished} programs finished and found their pages",
@@ -139,7 +137,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn random_operations_lose_nothing() {
-    let Some((folder, _alone)) = alone("random_operations_lose_nothing") else { return };
+    let Some((_alone, folder)) = alone("random_operations_lose_nothing") else { return };
     let seconds = soak().unwrap_or(3);
     for engine in ["steered", "plain"] {
         let output = expand(&folder, engine, &format!("1 {seconds}"));
@@ -157,7 +155,7 @@ fn random_operations_lose_nothing() {
 
 #[test]
 fn a_bit_that_changed_far_away_is_seen() {
-    let Some((folder, _alone)) = alone("a_bit_that_changed_far_away_is_seen") else { return };
+    let Some((_alone, folder)) = alone("a_bit_that_changed_far_away_is_seen") else { return };
     let output = expand(&folder, "steered", "2 2 300");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("in word 256"), "{}", said(&output));

@@ -33,6 +33,15 @@ const STEP_MAX: i64 = 64 << 20;
 const STEPS_SKIPPED_MAX: i64 = 64;
 /// A walk that begins at most this many pages beside the last one goes on where that was.
 const BESIDE_PAGES: i64 = 16;
+/// Pages that the kernel reads with one that is waited for, on a device without seeks.
+const READ_AROUND: u64 = 8;
+/// How far a sweep is fetched ahead at first, bytes; each time that it uses that up, twice as far.
+const AHEAD_FIRST: u64 = 512 << 10;
+/// The same where waits are farther apart than the kernel reads, so that the program leaves pages out: walks over a matrix look like
+/// many such sweeps that end soon, and what each fetches in vain keeps the disk from who waits for it.
+const AHEAD_FIRST_SPARSE: u64 = 32 << 10;
+/// Pages fetched before it counts how many of them were evicted unused: of the first, the program overtakes as many while they are ordered.
+const TOLD_FROM: u64 = 512;
 /// The longest column, in pages.
 const COLUMN_PAGES_MAX: u64 = 4;
 /// So many columns before the last one are still of the same walk: loops over several at once take them in any order.
@@ -222,10 +231,10 @@ impl Predictor {
             self.counts.used += self.tuning.minor_period;
         } else if stream.fetched > 0 && onward > 0 && stream.past(address, stream.edge) < 0 {
             // Fetched and gone again before it was used. One major fault stands for the pages that the kernel reads with it.
-            stream.used += 8;
-            stream.lost += 8;
-            self.counts.used += 8;
-            self.counts.lost += 8;
+            stream.used += READ_AROUND;
+            stream.lost += READ_AROUND;
+            self.counts.used += READ_AROUND;
+            self.counts.lost += READ_AROUND;
         }
         // At or before the last place: the ring of another cpu was read first, or the same page again.
         if stream.go_on(address) {

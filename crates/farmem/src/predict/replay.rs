@@ -3,7 +3,7 @@
 //! so nothing is. What a program touched while it was mapped is in no trace, so this memory knows less of what is in use than
 //! a kernel does.
 
-use super::world::{PAGE, READ_AROUND, World};
+use super::world::{PAGE, World};
 use super::*;
 use crate::trace::{Decoder, Header, Record};
 

@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
-use super::{BESIDE_PAGES, COLUMN_PAGES_MAX, Fault, JITTER, MIB, RANGES_MAX, REACH, REST, STEPS_SKIPPED_MAX, Tuning};
+use super::{
+    AHEAD_FIRST, AHEAD_FIRST_SPARSE, BESIDE_PAGES, COLUMN_PAGES_MAX, Fault, JITTER, MIB, RANGES_MAX, REACH,
+    READ_AROUND, REST, STEPS_SKIPPED_MAX, TOLD_FROM, Tuning,
+};
 
 /// So many faults in a row that fit make a stream.
 pub(super) const CONFIRMED: u32 = 4;
@@ -87,7 +90,12 @@ impl Stream {
         self.kind = kind;
         self.edge = self.onward(self.last, tuning.page);
         self.behind = self.last;
-        self.ahead = MIB / 2;
+        let leaves_out = self.met_far && self.step.unsigned_abs() > READ_AROUND * tuning.page;
+        self.ahead = match kind {
+            Kind::Sweep if leaves_out => AHEAD_FIRST_SPARSE,
+            Kind::Sweep => AHEAD_FIRST,
+            Kind::Steps | Kind::Columns => RANGES_MAX as u64 / 2 * tuning.page,
+        };
         (self.fetched, self.used, self.lost) = (0, 0, 0);
         (self.rest, self.width, self.due) = (REST.start, 1, true);
         self.first = self.last.wrapping_sub((i64::from(CONFIRMED) * self.step) as u64);
@@ -200,7 +208,8 @@ impl Stream {
             return None;
         }
         self.edge = to;
-        if self.ahead < tuning.ahead_max && self.lost * 8 <= self.fetched {
+        let is_lost = self.fetched >= TOLD_FROM && self.lost * 8 > self.fetched;
+        if self.ahead < tuning.ahead_max && !is_lost {
             self.ahead = (self.ahead * 2).min(tuning.ahead_max);
         }
         Some(range)

@@ -202,6 +202,59 @@ fn what_is_not_used_is_not_fetched_for_long() {
     assert!(counts.used * 10 >= counts.fetched || counts.rests > 0, "{counts:?}");
 }
 
+/// Pages that an order has fetched in one piece.
+fn pages_of(order: &Order) -> u64 {
+    match &order.advice {
+        Advice::Fetch(range) => (range.end - range.start) / PAGE,
+        _ => 0,
+    }
+}
+
+/// A BLAS packs a few columns of thirteen pages backwards, then others elsewhere: as dense as a sweep, over before it can be judged.
+#[test]
+fn of_many_short_sweeps_each_fetches_little() {
+    const RUNS: u64 = 1000;
+    let mut predictor = Predictor::new(Tuning::for_dram(1 << 29, PAGE));
+    let mut fetched = 0;
+    for (run, start) in (0..).zip(scrambled(RUNS)) {
+        for at in (0..6).rev() {
+            let address = BASE + (start % (1 << 28) + 13 * at) * PAGE;
+            predictor.see(&Fault { process: 1, thread: 1, instruction: 0x70, address, major: true });
+            for order in predictor.orders(run, 1 << 30) {
+                predictor.fetched(&order, pages_of(&order), run);
+                fetched += pages_of(&order);
+            }
+        }
+    }
+    let counts = predictor.counts();
+    assert!(counts.streams > RUNS / 2, "{counts:?}");
+    assert!((1..32 * RUNS).contains(&fetched), "{fetched}: {counts:?}");
+}
+
+/// A program that leaves pages out goes on while a piece is ordered: of the first small ones it waits for the most itself. That is no
+/// reason to stay small.
+#[test]
+fn a_sweep_that_outruns_its_first_pieces_is_fetched_far_ahead() {
+    let tuning = Tuning::for_dram(1 << 29, PAGE);
+    let mut predictor = Predictor::new(tuning);
+    let (mut page, mut edge, mut largest) = (0, 0, 0);
+    for look in 0..60 {
+        // It waits twelve times while it is looked at, and then comes to the end of what was fetched.
+        for _ in 0..12 {
+            let fault = Fault { process: 1, thread: 1, instruction: 0x10, address: BASE + page * PAGE, major: true };
+            predictor.see(&fault);
+            page += READ_AROUND + 1;
+        }
+        for order in predictor.orders(look, 1 << 30) {
+            let Advice::Fetch(range) = &order.advice else { continue };
+            (edge, largest) = ((range.end - BASE) / PAGE, largest.max(range.end - range.start));
+            predictor.fetched(&order, pages_of(&order), look);
+        }
+        page = page.max(edge.saturating_sub(4));
+    }
+    assert!(largest >= tuning.ahead_max / 2, "{largest} of {}: {:?}", tuning.ahead_max, predictor.counts());
+}
+
 #[test]
 fn first_touches_are_not_paged_out_behind() {
     let mut predictor = Predictor::new(Tuning::for_dram(1 << 24, PAGE));
@@ -253,6 +306,17 @@ fn odd_addresses_do_no_harm() {
                 Advice::Fetch(range) | Advice::PageOut(range) => assert!(range.start < range.end, "{range:?}"),
                 Advice::FetchEach(ranges) => assert!(ranges.iter().all(|range| range.start < range.end), "{ranges:?}"),
             }
+        }
+    }
+}
+
+/// Half of what a program holds is any number of bytes; the kernel refuses advice on parts of pages.
+#[test]
+fn shares_of_an_odd_budget_are_whole_pages() {
+    for dram in [(25 << 20) + 1, (317 << 20) / 2 + 1234, (5 << 30) + 77] {
+        let tuning = Tuning::for_dram(dram, PAGE);
+        for share in [tuning.ahead_max, tuning.behind, tuning.piece] {
+            assert_eq!(share % PAGE, 0, "of {dram}: {tuning:?}");
         }
     }
 }

@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{Advice, Order};
+use super::{Advice, Order, READ_AROUND};
 
 pub(super) const PAGE: u64 = 4096;
-/// What the kernel reads with a page that is waited for, on a device without seeks.
-pub(super) const READ_AROUND: u64 = 8;
 
 /// Memory with the kernel's own choice of what goes, least recently used first, and pages that are in memory but not
 /// mapped cause minor faults.

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::kronecker::Spec;
 use crate::lanes::Isa;
 use crate::link::{Link, together};
+use crate::nodes::Nodes;
 use crate::room::Room;
 use crate::roots::Roots;
 use crate::search::Search;
@@ -38,7 +39,7 @@ fn whole(parts: &[Vec<u32>]) -> Vec<u32> {
 /// What the search on one machine finds: roots with their levels and what is reached.
 fn alone(spec: &Spec, tuples: &Tuples, roots: usize) -> Vec<(u32, Vec<Option<usize>>, Reached)> {
     let layout = build(&Threads(1), tuples, 4, &Room::anywhere()).unwrap();
-    let mut search = Search::new(&layout, Isa::best(), 1, &Room::anywhere()).unwrap();
+    let mut search = Search::new(&layout, Isa::best(), Nodes::one(1), &Room::anywhere()).unwrap();
     let (validator, mut next) = (Validator::new(tuples), Roots::new(spec));
     let roots = std::iter::from_fn(|| next.next(|vertex| layout.has_edge(vertex))).take(roots);
     let searched = roots.map(|root| {
@@ -205,7 +206,7 @@ fn changes_of_large_trees_are_judged_as_on_one_machine() {
     let tuples = Tuples::generate(&Threads(1), &spec, &Room::anywhere()).unwrap();
     let edges: Vec<(u32, u32)> = tuples.all().collect();
     let layout = build(&Threads(1), &tuples, 4, &Room::anywhere()).unwrap();
-    let mut search = Search::new(&layout, Isa::best(), 1, &Room::anywhere()).unwrap();
+    let mut search = Search::new(&layout, Isa::best(), Nodes::one(1), &Room::anywhere()).unwrap();
     Threads(1).run(&|hand| search.run(hand, 458, &Tuning::DRAM)).unwrap();
     let (parents, validator) = (search.parents().to_vec(), Validator::new(&tuples));
     let mut right = 0;

@@ -20,6 +20,11 @@ fn searched(search: &mut Search<'_>, threads: usize, root: u64, tuning: &Tuning)
     search.copy()
 }
 
+/// So many threads on two nodes in turn: what a search does there it does on any machine.
+fn on_two_nodes(threads: u32) -> Nodes {
+    Nodes::of_threads(&(0..threads).map(|thread| NodeId(thread % 2)).collect::<Vec<_>>())
+}
+
 /// Searches a graph in every way, each validated; gives what the first root reaches.
 fn check(tuples: &Tuples, columns: u32, roots: usize) -> Reached {
     let layout = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
@@ -32,8 +37,14 @@ fn check(tuples: &Tuples, columns: u32, roots: usize) -> Reached {
             println!("skipped: search: this processor has no {}", isa.name());
             continue;
         }
-        for threads in [1, 2, 3] {
-            let mut search = Search::new(&layout, isa, threads, &Room::anywhere()).unwrap();
+        for nodes in [Nodes::one(1), Nodes::one(2), on_two_nodes(2), on_two_nodes(3)] {
+            let threads = nodes.threads();
+            let mut search = Search::new(&layout, isa, nodes, &Room::anywhere()).unwrap();
+            let touch = |hand: &Hand<'_>| {
+                search.prepare(hand);
+                Ok(())
+            };
+            Threads(threads).run(&touch).unwrap();
             assert_eq!(search.isa(), isa);
             for root in &roots {
                 let mut seen = None;
@@ -82,7 +93,7 @@ fn nothing_of_one_search_is_left_for_the_next() {
     // Two components: what the first search finds is no part of the second.
     let tuples = Tuples::of(4, &[(0, 1), (1, 2), (5, 6), (6, 7), (7, 5)]);
     let layout = build(&Threads(1), &tuples, 2, &Room::anywhere()).unwrap();
-    let mut search = Search::new(&layout, Isa::best(), 2, &Room::anywhere()).unwrap();
+    let mut search = Search::new(&layout, Isa::best(), Nodes::one(2), &Room::anywhere()).unwrap();
     for _ in 0..3 {
         let parents = searched(&mut search, 2, 1, &UP);
         assert_eq!(parents, [&[1, 1, 1][..], &[NONE; 13]].concat());

@@ -161,7 +161,7 @@ fn bare(command: &CommandLine) -> Launch {
 fn run_to_its_end(launch: &Launch, stop: &[&AtomicBool]) -> Result<child::Finished, Status> {
     let finished = child::run(launch, stop).map_err(|error| not_started(&error))?;
     if finished.exit == Exit::TimedOut {
-        return Err(Status::TimedOut(format!("it had not ended after {}", launch.time_limit)));
+        return Err(Status::timed_out(launch.time_limit));
     }
     Ok(finished)
 }

@@ -58,7 +58,7 @@ impl Faults {
     pub fn strike(&self, trial: &Trial, seed: u64, outcome: &mut Outcome) {
         let chance = seed as f64 / u64::MAX as f64;
         if chance < self.never_ends {
-            outcome.status = Status::TimedOut(format!("it had not ended after {}", trial.time_limit));
+            outcome.status = Status::timed_out(trial.time_limit);
             outcome.samples.clear();
             outcome.took = trial.time_limit;
         } else if chance < self.never_ends + self.escapes && trial.placement.is_seated() {

@@ -83,6 +83,13 @@ pub enum Status {
     Unavailable(String),
 }
 
+impl Status {
+    /// Of a trial that was stopped for that.
+    pub fn timed_out(limit: Nanos) -> Self {
+        Self::TimedOut(format!("it had not ended after {limit}, its time limit"))
+    }
+}
+
 /// All that came out of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use machine::wrapped::{self, Wrapped};
 use model::record::RunSummary;
 use model::size::need_of;
-use model::units::{Bytes, parse_share};
+use model::units::{Bytes, Nanos, parse_share};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
@@ -211,7 +211,7 @@ fn follow(
         }
         let state = expansion.state();
         most_far = most_far.max(state.held.swap);
-        line.show(&state);
+        line.show(&state, expansion);
     }
 }
 
@@ -242,30 +242,28 @@ struct Line {
 
 /// What waiting for memory took of the last second.
 struct Pace {
-    /// When it was looked last, and what was counted until then.
-    looked: Option<(Instant, State)>,
+    /// When it was looked last, and how many faults and which time stalled were counted until then.
+    looked: Option<(Instant, u64, Option<Nanos>)>,
     words: String,
 }
 
 impl Pace {
-    fn look(&mut self, state: &State) {
-        let now = Instant::now();
-        if let Some((then, before)) = &self.looked {
-            let seconds = now.duration_since(*then).as_secs_f64();
-            if seconds < PACE.as_secs_f64() {
-                return;
-            }
-            let faults = state.held.major_faults.saturating_sub(before.held.major_faults);
-            let rate = faults as f64 / seconds;
-            self.words = match (state.stalled, before.stalled) {
-                (Some(now), Some(then)) => {
-                    let share = (now.0.saturating_sub(then.0) as f64 / 1e9 / seconds).min(1.0);
+    fn look(&mut self, faults: u64, stalled: impl FnOnce() -> Option<Nanos>) {
+        if self.looked.is_some_and(|(then, ..)| then.elapsed() < PACE) {
+            return;
+        }
+        let now = (Instant::now(), faults, stalled());
+        if let Some(before) = self.looked.replace(now) {
+            let seconds = now.0.duration_since(before.0).as_secs_f64();
+            let rate = faults.saturating_sub(before.1) as f64 / seconds;
+            self.words = match (now.2, before.2) {
+                (Some(now), Some(before)) => {
+                    let share = (now.0.saturating_sub(before.0) as f64 / 1e9 / seconds).min(1.0);
                     format!(" ({rate:.0}/s, stalled {:.0} % of the time)", 100.0 * share)
                 }
                 _ => format!(" ({rate:.0}/s)"),
             };
         }
-        self.looked = Some((now, *state));
     }
 }
 
@@ -277,9 +275,9 @@ impl Line {
         Self { bar, pace: Pace { looked: None, words: String::new() } }
     }
 
-    fn show(&mut self, state: &State) {
+    fn show(&mut self, state: &State, expansion: &Expansion) {
         if let Some(bar) = &self.bar {
-            self.pace.look(state);
+            self.pace.look(state.held.major_faults, || expansion.stalled());
             let near = Bytes(state.held.anonymous.0 + state.held.file.0);
             let (far, waits, pace) = (state.held.swap, state.held.major_faults, &self.pace.words);
             let mut text = format!("near {near}, far {far}, {waits} waits{pace}");
@@ -309,7 +307,7 @@ fn page() -> u64 {
 
 impl Story {
     fn in_words(&self) -> String {
-        let State { held, far_read, far_written, killed, piloted, .. } = &self.state;
+        let State { held, far_read, far_written, killed, piloted } = &self.state;
         let mut text = format!(
             "{:.1} s in {} of DRAM, at most {} far; {} page faults waited, {far_read} read and {far_written} written",
             self.wall.as_secs_f64(),
@@ -338,7 +336,7 @@ impl Story {
     }
 
     fn json(&self) -> serde_json::Value {
-        let State { held, far_read, far_written, killed, piloted, .. } = &self.state;
+        let State { held, far_read, far_written, killed, piloted } = &self.state;
         let piloted = piloted.map(|piloted| {
             serde_json::json!({
                 "cpu_seconds": piloted.cpu,

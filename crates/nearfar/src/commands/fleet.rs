@@ -48,6 +48,7 @@ fn run_on_all(args: &FleetRun, common: &Common) -> Outcome {
     let came = coordinator::follow(&fleet, &Wish { orders, watch: !args.detach, patience, quiet: common.quiet });
     coordinator::show(&came, args.format == TextOrJson::Json)?;
     complain(problems(&came));
+    fleet.complain_of_clocks();
     if !common.quiet {
         say_next(args, &came);
     }
@@ -169,9 +170,11 @@ fn status(args: &FleetAsk) -> Outcome {
     if let On::Kubernetes(_) = args.reach.on {
         return Err(kubernetes::not_asked());
     }
-    let came = coordinator::Fleet::of(&args.reach)?.look(&args.names);
+    let fleet = coordinator::Fleet::of(&args.reach)?;
+    let came = fleet.look(&args.names);
     coordinator::show(&came, args.format == TextOrJson::Json)?;
     complain(problems(&came));
+    fleet.complain_of_clocks();
     Ok(coordinator::status(problems(&came).map(|(_, problem)| problem)).map_or(ExitCode::SUCCESS, Into::into))
 }
 
@@ -182,13 +185,15 @@ fn collect(args: &FleetCollect, common: &Common) -> Outcome {
     refuse_manifest(&args.manifest, false)?;
     let args = &args.ask;
     let mut store = open_store(common)?;
-    let came = coordinator::collect(&coordinator::Fleet::of(&args.reach)?, &args.names, &mut store)?;
+    let fleet = coordinator::Fleet::of(&args.reach)?;
+    let came = coordinator::collect(&fleet, &args.names, &mut store)?;
     match args.format {
         TextOrJson::Json => output::print_json(&collected_json(&came))?,
         TextOrJson::Text if !common.quiet => say_collected(&came),
         TextOrJson::Text => {}
     }
     complain(problems(&came));
+    fleet.complain_of_clocks();
     let conflicts = came.iter().any(|(_, collected)| {
         collected.iter().flat_map(|collected| &collected.jobs).any(|(_, report)| !report.conflicts.is_empty())
     });

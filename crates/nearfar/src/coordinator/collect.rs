@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use fleet::{Answer, Ask, Engine, JobName, Kind, NodeName, Problem, Talk, for_each};
+use fleet::{Answer, Ask, JobName, Kind, NodeName, Problem, for_each};
 use store::{MergeReport, Store};
 
 use super::{AT_ONCE, Came, Fleet, looks, senseless};
@@ -27,7 +27,7 @@ pub fn collect(fleet: &Fleet, jobs: &[JobName], store: &mut Store) -> Result<Cam
     let nodes: Vec<(usize, &NodeName)> = fleet.nodes().iter().enumerate().collect();
     let fetched = for_each(&nodes, AT_ONCE, |(index, node)| {
         let folder = scratch.folder.join(index.to_string());
-        ((*node).clone(), fetch(&*fleet.engine, node, jobs, &folder))
+        ((*node).clone(), fetch(fleet, node, jobs, &folder))
     });
     let merge = |(node, files): (NodeName, Result<Vec<Fetched>, Problem>)| match files {
         Ok(files) => merge_all(files, store).map(|merged| (node, merged)),
@@ -42,21 +42,18 @@ struct Fetched {
     file: Option<PathBuf>,
 }
 
-fn fetch(engine: &dyn Engine, node: &NodeName, jobs: &[JobName], folder: &Path) -> Result<Vec<Fetched>, Problem> {
+fn fetch(fleet: &Fleet, node: &NodeName, jobs: &[JobName], folder: &Path) -> Result<Vec<Fetched>, Problem> {
     let jobs = match jobs {
-        [] => looks(Talk::begin(engine, node, Ask::Look(Vec::new()))?.answer()?)?
-            .into_iter()
-            .map(|look| look.job)
-            .collect(),
+        [] => looks(fleet.ask(node, Ask::Look(Vec::new()))?.1)?.into_iter().map(|look| look.job).collect(),
         jobs => jobs.to_vec(),
     };
     std::fs::create_dir_all(folder).map_err(|error| here(folder, &error))?;
-    jobs.into_iter().map(|job| fetch_one(engine, node, job, folder)).collect()
+    jobs.into_iter().map(|job| fetch_one(fleet, node, job, folder)).collect()
 }
 
-fn fetch_one(engine: &dyn Engine, node: &NodeName, job: JobName, folder: &Path) -> Result<Fetched, Problem> {
-    let mut talk = Talk::begin(engine, node, Ask::Copy(job.clone()))?;
-    let Answer::Copy(copied) = talk.answer()? else { return Err(senseless()) };
+fn fetch_one(fleet: &Fleet, node: &NodeName, job: JobName, folder: &Path) -> Result<Fetched, Problem> {
+    let (mut talk, answer) = fleet.ask(node, Ask::Copy(job.clone()))?;
+    let Answer::Copy(copied) = answer else { return Err(senseless()) };
     if copied.bytes == 0 {
         return Ok(Fetched { job, file: None });
     }

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use fleet::{Ask, Engine, JobState, Kind, Look, NodeName, Order, Problem, Queue, Request, Stands, Talk, plain};
+use fleet::{Ask, JobState, Kind, Look, NodeName, Order, Problem, Queue, Request, Stands, plain};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{Came, Fleet, looks, senseless};
@@ -40,16 +40,12 @@ pub fn follow(fleet: &Fleet, wish: &Wish) -> Came<Vec<Look>> {
     let (send, receive) = channel();
     let mut shown = Shown::new(fleet.nodes(), wish.quiet || !wish.watch);
     std::thread::scope(|scope| {
-        let follow_one = |(index, node): (usize, &'_ NodeName)| {
-            let (send, engine, order) = (send.clone(), &*fleet.engine, &wish.orders[index]);
-            let node = node.clone();
-            scope.spawn(move || {
-                let end = Follower { engine, node: &node, order, wish, index, tell: send, submitted: Cell::new(false) }
-                    .to_the_end();
-                (node, end.map(|look| vec![look]))
-            })
-        };
-        let followers: Vec<_> = fleet.nodes().iter().enumerate().map(follow_one).collect();
+        let mut followers = Vec::new();
+        for (index, (node, order)) in fleet.nodes().iter().zip(&wish.orders).enumerate() {
+            let follower =
+                Follower { fleet, node, order, wish, index, tell: send.clone(), submitted: Cell::new(false) };
+            followers.push(scope.spawn(move || (node.clone(), follower.to_the_end().map(|look| vec![look]))));
+        }
         drop(send);
         for (index, news) in receive {
             shown.show(index, &news);
@@ -62,7 +58,7 @@ pub fn follow(fleet: &Fleet, wish: &Wish) -> Came<Vec<Look>> {
 }
 
 struct Follower<'a> {
-    engine: &'a dyn Engine,
+    fleet: &'a Fleet,
     node: &'a NodeName,
     order: &'a Order,
     wish: &'a Wish,
@@ -93,7 +89,7 @@ impl Follower<'_> {
 
     /// Asking again starts nothing that runs or has ended, and what a reboot cut off goes on.
     fn listen(&self, heard: &mut Option<Instant>) -> Result<Look, Problem> {
-        match self.engine.queue() {
+        match self.fleet.engine.queue() {
             None => self.hear(Ask::Start { order: self.order.clone(), watch: self.wish.watch }, heard),
             Some(queue) => self.wait_in(queue, heard),
         }
@@ -127,15 +123,16 @@ impl Follower<'_> {
 
     /// Over one connection.
     fn hear(&self, ask: Ask, heard: &mut Option<Instant>) -> Result<Look, Problem> {
-        let mut talk = Talk::begin(self.engine, self.node, ask)?;
-        let mut last = None;
-        while let Some(answer) = talk.hear()? {
+        let (mut talk, mut answer) = self.fleet.ask(self.node, ask)?;
+        loop {
             let look = looks(answer)?.pop().ok_or_else(senseless)?;
             *heard = Some(Instant::now());
             self.tell(News::Look(look.clone()));
-            last = Some(look);
+            match talk.hear()? {
+                Some(next) => answer = next,
+                None => return Ok(look),
+            }
         }
-        last.ok_or_else(|| Problem::new(Kind::Refused, "it ended without an answer"))
     }
 
     fn tell(&self, news: News) {

@@ -4,11 +4,14 @@
 mod collect;
 mod follow;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use fleet::{
     Answer, Ask, Engine, JobName, JobState, Kind, Look, NodeName, On, Problem, Slurm, Ssh, Talk, for_each, plain,
 };
+use indicatif::HumanDuration;
 use serde_json::{Value, json};
 
 use crate::cli::Reach;
@@ -21,10 +24,15 @@ pub use follow::{Wish, follow};
 /// Logins at a time: enough to hide how long one takes, few enough for the machine that makes them all.
 const AT_ONCE: usize = 32;
 
+/// Clocks that are farther off than this are told: dates are what changes over time are found by. Less is what a slow line does.
+const CLOCK_OFF_MAX: Duration = Duration::from_secs(60);
+
 /// Machines, and the way to them.
 pub struct Fleet {
     engine: Box<dyn Engine>,
     nodes: Vec<NodeName>,
+    /// By how many milliseconds the clocks of those that have answered are ahead of ours.
+    clocks: Mutex<BTreeMap<NodeName, i64>>,
 }
 
 /// What came of each node, in the order in which they were named.
@@ -34,16 +42,17 @@ impl Fleet {
     /// What the flags name.
     pub fn of(reach: &Reach) -> Result<Self, Failure> {
         let program = reach.program.clone();
-        match reach.on.clone() {
-            On::Ssh(nodes) => Ok(Self { engine: Box::new(Ssh { options: reach.ssh_options.clone(), program }), nodes }),
+        let (engine, nodes): (Box<dyn Engine>, _) = match reach.on.clone() {
+            On::Ssh(nodes) => (Box::new(Ssh { options: reach.ssh_options.clone(), program }), nodes),
             On::Slurm(partition) => {
                 let slurm = Slurm { partition, program };
                 let nodes = slurm.nodes().map_err(|problem| Failure::with(status_of(&problem), &problem))?;
-                Ok(Self { engine: Box::new(slurm), nodes })
+                (Box::new(slurm), nodes)
             }
             // Whoever writes a manifest is not a coordinator.
-            On::Kubernetes(_) => Err(crate::commands::kubernetes::not_asked()),
-        }
+            On::Kubernetes(_) => return Err(crate::commands::kubernetes::not_asked()),
+        };
+        Ok(Self { engine, nodes, clocks: Mutex::default() })
     }
 
     /// Its nodes.
@@ -53,7 +62,34 @@ impl Fleet {
 
     /// How jobs stand on every node, all that there are when none is named.
     pub fn look(&self, jobs: &[JobName]) -> Came<Vec<Look>> {
-        self.each(|node| looks(Talk::begin(&*self.engine, node, Ask::Look(jobs.to_vec()))?.answer()?))
+        self.each(|node| looks(self.ask(node, Ask::Look(jobs.to_vec()))?.1))
+    }
+
+    /// Asks a node; gives its first answer and what else it may say.
+    fn ask<'a>(&'a self, node: &'a NodeName, ask: Ask) -> Result<(Talk<'a>, Answer), Problem> {
+        let mut talk = Talk::begin(&*self.engine, node, ask)?;
+        let answer = talk.answer()?;
+        if let Some(ahead) = talk.clock_ahead_ms() {
+            self.clocks.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), ahead);
+        }
+        Ok((talk, answer))
+    }
+
+    /// Says on stderr whose clock is off, of those that were asked.
+    pub fn complain_of_clocks(&self) {
+        let clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let off = |ahead: i64| Duration::from_millis(ahead.unsigned_abs());
+        let wrong: Vec<_> = clocks.iter().filter(|(_, ahead)| off(**ahead) > CLOCK_OFF_MAX).collect();
+        for (node, ahead) in &wrong {
+            let side = if **ahead > 0 { "ahead of" } else { "behind" };
+            let far = HumanDuration(off(**ahead));
+            anstream::eprintln!("nearfar: {node}: its clock is {far} {side} this machine's; its runs bear its dates");
+        }
+        if !wrong.is_empty() {
+            anstream::eprintln!(
+                "hint: no trial is lost by that; 'timedatectl set-ntp true' there, before the next run"
+            );
+        }
     }
 
     fn each<T: Send>(&self, ask: impl Fn(&NodeName) -> Result<T, Problem> + Sync) -> Came<T> {

@@ -2,6 +2,8 @@
 //! are theirs, and the machine is as it was found afterwards, whoever is killed.
 
 mod programs;
+#[path = "../scratch/mod.rs"]
+mod scratch;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem::trace::{Decoder, Record};
-use tempfile::TempDir;
+use scratch::Scratch;
 
 const FOLIOS: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 
@@ -20,7 +22,7 @@ const FOLIOS: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A place for the journal of one test.
-struct Place(TempDir, #[expect(dead_code, reason = "held as long as the test runs")] MutexGuard<'static, ()>);
+struct Place(Scratch, #[expect(dead_code, reason = "held as long as the test runs")] MutexGuard<'static, ()>);
 
 impl Place {
     /// None, with the reason printed, where programs cannot be given a budget.
@@ -37,7 +39,7 @@ impl Place {
     fn unchecked() -> Self {
         // A test that failed has poisoned it, which says nothing about the next.
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Self(tempfile::tempdir().expect("a scratch folder"), alone)
+        Self(Scratch::new(), alone)
     }
 
     fn nearfar(&self, words: &[&str]) -> Command {
@@ -222,7 +224,6 @@ fn a_program_that_leaves_its_cgroup_runs_on() {
     assert_eq!(place.left(), "");
 }
 
-/// Whoever is killed, the program's work is not lost, and `nearfar restore` leaves nothing.
 /// Where the process's memory is bounded by version 1 of the kernel's interface; none with version 2.
 fn group_of_version_1(pid: &str) -> Option<PathBuf> {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("the process is there");
@@ -230,6 +231,7 @@ fn group_of_version_1(pid: &str) -> Option<PathBuf> {
     Some(Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/')))
 }
 
+/// Whoever is killed, the program's work is not lost, and `nearfar restore` leaves nothing.
 #[test]
 fn the_pilot_may_be_killed() {
     let Some(place) = Place::new("the_pilot_may_be_killed") else { return };
@@ -248,13 +250,12 @@ fn the_pilot_may_be_killed() {
     kill(&child.id().to_string(), "-KILL");
     child.wait().expect("it was killed");
     assert!(is_alive(&pid), "the program goes on");
-    // Nobody makes room for it any more: it must not wait for that.
+    // Nobody makes room for it any more: it must not wait for that, nor be killed for want of it.
     if let Some(group) = group_of_version_1(&pid) {
-        let kills = || {
-            std::fs::read_to_string(group.join("memory.oom_control"))
-                .is_ok_and(|text| text.contains("oom_kill_disable 0"))
-        };
-        wait_until("the kernel ends again who finds no memory", kills);
+        let read = |name: &str| std::fs::read_to_string(group.join(name)).expect("the group is there");
+        wait_until("nobody waits any more", || read("memory.oom_control").contains("oom_kill_disable 0"));
+        let limit: u64 = read("memory.limit_in_bytes").trim().parse().expect("a number");
+        assert!(limit > 1 << 60, "{limit} bytes: the limit is lifted");
     }
     let early = place.nearfar(&["restore"]).output().expect("the program starts");
     assert_eq!(early.status.code(), Some(1), "{}", text(&early.stdout));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::nodes::{Limit, json, output, signal, stop, text, until};
-use super::{EXPERIMENT, JOB, MODELS, TRIALS};
+use super::{JOB, MODELS, TRIALS, three_machines};
 
 const IMAGE: &str = "--image=registry.example.org/nearfar:0.1";
 
@@ -27,7 +27,7 @@ fn fleet(folder: &Path, args: &[&str]) -> Command {
 
 fn scratch() -> TempDir {
     let folder = tempfile::tempdir().expect("a scratch folder");
-    std::fs::write(folder.path().join("three.toml"), EXPERIMENT).expect("the folder can be written");
+    std::fs::write(folder.path().join("three.toml"), three_machines()).expect("the folder can be written");
     folder
 }
 

@@ -1,6 +1,7 @@
 //! `nearfar fleet` with three machines, as far as ssh can tell: servers of OpenSSH on this one, each with a simulated machine of its own.
 //! One of them is lost in the middle and comes back; and what can be wrong with a node is said.
 
+mod clocks;
 mod full_disk;
 mod kubernetes;
 mod nodes;
@@ -8,6 +9,8 @@ mod nodes;
 mod own_mounts;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[path = "../scratch/mod.rs"]
+mod scratch;
 #[cfg(feature = "postgres")]
 #[path = "../../../store/tests/store/postgres/server.rs"]
 #[allow(dead_code)] // what other tests need of it
@@ -20,23 +23,30 @@ use std::path::{Path, PathBuf};
 use nodes::{Nodes, json, output, signal, text};
 use serde_json::Value;
 
-/// Enough trials that a run can be found in its middle.
-const EXPERIMENT: &str = r#"
-name = "three $(touch pwned) machines"
+/// An experiment of one workload, with a block to warm up and so many more: enough trials that a run can be found in its middle.
+fn experiment_of(name: &str, blocks: u64, workload: &str) -> String {
+    format!(
+        r#"
+name = "{name}"
 question = "Is every trial there once?"
 [repeat]
 warmup = 1
-min = 300
-max = 300
+min = {blocks}
+max = {blocks}
 budget = "1000h"
 [compare]
 by = "placement"
 baseline = "kernel"
 [[workload]]
-name = "queens"
-placements = ["kernel", "one-core"]
-threads = [1, 2]
-"#;
+{workload}
+"#
+    )
+}
+
+fn three_machines() -> String {
+    let queens = "name = \"queens\"\nplacements = [\"kernel\", \"one-core\"]\nthreads = [1, 2]";
+    experiment_of("three $(touch pwned) machines", 300, queens)
+}
 
 /// What comes of that: a warm-up block and 300 of four cells.
 const TRIALS: u64 = 301 * 4;
@@ -52,7 +62,7 @@ fn prepare(nodes: &Nodes) -> String {
     for (node, model) in nodes.nodes.iter().zip(models) {
         std::fs::copy(format!("{MODELS}/{model}.xml"), folder.join(format!("{}.xml", node.name))).expect("it is there");
     }
-    std::fs::write(folder.join("three.toml"), EXPERIMENT).expect("the folder can be written");
+    std::fs::write(folder.join("three.toml"), three_machines()).expect("the folder can be written");
     folder.join("{node}.xml:7").display().to_string()
 }
 

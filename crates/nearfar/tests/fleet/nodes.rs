@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
+use super::scratch::{Scratch, processes};
+pub use super::scratch::{kill_all_with, signal};
 
 const SSHD: &str = "/usr/sbin/sshd";
 
@@ -27,7 +28,7 @@ pub struct Node {
 /// Some of them, and a place for whoever asks them.
 pub struct Nodes {
     /// Everything is in here.
-    pub folder: TempDir,
+    pub folder: Scratch,
     /// The machines.
     pub nodes: Vec<Node>,
 }
@@ -42,7 +43,7 @@ pub fn start(names: &[&str], test: &str) -> Option<Nodes> {
     if !Path::new("/run/sshd").exists() && user() == "root" {
         std::fs::create_dir_all("/run/sshd").expect("root can make folders in /run");
     }
-    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = Scratch::new();
     for key in ["user", "host", "stranger"] {
         let made = Command::new("ssh-keygen")
             .args(["-q", "-t", "ed25519", "-N", "", "-f"])
@@ -114,20 +115,9 @@ impl Node {
         self.folder.join("nearfar/fleet").join(job).join(&self.name)
     }
 
-    /// Waits until a job's run has stored so many bytes and said of a trial that it did, and stops it there: it is running, and does not end
-    /// meanwhile.
-    fn freeze(&self, job: &str, bytes: u64) -> u32 {
-        let size = |name: &str| std::fs::metadata(self.job(job).join(name)).map_or(0, |file| file.len());
-        let has_said = || std::fs::read_to_string(self.job(job).join("log")).is_ok_and(|log| log.contains(" @ "));
-        until(&format!("{} has stored {bytes} bytes", self.name), || size("results.db-wal") >= bytes && has_said());
-        let pid = self.runner(job).expect("who has stored has written itself down");
-        stop(pid);
-        pid
-    }
-
     /// The process that a job's lock names.
     pub fn runner(&self, job: &str) -> Option<u32> {
-        std::fs::read_to_string(self.job(job).join("lock")).ok()?.trim().parse().ok()
+        runner(&self.job(job))
     }
 
     /// As when the power goes: its server, everybody who is logged in, and the run.
@@ -164,7 +154,10 @@ impl Nodes {
     /// Stops the run of a job on every node in its middle, and gives their processes.
     pub fn freeze(&self, job: &str, bytes: u64) -> Vec<u32> {
         std::thread::scope(|scope| {
-            let freeze = |node| scope.spawn(move || Node::freeze(node, job, bytes));
+            let freeze = |node: &Node| {
+                let folder = node.job(job);
+                scope.spawn(move || freeze(&folder, bytes))
+            };
             let frozen: Vec<_> = self.nodes.iter().map(freeze).collect();
             frozen.into_iter().map(|frozen| frozen.join().expect("it is in its middle once")).collect()
         })
@@ -253,10 +246,20 @@ pub fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Sends a signal to one process.
-pub fn signal(name: &str, pid: u32) {
-    // One that has ended just before needs none.
-    let _ = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status();
+/// Waits until the run in a job's folder has stored so many bytes and said of a trial that it did, and stops it there: it is running, and
+/// does not end meanwhile.
+pub fn freeze(job: &Path, bytes: u64) -> u32 {
+    let stored = || std::fs::metadata(job.join("results.db-wal")).map_or(0, |file| file.len());
+    let has_said = || std::fs::read_to_string(job.join("log")).is_ok_and(|log| log.contains(" @ "));
+    until(&format!("{} has {bytes} bytes of results", job.display()), || stored() >= bytes && has_said());
+    let pid = runner(job).expect("who has stored has written itself down");
+    stop(pid);
+    pid
+}
+
+/// The process that the lock in a job's folder names.
+fn runner(job: &Path) -> Option<u32> {
+    std::fs::read_to_string(job.join("lock")).ok()?.trim().parse().ok()
 }
 
 /// Stops a process, and waits until it stands: a thread that is in a system call first ends that, and may have stored by it.
@@ -281,23 +284,6 @@ pub fn descendants(of: u32) -> Vec<u32> {
         .into_iter()
         .filter(|pid| std::iter::successors(Some(*pid), parent).skip(1).any(|above| above == of))
         .collect()
-}
-
-/// Ends the processes that have a scratch folder on their command line or in their environment.
-pub fn kill_all_with(folder: &Path) {
-    let folder = folder.as_os_str().as_encoded_bytes();
-    let has = |pid: u32, file: &str| {
-        let words = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        words.windows(folder.len()).any(|words| words == folder)
-    };
-    for pid in processes().into_iter().filter(|pid| has(*pid, "cmdline") || has(*pid, "environ")) {
-        signal("KILL", pid);
-    }
-}
-
-fn processes() -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").expect("Linux").flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// A process's parent, and its state as one letter.

@@ -14,7 +14,8 @@ const MISSING: i32 = 3;
 /// Written by it when the guest died before the job was done.
 const DIED: i32 = 125;
 /// Linux patches its own code while it boots, and the emulator now and then runs a half-patched instruction on another
-/// cpu: an oops in the kernel before anything of ours runs. So often the machine is booted until it lives.
+/// cpu, or loses what one cpu asks of the others: an oops or a lockup in the kernel before anything of ours runs. So often the machine
+/// is booted until it lives.
 const BOOTS_MAX: u32 = 3;
 /// What the kernel's ciphers are compared with.
 const LIBCRYPTO: &str = "/lib/x86_64-linux-gnu/libcrypto.so.3";

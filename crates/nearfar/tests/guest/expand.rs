@@ -74,6 +74,7 @@ fn after_kill_nine_restore_leaves_nothing_of_version_two() {
         assert!(during.contains(words), "{words}: {during}");
     }
     assert_eq!(ran.step("alive").status, 0, "the program goes on");
+    assert_eq!(ran.step("lifted").status, 0, "and is not killed for want of memory");
     let early = ran.text("early");
     assert_eq!(ran.step("early").status, 1, "{early}");
     for words in ["is still in it; end it first", "controller memory below cgroup /sys/fs/cgroup is not back at off"] {

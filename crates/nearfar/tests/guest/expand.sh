@@ -43,6 +43,8 @@ step far wait_for went_far
 step during found
 kill -9 $pilot; wait
 step alive pidof held
+is_lifted() { [ "$(cat /sys/fs/cgroup/nearfar-*/memory.max)" = max ]; }
+step lifted wait_for is_lifted
 step early nearfar restore
 kill -9 "$(pidof held)"
 is_over() { ! pidof held >/dev/null; }

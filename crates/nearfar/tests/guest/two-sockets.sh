@@ -5,6 +5,7 @@ if [ -x /bin/numactl ]; then step numactl numactl --hardware; fi
 
 measured placements stream --smoke --runs 2 --placement memory-local --placement memory-remote --placement interleave \
     --placement weighted-interleave --placement node:1 --placement '-C 0 -m 2'
+measured searches bfs --set scale=16 --set roots=1 --runs 1 -C 0,4
 measured chase chase --smoke --runs 1 --placement '-C 0,4 -i 0-2' --placement '-C 5 -m 0' --placement compact+node:2
 
 # The lines to paste, pasted: what cpus and memory policy a program has under each.

@@ -98,6 +98,18 @@ fn placements_are_proven_by_where_pages_lie() {
     assert_even(of(&trials, "-C 0,4 -i 0-2")[0]);
 }
 
+/// Each node has what its thread scans first: half of the columns, and the first one the hubs' lists, so most of the graph.
+#[test]
+fn a_search_has_its_graph_on_the_nodes_of_its_threads() {
+    let Some(ran) = ran("a_search_has_its_graph_on_the_nodes_of_its_threads") else { return };
+    let trial = &ran.trials("searches")[0];
+    assert_proven(trial);
+    assert_eq!(nodes(trial), [0, 1], "{trial:#}");
+    let pages = pages(trial);
+    let all: u64 = pages.iter().map(|(_, pages)| pages).sum();
+    assert!(pages[0].1 * 10 >= all * 6 && pages[1].1 * 10 >= all, "{pages:?}");
+}
+
 /// taskset is busybox's; numactl and hwloc-bind are there where this machine has them.
 #[test]
 fn the_lines_to_paste_do_what_they_say() {

@@ -142,9 +142,10 @@ fn check_far(tuples: &Tuples, layout: &Layout, bytes: &Arc<Vec<u8>>, roots: usiz
     let mut next = Roots::new(tuples.spec());
     let roots: Vec<u64> = std::iter::from_fn(|| next.next(|vertex| layout.has_edge(vertex))).take(roots).collect();
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
-        for (threads, places) in [(1, 1), (2, 3), (3, 40)] {
-            let mut search = Search::new(layout, isa, threads, &Room::anywhere()).unwrap();
-            let mut in_core = Search::new(&near, isa, threads, &Room::anywhere()).unwrap();
+        for (nodes, places) in [(Nodes::one(1), 1), (Nodes::one(2), 3), (on_two_nodes(2), 3), (on_two_nodes(3), 40)] {
+            let threads = nodes.threads();
+            let mut search = Search::new(layout, isa, nodes, &Room::anywhere()).unwrap();
+            let mut in_core = Search::new(&near, isa, Nodes::one(threads), &Room::anywhere()).unwrap();
             shelved(&search, threads, bytes, places, None);
             for root in &roots {
                 let expected = levels(&searched(&mut in_core, threads, *root, &Tuning::DRAM));
@@ -204,7 +205,7 @@ fn reads_that_fail_end_the_search_with_the_reason() {
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
     for tuning in [Tuning::FAR, DOWN, UP, ALONE] {
         for (threads, fails_after) in [(1, 0), (2, 0), (1, 1), (3, 1)] {
-            let mut search = Search::new(&layout, Isa::best(), threads, &Room::anywhere()).unwrap();
+            let mut search = Search::new(&layout, Isa::best(), Nodes::one(threads), &Room::anywhere()).unwrap();
             shelved(&search, threads, &bytes, 4, Some(fails_after));
             // Which thread reads how often is not known; one alone reads more than once where it goes top-down.
             searched(&mut search, threads, root, &tuning);
@@ -229,7 +230,7 @@ fn bytes_that_were_never_written_are_found_out() {
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
         for byte in [0, 0xFF, 0x7F, 0x80] {
             let changed = Arc::new(vec![byte; bytes.len()]);
-            let mut search = Search::new(&layout, isa, 2, &Room::anywhere()).unwrap();
+            let mut search = Search::new(&layout, isa, Nodes::one(2), &Room::anywhere()).unwrap();
             shelved(&search, 2, &changed, 4, None);
             searched(&mut search, 2, root, &UP);
             let error = search.io().unwrap_err();
@@ -243,7 +244,7 @@ fn who_has_no_way_to_the_bytes_is_told_so() {
     let tuples = Tuples::generate(&Threads(2), &Spec::graph500(8), &Room::anywhere()).unwrap();
     let (layout, _) = with_little(&tuples, 1, 0);
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
-    let mut search = Search::new(&layout, Isa::best(), 2, &Room::anywhere()).unwrap();
+    let mut search = Search::new(&layout, Isa::best(), Nodes::one(2), &Room::anywhere()).unwrap();
     searched(&mut search, 2, root, &Tuning::FAR);
     assert!(search.io().unwrap_err().contains("no way"));
 }

@@ -24,8 +24,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use graph::{
-    Beyond, Budget, Crew, Dram, Generator, Io, Layout, OutOfCore, Room, Roots, Search, Spec, Tuning, Tuples, Validator,
+    Beyond, Budget, Crew, Dram, Generator, Io, Layout, Nodes, OutOfCore, Room, Roots, Search, Spec, Tuning, Tuples,
+    Validator,
 };
+use model::id_set::NodeId;
+use model::placement::MemoryPolicy;
 use model::units::Nanos;
 use model::workload::{Better, Parameters, WorkloadSpec};
 
@@ -82,7 +85,10 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         Some(dram) => Beyond::of(&options.spec, job.threads, dram)?.check_fits(&options.spec)?,
     }
     let room = options.room(job);
-    let (mut measured, seats) = crew::lead(job, |crew| measure(&options, crew, &room))?;
+    let (mut measured, seats) = crew::lead(job, |crew| {
+        let nodes = nodes(job, crew)?;
+        measure(&options, crew, nodes, &room)
+    })?;
     measured.thread_seats = seats;
     Ok(measured)
 }
@@ -165,10 +171,30 @@ fn generation(spec: &Spec, generator: &Generator, crew: &Seated<'_>) -> Result<f
     Ok(began.elapsed().as_secs_f64())
 }
 
-fn measure(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Measured, Failure> {
+/// The nodes of the threads, where they have seats: others may be elsewhere in a moment.
+fn nodes(job: &Job, crew: &Seated<'_>) -> Result<Nodes, Failure> {
+    let one = Nodes::one(crew.threads());
+    if job.seats.is_empty() {
+        return Ok(one);
+    }
+    let known = Mutex::new(vec![None; crew.threads()]);
+    crew.run(&|hand| {
+        known.lock().unwrap_or_else(PoisonError::into_inner)[hand.index] = machine::seat::current_node();
+        Ok(())
+    })?;
+    let known: Option<Vec<NodeId>> = known.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
+    Ok(known.map_or(one, |nodes| Nodes::of_threads(&nodes)))
+}
+
+fn measure(options: &Options, crew: &Seated<'_>, nodes: Nodes, room: &Room) -> Result<Measured, Failure> {
     let graph = construct(options, crew, room)?;
     let layout = &graph.layout;
-    let mut search = Search::new(layout, options.isa, crew.threads(), room)?;
+    // A policy that names nodes is the user's.
+    if nodes.count() > 1 && matches!(room.policy, MemoryPolicy::Kernel | MemoryPolicy::Local) {
+        // Where the system forbids it pages stay, and the trial's pages by node tell.
+        let _ = layout.settle(&nodes);
+    }
+    let mut search = Search::new(layout, options.isa, nodes, room)?;
     prepare(crew, &search, graph.far.as_ref(), room)?;
     let bytes_per_edge = bytes_per_edge(layout, &search);
     let (pages, isa) = (pages(layout, &search)?, search.isa());
@@ -224,10 +250,7 @@ fn bytes_per_edge(layout: &Layout, search: &Search<'_>) -> f64 {
     (head + tail + index + search.bytes()) as f64 / layout.edges() as f64
 }
 
-fn pages(
-    layout: &Layout,
-    search: &Search<'_>,
-) -> Result<std::collections::BTreeMap<model::id_set::NodeId, u64>, Failure> {
+fn pages(layout: &Layout, search: &Search<'_>) -> Result<std::collections::BTreeMap<NodeId, u64>, Failure> {
     let both = layout.pages_by_node(PAGES_ASKED_MAX).and_then(|mut pages| {
         for (node, count) in search.pages_by_node(PAGES_ASKED_MAX)? {
             *pages.entry(node).or_insert(0) += count;

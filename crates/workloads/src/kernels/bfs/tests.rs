@@ -169,7 +169,7 @@ fn a_file_that_is_cut_between_two_searches_fails_the_trial() {
     let both = crew::lead(&job, |crew| {
         let Graph { layout, far, edges, .. } = construct(&options, crew, &room)?;
         let validator = edges.validator(&options.spec);
-        let mut search = Search::new(&layout, options.isa, crew.threads(), &room)?;
+        let mut search = Search::new(&layout, options.isa, Nodes::one(crew.threads()), &room)?;
         prepare(crew, &search, far.as_ref(), &room)?;
         let before = searches(&options, &options.tuning, crew, &validator, &mut search)?.len();
         cut_file_in(&path);
