@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use machine::group::{Caretaker, MemoryGroup};
-use rustix::time::{ClockId, clock_gettime};
+use machine::thread_time;
 
 use crate::act::{Spaces, Verb};
 use crate::predict::{Advice, Counts, Order, Predictor, Tuning};
@@ -117,7 +117,7 @@ fn evict(jobs: &Receiver<Order>, shared: &Shared) {
             shared.out_refused.store(spaces.refused(), Ordering::Relaxed);
         }
         shared.pending.fetch_sub(range.end - range.start, Ordering::Relaxed);
-        shared.out_cpu.store((thread_cpu() * 1e9) as u64, Ordering::Relaxed);
+        shared.out_cpu.store(thread_time::used().as_nanos() as u64, Ordering::Relaxed);
     }
 }
 
@@ -233,7 +233,7 @@ impl Flight {
     }
 
     fn cpu(&self) -> f64 {
-        thread_cpu() + self.shared.out_cpu.load(Ordering::Relaxed) as f64 / 1e9
+        thread_time::used().as_secs_f64() + self.shared.out_cpu.load(Ordering::Relaxed) as f64 / 1e9
     }
 
     fn look(&mut self, steer: bool) {
@@ -332,10 +332,4 @@ impl Flight {
         self.own.elapsed = self.began.elapsed().as_secs_f64();
         *self.shared.piloted.lock().expect("nobody panics with it") = self.own;
     }
-}
-
-/// Cpu time of the calling thread, seconds.
-fn thread_cpu() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -10,7 +10,7 @@ use model::trial::{CpuTime, Evidence};
 use model::units::{Bytes, Nanos};
 
 use crate::proc::{NumaPages, Proc};
-use crate::{cpu_times, syscall};
+use crate::{cpu_times, syscall, thread_time};
 
 /// The first look comes at once, the second after this, each later one after twice the time, up to the longest.
 const INTERVAL_FIRST: Duration = Duration::from_millis(5);
@@ -158,7 +158,8 @@ impl Watch {
 
     /// Looks at every thread once, and says when to look again. Also sees a leader that is dead and not yet reaped.
     pub(crate) fn look(&mut self) -> Duration {
-        let began = Instant::now();
+        // Waiting for a cpu, as where the trial has them all, costs it nothing.
+        let began = thread_time::used();
         let pids = self.processes();
         let threads = self.look_at_threads(&pids);
         if threads > 0 {
@@ -166,7 +167,7 @@ impl Watch {
             self.threads_seen = self.threads_seen.max(threads);
         }
         self.look_at_swap(&pids);
-        let cost = began.elapsed();
+        let cost = thread_time::used().saturating_sub(began);
         self.look_at_pages(&pids);
         interval(self.looks, cost)
     }

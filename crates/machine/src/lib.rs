@@ -26,6 +26,7 @@ pub mod signs;
 pub mod swap;
 mod syscall;
 mod sysfs;
+pub mod thread_time;
 pub mod topology;
 pub mod turn;
 pub mod undo;

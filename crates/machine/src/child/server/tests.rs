@@ -240,7 +240,8 @@ fn verdict(first: CpuId, second: CpuId, command: Finished, server: Finished) -> 
 
 /// A command that works on the one cpu beside a server on the other.
 fn two_commands(first: CpuId, second: CpuId, script: &str) -> (Finished, Finished, CpuSet) {
-    let (mut command, mut serves) = (sh(WORK), sh(script));
+    // Three looks take a second at most, also where who watches has to wait for a cpu.
+    let (mut command, mut serves) = (sh(&[WORK; 3].join("; ")), sh(script));
     (command.cpus, serves.cpus) = (one(first), one(second));
     let server = Server { measured: one(first), ..server(serves, line("ready")) };
     let meanwhile = |ended: &AtomicBool| (run(&command, &[ended]).unwrap(), seat::mask_of(0).unwrap());

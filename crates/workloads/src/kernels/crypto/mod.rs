@@ -18,11 +18,11 @@ pub(crate) mod instructions;
 mod kernel;
 mod library;
 mod proof;
-mod thread_time;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use machine::thread_time;
 use model::id_set::NodeId;
 use model::units::{Bytes, Nanos};
 use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
@@ -293,9 +293,9 @@ impl Task {
     }
 
     fn round(&self, session: &mut Session<'_>, desk: &mut Desk<'_>) -> Result<Round, Failure> {
-        let cpu = thread_time::used()?;
+        let cpu = thread_time::used();
         let steps = session.repeat(desk, self.cipher.mode == Mode::Aead, self.way, true, self.until);
-        let cpu = thread_time::used()?.saturating_sub(cpu);
+        let cpu = thread_time::used().saturating_sub(cpu);
         if steps.refused > 0 {
             let (refused, all, why) = (steps.refused, steps.done, session.last_words());
             return Err(Failure::Failed(format!(
