@@ -142,28 +142,48 @@ impl Wants {
         std::mem::take(&mut self.io)
     }
 
-    /// Wants the lists of these ranks, best in ascending order.
+    /// Wants the lists of these ranks, best in ascending order; waits where there is no room for more reads.
     pub(crate) fn want(&mut self, layout: &Layout, ranks: &[u32], then: &mut Then<'_>) -> Result<(), Lost> {
-        for rank in ranks {
-            let (from, length) = layout.index.list(*rank);
-            self.io.lists += 1;
-            if length > PIECE_BYTES {
-                self.want_pieces(layout, *rank, then)?;
-                continue;
-            }
-            let (first, end) = (from / PAGE_BYTES * PAGE_BYTES, (from + length as u64).next_multiple_of(PAGE_BYTES));
-            if let Some(number) = self.open {
-                let read = &mut self.reads[number];
-                let near = first >= read.from && first <= read.to + GAP_BYTES;
-                if near && end - read.from <= PIECE_BYTES as u64 && read.ranks.len() < LISTS_MAX {
-                    read.to = read.to.max(end);
-                    read.ranks.push(*rank);
-                    continue;
-                }
-            }
-            self.open(first, end, *rank, None, then)?;
+        let mut wanted = self.want_some(layout, ranks, then)?;
+        while wanted < ranks.len() {
+            self.wait(then)?;
+            wanted += self.want_some(layout, &ranks[wanted..], then)?;
         }
         Ok(())
+    }
+
+    /// Wants the first of these, as many as there is room for without waiting (but for a list in many pieces), and gives how many.
+    pub(crate) fn want_some(&mut self, layout: &Layout, ranks: &[u32], then: &mut Then<'_>) -> Result<usize, Lost> {
+        for (place, rank) in ranks.iter().enumerate() {
+            let (from, length) = layout.index.list(*rank);
+            if length > PIECE_BYTES {
+                self.want_pieces(layout, *rank, then)?;
+            } else if !self.is_room(from, length, *rank) {
+                self.begin_all();
+                return Ok(place);
+            }
+            self.io.lists += 1;
+        }
+        Ok(ranks.len())
+    }
+
+    /// Has this list read with the open read or a new one, if there is room.
+    fn is_room(&mut self, from: u64, length: usize, rank: u32) -> bool {
+        let (first, end) = (from / PAGE_BYTES * PAGE_BYTES, (from + length as u64).next_multiple_of(PAGE_BYTES));
+        if let Some(number) = self.open {
+            let read = &mut self.reads[number];
+            let near = first >= read.from && first <= read.to + GAP_BYTES;
+            if near && end - read.from <= PIECE_BYTES as u64 && read.ranks.len() < LISTS_MAX {
+                read.to = read.to.max(end);
+                read.ranks.push(rank);
+                return true;
+            }
+        }
+        let is_room = !self.free.is_empty();
+        if is_room {
+            self.open(first, end, rank, None);
+        }
+        is_room
     }
 
     /// Takes what has ended, without waiting.
@@ -194,7 +214,7 @@ impl Wants {
     pub(crate) fn finish(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
         self.begin_all();
         while self.under_way > 0 {
-            self.take(true, then)?;
+            self.wait(then)?;
         }
         Ok(())
     }
@@ -210,6 +230,12 @@ impl Wants {
         self.free = (0..self.reads.len()).collect();
     }
 
+    /// Waits for a read, if there is one, with everything under way that was wanted.
+    pub(crate) fn wait(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
+        self.begin_all();
+        if self.under_way > 0 { self.take(true, then) } else { Ok(()) }
+    }
+
     fn begin_all(&mut self) {
         self.close();
         self.hand_over();
@@ -218,34 +244,25 @@ impl Wants {
     fn want_pieces(&mut self, layout: &Layout, rank: u32, then: &mut Then<'_>) -> Result<(), Lost> {
         let place = layout.long_lists.binary_search_by_key(&rank, |list| list.0).expect("long lists are noted");
         for border in layout.long_lists[place].1.windows(2) {
+            while self.free.is_empty() {
+                self.wait(then)?;
+            }
             let (first, end) = (border[0] / PAGE_BYTES * PAGE_BYTES, border[1].next_multiple_of(PAGE_BYTES));
-            self.open(first, end, rank, Some((border[0], (border[1] - border[0]) as usize)), then)?;
+            self.open(first, end, rank, Some((border[0], (border[1] - border[0]) as usize)));
         }
         self.close();
         Ok(())
     }
 
-    /// A new read, when the one before will become no longer.
-    fn open(
-        &mut self,
-        from: u64,
-        to: u64,
-        rank: u32,
-        piece: Option<(u64, usize)>,
-        then: &mut Then<'_>,
-    ) -> Result<(), Lost> {
+    /// A new read, when the one before will become no longer; there is room.
+    fn open(&mut self, from: u64, to: u64, rank: u32, piece: Option<(u64, usize)>) {
         self.close();
-        while self.free.is_empty() {
-            self.hand_over();
-            self.take(true, then)?;
-        }
         let number = self.free.pop().expect("one is free");
         let read = &mut self.reads[number];
         (read.from, read.to, read.piece) = (from, to, piece);
         read.ranks.clear();
         read.ranks.push(rank);
         self.open = Some(number);
-        Ok(())
     }
 
     /// Puts the open read into the queue.

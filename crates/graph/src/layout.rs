@@ -7,6 +7,7 @@
 //! others may lie elsewhere ([`crate::build_beyond`]), then with what they begin with in DRAM (`beginnings`).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use machine::memory::MemoryError;
 use model::id_set::NodeId;
@@ -132,6 +133,12 @@ impl Layout {
     /// Words of a map with a bit for each rank and one more: rows that no rank has point there.
     pub(crate) fn words(&self) -> usize {
         self.ranks as usize / 64 + 1
+    }
+
+    /// The words of a map with the ranks that have a list elsewhere.
+    pub(crate) fn far_words(&self) -> Range<usize> {
+        let start = self.first_far as usize / 64;
+        start..start.max(if self.has_far() { self.index.lists().div_ceil(64) } else { 0 })
     }
 
     /// Moves HEAD and what of TAIL is in DRAM to the nodes whose threads scan them first. For memory that is wherever it was touched: a

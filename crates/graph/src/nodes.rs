@@ -88,22 +88,26 @@ impl Nodes {
 }
 
 /// Pieces of each node's vertices, to be handed out.
-pub(crate) struct Shares(Vec<Pieces>);
+pub(crate) struct Shares(Vec<Vec<Pieces>>);
 
 impl Shares {
-    pub(crate) fn new(borders: &[usize], size: usize) -> Self {
-        Self(borders.windows(2).map(|pair| Pieces::of(pair[0]..pair[1], size)).collect())
+    /// Of these ranges of all vertices, one after the other.
+    pub(crate) fn new(borders: &[usize], ranges: &[Range<usize>], size: usize) -> Self {
+        let common = |pair: &[usize], range: &Range<usize>| range.start.max(pair[0])..range.end.min(pair[1]);
+        let share =
+            |pair: &[usize]| ranges.iter().map(|range| Pieces::of(common(pair, range), size)).collect::<Vec<_>>();
+        Self(borders.windows(2).map(share).collect())
     }
 
     /// The next piece for a thread of this node: of its own vertices as long as there are some.
     pub(crate) fn take(&self, node: usize) -> Option<Range<usize>> {
         let (others, own) = self.0.split_at(node);
-        own.iter().chain(others).find_map(Pieces::take)
+        own.iter().chain(others).flatten().find_map(Pieces::take)
     }
 
     /// To be handed out once more; nobody may be taking meanwhile.
     pub(crate) fn again(&self) {
-        self.0.iter().for_each(Pieces::again);
+        self.0.iter().flatten().for_each(Pieces::again);
     }
 }
 
@@ -117,11 +121,12 @@ mod tests {
         assert_eq!((nodes.ids(), nodes.count(), nodes.threads()), (&[NodeId(3), NodeId(0)][..], 2, 4));
         assert_eq!([0, 1, 2, 3].map(|thread| nodes.of(thread)), [0, 1, 0, 0]);
         assert_eq!([0, 1, 2, 3].map(|thread| nodes.part(thread, 10..70)), [10..30, 10..70, 30..50, 50..70]);
-        let shares = Shares::new(&[0, 70, 100], 40);
+        let shares = Shares::new(&[0, 70, 100], &[10..100, 0..10], 40);
         for _ in 0..2 {
             assert_eq!(shares.take(1), Some(70..100));
-            assert_eq!(shares.take(1), Some(0..40));
-            assert_eq!(shares.take(0), Some(40..70));
+            assert_eq!(shares.take(1), Some(10..50));
+            assert_eq!(shares.take(0), Some(50..70));
+            assert_eq!(shares.take(0), Some(0..10));
             assert_eq!((shares.take(0), shares.take(1)), (None, None));
             shares.again();
         }

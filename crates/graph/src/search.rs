@@ -86,7 +86,9 @@ pub struct Search<'l> {
     borders: Vec<usize>,
     /// Each node's copy of the frontier, for levels bottom-up; of one node there is none.
     copies: Vec<Array<AtomicU64>>,
-    /// Words of a level bottom-up, and those that are scanned while reads of the level before are under way.
+    /// Words of a level bottom-up: those of ranks with a list elsewhere, the others, and all, which are scanned while reads of the level
+    /// before are under way.
+    far_chunks: Shares,
     chunks: Shares,
     early_chunks: Shares,
     next: AtomicUsize,
@@ -111,6 +113,8 @@ impl<'l> Search<'l> {
         let (map, list) = (|| room.array(words), || room.array(ranks + WIDTH));
         let (threads, borders) = (nodes.threads(), nodes.borders(layout));
         let copies = if nodes.count() > 1 { nodes.count() } else { 0 };
+        let far = layout.far_words();
+        let shares = |ranges: &[Range<usize>]| Shares::new(&borders, ranges, CHUNK_WORDS);
         Ok(Self {
             layout,
             isa: if isa.is_here() { isa } else { Isa::Plain },
@@ -121,8 +125,9 @@ impl<'l> Search<'l> {
             output: Output::new(layout.spec().vertices() as usize, room)?,
             standing: Mutex::new(Standing::at(0, layout)),
             copies: (0..copies).map(|_| map()).collect::<Result<_, _>>()?,
-            chunks: Shares::new(&borders, CHUNK_WORDS),
-            early_chunks: Shares::new(&borders, CHUNK_WORDS),
+            far_chunks: shares(std::slice::from_ref(&far)),
+            chunks: shares(&[0..far.start, far.end..words]),
+            early_chunks: shares(std::slice::from_ref(&(0..words))),
             nodes,
             borders,
             next: AtomicUsize::new(0),
@@ -187,8 +192,8 @@ impl<'l> Search<'l> {
             self.begin(root, tuning);
         }
         hand.meet()?;
-        #[expect(clippy::large_stack_arrays, reason = "16 KiB; nothing is allocated in a search")]
-        let mut survivors = [0; CHUNK_WORDS * 64 + WIDTH];
+        #[expect(clippy::large_stack_arrays, reason = "32 KiB; nothing is allocated in a search")]
+        let mut survivors = [[0; CHUNK_WORDS * 64 + WIDTH]; 2];
         loop {
             let standing = *self.standing();
             let found = match standing.way {
@@ -367,7 +372,7 @@ impl<'l> Search<'l> {
         Ok(Level { next: found, ..Level::default() })
     }
 
-    fn up(&self, hand: &Hand<'_>, standing: &Standing, survivors: &mut Survivors) -> Result<Level, Stopped> {
+    fn up(&self, hand: &Hand<'_>, standing: &Standing, survivors: &mut [Survivors; 2]) -> Result<Level, Stopped> {
         let ground = self.ground(standing);
         let own = self.own(hand);
         if !standing.mapped {
@@ -388,23 +393,51 @@ impl<'l> Search<'l> {
             let near = self.near(hand, ground)?;
             self.meanwhile(&mut wants, || {
                 let words = self.early_chunks.take(node);
-                words.map(|words| level.next.add(scan(self.isa, &near, words, survivors, true).0)).is_some()
+                words.map(|words| level.next.add(scan(self.isa, &near, words, &mut survivors[0], true).0)).is_some()
             });
             level.joined = self.join(hand, &ground, &mut wants)?;
         }
         let ground = self.near(hand, ground)?;
-        let found = &mut level.next;
-        while let Some(words) = self.chunks.take(node) {
-            let (some, far) = scan(self.isa, &ground, words, survivors, standing.late);
-            found.add(some);
-            self.with(&mut wants, |wants| {
-                let then = &mut |given: &Given<'_>| pull(self.isa, &ground, given, found);
-                wants.want(self.layout, &survivors[..far], then)?;
-                wants.look(then)
-            });
-        }
-        self.with(&mut wants, |wants| wants.finish(&mut |given| pull(self.isa, &ground, given, found)));
+        self.sweep(&ground, node, standing.late, survivors, &mut wants, &mut level.next);
         Ok(level)
+    }
+
+    /// Looks for a parent of every unvisited rank. Those with a list elsewhere come first, and the others where there is no room for more
+    /// reads: so the disk has something to do from the beginning, and who scans does not wait for it as long as anything else is to do.
+    fn sweep(
+        &self,
+        ground: &Ground<'_>,
+        node: usize,
+        keep: bool,
+        [far, near]: &mut [Survivors; 2],
+        wants: &mut Option<Wants>,
+        found: &mut Found,
+    ) {
+        // Of the survivors with a list elsewhere: how many, and how many of them were wanted.
+        let (mut left, mut wanted) = (0, 0);
+        loop {
+            if wanted < left {
+                self.with(wants, |wants| {
+                    let then = &mut |given: &Given<'_>| pull(self.isa, ground, given, found);
+                    wanted += wants.want_some(self.layout, &far[wanted..left], then)?;
+                    wants.look(then)
+                });
+            }
+            let is_room = wanted == left;
+            if is_room && let Some(words) = self.far_chunks.take(node) {
+                let (some, more) = scan(self.isa, ground, words, far, keep);
+                found.add(some);
+                (left, wanted) = (more, 0);
+            } else if let Some(words) = self.chunks.take(node) {
+                found.add(scan(self.isa, ground, words, near, keep).0);
+                self.with(wants, |wants| wants.look(&mut |given| pull(self.isa, ground, given, found)));
+            } else if is_room || self.is_lost() {
+                break;
+            } else {
+                self.with(wants, |wants| wants.wait(&mut |given| pull(self.isa, ground, given, found)));
+            }
+        }
+        self.with(wants, |wants| wants.finish(&mut |given| pull(self.isa, ground, given, found)));
     }
 
     /// With the frontier as this thread's node has it: where there are several, all bring their part of it to a copy on each.
@@ -473,6 +506,7 @@ impl<'l> Search<'l> {
     fn choose(&self, standing: &mut Standing, tuning: &Tuning) {
         self.next.store(0, Relaxed);
         self.next_far.store(0, Relaxed);
+        self.far_chunks.again();
         self.chunks.again();
         self.early_chunks.again();
         self.edges.store(0, Relaxed);
