@@ -13,9 +13,9 @@ pub struct Tuning {
 
 impl Tuning {
     /// Fastest in DRAM at scales 20 and 22 of those that were tried.
-    pub const DRAM: Self = Self { alpha: 40.0, beta: 1000.0, alone_edges: 30_000.0 };
+    pub const DRAM: Self = Self { alpha: 25.0, beta: 1000.0, alone_edges: 30_000.0 };
     /// Where TAIL lies on a disk: a level bottom-up wants lists of many vertices, so the frontier has to be larger to be worth it.
-    pub const FAR: Self = Self { alpha: 25.0, beta: 1000.0, alone_edges: 4_000.0 };
+    pub const FAR: Self = Self { alpha: 18.0, beta: 1000.0, alone_edges: 4_000.0 };
     /// Those of the study.
     pub const STUDY: Self = Self { alpha: 64.0, beta: 4.0, ..Self::DRAM };
 }
