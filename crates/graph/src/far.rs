@@ -158,7 +158,7 @@ impl Wants {
             let (from, length) = layout.index.list(*rank);
             if length > PIECE_BYTES {
                 self.want_pieces(layout, *rank, then)?;
-            } else if !self.is_room(from, length, *rank) {
+            } else if !self.try_want(from, length, *rank) {
                 self.begin_all();
                 return Ok(place);
             }
@@ -168,7 +168,7 @@ impl Wants {
     }
 
     /// Has this list read with the open read or a new one, if there is room.
-    fn is_room(&mut self, from: u64, length: usize, rank: u32) -> bool {
+    fn try_want(&mut self, from: u64, length: usize, rank: u32) -> bool {
         let (first, end) = (from / PAGE_BYTES * PAGE_BYTES, (from + length as u64).next_multiple_of(PAGE_BYTES));
         if let Some(number) = self.open {
             let read = &mut self.reads[number];
