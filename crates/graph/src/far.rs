@@ -207,14 +207,14 @@ impl Wants {
     /// Has everything under way that was wanted, takes what has ended, and leaves the rest for later.
     pub(crate) fn leave(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
         self.begin_all();
-        if self.under_way > 0 { self.take(false, then) } else { Ok(()) }
+        self.take(false, then)
     }
 
     /// Reads everything that was wanted.
     pub(crate) fn finish(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
         self.begin_all();
         while self.under_way > 0 {
-            self.wait(then)?;
+            self.take(true, then)?;
         }
         Ok(())
     }
@@ -233,7 +233,7 @@ impl Wants {
     /// Waits for a read, if there is one, with everything under way that was wanted.
     pub(crate) fn wait(&mut self, then: &mut Then<'_>) -> Result<(), Lost> {
         self.begin_all();
-        if self.under_way > 0 { self.take(true, then) } else { Ok(()) }
+        self.take(true, then)
     }
 
     fn begin_all(&mut self) {
@@ -286,7 +286,11 @@ impl Wants {
         }
     }
 
+    /// What has ended, if anything is under way.
     fn take(&mut self, wait: bool, then: &mut Then<'_>) -> Result<(), Lost> {
+        if self.under_way == 0 {
+            return Ok(());
+        }
         let Self { fetch, reads, free, .. } = self;
         let mut lost = None;
         let (ended, result) = fetch.take(wait, &mut |number, bytes| {

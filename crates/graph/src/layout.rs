@@ -135,10 +135,9 @@ impl Layout {
         self.ranks as usize / 64 + 1
     }
 
-    /// The words of a map with the ranks that have a list elsewhere.
+    /// The words of a map with the ranks that have a list elsewhere; where none is, one at most.
     pub(crate) fn far_words(&self) -> Range<usize> {
-        let start = self.first_far as usize / 64;
-        start..start.max(if self.has_far() { self.index.lists().div_ceil(64) } else { 0 })
+        self.first_far as usize / 64..self.index.lists().div_ceil(64)
     }
 
     /// Moves HEAD and what of TAIL is in DRAM to the nodes whose threads scan them first. For memory that is wherever it was touched: a

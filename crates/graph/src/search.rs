@@ -416,13 +416,11 @@ impl<'l> Search<'l> {
         // Of the survivors with a list elsewhere: how many, and how many of them were wanted.
         let (mut left, mut wanted) = (0, 0);
         loop {
-            if wanted < left {
-                self.with(wants, |wants| {
-                    let then = &mut |given: &Given<'_>| pull(self.isa, ground, given, found);
-                    wanted += wants.want_some(self.layout, &far[wanted..left], then)?;
-                    wants.look(then)
-                });
-            }
+            self.with(wants, |wants| {
+                let then = &mut |given: &Given<'_>| pull(self.isa, ground, given, found);
+                wanted += wants.want_some(self.layout, &far[wanted..left], then)?;
+                wants.look(then)
+            });
             let is_room = wanted == left;
             if is_room && let Some(words) = self.far_chunks.take(node) {
                 let (some, more) = scan(self.isa, ground, words, far, keep);
@@ -430,7 +428,6 @@ impl<'l> Search<'l> {
                 (left, wanted) = (more, 0);
             } else if let Some(words) = self.chunks.take(node) {
                 found.add(scan(self.isa, ground, words, near, keep).0);
-                self.with(wants, |wants| wants.look(&mut |given| pull(self.isa, ground, given, found)));
             } else if is_room || self.is_lost() {
                 break;
             } else {

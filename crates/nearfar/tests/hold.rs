@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use machine::child::is_ignored;
+use signal_hook::consts::SIGHUP;
 use tempfile::TempDir;
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
@@ -173,17 +175,10 @@ fn settings_are_quiet_during_the_run_and_back_after_it() {
     assert!(said(&again).contains("smt: cannot be set here: "), "{}", said(&again));
 }
 
-/// Whether this process does, and with it what it starts.
-fn ignores_hanging_up() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("it is told");
-    u64::from_str_radix(mask.trim(), 16).expect("it is hexadecimal") & 1 == 1
-}
-
 #[test]
 fn a_run_that_is_asked_to_end_puts_back() {
     for signal in ["-INT", "-TERM", "-HUP"] {
-        if signal == "-HUP" && ignores_hanging_up() {
+        if signal == "-HUP" && is_ignored(SIGHUP) {
             println!("skipped: a_run_that_is_asked_to_end_puts_back: -HUP: these tests ignore it, as under nohup");
             continue;
         }

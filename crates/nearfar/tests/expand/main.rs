@@ -14,7 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farmem::trace::{Decoder, Record};
+use machine::child::is_ignored;
 use scratch::Scratch;
+use signal_hook::consts::SIGINT;
 
 const FOLIOS: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 
@@ -137,18 +139,11 @@ fn the_programs_streams_are_ours() {
     assert_eq!(text(&output.stderr), "warned\n", "-q says nothing of its own");
 }
 
-/// As what a shell starts in the background has it.
-fn is_interrupt_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("it is told");
-    u64::from_str_radix(mask.trim(), 16).expect("it is a number") & 0b10 != 0
-}
-
 #[test]
 fn signals_reach_the_program() {
     let Some(place) = Place::new("signals_reach_the_program") else { return };
     for signal in ["-TERM", "-INT", "-USR1"] {
-        if signal == "-INT" && is_interrupt_ignored() {
+        if signal == "-INT" && is_ignored(SIGINT) {
             println!("skipped: signals_reach_the_program: SIGINT is ignored here, and a shell cannot change that");
             continue;
         }
