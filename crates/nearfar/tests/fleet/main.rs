@@ -148,16 +148,20 @@ fn a_node_is_lost_and_comes_back_and_every_trial_is_there_once() {
     nodes.nodes[1].serve(&shared);
     nodes.write_configuration("user", true);
     let looks = json(nodes.fleet("status", "node-b", &["--format", "json"]), 0);
-    assert_eq!(stands(&looks), [("stopped".to_string(), frozen[1].1)], "{looks}");
+    let back = stands(&looks);
+    let [(state, kept)] = &back[..] else { panic!("one job of one node: {looks}") };
+    // What it was storing when it was stopped may be in SQLite's log already and not yet in the index of it by which others read;
+    // without the power that index is made anew, from the log.
+    assert!(state == "stopped" && [0, 1].contains(&kept.wrapping_sub(frozen[1].1)), "{}, {looks}", frozen[1].1);
     let part = json(nodes.fleet("collect", ALL, &["--format", "json"]), 0);
-    assert_eq!(part["nodes"][1]["jobs"][0]["trials_added"], frozen[1].1, "{part}");
+    assert_eq!(part["nodes"][1]["jobs"][0]["trials_added"], *kept, "{part}");
     let looks = json(fleet_run(&nodes, &[]), 0);
     assert_eq!(stands(&looks), vec![("ended".to_string(), TRIALS); 3], "{looks}");
     let started = |node: usize| looks["nodes"][node]["jobs"][0]["started"].as_bool();
     assert_eq!((started(0), started(1), started(2)), (Some(false), Some(true), Some(false)));
     let rest = json(nodes.fleet("collect", ALL, &["--format", "json"]), 0);
     let added = |node: usize| rest["nodes"][node]["jobs"][0]["trials_added"].as_u64();
-    assert_eq!((added(0), added(1), added(2)), (Some(0), Some(TRIALS - frozen[1].1), Some(0)), "{rest}");
+    assert_eq!((added(0), added(1), added(2)), (Some(0), Some(TRIALS - kept), Some(0)), "{rest}");
     assert!(!nodes.folder.path().join("pwned").exists());
     is_as_without_a_fleet(&nodes);
     it_can_be_compared(&nodes);
