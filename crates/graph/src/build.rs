@@ -19,13 +19,17 @@ use crate::head::Head;
 use crate::index::Index;
 use crate::kronecker::Spec;
 use crate::layout::{Layout, NO_LABEL, ROWS_ALIGNED, check_columns};
+use crate::prefetch::prefetch;
 use crate::room::{Array, Room};
+use crate::sort::Sorter;
 use crate::tuples::Tuples;
 
 /// Vertices of a bucket at least, so that a bucket is about 32 768 neighbours at the benchmark's edge factor: 256 KiB.
 const BUCKET_BITS_MIN: u32 = 10;
 /// Buckets at most, so that the lines being written to stay in a core's own cache.
 const BUCKETS_BITS_MAX: u32 = 12;
+/// Ranks ahead of that whose list is written: about as long as memory takes to answer.
+const AHEAD: u32 = 32;
 /// Neighbours that a thread takes at a time to write.
 const CHUNK_NEIGHBOURS: u64 = 1 << 16;
 
@@ -290,13 +294,23 @@ fn chunks(steps: &[(u32, u32)]) -> Vec<u32> {
     borders
 }
 
-/// A rank's neighbours as ranks, ascending.
+/// Asks for the lists of ranks that come soon, which lie anywhere: where they begin, and somewhat later what is there.
+#[inline(always)]
+fn ask_ahead(buckets: &Buckets, lists: &Lists, ranking: &Ranking, rank: u32) {
+    let label = |ahead: u32| ranking.label.get((rank + ahead) as usize).map_or(usize::MAX, |label| *label as usize);
+    let later = label(AHEAD);
+    lists.start.get(later).into_iter().for_each(|start| prefetch(start));
+    lists.degree.get(later).into_iter().for_each(|degree| prefetch(degree));
+    let soon = lists.start.get(label(AHEAD / 2)).and_then(|start| buckets.entries.get(*start as usize));
+    soon.into_iter().for_each(|entry| prefetch(entry));
+}
+
+/// A rank's neighbours as ranks, in no order.
 #[inline(always)]
 fn ranked(buckets: &Buckets, lists: &Lists, ranking: &Ranking, rank: u32, list: &mut Vec<u32>) {
     list.clear();
     let old = buckets.list(lists, ranking.label[rank as usize]);
     list.extend(old.iter().map(|label| ranking.rank[*label as usize]));
-    list.sort_unstable();
 }
 
 /// HEAD, and TAIL in pieces that are still to be joined.
@@ -321,13 +335,16 @@ fn write<C: Crew>(
     let head: Array<u32> = room.array(column_at[columns] + ROWS_ALIGNED).map_err(Error::Memory)?;
     let tail_at: Array<u64> = room.array(ranking.rows[columns] as usize + 1).map_err(Error::Memory)?;
     let (heads, tails) = (head.view::<AtomicU32>(), tail_at.view::<AtomicU64>());
+    let bits = u32::BITS - ranking.ranks.leading_zeros();
     let pieces = Pieces::new(ranking.chunks.len() - 1, 1);
     let coded = collect(crew, |_| {
-        let (mut own, mut list) = (Vec::new(), Vec::new());
+        let (mut own, mut list, mut sorter) = (Vec::new(), Vec::new(), Sorter::default());
         while let Some(piece) = pieces.take() {
             let mut bytes = Vec::with_capacity(CHUNK_NEIGHBOURS as usize * 2);
             for rank in ranking.chunks[piece.start]..ranking.chunks[piece.start + 1] {
+                ask_ahead(buckets, lists, ranking, rank);
                 ranked(buckets, lists, ranking, rank, &mut list);
+                sorter.sort(&mut list, bits);
                 for (column, neighbour) in column_at.iter().zip(&list).take(columns) {
                     heads[column + rank as usize].store(*neighbour, Ordering::Relaxed);
                 }

@@ -10,6 +10,7 @@ use crate::far::Given;
 use crate::ground::{Entry, Found, Four, Ground, NoList, Three, Work, each, each_checked, with};
 use crate::head::Head;
 use crate::lanes::{Isa, Lanes, WIDTH, first};
+use crate::prefetch::prefetch;
 
 /// Words of the maps that are scanned at a time: 4096 vertices, whose survivors stay in the first cache.
 pub(crate) const CHUNK_WORDS: usize = 64;
@@ -276,19 +277,6 @@ impl Work for Pull<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// Asks for a line that will be wanted soon.
-#[inline(always)]
-fn prefetch(byte: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of x86-64; a prefetch changes nothing but caches.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(byte.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = byte;
 }
 
 /// What is read behind a list.

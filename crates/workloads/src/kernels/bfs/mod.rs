@@ -108,7 +108,7 @@ struct Graph {
 /// What results are held against.
 enum EdgeList {
     Here(Tuples),
-    /// There is no room for it: generated anew for each.
+    /// There is no room for them: generated anew for each.
     Anew(Box<Generator>),
 }
 
@@ -135,7 +135,12 @@ fn in_core(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Graph, F
     let began = Instant::now();
     let layout = graph::build(crew, &tuples, options.columns_or_default(), room)?;
     let construction = began.elapsed().as_secs_f64();
-    Ok(Graph { layout, far: None, budget: None, edges: EdgeList::Here(tuples), generation, construction })
+    let edges = if options.keeps_edges {
+        EdgeList::Here(tuples)
+    } else {
+        EdgeList::Anew(Box::new(Generator::new(&options.spec)?))
+    };
+    Ok(Graph { layout, far: None, budget: None, edges, generation, construction })
 }
 
 /// In no more memory than it is then searched in.

@@ -22,6 +22,8 @@ pub(super) struct Options {
     pub(super) dram: Option<Dram>,
     /// Where the rest of it lies.
     pub(super) folder: String,
+    /// Whether memory has room for the list of edges while the graph is searched.
+    pub(super) keeps_edges: bool,
     pub(super) tuning: Tuning,
     /// Whether alpha and beta are to be found first.
     pub(super) tune: bool,
@@ -57,7 +59,8 @@ pub(super) fn parameters() -> [Parameter; 12] {
         number("roots", "searches; the Graph500 has 64", 1, 4096, "64", None),
         word(
             "mode",
-            "where the graph lies: all in DRAM, or semi-external, its coded lists in a file; for expanded see --placement",
+            "where the graph lies: all in memory, or semi-external, its coded lists in a file, or expanded: all in memory, and what results \
+             are held against is not, for a placement with +expand:SIZE",
             &["in-core", "semi-external", "expanded"],
         ),
         text(
@@ -116,13 +119,6 @@ pub(super) fn parameters() -> [Parameter; 12] {
 impl Options {
     pub(super) fn read(parameters: &Parameters) -> Result<Self, Failure> {
         let mode = parameters.text("mode");
-        if mode == "expanded" {
-            return Err(Failure::Unavailable(
-                "mode=expanded is the search in DRAM with less DRAM than it takes, which a placement gives; \
-                 hint: mode=in-core --placement compact+expand:SIZE"
-                    .into(),
-            ));
-        }
         let dram = if mode == "semi-external" { dram(parameters).map_err(Failure::Failed)? } else { None };
         let far = dram.is_some();
         let (mut tuning, columns) = match (parameters.text("preset"), far) {
@@ -141,6 +137,7 @@ impl Options {
             columns,
             dram,
             folder: parameters.text("folder").into(),
+            keeps_edges: mode != "expanded" && dram.is_none(),
             tuning,
             tune: parameters.switch("tune"),
             isa: isa(parameters.text("isa"))?,

@@ -40,13 +40,27 @@ fn small_graphs_have_fewer_roots() {
 
 #[test]
 fn what_is_not_there_and_what_does_not_fit_is_unavailable() {
-    for (name, value, expected) in
-        [("mode", "expanded", "--placement compact+expand:SIZE"), ("scale", "31", "scale 31 needs")]
-    {
-        let mut job = job_for_tests("bfs");
-        set(&mut job, name, value);
-        let failure = run(&job).unwrap_err();
-        assert!(matches!(&failure, Failure::Unavailable(why) if why.contains(expected)), "{failure}");
+    let mut job = job_for_tests("bfs");
+    set(&mut job, "scale", "31");
+    let failure = run(&job).unwrap_err();
+    assert!(matches!(&failure, Failure::Unavailable(why) if why.contains("scale 31 needs")), "{failure}");
+}
+
+#[test]
+fn expanded_is_the_same_search_and_keeps_no_list_of_edges() {
+    let in_core = Job { threads: 2, ..job_for_tests("bfs") };
+    let mut expanded = in_core.clone();
+    set(&mut expanded, "mode", "expanded");
+    let keeps = |job: &Job| {
+        let options = Options::read(&job.parameters).unwrap();
+        let lists = |crew: &Seated<'_>| Ok(construct(&options, crew, &options.room(job))?.edges);
+        matches!(crew::lead(job, lists).unwrap().0, EdgeList::Here(_))
+    };
+    assert_eq!((keeps(&in_core), keeps(&expanded)), (true, false));
+    let (in_core, expanded) = (run(&in_core).unwrap(), run(&expanded).unwrap());
+    check_smoke("bfs", &expanded);
+    for same in ["levels", "nedge", "nedge_with_loops", "alpha", "columns", "dram_used"] {
+        assert!(series(&in_core, same).count() > 0 && series(&in_core, same).eq(series(&expanded, same)), "{same}");
     }
 }
 
