@@ -1,5 +1,5 @@
 //! Sixteen ranks at a time: what the search does with them, in AVX-512, in AVX2 and without vectors. The search is
-//! written once (`scan`) and compiled three times. Knows nothing of graphs.
+//! written once (`scan`) and compiled three times. And asking for memory ahead. Knows nothing of graphs.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -122,6 +122,19 @@ pub(crate) trait Lanes {
 #[inline(always)]
 pub(crate) fn first(count: usize) -> u32 {
     if count >= WIDTH { 0xFFFF } else { (1 << count) - 1 }
+}
+
+/// Asks for a line of memory that will be wanted soon.
+#[inline(always)]
+pub(crate) fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64; a prefetch changes nothing but caches.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 #[cfg(test)]

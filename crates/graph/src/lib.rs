@@ -34,7 +34,6 @@ mod mrg;
 mod nodes;
 mod out_of_core;
 mod parts;
-mod prefetch;
 mod room;
 mod roots;
 mod scan;

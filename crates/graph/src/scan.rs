@@ -9,8 +9,7 @@ use crate::coded;
 use crate::far::Given;
 use crate::ground::{Entry, Found, Four, Ground, NoList, Three, Work, each, each_checked, with};
 use crate::head::Head;
-use crate::lanes::{Isa, Lanes, WIDTH, first};
-use crate::prefetch::prefetch;
+use crate::lanes::{Isa, Lanes, WIDTH, first, prefetch};
 
 /// Words of the maps that are scanned at a time: 4096 vertices, whose survivors stay in the first cache.
 pub(crate) const CHUNK_WORDS: usize = 64;
