@@ -59,8 +59,8 @@ pub(super) fn parameters() -> [Parameter; 12] {
         number("roots", "searches; the Graph500 has 64", 1, 4096, "64", None),
         word(
             "mode",
-            "where the graph lies: all in memory, or semi-external, its coded lists in a file, or expanded: all in memory, and what results \
-             are held against is not, for a placement with +expand:SIZE",
+            "where the graph lies: all in memory, or semi-external, its coded lists in a file; expanded is in-core for a placement with \
+             +expand:SIZE: no list of edges is kept while the graph is searched",
             &["in-core", "semi-external", "expanded"],
         ),
         text(

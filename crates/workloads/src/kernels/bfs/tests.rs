@@ -39,7 +39,7 @@ fn small_graphs_have_fewer_roots() {
 }
 
 #[test]
-fn what_is_not_there_and_what_does_not_fit_is_unavailable() {
+fn what_does_not_fit_is_unavailable() {
     let mut job = job_for_tests("bfs");
     set(&mut job, "scale", "31");
     let failure = run(&job).unwrap_err();
