@@ -21,7 +21,7 @@ use crate::kronecker::Spec;
 use crate::lanes::prefetch;
 use crate::layout::{Layout, NO_LABEL, ROWS_ALIGNED, check_columns};
 use crate::room::{Array, Room};
-use crate::sort::Sorter;
+use crate::sort::{Sorter, to_starts};
 use crate::tuples::Tuples;
 
 /// Vertices of a bucket at least, so that a bucket is about 32 768 neighbours at the benchmark's edge factor: 256 KiB.
@@ -213,10 +213,7 @@ fn gather_bucket<const WORDS: usize>(
     ends.clear();
     ends.resize(1 << bits, 0);
     packed.iter().for_each(|entry| ends[unpack(entry).0 as usize] += 1);
-    let mut end = 0;
-    for count in ends.iter_mut() {
-        (*count, end) = (end, end + *count);
-    }
+    to_starts(ends);
     neighbours.resize(neighbours.len().max(packed.len()), 0);
     for entry in packed {
         let (vertex, neighbour) = unpack(entry);

@@ -12,6 +12,7 @@ const DIGIT_BITS: [u32; 2] = [7, 11];
 #[derive(Default)]
 pub(crate) struct Sorter {
     spare: Vec<u32>,
+    places: Vec<u32>,
 }
 
 impl Sorter {
@@ -25,26 +26,33 @@ impl Sorter {
         let width = bits.div_ceil(passes);
         self.spare.resize(list.len(), 0);
         for pass in 0..passes {
-            by_digit(list, &mut self.spare, pass * width, width);
+            self.places.clear();
+            self.places.resize(1 << width, 0);
+            by_digit(list, &mut self.spare, pass * width, &mut self.places);
             std::mem::swap(list, &mut self.spare);
         }
     }
 }
 
-/// Puts numbers into the order of one digit, those that have the same in the order in which they come.
-fn by_digit(list: &[u32], sorted: &mut [u32], shift: u32, width: u32) {
-    let digit = |value: u32| (value >> shift) as usize & ((1 << width) - 1);
-    let mut places = [0_u32; 1 << DIGIT_BITS[1]];
-    let places = &mut places[..1 << width];
+/// Puts numbers into the order of one digit, those that have the same in the order in which they come. There are as many places, all
+/// zero, as a digit has values.
+fn by_digit(list: &[u32], sorted: &mut [u32], shift: u32, places: &mut [u32]) {
+    let mask = places.len() - 1;
+    let digit = |value: u32| (value >> shift) as usize & mask;
     list.iter().for_each(|value| places[digit(*value)] += 1);
-    let mut end = 0;
-    for place in places.iter_mut() {
-        (*place, end) = (end, end + *place);
-    }
+    to_starts(places);
     for value in list {
         let place = &mut places[digit(*value)];
         sorted[*place as usize] = *value;
         *place += 1;
+    }
+}
+
+/// Makes of how many there are of each kind where those begin that lie one kind after the other.
+pub(crate) fn to_starts(counts: &mut [u32]) {
+    let mut end = 0;
+    for count in counts {
+        (*count, end) = (end, end + *count);
     }
 }
 
