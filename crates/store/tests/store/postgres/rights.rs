@@ -8,7 +8,7 @@ use super::server::{self, DATABASE, Server};
 use super::{content, file, table};
 use crate::fixtures;
 
-const MANUAL: &str = include_str!("../../../../../docs/shared-store.md");
+const MANUAL: &str = include_str!("../../../../../docs/guides/shared-store.md");
 
 /// What the manual has an administrator type.
 fn grants() -> &'static str {
