@@ -216,7 +216,7 @@ fn pages_are_those_of_report_and_json_that_of_show_and_compare() {
     let bench = Bench::new();
     bench.run(1, None);
     bench.run(2, None);
-    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published/ryzen-2600-ccx.csv");
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/published/ryzen-2600-ccx.csv");
     text(&nearfar(&bench.store(), &["import", published]));
     let (server, run) = (bench.serve(), bench.latest());
     let own = |args: &[&str]| text(&nearfar(&bench.store(), args));

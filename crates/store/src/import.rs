@@ -442,7 +442,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
 
     #[test]
     fn the_published_figures_are_read() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/published/ryzen-2600-ccx.csv");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/published/ryzen-2600-ccx.csv");
         let table = read_table(&file).unwrap();
         assert_eq!((table.columns.len(), table.rows.len()), (2, 18));
         assert_eq!(table.rows[17].values, [Some(2985.89), Some(2985.89)]);

@@ -52,7 +52,7 @@ fn a_served_page_follows_its_run() {
     let Some(mut browser) = Browser::start(TEST) else { return };
     let folder = tempfile::tempdir().expect("a scratch folder");
     let folder = folder.path();
-    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published/ryzen-2600-ccx.csv");
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/published/ryzen-2600-ccx.csv");
     nearfar(folder, &["import", published]);
     run(folder, Some(30));
     let (_server, url) = serve(folder);

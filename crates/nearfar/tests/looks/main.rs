@@ -42,7 +42,7 @@ fn a_measured_report_can_be_read_by_everybody() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     nearfar(folder.path(), &["run", "quick", "--smoke", "--budget", "20s"]);
     nearfar(folder.path(), &["map", "--measure", "--smoke"]);
-    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published/ryzen-2600-ccx.csv");
+    let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/published/ryzen-2600-ccx.csv");
     nearfar(folder.path(), &["import", published]);
     look_at("measured", folder.path());
 }
