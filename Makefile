@@ -23,7 +23,7 @@ run: setup ## measure this machine: the quick experiment, a table, and a report 
 test: setup ## every test; those that need what this machine lacks are skipped, printed and counted
 	@scripts/test
 
-check: ## formatting, lints, documentation
+check: ## formatting, lints, documentation, wording, spelling, commit messages
 	@scripts/setup check
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/workloads/src/kernels/unixbench/program/*.rs
@@ -31,6 +31,9 @@ check: ## formatting, lints, documentation
 	@$(CARGO) clippy --package store --package nearfar --features nearfar/s3,nearfar/postgres --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet --document-private-items
 	@scripts/check-house
+	@scripts/check-words
+	@scripts/check-commits
+	@"$${XDG_CACHE_HOME:-$$HOME/.cache}/nearfar-tools/typos/bin/typos"
 
 check-arm: setup ## builds for 64-bit ARM and runs the tests there, emulated
 	@scripts/setup arm

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxys_target_names_the_host() {
+    fn proxy_request_target_names_the_host() {
         let head = parse(b"HEAD http://evil.example/x?y=1 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap().unwrap();
         assert_eq!((head.method, head.path.as_str()), (Method::Head, "/x"));
         assert_eq!(head.host.as_deref(), Some("evil.example"), "as RFC 9112 has it");
