@@ -16,7 +16,8 @@ setup: ## install what is missing (system packages, a Rust toolchain)
 	@scripts/setup
 
 run: setup ## measure this machine: the quick experiment, a table, and a report to look at
-	@$(CARGO) build --release --quiet --bin nearfar
+	@[ -e $(NEARFAR) ] || echo "Building nearfar. The first build takes about five minutes on two cores."
+	@$(CARGO) build --release --bin nearfar
 	@$(NEARFAR) run quick
 	@$(NEARFAR) report
 
@@ -45,12 +46,12 @@ soak: setup ## an hour and a half of stress on programs with less DRAM than they
 	@NEARFAR_SOAK=300 $(CARGO) test --package nearfar --test graph_out_of_core -- --nocapture
 
 bench: setup ## the targets, as ratios against peers in one run each (quiet machine wanted)
-	@$(CARGO) build --release --quiet --bin nearfar
+	@$(CARGO) build --release --bin nearfar
 	@scripts/bench
 
 guest: setup ## a command on an emulated two-socket machine: make guest CMD='nearfar map'
 	@scripts/setup guest
-	@$(CARGO) build --release --quiet --bin nearfar
+	@$(CARGO) build --release --bin nearfar
 	@scripts/guest "$$CMD"
 
 deb: setup ## a Debian package of the program: target/debian/nearfar_*.deb
@@ -63,7 +64,7 @@ static: setup ## a program that needs no libhwloc where it runs: target/static/n
 
 site: setup ## the documentation as pages, search included: target/site/index.html
 	@scripts/setup site
-	@$(CARGO) build --release --quiet --bin nearfar
+	@$(CARGO) build --release --bin nearfar
 	@scripts/site
 
 looks: setup ## the report as a browser shows it, checked and photographed: target/looks/*.png
