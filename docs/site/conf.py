@@ -1,5 +1,7 @@
-"""How Sphinx makes the site (scripts/site, `make site`): Markdown by MyST, Sphinx's own theme. Every link between pages and every
-heading that a link names is checked; nothing is fetched, neither now nor by a reader's browser."""
+"""Configuration of Sphinx for scripts/site (`make site`): Markdown by MyST with one of Sphinx's built-in themes.
+
+Sphinx checks every link between pages and every linked heading. Neither the build nor a reader's browser fetches anything.
+"""
 
 project = "Nearfar"
 extensions = ["myst_parser"]
@@ -8,7 +10,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_theme = "alabaster"
 html_theme_options = {
-    "description": "Where code and data should live on a machine, found out by measuring",
+    "description": "Measures where threads, memory and interrupts should be placed",
     "fixed_sidebar": False,
     "page_width": "69rem",
     "sidebar_width": "15rem",
@@ -18,19 +20,19 @@ html_theme_options = {
     "show_powered_by": False,
 }
 html_sidebars = {"**": ["about.html", "searchbox.html", "navigation.html"]}
-# The same commit makes the same site, whenever that is.
+# Reproducible output: no copies of the sources, no date.
 html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None
-# Excerpts would be fetched, which browsers refuse to pages that were opened from a disk.
+# Search summaries require fetch(), which browsers block for pages opened from a disk.
 html_show_search_summary = False
 pygments_style = "default"
-# Headings that links may name, as on GitHub.
+# Anchors of headings up to this level, named as on GitHub.
 myst_heading_anchors = 4
 myst_update_mathjax = False
-# Blocks without a language are what a screen shows.
+# Code blocks without a language are terminal output.
 highlight_language = "none"
-# A wrong link is a broken build (-W), and none of them may be left out here.
+# scripts/site builds with -W: a broken link fails the build.
 nitpicky = True
-# A block that its language's colouring does not understand is shown without colours.
+# A block that does not match its language is shown without highlighting.
 suppress_warnings = ["misc.highlighting_failure"]
