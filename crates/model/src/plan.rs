@@ -105,6 +105,17 @@ pub struct Block {
     pub kill_limit: Option<Nanos>,
 }
 
+impl Repeat {
+    /// The text for it in a plan's key. Stored hashes depend on it: it must not change, whatever the fields are called.
+    fn key_text(&self) -> String {
+        let Self { warmup, min, max, precision, budget, time_limit } = self;
+        format!(
+            "Repeat {{ warmup: {warmup}, min: {min}, max: {max}, precision: {precision:?}, budget: Nanos({}), time_limit: Nanos({}) }}",
+            budget.0, time_limit.0
+        )
+    }
+}
+
 impl Block {
     /// After which time a trial of this cell is stopped.
     pub fn limit_of(&self, cell: usize) -> Nanos {
@@ -142,8 +153,8 @@ impl Plan {
     /// not in it; a run records that beside it.
     pub fn key(&self) -> String {
         let cells: Vec<&str> = self.cells.iter().map(|cell| cell.key.as_str()).collect();
-        let race = self.race.as_ref().map_or(String::new(), |race| format!("\n{race:?}"));
-        short_hash(&format!("{}\n{}\n{:?}{race}", self.experiment, cells.join("\n"), self.repeat))
+        let race = self.race.as_ref().map_or(String::new(), |race| format!("\n{}", race.key_text()));
+        short_hash(&format!("{}\n{}\n{}{race}", self.experiment, cells.join("\n"), self.repeat.key_text()))
     }
 
     /// The trials of one block in their order.
@@ -154,7 +165,7 @@ impl Plan {
     /// The cells of one block in their order.
     pub fn order(&self, seed: u64, role: Role, block: u32) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.cells.len()).collect();
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(stream(seed, &format!("{role:?} {block}"))));
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(stream(seed, &format!("{} {block}", role.key()))));
         order
     }
 

@@ -22,7 +22,7 @@ const KERNEL_SD_FACTOR: f64 = 1.5;
 
 /// The factor for one trial at one position of the run.
 pub fn slowdown(seed: u64, trial: &Trial, position: u32) -> f64 {
-    let block = format!("block {:?} {}", trial.role, trial.block);
+    let block = format!("block {} {}", trial.role.key(), trial.block);
     let mut of_block = ChaCha8Rng::seed_from_u64(stream(seed, &block));
     let mut of_trial = ChaCha8Rng::seed_from_u64(stream(seed, &format!("noise {}", trial.id)));
     let sd = if trial.placement.is_seated() { TRIAL_SD } else { TRIAL_SD * KERNEL_SD_FACTOR };

@@ -37,6 +37,25 @@ pub enum MemoryChoice {
     Named,
 }
 
+impl MemoryChoice {
+    /// The text for it in a plan's key. Stored hashes depend on it: it must not change.
+    pub(super) fn key_text(self) -> String {
+        let word = match self {
+            Self::Kernel => "Kernel",
+            Self::Interleave => "Interleave",
+            Self::InterleaveUsed => "InterleaveUsed",
+            Self::InterleaveTiers => "InterleaveTiers",
+            Self::Weighted => "Weighted",
+            Self::Local => "Local",
+            Self::Own => "Own",
+            Self::Other(number) => return format!("Other({number})"),
+            Self::Farthest => "Farthest",
+            Self::Named => "Named",
+        };
+        word.into()
+    }
+}
+
 /// A memory policy, and whether it belongs to the first stage.
 pub(super) type Choice = (MemoryChoice, MemoryPolicy, bool);
 

@@ -48,6 +48,16 @@ impl Stages {
         self.threads.push(threads);
     }
 
+    /// The text for them in a plan's key. Stored hashes depend on it: it must not change, whatever the fields are called.
+    pub(crate) fn key_text(&self) -> String {
+        let Self { first, shape, policy, route, threads, threads_searched } = self;
+        let policy: Vec<String> = policy.iter().map(|choice| choice.key_text()).collect();
+        format!(
+            "Stages {{ first: {first:?}, shape: {shape:?}, policy: [{}], route: {route:?}, threads: {threads:?}, threads_searched: {threads_searched} }}",
+            policy.join(", ")
+        )
+    }
+
     /// Whether the race has two stages.
     pub fn are_two(&self) -> bool {
         self.first.iter().any(|first| !first)

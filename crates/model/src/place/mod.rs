@@ -28,6 +28,21 @@ pub struct RacePlan {
     pub steps: Vec<Step>,
 }
 
+impl RacePlan {
+    /// The text for it in a plan's key. Stored hashes depend on it: it must not change, whatever the fields are called.
+    pub(crate) fn key_text(&self) -> String {
+        let Self { rules, stages, raw_placements, steps } = self;
+        let steps: Vec<String> =
+            steps.iter().map(|Step { count, text }| format!("Step {{ count: {count:?}, text: {text:?} }}")).collect();
+        format!(
+            "RacePlan {{ rules: {}, stages: {}, raw_placements: {raw_placements:?}, steps: [{}] }}",
+            rules.key_text(),
+            stages.key_text(),
+            steps.join(", ")
+        )
+    }
+}
+
 /// One step from the raw placements to the candidates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {

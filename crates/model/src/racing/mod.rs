@@ -74,6 +74,14 @@ pub struct Rules {
     pub max_trials: Option<usize>,
 }
 
+impl Rules {
+    /// The text for them in a plan's key. Stored hashes depend on it: it must not change, whatever the fields are called.
+    pub(crate) fn key_text(&self) -> String {
+        let Self { indifference, strict, max_trials } = self;
+        format!("Rules {{ indifference: {indifference:?}, strict: {strict}, max_trials: {max_trials:?} }}")
+    }
+}
+
 /// What one candidate did in one block. A lap that came to nothing is repeated once at the end of its block before
 /// it counts as that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -105,10 +105,21 @@ pub struct Outcome {
     pub took: Nanos,
 }
 
+impl Role {
+    /// The word for it in trial ids, block orders and simulated noise. Stored hashes depend on it: it must not change.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Warmup => "Warmup",
+            Self::Measured => "Measured",
+            Self::Confirm => "Confirm",
+        }
+    }
+}
+
 impl TrialId {
     /// The id of a repetition of a cell of a run.
     pub fn derive(run: &str, cell_key: &str, role: Role, block: u32, attempt: u32) -> Self {
-        let text = format!("{run}\n{cell_key}\n{role:?}\n{block}\n{attempt}");
+        let text = format!("{run}\n{cell_key}\n{}\n{block}\n{attempt}", role.key());
         Self(short_hash(&text))
     }
 }
