@@ -150,7 +150,9 @@ pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Resul
     let scores: Vec<Score> = entries.iter().filter_map(Entry::score).collect();
     let mut table = unixbench::indices(&by.name(), columns, &scores)?;
     if entries.iter().any(|entry| entry.indexed.is_some() && entry.metric.name == "score") {
-        table.notes.push("native: measured by programs of our own, not by UnixBench; see docs/unixbench.md".into());
+        table
+            .notes
+            .push("native: measured by programs of our own, not by UnixBench; see docs/reference/unixbench.md".into());
     }
     table.notes.extend(facts::differing(runs, by));
     Ok(table)

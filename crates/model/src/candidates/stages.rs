@@ -48,14 +48,12 @@ impl Stages {
         self.threads.push(threads);
     }
 
-    /// The text for them in a plan's key. Stored hashes depend on it: it must not change, whatever the fields are called.
+    /// Returns the text for the stages in a plan's key. Stored hashes depend on it, so it must not follow renames.
     pub(crate) fn key_text(&self) -> String {
         let Self { first, shape, policy, route, threads, threads_searched } = self;
         let policy: Vec<String> = policy.iter().map(|choice| choice.key_text()).collect();
-        format!(
-            "Stages {{ first: {first:?}, shape: {shape:?}, policy: [{}], route: {route:?}, threads: {threads:?}, threads_searched: {threads_searched} }}",
-            policy.join(", ")
-        )
+        let vectors = format!("first: {first:?}, shape: {shape:?}, policy: [{}], route: {route:?}", policy.join(", "));
+        format!("{vectors}, threads: {threads:?}, threads searched: {threads_searched}")
     }
 
     /// Whether the race has two stages.

@@ -75,10 +75,11 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The text for them in a plan's key. Stored hashes depend on it: it must not change, whatever the fields are called.
+    /// Returns the text for the rules in a plan's key. Stored hashes depend on it, so it must not follow renames.
     pub(crate) fn key_text(&self) -> String {
         let Self { indifference, strict, max_trials } = self;
-        format!("Rules {{ indifference: {indifference:?}, strict: {strict}, max_trials: {max_trials:?} }}")
+        let max_trials = max_trials.map_or_else(|| "none".into(), |max| max.to_string());
+        format!("indifference: {indifference:?}, strict: {strict}, max trials: {max_trials}")
     }
 }
 

@@ -186,7 +186,7 @@ fn unknown(text: &str) -> ReportError {
     }
     let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
     ReportError::whole("this is no file whose format is known").hint(format!(
-        "known are results files (store), CSV tables (table), and reports of {}; docs/importing.md says how to make each",
+        "known are results files (store), CSV tables (table), and reports of {}; docs/reference/importers.md says how to make each",
         names.join(", ")
     ))
 }

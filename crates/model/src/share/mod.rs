@@ -3,7 +3,7 @@
 //! parameter that is free text, what a program said when it failed. Does not know files; `store::shared` writes one.
 //!
 //! What stays: the machine's topology, its cpu's model, kernel and settings; workloads, placements, samples, evidence,
-//! verdicts, times. What goes is in docs/sharing.md.
+//! verdicts, times. What goes is in docs/reference/share-rules.md.
 
 mod facts;
 mod record;

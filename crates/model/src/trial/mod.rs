@@ -106,7 +106,8 @@ pub struct Outcome {
 }
 
 impl Role {
-    /// The word for it in trial ids, block orders and simulated noise. Stored hashes depend on it: it must not change.
+    /// Returns the word for the role in trial ids, block orders and simulated noise. Stored hashes depend on it, so it must
+    /// not follow renames.
     pub fn key(self) -> &'static str {
         match self {
             Self::Warmup => "Warmup",

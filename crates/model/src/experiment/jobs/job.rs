@@ -454,7 +454,7 @@ fn unknown(file: &str, entry: &Entry<'_>) -> ExperimentError {
         return error(file, place, format!("'{}' is not for a job file here", entry.key), Some((*hint).into()));
     }
     let near = nearest_first(entry.key, names);
-    let hint = format!("nearest are {}; docs/fio.md has all", near[..NEAREST_MAX].join(", "));
+    let hint = format!("nearest are {}; docs/guides/fio.md has all", near[..NEAREST_MAX].join(", "));
     error(file, place, format!("no option '{}' is known", entry.key), Some(hint))
 }
 
