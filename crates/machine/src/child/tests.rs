@@ -197,7 +197,8 @@ fn somebody_else_on_the_seat_is_seen() {
     });
     let verdict = verdict(&[cpu], MemoryPolicy::Kernel, &finished);
     assert_eq!(verdict.grade, Grade::Suspect, "{:?}", finished.evidence);
-    assert!(verdict.reasons[0].contains("other programs used"), "{verdict:?}");
+    // A busy hypervisor adds a reason of its own.
+    assert!(verdict.reasons.iter().any(|reason| reason.contains("other programs used")), "{verdict:?}");
 }
 
 #[test]
