@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const PROGRAM: u64 = 16 << 20;
 /// Room for reads of each thread.
 const READS: u64 = 5 << 20;
-/// As docs/graph500.md says.
+/// As docs/reference/workload-bfs.md says.
 const BYTES_PER_VERTEX: u64 = 32;
 
 /// `measure bfs` with one trial and its files in folder `far`.

@@ -49,7 +49,7 @@ fn mistakes_are_named() {
         (&["import", "nothing.txt"], "the file is empty"),
         (&["import", "binary"], "this is not UTF-8 text"),
         (&["import", "empty.toml", "cut.xml", "--column", "a"], "2 files and 1 columns"),
-        (&["import", "cut.xml"], "docs/importing.md"),
+        (&["import", "cut.xml"], "docs/reference/importers.md"),
         (&["import", "cut.xml", "--format", "fio"], "no file of format fio"),
         (&["share", "-o", "x.db"], "there is no results file"),
         (&["share"], "--output <FILE>"),

@@ -131,7 +131,7 @@ fn comparisons_over_parquet_are_those_over_the_results_file() {
         assert!(text.len() > 500, "{text}");
     }
     same(folder, from, &["--index=unixbench"]);
-    // Put together as docs/parquet.md does it, also beside what was put together: nothing is counted twice.
+    // Put together as docs/guides/parquet.md does it, also beside what was put together: nothing is counted twice.
     let pack = "COPY (SELECT * FROM read_parquet('out''s/**/*.parquet', hive_partitioning = true)) \
                 TO 'packed' (FORMAT parquet, PARTITION_BY (date, experiment, machine))";
     sql(&duckdb, folder, pack);

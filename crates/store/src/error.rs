@@ -214,7 +214,7 @@ impl StoreError {
                 "'nearfar import FILE' or 'nearfar fleet collect' with this --store begins it"
             }
             Self::BadAddress { .. } => {
-                "as in postgres://USER@HOST:5432/DATABASE?sslmode=verify-full (docs/shared-store.md)"
+                "as in postgres://USER@HOST:5432/DATABASE?sslmode=verify-full (docs/guides/shared-store.md)"
             }
             Self::NoServers { .. } => "'cargo build --release --features postgres --bin nearfar' makes one that has",
             Self::Unreachable { .. } => {
@@ -230,9 +230,9 @@ impl StoreError {
                 "give user and password in the address, or the password in PGPASSWORD, which nobody sees"
             }
             Self::NoDatabase { .. } => "the server's administrator makes one: createdb NAME",
-            Self::NotPermitted { .. } => "docs/shared-store.md has what a writer and a reader must be granted",
+            Self::NotPermitted { .. } => "docs/guides/shared-store.md has what a writer and a reader must be granted",
             Self::NotMade { .. } => {
-                "let somebody who may create in this database store something first, and grant (docs/shared-store.md)"
+                "let somebody who may create in this database store something first, and grant (docs/guides/shared-store.md)"
             }
             Self::Older { path, .. } if is_server(path) => {
                 "'nearfar show --runs' by the user who made them brings them up to date"

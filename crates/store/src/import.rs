@@ -156,7 +156,9 @@ fn read_bounded(file: &Path) -> Result<String, Fault> {
         let before = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n');
         let fault = Fault::line(before.count() as u64, "this is not UTF-8 text");
         Fault {
-            hint: Some("this may be a binary file; docs/importing.md says which files can be imported".into()),
+            hint: Some(
+                "this may be a binary file; docs/reference/importers.md says which files can be imported".into(),
+            ),
             ..fault
         }
     })

@@ -82,7 +82,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// What served best for a budget (docs/expand.md has measurements).
+    /// What served best for a budget (docs/results/expand.md has measurements).
     pub fn for_dram(dram: u64, page: u64) -> Self {
         // Budgets are odd numbers where they are half of what a program holds; advice on parts of pages is refused.
         let share = |of: u64, least: u64, most: u64| (dram / of).clamp(least, most) / page * page;

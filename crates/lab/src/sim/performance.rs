@@ -75,7 +75,7 @@ pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
     let unexplained = stream(seed, &words) as f64 / u64::MAX as f64 - 0.5;
     // A uniform number on (-0.5, 0.5) has the standard deviation 1/sqrt(12).
     let moved = if trial.placement.is_seated() { 1.0 } else { 1.0 - KERNEL_LOSS };
-    // As measured on memory twice its DRAM: docs/expand.md.
+    // As measured on memory twice its DRAM: docs/results/expand.md.
     let budget =
         trial.placement.budget.map_or(1.0, |budget| if budget.steered { STEERED_SPEED } else { SWAPPED_SPEED });
     speed * moved * budget * (UNEXPLAINED_SD * 12f64.sqrt() * unexplained).exp()

@@ -506,7 +506,7 @@ pub enum ExportFormat {
     Hyperfine,
     /// Medians and intervals as metrics, for Prometheus and the textfile collector of its node exporter
     Openmetrics,
-    /// One row per sample, for data frames and SQL engines (docs/parquet.md)
+    /// One row per sample, for data frames and SQL engines (docs/guides/parquet.md)
     Parquet,
 }
 

@@ -107,7 +107,7 @@ fn refuse(reach: &Reach, detach: bool) -> Result<(), Failure> {
 fn image(flags: &ManifestFlags) -> Result<&Image, Failure> {
     flags.image.as_ref().ok_or_else(|| {
         Failure::usage("--on kubernetes needs --image, which has nearfar")
-            .hint("the Containerfile of nearfar's source makes one; docs/packages.md says how")
+            .hint("the Containerfile of nearfar's source makes one; docs/guides/install.md says how")
     })
 }
 

@@ -13,8 +13,8 @@ const TEST: &str = "the_site_is_made_and_searched_without_a_network";
 /// Pages of each kind: text, a wide table of figures, made of --help, made of `nearfar list`.
 const PAGES: [&str; 5] = [
     "index.html",
-    "docs/quick-start.html",
-    "docs/measuring.html",
+    "docs/tutorials/quick-start.html",
+    "docs/explanation/methodology.html",
     "reference/commands.html",
     "reference/workloads.html",
 ];
@@ -48,10 +48,10 @@ fn the_site_is_made_and_searched_without_a_network() {
             assert_eq!(complaints(&browser, &site), [""; 0], "{file}");
         }
     }
-    let found = search(&mut browser, &page, &site, "orbits");
+    let found = search(&mut browser, &page, &site, "entropy");
     assert!(found.contains("ARCHITECTURE.html"), "a word of ARCHITECTURE.md is found in: {found}");
     assert_eq!(complaints(&browser, &site), [""; 0], "the search");
-    assert!(Path::new(folder.path()).join("site/docs/place.html").exists());
+    assert!(Path::new(folder.path()).join("site/docs/guides/place.html").exists());
 }
 
 /// Where a word is found, as soon as there is something.

@@ -85,7 +85,7 @@ impl FolderError {
             Self::NoSuchRun { .. } => "'latest' is the newest; the files are called as the runs are",
             Self::AmbiguousRun { .. } => "give more letters of its id",
             Self::TooMany { .. } => {
-                "name runs, or a folder with fewer of them, such as FOLDER/date=2026-11-22; docs/parquet.md has questions for all of them in SQL"
+                "name runs, or a folder with fewer of them, such as FOLDER/date=2026-11-22; docs/guides/parquet.md has questions for all of them in SQL"
             }
             Self::Failed { .. } | Self::Unreadable { .. } => return None,
         })

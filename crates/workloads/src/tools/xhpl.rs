@@ -30,7 +30,7 @@ pub(crate) fn describe() -> WorkloadSpec {
         summary: "an installed High-Performance Linpack".into(),
         about: "Runs xhpl in a scratch folder with one MPI process for each thread of the placement, in a grid as square as \
                 the count allows, and reads its HPL.out; a solution that fails its check fails the trial. Not ours and not \
-                part of this program; docs/linear-algebra.md says how to build it. hpcc runs the same code, and hpl is ours."
+                part of this program; docs/guides/linear-algebra.md says how to build it. hpcc runs the same code, and hpl is ours."
             .into(),
         parameters: parameters([n, nb, program]),
         metrics: metrics([
@@ -44,7 +44,7 @@ pub(crate) fn describe() -> WorkloadSpec {
 
 pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
     let program = job.parameters.text("program");
-    let hint = "hint: Debian has no package of it; docs/linear-algebra.md says how to build it, and workload hpcc runs the same code";
+    let hint = "hint: Debian has no package of it; docs/guides/linear-algebra.md says how to build it, and workload hpcc runs the same code";
     find_program(program).map_err(|error| Failure::Unavailable(format!("{error}; {hint}")))?;
     // It runs in a folder of its own, where a path from here would lead elsewhere.
     let absolute = program.contains('/').then(|| std::path::absolute(program)).transpose();

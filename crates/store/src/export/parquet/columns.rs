@@ -1,4 +1,4 @@
-//! The columns of a Parquet file, in one list from which schema, content and the table of docs/parquet.md follow.
+//! The columns of a Parquet file, in one list from which schema, content and the table of docs/reference/parquet-columns.md follow.
 //! Names and meanings stay; new ones come behind the last.
 
 use std::borrow::Cow;

@@ -68,7 +68,7 @@ fn a_writer_adds_and_changes_nothing() {
         assert!(!output.status.success() && is_refused, "{sql}: {said}");
     }
     let error = writer.end_run(&own.id, Ending::Precise).unwrap_err();
-    assert!(error.to_string().contains("run bb has ended (budget)\nhint: docs/shared-store.md"), "{error}");
+    assert!(error.to_string().contains("run bb has ended (budget)\nhint: docs/guides/shared-store.md"), "{error}");
     assert_eq!(content(&writer), before);
 }
 
@@ -97,7 +97,7 @@ fn a_reader_reads_and_adds_nothing() {
             assert!(matches!(error, StoreError::NotPermitted { .. }), "{error:?}");
             let said = error.to_string();
             assert!(
-                said.contains("permission denied for table") && said.contains("\nhint: docs/shared-store.md"),
+                said.contains("permission denied for table") && said.contains("\nhint: docs/guides/shared-store.md"),
                 "{said}"
             );
         }
@@ -114,7 +114,7 @@ fn who_was_granted_nothing_is_told() {
     let stranger = server.url_of("stranger", "its-own", DATABASE);
     let error = Store::open_existing(&stranger).unwrap_err();
     assert!(matches!(error, StoreError::NotPermitted { .. }), "{error:?}");
-    check(error, "permission denied for schema nearfar\nhint: docs/shared-store.md has what");
+    check(error, "permission denied for schema nearfar\nhint: docs/guides/shared-store.md has what");
 
     // Where nothing is yet, he may not make it either; nor may a writer bring older results up to date.
     server.create("empty");

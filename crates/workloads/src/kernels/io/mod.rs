@@ -129,7 +129,7 @@ impl<'t> Part<'t> {
     }
 }
 
-/// No metrics: what makes a result say less than it seems to. docs/storage.md has them.
+/// No metrics: what makes a result say less than it seems to. docs/reference/workload-io.md has them.
 fn note(tasks: &[Task], measured: &mut Measured) -> Result<(), Failure> {
     if tasks.iter().any(|task| task.target.is_on_virtual_disk()) {
         measured.push("virtual-disk", 1.0)?;

@@ -41,7 +41,10 @@ fn describe(test: Test) -> WorkloadSpec {
     WorkloadSpec {
         name: test.name.into(),
         summary: format!("{} (UnixBench)", test.summary),
-        about: format!("{} Source: UnixBench 5.1.3, whose text is another; see docs/unixbench.md.", test.about),
+        about: format!(
+            "{} Source: UnixBench 5.1.3, whose text is another; see docs/reference/unixbench.md.",
+            test.about
+        ),
         parameters: all,
         metrics: score(test.unit),
         threads_exactly: None,

@@ -97,7 +97,7 @@ pub(crate) fn describe() -> WorkloadSpec {
         about:
             "MB/s of uncompressed data and the ratio, at the program's default level with the placement's threads. The \
                 file is made, the same everywhere, or your own; it is read from the page cache. What comes back is \
-                compared in every trial. gzip has one thread, and zstd decompresses with one. More in docs/programs.md."
+                compared in every trial. gzip has one thread, and zstd decompresses with one. More in docs/guides/programs.md."
                 .into(),
         parameters: all_parameters(),
         metrics: all_metrics(),

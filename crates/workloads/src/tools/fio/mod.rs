@@ -47,7 +47,7 @@ pub(crate) fn describe() -> WorkloadSpec {
         summary: "an installed fio on the same cells as io".into(),
         about: "Runs fio with as many threads as the placement has, and reads its JSON. Not ours and not part of this \
                 program: Debian's package fio. Parameters and metrics are those of workload io; threads are numjobs. With a \
-                rate, its latency counts from when a request began. More in docs/fio.md."
+                rate, its latency counts from when a request began. More in docs/guides/fio.md."
             .into(),
         trial_time_guess: Nanos(6_000_000_000),
         metrics: same.metrics.into_iter().filter(of_one_file).collect(),

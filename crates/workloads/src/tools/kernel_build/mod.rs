@@ -42,7 +42,7 @@ pub(crate) fn describe() -> WorkloadSpec {
         summary: "a Linux kernel compiled: seconds of make -j with the placement's threads".into(),
         about: "Seconds of `make vmlinux` in an empty folder, configured before. The source: a folder, a tar file, or \
                 Debian's package linux-source; where there is none, a small program of ours, which is not a kernel and \
-                has a metric of its own. It takes minutes, defconfig more: see --time-limit. More in docs/programs.md."
+                has a metric of its own. It takes minutes, defconfig more: see --time-limit. More in docs/guides/programs.md."
             .into(),
         parameters: all_parameters(),
         metrics: all_metrics(),
