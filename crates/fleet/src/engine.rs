@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::conversation::{Conversation, Ended, SILENCE_MAX};
 use crate::problem::{Kind, Problem, plain};
-use crate::talk::{Answer, Ask, Reply, Request, version};
+use crate::talk::{Answer, Ask, OtherVersion, Reply, Request, SAME_VERSION_HINT, version};
 use crate::{JobName, NodeName};
 
 /// An answer is a line; a longer one is none.
@@ -147,7 +147,7 @@ impl<'a> Talk<'a> {
                     .hint("--program says where nearfar is there")
             }
             Some(2) if ended.complaint.contains(ASKED) => match asked_version(self.engine, self.node) {
-                Some(theirs) => other_version(&theirs),
+                Some(theirs) => other_version(&OtherVersion { program: Some(theirs), protocol: None }),
                 None => Problem::new(Kind::OtherVersion, format!("{program} there is no nearfar that knows of fleets"))
                     .hint(format!("install version {} there", version())),
             },
@@ -175,9 +175,10 @@ fn asked_version(engine: &dyn Engine, node: &NodeName) -> Option<String> {
     Some(plain(version))
 }
 
-fn other_version(theirs: &str) -> Problem {
-    Problem::new(Kind::OtherVersion, format!("its nearfar is version {theirs}, this one is {}", version()))
-        .hint("install the same version on all, so that their figures mean the same")
+fn other_version(theirs: &OtherVersion) -> Problem {
+    let this = OtherVersion::this_program();
+    Problem::new(Kind::OtherVersion, format!("incompatible protocol: the node has {theirs}, this machine has {this}"))
+        .hint(SAME_VERSION_HINT)
 }
 
 fn lost(error: &std::io::Error) -> Problem {

@@ -22,4 +22,7 @@ pub use name::{JobName, NODES_MAX, NodeName, On};
 pub use problem::{Kind, Problem, plain};
 pub use slurm::Slurm;
 pub use ssh::Ssh;
-pub use talk::{Answer, Ask, Copied, JobState, Look, Order, REQUEST_BYTES_MAX, Reply, Request, version};
+pub use talk::{
+    Answer, Ask, Copied, JobState, Look, Order, OtherVersion, PROTOCOL_VERSION, REQUEST_BYTES_MAX, Reply, Request,
+    SAME_VERSION_HINT, version,
+};

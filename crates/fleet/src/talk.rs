@@ -1,6 +1,8 @@
-//! What a coordinator asks the nearfar of a node, and what that answers: one JSON value to its standard input, lines of JSON back; behind
-//! a copy's line its bytes. Both sides say their version first, and say nothing else to another one.
+//! Messages between a coordinator and the nearfar on a node. The request is one JSON value on the node's standard
+//! input; the response is lines of JSON on its standard output, and the bytes of a copy follow the line that
+//! announces it. Each side sends the protocol version in every message and rejects messages of a different version.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -10,15 +12,50 @@ use crate::{JobName, NodeName};
 /// An experiment is a small text; whatever is longer is no request.
 pub const REQUEST_BYTES_MAX: u64 = 4 << 20;
 
-/// Both sides speak alike when this is the same.
+/// Version of the messages. Increment it when a field or a variant changes on the wire.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The package version, for error messages and hints. [`PROTOCOL_VERSION`] decides whether two programs can
+/// communicate.
 pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// A question with the version of who asks.
+/// What to do about a message with a different protocol version.
+pub const SAME_VERSION_HINT: &str = "install the same version of nearfar on this machine and on all nodes";
+
+/// The sender of a message with a different protocol version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherVersion {
+    /// Its package version; `None` if the message has none.
+    pub program: Option<String>,
+    /// Its protocol version; `None` if the message has none, as in programs that compared package versions.
+    pub protocol: Option<u32>,
+}
+
+impl fmt::Display for OtherVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let program = self.program.as_deref().unwrap_or("of an unknown version");
+        match self.protocol {
+            Some(protocol) => write!(f, "nearfar {program} (protocol version {protocol})"),
+            None => write!(f, "nearfar {program} (no protocol version)"),
+        }
+    }
+}
+
+impl OtherVersion {
+    /// This program, as it appears in messages about another one.
+    pub fn this_program() -> Self {
+        Self { program: Some(version().into()), protocol: Some(PROTOCOL_VERSION) }
+    }
+}
+
+/// A request with the version of its sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The version.
+    /// The sender's protocol version.
+    pub protocol: u32,
+    /// The sender's package version.
     pub program: String,
     /// What the node is called by who asks.
     pub node: NodeName,
@@ -40,6 +77,7 @@ pub enum Ask {
     /// How far is this job? Answer again whenever there is news, until it does not run any more; nothing is started.
     Follow(JobName),
     /// How far are these jobs? All that there are when none is named.
+    #[serde(rename = "look")]
     Look(Vec<JobName>),
     /// A consistent copy of what this job has stored.
     Copy(JobName),
@@ -59,7 +97,9 @@ pub struct Order {
 /// One line of an answer, with the version of who answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The version.
+    /// The sender's protocol version.
+    pub protocol: u32,
+    /// The sender's package version.
     pub program: String,
     /// When it was said by the clock of who says it: milliseconds since 1970.
     pub unix_ms: u64,
@@ -74,11 +114,13 @@ pub enum Answer {
     /// It cannot be done.
     Refused {
         /// Why.
+        #[serde(rename = "what")]
         what: String,
         /// The next step, where one is known.
         hint: Option<String>,
     },
     /// How jobs stand.
+    #[serde(rename = "looks")]
     Looks(Vec<Look>),
     /// So many bytes of a results file follow.
     Copy(Copied),
@@ -154,7 +196,7 @@ impl JobState {
 impl Request {
     /// A question by this program.
     pub fn new(node: &NodeName, ask: Ask) -> Self {
-        Self { program: version().into(), node: node.clone(), ask }
+        Self { protocol: PROTOCOL_VERSION, program: version().into(), node: node.clone(), ask }
     }
 
     /// As it is sent.
@@ -162,20 +204,27 @@ impl Request {
         serde_json::to_vec(self).expect("texts and numbers are JSON")
     }
 
-    /// Reads a question; another version's, of which nothing else is known to be the same, is refused by its version alone.
+    /// Parses a request. The version is checked first, because another version may differ in everything else.
+    ///
+    /// # Errors
+    ///
+    /// The message is not a request, or its protocol version differs; the text names both versions.
     pub fn read(text: &str) -> Result<Self, String> {
-        same_version(text).map_err(|theirs| {
-            let theirs = theirs.unwrap_or_else(|| "unknown".into());
-            format!("this is nearfar {}, who asks is version {theirs}", version())
+        check_version(text).map_err(|sender| {
+            let sender = sender.map_or_else(|| "an unknown program".into(), |sender| sender.to_string());
+            format!(
+                "incompatible protocol: the request is from {sender}, this node has {}",
+                OtherVersion::this_program()
+            )
         })?;
-        serde_json::from_str(text).map_err(|error| format!("what is asked makes no sense: {error}"))
+        serde_json::from_str(text).map_err(|error| format!("invalid request: {error}"))
     }
 }
 
 impl Reply {
     /// An answer by this program.
     pub fn new(answer: Answer) -> Self {
-        Self { program: version().into(), unix_ms: now_ms(), answer }
+        Self { protocol: PROTOCOL_VERSION, program: version().into(), unix_ms: now_ms(), answer }
     }
 
     /// By how many milliseconds the clock of who says it is ahead of this machine's, when it has just arrived; negative where it is behind.
@@ -188,9 +237,13 @@ impl Reply {
         serde_json::to_string(self).expect("texts and numbers are JSON")
     }
 
-    /// Reads a line; gives the other version where it is of one, none where it is no line of a nearfar.
-    pub fn read(line: &str) -> Result<Self, Option<String>> {
-        same_version(line)?;
+    /// Parses a line of a response.
+    ///
+    /// # Errors
+    ///
+    /// The sender if its protocol version differs, `None` if the line is not a response at all.
+    pub fn read(line: &str) -> Result<Self, Option<OtherVersion>> {
+        check_version(line)?;
         serde_json::from_str(line).map_err(|_| None)
     }
 }
@@ -202,29 +255,128 @@ fn now_ms() -> u64 {
     since.as_millis() as u64
 }
 
-/// Gives the version that is not ours.
-pub(crate) fn same_version(text: &str) -> Result<(), Option<String>> {
-    #[derive(Deserialize)]
-    struct Head {
-        program: String,
+/// Checks the protocol version of a message.
+///
+/// # Errors
+///
+/// The sender if its protocol version differs, `None` if the text is not a message at all.
+pub(crate) fn check_version(text: &str) -> Result<(), Option<OtherVersion>> {
+    // A version may change the type of any other field, so a wrong type must not hide a different version.
+    let head: serde_json::Value = serde_json::from_str(text).map_err(|_| None)?;
+    let protocol =
+        head.get("protocol").and_then(serde_json::Value::as_u64).and_then(|number| u32::try_from(number).ok());
+    let program = head.get("program").and_then(serde_json::Value::as_str).map(String::from);
+    match (protocol, program) {
+        (Some(PROTOCOL_VERSION), _) => Ok(()),
+        (None, None) => Err(None),
+        (protocol, program) => Err(Some(OtherVersion { program, protocol })),
     }
-    let head: Head = serde_json::from_str(text).map_err(|_| None)?;
-    if head.program == version() { Ok(()) } else { Err(Some(head.program)) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn sender(program: Option<&str>, protocol: Option<u32>) -> OtherVersion {
+        OtherVersion { program: program.map(String::from), protocol }
+    }
+
     #[test]
-    fn another_version_is_told_by_its_number_whatever_else_it_says() {
-        let line = r#"{"program":"9.9.9","something":"new"}"#;
-        assert_eq!(Reply::read(line), Err(Some("9.9.9".into())));
-        let said = Request::read(line).unwrap_err();
-        assert_eq!(said, format!("this is nearfar {}, who asks is version 9.9.9", version()));
+    fn messages_of_another_protocol_version_name_both_versions() {
+        let cases = [
+            (
+                r#"{"protocol":7,"program":"9.9.9","something":"new"}"#,
+                sender(Some("9.9.9"), Some(7)),
+                "9.9.9 (protocol version 7)",
+            ),
+            // Programs before protocol versions, of this and of another package version.
+            (
+                r#"{"program":"0.1.0","unix_ms":1,"answer":{"looks":[]}}"#,
+                sender(Some("0.1.0"), None),
+                "0.1.0 (no protocol version)",
+            ),
+            (r#"{"program":"9.9.9"}"#, sender(Some("9.9.9"), None), "9.9.9 (no protocol version)"),
+            (r#"{"protocol":0}"#, sender(None, Some(0)), "of an unknown version (protocol version 0)"),
+        ];
+        for (line, sender, text) in cases {
+            assert_eq!(Reply::read(line), Err(Some(sender)));
+            let this = format!("nearfar {} (protocol version {PROTOCOL_VERSION})", version());
+            let expected = format!("incompatible protocol: the request is from nearfar {text}, this node has {this}");
+            assert_eq!(Request::read(line), Err(expected));
+        }
         for noise in ["", "Welcome to node 7!", "{}", "[]", "null"] {
             assert_eq!(Reply::read(noise), Err(None), "{noise}");
-            assert!(Request::read(noise).unwrap_err().ends_with("version unknown"), "{noise}");
+            assert!(Request::read(noise).unwrap_err().contains("an unknown program"), "{noise}");
+        }
+    }
+
+    /// The same protocol with another package version is compatible.
+    #[test]
+    fn the_package_version_alone_does_not_matter() {
+        let node = NodeName::parse("n").unwrap();
+        let request = Request::new(&node, Ask::Copy(JobName::of("a", "1")));
+        let text = String::from_utf8(request.to_bytes()).unwrap();
+        let older = text.replace(&format!("\"program\":\"{}\"", version()), "\"program\":\"0.0.1\"");
+        assert_ne!(older, text);
+        assert_eq!(Request::read(&older).unwrap().program, "0.0.1");
+    }
+
+    /// A message that fails here needs a new [`PROTOCOL_VERSION`].
+    #[test]
+    fn messages_have_these_texts_on_the_wire() {
+        let (node, job) = (NodeName::parse("n").unwrap(), JobName::of("a", "1"));
+        let order = Order { job: job.clone(), experiment: "x".into(), words: vec!["--smoke".into()] };
+        let requests = [
+            (
+                Ask::Start { order, watch: true },
+                r#"{"start":{"order":{"job":"a-1","experiment":"x","words":["--smoke"]},"watch":true}}"#,
+            ),
+            (Ask::Follow(job.clone()), r#"{"follow":"a-1"}"#),
+            (Ask::Look(vec![job.clone()]), r#"{"look":["a-1"]}"#),
+            (Ask::Copy(job.clone()), r#"{"copy":"a-1"}"#),
+        ];
+        for (ask, text) in requests {
+            let request = Request { protocol: 1, program: "0.1.0".into(), node: node.clone(), ask };
+            let expected = format!(r#"{{"protocol":1,"program":"0.1.0","node":"n","ask":{text}}}"#);
+            assert_eq!(String::from_utf8(request.to_bytes()).unwrap(), expected);
+        }
+        let states = [
+            (JobState::Running, "running"),
+            (JobState::Ended, "ended"),
+            (JobState::Stopped, "stopped"),
+            (JobState::Waiting, "waiting"),
+            (JobState::Absent, "absent"),
+        ];
+        for (state, name) in states {
+            assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{name}\""));
+            assert_eq!(state.name(), name);
+        }
+        let look = Look {
+            job,
+            state: JobState::Running,
+            started: true,
+            pid: Some(7),
+            run: Some("r".into()),
+            trials: 1,
+            expected: 2,
+            counted: 3,
+            says: "s".into(),
+        };
+        let replies = [
+            (
+                Answer::Refused { what: "no".into(), hint: Some("try".into()) },
+                r#"{"refused":{"what":"no","hint":"try"}}"#,
+            ),
+            (
+                Answer::Looks(vec![look]),
+                r#"{"looks":[{"job":"a-1","state":"running","started":true,"pid":7,"run":"r","trials":1,"expected":2,"counted":3,"says":"s"}]}"#,
+            ),
+            (Answer::Copy(Copied { bytes: 7 }), r#"{"copy":{"bytes":7}}"#),
+        ];
+        for (answer, text) in replies {
+            let reply = Reply { protocol: 1, program: "0.1.0".into(), unix_ms: 5, answer };
+            let expected = format!(r#"{{"protocol":1,"program":"0.1.0","unix_ms":5,"answer":{text}}}"#);
+            assert_eq!(reply.to_line(), expected);
         }
     }
 

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use fleet::kubernetes::{EXPERIMENT_KEY, Posted};
-use fleet::{Answer, Ask, Copied, JobName, JobState, Look, NodeName, Order, REQUEST_BYTES_MAX, Reply, Request};
+use fleet::{
+    Answer, Ask, Copied, JobName, JobState, Look, NodeName, Order, REQUEST_BYTES_MAX, Reply, Request, SAME_VERSION_HINT,
+};
 use lab::history::History;
 use lab::run::forecast;
 use store::{Store, StoreError};
@@ -40,7 +42,8 @@ const LOG_BYTES_MAX: i64 = 4096;
 pub fn serve(common: &Common) -> Result<(), Failure> {
     let mut text = String::new();
     std::io::stdin().lock().take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(Failure::of)?;
-    let answered = Request::read(&text).map_err(Failure::usage).and_then(|request| {
+    let request = Request::read(&text).map_err(|why| Failure::usage(why).hint(SAME_VERSION_HINT));
+    let answered = request.and_then(|request| {
         let place = Place::of(&request.node, common)?;
         match request.ask {
             Ask::Start { order, watch } => start(&place.job(&order.job), &order, watch),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::talk::same_version;
+use crate::talk::{OtherVersion, PROTOCOL_VERSION, check_version};
 use crate::{JobName, Order, version};
 
 /// The order in the map of texts that pods see as a folder.
@@ -14,7 +14,9 @@ pub const EXPERIMENT_KEY: &str = "experiment.toml";
 /// What every node is to run. `{node}` in a word is for the node to fill in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Posted {
-    /// The version of who wrote it.
+    /// The protocol version of the program that wrote it.
+    protocol: u32,
+    /// The package version of the program that wrote it.
     program: String,
     /// What it is called.
     pub job: JobName,
@@ -25,7 +27,12 @@ pub struct Posted {
 impl Posted {
     /// By this program.
     pub fn new(order: &Order) -> Self {
-        Self { program: version().into(), job: order.job.clone(), words: order.words.clone() }
+        Self {
+            protocol: PROTOCOL_VERSION,
+            program: version().into(),
+            job: order.job.clone(),
+            words: order.words.clone(),
+        }
     }
 
     /// As it is written.
@@ -33,13 +40,20 @@ impl Posted {
         serde_json::to_string_pretty(self).expect("texts are JSON")
     }
 
-    /// Reads it; another version's is refused by its version alone.
+    /// Parses the text of [`Self::to_text`].
+    ///
+    /// # Errors
+    ///
+    /// The text is not an order, or its protocol version differs; the error names both versions.
     pub fn read(text: &str) -> Result<Self, String> {
-        same_version(text).map_err(|theirs| match theirs {
-            Some(theirs) => format!("this is nearfar {}, the order was written by version {theirs}", version()),
-            None => "it is no order".to_string(),
+        check_version(text).map_err(|writer| match writer {
+            Some(writer) => {
+                let this = OtherVersion::this_program();
+                format!("incompatible protocol: the order is from {writer}, this node has {this}")
+            }
+            None => "not an order".to_string(),
         })?;
-        serde_json::from_str(text).map_err(|error| format!("it makes no sense: {error}"))
+        serde_json::from_str(text).map_err(|error| format!("invalid order: {error}"))
     }
 }
 
@@ -48,13 +62,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_are_read_by_the_version_that_wrote_them() {
+    fn orders_of_another_protocol_version_are_rejected() {
         let order = Order { job: JobName::of("a", "1"), experiment: String::new(), words: vec!["--smoke".into()] };
         let posted = Posted::new(&order);
         assert_eq!(Posted::read(&posted.to_text()), Ok(posted.clone()));
-        let newer = posted.to_text().replace(version(), "9.9.9");
-        assert!(Posted::read(&newer).unwrap_err().ends_with("the order was written by version 9.9.9"));
-        assert_eq!(Posted::read("{}").unwrap_err(), "it is no order");
+        let newer = posted.to_text().replace(version(), "9.9.9").replace("\"protocol\": 1", "\"protocol\": 7");
+        let this = format!("nearfar {} (protocol version 1)", version());
+        let expected = format!(
+            "incompatible protocol: the order is from nearfar 9.9.9 (protocol version 7), this node has {this}"
+        );
+        assert_eq!(Posted::read(&newer).unwrap_err(), expected);
+        assert_eq!(Posted::read("{}").unwrap_err(), "not an order");
         let strange = posted.to_text().replace("a-1", "../a");
         assert!(Posted::read(&strange).unwrap_err().contains("is no name of a job"));
     }

@@ -216,8 +216,11 @@ fn an_order_that_is_not_for_this_program_is_refused() {
     let order = pod.folder.path().join("order.json");
     let text_of = std::fs::read_to_string(&order).expect("it was written");
     for (changed, expected) in [
-        (text_of.replace(env!("CARGO_PKG_VERSION"), "9.9.9"), "the order was written by version 9.9.9\nhint: an image"),
-        ("not JSON".into(), "it is no order"),
+        (
+            text_of.replace("\"protocol\": 1", "\"protocol\": 7"),
+            "(protocol version 7), this node has nearfar 0.1.0 (protocol version 1)\nhint: an image",
+        ),
+        ("not JSON".into(), "not an order"),
     ] {
         std::fs::write(&order, changed).expect("it can be written");
         let refused = output(pod.process());

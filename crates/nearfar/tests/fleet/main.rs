@@ -260,7 +260,13 @@ fn what_is_wrong_with_a_node_is_said_with_its_name() {
         "old",
         "[ \"$1\" = --version ] && echo nearfar 0.0.1 && exit\necho \"error: unrecognized subcommand '$1'\" >&2; exit 2",
     );
-    let newer = script(&nodes, "newer", "cat >/dev/null; echo '{\"program\":\"9.9.9\",\"answer\":\"new\"}'");
+    let newer =
+        script(&nodes, "newer", "cat >/dev/null; echo '{\"protocol\":7,\"program\":\"9.9.9\",\"answer\":\"new\"}'");
+    let older = script(
+        &nodes,
+        "older",
+        "cat >/dev/null; echo '{\"program\":\"0.1.0\",\"unix_ms\":1,\"answer\":{\"looks\":[]}}'",
+    );
     let other = script(&nodes, "other", "cat >/dev/null; echo hello; exit 3");
     let steers = script(&nodes, "steers", "cat >/dev/null; printf '\\033[2Jboo\\n' >&2; exit 3");
     let greets = script(&nodes, "greets", &format!("echo 'Welcome to node-a!'; exec {real} \"$@\""));
@@ -278,8 +284,19 @@ fn what_is_wrong_with_a_node_is_said_with_its_name() {
             "node-a: there is no program no such; touch pwned\nhint: install nearfar ",
         ),
         ("node-a", &["--program=$(touch pwned)"], 77, "there is no program $(touch pwned)"),
-        ("node-a", &[&old], 1, "nearfar: node-a: its nearfar is version 0.0.1, this one is "),
-        ("node-a", &[&newer], 1, "nearfar: node-a: its nearfar is version 9.9.9, this one is "),
+        (
+            "node-a",
+            &[&old],
+            1,
+            "nearfar: node-a: incompatible protocol: the node has nearfar 0.0.1 (no protocol version), this machine has ",
+        ),
+        (
+            "node-a",
+            &[&newer],
+            1,
+            "nearfar: node-a: incompatible protocol: the node has nearfar 9.9.9 (protocol version 7), this machine has ",
+        ),
+        ("node-a", &[&older], 1, "the node has nearfar 0.1.0 (no protocol version), this machine has "),
         ("node-a", &[&other], 1, "nearfar: node-a: its nearfar ended with exit status: 3"),
         ("node-a", &[&steers], 1, "exit status: 3:  [2Jboo"),
         ("node-a", &[&cut], 1, "nearfar: node-a: it ended without an answer"),
