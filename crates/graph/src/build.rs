@@ -111,30 +111,36 @@ impl Buckets {
             at.push(end);
         }
         let narrow = bits + scale <= u32::BITS;
-        let entries: Array<u32> = room.array(if narrow { end } else { 2 * end }).map_err(Error::Memory)?;
-        let (slots, wide) = (entries.view::<AtomicU32>(), entries.view::<AtomicU64>());
-        crew.run(&|hand| {
-            let cursors = &mut cursors[hand.index].clone();
-            let edges = tuples.part(hand).filter(|(a, b)| a != b);
-            if narrow {
-                let mask = (1 << bits) - 1;
-                let pair = |from: u32, to: u32| (from & mask) << scale | to;
+        let mut entries: Array<u32> = room.array(if narrow { end } else { 2 * end }).map_err(Error::Memory)?;
+        if narrow {
+            let slots: &[AtomicU32] = entries.as_mut();
+            let mask = (1 << bits) - 1;
+            let pair = |from: u32, to: u32| (from & mask) << scale | to;
+            crew.run(&|hand| {
+                let cursors = &mut cursors[hand.index].clone();
+                let edges = tuples.part(hand).filter(|(a, b)| a != b);
                 put(edges, bits, cursors, |at, from, to| slots[at].store(pair(from, to), Ordering::Relaxed));
-            } else {
-                let pair = |from: u32, to: u32| u64::from(from) << 32 | u64::from(to);
-                put(edges, bits, cursors, |at, from, to| wide[at].store(pair(from, to), Ordering::Relaxed));
-            }
-            Ok(())
-        })?;
+                Ok(())
+            })?;
+        } else {
+            let slots: &[AtomicU64] = entries.as_mut();
+            let pair = |from: u32, to: u32| u64::from(from) << 32 | u64::from(to);
+            crew.run(&|hand| {
+                let cursors = &mut cursors[hand.index].clone();
+                let edges = tuples.part(hand).filter(|(a, b)| a != b);
+                put(edges, bits, cursors, |at, from, to| slots[at].store(pair(from, to), Ordering::Relaxed));
+                Ok(())
+            })?;
+        }
         Ok(Self { bits, narrow, at, entries, vertices: 1 << scale })
     }
 
     /// Makes lists without duplicates of each bucket.
     fn gather<C: Crew>(&mut self, crew: &C, room: &Room) -> Result<Lists, C::Error> {
         let vertices = self.vertices;
-        let degree = room.array(vertices).map_err(Error::Memory)?;
-        let start = room.array(vertices).map_err(Error::Memory)?;
-        let (degrees, starts) = (degree.view::<AtomicU32>(), start.view::<AtomicU64>());
+        let mut degree: Array<u32> = room.array(vertices).map_err(Error::Memory)?;
+        let mut start: Array<u64> = room.array(vertices).map_err(Error::Memory)?;
+        let (degrees, starts): (&[AtomicU32], &[AtomicU64]) = (degree.as_mut(), start.as_mut());
         let (bits, at, narrow) = (self.bits, &self.at, self.narrow);
         let (words, scale) = (if narrow { 1 } else { 2 }, vertices.ilog2());
         let mut rest = &mut self.entries[..];
@@ -329,9 +335,9 @@ fn write<C: Crew>(
     let columns = ranking.rows.len() - 1;
     let column_at = Layout::columns_at(&ranking.rows[..columns]);
     // Vectors are read from the last row too.
-    let head: Array<u32> = room.array(column_at[columns] + ROWS_ALIGNED).map_err(Error::Memory)?;
-    let tail_at: Array<u64> = room.array(ranking.rows[columns] as usize + 1).map_err(Error::Memory)?;
-    let (heads, tails) = (head.view::<AtomicU32>(), tail_at.view::<AtomicU64>());
+    let mut head: Array<u32> = room.array(column_at[columns] + ROWS_ALIGNED).map_err(Error::Memory)?;
+    let mut tail_at: Array<u64> = room.array(ranking.rows[columns] as usize + 1).map_err(Error::Memory)?;
+    let (heads, tails): (&[AtomicU32], &[AtomicU64]) = (head.as_mut(), tail_at.as_mut());
     let bits = u32::BITS - ranking.ranks.leading_zeros();
     let pieces = Pieces::new(ranking.chunks.len() - 1, 1);
     let coded = collect(crew, |_| {

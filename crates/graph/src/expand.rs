@@ -46,15 +46,11 @@ pub(crate) fn join(isa: Isa, ground: &Ground<'_>, given: &Given<'_>, found: &mut
 /// What is done with a neighbour that was not visited when it was looked.
 trait Visit {
     type Out;
-    /// Which of sixteen are to be visited.
+    /// Which of sixteen are to be visited. The bits may be out of date when other threads set some: `visit` decides.
     ///
     /// # Safety
     /// As `ground` says; every rank has its bit.
-    #[inline(always)]
-    unsafe fn which<L: Lanes>(ground: &Ground<'_>, neighbours: L::Vector, mask: u32) -> u32 {
-        // SAFETY: as for the caller.
-        mask & !unsafe { L::bits(ground.visited_map(), neighbours, mask) }
-    }
+    unsafe fn which<L: Lanes>(ground: &Ground<'_>, neighbours: L::Vector, mask: u32) -> u32;
     fn visit(&mut self, ground: &Ground<'_>, rank: u32, neighbour: u32);
     fn out(self) -> Self::Out;
 }
@@ -66,6 +62,12 @@ struct Alone<'f> {
 
 impl Visit for Alone<'_> {
     type Out = usize;
+
+    #[inline(always)]
+    unsafe fn which<L: Lanes>(ground: &Ground<'_>, neighbours: L::Vector, mask: u32) -> u32 {
+        // SAFETY: as for the caller, and no other thread sets bits in a level of one thread.
+        mask & !unsafe { L::bits(ground.visited_map(), neighbours, mask) }
+    }
 
     #[inline(always)]
     fn visit(&mut self, ground: &Ground<'_>, rank: u32, neighbour: u32) {
@@ -90,7 +92,7 @@ impl Visit for OneOfMany {
     #[inline(always)]
     unsafe fn which<L: Lanes>(ground: &Ground<'_>, neighbours: L::Vector, mask: u32) -> u32 {
         // SAFETY: as for the caller.
-        mask & !unsafe { L::bits(ground.next_map(), neighbours, mask) }
+        mask & !unsafe { L::shared_bits(ground.next, neighbours, mask) }
     }
 
     /// Claims it in the next frontier.
@@ -118,7 +120,8 @@ impl Visit for Late {
     unsafe fn which<L: Lanes>(ground: &Ground<'_>, neighbours: L::Vector, mask: u32) -> u32 {
         // SAFETY: as for the caller.
         unsafe {
-            mask & !L::bits(ground.visited_map(), neighbours, mask) | L::bits(ground.next_map(), neighbours, mask)
+            let visited = L::shared_bits(ground.visited, neighbours, mask);
+            mask & !visited | L::shared_bits(ground.next, neighbours, mask)
         }
     }
 

@@ -11,6 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use sha2::{Digest, Sha256};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::build::{Listed, Ranking, finish};
 use crate::coded::PADDING;
@@ -206,7 +207,7 @@ fn read_some(from: &mut impl Read, bytes: &mut [u8]) -> Result<usize, FileError>
 }
 
 /// Reads a section of so many elements, with room for some more.
-fn section<T: machine::memory::Plain>(
+fn section<T: FromBytes + IntoBytes>(
     from: &mut impl Read,
     header: &Header,
     index: usize,
@@ -270,8 +271,8 @@ impl Parts {
         if !filled || self.head[end..].iter().any(|neighbour| *neighbour != ranks) {
             return impossible("columns have rows that no rank has");
         }
-        let degrees: Array<u32> = room.array(ranks as usize).map_err(memory)?;
-        self.check_lists(threads, degrees.view())?;
+        let mut degrees: Array<u32> = room.array(ranks as usize).map_err(memory)?;
+        self.check_lists(threads, degrees.as_mut())?;
         self.finish(&degrees, rank, room)
     }
 

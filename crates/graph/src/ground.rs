@@ -1,8 +1,9 @@
 //! What the loops of the search work on, and how they are compiled: written once over sixteen ranks at a time, and built for each
 //! kind of instructions and each width of HEAD's neighbours.
 //!
-//! Unsafe for the vectors, and because threads write to shared arrays: in a bottom-up level each chunk of vertices belongs to the
-//! thread that took it, in a top-down level bits are claimed atomically. Ranks in the layout are below its number of ranks
+//! Unsafe for the vectors, and because threads write to shared arrays. In a bottom-up level each chunk of vertices belongs to the
+//! thread that took it, and no thread changes the frontier. In a top-down level of several threads, bits are claimed and read
+//! atomically ([`Lanes::shared_bits`]); in one of a single thread, no other thread reads or writes. Ranks in the layout are below its number of ranks
 //! (construction makes them so, reading a file checks it), and every map and array has room for all of them and the one after.
 #![allow(unsafe_code)]
 
@@ -156,11 +157,6 @@ impl Ground<'_> {
     #[inline(always)]
     pub(crate) fn frontier_map(&self) -> *const u32 {
         self.frontier.as_ptr().cast()
-    }
-
-    #[inline(always)]
-    pub(crate) fn next_map(&self) -> *const u32 {
-        self.next.as_ptr().cast()
     }
 
     #[inline(always)]

@@ -22,6 +22,32 @@ pub(crate) enum Head {
     Three(Array<u8>),
 }
 
+/// The columns while threads write them.
+#[derive(Clone, Copy)]
+pub(crate) enum HeadWriter<'h> {
+    /// As [`Head::Four`].
+    Four(&'h [AtomicU32]),
+    /// As [`Head::Three`].
+    Three(&'h [AtomicU8]),
+}
+
+impl HeadWriter<'_> {
+    /// Writes neighbours from this place on; one thread writes each place.
+    pub(crate) fn store(self, at: usize, neighbours: &[u32]) {
+        match self {
+            Self::Four(wide) => {
+                wide[at..].iter().zip(neighbours).for_each(|(row, neighbour)| row.store(*neighbour, Relaxed));
+            }
+            Self::Three(bytes) => {
+                let (rows, _) = bytes[3 * at..].as_chunks::<3>();
+                for (row, neighbour) in rows.iter().zip(neighbours) {
+                    row.iter().zip(neighbour.to_le_bytes()).for_each(|(place, byte)| place.store(byte, Relaxed));
+                }
+            }
+        }
+    }
+}
+
 impl Head {
     /// Bytes that each neighbour takes at least, where this number is the largest.
     pub(crate) fn width(largest: u32) -> usize {
@@ -50,19 +76,11 @@ impl Head {
         }
     }
 
-    /// Writes neighbours from this place on, which has one thread.
-    pub(crate) fn store(&self, at: usize, neighbours: &[u32]) {
+    /// For threads that write columns at the same time.
+    pub(crate) fn writer(&mut self) -> HeadWriter<'_> {
         match self {
-            Self::Four(wide) => {
-                let rows = &wide.view::<AtomicU32>()[at..];
-                rows.iter().zip(neighbours).for_each(|(row, neighbour)| row.store(*neighbour, Relaxed));
-            }
-            Self::Three(bytes) => {
-                let (rows, _) = bytes.view::<AtomicU8>()[3 * at..].as_chunks::<3>();
-                for (row, neighbour) in rows.iter().zip(neighbours) {
-                    row.iter().zip(neighbour.to_le_bytes()).for_each(|(place, byte)| place.store(byte, Relaxed));
-                }
-            }
+            Self::Four(wide) => HeadWriter::Four(wide.as_mut()),
+            Self::Three(bytes) => HeadWriter::Three(bytes.as_mut()),
         }
     }
 
@@ -126,11 +144,11 @@ mod tests {
         let numbers: Vec<u32> = (0..1000).map(|index| (index * 2_654_435) % (1 << 24)).collect();
         let room = Room::anywhere();
         for (largest, width) in [((1 << 24) - 1, 3), (1 << 24, 4)] {
-            let head = Head::packed(1000, largest, &room).unwrap();
+            let mut head = Head::packed(1000, largest, &room).unwrap();
             assert_eq!(matches!(&head, Head::Three(_)), width == 3);
             assert_eq!(head.bytes() as u64, Head::bytes_for(1000, width));
             for (at, part) in numbers.chunks(300).enumerate().collect::<Vec<_>>().into_iter().rev() {
-                head.store(300 * at, part);
+                head.writer().store(300 * at, part);
             }
             assert_eq!(head.wide()[..1000], numbers);
             assert!((0..1000).all(|at| head.at(at) == numbers[at]));

@@ -2,6 +2,8 @@
 //! written once (`scan`) and compiled three times. And asking for memory ahead. Knows nothing of graphs.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::AtomicU64;
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -98,8 +100,12 @@ pub(crate) trait Lanes {
     /// The lanes of the mask that are below a limit.
     unsafe fn below(vector: Self::Vector, limit: u32, mask: u32) -> u32;
 
-    /// The lanes of the mask whose bit is set in a map of bits.
+    /// The lanes of the mask whose bit is set in a map of bits, which no thread changes during the call.
     unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32;
+
+    /// The lanes of the mask whose bit is set in a map of bits that other threads may change during the call. Each lane is a
+    /// relaxed atomic load.
+    unsafe fn shared_bits(map: &[AtomicU64], of: Self::Vector, mask: u32) -> u32;
 
     /// Writes the lanes of the mask, each to its place.
     unsafe fn store(to: *mut u32, vector: Self::Vector, mask: u32);
@@ -172,6 +178,10 @@ mod tests {
                     assert!(lanes.iter().all(expected) && below & !mask == 0, "{limit}");
                 }
                 let bits = L::bits(map.as_ptr(), vector, mask);
+                let (words, _) = map.as_chunks::<2>();
+                let words: Vec<AtomicU64> =
+                    words.iter().map(|[low, high]| (u64::from(*high) << 32 | u64::from(*low)).into()).collect();
+                assert_eq!(L::shared_bits(&words, vector, mask), bits);
                 for lane in 0..WIDTH {
                     let value = memory[3 + lane];
                     let expected = lanes.contains(&lane) && map[value as usize / 32] >> (value % 32) & 1 == 1;

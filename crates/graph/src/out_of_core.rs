@@ -161,7 +161,7 @@ impl<'w, C: Crew> Work<'w, C> {
     fn ranks(&mut self, room: &Room) -> Result<(Array<u32>, Steps), C::Error> {
         let mut degrees: Array<u32> = room.array(self.spec.vertices() as usize).map_err(Error::Memory)?;
         self.load(&mut degrees)?;
-        self.pairs(&degrees)?;
+        self.pairs(&mut degrees)?;
         let (steps, mut next) = Steps::of(&degrees);
         if steps.0.is_empty() {
             return Err(Error::NoEdges.into());

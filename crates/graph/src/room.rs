@@ -1,13 +1,13 @@
 //! Where the arrays of a graph lie: placed memory, in the pages and on the nodes that who calls wants.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use machine::memory::{HugePages, MemoryError, PlacedMemory, Plain};
+use machine::memory::{HugePages, MemoryError, PlacedMemory, cast_slice, cast_slice_mut};
 use model::id_set::NodeId;
 use model::placement::MemoryPolicy;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// How arrays are to be placed.
 #[derive(Clone, Debug)]
@@ -27,11 +27,10 @@ static COLOUR: AtomicUsize = AtomicUsize::new(0);
 
 /// A placed array, zero until it is written.
 pub(crate) struct Array<T> {
-    memory: PlacedMemory,
+    memory: PlacedMemory<T>,
     /// Elements that come before the first.
     skipped: usize,
     length: usize,
-    elements: PhantomData<T>,
 }
 
 impl Room {
@@ -46,31 +45,33 @@ impl Room {
         Self { policy: self.policy.clone(), huge_pages: HugePages::System }
     }
 
-    pub(crate) fn array<T: Plain>(&self, length: usize) -> Result<Array<T>, MemoryError> {
+    pub(crate) fn array<T: FromBytes + IntoBytes>(&self, length: usize) -> Result<Array<T>, MemoryError> {
         // Prime to the number of places, so that arrays made one after the other lie far apart in this.
         let colour = COLOUR.fetch_add(67, Ordering::Relaxed) % COLOURS;
         let skipped = colour * COLOUR_BYTES / size_of::<T>();
         let bytes = length.saturating_mul(size_of::<T>()).saturating_add(colour * COLOUR_BYTES).max(1);
         let memory = PlacedMemory::new(bytes, &self.policy, self.huge_pages)?;
-        Ok(Array { memory, skipped, length, elements: PhantomData })
+        Ok(Array { memory, skipped, length })
     }
 }
 
-impl<T: Plain> Array<T> {
-    /// The same memory as other values, which nobody can do otherwise meanwhile.
-    pub(crate) fn as_mut<U: Plain>(&mut self) -> &mut [U] {
-        let (from, length) = self.of_size(size_of::<U>());
-        &mut self.memory.as_mut_slice()[from..from + length]
+impl<T: FromBytes + IntoBytes> Array<T> {
+    /// The elements as values of another type, or as atomics that threads share.
+    pub(crate) fn as_mut<U: FromBytes + IntoBytes>(&mut self) -> &mut [U] {
+        cast_slice_mut(self)
     }
 
-    /// The same memory as other values.
-    pub(crate) fn view<U: Plain>(&self) -> &[U] {
-        let (from, length) = self.of_size(size_of::<U>());
-        &self.memory.as_slice()[from..from + length]
+    /// The elements as values of another type.
+    pub(crate) fn view<U: FromBytes + Immutable>(&self) -> &[U]
+    where
+        T: Immutable,
+    {
+        cast_slice(self)
     }
 
-    fn of_size(&self, bytes: usize) -> (usize, usize) {
-        (self.skipped * size_of::<T>() / bytes, self.length * size_of::<T>() / bytes)
+    /// A pointer to the first element, which stays valid whichever references to the elements are made.
+    pub(crate) fn start(&self) -> *mut T {
+        self.memory.start().as_ptr().wrapping_add(self.skipped)
     }
 
     /// Bytes of its elements.
@@ -93,17 +94,17 @@ impl<T: Plain> Array<T> {
     }
 }
 
-impl<T: Plain> Deref for Array<T> {
+impl<T: FromBytes + IntoBytes> Deref for Array<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        self.view()
+        &self.memory.as_slice()[self.skipped..self.skipped + self.length]
     }
 }
 
-impl<T: Plain> DerefMut for Array<T> {
+impl<T: FromBytes + IntoBytes> DerefMut for Array<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        self.as_mut()
+        &mut self.memory.as_mut_slice()[self.skipped..self.skipped + self.length]
     }
 }
 
@@ -121,7 +122,8 @@ mod tests {
             assert!(array.iter().all(|value| *value == 0));
             array[9] = 5 << 32 | 3;
             assert_eq!(array.as_mut::<u32>()[18..], [3, 5]);
-            assert_eq!(array.view::<AtomicU32>()[19].load(Ordering::Relaxed), 5);
+            assert_eq!(array.as_mut::<AtomicU32>()[19].load(Ordering::Relaxed), 5);
+            assert_eq!(array.view::<u8>()[72..], [3, 0, 0, 0, 5, 0, 0, 0]);
         }
         assert!(Room::anywhere().array::<u32>(0).unwrap().is_empty());
     }

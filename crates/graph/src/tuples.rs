@@ -67,8 +67,9 @@ impl Tuples {
         if spec.scale > SCALE_MAX_IN_CORE {
             return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE }.into());
         }
-        let pairs = room.in_passing().array((share.end - share.start) as usize).map_err(Error::Memory)?;
-        let slots = pairs.view::<AtomicU64>();
+        let mut pairs: Array<u64> =
+            room.in_passing().array((share.end - share.start) as usize).map_err(Error::Memory)?;
+        let slots: &[AtomicU64] = pairs.as_mut();
         crew.run(&|hand| {
             let mut edges = vec![[0; 2]; BATCH];
             let own = hand.part(slots.len());

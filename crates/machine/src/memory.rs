@@ -1,19 +1,25 @@
-//! Memory whose place is known: anonymous pages with a memory policy set before anybody touches them, and where they
-//! really came to lie.
+//! Memory with a known placement: anonymous pages whose memory policy is set before the first touch, and the memory nodes
+//! that the pages are on.
+//!
+//! The element type is part of the type of a mapping, so that all shared references to its bytes agree on whether they may
+//! change. Another view of the same bytes takes a shared borrow if neither type has interior mutability ([`cast_slice`]), and
+//! an exclusive one otherwise ([`cast_slice_mut`]): atomics of `u64` memory exclude every other access while they live.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
 use model::id_set::{NodeId, NodeSet};
 use model::placement::MemoryPolicy;
 use model::units::Bytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::mempolicy::{self, PolicyCode};
 use crate::syscall::{self, Refusal};
@@ -80,36 +86,96 @@ impl MemoryError {
     }
 }
 
-/// Types that any bytes are a valid value of, so that fresh memory can be seen as a slice of them.
+/// Views the bytes of values as values of another type; bytes at the end that do not make a whole value are left out.
+/// Neither type has interior mutability:
 ///
-/// # Safety
-/// Every bit pattern is a valid value, there is no padding, and dropping does nothing.
-pub unsafe trait Plain: Send + Sync {}
-
-/// Marks integers, floats and their atomics.
-macro_rules! plain {
-    ($($type:ty)*) => { $(
-        // SAFETY: integers, floats and atomic integers have no padding, no invalid bit patterns and no drop.
-        unsafe impl Plain for $type {}
-    )* };
+/// ```compile_fail,E0277
+/// # use std::sync::atomic::AtomicU64;
+/// use machine::memory::{PlacedMemory, cast_slice};
+///
+/// fn atomics_of_plain_memory(memory: &PlacedMemory<u64>) -> &[AtomicU64] {
+///     cast_slice(memory.as_slice()) // other code may hold a `&[u64]` of the same bytes
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use std::sync::atomic::AtomicU64;
+/// use machine::memory::{PlacedMemory, cast_slice};
+///
+/// fn plain_values_of_atomics(memory: &PlacedMemory<AtomicU64>) -> &[u64] {
+///     cast_slice(memory.as_slice()) // other code may store to the same bytes
+/// }
+/// ```
+///
+/// # Panics
+/// If the first byte is not aligned for `U`. Memory of this module is aligned for every `U`.
+pub fn cast_slice<T: IntoBytes + Immutable, U: FromBytes + Immutable>(values: &[T]) -> &[U] {
+    let (values, _) = <[U]>::ref_from_prefix(values.as_bytes()).ok().expect("the bytes are aligned for the other type");
+    values
 }
 
-plain!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 AtomicU8 AtomicU32 AtomicU64 AtomicUsize);
+/// Views the bytes of values as values of another type for as long as nothing else can use them; bytes at the end that do
+/// not make a whole value are left out. Atomics for several threads come from here:
+///
+/// ```
+/// # use std::sync::atomic::{AtomicU64, Ordering};
+/// use machine::memory::cast_slice_mut;
+///
+/// let mut sums = [0_u64; 4];
+/// let shared: &[AtomicU64] = cast_slice_mut(&mut sums);
+/// std::thread::scope(|scope| {
+///     (0..4).for_each(|_| drop(scope.spawn(|| shared[3].fetch_add(1, Ordering::Relaxed))));
+/// });
+/// assert_eq!(sums[3], 4);
+/// ```
+///
+/// The plain values cannot be read before the atomics are gone:
+///
+/// ```compile_fail,E0502
+/// # use std::sync::atomic::{AtomicU64, Ordering};
+/// # use model::placement::MemoryPolicy;
+/// use machine::memory::{HugePages, PlacedMemory, cast_slice_mut};
+///
+/// let mut memory: PlacedMemory<u64> = PlacedMemory::new(4096, &MemoryPolicy::Kernel, HugePages::System).unwrap();
+/// let shared: &[AtomicU64] = cast_slice_mut(memory.as_mut_slice());
+/// let plain: &[u64] = memory.as_slice();
+/// shared[0].store(1, Ordering::Relaxed);
+/// assert_eq!(plain[0], 0);
+/// ```
+///
+/// # Panics
+/// If the first byte is not aligned for `U`. Memory of this module is aligned for every `U`.
+pub fn cast_slice_mut<T: FromBytes + IntoBytes, U: FromBytes + IntoBytes>(values: &mut [T]) -> &mut [U] {
+    let (values, _) =
+        <[U]>::mut_from_prefix(values.as_mut_bytes()).ok().expect("the bytes are aligned for the other type");
+    values
+}
 
-/// Anonymous memory with a policy, mapped and not yet touched: the first touch belongs to the threads that will use
-/// it. Zero when first read. Given back to the system when dropped.
+/// Anonymous memory with a memory policy, mapped but not touched, so that the threads that use it can touch it first. Its
+/// values are zero until they are written. Dropping it unmaps it.
+///
+/// A shared reference gives values of the type of the mapping and of no other:
+///
+/// ```compile_fail,E0308
+/// # use std::sync::atomic::AtomicU64;
+/// use machine::memory::PlacedMemory;
+///
+/// fn both(memory: &PlacedMemory<u64>) -> (&[u64], &[AtomicU64]) {
+///     (memory.as_slice(), memory.as_slice())
+/// }
+/// ```
 #[derive(Debug)]
-pub struct PlacedMemory {
-    start: NonNull<u8>,
+pub struct PlacedMemory<T = u8> {
+    start: NonNull<T>,
     bytes: usize,
     mapped: usize,
+    values: PhantomData<T>,
 }
 
-// SAFETY: the memory belongs to this value alone, like a boxed slice: sharing it gives only shared slices of types
-// that are Sync, and unique access takes a unique borrow.
-unsafe impl Send for PlacedMemory {}
-// SAFETY: as above.
-unsafe impl Sync for PlacedMemory {}
+// SAFETY: the mapping has one owner, as a boxed slice has: moving it to another thread moves its values, which are Send.
+unsafe impl<T: Send> Send for PlacedMemory<T> {}
+// SAFETY: a shared reference gives shared references to the values, which are Sync, and a pointer, whose use is unsafe.
+unsafe impl<T: Sync> Sync for PlacedMemory<T> {}
 
 /// Memory begins at a multiple of this, so that huge pages can begin with it and every trial has the same alignment.
 /// 2 MiB is the size of a huge page on x86-64 and on 64-bit ARM with 4 KiB pages.
@@ -121,9 +187,11 @@ const PAGES_PER_CALL: usize = 4096;
 /// Bytes that live [`PlacedMemory`] has mapped: untouched, they are missing from what the kernel calls available.
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
-impl PlacedMemory {
-    /// Maps `bytes` bytes (at least one) and sets their policy, without touching them. What does not fit into memory
-    /// is refused here, because the kernel would only say so by killing a process at the touch.
+impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
+    /// Maps `bytes` bytes (at least one) and sets their policy, without touching them.
+    ///
+    /// # Errors
+    /// If the memory is not available, because the kernel would kill a process at the touch, or if the kernel refuses.
     pub fn new(bytes: usize, policy: &MemoryPolicy, huge: HugePages) -> Result<Self, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Empty);
@@ -132,24 +200,36 @@ impl PlacedMemory {
         let code = PolicyCode::of(policy).map_err(MemoryError::Refused)?;
         let memory = Self::map(bytes)?;
         if let Some(code) = code {
-            syscall::mbind(memory.start, memory.mapped, code.mode, &code.nodes, false)
+            syscall::mbind(memory.first_byte(), memory.mapped, code.mode, &code.nodes, false)
                 .map_err(|error| MemoryError::Refused(mempolicy::refusal("give memory", policy, &error)))?;
         }
         memory.advise(huge)?;
         Ok(memory)
     }
 
-    /// All of it, as values of `T`; bytes at the end that do not make a whole value are left out.
-    pub fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
-        // SAFETY: the mapping is live, readable and writable for `bytes` bytes, aligned far beyond any T, and borrowed
-        // uniquely through self; T is Plain, so whatever bytes are there are values of it.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes / size_of::<T>()) }
+    /// Returns all values; bytes at the end that do not make a whole value are left out.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: `len` values from `start` on lie in the mapping, which is readable and writable, is aligned for T (asserted
+        // in `len`) and is borrowed exclusively through self. Every bit pattern is a value of T, which is FromBytes.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
     }
 
-    /// All of it, as values of `T`, to read, or to share through atomics.
-    pub fn as_slice<T: Plain>(&self) -> &[T] {
-        // SAFETY: as in as_mut_slice, borrowed shared; only atomics can be written through a shared slice.
-        unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / size_of::<T>()) }
+    /// Returns all values; bytes at the end that do not make a whole value are left out.
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: as in `as_mut_slice`, and borrowed shared: through a shared reference, safe code reaches these bytes as
+        // values of T alone, so that they change only if T has interior mutability.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len()) }
+    }
+
+    fn len(&self) -> usize {
+        const { assert!(size_of::<T>() > 0 && align_of::<T>() <= ALIGNMENT) };
+        self.bytes / size_of::<T>()
+    }
+
+    /// Returns a pointer to the first value, for threads that divide the values between them. It is not derived from a
+    /// reference, so it stays valid whichever slices are borrowed before and after its use.
+    pub fn start(&self) -> NonNull<T> {
+        self.start
     }
 
     /// How many bytes there are.
@@ -164,7 +244,7 @@ impl PlacedMemory {
         let page = syscall::page_bytes();
         let count = self.bytes.div_ceil(page);
         let addresses: Vec<*const u8> =
-            spread(count, pages_max).map(|index| self.start.as_ptr().cast_const().wrapping_add(index * page)).collect();
+            spread(count, pages_max).map(|index| self.first_byte().as_ptr().cast_const().wrapping_add(index * page)).collect();
         let mut by_node = BTreeMap::new();
         for some in addresses.chunks(PAGES_PER_CALL) {
             let mut status: Vec<c_int> = vec![-libc::ENOENT; some.len()];
@@ -188,7 +268,7 @@ impl PlacedMemory {
         let refused = |refusal| MemoryError::Refused(refusal);
         let Some(code) = PolicyCode::of(&policy).map_err(refused)? else { return Ok(()) };
         // SAFETY: from < mapped: the place lies in the mapping.
-        let start = unsafe { self.start.add(from) };
+        let start = unsafe { self.first_byte().add(from) };
         syscall::mbind(start, to - from, code.mode, &code.nodes, true)
             .map_err(|error| refused(mempolicy::refusal("move memory", &policy, &error)))
     }
@@ -200,6 +280,21 @@ impl PlacedMemory {
         Some(huge_bytes_between(&text, start, start + self.mapped as u64))
     }
 
+    fn first_byte(&self) -> NonNull<u8> {
+        self.start.cast()
+    }
+
+    /// Miri has no partial `munmap(2)`: allocates the same range of zeros.
+    #[cfg(miri)]
+    fn map(bytes: usize) -> Result<Self, MemoryError> {
+        let mapped = bytes.next_multiple_of(syscall::page_bytes());
+        // SAFETY: the size is not zero, because `new` refuses zero bytes.
+        let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(miri_layout(mapped)) }).expect("Miri has memory");
+        MAPPED.fetch_add(mapped as u64, Ordering::Relaxed);
+        Ok(Self { start: start.cast(), bytes, mapped, values: PhantomData })
+    }
+
+    #[cfg(not(miri))]
     fn map(bytes: usize) -> Result<Self, MemoryError> {
         let page = syscall::page_bytes();
         let what = || format!("map {} of memory (mmap)", Bytes(bytes as u64));
@@ -215,16 +310,18 @@ impl PlacedMemory {
         // SAFETY: before + mapped <= reserved: the end of the aligned part lies in the mapping, or just after it.
         give_back(unsafe { start.add(mapped) }, ALIGNMENT - before);
         MAPPED.fetch_add(mapped as u64, Ordering::Relaxed);
-        Ok(Self { start, bytes, mapped })
+        Ok(Self { start: start.cast(), bytes, mapped, values: PhantomData })
     }
 
     fn advise(&self, huge: HugePages) -> Result<(), MemoryError> {
         let huge = match huge {
             HugePages::System => return Ok(()),
+            // Miri has no madvise(2), which changes no value.
+            _ if cfg!(miri) => return Ok(()),
             HugePages::Never => false,
             HugePages::Wanted => true,
         };
-        match syscall::advise_huge(self.start, self.mapped, huge) {
+        match syscall::advise_huge(self.first_byte(), self.mapped, huge) {
             // A kernel without transparent huge pages has answered the question of Never, and wanting is not needing.
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
                 Err(MemoryError::Refused(Refusal::new("choose the size of pages (madvise)", &error)))
@@ -234,14 +331,15 @@ impl PlacedMemory {
     }
 }
 
-impl Drop for PlacedMemory {
+impl<T> Drop for PlacedMemory<T> {
     fn drop(&mut self) {
-        give_back(self.start, self.mapped);
+        give_back(self.start.cast(), self.mapped);
         MAPPED.fetch_sub(self.mapped as u64, Ordering::Relaxed);
     }
 }
 
 /// Unmaps a part of a mapping that nothing refers to: its unneeded ends, or all of it on drop.
+#[cfg(not(miri))]
 fn give_back(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the callers in this file, and nobody else can call, pass ranges of their own mapping that no slice
@@ -249,6 +347,17 @@ fn give_back(start: NonNull<u8>, bytes: usize) {
         // A failure would be a wrong range, which is our bug.
         unsafe { syscall::unmap(start, bytes) }.expect("a range of our own mapping can be unmapped");
     }
+}
+
+#[cfg(miri)]
+fn give_back(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: only drop calls this in Miri, with what `map` has allocated with the same layout.
+    unsafe { std::alloc::dealloc(start.as_ptr(), miri_layout(bytes)) }
+}
+
+#[cfg(miri)]
+fn miri_layout(bytes: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(bytes, ALIGNMENT).expect("tests in Miri are small")
 }
 
 /// At most `most` of the numbers below `count`, evenly spread.
@@ -371,7 +480,7 @@ mod tests {
     fn pages_move_to_nodes_that_are_there() {
         let page = syscall::page_bytes();
         let Some(mut memory) = placed(8 * page, "kernel") else { return };
-        memory.as_mut_slice::<u8>().fill(1);
+        memory.as_mut_slice().fill(1);
         match memory.move_to(0..8 * page, NodeId(0)) {
             Err(MemoryError::Refused(refusal)) if matches!(refusal.errno, libc::EPERM | libc::ENOSYS) => {
                 return println!("skipped: {refusal}");
@@ -379,7 +488,7 @@ mod tests {
             moved => moved.unwrap(),
         }
         assert_eq!(memory.pages_by_node(1000).unwrap(), [(NodeId(0), 8)].into());
-        assert!(memory.as_slice::<u8>().iter().all(|byte| *byte == 1));
+        assert!(memory.as_slice().iter().all(|byte| *byte == 1));
         // The kernel is asked only about pages that begin there.
         assert!(memory.move_to(page..2 * page, NodeId(1000)).is_err());
         memory.move_to(1..page, NodeId(1000)).unwrap();
@@ -397,9 +506,9 @@ mod tests {
                 pages => pages.unwrap(),
             };
             assert!(untouched.is_empty(), "{policy}: nothing is touched before its use");
-            memory.as_mut_slice::<u8>()[..16 * page].fill(1);
+            memory.as_mut_slice()[..16 * page].fill(1);
             assert_eq!(memory.pages_by_node(1000).unwrap().values().sum::<u64>(), 16, "{policy}");
-            memory.as_mut_slice::<u64>().fill(1);
+            cast_slice_mut::<u8, u64>(memory.as_mut_slice()).fill(1);
             let pages = memory.pages_by_node(1000).unwrap();
             assert_eq!(pages.values().sum::<u64>(), 64, "{policy}");
             if policy == "bind 0" {
@@ -413,25 +522,40 @@ mod tests {
     fn slices_hold_whole_values_and_begin_aligned() {
         let Some(mut memory) = placed(4097, "kernel") else { return };
         assert_eq!(memory.bytes(), Bytes(4097));
-        assert_eq!(memory.as_mut_slice::<u8>().len(), 4097);
-        assert_eq!(memory.as_mut_slice::<f64>().len(), 512);
-        assert!(memory.as_slice::<f64>().iter().all(|value| *value == 0.0));
-        assert_eq!(memory.as_slice::<u8>().as_ptr().align_offset(ALIGNMENT), 0);
-        memory.as_slice::<AtomicU64>()[3].store(7, Ordering::Relaxed);
-        assert_eq!(memory.as_slice::<u64>()[3], 7);
+        assert_eq!(memory.as_mut_slice().len(), 4097);
+        assert_eq!(cast_slice_mut::<u8, f64>(memory.as_mut_slice()).len(), 512);
+        assert!(cast_slice::<u8, f64>(memory.as_slice()).iter().all(|value| *value == 0.0));
+        assert_eq!(memory.as_slice().as_ptr().align_offset(ALIGNMENT), 0);
+        cast_slice_mut::<u8, AtomicU64>(memory.as_mut_slice())[3].store(7, Ordering::Relaxed);
+        assert_eq!(cast_slice::<u8, u64>(memory.as_slice())[3], 7);
+    }
+
+    #[test]
+    fn typed_memory_holds_whole_values_and_atomics() {
+        let memory = |bytes| PlacedMemory::<AtomicU64>::new(bytes, &MemoryPolicy::Kernel, HugePages::Never).unwrap();
+        assert!(memory(7).as_slice().is_empty());
+        let mut memory = memory(23);
+        let shared = memory.as_slice();
+        assert_eq!(shared.len(), 2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| shared[1].fetch_add(5, Ordering::Relaxed));
+            }
+        });
+        assert_eq!(cast_slice_mut::<AtomicU64, u64>(memory.as_mut_slice()), [0, 10]);
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_sizes() {
         let asked = available().map_or(1 << 50, |bytes| bytes.0 as usize + (1 << 30));
-        let error = PlacedMemory::new(asked, &MemoryPolicy::Kernel, HugePages::System).unwrap_err();
+        let error = PlacedMemory::<u8>::new(asked, &MemoryPolicy::Kernel, HugePages::System).unwrap_err();
         let MemoryError::TooLarge { room, .. } = &error else { panic!("{error}") };
         assert!(room.bytes.0 > 0, "{error}");
         assert!(error.to_string().contains("do not fit"), "{error}");
         assert!(error.hint().is_some());
-        let huge = PlacedMemory::new(usize::MAX, &MemoryPolicy::Kernel, HugePages::System).unwrap_err();
+        let huge = PlacedMemory::<u8>::new(usize::MAX, &MemoryPolicy::Kernel, HugePages::System).unwrap_err();
         assert!(matches!(huge, MemoryError::TooLarge { .. }), "{huge}");
-        let none = PlacedMemory::new(0, &MemoryPolicy::Kernel, HugePages::System).unwrap_err();
+        let none = PlacedMemory::<u8>::new(0, &MemoryPolicy::Kernel, HugePages::System).unwrap_err();
         assert_eq!(none, MemoryError::Empty);
     }
 
@@ -487,8 +611,8 @@ AnonHugePages:      2048 kB
     fn huge_pages_are_given_where_they_are_wanted() {
         let bytes = 8 << 20;
         let huge = |choice| {
-            let mut memory = PlacedMemory::new(bytes, &MemoryPolicy::Kernel, choice).unwrap();
-            memory.as_mut_slice::<u8>().fill(1);
+            let mut memory = PlacedMemory::<u8>::new(bytes, &MemoryPolicy::Kernel, choice).unwrap();
+            memory.as_mut_slice().fill(1);
             memory.huge_bytes()
         };
         let Some(never) = huge(HugePages::Never) else {

@@ -7,8 +7,12 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use machine::memory::{MemoryError, PlacedMemory, Plain};
+use machine::memory::{MemoryError, PlacedMemory};
 use model::id_set::NodeId;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Buffers that are read or written as values begin at a multiple of this.
+const ALIGNMENT: usize = 16;
 
 /// The memory that buffers are pieces of; it lives as long as any of them.
 #[derive(Clone, Debug)]
@@ -38,7 +42,7 @@ pub struct Buffer {
 impl Near {
     /// Takes memory over; the buffer is all of it.
     pub fn new(mut placed: PlacedMemory) -> (Self, Buffer) {
-        let bytes = placed.as_mut_slice::<u8>();
+        let bytes = placed.as_mut_slice();
         let (start, bytes) = (NonNull::from(&mut bytes[0]), bytes.len());
         let memory = Arc::new(Memory { start, bytes, placed });
         (Self(Arc::clone(&memory)), Buffer { memory, from: 0, bytes })
@@ -91,22 +95,26 @@ impl Buffer {
     }
 
     /// Its bytes as values; at the end may be some that do not make a whole value.
-    pub fn as_slice<T: Plain>(&self) -> &[T] {
-        // SAFETY: the bytes lie in live memory and are this buffer's alone, which is borrowed as long as the slice; T is
-        // Plain, and `address` has checked its alignment.
-        unsafe { slice::from_raw_parts(self.address().cast(), self.bytes / size_of::<T>()) }
+    pub fn as_slice<T: FromBytes + Immutable>(&self) -> &[T] {
+        // SAFETY: the bytes lie in live memory and are this buffer's alone, which is borrowed as long as the slice; no shared
+        // view of them has interior mutability. T is FromBytes, and `len` has checked its alignment.
+        unsafe { slice::from_raw_parts(self.address().cast(), self.len::<T>()) }
     }
 
     /// The same to write.
-    pub fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
-        // SAFETY: as above, borrowed uniquely.
-        unsafe { slice::from_raw_parts_mut(self.address().cast(), self.bytes / size_of::<T>()) }
+    pub fn as_mut_slice<T: FromBytes + IntoBytes>(&mut self) -> &mut [T] {
+        // SAFETY: as in `as_slice`, borrowed exclusively; T is IntoBytes, so that no byte becomes uninitialised.
+        unsafe { slice::from_raw_parts_mut(self.address().cast(), self.len::<T>()) }
+    }
+
+    fn len<T>(&self) -> usize {
+        const { assert!(size_of::<T>() > 0 && align_of::<T>() <= ALIGNMENT) };
+        self.bytes / size_of::<T>()
     }
 
     /// Where it begins, for threads that share it by an agreement of their own.
     pub fn address(&self) -> *mut u8 {
-        // Sixteen is the largest alignment that a Plain type has anywhere.
-        assert!(self.from.is_multiple_of(16), "a buffer of values begins at a multiple of their size");
+        assert!(self.from.is_multiple_of(ALIGNMENT), "a buffer of values begins at a multiple of their size");
         self.memory.start.as_ptr().wrapping_add(self.from)
     }
 }

@@ -12,13 +12,16 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use machine::memory::Plain;
 use model::units::Bytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{FarError, FarFile};
 
 /// How many pages one call of mincore(2) asks about.
 const PAGES_PER_CALL: usize = 1 << 16;
+
+/// The smallest page of any Linux.
+const PAGE_BYTES_MIN: usize = 4096;
 
 /// What the kernel is told of how a range will be used (madvise(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,18 +90,25 @@ impl View {
         self.bytes
     }
 
-    /// All of it as values, to read or to share through atomics.
-    pub fn as_slice<T: Plain>(&self) -> &[T] {
-        // SAFETY: the mapping is live and readable for `bytes` bytes, begins with a page, and is borrowed through self; T is
-        // Plain, so whatever bytes come from the file are values of it; every page has its block, so that reading one
-        // does not end the process short of a broken disk.
-        unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / size_of::<T>()) }
+    /// Returns all bytes as values without interior mutability.
+    pub fn as_slice<T: FromBytes + Immutable>(&self) -> &[T] {
+        // SAFETY: the values lie in the mapping, which is readable and begins with a page, so that it is aligned for T
+        // (asserted in `len`). It is borrowed shared, and no shared view can change it: T has no interior mutability. T is
+        // FromBytes, so that any content of the file is a value of it. Every page has its block, so that a read can raise
+        // SIGBUS only if the disk fails.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.len::<T>()) }
     }
 
-    /// All of it as values, to write.
-    pub fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
-        // SAFETY: as above, borrowed uniquely.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes / size_of::<T>()) }
+    /// Returns all bytes as values to write, or as atomics that threads share.
+    pub fn as_mut_slice<T: FromBytes + IntoBytes>(&mut self) -> &mut [T] {
+        // SAFETY: as in `as_slice`, and the mapping is writable and borrowed exclusively. T is IntoBytes, so that the file
+        // gets no uninitialised bytes.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len::<T>()) }
+    }
+
+    fn len<T>(&self) -> usize {
+        const { assert!(size_of::<T>() > 0 && align_of::<T>() <= PAGE_BYTES_MIN) };
+        self.bytes / size_of::<T>()
     }
 
     /// Tells the kernel how a range of bytes will be used; whole pages of it, where it does not end with one.

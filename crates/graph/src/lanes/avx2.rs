@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 #![allow(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
 
+use std::arch::asm;
 use std::arch::x86_64::*;
+use std::sync::atomic::AtomicU64;
 
 use super::{Lanes, WIDTH};
 
@@ -94,6 +96,43 @@ unsafe fn sums(values: __m128i, before: __m128i) -> __m128i {
     }
 }
 
+/// The words of 32 bits at these indices of a map that other threads may change meanwhile, zero where `lanes` is. The
+/// instruction loads each word on its own, aligned, and so as a whole: a relaxed load of the 64 bits around it, of which one
+/// half is kept. [`_mm256_mask_i32gather_epi32`] is the same instruction, but a plain read for the compiler, which races.
+///
+/// # Safety
+/// The processor has AVX2, and the words are in the map.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn gather_shared(map: &[AtomicU64], at: __m256i, lanes: __m256i) -> __m256i {
+    let mut words = _mm256_setzero_si256();
+    // SAFETY: reads words that are there, as the caller promises, and writes none. The three registers differ, as the
+    // instruction demands, because those that are written are not late outputs.
+    unsafe {
+        asm!(
+            "vpgatherdd {words}, [{map} + 4 * {at}], {lanes}",
+            words = inout(ymm_reg) words,
+            lanes = inout(ymm_reg) lanes => _,
+            at = in(ymm_reg) at,
+            map = in(reg) map.as_ptr(),
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    words
+}
+
+/// The lanes of a mask whose bit, the one with this index modulo 32, is set in their word.
+#[inline(always)]
+unsafe fn test(words: [__m256i; 2], of: [__m256i; 2], mask: u32) -> u32 {
+    // SAFETY: the caller has seen that the processor has AVX2.
+    let half = |half: usize| unsafe {
+        let bit = _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_and_si256(of[half], _mm256_set1_epi32(31)));
+        // The bit wanted becomes the sign, of which movemask makes a mask.
+        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(words[half], bit))) as u32
+    };
+    (half(0) | half(1) << 8) & mask
+}
+
 // SAFETY (of all functions here): the caller has seen that the processor has the instructions; masked loads and stores touch
 // nothing but the lanes of their mask, and the rest of what is touched is what the trait says that is there.
 impl Lanes for Avx2 {
@@ -168,12 +207,20 @@ impl Lanes for Avx2 {
         // SAFETY: see above.
         unsafe {
             let words = Self::gather(map, of.map(|of| _mm256_srli_epi32::<5>(of)), mask);
-            let test = |half: usize| {
-                let bit = _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_and_si256(of[half], _mm256_set1_epi32(31)));
-                // The bit wanted becomes the sign, of which movemask makes a mask.
-                _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(words[half], bit))) as u32
-            };
-            (test(0) | test(1) << 8) & mask
+            test(words, of, mask)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn shared_bits(map: &[AtomicU64], of: Self::Vector, mask: u32) -> u32 {
+        let [low, high] = halves(mask);
+        // SAFETY: see above.
+        unsafe {
+            let words = [
+                gather_shared(map, _mm256_srli_epi32::<5>(of[0]), spread(low)),
+                gather_shared(map, _mm256_srli_epi32::<5>(of[1]), spread(high)),
+            ];
+            test(words, of, mask)
         }
     }
 

@@ -2,12 +2,50 @@
 #![allow(unsafe_code)]
 #![allow(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
 
+use std::arch::asm;
 use std::arch::x86_64::*;
+use std::sync::atomic::AtomicU64;
 
 use super::{Lanes, WIDTH};
 
 /// See the file's head.
 pub(crate) struct Avx512;
+
+/// The words of 32 bits at these indices of a map that other threads may change meanwhile, zero where the mask has no lane. The
+/// instruction loads each word on its own, aligned, and so as a whole: a relaxed load of the 64 bits around it, of which one
+/// half is kept. [`_mm512_mask_i32gather_epi32`] is the same instruction, but a plain read for the compiler, which races.
+///
+/// # Safety
+/// The processor has AVX-512F, and the words are in the map.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn gather_shared(map: &[AtomicU64], at: __m512i, mask: u32) -> __m512i {
+    let mut words = _mm512_setzero_si512();
+    // SAFETY: reads words that are there, as the caller promises, and writes none. The two vector registers differ, as the
+    // instruction demands, because the one that is written is not a late output.
+    unsafe {
+        asm!(
+            "vpgatherdd {words} {{{mask}}}, [{map} + 4 * {at}]",
+            words = inout(zmm_reg) words,
+            mask = inout(kreg) mask as u16 => _,
+            at = in(zmm_reg) at,
+            map = in(reg) map.as_ptr(),
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    words
+}
+
+/// The lanes of a mask whose bit, the one with this index modulo 32, is set in their word.
+#[inline(always)]
+unsafe fn test(words: __m512i, of: __m512i, mask: u32) -> u32 {
+    // SAFETY: the caller has seen that the processor has the instructions.
+    unsafe {
+        // Shifts take the count modulo 32 when it is rotated.
+        let bit = _mm512_rolv_epi32(_mm512_set1_epi32(1), of);
+        u32::from(_mm512_mask_test_epi32_mask(mask as u16, words, bit))
+    }
+}
 
 // SAFETY (of all functions here): the caller has seen that the processor has the instructions; masked loads and stores touch
 // nothing but the lanes of their mask, and the rest of what is touched is what the trait says that is there.
@@ -67,9 +105,16 @@ impl Lanes for Avx512 {
         // SAFETY: see above.
         unsafe {
             let words = Self::gather(map, _mm512_srli_epi32::<5>(of), mask);
-            // Shifts take the count modulo 32 when it is rotated.
-            let bit = _mm512_rolv_epi32(_mm512_set1_epi32(1), of);
-            u32::from(_mm512_mask_test_epi32_mask(mask as u16, words, bit))
+            test(words, of, mask)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn shared_bits(map: &[AtomicU64], of: __m512i, mask: u32) -> u32 {
+        // SAFETY: see above.
+        unsafe {
+            let words = gather_shared(map, _mm512_srli_epi32::<5>(of), mask);
+            test(words, of, mask)
         }
     }
 

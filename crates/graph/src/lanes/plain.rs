@@ -1,6 +1,8 @@
 //! Sixteen ranks one by one: for processors without the vectors that the others need, and to hold those against.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use super::{Lanes, WIDTH};
 
 /// See the file's head.
@@ -66,6 +68,17 @@ impl Lanes for Plain {
         let mut set = 0;
         // SAFETY: the lanes of the mask have indices of bits that are there.
         each(mask, |lane| set |= (unsafe { *map.add(of[lane] as usize / 32) } >> (of[lane] % 32) & 1) << lane);
+        set
+    }
+
+    #[inline(always)]
+    unsafe fn shared_bits(map: &[AtomicU64], of: Self::Vector, mask: u32) -> u32 {
+        let mut set = 0;
+        each(mask, |lane| {
+            // SAFETY: the lanes of the mask have indices of bits that are there.
+            let word = unsafe { map.get_unchecked(of[lane] as usize / 64) }.load(Relaxed);
+            set |= ((word >> (of[lane] % 64)) as u32 & 1) << lane;
+        });
         set
     }
 

@@ -92,8 +92,8 @@ pub fn build_beyond<C: Crew>(
     let budget = Budget { coded: Bytes(coded), dram: dram.of(Bytes(coded)) };
     let shape = budget.shape(&steps, columns, &begun)?;
     let sizes = Sizes::of_tail(&steps, shape.columns);
-    let head = head(&sizes, steps.ranks(), room)?;
-    work.write_lists(&dealt, &steps, &sizes, Some(&head))?;
+    let mut head = head(&sizes, steps.ranks(), room)?;
+    work.write_lists(&dealt, &steps, &sizes, Some(head.writer()))?;
     let (storage, tail) = (work.storage, work.note.tail);
     drop(dealt);
     storage.discard(Kept::Ranked).map_err(Error::Storage)?;
@@ -108,10 +108,11 @@ pub fn build_beyond<C: Crew>(
 /// HEAD without its neighbours: in rows that no rank has is one that is never in a frontier.
 fn head(sizes: &Sizes, ranks: u32, room: &Room) -> Result<Head, Error> {
     let entries = sizes.head_entries();
-    let head = Head::packed(entries, ranks, room)?;
+    let mut head = Head::packed(entries, ranks, room)?;
     let end = head.rows();
     let columns = sizes.column_at.windows(2).zip(&sizes.rows).map(|(at, rows)| at[0] + *rows as usize..at[1]);
-    columns.chain(std::iter::once(entries..end)).for_each(|gap| head.store(gap.start, &vec![ranks; gap.len()]));
+    let gaps = columns.chain(std::iter::once(entries..end));
+    gaps.for_each(|gap| head.writer().store(gap.start, &vec![ranks; gap.len()]));
     Ok(head)
 }
 

@@ -19,7 +19,7 @@ use crate::crew::{Crew, Hand, Pieces, Stopped};
 use crate::degrees::Steps;
 use crate::error::Error;
 use crate::file;
-use crate::head::Head;
+use crate::head::HeadWriter;
 use crate::layout::{Layout, ROWS_ALIGNED};
 use crate::room::{Array, Room};
 use crate::storage::{Kept, Storage};
@@ -172,7 +172,7 @@ impl<'w, C: Crew> Work<'w, C> {
         dealt: &Dealt<'_>,
         steps: &Steps,
         sizes: &Sizes,
-        head: Option<&Head>,
+        head: Option<HeadWriter<'_>>,
     ) -> Result<(), C::Error> {
         let buckets = dealt.buckets() as u64;
         let edges = self.spec.edges() / buckets;
@@ -259,7 +259,7 @@ struct Shared<'s> {
     steps: &'s Steps,
     sizes: &'s Sizes,
     /// Where HEAD is to be in memory.
-    head: Option<&'s Head>,
+    head: Option<HeadWriter<'s>>,
     storage: &'s dyn Storage,
     failures: &'s Failures,
     /// Of each thread: bytes of its coded lists in this round and the one before.

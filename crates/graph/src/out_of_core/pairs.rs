@@ -59,7 +59,7 @@ impl Spread {
 
 impl<C: Crew> Work<'_, C> {
     /// Counts neighbours, or goes on with that.
-    pub(super) fn pairs(&mut self, degrees: &Array<u32>) -> Result<(), C::Error> {
+    pub(super) fn pairs(&mut self, degrees: &mut Array<u32>) -> Result<(), C::Error> {
         let (edges, split) = (self.spec.edges(), self.note.split);
         let spread = Spread::new(self.spec.scale, split.bits);
         let form = Form {
@@ -98,7 +98,7 @@ impl<C: Crew> Work<'_, C> {
         Ok(())
     }
 
-    fn count(&mut self, pairs: &Sorted<'_>, spread: Spread, degrees: &Array<u32>) -> Result<(), C::Error> {
+    fn count(&mut self, pairs: &Sorted<'_>, spread: Spread, degrees: &mut Array<u32>) -> Result<(), C::Error> {
         let buckets = pairs.form.buckets as u64;
         let edges = self.spec.edges() / buckets;
         self.meter.add(Effort::Count, self.note.done * edges);
@@ -109,13 +109,14 @@ impl<C: Crew> Work<'_, C> {
             let range = self.note.done..buckets.min(self.note.done + together);
             let (pieces, failures) = (super::split::pieces(&range, 1), Failures::default());
             let (buffers, meter, entries) = (&self.buffers, &self.meter, self.note.split.entries());
+            let counts: &[AtomicU32] = degrees.as_mut();
             self.crew.run(&|_| {
                 failures.keep((|| {
                     let mut held = Held::new(entries, &pairs.form, buffers)?;
                     while let Some(piece) = pieces.take().filter(|_| failures.none()) {
                         let bucket = range.start as usize + piece.start;
                         let count = pairs.read(bucket, &mut held, |entry| spread.pair(bucket, entry))?;
-                        add(&held.entries[..count], spread.scale, degrees.view());
+                        add(&held.entries[..count], spread.scale, counts);
                         meter.add(Effort::Count, edges);
                     }
                     Ok(())

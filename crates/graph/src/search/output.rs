@@ -16,22 +16,14 @@ use crate::room::{Array, Room};
 
 /// The parents, by label.
 pub(super) struct Output {
+    /// Threads write to it through its pointer; references to its elements need an exclusive one to this value.
     parents: Array<u32>,
-    /// Of `parents`, for the threads that write.
-    start: *mut u32,
+    vertices: usize,
 }
-
-// SAFETY: `start` is used by the two writing functions alone, whose callers give each place to one thread.
-unsafe impl Sync for Output {}
-// SAFETY: the memory belongs to this value.
-unsafe impl Send for Output {}
 
 impl Output {
     pub(super) fn new(vertices: usize, room: &Room) -> Result<Self, MemoryError> {
-        let mut parents: Array<u32> = room.array(vertices)?;
-        // The memory is mapped elsewhere: it stays where it is when the value moves.
-        let start = parents.as_mut_ptr();
-        Ok(Self { parents, start })
+        Ok(Self { parents: room.array(vertices)?, vertices })
     }
 
     pub(super) fn parents(&mut self) -> &[u32] {
@@ -48,18 +40,18 @@ impl Output {
 
     /// Touches the memory of these blocks, each of which one thread has.
     pub(super) fn touch(&self, blocks: Range<usize>) {
-        let end = self.parents.len().min(blocks.end * BLOCK);
+        let end = self.vertices.min(blocks.end * BLOCK);
         let start = end.min(blocks.start * BLOCK);
         // SAFETY: these blocks are this thread's, and lie in the array.
-        unsafe { self.start.add(start).write_bytes(0, end - start) };
+        unsafe { self.parents.start().add(start).write_bytes(0, end - start) };
     }
 
     /// Writes the vertices of a block, hubs left out; one thread has the block.
     pub(super) fn write_block(&self, layout: &Layout, parent: &[AtomicU32], block: usize) {
-        let end = self.parents.len().min((block + 1) * BLOCK);
+        let end = self.vertices.min((block + 1) * BLOCK);
         // Written whole first: the lines need not be read, and stay in the cache for what follows.
         // SAFETY: this block is this thread's, and lies in the array.
-        unsafe { self.start.add(block * BLOCK).write_bytes(0xFF, end - block * BLOCK) };
+        unsafe { self.parents.start().add(block * BLOCK).write_bytes(0xFF, end - block * BLOCK) };
         for run in layout.classes.runs(block) {
             self.write(layout, parent, run);
         }
@@ -72,13 +64,13 @@ impl Output {
 
     #[inline(always)]
     fn write(&self, layout: &Layout, parent: &[AtomicU32], ranks: Range<usize>) {
-        let labels = &layout.label[..];
+        let (labels, parents) = (&layout.label[..], self.parents.start());
         for (label, parent) in labels[ranks.clone()].iter().zip(&parent[ranks]) {
             let parent = parent.load(Relaxed) as usize;
-            debug_assert!(parent < labels.len() && (*label as usize) < self.parents.len());
+            debug_assert!(parent < labels.len() && (*label as usize) < self.vertices);
             // SAFETY: parents are ranks or the one after the last, all of which have a label or none; labels of ranks are
             // vertices (construction makes them so, reading a file checks it), and each is written by one thread.
-            unsafe { *self.start.add(*label as usize) = *labels.get_unchecked(parent) };
+            unsafe { *parents.add(*label as usize) = *labels.get_unchecked(parent) };
         }
     }
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 use farmem::array::{Access, Backing, FarError, FarFile, Place, View};
-use machine::memory::{HugePages, MemoryError, PlacedMemory, Plain};
+use machine::memory::{HugePages, MemoryError, PlacedMemory, cast_slice_mut};
 use model::id_set::NodeId;
 use model::placement::MemoryPolicy;
 use model::trial::FarMemory;
 use model::workload::ARRAYS_PARAMETER;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::describe::{Parameter, choice};
 use crate::job::{Failure, Found, Job, with_hint};
@@ -74,11 +75,8 @@ impl Arena {
         self.as_mut_slice()
     }
 
-    pub(super) fn as_atomics(&self) -> &[AtomicU64] {
-        match self {
-            Self::Near(memory) => memory.as_slice(),
-            Self::Far(view) => view.as_slice(),
-        }
+    pub(super) fn as_atomics(&mut self) -> &[AtomicU64] {
+        self.as_mut_slice()
     }
 
     pub(super) fn as_bytes(&mut self) -> &mut [u8] {
@@ -89,9 +87,9 @@ impl Arena {
         self.as_mut_slice()
     }
 
-    fn as_mut_slice<T: Plain>(&mut self) -> &mut [T] {
+    fn as_mut_slice<T: FromBytes + IntoBytes>(&mut self) -> &mut [T] {
         match self {
-            Self::Near(memory) => memory.as_mut_slice(),
+            Self::Near(memory) => cast_slice_mut(memory.as_mut_slice()),
             Self::Far(view) => view.as_mut_slice(),
         }
     }

@@ -73,7 +73,7 @@ mod for_tests {
 
     /// Whether this kernel tells where pages are; one without NUMA does not.
     pub(crate) fn pages_can_be_asked() -> bool {
-        let memory = PlacedMemory::new(4096, &MemoryPolicy::Kernel, HugePages::Never).unwrap();
+        let memory = PlacedMemory::<u8>::new(4096, &MemoryPolicy::Kernel, HugePages::Never).unwrap();
         !matches!(memory.pages_by_node(1), Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS)
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     refuse_one_cpu(job)?;
     let rounds = job.parameters.size("rounds");
     let trips = job.parameters.size("round-trips") as u64;
-    let arena = Arena::small(job, 4096)?;
+    let mut arena = Arena::small(job, 4096)?;
     // A page of its own: nothing else is in the line or beside it.
     let line = &arena.as_atomics()[0];
     let op = if job.parameters.text("op") == "cas" { Op::CompareAndSwap } else { Op::Store };

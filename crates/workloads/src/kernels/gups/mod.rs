@@ -84,7 +84,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         0 => words as u64 * UPDATES_PER_WORD,
         updates => updates,
     };
-    let arena = Arena::new(job, words * size_of::<u64>())?;
+    let mut arena = Arena::new(job, words * size_of::<u64>())?;
     let table = &arena.as_atomics()[..words];
     let crew = team::run(job, |member| one_thread(member, job.threads, table, updates))?;
     let wrong = crew.results.iter().map(|(_, wrong)| wrong).sum();

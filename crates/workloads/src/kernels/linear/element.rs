@@ -1,14 +1,14 @@
 //! The numbers that matrices are of: double or single precision, their rounding, and a dot product that is exact enough to
 //! check either.
 
-use machine::memory::Plain;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::blas::Real;
 use super::random::Elements;
 use crate::kernels::arena::Arena;
 
 /// What the two precisions differ in.
-pub(super) trait Element: Real + Plain {
+pub(super) trait Element: Real + FromBytes + IntoBytes + Immutable {
     /// Half the distance of 1 to the next number.
     const ROUNDING: f64;
     const ZERO: Self;
