@@ -69,6 +69,13 @@ impl Gate {
         self.wake_sleepers();
     }
 
+    /// Stops the team if the calling thread, which has this index, is unwinding from a panic.
+    pub(super) fn stop_if_panicking(&self, index: usize) {
+        if std::thread::panicking() {
+            self.stop(Failure::Failed(format!("thread {index} panicked, which is a fault of this program")));
+        }
+    }
+
     /// For loops that wait for another thread without meeting it: a failure when that is no longer worth while.
     pub(super) fn go_on(&self) -> Result<(), Failure> {
         if Instant::now() >= self.deadline {

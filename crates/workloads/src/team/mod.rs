@@ -81,6 +81,12 @@ impl Member<'_> {
         self.gate.go_on()
     }
 
+    /// Stops the team if this thread is unwinding from a panic. Values whose drop waits for other threads call it first,
+    /// because those may be waiting for this thread.
+    pub(crate) fn stop_if_panicking(&self) {
+        self.gate.stop_if_panicking(self.index);
+    }
+
     /// Runs the timed region, and notes on which cpu the thread was before and after it.
     pub(crate) fn timed<T>(&self, region: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         self.meet()?;
@@ -118,10 +124,7 @@ struct StopOnPanic<'t> {
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.gate
-                .stop(Failure::Failed(format!("thread {} panicked, which is a fault of this program", self.index)));
-        }
+        self.gate.stop_if_panicking(self.index);
     }
 }
 

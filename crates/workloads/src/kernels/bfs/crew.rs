@@ -107,22 +107,29 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// Work on the board; taken off when dropped, also by a panic, which waits until nobody has it any more.
-struct Lending<'b>(&'b Board);
+/// Work on the board. Its drop, also during a panic, takes it off the board and waits until no thread has it any more.
+struct Lending<'b> {
+    board: &'b Board,
+    member: &'b Member<'b>,
+}
 
 impl<'b> Lending<'b> {
-    fn new(board: &'b Board, work: &Work<'_>) -> Self {
-        // SAFETY: only the lifetime changes; the work is not ended before this value is dropped, and then nobody has it.
+    fn new(board: &'b Board, member: &'b Member<'b>, work: &Work<'_>) -> Self {
+        // SAFETY: only the lifetime changes. The caller borrows the work until this value is dropped, and from then on no
+        // thread has it.
         let work: &Work<'static> = unsafe { std::mem::transmute::<&Work<'_>, &Work<'static>>(work) };
         *board.work() = Some(Lent(std::ptr::from_ref(work)));
-        Self(board)
+        Self { board, member }
     }
 }
 
 impl Drop for Lending<'_> {
     fn drop(&mut self) {
-        *self.0.work() = None;
-        while self.0.busy.load(Ordering::SeqCst) > 0 {
+        // Threads with the work may wait at the barrier for this one, which waits for them below. After an error they do
+        // not: an error means that the barrier has been stopped.
+        self.member.stop_if_panicking();
+        *self.board.work() = None;
+        while self.board.busy.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
         }
     }
@@ -136,7 +143,7 @@ impl Crew for Seated<'_> {
     }
 
     fn run(&self, work: &Work<'_>) -> Result<(), Failure> {
-        let lending = Lending::new(self.board, work);
+        let lending = Lending::new(self.board, self.member, work);
         self.member.meet()?;
         do_part(self.member, self.threads, work)?;
         self.member.meet()?;
@@ -159,6 +166,8 @@ impl From<graph::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use model::units::Nanos;
 
     use super::*;
@@ -203,5 +212,20 @@ mod tests {
         };
         assert_eq!(failed(true), "no luck");
         assert!(failed(false).contains("thread 2 panicked"), "{}", failed(false));
+    }
+
+    #[test]
+    fn panic_of_the_leader_stops_threads_at_the_barrier() {
+        let job = job(3);
+        let began = Instant::now();
+        let failure = lead(&job, |crew| {
+            crew.run(&|hand| {
+                hand.meet()?;
+                if hand.index == 0 { panic!("planted") } else { hand.meet() }
+            })
+        });
+        let failure = failure.unwrap_err().to_string();
+        assert!(failure.contains("thread 0 panicked"), "{failure}");
+        assert!(began.elapsed() < Duration::from_nanos(job.time_limit.0), "the barrier was stopped by its deadline");
     }
 }
