@@ -41,17 +41,20 @@ pub const O_RDWR: c_int = 2;
 pub const O_CREAT: c_int = 0o100;
 pub const FIONREAD: u64 = 0x541b;
 
+// SAFETY: the signatures are those of glibc and musl on 64-bit Linux, where `mode_t` and `uid_t` are `unsigned int`,
+// `off_t` and `long` have 64 bits and `sighandler_t` is a pointer. The request of `ioctl` is `unsigned long` in glibc and
+// `int` in musl; both read it from the same register.
 unsafe extern "C" {
     pub fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize;
     pub fn write(fd: c_int, buffer: *const c_void, count: usize) -> isize;
-    pub fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
+    pub fn open(path: *const c_char, flags: c_int, ...) -> c_int;
     pub fn lseek(fd: c_int, offset: i64, whence: c_int) -> i64;
     pub fn fsync(fd: c_int) -> c_int;
     pub fn dup(fd: c_int) -> c_int;
     pub fn dup2(from: c_int, to: c_int) -> c_int;
     pub fn close(fd: c_int) -> c_int;
     pub fn pipe(ends: *mut c_int) -> c_int;
-    pub fn ioctl(fd: c_int, request: u64, argument: *mut c_int) -> c_int;
+    pub fn ioctl(fd: c_int, request: u64, ...) -> c_int;
     pub fn umask(mask: c_uint) -> c_uint;
     pub fn getpid() -> c_int;
     pub fn getuid() -> c_uint;

@@ -60,7 +60,7 @@ pub fn wait_for_the_word() {
     }
     // What standard input is, the worker's pipe, must not matter to a test that copies descriptors.
     // SAFETY: the path ends in a zero byte; a failure leaves the descriptors as they are.
-    unsafe { c::dup2(c::open(c"/dev/null".as_ptr(), c::O_RDWR, 0), 0) };
+    unsafe { c::dup2(c::open(c"/dev/null".as_ptr(), c::O_RDWR), 0) };
 }
 
 /// Starts the clock.

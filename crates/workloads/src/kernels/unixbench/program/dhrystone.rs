@@ -37,7 +37,9 @@ impl Record {
     const EMPTY: Self = Self { next: null_mut(), discr: 0, enum_comp: 0, int_comp: 0, str_comp: [0; 31] };
 }
 
-// As in C, other files could change these, so a compiler may not conclude what they hold.
+// As in C, other files could change these, so a compiler may not conclude what they hold. All unsafe code of Dhrystone
+// relies on two facts. The program has one thread and its signal handler uses none of these, so no access is concurrent.
+// They are read and written as places or through raw pointers, so that no reference to one of them is invalidated.
 #[used]
 static mut RECORDS: [Record; 2] = [Record::EMPTY; 2];
 #[used]
@@ -77,7 +79,7 @@ struct Locals {
 
 pub fn run(time_ns: u64) -> ! {
     let mut locals = Locals { int_1: 0, int_2: 0, int_3: 0, enumeration: 0, str_1: FIRST, str_2: [0; 31] };
-    // SAFETY: this program has one thread, and the records live as long as it does.
+    // SAFETY: `set_up` comes first, as the other two require, and nothing else runs.
     let (begun, loops, wrong) = unsafe {
         set_up();
         let begun = copy::begin(time_ns);
@@ -87,7 +89,10 @@ pub fn run(time_ns: u64) -> ! {
     copy::end(&begun, loops, &[wrong])
 }
 
+/// # Safety
+/// No other code uses the globals at the same time.
 unsafe fn set_up() {
+    // SAFETY: both pointers lie in `RECORDS`, which has two elements, and [8][7] in `ARR_2_GLOB`, which has 50 by 50.
     unsafe {
         let records = (&raw mut RECORDS).cast::<Record>();
         PTR_GLOB = records;
@@ -99,10 +104,16 @@ unsafe fn set_up() {
 
 /// The loops; what the definition says of each value, [`wrong`] checks of the last. The variables are this function's own
 /// and only go where their addresses are asked for, as in C.
+///
+/// # Safety
+/// After [`set_up`]; no other code uses the globals at the same time.
 #[inline(never)]
 unsafe fn measured(last: &mut Locals) -> u64 {
     let (mut int_1, mut int_2, mut int_3, mut enumeration) = (0, 0, 0, 0);
     let (str_1, mut str_2) = (FIRST, [0; 31]);
+    // SAFETY: pointers to variables are to this function's own, which outlive the calls; both texts end in a zero byte;
+    // `set_up` has set `PTR_GLOB`; `proc_8` gets 3 and 7. `int_3` is 7 at the assertion: the inner loop runs once, with 2
+    // and 3, and `proc_7` stores their sum plus 2.
     unsafe {
         RUN_INDEX = 0;
         while !copy::is_over() {
@@ -144,8 +155,12 @@ unsafe fn measured(last: &mut Locals) -> u64 {
     }
 }
 
+/// # Safety
+/// `record` is `PTR_GLOB`, and [`set_up`] has made its `next` valid.
 #[inline(never)]
 unsafe fn proc_1(record: *mut Record) {
+    // SAFETY: `record` and its `next` are the two records, and `next` of both stays the second one: it is only ever
+    // assigned from `next` of the first.
     unsafe {
         let next = (*record).next;
         *(*record).next = *PTR_GLOB;
@@ -165,7 +180,10 @@ unsafe fn proc_1(record: *mut Record) {
     }
 }
 
+/// # Safety
+/// `int_par` can be read and written.
 unsafe fn proc_2(int_par: *mut i32) {
+    // SAFETY: as the caller promises; the globals have no other user.
     unsafe {
         let mut int_loc = *int_par + 10;
         let mut enum_loc = IDENT_2;
@@ -182,7 +200,10 @@ unsafe fn proc_2(int_par: *mut i32) {
     }
 }
 
+/// # Safety
+/// `record` can be written, and `PTR_GLOB` is a record.
 unsafe fn proc_3(record: *mut *mut Record) {
+    // SAFETY: as the caller promises. `record` may lie in what `PTR_GLOB` points to: both are raw pointers.
     unsafe {
         if !PTR_GLOB.is_null() {
             *record = (*PTR_GLOB).next;
@@ -191,7 +212,10 @@ unsafe fn proc_3(record: *mut *mut Record) {
     }
 }
 
+/// # Safety
+/// No other code uses the globals at the same time.
 unsafe fn proc_4() {
+    // SAFETY: as the caller promises.
     unsafe {
         let bool_loc = i32::from(CH_1_GLOB == b'A');
         BOOL_GLOB |= bool_loc;
@@ -199,7 +223,10 @@ unsafe fn proc_4() {
     }
 }
 
+/// # Safety
+/// No other code uses the globals at the same time.
 unsafe fn proc_5() {
+    // SAFETY: as the caller promises.
     unsafe {
         CH_1_GLOB = b'A';
         BOOL_GLOB = 0;
@@ -207,7 +234,11 @@ unsafe fn proc_5() {
 }
 
 /// How many of the variables do not have the values that the definition gives for the end.
+///
+/// # Safety
+/// After [`set_up`]; no other code uses the globals at the same time.
 unsafe fn wrong(at: &Locals, loops: u64) -> u64 {
+    // SAFETY: both pointers are to records since `set_up`, and the indices are below the lengths of the arrays.
     unsafe {
         let (record, next) = (*PTR_GLOB, *NEXT_PTR_GLOB);
         let right = [

@@ -1,6 +1,6 @@
 //! File copy: one file read and written to another through a buffer, both from the start again at the end.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::{c, copy};
 
@@ -67,7 +67,7 @@ fn prepare(file: c_int, buffer: usize, buffers: u64) {
 
 fn open(path: *const c_char) -> c_int {
     // SAFETY: the path ends in a zero byte.
-    let file = unsafe { c::open(path, c::O_RDWR | c::O_CREAT, 0o600) };
+    let file = unsafe { c::open(path, c::O_RDWR | c::O_CREAT, 0o600 as c_uint) };
     if file < 0 { copy::fail("a file could not be opened") } else { file }
 }
 

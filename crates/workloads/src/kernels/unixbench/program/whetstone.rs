@@ -24,6 +24,7 @@ const T: f64 = 0.499_999_75;
 const T1: f64 = 0.500_000_25;
 const T2: f64 = 2.0;
 
+// SAFETY: the signatures are those of glibc and musl; the functions of numbers alone take every number.
 unsafe extern "C" {
     safe fn atan(x: f64) -> f64;
     safe fn cos(x: f64) -> f64;

@@ -24,14 +24,21 @@ fn six_times(e: &mut [f64; 4], t: f64, last: impl Fn(f64) -> f64) {
     *e = [a, b, c, d];
 }
 
+/// # Safety
+/// As [`p0`].
 #[inline(never)]
 pub unsafe fn p0_called(e1: *mut f64, j: usize, k: usize, l: usize) {
+    // SAFETY: as the caller promises.
     unsafe { p0(e1, j, k, l) }
 }
 
 /// One of the three elements is in memory each time; in registers, the three would change places for nothing.
+///
+/// # Safety
+/// The elements `j`, `k` and `l` from `e1` on can be read and written.
 #[inline(always)]
 pub unsafe fn p0(e1: *mut f64, j: usize, k: usize, l: usize) {
+    // SAFETY: as the caller promises.
     unsafe {
         *e1.add(j) = e1.add(k).read_volatile();
         e1.add(k).write_volatile(*e1.add(l));
@@ -39,12 +46,18 @@ pub unsafe fn p0(e1: *mut f64, j: usize, k: usize, l: usize) {
     }
 }
 
+/// # Safety
+/// As [`p3`].
 #[inline(never)]
 pub unsafe fn p3_called(x: *mut f64, y: *mut f64, z: *mut f64, [t, t1, t2]: [f64; 3]) {
+    // SAFETY: as the caller promises.
     unsafe { p3(x, y, z, |sum| t * sum, |sum| t1 * sum, |sum| sum / t2) }
 }
 
 /// The three places may be one, as C has it, so each is read again after a store to another.
+///
+/// # Safety
+/// The three places can be read and written.
 #[inline(always)]
 pub unsafe fn p3(
     x: *mut f64,
@@ -54,6 +67,7 @@ pub unsafe fn p3(
     by_t1: impl Fn(f64) -> f64,
     by_t2: impl Fn(f64) -> f64,
 ) {
+    // SAFETY: as the caller promises.
     unsafe {
         *x = *y;
         *y = *z;
