@@ -64,10 +64,12 @@ pub struct Load {
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// It would spoil a measurement.
+    #[serde(rename = "spoils")]
     Spoils,
     /// It cannot be measured or set here.
     CannotMeasure,
     /// `nearfar expand` does without it, or cannot.
+    #[serde(rename = "expand-lacks")]
     ExpandLacks,
 }
 
@@ -79,6 +81,7 @@ pub struct Complaint {
     /// What it is about.
     pub group: Group,
     /// What was found.
+    #[serde(rename = "found")]
     pub found: String,
     /// What it does to a measurement.
     pub effect: &'static str,
@@ -92,8 +95,10 @@ pub struct Complaint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// What is not well, in the order in which it is worth looking at.
+    #[serde(rename = "problems")]
     pub complaints: Vec<Complaint>,
     /// The names of what is well.
+    #[serde(rename = "ok")]
     pub well: Vec<&'static str>,
 }
 

@@ -66,6 +66,7 @@ pub struct Skipped {
     /// The placement's name.
     pub placement: String,
     /// Why it cannot be run here.
+    #[serde(rename = "why")]
     pub why: String,
 }
 

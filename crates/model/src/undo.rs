@@ -160,8 +160,10 @@ pub enum Step {
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Restoration {
     /// The old value was written and read back.
+    #[serde(rename = "put-back")]
     PutBack,
     /// The old value was there already: the setting had not been written yet, or it was put back by hand.
+    #[serde(rename = "was-back")]
     WasBack,
     /// The machine was started anew since then, so that nothing of ours is in force.
     Restarted,
@@ -170,13 +172,16 @@ pub enum Restoration {
     /// Others need it by now, and the last of them puts it back.
     StillNeeded,
     /// Somebody else has changed it since then; left as it is.
+    #[serde(rename = "left-foreign")]
     LeftForeign {
         /// The value now.
+        #[serde(rename = "present")]
         present: String,
     },
     /// It could not be put back.
     Failed {
         /// The kernel's answer.
+        #[serde(rename = "why")]
         why: String,
         /// Whether it was a matter of permission.
         not_permitted: bool,

@@ -1,9 +1,23 @@
-//! Names of fields and variants that are keys in stored files: results files, plans, captures, the undo journal and JSON
-//! output. A rename in Rust that fails here needs `serde(rename)`.
+//! Names of fields and variants that are keys in stored files: results files, plans, captures, the undo journal and
+//! JSON output. A rename in Rust that fails here needs `serde(rename)`.
 
 use std::fmt;
 
+use model::candidates::MemoryChoice;
+use model::doctor::{Complaint, Diagnosis, Group};
+use model::id_set::{NodeId, NodeSet};
+use model::placement::MemoryPolicy;
+use model::racing::{self, Lap, Word};
+use model::settings::{Fact, FactValue};
+use model::size::{SizeAnswer, SizePoint};
+use model::statistics::Interval;
+use model::trial::{Evidence, Status};
+use model::undo::{Change, Quieting, Restoration, Restored, Target};
+use model::units::{Bytes, Nanos};
+use model::workload::ParameterKind;
+use serde::Serialize;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde_json::json;
 
 /// The names that a type reads; `-` if it reads none.
 #[derive(Debug)]
@@ -147,4 +161,133 @@ fn stored_names_are_unchanged() {
         model::undo::Target,
     ];
     insta::assert_snapshot!("stored-names-machine", machine);
+}
+
+/// Names that the lists above do not show: the fields of variants, tagged enums and flattened structs.
+#[test]
+fn stored_enums_and_flattened_structs_are_unchanged() {
+    fn check<T: Serialize + for<'de> Deserialize<'de> + PartialEq + fmt::Debug>(value: &T, text: &str) {
+        assert_eq!(serde_json::to_string(value).unwrap(), text);
+        assert_eq!(&serde_json::from_str::<T>(text).unwrap(), value);
+    }
+    let nodes = || NodeSet::from_iter([NodeId(0), NodeId(2)]);
+    check(&MemoryPolicy::Kernel, r#"{"policy":"kernel"}"#);
+    check(&MemoryPolicy::Local, r#"{"policy":"local"}"#);
+    check(&MemoryPolicy::Bind(nodes()), r#"{"policy":"bind","nodes":"0,2"}"#);
+    check(&MemoryPolicy::Interleave(nodes()), r#"{"policy":"interleave","nodes":"0,2"}"#);
+    check(&MemoryPolicy::WeightedInterleave(nodes()), r#"{"policy":"weighted-interleave","nodes":"0,2"}"#);
+    check(&MemoryPolicy::Preferred(NodeId(1)), r#"{"policy":"preferred","nodes":1}"#);
+    check(&MemoryPolicy::Far, r#"{"policy":"far"}"#);
+    check(&MemoryChoice::Other(3), r#"{"other":3}"#);
+    check(&Status::Completed, r#"{"status":"completed"}"#);
+    check(&Status::Failed("f".into()), r#"{"status":"failed","why":"f"}"#);
+    check(&Status::TimedOut("t".into()), r#"{"status":"timed-out","why":"t"}"#);
+    check(&Status::Unavailable("u".into()), r#"{"status":"unavailable","why":"u"}"#);
+    check(&ParameterKind::Integer { min: 1, max: 2 }, r#"{"integer":{"min":1,"max":2}}"#);
+    check(&ParameterKind::Size { min: Bytes(1), max: Bytes(2) }, r#"{"size":{"min":1,"max":2}}"#);
+    check(&ParameterKind::Time { min: Nanos(1), max: Nanos(2) }, r#"{"time":{"min":1,"max":2}}"#);
+    check(&ParameterKind::Choice(vec!["a".into()]), r#"{"choice":["a"]}"#);
+    check(&Lap::Value(1.5), r#"{"value":1.5}"#);
+    check(&Lap::TooSlow { at_least: 2.5 }, r#"{"too-slow":{"at_least":2.5}}"#);
+    let by = Interval { low: 1.0, high: 2.0 };
+    check(&Word::Worse { by }, r#"{"worse":{"by":{"low":1.0,"high":2.0}}}"#);
+    check(&Word::NotSeenToDiffer { at_most: None }, r#"{"not-seen-to-differ":{"at_most":null}}"#);
+    check(&Word::TooSlow { times: Some(3.0) }, r#"{"too-slow":{"times":3.0}}"#);
+    check(&racing::Verdict::NoDifferenceSeen { wide: true }, r#"{"no-difference-seen":{"wide":true}}"#);
+    let fact = |value| Fact { key: "k".into(), value };
+    check(&fact(FactValue::Known("v".into())), r#"{"key":"k","value":"v"}"#);
+    check(&fact(FactValue::Unavailable("w".into())), r#"{"key":"k","unavailable":"w"}"#);
+}
+
+/// One line of the undo journal for each kind of setting, and the JSON of `nearfar restore`.
+#[test]
+fn undo_journal_lines_are_unchanged() {
+    let change = |target| Change {
+        setting: "smt".into(),
+        target,
+        old: "on".into(),
+        new: "off".into(),
+        also: vec!["forceoff".into()],
+        boot: Some("b".into()),
+    };
+    let targets = [
+        (Target::File("sys/f".into()), r#""file":"sys/f""#),
+        (Target::Process { pid: 1, started: 2 }, r#""process":{"pid":1,"started":2}"#),
+        (Target::Banned { pid: 1, started: 2 }, r#""banned":{"pid":1,"started":2}"#),
+        (
+            Target::Swap { device: "/dev/loop0".into(), backing: "f".into() },
+            r#""swap":{"device":"/dev/loop0","backing":"f"}"#,
+        ),
+        (Target::Group("g".into()), r#""group":"g""#),
+        (
+            Target::Controller { group: "g".into(), name: "memory".into() },
+            r#""controller":{"group":"g","name":"memory"}"#,
+        ),
+    ];
+    let rest = r#""old":"on","new":"off","also":["forceoff"],"boot":"b""#;
+    for (target, text) in targets {
+        let text = format!(r#"{{"setting":"smt",{text},{rest}}}"#);
+        assert_eq!(serde_json::to_string(&change(target.clone())).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change(target));
+    }
+    let failed = Restoration::Failed { why: "w".into(), not_permitted: true };
+    let outcomes = [
+        (Restoration::PutBack, r#""outcome":"put-back""#),
+        (Restoration::WasBack, r#""outcome":"was-back""#),
+        (Restoration::Restarted, r#""outcome":"restarted""#),
+        (Restoration::Ended, r#""outcome":"ended""#),
+        (Restoration::StillNeeded, r#""outcome":"still-needed""#),
+        (Restoration::LeftForeign { present: "p".into() }, r#""outcome":"left-foreign","present":"p""#),
+        (failed, r#""outcome":"failed","why":"w","not_permitted":true"#),
+    ];
+    for (outcome, text) in outcomes {
+        let restored = Restored { change: change(Target::File("sys/f".into())), outcome };
+        let text = format!(r#"{{"setting":"smt","file":"sys/f",{rest},{text}}}"#);
+        assert_eq!(serde_json::to_string(&restored).unwrap(), text);
+    }
+    let settings: Vec<&str> = Quieting::ALL.iter().map(|setting| setting.name()).collect();
+    assert_eq!(settings, ["irqbalance", "smt", "governor", "turbo", "thp", "numa-balancing", "aslr", "c-states"]);
+}
+
+/// JSON that is printed and never read back.
+#[test]
+fn printed_names_are_unchanged() {
+    let problem =
+        |group| Complaint { key: "load", group, found: "f".into(), effect: "e", fix: "x", command: Some("c") };
+    let groups = [Group::Spoils, Group::CannotMeasure, Group::ExpandLacks];
+    let diagnosis = Diagnosis { complaints: groups.map(problem).into(), well: vec!["thp"] };
+    let problem =
+        |group| json!({"key": "load", "group": group, "found": "f", "effect": "e", "fix": "x", "command": "c"});
+    let problems = ["spoils", "cannot-measure", "expand-lacks"].map(problem);
+    assert_eq!(serde_json::to_value(&diagnosis).unwrap(), json!({"problems": problems, "ok": ["thp"]}));
+    let point = SizePoint { dram: Bytes(1), steered: true, slower_percent: 2.0, ci_low: None, ci_high: Some(3.0) };
+    let size = SizeAnswer {
+        need: Bytes(4),
+        within_percent: 5.0,
+        points: vec![point],
+        enough: Some(Bytes(6)),
+        enough_plain: None,
+        saves: Some(Bytes(7)),
+    };
+    let point = json!({"dram": 1, "steered": true, "slower_percent": 2.0, "ci_low": null, "ci_high": 3.0});
+    let expected =
+        json!({"need": 4, "within_percent": 5.0, "points": [point], "enough": 6, "enough_plain": null, "saves": 7});
+    assert_eq!(serde_json::to_value(&size).unwrap(), expected);
+}
+
+/// Evidence as version 0.1 stored it.
+#[test]
+fn evidence_with_old_names_is_read() {
+    let old = r#"{"looks":7,"thread_seats":[{"asked":3,"mask":"3","before":3,"after":3}],
+        "budget":{"dram":1,"read":2,"written":3,"killed":0,"fetched":4,"pilot_cpu":5}}"#;
+    let evidence: Evidence = serde_json::from_str(old).unwrap();
+    let text = serde_json::to_string(&evidence).unwrap();
+    for part in [
+        r#""polls":7"#,
+        r#""thread_bindings":[{"requested":3,"mask":"3","before":3,"after":3}]"#,
+        r#""budget":{"dram":1,"read":2,"written":3,"killed":0,"prefetched":4,"controller_cpu":5}"#,
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), evidence);
 }

@@ -1,4 +1,4 @@
-//! `nearfar bfs` from outside without MPI: parts of one process, what cannot be, and the refusal under a launcher that it does not know.
+//! `nearfar bfs` in one process: several parts, and invalid arguments.
 
 use std::process::{Command, Output};
 
@@ -58,19 +58,5 @@ fn what_cannot_be_is_said_once() {
         assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
         assert!(said.matches(expected).count() == 1 && !said.contains("panicked"), "{args:?}: {said}");
         assert!(output.stdout.is_empty(), "{args:?}");
-    }
-}
-
-/// Without MPI each process would search by itself and print figures as if it were all of them.
-#[cfg(not(feature = "mpi"))]
-#[test]
-fn a_build_without_mpi_says_so_under_a_launcher() {
-    for told in ["OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK"] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-        let output = command.args(["bfs", "--scale", "10"]).env(told, "2").output().expect("the program starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(77), "{told}: {said}");
-        assert!(said.contains("this build of nearfar has no MPI") && said.contains("--features mpi"), "{said}");
-        assert!(output.stdout.is_empty(), "{told}");
     }
 }

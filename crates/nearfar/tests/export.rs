@@ -1,4 +1,4 @@
-//! `nearfar export` to a folder: what it says with Parquet in the build, and what it says without.
+//! `nearfar export` to a folder: its flags, and Parquet files in a build with the feature.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -33,18 +33,6 @@ fn flags_of_one_kind_of_format_are_refused_with_the_other() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
         assert!(said(&output).contains(expected), "{args:?} should say {expected}: {}", said(&output));
     }
-}
-
-#[cfg(not(feature = "parquet"))]
-#[test]
-fn a_build_without_parquet_says_how_to_make_one_with_it() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    assert!(nearfar(folder.path(), &["run", "quick", "--sim", SIM, "--quiet"]).status.success());
-    let output = nearfar(folder.path(), &["export", "--format", "parquet", "--to", "out"]);
-    assert_eq!(output.status.code(), Some(77), "{}", said(&output));
-    assert!(said(&output).contains("this build of nearfar has no Parquet"), "{}", said(&output));
-    assert!(said(&output).contains("hint: 'cargo build --release --features parquet"), "{}", said(&output));
-    assert!(!folder.path().join("out").exists());
 }
 
 #[cfg(feature = "parquet")]

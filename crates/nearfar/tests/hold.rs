@@ -450,6 +450,6 @@ fn the_doctor_looks_at_this_machine_and_at_what_is_left_changed() {
     let json = place.command(&["doctor", "--format", "json"]).output().expect("the program starts");
     assert_eq!(json.status.code(), Some(0), "{}", said(&json));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("doctor prints JSON");
-    let first = &json["complaints"][0];
+    let first = &json["problems"][0];
     assert_eq!((&first["key"], &first["command"]), (&"left-changed".into(), &"nearfar restore".into()), "{json:#}");
 }

@@ -53,7 +53,7 @@ fn the_answer_keeps_its_contract() {
     let (json, status) = answer(&folder.path().join("r.db"), &flags, &["sharing", "-t", "{threads}"]);
     assert_eq!(status, 0, "{json:#}");
     assert_eq!(json["claim"], "better", "{json:#}");
-    assert_eq!(json["candidates"].as_u64(), Some(json["standings"].as_array().expect("a list").len() as u64));
+    assert_eq!(json["candidates"].as_u64(), Some(json["ranking"].as_array().expect("a list").len() as u64));
     assert!(json["trials"].as_u64().expect("a number") > 20);
     assert!(json["raw_placements"].as_str().is_some_and(|raw| raw.parse::<f64>().is_ok_and(|raw| raw > 200.0)));
     let versus = &json["versus_kernel"];
@@ -110,7 +110,7 @@ fn escapes_are_told_and_not_ranked() {
     let escape = "taskset -pc 0-4095 $$ >/dev/null; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let flags = ["--budget", "30s", "--only", "one-core", "--shell"];
     let (json, status) = answer(&folder.path().join("r.db"), &flags, &[escape]);
-    let standing = json["standings"].as_array().expect("a list").last().expect("two candidates").clone();
+    let standing = json["ranking"].as_array().expect("a list").last().expect("two candidates").clone();
     assert_eq!(
         (standing["placement"].as_str(), word(&standing).as_str()),
         (Some("one-core"), "not-proven"),
@@ -218,7 +218,7 @@ fn races(flags: &[&str], command: &[&str]) -> Value {
     let (json, status) = answer(&store, &[&["--budget", "60s", "--max-trials", "40"], flags].concat(), command);
     assert!(status == 0 || status == 3, "{status}: {json:#}");
     assert!(json["winner"].is_object(), "{json:#}");
-    for standing in json["standings"].as_array().expect("a list") {
+    for standing in json["ranking"].as_array().expect("a list") {
         let word = word(standing);
         assert!(word != "failed" && word != "not-proven", "{standing:#}");
     }
@@ -300,7 +300,7 @@ fn a_server_and_its_load_are_placed_together() {
     let flags = ["--ready", &ready, "--metric", r#""GET","([\d.]+)""#, "--higher-is-better"];
     let words: Vec<&str> = load.split(' ').collect();
     let json = races(&[&["--server", &server], &flags[..]].concat(), &words);
-    let standings = json["standings"].as_array().expect("a list");
+    let standings = json["ranking"].as_array().expect("a list");
     if cpus() > 1 {
         let apart = |one: &&Value| one["second"].as_str().is_some_and(|second| !second.is_empty());
         assert!(standings.iter().any(|one| apart(&one)), "some candidate seats the server: {json:#}");

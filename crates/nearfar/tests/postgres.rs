@@ -1,10 +1,10 @@
-//! Commands with their results on a PostgreSQL server: they say what they say of a file, several at once and after the server's
-//! death too. Without the feature `postgres` they say how to get it.
+//! Commands with results on a PostgreSQL server: the same output as with a file, also concurrently and after the server
+//! was killed. Needs the feature `postgres`.
+#![cfg(feature = "postgres")]
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-#[cfg(feature = "postgres")]
 #[path = "../../store/tests/store/postgres/server.rs"]
 #[allow(dead_code)] // what other tests need of it
 mod server;
@@ -28,23 +28,6 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-#[cfg(not(feature = "postgres"))]
-#[test]
-fn a_build_without_postgres_says_how_to_make_one_with_it() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = Path::new("postgres://alice:s3cret@localhost/results");
-    for args in
-        [&["show"][..], &["run", "quick", "--sim", SIM], &["import", "x.csv"], &["fleet", "collect", "--on", "ssh:a"]]
-    {
-        std::fs::write(folder.path().join("x.csv"), "test,metric,unit,better,a\nt,m,u,lower,1\n").expect("it is ours");
-        let output = nearfar(folder.path(), store, args);
-        assert_eq!(output.status.code(), Some(77), "{args:?}: {}", said(&output));
-        let expected = "nearfar: --store postgres://alice@localhost/results: this build of nearfar has no PostgreSQL\nhint: 'cargo build --release --features postgres";
-        assert!(said(&output).contains(expected) && !said(&output).contains("s3cret"), "{args:?}: {}", said(&output));
-    }
-}
-
-#[cfg(feature = "postgres")]
 mod with_postgres {
     use super::*;
     use crate::server::{DATABASE, OWNER, PASSWORD};

@@ -80,7 +80,7 @@ pub fn restored(restored: &[Restored]) -> Value {
     json!({ "restored": value(&restored) })
 }
 
-/// `{"complaints":[{"key","group":"spoils|cannot-measure","found","effect","fix","command"}],"well":[…]}`.
+/// `{"problems":[{"key","group":"spoils|cannot-measure","found","effect","fix","command"}],"ok":[…]}`.
 pub fn diagnosis(diagnosis: &Diagnosis) -> Value {
     value(diagnosis)
 }
@@ -144,7 +144,7 @@ pub fn index(table: &IndexTable) -> Value {
 }
 
 /// `{"run":{…},"claim","winner":{…},"ties":[…],"versus_kernel":{"change_percent","ci_low","ci_high", …},"trials","candidates",
-/// "raw_placements","lines":{"taskset", …},"standings":[…]}`.
+/// "raw_placements","lines":{"taskset", …},"ranking":[…]}`.
 pub fn answer(record: &RunRecord, answer: &Answer) -> Value {
     let mut json = value(answer);
     json["run"] = about(record);

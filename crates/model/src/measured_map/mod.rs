@@ -173,6 +173,7 @@ pub struct SmtPair {
     /// The two cpus of the core; `alone` was measured on the first.
     pub cpus: [CpuId; 2],
     /// `compute`: queens per second of both together. `cache`: latency of the core's first cache for each.
+    #[serde(rename = "what")]
     pub what: String,
     /// With the other idle.
     pub alone: Measured,
@@ -190,9 +191,11 @@ pub struct SmtPair {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Missing {
     /// Which measurement.
+    #[serde(rename = "what")]
     pub what: String,
     /// Where.
     pub placement: String,
     /// Why.
+    #[serde(rename = "why")]
     pub why: String,
 }

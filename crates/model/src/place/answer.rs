@@ -30,6 +30,7 @@ pub struct Answer {
     /// pairs alone; none where the kernel's choice led.
     pub versus_kernel: Option<Confirmed>,
     /// All candidates, the best first.
+    #[serde(rename = "ranking")]
     pub standings: Vec<Ranked>,
     /// Trials, the thrown away and the repeated ones included.
     pub trials: u32,
@@ -107,6 +108,7 @@ pub struct Ranked {
     /// In how many blocks it has a value.
     pub blocks: u32,
     /// What may be said of it against the leader.
+    #[serde(rename = "word")]
     pub word: Word,
     /// Against the leader.
     pub effect: Option<Effect>,

@@ -28,8 +28,8 @@ pub struct RacePlan {
     pub steps: Vec<Step>,
 }
 
-/// The version of the text that [`RacePlan::key_text`] returns. Increment it when the text must change on purpose: unfinished
-/// races of the previous version then no longer resume.
+/// The version of the text that [`RacePlan::key_text`] returns. Increment it when the text must change on purpose:
+/// unfinished races of the previous version then no longer resume.
 const KEY_VERSION: u32 = 2;
 
 impl RacePlan {

@@ -28,6 +28,7 @@ pub struct Standing {
     /// Against the kernel's choice; none for both the kernel's choice and the leader.
     pub against_kernel: Option<Effect>,
     /// What may be said.
+    #[serde(rename = "word")]
     pub word: Word,
 }
 

@@ -19,10 +19,12 @@ pub struct Evidence {
     /// Every cpu on which a thread was seen.
     pub cpus_seen: CpuSet,
     /// How many times threads were looked at.
+    #[serde(rename = "polls", alias = "looks")]
     pub looks: u64,
     /// The most threads seen at once.
     pub threads_seen: u64,
     /// Our own kernels prove each thread: where it was asked to sit, what it read back, where it ran.
+    #[serde(rename = "thread_bindings", alias = "thread_seats")]
     pub thread_seats: Vec<ThreadSeat>,
     /// Resident pages of the measured memory by node: `move_pages(2)` for our kernels, `numa_maps`
     /// (anonymous memory) for commands.
@@ -100,10 +102,10 @@ pub struct BudgetKept {
     /// Processes of it that the kernel killed because nothing more could go far.
     pub killed: u64,
     /// Bytes that the pilot had fetched ahead; none without a pilot.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "prefetched", alias = "fetched", skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Bytes>,
     /// The pilot's cpu time.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "controller_cpu", alias = "pilot_cpu", skip_serializing_if = "Option::is_none")]
     pub pilot_cpu: Option<Nanos>,
 }
 
@@ -156,6 +158,7 @@ impl FarMemory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadSeat {
     /// Where it was asked to sit.
+    #[serde(rename = "requested", alias = "asked")]
     pub asked: CpuId,
     /// The mask that the kernel reported back.
     pub mask: CpuSet,

@@ -348,10 +348,10 @@ impl Story {
                 "streams": {"found": piloted.counts.streams, "stepping": piloted.counts.stepping},
                 "rests": piloted.counts.rests,
                 "suspensions": piloted.counts.suspensions,
-                "naps": piloted.naps,
+                "backoffs": piloted.naps,
                 "rescues": piloted.rescues,
                 "throttled": piloted.throttled,
-                "orders_refused": piloted.refused,
+                "advice_rejected": piloted.refused,
                 "samples_lost": piloted.lost,
             })
         });

@@ -384,7 +384,7 @@ fn trials_on_a_budget_prove_it() {
         let far = &trial["evidence"]["budget"];
         assert_eq!(far["dram"], 48 << 20, "{trial}");
         assert!(far["written"].as_u64() > Some(16 << 20), "{trial}");
-        assert_eq!(far["pilot_cpu"].is_null(), !steered, "{trial}");
+        assert_eq!(far["controller_cpu"].is_null(), !steered, "{trial}");
         assert_ne!(trial["verdict"], "invalid", "{trial}");
     }
     assert_eq!(place.left(), "");

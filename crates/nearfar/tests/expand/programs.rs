@@ -58,7 +58,7 @@ fn programs_lose_nothing() {
             let summary = told(&summary);
             assert_eq!(summary["engine"], engine);
             if engine == "steered" {
-                assert_eq!(summary["pilot"]["orders_refused"], 0, "{program:?}: {summary}");
+                assert_eq!(summary["pilot"]["advice_rejected"], 0, "{program:?}: {summary}");
             }
             // The others may be over before anything has reached the disk.
             if ["python3", "sqlite3"].contains(&program[0]) {
