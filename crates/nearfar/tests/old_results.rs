@@ -1,0 +1,141 @@
+//! Compatibility with a results file that commit 9cba178 wrote: it opens, prints the same values as then, and its
+//! unfinished run resumes. `fixtures/results-0.1/README.md` lists the commands that created it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/results-0.1");
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml");
+
+// Runs in the fixture: `run quick`, `place`, `measure`, and `run small.toml`, which was killed after seven trials.
+const QUICK: &str = "8a5079efc998f779";
+const PLACE: &str = "2f7b039b97e641f5";
+const MEASURE: &str = "35a9ec9bd5121d50";
+const SMALL: &str = "9ded389286712d87";
+
+/// Keys that were renamed on purpose: old name, new name.
+const RENAMED: [(&str, &str); 6] = [
+    ("standings", "ranking"),
+    ("thread_seats", "thread_bindings"),
+    ("asked", "requested"),
+    ("looks", "polls"),
+    ("pilot_cpu", "controller_cpu"),
+    ("fetched", "prefetched"),
+];
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(FIXTURES).join(name)
+}
+
+/// Copies the results file, because opening it may change it.
+fn store(folder: &Path) -> PathBuf {
+    let copy = folder.join("results.db");
+    std::fs::copy(fixture("results.db"), &copy).expect("the fixture can be copied");
+    copy
+}
+
+fn nearfar(store: &Path, args: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.arg("--store").arg(store).args(args).args(["--format", "json"]).env_remove("NEARFAR_STORE");
+    let output = command.env("NEARFAR_STATE", store.with_extension("state")).output().expect("the program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {errors}"))
+}
+
+fn expected(name: &str) -> Value {
+    let text = std::fs::read_to_string(fixture(name)).expect("the fixture is there");
+    serde_json::from_str(&text).expect("the fixture is JSON")
+}
+
+/// Applies [`RENAMED`] and removes the values that may change: the version of the program and prose that is composed
+/// for the output. Prose that is stored in the results file stays.
+fn contract(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(key, value)| match key.as_str() {
+                "program" | "not_judged" => false,
+                "machine" => !value.is_string(),
+                "test" => !value.as_str().is_some_and(|text| text.starts_with("all ")),
+                _ => true,
+            });
+            let renamed =
+                |key: String| RENAMED.iter().find(|(old, _)| *old == key).map_or(key, |(_, new)| (*new).to_string());
+            kept.map(|(key, value)| (renamed(key), contract(value))).collect()
+        }
+        Value::Array(values) => values.into_iter().map(contract).collect(),
+        other => other,
+    }
+}
+
+#[track_caller]
+fn assert_unchanged(now: Value, name: &str) {
+    let (now, then) = (contract(now), contract(expected(name)));
+    assert!(now == then, "{name} differs:\n{}", differences("", &then, &now).join("\n"));
+}
+
+fn differences(path: &str, then: &Value, now: &Value) -> Vec<String> {
+    match (then, now) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            let pair = |key: &String| (one.get(key).unwrap_or(&Value::Null), other.get(key).unwrap_or(&Value::Null));
+            let below = |key: &String| differences(&format!("{path}.{key}"), pair(key).0, pair(key).1);
+            keys.into_iter().flat_map(below).collect()
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            let pairs = one.iter().zip(other).enumerate();
+            pairs.flat_map(|(index, (then, now))| differences(&format!("{path}[{index}]"), then, now)).collect()
+        }
+        _ if then == now => Vec::new(),
+        _ => vec![format!("{path}: was {then}, is {now}")],
+    }
+}
+
+#[test]
+fn old_results_file_prints_the_same_values() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let store = store(folder.path());
+    assert_unchanged(nearfar(&store, &["show", "--runs"]), "runs.json");
+    assert_unchanged(nearfar(&store, &["show", QUICK]), "show-run.json");
+    assert_unchanged(nearfar(&store, &["show", PLACE]), "show-place.json");
+    assert_unchanged(nearfar(&store, &["show", MEASURE]), "show-measure.json");
+    assert_unchanged(nearfar(&store, &["show", "--trials", MEASURE]), "trials-measure.json");
+    assert_unchanged(nearfar(&store, &["compare", QUICK]), "compare-placement.json");
+    assert_unchanged(nearfar(&store, &["compare", QUICK, "--all-metrics", "--by", "threads"]), "compare-threads.json");
+    let table = |name| nearfar(&store, &["compare", "--by", "column", "--table", name]);
+    assert_unchanged(table("ryzen-2600-ccx"), "compare-table.json");
+    assert_unchanged(table("hyperfine-1.20.0"), "compare-report.json");
+    assert_unchanged(nearfar(&store, &["fleet", "compare"]), "survey.json");
+    assert_unchanged(nearfar(&store, &["export", MEASURE]), "export-measure.json");
+}
+
+#[test]
+fn old_unfinished_run_resumes() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let store = store(folder.path());
+    let trials = || nearfar(&store, &["show", "--trials", SMALL])["trials"].as_array().expect("a list").clone();
+    let stored = trials();
+    assert_eq!(stored.len(), 7);
+    let (file, sim) = (fixture("small.toml"), format!("{MODEL}:7"));
+    let args = ["run", file.to_str().expect("the path is text"), "--sim", &sim, "--quiet"];
+    let resumed = nearfar(&store, &args);
+    assert_eq!(resumed["run"]["id"], SMALL, "{resumed:#}");
+    let all = trials();
+    assert_eq!(all.len(), 15, "three cells, one warm-up block and four measured blocks");
+    assert_eq!(all[..7], stored[..]);
+    assert_unchanged(nearfar(&store, &["show", SMALL]), "show-resumed.json");
+}
+
+/// The same command on the same simulated machine gives the same ids, seeds, order and values as before.
+#[test]
+fn simulated_run_reproduces_old_figures() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let store = folder.path().join("new.db");
+    let sim = format!("{MODEL}:3");
+    let placements = ["--placement", "kernel", "--placement", "expand:1GiB"];
+    nearfar(&store, &[&["measure", "queens", "-r", "3", "--sim", &sim, "--quiet"], &placements[..]].concat());
+    assert_unchanged(nearfar(&store, &["show"]), "show-fresh.json");
+    assert_unchanged(nearfar(&store, &["show", "--trials"]), "trials-fresh.json");
+}
