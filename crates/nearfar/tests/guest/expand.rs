@@ -1,16 +1,16 @@
-//! `nearfar expand` where memory is bounded by cgroups of version 2: programs lose nothing, budgets are kept, and the machine
-//! is as it was found, also what the groups below the first one have. How fast it is shows only on real machines.
+//! `nearfar expand` with cgroup v2: programs lose no data, DRAM budgets are respected, and all settings are restored,
+//! including the controllers of child cgroups.
 
 use std::process::Command;
 use std::sync::LazyLock;
 
-use crate::boot::{Boot, Ran, boot};
-use crate::trials::assert_proven;
+use crate::boot::{Boot, JobOutput, boot};
+use crate::trials::assert_verified;
 
-/// Booted once, with a disk of its own. It takes no room before it is written to.
-static RAN: LazyLock<Result<Ran, String>> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let disk = folder.path().join("disk");
+/// One boot for all tests of this file, with a sparse file as disk.
+static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let disk = directory.path().join("disk");
     let made = std::fs::File::create(&disk).and_then(|file| file.set_len(2 << 30));
     made.map_err(|error| format!("{}: {error}", disk.display()))?;
     let formatted =
@@ -23,88 +23,88 @@ static RAN: LazyLock<Result<Ran, String>> = LazyLock::new(|| {
     boot(&Boot { flags: &["--shape", "plain", "--qemu", &drive], job: include_str!("expand.sh"), store: None })
 });
 
-fn ran(test: &str) -> Option<&'static Ran> {
-    RAN.as_ref().inspect_err(|why| println!("skipped: {test}: {why}")).ok()
+fn job_output(test: &str) -> Option<&'static JobOutput> {
+    OUTPUT.as_ref().inspect_err(|reason| println!("skipped: {test}: {reason}")).ok()
 }
 
-/// Whether all that a step may leave is as it was found.
-fn assert_as_found(ran: &Ran, step: &str) {
-    assert_eq!(ran.text(step), ran.text("found"), "{step}");
+/// Checks that a step has restored swap, cgroups, loop devices and settings.
+fn assert_restored(job: &JobOutput, step: &str) {
+    assert_eq!(job.text(step), job.text("found"), "{step}");
 }
 
 #[test]
-fn a_program_loses_nothing_below_a_group_of_version_two() {
-    let Some(ran) = ran("a_program_loses_nothing_below_a_group_of_version_two") else { return };
-    assert_eq!(ran.step("disk").status, 0, "{}", ran.text("disk.stderr"));
-    assert!(ran.text("found").contains("control \n"), "nothing has turned the controller on: {}", ran.text("found"));
-    let near = ran.text("near");
+fn program_with_cgroup_v2_loses_no_data() {
+    let Some(job) = job_output("program_with_cgroup_v2_loses_no_data") else { return };
+    assert_eq!(job.step("disk").status, 0, "{}", job.text("disk.stderr"));
+    assert!(job.text("found").contains("control \n"), "no controller is enabled: {}", job.text("found"));
+    let near = job.text("near");
     let sum = near.split_whitespace().next().expect("a checksum");
     for engine in ["steered", "plain"] {
-        assert_eq!(ran.step(engine).status, 0, "{}", ran.text(&format!("{engine}.stderr")));
-        assert_eq!(ran.text(&format!("{engine}.sum")), format!("{sum}  /tmp/sorted\n"), "{engine}");
-        let summary = ran.json(&format!("{engine}.summary"), &[0]);
+        assert_eq!(job.step(engine).status, 0, "{}", job.text(&format!("{engine}.stderr")));
+        assert_eq!(job.text(&format!("{engine}.sum")), format!("{sum}  /tmp/sorted\n"), "{engine}");
+        let summary = job.json(&format!("{engine}.summary"), &[0]);
         assert_eq!((&summary["engine"], &summary["dram_bytes"]), (&engine.into(), &(10 << 20).into()), "{summary:#}");
         assert!(summary["far_written_bytes"].as_u64() > Some(2 << 20), "{summary:#}");
-        assert!(summary["far_bytes_max"].as_u64() > Some(2 << 20), "what is far is counted: {summary:#}");
+        assert!(summary["far_bytes_max"].as_u64() > Some(2 << 20), "{summary:#}");
         assert!(summary["faults_major"].as_u64() > Some(0), "{summary:#}");
-        assert_as_found(ran, &format!("{engine}.after"));
+        assert_restored(job, &format!("{engine}.after"));
     }
 }
 
 #[test]
-fn trials_on_a_budget_are_proven_there() {
-    let Some(ran) = ran("trials_on_a_budget_are_proven_there") else { return };
-    let trials = ran.trials("budget");
+fn trials_with_a_dram_budget_are_valid() {
+    let Some(job) = job_output("trials_with_a_dram_budget_are_valid") else { return };
+    let trials = job.trials("budget");
     assert_eq!(trials.len(), 2, "{trials:#?}");
     for trial in &trials {
-        assert_proven(trial);
+        assert_verified(trial);
         let far = &trial["evidence"]["budget"];
         assert_eq!(far["dram"], 16 << 20, "{trial:#}");
         assert!(far["written"].as_u64() > Some(8 << 20), "{trial:#}");
     }
-    assert_as_found(ran, "budget.after");
+    assert_restored(job, "budget.after");
 }
 
 #[test]
-fn after_kill_nine_restore_leaves_nothing_of_version_two() {
-    let Some(ran) = ran("after_kill_nine_restore_leaves_nothing_of_version_two") else { return };
-    assert_eq!(ran.step("far").status, 0, "{}", ran.text("far.stderr"));
-    let during = ran.text("during");
+fn restore_after_kill_9_removes_the_cgroup() {
+    let Some(job) = job_output("restore_after_kill_9_removes_the_cgroup") else { return };
+    assert_eq!(job.step("far").status, 0, "{}", job.text("far.stderr"));
+    let during = job.text("during");
     for words in ["swap /dev/loop", "group /sys/fs/cgroup/nearfar-", "control memory\n"] {
         assert!(during.contains(words), "{words}: {during}");
     }
-    assert_eq!(ran.step("alive").status, 0, "the program goes on");
-    assert_eq!(ran.step("lifted").status, 0, "and is not killed for want of memory");
-    let early = ran.text("early");
-    assert_eq!(ran.step("early").status, 1, "{early}");
+    assert_eq!(job.step("alive").status, 0, "the program keeps running");
+    assert_eq!(job.step("lifted").status, 0, "its limit is lifted");
+    let early = job.text("early");
+    assert_eq!(job.step("early").status, 1, "{early}");
     for words in ["is still in it; end it first", "controller memory below cgroup /sys/fs/cgroup is not back at off"] {
         assert!(early.contains(words), "{words}: {early}");
     }
-    assert_eq!(ran.step("over").status, 0);
-    assert_eq!(ran.step("restored").status, 0, "{}{}", ran.text("restored"), ran.text("restored.stderr"));
-    assert!(ran.text("restored").contains("controller memory below cgroup /sys/fs/cgroup is off again"));
-    assert_as_found(ran, "killed.after");
+    assert_eq!(job.step("over").status, 0);
+    assert_eq!(job.step("restored").status, 0, "{}{}", job.text("restored"), job.text("restored.stderr"));
+    assert!(job.text("restored").contains("controller memory below cgroup /sys/fs/cgroup is off again"));
+    assert_restored(job, "killed.after");
 }
 
 #[test]
-fn the_controller_stays_on_for_the_second_of_two() {
-    let Some(ran) = ran("the_controller_stays_on_for_the_second_of_two") else { return };
+fn controller_stays_enabled_for_a_second_expansion() {
+    let Some(job) = job_output("controller_stays_enabled_for_a_second_expansion") else { return };
     for step in ["first", "second", "left"] {
-        assert_eq!(ran.step(step).status, 0, "{step}: {}", ran.text(&format!("{step}.stderr")));
+        assert_eq!(job.step(step).status, 0, "{step}: {}", job.text(&format!("{step}.stderr")));
     }
-    assert_eq!(ran.text("second.bound"), format!("{}\n", 10 << 20));
-    assert_as_found(ran, "two.after");
+    assert_eq!(job.text("second.bound"), format!("{}\n", 10 << 20));
+    assert_restored(job, "two.after");
 }
 
 #[test]
-fn the_doctor_finds_what_is_there() {
-    let Some(ran) = ran("the_doctor_finds_what_is_there") else { return };
-    let diagnosis = ran.json("doctor", &[0]);
+fn doctor_reports_every_requirement_of_expand() {
+    let Some(job) = job_output("doctor_reports_every_requirement_of_expand") else { return };
+    let diagnosis = job.json("doctor", &[0]);
     let keys = |list: &serde_json::Value| -> Vec<String> {
         let entries = list.as_array().expect("a list").iter();
         entries.filter_map(|entry| entry.as_str().or(entry["key"].as_str())).map(String::from).collect()
     };
-    let well = keys(&diagnosis["well"]);
+    let well = keys(&diagnosis["ok"]);
     for key in ["expand-root", "expand-cgroup", "expand-loop", "expand-swap", "expand-page-faults", "expand-advice"] {
         assert!(well.iter().any(|well| well == key), "{key}: {diagnosis:#}");
     }
