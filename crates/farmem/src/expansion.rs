@@ -6,20 +6,20 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use machine::group::{self, Held, MemoryGroup};
-use machine::swap::{self, LARGE_FOLIOS, Loop};
-use machine::undo::{Changed, Site};
-use model::doctor::refusal;
-use model::undo::{GROUP_PREFIX, Restored, Target};
-use model::units::{Bytes, Nanos};
+use machine::cgroup::{self, GroupUsage, MemoryCgroup};
+use machine::swap::{self, LARGE_FOLIOS, LoopDevice};
+use machine::undo::{AppliedSettings, SettingsRoot};
+use model::analysis::doctor::refusal;
+use model::values::undo::{GROUP_PREFIX, Restored, SettingTarget};
+use model::values::units::{Bytes, Nanos};
 
-use crate::array::{Access, FarFile, Place, fill_with_zeros};
-use crate::pilot::{Pilot, Piloted};
+use crate::array::{Access, FarFile, FarLocation, fill_with_zeros};
+use crate::controller::{ControllerStats, PagingController};
+use crate::faults::FaultSource;
 use crate::predict::Tuning;
-use crate::sense::Sense;
+use crate::recorder::FaultRecorder;
 use crate::trace::{Header, Trace};
-use crate::watch::Watch;
-use crate::{Refused, swap_place};
+use crate::{Unavailable, swap_check};
 
 /// The name of these changes in the journal.
 const SETTING: &str = "expand";
@@ -33,7 +33,7 @@ const FAR_MIN: u64 = 1 << 30;
 
 /// Who decides what is where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
+pub enum PagingMode {
     /// The pilot, ahead of and behind the program.
     Steered,
     /// The kernel's own swap, as it is set.
@@ -42,14 +42,13 @@ pub enum Engine {
 
 /// How much memory of which kind a program gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct ExpansionLimits {
     /// At most this much DRAM.
     pub dram: Bytes,
     /// Who decides what is where.
-    pub engine: Engine,
+    pub engine: PagingMode,
     /// The folder of the file that takes the rest.
     pub folder: PathBuf,
-    /// Its size.
     pub far: Bytes,
     /// Whether it is overwritten at the end.
     pub shred: bool,
@@ -57,12 +56,12 @@ pub struct Budget {
     pub allow_unencrypted: bool,
 }
 
-impl Budget {
+impl ExpansionLimits {
     /// Steered, with as much far memory as such a budget usually needs, where this machine keeps large temporary files.
     pub fn of(dram: Bytes) -> Self {
         Self {
             dram,
-            engine: Engine::Steered,
+            engine: PagingMode::Steered,
             folder: "/var/tmp".into(),
             far: Bytes((dram.0 * FAR_TIMES_DRAM).max(FAR_MIN)),
             shred: false,
@@ -73,70 +72,75 @@ impl Budget {
 
 /// What a program holds and what was done for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct State {
-    /// What it holds now.
-    pub held: Held,
+pub struct ExpansionStatus {
+    pub held: GroupUsage,
     /// Processes of it that the kernel has killed because memory ran out.
     pub killed: u64,
     /// Read from far memory.
     pub far_read: Bytes,
-    /// Written to it.
     pub far_written: Bytes,
     /// What the pilot did; none without one.
-    pub piloted: Option<Piloted>,
+    pub piloted: Option<ControllerStats>,
 }
 
 /// An expansion that is set up.
 pub struct Expansion {
-    group: MemoryGroup,
+    group: MemoryCgroup,
     dram: Bytes,
-    pilot: Option<Pilot>,
+    pilot: Option<PagingController>,
     /// Where nobody steers and faults are recorded.
-    watch: Option<Watch>,
+    watch: Option<FaultRecorder>,
     /// None once everything is taken away.
-    changed: Option<Changed>,
-    site: Site,
+    changed: Option<AppliedSettings>,
+    site: SettingsRoot,
     /// Kept open for the end only: to be overwritten.
     file: Option<(File, Bytes)>,
-    device: Option<Loop>,
+    device: Option<LoopDevice>,
 }
 
 impl Expansion {
     /// Sets everything up. To be called on the thread that will fork the program, which enters through
-    /// [`Expansion::entrance`] before it does anything else. `site` is this expansion's own.
-    pub fn begin(budget: &Budget, site: &Site) -> Result<Self, Refused> {
-        Self::begin_recorded(budget, site, None)
+    /// [`Expansion::cgroup_procs`] before it does anything else. `site` is this expansion's own.
+    pub fn start(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<Self, Unavailable> {
+        Self::start_recorded(budget, site, None)
     }
 
     /// The same, and records the page faults that are seen: as the pilot sees them where there is one, else each one,
     /// which takes time of the program's.
-    pub fn begin_recorded(budget: &Budget, site: &Site, trace: Option<Trace>) -> Result<Self, Refused> {
+    pub fn start_recorded(
+        budget: &ExpansionLimits,
+        site: &SettingsRoot,
+        trace: Option<Trace>,
+    ) -> Result<Self, Unavailable> {
         check(budget, site)?;
         let page = crate::page_bytes();
         let far = Bytes(budget.far.0 / page * page);
-        let place = Place::parse(&budget.folder.to_string_lossy())?;
+        let place = FarLocation::parse(&budget.folder.to_string_lossy())?;
         let file = FarFile::new(&place, far.0 as usize, Access::Mapped)?.into_file();
         swap::format(&file, far.0, page)
-            .map_err(|error| Refused::io("cannot write the header of far memory", &error))?;
-        let device = Loop::attach(&file, page as u32).map_err(|error| {
-            Refused::io("cannot make a device of the file for far memory (loop)", &error)
+            .map_err(|error| Unavailable::io("cannot write the header of far memory", &error))?;
+        let device = LoopDevice::attach(&file, page as u32).map_err(|error| {
+            Unavailable::io("cannot make a device of the file for far memory (loop)", &error)
                 .hint("root may, where the kernel has loop devices (modprobe loop)")
         })?;
         // Before the first change: what watches the program is what fails without permission.
-        let steered = budget.engine == Engine::Steered;
+        let steered = budget.engine == PagingMode::Steered;
         let minor_period = if steered { Tuning::for_dram(budget.dram.0, page).minor_period } else { 1 };
         let sense = (steered || trace.is_some()).then(|| open_sense(minor_period)).transpose()?;
-        let mut changed = Changed::begin(site)?;
+        let mut changed = AppliedSettings::begin(site)?;
         if steered {
-            device.no_seeks().map_err(|error| Refused::io("cannot set the queue of far memory's device", &error))?;
+            device
+                .no_seeks()
+                .map_err(|error| Unavailable::io("cannot set the queue of far memory's device", &error))?;
             // Where the kernel has no such folios, single pages do.
-            let _ = changed.set_together(SETTING, Target::File(LARGE_FOLIOS.into()), "always");
+            let _ = changed.set_together(SETTING, SettingTarget::File(LARGE_FOLIOS.into()), "always");
         }
-        let swap = Target::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
+        let swap =
+            SettingTarget::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
         changed.set(SETTING, swap, machine::undo::ON)?;
         let group = make_group(&mut changed, site)?;
         let dram =
-            group.limit(budget.dram).map_err(|error| Refused::io("cannot bound the memory of a cgroup", &error))?;
+            group.limit(budget.dram).map_err(|error| Unavailable::io("cannot bound the memory of a cgroup", &error))?;
         if let Some(trace) = &trace {
             trace.begin(&Header { page, dram: dram.0, minor_period, steered });
         }
@@ -152,8 +156,8 @@ impl Expansion {
     }
 
     /// What the program's first process writes `0` into before it becomes the program.
-    pub fn entrance(&self) -> Result<File, Refused> {
-        self.group.entrance().map_err(|error| Refused::io("cannot open the entrance of a cgroup", &error))
+    pub fn cgroup_procs(&self) -> Result<File, Unavailable> {
+        self.group.entrance().map_err(|error| Unavailable::io("cannot open the entrance of a cgroup", &error))
     }
 
     /// The DRAM that it may have, as the kernel took it.
@@ -181,39 +185,38 @@ impl Expansion {
             if left.is_empty() || Instant::now() > until {
                 return;
             }
-            left.iter().for_each(|pid| machine::wrapped::send(*pid, libc::SIGKILL));
+            left.iter().for_each(|pid| machine::foreground::send(*pid, libc::SIGKILL));
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// How it stands.
-    pub fn state(&self) -> State {
-        let (far_read, far_written) = self.device.as_ref().map(Loop::traffic).unwrap_or_default();
-        State {
+    pub fn state(&self) -> ExpansionStatus {
+        let (far_read, far_written) = self.device.as_ref().map(LoopDevice::traffic).unwrap_or_default();
+        ExpansionStatus {
             far_read,
             far_written,
             held: self.group.held().unwrap_or_default(),
             killed: self.group.killed(),
-            piloted: self.pilot.as_ref().map(Pilot::piloted),
+            piloted: self.pilot.as_ref().map(PagingController::piloted),
         }
     }
 
-    /// For how long somebody had to wait for memory since the kernel counts ([`MemoryGroup::stalled`]).
+    /// For how long somebody had to wait for memory since the kernel counts ([`MemoryCgroup::stalled`]).
     pub fn stalled(&self) -> Option<Nanos> {
         self.group.stalled()
     }
 
     /// Takes everything away again, which fails while a process is in it.
-    pub fn end(mut self) -> (State, Vec<Restored>) {
+    pub fn stop(mut self) -> (ExpansionStatus, Vec<Restored>) {
         let mut state = self.state();
-        state.piloted = self.pilot.take().map(Pilot::stop);
-        self.watch.take().into_iter().for_each(Watch::stop);
+        state.piloted = self.pilot.take().map(PagingController::stop);
+        self.watch.take().into_iter().for_each(FaultRecorder::stop);
         let restored = self.take_away();
         (state, restored)
     }
 
     fn take_away(&mut self) -> Vec<Restored> {
-        let restored = self.changed.take().map(Changed::put_back).unwrap_or_default();
+        let restored = self.changed.take().map(AppliedSettings::restore).unwrap_or_default();
         // The folder of its journal, which stays while something is in it.
         let _ = std::fs::remove_dir(&self.site.state);
         drop(self.device.take());
@@ -227,27 +230,31 @@ impl Expansion {
 
 impl Drop for Expansion {
     fn drop(&mut self) {
-        let _ = self.pilot.take().map(Pilot::stop);
-        self.watch.take().into_iter().for_each(Watch::stop);
+        let _ = self.pilot.take().map(PagingController::stop);
+        self.watch.take().into_iter().for_each(FaultRecorder::stop);
         // Whoever wants to know calls `end`; what is not back is in the journal.
         let _ = self.take_away();
     }
 }
 
-fn check(budget: &Budget, site: &Site) -> Result<(), Refused> {
+fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailable> {
     if budget.dram.0 < DRAM_MIN.0 {
-        return Err(Refused::unavailable(format!("{} of DRAM are too little for any program", budget.dram))
+        return Err(Unavailable::unavailable(format!("{} of DRAM are too little for any program", budget.dram))
             .hint(format!("give it at least {DRAM_MIN}")));
     }
-    let signs = machine::expand_signs::read(&site.root);
-    if let Some(lack) = refusal(&signs, budget.engine == Engine::Steered) {
+    let signs = machine::expand_probes::read(&site.root);
+    if let Some(lack) = refusal(&signs, budget.engine == PagingMode::Steered) {
         let command = lack.command.map_or(String::new(), |command| format!(": {command}"));
-        return Err(Refused { what: lack.found, hint: Some(format!("{}{command}", lack.fix)), not_permitted: true });
+        return Err(Unavailable {
+            what: lack.found,
+            hint: Some(format!("{}{command}", lack.fix)),
+            not_permitted: true,
+        });
     }
-    swap_place::check(&budget.folder)?;
-    if !budget.allow_unencrypted && swap_place::would_leave_encryption(&site.root, &budget.folder) {
+    swap_check::check(&budget.folder)?;
+    if !budget.allow_unencrypted && swap_check::would_leave_encryption(&site.root, &budget.folder) {
         let folder = budget.folder.display();
-        return Err(Refused::unavailable(format!(
+        return Err(Unavailable::unavailable(format!(
             "this machine swaps to encrypted disks alone, and {folder} is not on one: what the program has in memory could be read there later"
         ))
         .hint("--far-file names a folder on an encrypted disk; --allow-unencrypted does it all the same"));
@@ -255,36 +262,43 @@ fn check(budget: &Budget, site: &Site) -> Result<(), Refused> {
     Ok(())
 }
 
-fn open_sense(minor_period: u64) -> Result<Sense, Refused> {
-    Sense::open(minor_period).map_err(|error| {
-        Refused::io("cannot watch page faults (perf_event_open)", &error)
+fn open_sense(minor_period: u64) -> Result<FaultSource, Unavailable> {
+    FaultSource::open(minor_period).map_err(|error| {
+        Unavailable::io("cannot watch page faults (perf_event_open)", &error)
             .hint("root may, unless the kernel or the container forbids it; --engine plain does without")
     })
 }
 
 /// The group's name is not used twice on a machine: a process makes several, one after the other.
-fn make_group(changed: &mut Changed, site: &Site) -> Result<MemoryGroup, Refused> {
-    let (version, mount) = group::site(&site.root).map_err(Refused::unavailable)?;
+fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<MemoryCgroup, Unavailable> {
+    let (version, mount) = cgroup::site(&site.root).map_err(Unavailable::unavailable)?;
     let below = |folder: &Path| folder.strip_prefix(&site.root).unwrap_or(folder).display().to_string();
-    if version == group::Version::V2 {
-        let controller = Target::Controller { group: below(&mount), name: group::CONTROLLER.into() };
+    if version == cgroup::Version::V2 {
+        let controller = SettingTarget::Controller { group: below(&mount), name: cgroup::CONTROLLER.into() };
         changed.set_together(SETTING, controller, machine::undo::ON)?;
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let name = format!("{GROUP_PREFIX}{}-{:x}", std::process::id(), since);
     let folder = mount.join(name);
-    changed.set(SETTING, Target::Group(below(&folder)), machine::undo::THERE)?;
-    MemoryGroup::open(version, &folder).map_err(|error| Refused::io("cannot read what a cgroup holds", &error))
+    changed.set(SETTING, SettingTarget::Group(below(&folder)), machine::undo::THERE)?;
+    MemoryCgroup::open(version, &folder).map_err(|error| Unavailable::io("cannot read what a cgroup holds", &error))
 }
 
-fn take_off(sense: Sense, group: &MemoryGroup, tuning: Tuning, trace: Option<Trace>) -> Result<Pilot, Refused> {
-    Pilot::start(sense, again(group)?, tuning, trace).map_err(|error| Refused::io("cannot start a thread", &error))
+fn take_off(
+    sense: FaultSource,
+    group: &MemoryCgroup,
+    tuning: Tuning,
+    trace: Option<Trace>,
+) -> Result<PagingController, Unavailable> {
+    PagingController::start(sense, again(group)?, tuning, trace)
+        .map_err(|error| Unavailable::io("cannot start a thread", &error))
 }
 
-fn look_on(sense: Sense, group: &MemoryGroup, dram: Bytes, trace: Trace) -> Result<Watch, Refused> {
-    Watch::start(sense, again(group)?, dram, trace).map_err(|error| Refused::io("cannot start a thread", &error))
+fn look_on(sense: FaultSource, group: &MemoryCgroup, dram: Bytes, trace: Trace) -> Result<FaultRecorder, Unavailable> {
+    FaultRecorder::start(sense, again(group)?, dram, trace)
+        .map_err(|error| Unavailable::io("cannot start a thread", &error))
 }
 
-fn again(group: &MemoryGroup) -> Result<MemoryGroup, Refused> {
-    group.again().map_err(|error| Refused::io("cannot read what a cgroup holds", &error))
+fn again(group: &MemoryCgroup) -> Result<MemoryCgroup, Unavailable> {
+    group.again().map_err(|error| Unavailable::io("cannot read what a cgroup holds", &error))
 }

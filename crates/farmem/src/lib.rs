@@ -5,23 +5,23 @@
 //! `pilot` has the three together, and `expansion` sets up what they need. What was seen and
 //! ordered can be recorded (`trace`), also of a program that is not steered (`watch`).
 
-mod act;
+mod advise;
 pub mod array;
+mod controller;
 mod expansion;
-mod pilot;
+mod faults;
 pub mod predict;
-mod sense;
-mod swap_place;
+mod recorder;
+mod swap_check;
 pub mod trace;
-mod watch;
 
 use std::fmt;
 use std::io;
 
 use machine::undo::ChangeError;
 
-pub use expansion::{Budget, DRAM_MIN, Engine, Expansion, State};
-pub use pilot::Piloted;
+pub use controller::ControllerStats;
+pub use expansion::{DRAM_MIN, Expansion, ExpansionLimits, ExpansionStatus, PagingMode};
 
 /// Bytes of a page.
 pub fn page_bytes() -> u64 {
@@ -30,7 +30,7 @@ pub fn page_bytes() -> u64 {
 
 /// Why there is no far memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct Unavailable {
     /// What, on what, and the kernel's answer.
     pub what: String,
     /// The next step, where one is known.
@@ -39,7 +39,7 @@ pub struct Refused {
     pub not_permitted: bool,
 }
 
-impl Refused {
+impl Unavailable {
     pub(crate) fn unavailable(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None, not_permitted: false }
     }
@@ -54,21 +54,21 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for Unavailable {}
 
-impl From<array::FarError> for Refused {
+impl From<array::FarError> for Unavailable {
     fn from(error: array::FarError) -> Self {
         Self { hint: error.hint(), not_permitted: false, what: error.to_string() }
     }
 }
 
-impl From<ChangeError> for Refused {
+impl From<ChangeError> for Unavailable {
     fn from(error: ChangeError) -> Self {
         Self { what: error.what, hint: Some(error.hint), not_permitted: error.not_permitted }
     }

@@ -5,24 +5,24 @@
 //! a coordinator may die, and every question may be repeated.
 #![forbid(unsafe_code)]
 
-mod conversation;
-mod each;
+mod child;
 mod engine;
+mod error;
 pub mod kubernetes;
 mod name;
-mod problem;
+mod parallel;
+mod protocol;
 mod slurm;
 mod ssh;
-mod talk;
 
-pub use conversation::{Conversation, Ended, SILENCE_MAX};
-pub use each::for_each;
-pub use engine::{Engine, Queue, Stands, Talk};
-pub use name::{JobName, NODES_MAX, NodeName, On};
-pub use problem::{Kind, Problem, plain};
+pub use child::{ChildExit, ChildSession, IDLE_TIMEOUT};
+pub use engine::{Engine, NodeSession, QueueState, Scheduler};
+pub use error::{NodeError, NodeErrorKind, plain};
+pub use name::{JobName, NODES_MAX, NodeName, NodeSelector};
+pub use parallel::map_bounded;
+pub use protocol::{
+    JobSpec, JobState, JobStatus, OtherVersion, PROTOCOL_VERSION, REQUEST_BYTES_MAX, Request, RequestBody, Response,
+    ResponseBody, SAME_VERSION_HINT, StoreCopy, version,
+};
 pub use slurm::Slurm;
 pub use ssh::Ssh;
-pub use talk::{
-    Answer, Ask, Copied, JobState, Look, Order, OtherVersion, PROTOCOL_VERSION, REQUEST_BYTES_MAX, Reply, Request,
-    SAME_VERSION_HINT, version,
-};

@@ -25,8 +25,7 @@ pub struct JobName(String);
 
 /// Where to run: an engine with its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum On {
-    /// Machines that OpenSSH reaches.
+pub enum NodeSelector {
     Ssh(Vec<NodeName>),
     /// All nodes of a partition of Slurm, of its default one when none is named.
     Slurm(Option<JobName>),
@@ -35,20 +34,17 @@ pub enum On {
 }
 
 impl NodeName {
-    /// Checks a name.
     pub fn parse(text: &str) -> Result<Self, String> {
         let plain = |c: char| c.is_alphanumeric() || "._-@:[]".contains(c);
         checked("node", text, plain, "letters, digits and . _ - @ : [ ]").map(Self)
     }
 
-    /// As it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl JobName {
-    /// Checks a name.
     pub fn parse(text: &str) -> Result<Self, String> {
         checked("job", text, |c| c.is_ascii_alphanumeric() || "._-".contains(c), "letters, digits and . _ -").map(Self)
     }
@@ -60,7 +56,6 @@ impl JobName {
         Self(format!("{}-{apart}", name.trim_start_matches(['.', '-'])).trim_start_matches('-').into())
     }
 
-    /// As it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -78,7 +73,7 @@ fn checked(what: &str, text: &str, plain: impl Fn(char) -> bool, allowed: &str) 
     Ok(text.into())
 }
 
-impl On {
+impl NodeSelector {
     /// Reads `ssh:HOST,HOST`, `slurm`, `slurm:PARTITION`, `kubernetes`, `kubernetes:NODE,NODE` or `kubernetes:LABEL=VALUE`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let hosts = match text.split_once(':') {
@@ -107,7 +102,7 @@ impl On {
     }
 }
 
-impl fmt::Display for On {
+impl fmt::Display for NodeSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ssh(nodes) => write!(f, "ssh:{}", nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(",")),
@@ -180,12 +175,13 @@ mod tests {
 
     #[test]
     fn lists_of_nodes_are_read() {
-        let nodes = |names: &[&str]| On::Ssh(names.iter().map(|name| NodeName::parse(name).unwrap()).collect());
-        assert_eq!(On::parse("ssh:a"), Ok(nodes(&["a"])));
-        assert_eq!(On::parse("ssh:a,b@c,d"), Ok(nodes(&["a", "b@c", "d"])));
-        assert_eq!(On::parse("slurm"), Ok(On::Slurm(None)));
+        let nodes =
+            |names: &[&str]| NodeSelector::Ssh(names.iter().map(|name| NodeName::parse(name).unwrap()).collect());
+        assert_eq!(NodeSelector::parse("ssh:a"), Ok(nodes(&["a"])));
+        assert_eq!(NodeSelector::parse("ssh:a,b@c,d"), Ok(nodes(&["a", "b@c", "d"])));
+        assert_eq!(NodeSelector::parse("slurm"), Ok(NodeSelector::Slurm(None)));
         for text in ["slurm:all", "kubernetes", "kubernetes:a,b", "kubernetes:disk=nvme"] {
-            assert_eq!(On::parse(text).map(|on| on.to_string()), Ok(text.into()));
+            assert_eq!(NodeSelector::parse(text).map(|on| on.to_string()), Ok(text.into()));
         }
         for (bad, why) in [
             ("a,b", "names no engine"),
@@ -199,11 +195,11 @@ mod tests {
             ("kubernetes:", "'' is no name of a node of Kubernetes"),
             ("kubernetes:A", "'A' is no name of a node of Kubernetes"),
         ] {
-            let said = On::parse(bad).unwrap_err();
+            let said = NodeSelector::parse(bad).unwrap_err();
             assert!(said.contains(why), "{bad}: {said}");
         }
         let many: Vec<String> = (0..=NODES_MAX).map(|number| format!("n{number}")).collect();
-        assert!(On::parse(&format!("ssh:{}", many.join(","))).unwrap_err().contains("1001 nodes are more"));
+        assert!(NodeSelector::parse(&format!("ssh:{}", many.join(","))).unwrap_err().contains("1001 nodes are more"));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use std::process::{Command, Output};
 
-use crate::conversation::Ended;
-use crate::engine::{Engine, Queue, Stands, last};
-use crate::problem::{Kind, Problem};
-use crate::talk::Request;
+use crate::child::ChildExit;
+use crate::engine::{Engine, QueueState, Scheduler, last};
+use crate::error::{NodeError, NodeErrorKind};
+use crate::protocol::Request;
 use crate::{JobName, NODES_MAX, NodeName};
 
 /// Our jobs begin with this.
@@ -23,7 +23,7 @@ pub struct Slurm {
 
 impl Slurm {
     /// The nodes of the partition.
-    pub fn nodes(&self) -> Result<Vec<NodeName>, Problem> {
+    pub fn nodes(&self) -> Result<Vec<NodeName>, NodeError> {
         let mut command = Command::new("sinfo");
         command.args(["--noheader", "--Node", "--format=%N|%P"]);
         let text = said(self.in_partition(&mut command))?;
@@ -33,16 +33,14 @@ impl Slurm {
         let mut nodes: Vec<NodeName> = names
             .map(|(name, _)| NodeName::parse(name))
             .collect::<Result<_, _>>()
-            .map_err(|what| Problem::new(Kind::Engine, what))?;
+            .map_err(|what| NodeError::new(NodeErrorKind::Engine, what))?;
         nodes.sort();
         nodes.dedup();
         match nodes.len() {
-            0 => {
-                Err(Problem::new(Kind::Unknown, "Slurm has no such partition, or it has no nodes")
-                    .hint("sinfo lists them"))
-            }
-            count if count > NODES_MAX => Err(Problem::new(
-                Kind::Engine,
+            0 => Err(NodeError::new(NodeErrorKind::Unknown, "Slurm has no such partition, or it has no nodes")
+                .hint("sinfo lists them")),
+            count if count > NODES_MAX => Err(NodeError::new(
+                NodeErrorKind::Engine,
                 format!("{count} nodes are more than one coordinator takes ({NODES_MAX})"),
             )),
             _ => Ok(nodes),
@@ -55,7 +53,7 @@ impl Slurm {
 }
 
 impl Engine for Slurm {
-    fn reach(&self, node: &NodeName, word: &str) -> Command {
+    fn command(&self, node: &NodeName, word: &str) -> Command {
         let mut command = Command::new("srun");
         command.args(["--quiet", "--nodes=1", "--ntasks=1", &format!("--nodelist={node}")]);
         match running_on(node) {
@@ -67,57 +65,59 @@ impl Engine for Slurm {
         command
     }
 
-    fn explain(&self, ended: &Ended) -> Option<Problem> {
+    fn explain(&self, ended: &ChildExit) -> Option<NodeError> {
         let said = |words: &str| ended.complaint.contains(words);
         let line = last(&ended.complaint);
         if said("execve():") {
             return Some(
-                Problem::new(Kind::NotInstalled, format!("there is no program {}", self.program))
+                NodeError::new(NodeErrorKind::NotInstalled, format!("there is no program {}", self.program))
                     .hint("install the same version there, or say with --program where it is"),
             );
         }
         if said("Invalid node name") || said("invalid partition") {
-            return Some(Problem::new(Kind::Unknown, line).hint("sinfo lists nodes and partitions"));
+            return Some(NodeError::new(NodeErrorKind::Unknown, line).hint("sinfo lists nodes and partitions"));
         }
         if said("nodes are busy") {
-            return Some(Problem::new(Kind::Away, line).hint("somebody else has it; squeue shows who"));
+            return Some(NodeError::new(NodeErrorKind::Away, line).hint("somebody else has it; squeue shows who"));
         }
         let by_srun = ended.complaint.lines().any(|line| line.starts_with("srun: ") && !line.contains(": Exited with"));
-        (ended.status.code().is_none() || by_srun).then(|| Problem::new(Kind::Away, line))
+        (ended.status.code().is_none() || by_srun).then(|| NodeError::new(NodeErrorKind::Away, line))
     }
 
     fn program(&self) -> &str {
         &self.program
     }
 
-    fn queue(&self) -> Option<&dyn Queue> {
+    fn queue(&self) -> Option<&dyn Scheduler> {
         Some(self)
     }
 }
 
-impl Queue for Slurm {
-    fn stands(&self, node: &NodeName, job: &JobName) -> Result<Stands, Problem> {
+impl Scheduler for Slurm {
+    fn stands(&self, node: &NodeName, job: &JobName) -> Result<QueueState, NodeError> {
         let mut command = Command::new("squeue");
         command.args(["--noheader", "--me", "--format=%T|%r", &format!("--name={}", name(node, job))]);
         let text = said(&mut command)?;
         Ok(match text.lines().next().and_then(|line| line.split_once('|')) {
-            None => Stands::Absent,
-            Some(("RUNNING", _)) => Stands::Running,
-            Some((state, reason)) => Stands::Waiting(format!("{} in Slurm's queue ({reason})", state.to_lowercase())),
+            None => QueueState::Absent,
+            Some(("RUNNING", _)) => QueueState::Running,
+            Some((state, reason)) => {
+                QueueState::Waiting(format!("{} in Slurm's queue ({reason})", state.to_lowercase()))
+            }
         })
     }
 
-    fn submit(&self, node: &NodeName, job: &JobName, request: &Request) -> Result<(), Problem> {
+    fn submit(&self, node: &NodeName, job: &JobName, request: &Request) -> Result<(), NodeError> {
         let mut command = Command::new("sbatch");
         command.args(["--parsable", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue", "--output=/dev/null"]);
         command.args([format!("--nodelist={node}"), format!("--job-name={}", name(node, job))]);
         self.in_partition(&mut command);
         // Quoted, the shell leaves the request as it is; it is one line, which cannot be the word that ends it.
         let request = String::from_utf8_lossy(&request.to_bytes()).into_owned();
-        let program = model::shell::quote(&self.program);
+        let program = model::values::shell::quote_arg(&self.program);
         command.arg(format!(
             "--wrap=exec {program} {} <<'END OF REQUEST'\n{request}\nEND OF REQUEST\n",
-            crate::engine::ASKED
+            crate::engine::NODE_SUBCOMMAND
         ));
         said(&mut command).map(|_| ())
     }
@@ -138,17 +138,17 @@ fn name(node: &NodeName, job: &JobName) -> String {
 }
 
 /// What one of Slurm's programs prints.
-fn said(command: &mut Command) -> Result<String, Problem> {
+fn said(command: &mut Command) -> Result<String, NodeError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let Output { status, stdout, stderr } = command.output().map_err(|error| {
-        Problem::new(Kind::Engine, format!("cannot start {program}: {error}"))
+        NodeError::new(NodeErrorKind::Engine, format!("cannot start {program}: {error}"))
             .hint("Slurm's programs are needed on this machine")
     })?;
     let complaint = String::from_utf8_lossy(&stderr);
     if !status.success() {
-        let kind = if complaint.contains("nvalid partition") { Kind::Unknown } else { Kind::Engine };
+        let kind = if complaint.contains("nvalid partition") { NodeErrorKind::Unknown } else { NodeErrorKind::Engine };
         return Err(
-            Problem::new(kind, format!("{program}: {}", last(&complaint))).hint("look whether sinfo works here")
+            NodeError::new(kind, format!("{program}: {}", last(&complaint))).hint("look whether sinfo works here")
         );
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())

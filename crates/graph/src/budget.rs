@@ -1,13 +1,13 @@
 //! How much DRAM a graph may take whose TAIL lies elsewhere, and how much of each list fits into it.
 
-use model::units::{Bytes, parse_share};
+use model::values::units::{Bytes, parse_share};
 
-use crate::beginnings::{Beginnings, LENGTH_MAX, Tally};
-use crate::degrees::Steps;
+use crate::degrees::DegreeRuns;
 use crate::error::Error;
-use crate::head::Head;
+use crate::head::HeadColumns;
 use crate::index::Index;
 use crate::layout::Layout;
+use crate::prefixes::{LENGTH_MAX, PrefixCost, Prefixes};
 
 /// Columns where nobody says how many: in the first ones most ranks find a parent, and a column is quicker to look at than a beginning.
 pub(crate) const COLUMNS_CHOSEN: u32 = 4;
@@ -45,69 +45,71 @@ impl Dram {
 
 /// What of each list is in DRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// Columns of HEAD.
+pub(crate) struct DramLayout {
     pub(crate) columns: u32,
     /// Neighbours after those at most.
     pub(crate) beginnings: usize,
-    /// What these take, coded.
     pub(crate) coded: u64,
 }
 
-impl Shape {
+impl DramLayout {
     pub(crate) fn of_columns(columns: u32) -> Self {
         Self { columns, beginnings: 0, coded: 0 }
     }
 
     /// Ranks with a list that is not whole in DRAM by itself.
-    pub(crate) fn lists(&self, steps: &Steps) -> usize {
+    pub(crate) fn lists(&self, steps: &DegreeRuns) -> usize {
         steps.more_than(self.columns + self.beginnings as u32) as usize
     }
 
     /// What HEAD, beginnings and the index of TAIL take at most.
-    pub(crate) fn bytes(&self, steps: &Steps) -> u64 {
+    pub(crate) fn bytes(&self, steps: &DegreeRuns) -> u64 {
         let rows: Vec<u32> = (0..self.columns).map(|column| steps.more_than(column)).collect();
         let end = Layout::columns_at(&rows).last().copied().unwrap_or(0);
-        let width = Head::width(steps.ranks());
+        let width = HeadColumns::width(steps.ranks());
         // Differences take a quarter of a byte more than the bytes of the largest, and their number three.
         let long = (f64::from(u8::MAX) - 3.0) / (width as f64 + 0.25);
         let long = steps.more_than(self.columns + long as u32 - 1);
         let index = Index::bytes_for(self.lists(steps), long as usize);
         let beginnings = match self.beginnings {
             0 => 0,
-            _ => Beginnings::bytes_for(steps.more_than(self.columns) as usize, self.coded),
+            _ => Prefixes::bytes_for(steps.more_than(self.columns) as usize, self.coded),
         };
-        Head::bytes_for(end, width) + beginnings + index
+        HeadColumns::bytes_for(end, width) + beginnings + index
     }
 }
 
 /// What a graph may take, and what it is a share of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// All lists, coded whole.
+pub struct HeadBudget {
     pub coded: Bytes,
     /// What HEAD, index and lists of hubs may take.
     pub dram: Bytes,
 }
 
-impl Budget {
+impl HeadBudget {
     /// The columns that were asked for, or as much as fits; `begun` are beginnings after [`COLUMNS_CHOSEN`].
-    pub(crate) fn shape(&self, steps: &Steps, asked: Option<u32>, begun: &Tally) -> Result<Shape, Error> {
-        let fits = |shape: &Shape| shape.bytes(steps) <= self.dram.0;
-        let begins = |beginnings| Shape { columns: COLUMNS_CHOSEN, beginnings, coded: begun.bytes(beginnings) };
+    pub(crate) fn shape(
+        &self,
+        steps: &DegreeRuns,
+        asked: Option<u32>,
+        begun: &PrefixCost,
+    ) -> Result<DramLayout, Error> {
+        let fits = |shape: &DramLayout| shape.bytes(steps) <= self.dram.0;
+        let begins = |beginnings| DramLayout { columns: COLUMNS_CHOSEN, beginnings, coded: begun.bytes(beginnings) };
         let found = if let Some(columns) = asked {
-            Some(Shape::of_columns(columns)).filter(fits)
+            Some(DramLayout::of_columns(columns)).filter(fits)
         } else {
-            let columns = (1..=COLUMNS_CHOSEN).rev().map(Shape::of_columns);
+            let columns = (1..=COLUMNS_CHOSEN).rev().map(DramLayout::of_columns);
             (1..=LENGTH_MAX).rev().map(begins).chain(columns).find(fits)
         };
         let columns = asked.unwrap_or(1);
-        let needed = Bytes(Shape::of_columns(columns).bytes(steps));
+        let needed = Bytes(DramLayout::of_columns(columns).bytes(steps));
         found.ok_or(Error::Dram { asked: self.dram, needed, columns })
     }
 
     /// What HEAD, beginnings and index leave for lists of hubs.
-    pub(crate) fn left(&self, steps: &Steps, shape: &Shape) -> u64 {
+    pub(crate) fn left(&self, steps: &DegreeRuns, shape: &DramLayout) -> u64 {
         self.dram.0.saturating_sub(shape.bytes(steps))
     }
 }

@@ -7,22 +7,22 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 
-use crate::beginnings::Beginnings;
-use crate::classes::Classes;
+use crate::arrays::{Array, ArrayPlacement};
 use crate::coded::{self, PADDING};
-use crate::crew::{Crew, Pieces, Stopped, collect};
-use crate::degrees::Steps;
+use crate::degrees::DegreeRuns;
+use crate::edges::Tuples;
 use crate::error::Error;
-use crate::head::Head;
+use crate::head::HeadColumns;
 use crate::index::Index;
 use crate::kronecker::Spec;
+use crate::label_blocks::LabelBlocks;
 use crate::lanes::prefetch;
 use crate::layout::{Layout, NO_LABEL, ROWS_ALIGNED, check_columns};
-use crate::room::{Array, Room};
+use crate::prefixes::Prefixes;
 use crate::sort::{Sorter, to_starts};
-use crate::tuples::Tuples;
+use crate::team::{Chunks, Team, TeamStopped, collect};
 
 /// Vertices of a bucket at least, so that a bucket is about 32 768 neighbours at the benchmark's edge factor: 256 KiB.
 const BUCKET_BITS_MIN: u32 = 10;
@@ -52,10 +52,10 @@ pub fn check_fits(spec: &Spec) -> Result<(), Error> {
 }
 
 /// Constructs the graph with `columns` columns in HEAD.
-pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> Result<Layout, C::Error> {
+pub fn build<C: Team>(crew: &C, tuples: &Tuples, columns: u32, room: &ArrayPlacement) -> Result<Layout, C::Error> {
     check_columns(columns)?;
-    let mut buckets = Buckets::deal(crew, tuples, &room.in_passing())?;
-    let lists = buckets.gather(crew, &room.in_passing())?;
+    let mut buckets = Buckets::deal(crew, tuples, &room.for_temporaries())?;
+    let lists = buckets.gather(crew, &room.for_temporaries())?;
     let mut ranking = Ranking::new(&lists, room).map_err(Error::Memory)?;
     if ranking.ranks == 0 {
         return Err(Error::NoEdges.into());
@@ -64,7 +64,7 @@ pub fn build<C: Crew>(crew: &C, tuples: &Tuples, columns: u32, room: &Room) -> R
     let written = write(crew, &buckets, &lists, &ranking, room)?;
     drop(buckets);
     let (head, tail, tail_at) = join(crew, &ranking, written, room)?;
-    let parts = Listed::near(head, tail, &tail_at, room).map_err(Error::Memory)?;
+    let parts = LayoutLists::near(head, tail, &tail_at, room).map_err(Error::Memory)?;
     Ok(finish(tuples.spec(), ranking, parts, room).map_err(Error::Memory)?)
 }
 
@@ -81,8 +81,7 @@ struct Buckets {
     vertices: usize,
 }
 
-/// Where gathered lists are.
-struct Lists {
+struct ListIndex {
     /// By label: neighbours that are left.
     degree: Array<u32>,
     /// By label: where the list begins, in u32 of `Buckets::entries`.
@@ -90,7 +89,7 @@ struct Lists {
 }
 
 impl Buckets {
-    fn deal<C: Crew>(crew: &C, tuples: &Tuples, room: &Room) -> Result<Self, C::Error> {
+    fn deal<C: Team>(crew: &C, tuples: &Tuples, room: &ArrayPlacement) -> Result<Self, C::Error> {
         let scale = tuples.spec().scale;
         let bits = BUCKET_BITS_MIN.max(scale.saturating_sub(BUCKETS_BITS_MAX)).min(scale);
         let count = 1 << (scale - bits);
@@ -136,7 +135,7 @@ impl Buckets {
     }
 
     /// Makes lists without duplicates of each bucket.
-    fn gather<C: Crew>(&mut self, crew: &C, room: &Room) -> Result<Lists, C::Error> {
+    fn gather<C: Team>(&mut self, crew: &C, room: &ArrayPlacement) -> Result<ListIndex, C::Error> {
         let vertices = self.vertices;
         let mut degree: Array<u32> = room.array(vertices).map_err(Error::Memory)?;
         let mut start: Array<u64> = room.array(vertices).map_err(Error::Memory)?;
@@ -153,7 +152,8 @@ impl Buckets {
             .collect();
         let next = Mutex::new(buckets.into_iter());
         crew.run(&|_| {
-            let mut space = Space { ends: Vec::new(), neighbours: Vec::new(), seen: vec![0; vertices.div_ceil(64)] };
+            let mut space =
+                BucketScratch { ends: Vec::new(), neighbours: Vec::new(), seen: vec![0; vertices.div_ceil(64)] };
             let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
             while let Some((bucket, entries)) = take() {
                 let found = |vertex: usize, from: usize, length: usize| {
@@ -171,17 +171,17 @@ impl Buckets {
             }
             Ok(())
         })?;
-        Ok(Lists { degree, start })
+        Ok(ListIndex { degree, start })
     }
 
-    fn list(&self, lists: &Lists, label: u32) -> &[u32] {
+    fn list(&self, lists: &ListIndex, label: u32) -> &[u32] {
         let start = lists.start[label as usize] as usize;
         &self.entries[start..start + lists.degree[label as usize] as usize]
     }
 }
 
 /// A thread's working space, kept from bucket to bucket.
-struct Space {
+struct BucketScratch {
     ends: Vec<u32>,
     neighbours: Vec<u32>,
     /// A bit for each vertex, all clear between lists: an eighth of a byte each, so that it stays in a core's own cache
@@ -211,10 +211,10 @@ fn gather_bucket<const WORDS: usize>(
     entries: &mut [u32],
     bits: u32,
     unpack: impl Fn(&[u32; WORDS]) -> (u32, u32),
-    space: &mut Space,
+    space: &mut BucketScratch,
     mut found: impl FnMut(usize, usize, usize),
 ) {
-    let Space { ends, neighbours, seen } = space;
+    let BucketScratch { ends, neighbours, seen } = space;
     let (packed, _) = entries.as_chunks::<WORDS>();
     ends.clear();
     ends.resize(1 << bits, 0);
@@ -249,16 +249,16 @@ pub(crate) struct Ranking {
     pub(crate) neighbours: u64,
     pub(crate) rank: Array<u32>,
     pub(crate) label: Array<u32>,
-    pub(crate) steps: Steps,
+    pub(crate) steps: DegreeRuns,
     pub(crate) rows: Vec<u32>,
     /// Ranks of which each chunk begins, and the end of the last.
     pub(crate) chunks: Vec<u32>,
 }
 
 impl Ranking {
-    fn new(lists: &Lists, room: &Room) -> Result<Self, machine::memory::MemoryError> {
+    fn new(lists: &ListIndex, room: &ArrayPlacement) -> Result<Self, machine::memory::MemoryError> {
         let degrees = &lists.degree;
-        let (steps, mut next) = Steps::of(degrees);
+        let (steps, mut next) = DegreeRuns::of(degrees);
         let mut rank: Array<u32> = room.array(degrees.len())?;
         rank.iter_mut().zip(&degrees[..]).for_each(|(rank, degree)| *rank = next.rank(*degree));
         let chunks = chunks(&steps.0);
@@ -266,7 +266,11 @@ impl Ranking {
     }
 
     /// Of vertices with these ranks.
-    pub(crate) fn of(rank: Array<u32>, steps: Steps, room: &Room) -> Result<Self, machine::memory::MemoryError> {
+    pub(crate) fn of(
+        rank: Array<u32>,
+        steps: DegreeRuns,
+        room: &ArrayPlacement,
+    ) -> Result<Self, machine::memory::MemoryError> {
         let ranks = steps.ranks();
         let mut label = room.array(ranks as usize + ROWS_ALIGNED)?;
         label[ranks as usize..].fill(NO_LABEL);
@@ -299,7 +303,7 @@ fn chunks(steps: &[(u32, u32)]) -> Vec<u32> {
 
 /// Asks for the lists of ranks that come soon, which lie anywhere: where they begin, and somewhat later what is there.
 #[inline(always)]
-fn ask_ahead(buckets: &Buckets, lists: &Lists, ranking: &Ranking, rank: u32) {
+fn ask_ahead(buckets: &Buckets, lists: &ListIndex, ranking: &Ranking, rank: u32) {
     let label = |ahead: u32| ranking.label.get((rank + ahead) as usize).map_or(usize::MAX, |label| *label as usize);
     let later = label(AHEAD);
     lists.start.get(later).into_iter().for_each(|start| prefetch(start));
@@ -310,28 +314,27 @@ fn ask_ahead(buckets: &Buckets, lists: &Lists, ranking: &Ranking, rank: u32) {
 
 /// A rank's neighbours as ranks, in no order.
 #[inline(always)]
-fn ranked(buckets: &Buckets, lists: &Lists, ranking: &Ranking, rank: u32, list: &mut Vec<u32>) {
+fn ranked(buckets: &Buckets, lists: &ListIndex, ranking: &Ranking, rank: u32, list: &mut Vec<u32>) {
     list.clear();
     let old = buckets.list(lists, ranking.label[rank as usize]);
     list.extend(old.iter().map(|label| ranking.rank[*label as usize]));
 }
 
 /// HEAD, and TAIL in pieces that are still to be joined.
-struct Written {
+struct HeadAndTail {
     head: Array<u32>,
-    /// By chunk.
     coded: Vec<Vec<u8>>,
     /// By rank: where its list begins in its chunk.
     tail_at: Array<u64>,
 }
 
-fn write<C: Crew>(
+fn write<C: Team>(
     crew: &C,
     buckets: &Buckets,
-    lists: &Lists,
+    lists: &ListIndex,
     ranking: &Ranking,
-    room: &Room,
-) -> Result<Written, C::Error> {
+    room: &ArrayPlacement,
+) -> Result<HeadAndTail, C::Error> {
     let columns = ranking.rows.len() - 1;
     let column_at = Layout::columns_at(&ranking.rows[..columns]);
     // Vectors are read from the last row too.
@@ -339,7 +342,7 @@ fn write<C: Crew>(
     let mut tail_at: Array<u64> = room.array(ranking.rows[columns] as usize + 1).map_err(Error::Memory)?;
     let (heads, tails): (&[AtomicU32], &[AtomicU64]) = (head.as_mut(), tail_at.as_mut());
     let bits = u32::BITS - ranking.ranks.leading_zeros();
-    let pieces = Pieces::new(ranking.chunks.len() - 1, 1);
+    let pieces = Chunks::new(ranking.chunks.len() - 1, 1);
     let coded = collect(crew, |_| {
         let (mut own, mut list, mut sorter) = (Vec::new(), Vec::new(), Sorter::default());
         while let Some(piece) = pieces.take() {
@@ -363,7 +366,7 @@ fn write<C: Crew>(
     fill_up(heads, &column_at, ranking);
     let mut coded: Vec<(usize, Vec<u8>)> = coded.into_iter().flatten().collect();
     coded.sort_unstable_by_key(|(chunk, _)| *chunk);
-    Ok(Written { head, coded: coded.into_iter().map(|(_, bytes)| bytes).collect(), tail_at })
+    Ok(HeadAndTail { head, coded: coded.into_iter().map(|(_, bytes)| bytes).collect(), tail_at })
 }
 
 /// Rows that no rank has get a neighbour that is never in a frontier.
@@ -376,8 +379,13 @@ fn fill_up(heads: &[AtomicU32], column_at: &[usize], ranking: &Ranking) {
 }
 
 /// Puts the pieces of TAIL one after the other.
-fn join<C: Crew>(crew: &C, ranking: &Ranking, written: Written, room: &Room) -> Result<Joined, C::Error> {
-    let Written { head, coded, mut tail_at } = written;
+fn join<C: Team>(
+    crew: &C,
+    ranking: &Ranking,
+    written: HeadAndTail,
+    room: &ArrayPlacement,
+) -> Result<JoinedLists, C::Error> {
+    let HeadAndTail { head, coded, mut tail_at } = written;
     let rows = ranking.rows[ranking.rows.len() - 1] as usize;
     let mut starts = vec![0];
     starts.extend(coded.iter().scan(0, |end, bytes| {
@@ -407,36 +415,36 @@ fn join<C: Crew>(crew: &C, ranking: &Ranking, written: Written, room: &Room) -> 
         while let Some((own, bytes)) = take() {
             own.copy_from_slice(&bytes);
         }
-        Ok::<(), Stopped>(())
+        Ok::<(), TeamStopped>(())
     })?;
     drop(next);
     Ok((head, tail, tail_at))
 }
 
 /// HEAD and TAIL, whole, and where lists begin in TAIL.
-type Joined = (Array<u32>, Array<u8>, Array<u64>);
+type JoinedLists = (Array<u32>, Array<u8>, Array<u64>);
 
 /// Lists as a layout has them.
-pub(crate) struct Listed {
-    pub(crate) head: Head,
+pub(crate) struct LayoutLists {
+    pub(crate) head: HeadColumns,
     pub(crate) tail: Array<u8>,
     pub(crate) index: Index,
-    pub(crate) beginnings: Beginnings,
+    pub(crate) beginnings: Prefixes,
     pub(crate) first_far: u32,
     pub(crate) long_lists: Vec<(u32, Vec<u64>)>,
 }
 
-impl Listed {
+impl LayoutLists {
     /// All of TAIL is in memory.
     pub(crate) fn near(
         head: Array<u32>,
         tail: Array<u8>,
         tail_at: &[u64],
-        room: &Room,
+        room: &ArrayPlacement,
     ) -> Result<Self, machine::memory::MemoryError> {
         let index = Index::new(tail_at, room)?;
-        let (beginnings, first_far) = (Beginnings::none(room)?, index.lists() as u32);
-        Ok(Self { head: Head::Four(head), tail, index, beginnings, first_far, long_lists: Vec::new() })
+        let (beginnings, first_far) = (Prefixes::none(room)?, index.lists() as u32);
+        Ok(Self { head: HeadColumns::Four(head), tail, index, beginnings, first_far, long_lists: Vec::new() })
     }
 }
 
@@ -444,14 +452,14 @@ impl Listed {
 pub(crate) fn finish(
     spec: &Spec,
     ranking: Ranking,
-    listed: Listed,
-    room: &Room,
+    listed: LayoutLists,
+    room: &ArrayPlacement,
 ) -> Result<Layout, machine::memory::MemoryError> {
     let classes =
-        Classes::new(|rank| ranking.steps.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
+        LabelBlocks::new(|rank| ranking.steps.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
     let mean_degree = mean_degrees(&ranking, room)?;
     let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
-    let Listed { head, tail, index, beginnings, first_far, long_lists } = listed;
+    let LayoutLists { head, tail, index, beginnings, first_far, long_lists } = listed;
     let column_at = Layout::columns_at(&rows[..rows.len() - 1]);
     Ok(Layout {
         spec: *spec,
@@ -472,7 +480,7 @@ pub(crate) fn finish(
     })
 }
 
-fn mean_degrees(ranking: &Ranking, room: &Room) -> Result<Array<f32>, machine::memory::MemoryError> {
+fn mean_degrees(ranking: &Ranking, room: &ArrayPlacement) -> Result<Array<f32>, machine::memory::MemoryError> {
     let mut means: Array<f32> = room.array((ranking.ranks as usize).div_ceil(64) + 1)?;
     let mut from = 0;
     for (degree, end) in &ranking.steps.0 {
@@ -492,11 +500,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::crew::Threads;
     use crate::kronecker::Generator;
+    use crate::team::PlainTeam;
 
     fn built(tuples: &Tuples, threads: usize, columns: u32) -> Layout {
-        build(&Threads(threads), tuples, columns, &Room::anywhere()).unwrap()
+        build(&PlainTeam(threads), tuples, columns, &ArrayPlacement::kernel_default()).unwrap()
     }
 
     /// Edges between different vertices, once, in both directions.
@@ -533,7 +541,7 @@ mod tests {
             let spec = Spec::graph500(scale);
             let mut edges = vec![[0; 2]; spec.edges() as usize];
             Generator::new(&spec).unwrap().fill(0, &mut edges);
-            let tuples = Tuples::generate(&Threads(threads), &spec, &Room::anywhere()).unwrap();
+            let tuples = Tuples::generate(&PlainTeam(threads), &spec, &ArrayPlacement::kernel_default()).unwrap();
             check(&built(&tuples, threads, columns), &plain(&edges));
         }
     }
@@ -544,7 +552,7 @@ mod tests {
         let last = (1 << 23) - 1;
         let edges = [(0, last), (last, 0), (0, last), (5, last - 7), (last, last), (1 << 22, last), (5, 0)];
         let tuples = Tuples::of(23, &edges);
-        assert!(!Buckets::deal(&Threads(2), &tuples, &Room::anywhere()).unwrap().narrow);
+        assert!(!Buckets::deal(&PlainTeam(2), &tuples, &ArrayPlacement::kernel_default()).unwrap().narrow);
         let plain = plain(&edges.map(|(a, b)| [u64::from(a), u64::from(b)]));
         check(&built(&tuples, 2, 2), &plain);
     }
@@ -554,7 +562,7 @@ mod tests {
         // Isolated vertices are those of the definition's table; 1 column leaves all but one neighbour to TAIL.
         for (scale, isolated) in [(8, 15), (10, 125), (14, 3834), (16, 18_721)] {
             let spec = Spec::graph500(scale);
-            let tuples = Tuples::generate(&Threads(2), &spec, &Room::anywhere()).unwrap();
+            let tuples = Tuples::generate(&PlainTeam(2), &spec, &ArrayPlacement::kernel_default()).unwrap();
             let layout = built(&tuples, 2, 1);
             assert_eq!(spec.vertices() - layout.vertices(), isolated, "scale {scale}");
             assert_eq!(layout.head_neighbours(), layout.vertices());
@@ -564,7 +572,8 @@ mod tests {
     #[test]
     fn graphs_without_an_edge_and_impossible_heads_are_refused() {
         let loops = Tuples::of(3, &[(1, 1), (5, 5)]);
-        let refused = |tuples, columns| build(&Threads(2), tuples, columns, &Room::anywhere()).err().unwrap();
+        let refused =
+            |tuples, columns| build(&PlainTeam(2), tuples, columns, &ArrayPlacement::kernel_default()).err().unwrap();
         assert_eq!(refused(&loops, 4), Error::NoEdges);
         assert!(refused(&loops, 0).to_string().contains("k = 0"));
         assert!(refused(&loops, 65).to_string().contains("1 to 64"));

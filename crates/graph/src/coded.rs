@@ -10,7 +10,6 @@ pub(crate) const PIECE_BYTES: usize = 1 << 16;
 /// Readers take whole vectors: so many bytes behind the last piece must be there, whatever is in them.
 pub(crate) const PADDING: usize = 128;
 
-/// Appends a list.
 pub(crate) fn encode(mut values: &[u32], bytes: &mut Vec<u8>) {
     while !values.is_empty() {
         let count = fitting(values);

@@ -3,14 +3,14 @@
 use crate::layout::NO_LABEL;
 
 /// Of each degree that occurs, descending: the first rank after it.
-pub(crate) struct Steps(pub(crate) Vec<(u32, u32)>);
+pub(crate) struct DegreeRuns(pub(crate) Vec<(u32, u32)>);
 
 /// The rank that comes next in each degree.
-pub(crate) struct Next(Vec<u32>);
+pub(crate) struct RankCursor(Vec<u32>);
 
-impl Steps {
+impl DegreeRuns {
     /// Of vertices with these degrees; those without neighbours have no rank.
-    pub(crate) fn of(degrees: &[u32]) -> (Self, Next) {
+    pub(crate) fn of(degrees: &[u32]) -> (Self, RankCursor) {
         let most = degrees.iter().copied().max().unwrap_or(0) as usize;
         let mut of_degree = vec![0_u32; most + 1];
         degrees.iter().for_each(|degree| of_degree[*degree as usize] += 1);
@@ -23,14 +23,13 @@ impl Steps {
                 steps.push((degree as u32, ranks));
             }
         }
-        (Self(steps), Next(of_degree))
+        (Self(steps), RankCursor(of_degree))
     }
 
     pub(crate) fn ranks(&self) -> u32 {
         self.0.last().map_or(0, |step| step.1)
     }
 
-    /// Neighbours in all lists.
     pub(crate) fn neighbours(&self) -> u64 {
         let mut from = 0;
         let mut of = |(degree, end): &(u32, u32)| {
@@ -54,7 +53,6 @@ impl Steps {
         self.0[self.0.partition_point(|step| step.1 <= rank)].0
     }
 
-    /// Of neighbouring ranks.
     pub(crate) fn degrees(&self, ranks: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
         let mut step = self.0.partition_point(|step| step.1 <= ranks.start);
         ranks.map(move |rank| {
@@ -66,7 +64,7 @@ impl Steps {
     }
 }
 
-impl Next {
+impl RankCursor {
     /// The rank of the next vertex in the order of labels, which has so many neighbours.
     #[inline(always)]
     pub(crate) fn rank(&mut self, degree: u32) -> u32 {
@@ -86,7 +84,7 @@ mod tests {
     #[test]
     fn ranks_descend_by_degree_and_ascend_with_labels_in_each() {
         let degrees = [1, 0, 7, 1, 3, 7, 0, 1];
-        let (steps, mut next) = Steps::of(&degrees);
+        let (steps, mut next) = DegreeRuns::of(&degrees);
         assert_eq!(steps.0, [(7, 2), (3, 3), (1, 6)]);
         let ranks = degrees.map(|degree| next.rank(degree));
         assert_eq!(ranks, [3, NO_LABEL, 0, 4, 2, 1, NO_LABEL, 5]);
@@ -94,7 +92,7 @@ mod tests {
         assert_eq!(steps.rows_of(4), [6, 3, 3, 2, 2]);
         assert_eq!([0, 1, 2, 3, 5].map(|rank| steps.degree(rank)), [7, 7, 3, 1, 1]);
         assert!((0..6).all(|from| steps.degrees(from..6).eq((from..6).map(|rank| steps.degree(rank)))));
-        let (none, _) = Steps::of(&[0, 0]);
+        let (none, _) = DegreeRuns::of(&[0, 0]);
         assert_eq!((none.ranks(), none.neighbours(), none.more_than(0)), (0, 0, 0));
     }
 }

@@ -16,7 +16,6 @@ impl Tuning {
     pub const DRAM: Self = Self { alpha: 25.0, beta: 1000.0, alone_edges: 30_000.0 };
     /// Where TAIL lies on a disk: a level bottom-up wants lists of many vertices, so the frontier has to be larger to be worth it.
     pub const FAR: Self = Self { alpha: 18.0, beta: 1000.0, alone_edges: 4_000.0 };
-    /// Those of the study.
     pub const STUDY: Self = Self { alpha: 64.0, beta: 4.0, ..Self::DRAM };
 }
 
@@ -26,7 +25,6 @@ pub(crate) struct Frontier {
     pub(crate) count: u64,
     /// Vertices of the one before.
     pub(crate) before: u64,
-    /// Edges of its vertices.
     pub(crate) edges: f64,
     pub(crate) unexplored: f64,
 }
@@ -42,7 +40,6 @@ impl Frontier {
         self.join(count, edges);
     }
 
-    /// More of it.
     pub(crate) fn join(&mut self, count: u64, edges: f64) {
         self.count += count;
         self.edges += edges;
@@ -50,12 +47,12 @@ impl Frontier {
     }
 
     /// Whether the next one, of so many edges at least, will be the first to go bottom-up, and finds most of what it would with more.
-    pub(crate) fn is_rich(&self, edges: f64, tuning: &Tuning) -> bool {
+    pub(crate) fn covers_most(&self, edges: f64, tuning: &Tuning) -> bool {
         edges > 0.0 && edges * tuning.alpha.min(RICH) >= (self.unexplored - edges).max(0.0)
     }
 
     /// Whether the level that begins with it goes bottom-up, after one that did or did not, in a graph of so many vertices.
-    pub(crate) fn goes_up(&self, was_up: bool, tuning: &Tuning, vertices: f64) -> bool {
+    pub(crate) fn is_bottom_up(&self, was_up: bool, tuning: &Tuning, vertices: f64) -> bool {
         let few = (self.count as f64) * tuning.beta < vertices && self.count < self.before;
         self.edges * tuning.alpha >= self.unexplored && !(was_up && few)
     }

@@ -3,16 +3,16 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::crew::{Crew, Threads};
 use crate::error::Error;
 use crate::kronecker::{Generator, Spec};
+use crate::team::{PlainTeam, Team};
 
 /// Edges that a thread generates at a time: 4 MiB.
 const BATCH: u64 = 1 << 18;
 
 /// How an edge is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum EdgeEncoding {
     /// Two little-endian u64.
     Pairs,
     /// The Graph500's packed edge: the low 32 bits of both ends, then the high 16 of both.
@@ -21,7 +21,7 @@ pub enum Form {
     Text,
 }
 
-impl Form {
+impl EdgeEncoding {
     /// Bytes of an edge; none where they differ.
     pub fn width(self) -> Option<usize> {
         match self {
@@ -57,7 +57,6 @@ impl Form {
         spec.edges().saturating_mul(edge)
     }
 
-    /// Appends edges.
     pub fn append(self, edges: &[[u64; 2]], bytes: &mut Vec<u8>) {
         for [a, b] in edges {
             match self {
@@ -75,7 +74,7 @@ impl Form {
 /// Generates all edges and hands them over in their order, some at a time; an error of the taker ends it.
 pub fn stream<E: From<Error>>(
     spec: &Spec,
-    threads: Threads,
+    threads: PlainTeam,
     mut take: impl FnMut(&[[u64; 2]]) -> Result<(), E>,
 ) -> Result<(), E> {
     let generator = Generator::new(spec)?;
@@ -108,34 +107,37 @@ mod tests {
         Generator::new(&spec).unwrap().fill(0, &mut whole);
         for threads in [1, 2, 3] {
             let mut streamed = Vec::new();
-            stream::<Error>(&spec, Threads(threads), |edges| {
+            stream::<Error>(&spec, PlainTeam(threads), |edges| {
                 streamed.extend_from_slice(edges);
                 Ok(())
             })
             .unwrap();
             assert!(streamed == whole, "{threads}");
         }
-        assert_eq!(stream(&spec, Threads(2), |_| Err(Error::Stopped)), Err(Error::Stopped));
+        assert_eq!(stream(&spec, PlainTeam(2), |_| Err(Error::Stopped)), Err(Error::Stopped));
     }
 
     #[test]
     fn edges_are_written_as_others_read_them() {
         let edges = [[1, 2], [0x1234_5678_9ABC, 0xFEDC_0000_0001]];
-        let written = |form: Form| {
+        let written = |form: EdgeEncoding| {
             let mut bytes = Vec::new();
             form.append(&edges, &mut bytes);
             bytes
         };
-        assert_eq!(written(Form::Text), b"1 2\n20015998343868 280220846260225\n");
-        let packed = written(Form::Packed);
+        assert_eq!(written(EdgeEncoding::Text), b"1 2\n20015998343868 280220846260225\n");
+        let packed = written(EdgeEncoding::Packed);
         assert_eq!(packed[12..], [0xBC, 0x9A, 0x78, 0x56, 1, 0, 0, 0, 0x34, 0x12, 0xDC, 0xFE]);
-        assert_eq!(written(Form::Pairs)[16..24], 0x1234_5678_9ABC_u64.to_le_bytes());
-        for form in [Form::Pairs, Form::Packed] {
+        assert_eq!(written(EdgeEncoding::Pairs)[16..24], 0x1234_5678_9ABC_u64.to_le_bytes());
+        for form in [EdgeEncoding::Pairs, EdgeEncoding::Packed] {
             let mut read = [[0; 2]; 2];
             form.read(&written(form), &mut read);
             assert_eq!(read, edges, "{form:?}");
         }
         let spec = Spec::graph500(4);
-        assert_eq!([Form::Pairs, Form::Packed, Form::Text].map(|form| form.bytes(&spec)), [4096, 3072, 1536]);
+        assert_eq!(
+            [EdgeEncoding::Pairs, EdgeEncoding::Packed, EdgeEncoding::Text].map(|form| form.bytes(&spec)),
+            [4096, 3072, 1536]
+        );
     }
 }

@@ -3,73 +3,59 @@
 use std::fmt;
 
 use machine::memory::MemoryError;
-use model::units::Bytes;
+use model::values::units::Bytes;
 
-use crate::crew::Stopped;
-use crate::storage::{Trouble, TroubleKind};
+use crate::storage::{StorageError, StorageErrorKind};
+use crate::team::TeamStopped;
 
 /// Why there is no graph, or no search in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A scale that no graph has here.
     Scale {
-        /// What was asked for.
         scale: u32,
-        /// The largest.
         max: u32,
     },
     /// So many edges per vertex cannot be.
     EdgeFactor {
-        /// What was asked for.
         edge_factor: u64,
-        /// The largest.
         max: u64,
     },
     /// Constructing, keeping and searching it takes more memory than there is.
     TooLarge {
-        /// Which graph.
         scale: u32,
-        /// What it takes.
         needed: Bytes,
-        /// What there is.
         available: Bytes,
     },
     /// Construction out of core needs more memory than it may take.
     Little {
-        /// Which graph.
         scale: u32,
         /// The least that it takes.
         needed: Bytes,
-        /// What it may take.
         asked: Bytes,
     },
     /// Edges that belong together do not fit into the memory of a thread.
     Bucket,
     /// What construction keeps outside memory was not written or read.
-    Storage(Trouble),
+    Storage(StorageError),
     /// Edges could not be had.
     Edges(String),
     /// HEAD cannot have so many columns.
     Columns {
-        /// What was asked for.
         columns: u32,
-        /// The most.
         max: u32,
     },
     /// HEAD and the index do not fit into the DRAM that they may take.
     Dram {
-        /// What they may take.
         asked: Bytes,
         /// What so many columns take.
         needed: Bytes,
-        /// Columns.
         columns: u32,
     },
     /// Memory could not be had or placed.
     Memory(MemoryError),
     /// The graph cannot be dealt to so many parts.
     Parts {
-        /// Of the graph.
         vertices: u64,
         /// How many were asked for.
         parts: usize,
@@ -78,7 +64,6 @@ pub enum Error {
     NoEdges,
     /// The root is no vertex of the graph, or one without edges.
     Root(u64),
-    /// The threads were stopped.
     Stopped,
 }
 
@@ -125,7 +110,7 @@ impl Error {
         match self {
             Self::TooLarge { .. } => Some("take a smaller scale, or end what else uses memory"),
             Self::Little { .. } | Self::Bucket => Some("give it more memory"),
-            Self::Storage(Trouble { kind: TroubleKind::Full, .. }) => {
+            Self::Storage(StorageError { kind: StorageErrorKind::Full, .. }) => {
                 Some("make room, or name a folder on another disk")
             }
             Self::Dram { columns: 1, .. } => Some("give it more: dram=50%"),
@@ -137,8 +122,8 @@ impl Error {
     }
 }
 
-impl From<Stopped> for Error {
-    fn from(_: Stopped) -> Self {
+impl From<TeamStopped> for Error {
+    fn from(_: TeamStopped) -> Self {
         Self::Stopped
     }
 }
@@ -149,8 +134,8 @@ impl From<MemoryError> for Error {
     }
 }
 
-impl From<Trouble> for Error {
-    fn from(trouble: Trouble) -> Self {
+impl From<StorageError> for Error {
+    fn from(trouble: StorageError) -> Self {
         Self::Storage(trouble)
     }
 }

@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use sha2::{Digest, Sha256};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::build::{Listed, Ranking, finish};
+use crate::arrays::{Array, ArrayPlacement};
+use crate::build::{LayoutLists, Ranking, finish};
 use crate::coded::PADDING;
-use crate::crew::{Crew, Pieces, Threads};
-use crate::degrees::Steps;
+use crate::degrees::DegreeRuns;
+use crate::edges::SCALE_MAX_IN_CORE;
 use crate::error::Error;
 use crate::kronecker::Spec;
-use crate::layout::{COLUMNS_MAX, Layout, Lists, NO_LABEL, ROWS_ALIGNED};
-use crate::room::{Array, Room};
-use crate::tuples::SCALE_MAX_IN_CORE;
+use crate::layout::{COLUMNS_MAX, Layout, NO_LABEL, PlainLists, ROWS_ALIGNED};
+use crate::team::{Chunks, PlainTeam, Team};
 
 /// Of the format; others are refused.
 pub const VERSION: u32 = 1;
@@ -37,11 +37,9 @@ const PIECE: usize = 4096;
 pub enum FileError {
     /// It cannot be read or written.
     Io(String),
-    /// It is something else.
     Foreign,
     /// It has a version that this program does not know.
     Version(u32),
-    /// It ends too early.
     Cut(&'static str),
     /// Something in it has changed since it was written.
     Damaged(&'static str),
@@ -70,22 +68,18 @@ impl std::error::Error for FileError {}
 /// What stands at the beginning of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which graph.
     pub spec: Spec,
-    /// Columns of HEAD.
     pub columns: u32,
     /// Vertices with an edge to another one.
     pub ranks: u64,
-    /// Neighbours in all lists.
     pub neighbours: u64,
     /// Name, bytes and checksum of each section.
-    pub sections: Vec<Section>,
+    pub sections: Vec<FileSection>,
 }
 
 /// Name, bytes and checksum (SHA-256).
-pub type Section = (&'static str, u64, [u8; 32]);
+pub type FileSection = (&'static str, u64, [u8; 32]);
 
-/// Writes a graph.
 pub fn write(layout: &Layout, to: &mut impl Write) -> Result<(), FileError> {
     let (head, tail) = (layout.head.wide_bytes(), layout.tail());
     let tail_at: Vec<u8> = layout.index.starts().flat_map(u64::to_le_bytes).collect();
@@ -172,7 +166,7 @@ fn parse(bytes: &[u8]) -> Result<Header, FileError> {
 }
 
 /// Reads a whole graph, and checks with these threads that it is one.
-pub fn read(from: &mut impl Read, threads: Threads, room: &Room) -> Result<Layout, FileError> {
+pub fn read(from: &mut impl Read, threads: PlainTeam, room: &ArrayPlacement) -> Result<Layout, FileError> {
     let header = read_header(from)?;
     let rows: Vec<u32> = {
         let array: Array<u32> = section(from, &header, 0, u64::from(header.columns + 1), 0, room)?;
@@ -213,7 +207,7 @@ fn section<T: FromBytes + IntoBytes>(
     index: usize,
     elements: u64,
     more: usize,
-    room: &Room,
+    room: &ArrayPlacement,
 ) -> Result<Array<T>, FileError> {
     let (name, bytes, sum) = header.sections[index];
     if elements.checked_mul(size_of::<T>() as u64) != Some(bytes) {
@@ -243,7 +237,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn check(mut self, threads: Threads, room: &Room) -> Result<Layout, FileError> {
+    fn check(mut self, threads: PlainTeam, room: &ArrayPlacement) -> Result<Layout, FileError> {
         let impossible = |why: &str| Err(FileError::Impossible(why.into()));
         let memory = |error| FileError::Graph(Error::Memory(error));
         let ranks = self.header.ranks as u32;
@@ -277,8 +271,8 @@ impl Parts {
     }
 
     /// Reads every list in the plainest way, and notes how long each is.
-    fn check_lists(&self, threads: Threads, degrees: &[AtomicU32]) -> Result<(), FileError> {
-        let pieces = Pieces::new(degrees.len(), PIECE);
+    fn check_lists(&self, threads: PlainTeam, degrees: &[AtomicU32]) -> Result<(), FileError> {
+        let pieces = Chunks::new(degrees.len(), PIECE);
         let (bad, sum) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
         threads
             .run(&|_| {
@@ -304,9 +298,9 @@ impl Parts {
         }
     }
 
-    fn lists(&self) -> Lists<'_> {
+    fn lists(&self) -> PlainLists<'_> {
         let ranks = self.header.ranks as u32;
-        Lists { ranks, rows: &self.rows, column_at: &self.column_at, head: &self.head }
+        PlainLists { ranks, rows: &self.rows, column_at: &self.column_at, head: &self.head }
     }
 
     /// A rank's bytes of TAIL.
@@ -315,7 +309,7 @@ impl Parts {
         self.tail.get(from as usize..to as usize)
     }
 
-    fn finish(self, degrees: &[u32], rank: Array<u32>, room: &Room) -> Result<Layout, FileError> {
+    fn finish(self, degrees: &[u32], rank: Array<u32>, room: &ArrayPlacement) -> Result<Layout, FileError> {
         let Self { header, rows, head, tail, tail_at, label, .. } = self;
         let labels = &label[..degrees.len()];
         let ordered = |at: usize| {
@@ -336,11 +330,11 @@ impl Parts {
             neighbours: header.neighbours,
             rank,
             label,
-            steps: Steps(steps),
+            steps: DegreeRuns(steps),
             rows,
             chunks: Vec::new(),
         };
-        let listed = Listed::near(head, tail, &tail_at, room);
+        let listed = LayoutLists::near(head, tail, &tail_at, room);
         let layout = listed.and_then(|listed| finish(&header.spec, ranking, listed, room));
         layout.map_err(|error| FileError::Graph(Error::Memory(error)))
     }

@@ -6,16 +6,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use machine::memory::MemoryError;
-use model::id_set::NodeId;
+use model::values::id_set::NodeId;
 
+use crate::arrays::{Array, ArrayPlacement};
 use crate::layout::ROWS_ALIGNED;
-use crate::room::{Array, Room};
 
 /// Vectors are read from the last row too, four bytes at a time.
 const PADDING: usize = 64;
 
 /// The columns, one after the other.
-pub(crate) enum Head {
+pub(crate) enum HeadColumns {
     /// Four bytes each.
     Four(Array<u32>),
     /// Three bytes each, the lowest first.
@@ -48,7 +48,7 @@ impl HeadWriter<'_> {
     }
 }
 
-impl Head {
+impl HeadColumns {
     /// Bytes that each neighbour takes at least, where this number is the largest.
     pub(crate) fn width(largest: u32) -> usize {
         if largest < 1 << 24 { 3 } else { 4 }
@@ -60,7 +60,7 @@ impl Head {
     }
 
     /// Room for so many neighbours and those that are read behind the last, in as few bytes as will do if none is larger than that.
-    pub(crate) fn packed(neighbours: usize, largest: u32, room: &Room) -> Result<Self, MemoryError> {
+    pub(crate) fn packed(neighbours: usize, largest: u32, room: &ArrayPlacement) -> Result<Self, MemoryError> {
         let rows = neighbours + ROWS_ALIGNED;
         Ok(match Self::width(largest) {
             3 => Self::Three(room.array(3 * rows + PADDING)?),
@@ -100,7 +100,6 @@ impl Head {
         }
     }
 
-    /// One of them.
     #[inline(always)]
     pub(crate) fn at(&self, at: usize) -> u32 {
         match self {
@@ -142,11 +141,11 @@ mod tests {
     #[test]
     fn packed_neighbours_come_back() {
         let numbers: Vec<u32> = (0..1000).map(|index| (index * 2_654_435) % (1 << 24)).collect();
-        let room = Room::anywhere();
+        let room = ArrayPlacement::kernel_default();
         for (largest, width) in [((1 << 24) - 1, 3), (1 << 24, 4)] {
-            let mut head = Head::packed(1000, largest, &room).unwrap();
-            assert_eq!(matches!(&head, Head::Three(_)), width == 3);
-            assert_eq!(head.bytes() as u64, Head::bytes_for(1000, width));
+            let mut head = HeadColumns::packed(1000, largest, &room).unwrap();
+            assert_eq!(matches!(&head, HeadColumns::Three(_)), width == 3);
+            assert_eq!(head.bytes() as u64, HeadColumns::bytes_for(1000, width));
             for (at, part) in numbers.chunks(300).enumerate().collect::<Vec<_>>().into_iter().rev() {
                 head.writer().store(300 * at, part);
             }

@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 
 use machine::memory::MemoryError;
-use model::id_set::NodeId;
+use model::values::id_set::NodeId;
 
-use crate::room::{Array, Room};
+use crate::arrays::{Array, ArrayPlacement};
 
 /// Ranks whose lists are found from one beginning.
 const GROUP: usize = 64;
 /// The longest list whose length is a byte.
 const SHORT_MAX: u64 = u8::MAX as u64;
 
-/// See the file's head.
 pub(crate) struct Index {
     /// Ranks that have a list.
     lists: usize,
@@ -27,7 +26,7 @@ pub(crate) struct Index {
 
 impl Index {
     /// Of lists that begin at these places; the last is the end.
-    pub(crate) fn new(at: &[u64], room: &Room) -> Result<Self, MemoryError> {
+    pub(crate) fn new(at: &[u64], room: &ArrayPlacement) -> Result<Self, MemoryError> {
         let lists = at.len() - 1;
         let groups = lists.div_ceil(GROUP);
         let is_long = |pair: &[u64]| Self::is_long(pair[1] - pair[0]);
@@ -152,7 +151,7 @@ mod tests {
         for count in [0, 1, 63, 64, 65, 200, 1000] {
             let alternating = |rank: usize| if rank == 130 { 256 } else { 255 - rank as u64 % 7 };
             for at in [starts((0..count).map(long)), starts((0..count).map(alternating))] {
-                let index = Index::new(&at, &Room::anywhere()).unwrap();
+                let index = Index::new(&at, &ArrayPlacement::kernel_default()).unwrap();
                 assert_eq!(index.lists(), count);
                 assert!(index.starts().eq(at.iter().copied()), "{count}");
                 for (rank, pair) in at.windows(2).enumerate() {
@@ -166,7 +165,7 @@ mod tests {
 
     #[test]
     fn lists_that_fit_are_counted() {
-        let index = Index::new(&starts([300, 40, 40, 20].into_iter()), &Room::anywhere()).unwrap();
+        let index = Index::new(&starts([300, 40, 40, 20].into_iter()), &ArrayPlacement::kernel_default()).unwrap();
         let first = [0, 299, 300, 339, 340, 399, 400, 1000].map(|bytes| index.first_beyond(bytes));
         assert_eq!(first, [0, 0, 1, 1, 2, 3, 4, 4]);
     }

@@ -10,7 +10,7 @@
 mod wide;
 
 use crate::error::Error;
-use crate::mrg::{MODULUS, State, Steps, next, reduce};
+use crate::mrg::{JumpMatrix, MODULUS, MrgState, next, reduce};
 
 /// Edges per vertex of the benchmark.
 pub const EDGE_FACTOR: u64 = 16;
@@ -28,7 +28,6 @@ const UPPER_RIGHT: u64 = 1_900;
 const LOWER_LEFT: u64 = 3_800;
 const UPPER_LEFT: u64 = 9_500;
 
-/// Which graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// 2^scale vertices.
@@ -56,7 +55,6 @@ impl Spec {
         Ok(())
     }
 
-    /// Vertices, isolated ones included.
     pub fn vertices(&self) -> u64 {
         1 << self.scale
     }
@@ -71,11 +69,11 @@ impl Spec {
 #[derive(Clone, Debug)]
 pub struct Generator {
     scale: u32,
-    start: State,
+    start: MrgState,
     /// From one edge to the next: 2^64 steps.
-    edge: Steps,
+    edge: JumpMatrix,
     /// From one group of edges to the next.
-    group: Steps,
+    group: JumpMatrix,
     scramble: Scramble,
 }
 
@@ -89,13 +87,13 @@ struct Scramble {
 }
 
 /// The states of a group, number by number: `states[i][lane]`.
-type Group = [[u64; LANES]; 5];
+type StateLanes = [[u64; LANES]; 5];
 
 impl Generator {
     /// For the graph of this spec.
     pub fn new(spec: &Spec) -> Result<Self, Error> {
         spec.check()?;
-        let start = State::seeded(spec.seed);
+        let start = MrgState::seeded(spec.seed);
         let mut state = start.skipped(50, 7, 0);
         let mut value = || {
             let high = state.draw() * 0xFFFF_FFFF;
@@ -104,7 +102,7 @@ impl Generator {
         let (one, two) = (value(), value());
         let factors = [one | 0x4519_8402_1149_3211, two | 0x3050_8521_02C8_43A5];
         let scramble = Scramble { sum: one.wrapping_add(two), factors, down: 64 - spec.scale };
-        let edge = Steps::one().squared(64);
+        let edge = JumpMatrix::one().squared(64);
         Ok(Self { scale: spec.scale, start, edge, group: edge.times(LANES as u64), scramble })
     }
 
@@ -130,7 +128,7 @@ impl Generator {
         }
     }
 
-    fn group_at(&self, first: u64) -> Group {
+    fn group_at(&self, first: u64) -> StateLanes {
         let mut state = self.edge.times(first).of(self.start);
         let mut group = [[0; LANES]; 5];
         for lane in 0..LANES {
@@ -141,7 +139,7 @@ impl Generator {
     }
 
     #[inline(always)]
-    fn advance(&self, group: &mut Group) {
+    fn advance(&self, group: &mut StateLanes) {
         let mut after = [[0; LANES]; 5];
         for (row, numbers) in self.group.0.iter().zip(&mut after) {
             for lane in 0..LANES {
@@ -159,7 +157,7 @@ impl Generator {
     /// Makes a group of edges; true when a draw must be drawn again, which one in half a million must: the edges are wrong
     /// then.
     #[inline(always)]
-    fn make(&self, group: &Group, from: &mut [u64; LANES], to: &mut [u64; LANES]) -> bool {
+    fn make(&self, group: &StateLanes, from: &mut [u64; LANES], to: &mut [u64; LANES]) -> bool {
         // A ring, the newest number at `newest` and the oldest after it.
         let mut ring = [group[0], group[4], group[3], group[2], group[1]];
         let mut newest = 0;
@@ -187,9 +185,9 @@ impl Generator {
 
     /// As the definition says it, edge by edge.
     #[cold]
-    fn make_slowly(&self, group: &Group, from: &mut [u64; LANES], to: &mut [u64; LANES]) {
+    fn make_slowly(&self, group: &StateLanes, from: &mut [u64; LANES], to: &mut [u64; LANES]) {
         for lane in 0..LANES {
-            let mut state = State(std::array::from_fn(|number| group[number][lane]));
+            let mut state = MrgState(std::array::from_fn(|number| group[number][lane]));
             let (mut source, mut target) = (0, 0);
             for _ in 0..self.scale {
                 let mut draw = state.draw();

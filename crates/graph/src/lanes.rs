@@ -20,7 +20,6 @@ pub enum Isa {
     Avx512,
     /// AVX2 and BMI2 (Haswell, Zen and newer).
     Avx2,
-    /// What every processor has.
     Plain,
 }
 
@@ -79,7 +78,6 @@ impl Isa {
 /// # Safety
 /// Every function: the processor has the instructions ([`Isa::is_here`]), and memory is there as each says.
 pub(crate) trait Lanes {
-    /// Sixteen numbers.
     type Vector: Copy;
 
     /// Reads sixteen numbers that follow each other.
@@ -113,10 +111,8 @@ pub(crate) trait Lanes {
     /// Writes the lanes of the mask one after the other; up to sixteen numbers may be overwritten.
     unsafe fn compress(to: *mut u32, vector: Self::Vector, mask: u32);
 
-    /// As an array.
     unsafe fn spill(vector: Self::Vector) -> [u32; WIDTH];
 
-    /// What lists begin with.
     unsafe fn zero() -> Self::Vector;
 
     /// Decodes `count` (1 to 16) values of a coded list: `codes` has two bits for each, the bytes begin at `data`, of which 64 may

@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use machine::memory::MemoryError;
-use model::id_set::NodeId;
+use model::values::id_set::NodeId;
 
-use crate::beginnings::Beginnings;
-use crate::classes::Classes;
+use crate::arrays::Array;
 use crate::coded;
 use crate::error::Error;
-use crate::head::Head;
+use crate::head::HeadColumns;
 use crate::index::Index;
 use crate::kronecker::Spec;
+use crate::label_blocks::LabelBlocks;
 use crate::nodes::Nodes;
-use crate::room::Array;
+use crate::prefixes::Prefixes;
 
 /// The most columns that HEAD may have.
 pub const COLUMNS_MAX: u32 = 64;
@@ -29,7 +29,6 @@ pub(crate) const ROWS_ALIGNED: usize = 64;
 /// Labels are those of 32 bits; this one is none.
 pub(crate) const NO_LABEL: u32 = u32::MAX;
 
-/// A graph, constructed.
 pub struct Layout {
     pub(crate) spec: Spec,
     /// Ranks: vertices with an edge to another one.
@@ -40,7 +39,7 @@ pub struct Layout {
     pub(crate) rows: Vec<u32>,
     /// Where each column begins in `head`, and the end of the last.
     pub(crate) column_at: Vec<usize>,
-    pub(crate) head: Head,
+    pub(crate) head: HeadColumns,
     /// TAIL, or what of it is in DRAM: the lists of the ranks before `first_far`.
     pub(crate) tail: Array<u8>,
     /// The first rank whose list of TAIL is elsewhere; that behind the last in the index when none is.
@@ -48,7 +47,7 @@ pub struct Layout {
     /// Where each list of TAIL lies that is not whole in `beginnings`.
     pub(crate) index: Index,
     /// What lists that are elsewhere begin with.
-    pub(crate) beginnings: Beginnings,
+    pub(crate) beginnings: Prefixes,
     /// Of lists elsewhere that are longer than a piece: rank, and where each piece begins and ends.
     pub(crate) long_lists: Vec<(u32, Vec<u64>)>,
     /// Rank to label; `NO_LABEL` after the last.
@@ -58,16 +57,14 @@ pub struct Layout {
     /// Mean degree of 64 neighbouring ranks, from which directions are chosen.
     pub(crate) mean_degree: Array<f32>,
     /// Which ranks lie in which block of labels.
-    pub(crate) classes: Classes,
+    pub(crate) classes: LabelBlocks,
 }
 
 impl Layout {
-    /// Which graph.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Columns of HEAD.
     pub fn columns(&self) -> u32 {
         self.rows.len() as u32 - 1
     }
@@ -82,7 +79,6 @@ impl Layout {
         self.neighbours / 2
     }
 
-    /// Neighbours that HEAD holds.
     pub fn head_neighbours(&self) -> u64 {
         self.rows[..self.rows.len() - 1].iter().map(|rows| u64::from(*rows)).sum()
     }
@@ -177,7 +173,7 @@ impl Layout {
             let (from, length) = self.index.list(rank);
             self.tail.get(from as usize..from as usize + length)
         };
-        Lists { ranks: self.ranks, rows: &self.rows, column_at: &self.column_at, head: &head }.read(rank, tail)
+        PlainLists { ranks: self.ranks, rows: &self.rows, column_at: &self.column_at, head: &head }.read(rank, tail)
     }
 
     /// Where columns begin when they have so many rows, and where the last ends.
@@ -199,14 +195,14 @@ pub fn check_columns(columns: u32) -> Result<(), Error> {
 
 /// Lists as they are read in the plainest way.
 #[derive(Clone, Copy)]
-pub(crate) struct Lists<'l> {
+pub(crate) struct PlainLists<'l> {
     pub(crate) ranks: u32,
     pub(crate) rows: &'l [u32],
     pub(crate) column_at: &'l [usize],
     pub(crate) head: &'l [u32],
 }
 
-impl Lists<'_> {
+impl PlainLists<'_> {
     /// The neighbours of a rank, those of TAIL from the bytes that are given if it has any; `None` when they are not what a list
     /// can be.
     pub(crate) fn read<'t>(&self, rank: u32, tail: impl FnOnce() -> Option<&'t [u8]>) -> Option<Vec<u32>> {

@@ -1,12 +1,12 @@
 //! How the parts of a graph talk to each other: the three exchanges that a search needs, whoever carries them, and one carrier,
-//! threads of this process (`Together`). Must not know graphs, nor MPI: that carrier is the command's.
+//! threads of this process (`ThreadLink`). Must not know graphs, nor MPI: that carrier is the command's.
 //!
 //! A part is one of N shares of a graph together with the process or thread that has it. All parts make the same calls in the same
 //! order, and each call returns when every part has made it.
 
 use std::sync::{PoisonError, RwLock};
 
-use crate::crew::{Crew, Hand, Stopped, collect};
+use crate::team::{Team, TeamStopped, TeamWorker, collect};
 
 /// A part's way to the others.
 pub trait Link {
@@ -20,16 +20,15 @@ pub trait Link {
     fn parts_here(&self) -> usize;
 
     /// Brings each part the words that `mail` has for it; `mail` then has what came and nothing to send.
-    fn exchange(&self, mail: &mut Mail) -> Result<(), Stopped>;
+    fn exchange(&self, mail: &mut Exchange) -> Result<(), TeamStopped>;
 
     /// Writes the words of all parts one after the other into `all`; each part has as many.
-    fn all_gather(&self, own: &[u64], all: &mut [u64]) -> Result<(), Stopped>;
+    fn all_gather(&self, own: &[u64], all: &mut [u64]) -> Result<(), TeamStopped>;
 
     /// Makes each word that of all parts together; each part has as many.
-    fn all_reduce(&self, words: &mut [u64], how: Reduce) -> Result<(), Stopped>;
+    fn all_reduce(&self, words: &mut [u64], how: Reduce) -> Result<(), TeamStopped>;
 
-    /// Waits for all others.
-    fn meet(&self) -> Result<(), Stopped> {
+    fn barrier(&self) -> Result<(), TeamStopped> {
         self.all_reduce(&mut [0], Reduce::Sum)
     }
 }
@@ -37,11 +36,8 @@ pub trait Link {
 /// How words of several parts become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
-    /// Their sum.
     Sum,
-    /// The smallest.
     Min,
-    /// The largest.
     Max,
 }
 
@@ -57,7 +53,7 @@ impl Reduce {
 
 /// What a part sends to each, and what came from each. Memory is kept from one exchange to the next.
 #[derive(Debug)]
-pub struct Mail {
+pub struct Exchange {
     /// Words for each part, to be filled.
     pub out: Vec<Vec<u64>>,
     received: Vec<u64>,
@@ -65,7 +61,7 @@ pub struct Mail {
     starts: Vec<usize>,
 }
 
-impl Mail {
+impl Exchange {
     /// For so many parts; empty.
     pub fn new(parts: usize) -> Self {
         Self { out: vec![Vec::new(); parts], received: Vec::new(), starts: vec![0; parts + 1] }
@@ -95,7 +91,7 @@ impl Mail {
 }
 
 /// Whether all parts may go on: when one has failed none does, and those that have not failed themselves get none as the reason.
-pub fn agree<T, E>(link: &impl Link, result: Result<T, E>) -> Result<Result<T, Option<E>>, Stopped> {
+pub fn reduce_results<T, E>(link: &impl Link, result: Result<T, E>) -> Result<Result<T, Option<E>>, TeamStopped> {
     let mut failed = [u64::from(result.is_err())];
     link.all_reduce(&mut failed, Reduce::Max)?;
     Ok(match result {
@@ -105,41 +101,41 @@ pub fn agree<T, E>(link: &impl Link, result: Result<T, E>) -> Result<Result<T, O
 }
 
 /// What a part has laid out for the others.
-type Tray = RwLock<Vec<Vec<u64>>>;
+type Outbox = RwLock<Vec<Vec<u64>>>;
 
 /// Parts that are threads of one crew.
-pub struct Together<'h> {
-    hand: &'h Hand<'h>,
-    trays: &'h [Tray],
+pub struct ThreadLink<'h> {
+    hand: &'h TeamWorker<'h>,
+    trays: &'h [Outbox],
 }
 
 /// Does the work with as many parts as a crew has threads, and gives what each returns, in their order.
-pub fn together<C: Crew, T: Send>(
+pub fn together<C: Team, T: Send>(
     crew: &C,
-    work: impl Fn(&Together<'_>) -> Result<T, Stopped> + Sync,
+    work: impl Fn(&ThreadLink<'_>) -> Result<T, TeamStopped> + Sync,
 ) -> Result<Vec<T>, C::Error> {
-    let trays: Vec<Tray> = (0..crew.threads()).map(|_| Tray::default()).collect();
-    collect(crew, |hand| work(&Together { hand, trays: &trays }))
+    let trays: Vec<Outbox> = (0..crew.threads()).map(|_| Outbox::default()).collect();
+    collect(crew, |hand| work(&ThreadLink { hand, trays: &trays }))
 }
 
-impl Together<'_> {
+impl ThreadLink<'_> {
     /// Lays out words, hands over what all have laid out when all have, and takes it back when all have seen it.
-    fn lay_out(&self, words: &mut Vec<Vec<u64>>, mut see: impl FnMut(&[Vec<u64>])) -> Result<(), Stopped> {
+    fn lay_out(&self, words: &mut Vec<Vec<u64>>, mut see: impl FnMut(&[Vec<u64>])) -> Result<(), TeamStopped> {
         let swap = |words: &mut Vec<Vec<u64>>| {
             std::mem::swap(&mut *self.trays[self.hand.index].write().unwrap_or_else(PoisonError::into_inner), words);
         };
         swap(words);
-        self.hand.meet()?;
+        self.hand.barrier()?;
         for tray in self.trays {
             see(&tray.read().unwrap_or_else(PoisonError::into_inner));
         }
-        self.hand.meet()?;
+        self.hand.barrier()?;
         swap(words);
         Ok(())
     }
 }
 
-impl Link for Together<'_> {
+impl Link for ThreadLink<'_> {
     fn part(&self) -> usize {
         self.hand.index
     }
@@ -152,7 +148,7 @@ impl Link for Together<'_> {
         self.hand.of
     }
 
-    fn exchange(&self, mail: &mut Mail) -> Result<(), Stopped> {
+    fn exchange(&self, mail: &mut Exchange) -> Result<(), TeamStopped> {
         let mut out = std::mem::take(&mut mail.out);
         let (mut came, mut counts) = (std::mem::take(&mut mail.received), Vec::with_capacity(self.hand.of));
         came.clear();
@@ -165,7 +161,7 @@ impl Link for Together<'_> {
         Ok(())
     }
 
-    fn all_gather(&self, own: &[u64], all: &mut [u64]) -> Result<(), Stopped> {
+    fn all_gather(&self, own: &[u64], all: &mut [u64]) -> Result<(), TeamStopped> {
         let mut rest = all;
         self.lay_out(&mut vec![own.to_vec()], |words| {
             let (here, after) = std::mem::take(&mut rest).split_at_mut(words[0].len());
@@ -174,7 +170,7 @@ impl Link for Together<'_> {
         })
     }
 
-    fn all_reduce(&self, words: &mut [u64], how: Reduce) -> Result<(), Stopped> {
+    fn all_reduce(&self, words: &mut [u64], how: Reduce) -> Result<(), TeamStopped> {
         let mut reduced: Option<Vec<u64>> = None;
         self.lay_out(&mut vec![words.to_vec()], |laid| match &mut reduced {
             None => reduced = Some(laid[0].clone()),
@@ -188,14 +184,14 @@ impl Link for Together<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::Threads;
     use crate::error::Error;
+    use crate::team::PlainTeam;
 
     #[test]
     fn words_come_to_whom_they_are_for() {
         for parts in [1, 2, 5] {
-            let came = together(&Threads(parts), |link| {
-                let mut mail = Mail::new(parts);
+            let came = together(&PlainTeam(parts), |link| {
+                let mut mail = Exchange::new(parts);
                 let mut came = Vec::new();
                 for round in 0..3_u64 {
                     // As many words as the receiver's number, round by round others.
@@ -221,7 +217,7 @@ mod tests {
 
     #[test]
     fn all_know_the_words_of_all() {
-        let known = together(&Threads(3), |link| {
+        let known = together(&PlainTeam(3), |link| {
             let part = link.part() as u64;
             let mut all = [0; 6];
             link.all_gather(&[part, part * part], &mut all)?;
@@ -239,9 +235,9 @@ mod tests {
 
     #[test]
     fn one_that_fails_holds_all() {
-        let results = together(&Threads(3), |link| {
+        let results = together(&PlainTeam(3), |link| {
             let result = if link.part() == 1 { Err("broken") } else { Ok(5) };
-            Ok((agree(link, result)?, agree::<_, ()>(link, Ok(6))?))
+            Ok((reduce_results(link, result)?, reduce_results::<_, ()>(link, Ok(6))?))
         });
         let fine = Ok(6);
         assert_eq!(results.unwrap(), [(Err(None), fine), (Err(Some("broken")), fine), (Err(None), fine)]);
@@ -249,7 +245,7 @@ mod tests {
 
     #[test]
     fn one_that_leaves_stops_all() {
-        let left = together(&Threads(3), |link| if link.part() == 2 { Err(Stopped) } else { link.meet() });
+        let left = together(&PlainTeam(3), |link| if link.part() == 2 { Err(TeamStopped) } else { link.barrier() });
         assert_eq!(left, Err(Error::Stopped));
     }
 }

@@ -9,11 +9,11 @@ const FAR: u64 = 104_480;
 
 /// The last five numbers, the newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct State(pub(crate) [u64; 5]);
+pub(crate) struct MrgState(pub(crate) [u64; 5]);
 
 /// What some steps at once do to a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Steps(pub(crate) [[u64; 5]; 5]);
+pub(crate) struct JumpMatrix(pub(crate) [[u64; 5]; 5]);
 
 /// The next number of these two of a state, the newest and the oldest; both below the modulus.
 #[inline(always)]
@@ -29,7 +29,7 @@ pub(crate) fn reduce(number: u64) -> u64 {
     if folded >= MODULUS { folded - MODULUS } else { folded }
 }
 
-impl State {
+impl MrgState {
     /// Spreads two seeds over five numbers that are not zero, as the Graph500's `make_mrg_seed` does.
     pub(crate) fn seeded(seed: (u64, u64)) -> Self {
         const LOW: u64 = 0x3FFF_FFFF;
@@ -60,15 +60,14 @@ impl State {
 
     /// This state, after `high` 2^128 + `middle` 2^64 + `low` steps.
     pub(crate) fn skipped(self, high: u64, middle: u64, low: u64) -> Self {
-        let middle_step = Steps::one().squared(64);
+        let middle_step = JumpMatrix::one().squared(64);
         let high_step = middle_step.squared(64);
-        let steps = Steps::one().times(low).then(&middle_step.times(middle)).then(&high_step.times(high));
+        let steps = JumpMatrix::one().times(low).then(&middle_step.times(middle)).then(&high_step.times(high));
         steps.of(self)
     }
 }
 
-impl Steps {
-    /// A single step.
+impl JumpMatrix {
     pub(crate) fn one() -> Self {
         let mut rows = [[0; 5]; 5];
         rows[0] = [NEAR, 0, 0, 0, FAR];
@@ -78,7 +77,6 @@ impl Steps {
         Self(rows)
     }
 
-    /// No step.
     fn none() -> Self {
         let mut rows = [[0; 5]; 5];
         (0..5).for_each(|row| rows[row][row] = 1);
@@ -114,10 +112,9 @@ impl Steps {
         result
     }
 
-    /// The state after them.
-    pub(crate) fn of(&self, state: State) -> State {
+    pub(crate) fn of(&self, state: MrgState) -> MrgState {
         let row = |row: usize| (0..5).fold(0, |sum, at| reduce(sum + reduce(self.0[row][at] * state.0[at])));
-        State(std::array::from_fn(row))
+        MrgState(std::array::from_fn(row))
     }
 }
 
@@ -127,14 +124,14 @@ mod tests {
 
     #[test]
     fn skipping_is_stepping() {
-        let start = State::seeded((2, 3));
+        let start = MrgState::seeded((2, 3));
         let mut stepped = start;
         for steps in 0..300 {
             assert_eq!(start.skipped(0, 0, steps), stepped, "{steps}");
             stepped.draw();
         }
         // 2^64 steps are 2^32 times 2^32 steps.
-        let far = Steps::one().times(1 << 32).times(1 << 32);
+        let far = JumpMatrix::one().times(1 << 32).times(1 << 32);
         assert_eq!(far.of(start), start.skipped(0, 1, 0));
         assert_eq!(far.times(1 << 32).times(1 << 32).of(start), start.skipped(1, 0, 0));
     }
@@ -148,8 +145,8 @@ mod tests {
 
     #[test]
     fn seeds_are_spread_as_defined() {
-        assert_eq!(State::seeded((2, 3)).0, [3, 1, 4, 1, 1]);
+        assert_eq!(MrgState::seeded((2, 3)).0, [3, 1, 4, 1, 1]);
         let all = u64::MAX;
-        assert_eq!(State::seeded((all, all)).0, [1 << 30, 1 << 30, 1 << 30, 1 << 30, (15 << 4) + 16]);
+        assert_eq!(MrgState::seeded((all, all)).0, [1 << 30, 1 << 30, 1 << 30, 1 << 30, (15 << 4) + 16]);
     }
 }

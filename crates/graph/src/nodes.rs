@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use model::id_set::NodeId;
+use model::values::id_set::NodeId;
 
-use crate::crew::{self, Pieces};
 use crate::layout::Layout;
+use crate::team::{self, Chunks};
 
 /// The nodes of a crew's threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,6 @@ impl Nodes {
         Self { ids, of }
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.ids.len()
     }
@@ -58,7 +57,7 @@ impl Nodes {
     pub(crate) fn part(&self, thread: usize, of: Range<usize>) -> Range<usize> {
         let threads = |some: &[usize]| some.iter().filter(|node| **node == self.of[thread]).count();
         let (before, all) = (threads(&self.of[..thread]), threads(&self.of));
-        crew::part(of, before, all)
+        team::share(of, before, all)
     }
 
     /// Where each node's vertices begin, in words of the maps, and the end of the last: the lowest ranks, which have the longest lists, are
@@ -88,26 +87,26 @@ impl Nodes {
 }
 
 /// Pieces of each node's vertices, to be handed out.
-pub(crate) struct Shares(Vec<Vec<Pieces>>);
+pub(crate) struct Shares(Vec<Vec<Chunks>>);
 
 impl Shares {
     /// Of these ranges of all vertices, one after the other.
     pub(crate) fn new(borders: &[usize], ranges: &[Range<usize>], size: usize) -> Self {
         let common = |pair: &[usize], range: &Range<usize>| range.start.max(pair[0])..range.end.min(pair[1]);
         let share =
-            |pair: &[usize]| ranges.iter().map(|range| Pieces::of(common(pair, range), size)).collect::<Vec<_>>();
+            |pair: &[usize]| ranges.iter().map(|range| Chunks::of(common(pair, range), size)).collect::<Vec<_>>();
         Self(borders.windows(2).map(share).collect())
     }
 
     /// The next piece for a thread of this node: of its own vertices as long as there are some.
     pub(crate) fn take(&self, node: usize) -> Option<Range<usize>> {
         let (others, own) = self.0.split_at(node);
-        own.iter().chain(others).flatten().find_map(Pieces::take)
+        own.iter().chain(others).flatten().find_map(Chunks::take)
     }
 
     /// To be handed out once more; nobody may be taking meanwhile.
     pub(crate) fn again(&self) {
-        self.0.iter().flatten().for_each(Pieces::again);
+        self.0.iter().flatten().for_each(Chunks::again);
     }
 }
 

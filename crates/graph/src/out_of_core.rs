@@ -9,12 +9,12 @@
 //!
 //! Must not know files or clocks: parts are kept by the caller's [`Storage`].
 
-mod beyond;
 mod blocks;
+mod checkpoint;
 mod finish;
 mod lists;
-mod note;
 mod pairs;
+mod semi_external;
 mod split;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -23,26 +23,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use machine::memory::HugePages;
-use model::units::Bytes;
+use model::values::units::Bytes;
 
-use crate::crew::Crew;
-use crate::degrees::Steps;
+use crate::arrays::{Array, ArrayPlacement};
+use crate::degrees::DegreeRuns;
+use crate::edges::{BATCH, Edges, SCALE_MAX_IN_CORE};
 use crate::error::Error;
 use crate::file::Header;
 use crate::kronecker::{Generator, Spec};
 use crate::layout::check_columns;
-use crate::room::{Array, Room};
-use crate::storage::{Kept, Storage, Trouble, TroubleKind};
-use crate::tuples::{BATCH, Edges, SCALE_MAX_IN_CORE};
-pub use beyond::{Beyond, build_beyond};
-use blocks::{Blocks, Dealer, Form, checksum, entry_bytes};
-use note::{Note, Step};
-pub use split::Needs;
-use split::Split;
+use crate::storage::{PartKind, Storage, StorageError, StorageErrorKind};
+use crate::team::Team;
+use blocks::{BlockFormat, BlockWriter, Blocks, checksum, entry_bytes};
+use checkpoint::{BuildPhase, Checkpoint};
+pub use semi_external::{SearchFootprint, build_beyond};
+use split::BucketPlan;
+pub use split::BuildRequirements;
 
 /// What construction out of core works with.
 pub struct OutOfCore<'o> {
-    /// Where parts are kept.
     pub storage: &'o dyn Storage,
     /// The graph's edges, where they are not to be generated.
     pub edges: Option<&'o dyn Edges>,
@@ -55,7 +54,6 @@ pub struct OutOfCore<'o> {
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
     pub step: &'static str,
     /// Work that is done, in parts of `of`.
     pub done: u64,
@@ -70,17 +68,16 @@ pub struct Built {
     pub header: Header,
     /// Bytes that its index, labels, ranks and blocks take in memory, as [`crate::Layout::bytes`] counts them.
     pub index_bytes: u64,
-    /// Those of TAIL.
     pub tail_bytes: u64,
 }
 
-/// Constructs a graph with `columns` columns in HEAD, or goes on with it; afterwards part [`Kept::Graph`] is its file.
-pub fn build_out_of_core<C: Crew>(
+/// Constructs a graph with `columns` columns in HEAD, or goes on with it; afterwards part [`PartKind::Graph`] is its file.
+pub fn build_out_of_core<C: Team>(
     crew: &C,
     spec: &Spec,
     columns: u32,
     with: &OutOfCore<'_>,
-    room: &Room,
+    room: &ArrayPlacement,
 ) -> Result<Built, C::Error> {
     check_columns(columns)?;
     let generator = generator(spec)?;
@@ -103,12 +100,12 @@ fn generator(spec: &Spec) -> Result<Generator, Error> {
 }
 
 /// The note that is there, or a new one, if memory suffices.
-fn begun(spec: &Spec, columns: u32, with: &OutOfCore<'_>, threads: usize) -> Result<Note, Error> {
-    let Some(note) = Note::find(with.storage, spec, columns)? else {
-        let split = Split::fitting(spec, threads, columns, with.memory)?;
+fn begun(spec: &Spec, columns: u32, with: &OutOfCore<'_>, threads: usize) -> Result<Checkpoint, Error> {
+    let Some(note) = Checkpoint::find(with.storage, spec, columns)? else {
+        let split = BucketPlan::fitting(spec, threads, columns, with.memory)?;
         // What nobody has noted is of no use, and could be longer than what comes.
-        Kept::ALL.iter().try_for_each(|part| with.storage.discard(*part))?;
-        let note = Note::new(spec, columns, split);
+        PartKind::ALL.iter().try_for_each(|part| with.storage.discard(*part))?;
+        let note = Checkpoint::new(spec, columns, split);
         note.save(with.storage)?;
         return Ok(note);
     };
@@ -117,11 +114,11 @@ fn begun(spec: &Spec, columns: u32, with: &OutOfCore<'_>, threads: usize) -> Res
         return Err(Error::Little { scale: spec.scale, needed: Bytes(needed), asked: with.memory });
     }
     // What was no longer needed when it was noted, and perhaps not yet gone.
-    if note.step > Step::Count {
-        with.storage.discard(Kept::Pairs)?;
+    if note.step > BuildPhase::Count {
+        with.storage.discard(PartKind::Pairs)?;
     }
-    if note.step > Step::Lists {
-        with.storage.discard(Kept::Ranked)?;
+    if note.step > BuildPhase::Lists {
+        with.storage.discard(PartKind::Ranked)?;
     }
     Ok(note)
 }
@@ -133,15 +130,21 @@ struct Work<'w, C> {
     edges: &'w dyn Edges,
     spec: Spec,
     memory: Bytes,
-    note: Note,
+    note: Checkpoint,
     /// Whether somebody may go on with it later: then it is noted how far it is.
     goes_on: bool,
     meter: Meter<'w>,
-    buffers: Room,
+    buffers: ArrayPlacement,
 }
 
-impl<'w, C: Crew> Work<'w, C> {
-    fn new(crew: &'w C, with: &OutOfCore<'w>, generator: &'w Generator, note: Note, room: &Room) -> Self {
+impl<'w, C: Team> Work<'w, C> {
+    fn new(
+        crew: &'w C,
+        with: &OutOfCore<'w>,
+        generator: &'w Generator,
+        note: Checkpoint,
+        room: &ArrayPlacement,
+    ) -> Self {
         let spec = note.spec;
         Self {
             crew,
@@ -153,16 +156,16 @@ impl<'w, C: Crew> Work<'w, C> {
             goes_on: false,
             meter: Meter { done: AtomicU64::new(0), of: Meter::all(&spec), watch: with.watch },
             // Buffers are read and written from end to end once and again; whole huge pages of them could leave the budget.
-            buffers: Room { policy: room.policy.clone(), huge_pages: HugePages::Never },
+            buffers: ArrayPlacement { policy: room.policy.clone(), huge_pages: HugePages::Never },
         }
     }
 
     /// The rank of each vertex, and how many have how many neighbours.
-    fn ranks(&mut self, room: &Room) -> Result<(Array<u32>, Steps), C::Error> {
+    fn ranks(&mut self, room: &ArrayPlacement) -> Result<(Array<u32>, DegreeRuns), C::Error> {
         let mut degrees: Array<u32> = room.array(self.spec.vertices() as usize).map_err(Error::Memory)?;
         self.load(&mut degrees)?;
         self.pairs(&mut degrees)?;
-        let (steps, mut next) = Steps::of(&degrees);
+        let (steps, mut next) = DegreeRuns::of(&degrees);
         if steps.0.is_empty() {
             return Err(Error::NoEdges.into());
         }
@@ -177,16 +180,16 @@ impl<'w, C: Crew> Work<'w, C> {
 
     /// How many neighbours were counted before, if any were.
     fn load(&self, degrees: &mut Array<u32>) -> Result<(), Error> {
-        let Note { step, saved, degrees: sum, .. } = self.note;
-        if step < Step::Count || saved == 0 {
+        let Checkpoint { step, saved, degrees: sum, .. } = self.note;
+        if step < BuildPhase::Count || saved == 0 {
             return Ok(());
         }
         let bytes: &mut [u8] = degrees.as_mut();
-        self.storage.read(Kept::Degrees, saved % 2 * bytes.len() as u64, bytes)?;
+        self.storage.read(PartKind::Degrees, saved % 2 * bytes.len() as u64, bytes)?;
         if checksum(bytes) == sum {
             return Ok(());
         }
-        Err(Trouble::damaged(Kept::Degrees, "it has another checksum").into())
+        Err(StorageError::damaged(PartKind::Degrees, "it has another checksum").into())
     }
 
     /// Writes down how many neighbours were counted, beside what was written last.
@@ -197,14 +200,14 @@ impl<'w, C: Crew> Work<'w, C> {
         let bytes: &[u8] = degrees.view();
         self.note.saved += 1;
         self.note.degrees = checksum(bytes);
-        self.storage.write(Kept::Degrees, self.note.saved % 2 * bytes.len() as u64, bytes)?;
-        Ok(self.storage.sync(Kept::Degrees)?)
+        self.storage.write(PartKind::Degrees, self.note.saved % 2 * bytes.len() as u64, bytes)?;
+        Ok(self.storage.sync(PartKind::Degrees)?)
     }
 
     /// Deals edges, from the one that is noted on: all but self-loops, each with what `each` puts.
-    fn deal<F>(&mut self, form: Form, (copies, work): (u64, Effort), each: F) -> Result<Blocks<'w>, C::Error>
+    fn deal<F>(&mut self, form: BlockFormat, (copies, work): (u64, Effort), each: F) -> Result<Blocks<'w>, C::Error>
     where
-        F: Fn(&mut Dealer<'_>, u32, u32) -> Result<(), Error> + Sync,
+        F: Fn(&mut BlockWriter<'_>, u32, u32) -> Result<(), Error> + Sync,
     {
         let blocks = Blocks::open(form, self.storage, self.note.blocks, &self.buffers)?;
         let (total, bytes) = (self.spec.edges(), copies * u64::from(entry_bytes(form.bits)));
@@ -215,7 +218,7 @@ impl<'w, C: Crew> Work<'w, C> {
             let (edges, buffers, meter) = (self.edges, &self.buffers, &self.meter);
             self.crew.run(&|_| {
                 failures.keep((|| {
-                    let mut dealer = Dealer::new(&blocks, buffers)?;
+                    let mut dealer = BlockWriter::new(&blocks, buffers)?;
                     let mut batch = vec![[0; 2]; BATCH];
                     while let Some(piece) = pieces.take().filter(|_| failures.none()) {
                         let part = &mut batch[..piece.len()];
@@ -305,7 +308,6 @@ impl Meter<'_> {
         spec.edges().saturating_mul(efforts.map(|effort| effort as u64).iter().sum())
     }
 
-    /// So many edges more.
     fn add(&self, effort: Effort, edges: u64) {
         let more = edges * effort as u64;
         let done = self.done.fetch_add(more, Relaxed) + more;
@@ -315,12 +317,15 @@ impl Meter<'_> {
 
 /// The error for more neighbours of one vertex than a thread can hold.
 fn too_large_a_list(spec: &Spec, threads: usize, columns: u32, degree: u64, asked: Bytes) -> Error {
-    let bytes = degree * split::BYTES_PER_ENTRY * 100 / split::FILLED_PERCENT + 2 * crate::far::PAGE_BYTES;
-    let needed = Bytes(Split::with(spec, bytes).memory(spec, threads, columns));
+    let bytes = degree * split::BYTES_PER_ENTRY * 100 / split::FILLED_PERCENT + 2 * crate::tail_io::PAGE_BYTES;
+    let needed = Bytes(BucketPlan::with(spec, bytes).memory(spec, threads, columns));
     Error::Little { scale: spec.scale, needed, asked }
 }
 
 /// A note of something that cannot be.
-fn impossible(part: Kept, what: &str) -> Error {
-    Error::Storage(Trouble { kind: TroubleKind::Damaged, what: format!("scratch file {}: {what}", part.name()) })
+fn impossible(part: PartKind, what: &str) -> Error {
+    Error::Storage(StorageError {
+        kind: StorageErrorKind::Damaged,
+        what: format!("scratch file {}: {what}", part.name()),
+    })
 }

@@ -1,19 +1,17 @@
 //! The roots that the Graph500 searches from: random vertices with an edge to another one, none twice.
 
 use crate::kronecker::Spec;
-use crate::mrg::State;
+use crate::mrg::MrgState;
 
 /// The roots of a graph in the benchmark's order.
 #[derive(Clone, Debug)]
 pub struct Roots {
     spec: Spec,
-    /// Draws made so far.
     drawn: u64,
     given: Vec<u64>,
 }
 
 impl Roots {
-    /// Of this graph.
     pub fn new(spec: &Spec) -> Self {
         Self { spec: *spec, drawn: 0, given: Vec::new() }
     }
@@ -22,7 +20,7 @@ impl Roots {
     /// benchmark tries.
     pub fn next(&mut self, has_edge: impl Fn(u64) -> bool) -> Option<u64> {
         let vertices = self.spec.vertices();
-        let start = State::seeded(self.spec.seed);
+        let start = MrgState::seeded(self.spec.seed);
         while self.drawn <= 2 * vertices {
             // Each number takes two steps of the generator.
             let mut state = start.skipped(2, 0, 2 * self.drawn);

@@ -5,7 +5,7 @@
 //! by looking for a neighbour in the frontier. All threads of a crew call [`Search::run`] together; who calls has the clock.
 //! Nothing is kept from one search for the next.
 
-mod late;
+mod late_reads;
 mod output;
 
 use std::collections::BTreeMap;
@@ -14,19 +14,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use machine::memory::MemoryError;
-use model::id_set::NodeId;
+use model::values::id_set::NodeId;
 
-use crate::crew::{Hand, Pieces, Stopped};
+use crate::arrays::{Array, ArrayPlacement};
+use crate::bottom_up::{CHUNK_WORDS, Unmatched, pull, scan};
 use crate::direction::{Frontier, Tuning};
 use crate::error::Error;
-use crate::expand::{Visitor, expand, push};
-use crate::far::{Fetch, Given, Io, Lost, Wants};
-use crate::ground::{Found, Ground};
 use crate::lanes::{Isa, WIDTH};
 use crate::layout::Layout;
+use crate::level::{LevelCount, LevelState};
 use crate::nodes::{Nodes, Shares};
-use crate::room::{Array, Room};
-use crate::scan::{CHUNK_WORDS, Survivors, pull, scan};
+use crate::tail_io::{IoCounts, PendingReads, ReadChunk, ReadFailure, TailReader};
+use crate::team::{Chunks, TeamStopped, TeamWorker};
+use crate::top_down::{Visitor, expand, push};
 use output::Output;
 
 /// Ranks of a frontier that a thread takes at a time; hubs may have half of all neighbours.
@@ -37,12 +37,10 @@ const FAR_PIECE: [usize; 2] = [4, 64];
 
 /// How a level is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     /// Top-down, as long as frontiers stay small, by the first thread.
     Alone,
-    /// Top-down by all.
     Down,
-    /// Bottom-up by all.
     Up,
     /// There is no frontier any more.
     End,
@@ -50,8 +48,8 @@ enum Way {
 
 /// Where a search stands; changed by the first thread while the others wait.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
-    way: Way,
+struct SearchState {
+    way: Direction,
     frontier: Frontier,
     /// Which of two maps and lists hold the frontier, and whether they do.
     map: usize,
@@ -65,10 +63,10 @@ struct Standing {
 
 /// What a thread has found in a level.
 #[derive(Clone, Copy, Debug, Default)]
-struct Level {
-    next: Found,
+struct ThreadLevel {
+    next: LevelCount,
     /// Of the level's own frontier, by reads that were late.
-    joined: Found,
+    joined: LevelCount,
 }
 
 /// Room to search one graph in.
@@ -80,7 +78,7 @@ pub struct Search<'l> {
     lists: [Array<AtomicU32>; 2],
     parent: Array<AtomicU32>,
     output: Output,
-    standing: Mutex<Standing>,
+    standing: Mutex<SearchState>,
     nodes: Nodes,
     /// Where each node's vertices begin, in words of the maps, and the end of the last.
     borders: Vec<usize>,
@@ -97,18 +95,18 @@ pub struct Search<'l> {
     edges: AtomicU64,
     /// Threads whose reads of the level before are under way.
     waiting: AtomicUsize,
-    blocks: Pieces,
-    found: Vec<Mutex<Level>>,
+    blocks: Chunks,
+    found: Vec<Mutex<ThreadLevel>>,
     /// Each thread's way to what of TAIL is elsewhere.
-    wants: Vec<Mutex<Option<Wants>>>,
+    wants: Vec<Mutex<Option<PendingReads>>>,
     /// Of the frontier, ascending, for what is elsewhere.
     sorted: RwLock<Vec<u32>>,
-    lost: Mutex<Option<Lost>>,
+    lost: Mutex<Option<ReadFailure>>,
 }
 
 impl<'l> Search<'l> {
     /// For threads on these nodes, with instructions that this processor has (else with those of every processor).
-    pub fn new(layout: &'l Layout, isa: Isa, nodes: Nodes, room: &Room) -> Result<Self, Error> {
+    pub fn new(layout: &'l Layout, isa: Isa, nodes: Nodes, room: &ArrayPlacement) -> Result<Self, Error> {
         let (ranks, words) = (layout.ranks as usize, layout.words());
         let (map, list) = (|| room.array(words), || room.array(ranks + WIDTH));
         let (threads, borders) = (nodes.threads(), nodes.borders(layout));
@@ -123,7 +121,7 @@ impl<'l> Search<'l> {
             lists: [list()?, list()?],
             parent: room.array(words * 64 + WIDTH)?,
             output: Output::new(layout.spec().vertices() as usize, room)?,
-            standing: Mutex::new(Standing::at(0, layout)),
+            standing: Mutex::new(SearchState::at(0, layout)),
             copies: (0..copies).map(|_| map()).collect::<Result<_, _>>()?,
             far_chunks: shares(std::slice::from_ref(&far)),
             chunks: shares(&[0..far.start, far.end..words]),
@@ -134,8 +132,8 @@ impl<'l> Search<'l> {
             next_far: AtomicUsize::new(0),
             edges: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
-            blocks: Pieces::new(layout.classes.blocks, 1),
-            found: (0..threads).map(|_| Mutex::new(Level::default())).collect(),
+            blocks: Chunks::new(layout.classes.blocks, 1),
+            found: (0..threads).map(|_| Mutex::new(ThreadLevel::default())).collect(),
             wants: (0..threads).map(|_| Mutex::new(None)).collect(),
             sorted: RwLock::new(Vec::with_capacity(if layout.has_far() { ranks } else { 0 })),
             lost: Mutex::new(None),
@@ -143,7 +141,7 @@ impl<'l> Search<'l> {
     }
 
     /// Touches all memory, each thread its node's, so that no page is given in a search.
-    pub fn prepare(&self, hand: &Hand<'_>) {
+    pub fn prepare(&self, hand: &TeamWorker<'_>) {
         let own = self.own(hand);
         for map in std::iter::once(&self.visited).chain(&self.maps) {
             clear(&map[own.clone()]);
@@ -154,24 +152,25 @@ impl<'l> Search<'l> {
         // What is behind the last word is less than a page.
         self.parent[own.start * 64..own.end * 64].iter().for_each(|rank| rank.store(0, Relaxed));
         for list in &self.lists {
-            list[hand.part(list.len())].iter().for_each(|rank| rank.store(0, Relaxed));
+            list[hand.share(list.len())].iter().for_each(|rank| rank.store(0, Relaxed));
         }
-        self.output.touch(hand.part(self.layout.classes.blocks));
+        self.output.touch(hand.share(self.layout.classes.blocks));
     }
 
     /// Gives a thread its way to what of TAIL is elsewhere; without, such a graph cannot be searched.
-    pub fn fetch_by(&self, hand: &Hand<'_>, fetch: Box<dyn Fetch>) {
-        *self.wants(hand) = Some(Wants::new(fetch));
+    pub fn fetch_by(&self, hand: &TeamWorker<'_>, fetch: Box<dyn TailReader>) {
+        *self.wants(hand) = Some(PendingReads::new(fetch));
     }
 
     /// What the last search read from elsewhere; an error when it did not get it, and then its result is none.
-    pub fn io(&self) -> Result<Io, String> {
+    pub fn io(&self) -> Result<IoCounts, String> {
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut sum = Io::default();
+        let mut sum = IoCounts::default();
         for wants in &self.wants {
             if let Some(wants) = &mut *wants.lock().unwrap_or_else(PoisonError::into_inner) {
                 let io = wants.io();
-                sum = Io { reads: sum.reads + io.reads, bytes: sum.bytes + io.bytes, lists: sum.lists + io.lists };
+                sum =
+                    IoCounts { reads: sum.reads + io.reads, bytes: sum.bytes + io.bytes, lists: sum.lists + io.lists };
             }
         }
         lost.map_or(Ok(sum), |lost| Err(lost.to_string()))
@@ -184,31 +183,31 @@ impl<'l> Search<'l> {
 
     /// Searches from a root that [`Search::check_root`] has let through, with all threads of a crew. When all have come back,
     /// [`Search::parents`] has the result, if [`Search::io`] says that everything was read that was wanted.
-    pub fn run(&self, hand: &Hand<'_>, root: u64, tuning: &Tuning) -> Result<(), Stopped> {
+    pub fn run(&self, hand: &TeamWorker<'_>, root: u64, tuning: &Tuning) -> Result<(), TeamStopped> {
         let own = self.own(hand);
         self.visited[own].iter().for_each(|word| word.store(0, Relaxed));
-        hand.meet()?;
+        hand.barrier()?;
         if hand.index == 0 {
             self.begin(root, tuning);
         }
-        hand.meet()?;
+        hand.barrier()?;
         #[expect(clippy::large_stack_arrays, reason = "32 KiB; nothing is allocated in a search")]
         let mut survivors = [[0; CHUNK_WORDS * 64 + WIDTH]; 2];
         loop {
             let standing = *self.standing();
             let found = match standing.way {
-                Way::End => break,
-                Way::Alone if hand.index > 0 => Level::default(),
-                Way::Alone => self.alone(hand, tuning),
-                Way::Down => self.down(hand, &standing, tuning)?,
-                Way::Up => self.up(hand, &standing, &mut survivors)?,
+                Direction::End => break,
+                Direction::Alone if hand.index > 0 => ThreadLevel::default(),
+                Direction::Alone => self.alone(hand, tuning),
+                Direction::Down => self.down(hand, &standing, tuning)?,
+                Direction::Up => self.up(hand, &standing, &mut survivors)?,
             };
             *self.found[hand.index].lock().unwrap_or_else(PoisonError::into_inner) = found;
-            hand.meet()?;
+            hand.barrier()?;
             if hand.index == 0 {
                 self.go_on(tuning);
             }
-            hand.meet()?;
+            hand.barrier()?;
         }
         self.forget_reads(hand);
         self.write(hand)
@@ -227,8 +226,8 @@ impl<'l> Search<'l> {
 
     /// Bytes of the maps, lists, parents and room for reads beside the layout.
     pub fn bytes(&self) -> u64 {
-        let lock = |wants: &Mutex<Option<Wants>>| {
-            wants.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Wants::bytes)
+        let lock = |wants: &Mutex<Option<PendingReads>>| {
+            wants.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(PendingReads::bytes)
         };
         let reads: usize = self.wants.iter().filter_map(lock).sum();
         let sorted = self.sorted.read().unwrap_or_else(PoisonError::into_inner).capacity() * size_of::<u32>();
@@ -253,23 +252,23 @@ impl<'l> Search<'l> {
         Ok(pages)
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
+    fn standing(&self) -> MutexGuard<'_, SearchState> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The words of the maps that are this thread's where each has some.
-    fn own(&self, hand: &Hand<'_>) -> Range<usize> {
+    fn own(&self, hand: &TeamWorker<'_>) -> Range<usize> {
         let node = self.nodes.of(hand.index);
         self.nodes.part(hand.index, self.borders[node]..self.borders[node + 1])
     }
 
     /// Its node's copy of the frontier.
-    fn own_copy(&self, hand: &Hand<'_>) -> Option<&Array<AtomicU64>> {
+    fn own_copy(&self, hand: &TeamWorker<'_>) -> Option<&Array<AtomicU64>> {
         self.copies.get(self.nodes.of(hand.index))
     }
 
-    fn ground(&self, standing: &Standing) -> Ground<'_> {
-        Ground {
+    fn ground(&self, standing: &SearchState) -> LevelState<'_> {
+        LevelState {
             layout: self.layout,
             visited: &self.visited,
             frontier: &self.maps[standing.map],
@@ -288,13 +287,13 @@ impl<'l> Search<'l> {
         self.visited[rank as usize / 64].fetch_or(1 << (rank % 64), Relaxed);
         self.parent[rank as usize].store(rank, Relaxed);
         self.lists[0][0].store(rank, Relaxed);
-        let mut standing = Standing::at(rank, self.layout);
+        let mut standing = SearchState::at(rank, self.layout);
         self.choose(&mut standing, tuning);
         *self.standing() = standing;
     }
 
     /// Levels of small frontiers, one after the other.
-    fn alone(&self, hand: &Hand<'_>, tuning: &Tuning) -> Level {
+    fn alone(&self, hand: &TeamWorker<'_>, tuning: &Tuning) -> ThreadLevel {
         let mut standing = *self.standing();
         loop {
             let (list, found) = (&self.lists[standing.list][..standing.length], &self.lists[1 - standing.list]);
@@ -306,13 +305,13 @@ impl<'l> Search<'l> {
                 let mut far = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
                 self.far_of(list, &mut far);
                 self.with(&mut wants, |wants| {
-                    wants.want(self.layout, &far, &mut |given| push(self.isa, &ground, given, &mut visitor))
+                    wants.request(self.layout, &far, &mut |given| push(self.isa, &ground, given, &mut visitor))
                 });
             }
             expand(self.isa, &ground, list, &mut visitor);
             let mut edges = self.edges_of(&found[..count]);
             if self.layout.has_far() {
-                let is_rich = standing.frontier.is_rich(edges, tuning);
+                let is_rich = standing.frontier.covers_most(edges, tuning);
                 let mut visitor = Visitor::Alone(found, &mut count);
                 self.end_reads(&mut wants, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
                 edges = self.edges_of(&found[..count]);
@@ -326,7 +325,7 @@ impl<'l> Search<'l> {
         }
         (standing.listed, standing.mapped) = (true, false);
         *self.standing() = standing;
-        Level::default()
+        ThreadLevel::default()
     }
 
     /// Edges of these ranks, about.
@@ -334,14 +333,14 @@ impl<'l> Search<'l> {
         ranks.iter().map(|rank| f64::from(self.layout.mean_degree[rank.load(Relaxed) as usize / 64])).sum()
     }
 
-    fn down(&self, hand: &Hand<'_>, standing: &Standing, tuning: &Tuning) -> Result<Level, Stopped> {
+    fn down(&self, hand: &TeamWorker<'_>, standing: &SearchState, tuning: &Tuning) -> Result<ThreadLevel, TeamStopped> {
         let ground = self.ground(standing);
         let own = self.own(hand);
         // Who was visited before counts as found, until the end: one map to look at instead of two.
         let both = || self.visited[own.clone()].iter().zip(&ground.next[own.clone()]);
         both().for_each(|(visited, next)| next.store(visited.load(Relaxed), Relaxed));
-        hand.meet()?;
-        let mut found = Found::default();
+        hand.barrier()?;
+        let mut found = LevelCount::default();
         let mut wants = self.wants(hand);
         let mut visitor = Visitor::OneOfMany(&mut found);
         if self.layout.has_far() {
@@ -349,7 +348,7 @@ impl<'l> Search<'l> {
             let piece = (far.len() / (2 * hand.of)).clamp(FAR_PIECE[0], FAR_PIECE[1]);
             while let Some(piece) = take(&self.next_far, piece, far.len()) {
                 self.with(&mut wants, |wants| {
-                    wants.want(self.layout, &far[piece], &mut |given| push(self.isa, &ground, given, &mut visitor))
+                    wants.request(self.layout, &far[piece], &mut |given| push(self.isa, &ground, given, &mut visitor))
                 });
             }
         }
@@ -358,38 +357,43 @@ impl<'l> Search<'l> {
         }
         if self.layout.has_far() {
             self.edges.fetch_add(found.degrees as u64, Relaxed);
-            hand.meet()?;
-            let is_rich = standing.frontier.is_rich(self.edges.load(Relaxed) as f64, tuning);
+            hand.barrier()?;
+            let is_rich = standing.frontier.covers_most(self.edges.load(Relaxed) as f64, tuning);
             let mut visitor = Visitor::OneOfMany(&mut found);
             self.end_reads(&mut wants, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
         }
-        hand.meet()?;
+        hand.barrier()?;
         for (visited, next) in both() {
             let (before, now) = (visited.load(Relaxed), next.load(Relaxed));
             visited.store(now, Relaxed);
             next.store(now & !before, Relaxed);
         }
-        Ok(Level { next: found, ..Level::default() })
+        Ok(ThreadLevel { next: found, ..ThreadLevel::default() })
     }
 
-    fn up(&self, hand: &Hand<'_>, standing: &Standing, survivors: &mut [Survivors; 2]) -> Result<Level, Stopped> {
+    fn up(
+        &self,
+        hand: &TeamWorker<'_>,
+        standing: &SearchState,
+        survivors: &mut [Unmatched; 2],
+    ) -> Result<ThreadLevel, TeamStopped> {
         let ground = self.ground(standing);
         let own = self.own(hand);
         if !standing.mapped {
             clear(&ground.frontier[own.clone()]);
-            hand.meet()?;
-            for rank in &self.lists[standing.list][hand.part(standing.length)] {
+            hand.barrier()?;
+            for rank in &self.lists[standing.list][hand.share(standing.length)] {
                 let rank = rank.load(Relaxed);
                 ground.frontier[rank as usize / 64].fetch_or(1 << (rank % 64), Relaxed);
             }
-            hand.meet()?;
+            hand.barrier()?;
         }
-        let mut level = Level::default();
+        let mut level = ThreadLevel::default();
         let mut wants = self.wants(hand);
         let node = self.nodes.of(hand.index);
         if standing.late {
             clear(&ground.next[own]);
-            hand.meet()?;
+            hand.barrier()?;
             let near = self.near(hand, ground)?;
             self.meanwhile(&mut wants, || {
                 let words = self.early_chunks.take(node);
@@ -406,20 +410,20 @@ impl<'l> Search<'l> {
     /// reads: so the disk has something to do from the beginning, and who scans does not wait for it as long as anything else is to do.
     fn sweep(
         &self,
-        ground: &Ground<'_>,
+        ground: &LevelState<'_>,
         node: usize,
         keep: bool,
-        [far, near]: &mut [Survivors; 2],
-        wants: &mut Option<Wants>,
-        found: &mut Found,
+        [far, near]: &mut [Unmatched; 2],
+        wants: &mut Option<PendingReads>,
+        found: &mut LevelCount,
     ) {
         // Of the survivors with a list elsewhere: how many, and how many of them were wanted.
         let (mut left, mut wanted) = (0, 0);
         loop {
             self.with(wants, |wants| {
-                let then = &mut |given: &Given<'_>| pull(self.isa, ground, given, found);
-                wanted += wants.want_some(self.layout, &far[wanted..left], then)?;
-                wants.look(then)
+                let then = &mut |given: &ReadChunk<'_>| pull(self.isa, ground, given, found);
+                wanted += wants.request_some(self.layout, &far[wanted..left], then)?;
+                wants.poll(then)
             });
             let is_room = wanted == left;
             if is_room && let Some(words) = self.far_chunks.take(node) {
@@ -438,26 +442,26 @@ impl<'l> Search<'l> {
     }
 
     /// With the frontier as this thread's node has it: where there are several, all bring their part of it to a copy on each.
-    fn near<'g>(&'g self, hand: &Hand<'_>, ground: Ground<'g>) -> Result<Ground<'g>, Stopped> {
+    fn near<'g>(&'g self, hand: &TeamWorker<'_>, ground: LevelState<'g>) -> Result<LevelState<'g>, TeamStopped> {
         let Some(copy) = self.own_copy(hand) else { return Ok(ground) };
         for word in self.nodes.part(hand.index, 0..copy.len()) {
             copy[word].store(ground.frontier[word].load(Relaxed), Relaxed);
         }
-        hand.meet()?;
-        Ok(Ground { frontier: copy, ..ground })
+        hand.barrier()?;
+        Ok(LevelState { frontier: copy, ..ground })
     }
 
-    fn wants(&self, hand: &Hand<'_>) -> MutexGuard<'_, Option<Wants>> {
+    fn wants(&self, hand: &TeamWorker<'_>) -> MutexGuard<'_, Option<PendingReads>> {
         self.wants[hand.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has something read, if anything is elsewhere. After a failure no more is wanted, and the search ends with the level.
-    fn with(&self, wants: &mut Option<Wants>, what: impl FnOnce(&mut Wants) -> Result<(), Lost>) {
+    fn with(&self, wants: &mut Option<PendingReads>, what: impl FnOnce(&mut PendingReads) -> Result<(), ReadFailure>) {
         if !self.layout.has_far() {
             return;
         }
         let failed = match wants {
-            None => Err(Lost::Read("there is no way to what of TAIL is not in memory".into())),
+            None => Err(ReadFailure::Read("there is no way to what of TAIL is not in memory".into())),
             Some(_) if self.is_lost() => Ok(()),
             Some(wants) => what(wants).inspect_err(|_| wants.give_up()),
         };
@@ -484,8 +488,8 @@ impl<'l> Search<'l> {
     /// After a level, by the first thread.
     fn go_on(&self, tuning: &Tuning) {
         let mut standing = *self.standing();
-        if standing.way != Way::Alone {
-            let mut sum = Level::default();
+        if standing.way != Direction::Alone {
+            let mut sum = ThreadLevel::default();
             for found in &self.found {
                 let found = *found.lock().unwrap_or_else(PoisonError::into_inner);
                 sum.next.add(found.next);
@@ -500,7 +504,7 @@ impl<'l> Search<'l> {
         *self.standing() = standing;
     }
 
-    fn choose(&self, standing: &mut Standing, tuning: &Tuning) {
+    fn choose(&self, standing: &mut SearchState, tuning: &Tuning) {
         self.next.store(0, Relaxed);
         self.next_far.store(0, Relaxed);
         self.far_chunks.again();
@@ -509,24 +513,25 @@ impl<'l> Search<'l> {
         self.edges.store(0, Relaxed);
         self.waiting.store(self.found.len(), Relaxed);
         self.blocks.again();
-        standing.way = if self.is_lost() { Way::End } else { standing.choice(tuning, f64::from(self.layout.ranks)) };
+        standing.way =
+            if self.is_lost() { Direction::End } else { standing.choice(tuning, f64::from(self.layout.ranks)) };
         standing.late = self.some_are_late();
         debug_assert!(
-            !standing.late || standing.way == Way::Up || self.is_lost(),
+            !standing.late || standing.way == Direction::Up || self.is_lost(),
             "only a level bottom-up takes late reads"
         );
-        if matches!(standing.way, Way::Alone | Way::Down) && !standing.listed {
+        if matches!(standing.way, Direction::Alone | Direction::Down) && !standing.listed {
             standing.length = self.list(standing);
             standing.listed = true;
         }
-        if standing.way == Way::Down && self.layout.has_far() {
+        if standing.way == Direction::Down && self.layout.has_far() {
             let mut far = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
             self.far_of(&self.lists[standing.list][..standing.length], &mut far);
         }
     }
 
     /// The frontier as a list.
-    fn list(&self, standing: &Standing) -> usize {
+    fn list(&self, standing: &SearchState) -> usize {
         let mut slots = self.lists[standing.list].iter();
         let mut length = 0;
         for (word, bits) in self.maps[standing.map].iter().enumerate() {
@@ -543,7 +548,7 @@ impl<'l> Search<'l> {
     }
 
     /// Writes the parents by original labels.
-    fn write(&self, hand: &Hand<'_>) -> Result<(), Stopped> {
+    fn write(&self, hand: &TeamWorker<'_>) -> Result<(), TeamStopped> {
         // The parent of who was not reached is the rank after the last, whose label is none.
         for word in self.own(hand) {
             let mut missed = !self.visited[word].load(Relaxed);
@@ -552,13 +557,13 @@ impl<'l> Search<'l> {
                 missed &= missed - 1;
             }
         }
-        hand.meet()?;
+        hand.barrier()?;
         while let Some(block) = self.blocks.take() {
             self.output.write_block(self.layout, &self.parent, block.start);
         }
-        hand.meet()?;
-        self.output.write_hubs(self.layout, &self.parent, hand.part(self.layout.classes.hubs as usize));
-        hand.meet()
+        hand.barrier()?;
+        self.output.write_hubs(self.layout, &self.parent, hand.share(self.layout.classes.hubs as usize));
+        hand.barrier()
     }
 }
 
@@ -572,23 +577,22 @@ fn take(next: &AtomicUsize, size: usize, end: usize) -> Option<Range<usize>> {
     (start < end).then(|| start..(start + size).min(end))
 }
 
-impl Standing {
-    /// At the beginning.
+impl SearchState {
     fn at(root: u32, layout: &Layout) -> Self {
         let edges = f64::from(layout.mean_degree[root as usize / 64]);
         let frontier = Frontier { count: 1, before: 0, edges, unexplored: layout.neighbours as f64 };
-        Self { way: Way::End, frontier, map: 0, list: 0, mapped: false, listed: true, length: 1, late: false }
+        Self { way: Direction::End, frontier, map: 0, list: 0, mapped: false, listed: true, length: 1, late: false }
     }
 
-    fn choice(&self, tuning: &Tuning, ranks: f64) -> Way {
+    fn choice(&self, tuning: &Tuning, ranks: f64) -> Direction {
         if self.frontier.count == 0 {
-            Way::End
-        } else if self.frontier.goes_up(self.way == Way::Up, tuning, ranks) {
-            Way::Up
+            Direction::End
+        } else if self.frontier.is_bottom_up(self.way == Direction::Up, tuning, ranks) {
+            Direction::Up
         } else if self.frontier.edges < tuning.alone_edges {
-            Way::Alone
+            Direction::Alone
         } else {
-            Way::Down
+            Direction::Down
         }
     }
 }

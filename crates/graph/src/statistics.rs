@@ -3,7 +3,6 @@
 /// Smallest, quartiles, largest, mean and standard deviation, as the Graph500's output has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quartiles {
-    /// Smallest.
     pub min: f64,
     /// A quarter is not above it.
     pub first: f64,
@@ -11,9 +10,7 @@ pub struct Quartiles {
     pub median: f64,
     /// Three quarters are not above it.
     pub third: f64,
-    /// Largest.
     pub max: f64,
-    /// Sum over count.
     pub mean: f64,
     /// Of a sample: the sum of squares over count - 1. Zero for one value.
     pub stddev: f64,
@@ -22,9 +19,7 @@ pub struct Quartiles {
 /// The harmonic mean of rates, and its standard error (Norris 1940).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Harmonic {
-    /// The mean.
     pub mean: f64,
-    /// The error.
     pub stddev: f64,
 }
 

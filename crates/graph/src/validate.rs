@@ -12,10 +12,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use crate::crew::{Crew, Hand, Pieces, collect};
+use crate::edges::{BATCH, Edges, Tuples};
 use crate::error::Error;
 use crate::kronecker::Spec;
-use crate::tuples::{BATCH, Edges, Tuples};
+use crate::team::{Chunks, Team, TeamWorker, collect};
 
 /// The parent of a vertex that was not reached.
 pub const NONE: u32 = u32::MAX;
@@ -30,7 +30,7 @@ const PIECE: usize = 1 << 14;
 
 /// What is wrong with a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum TreeError {
     /// The root is not its own parent.
     Root(u32),
     /// A parent that is no vertex.
@@ -49,7 +49,7 @@ pub enum Wrong {
     NoEdge(u32),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root(root) => write!(f, "root {root} is not its own parent"),
@@ -66,8 +66,7 @@ impl fmt::Display for Wrong {
 
 /// What a valid tree spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
-    /// Vertices in it.
+pub struct TreeStats {
     pub vertices: u64,
     /// Levels, the root's own included.
     pub levels: u64,
@@ -79,21 +78,21 @@ pub struct Reached {
 
 /// Why a check ends early.
 #[derive(Clone, Debug)]
-enum End {
-    Wrong(Wrong),
+enum CheckAbort {
+    Wrong(TreeError),
     /// The edges could not be had.
     Edges(String),
 }
 
-impl From<Wrong> for End {
-    fn from(wrong: Wrong) -> Self {
+impl From<TreeError> for CheckAbort {
+    fn from(wrong: TreeError) -> Self {
         Self::Wrong(wrong)
     }
 }
 
 /// Where edges come from.
 #[derive(Clone, Copy)]
-enum Source<'t> {
+enum EdgeSource<'t> {
     List(&'t Tuples),
     /// So many, in batches, for each tree anew.
     Anew(&'t dyn Edges, u64),
@@ -101,7 +100,7 @@ enum Source<'t> {
 
 /// Holds trees against the edges of a graph.
 pub struct Validator<'t> {
-    source: Source<'t>,
+    source: EdgeSource<'t>,
     levels: Vec<AtomicU16>,
     /// Whose tree edge was found among the edges.
     proven: Vec<AtomicBool>,
@@ -110,15 +109,15 @@ pub struct Validator<'t> {
 impl<'t> Validator<'t> {
     /// For trees of the graph whose edge list is in memory.
     pub fn new(tuples: &'t Tuples) -> Self {
-        Self::over(tuples.spec(), Source::List(tuples))
+        Self::over(tuples.spec(), EdgeSource::List(tuples))
     }
 
     /// For trees of this graph, whose edges are had anew for each.
     pub fn streaming(spec: &Spec, edges: &'t dyn Edges) -> Self {
-        Self::over(spec, Source::Anew(edges, spec.edges()))
+        Self::over(spec, EdgeSource::Anew(edges, spec.edges()))
     }
 
-    fn over(spec: &Spec, source: Source<'t>) -> Self {
+    fn over(spec: &Spec, source: EdgeSource<'t>) -> Self {
         let vertices = spec.vertices() as usize;
         Self {
             source,
@@ -128,39 +127,44 @@ impl<'t> Validator<'t> {
     }
 
     /// Makes all checks, with all threads. The inner result is the first thing found wrong; that edges cannot be had is an error.
-    pub fn check<C: Crew>(&self, crew: &C, root: u32, parents: &[u32]) -> Result<Result<Reached, Wrong>, C::Error> {
+    pub fn check<C: Team>(
+        &self,
+        crew: &C,
+        root: u32,
+        parents: &[u32],
+    ) -> Result<Result<TreeStats, TreeError>, C::Error> {
         assert_eq!(parents.len(), self.levels.len(), "a parent for each vertex");
         if parents.get(root as usize) != Some(&root) {
-            return Ok(Err(Wrong::Root(root)));
+            return Ok(Err(TreeError::Root(root)));
         }
         let wrong = Mutex::new(None);
         let failed = || wrong.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let note = |result: Result<(), End>| {
+        let note = |result: Result<(), CheckAbort>| {
             if let Err(one) = result {
                 wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(one);
             }
         };
-        let (levels, after) = (Pieces::new(parents.len(), PIECE), Pieces::new(parents.len(), PIECE));
+        let (levels, after) = (Chunks::new(parents.len(), PIECE), Chunks::new(parents.len(), PIECE));
         let parts = collect(crew, |hand| {
-            for vertex in hand.part(parents.len()) {
+            for vertex in hand.share(parents.len()) {
                 self.levels[vertex].store(UNKNOWN, Relaxed);
                 self.proven[vertex].store(false, Relaxed);
             }
-            hand.meet()?;
+            hand.barrier()?;
             if hand.index == 0 {
                 self.levels[root as usize].store(0, Relaxed);
             }
-            hand.meet()?;
+            hand.barrier()?;
             while let Some(mut piece) = levels.take() {
                 note(piece.try_for_each(|vertex| Ok(self.find_level(parents, vertex)?)));
             }
-            hand.meet()?;
-            let mut reached = Reached::default();
+            hand.barrier()?;
+            let mut reached = TreeStats::default();
             // Every thread sees the same: what was found wrong was noted before all met.
             if failed().is_none() {
-                hand.meet()?;
+                hand.barrier()?;
                 note(self.look_at_edges(hand, parents, &mut reached));
-                hand.meet()?;
+                hand.barrier()?;
                 while let Some(mut piece) = after.take() {
                     note(piece.try_for_each(|vertex| Ok(self.look_at_vertex(root, parents, vertex, &mut reached)?)));
                 }
@@ -168,14 +172,14 @@ impl<'t> Validator<'t> {
             Ok(reached)
         })?;
         match failed() {
-            None => Ok(Ok(parts.into_iter().fold(Reached::default(), Reached::and))),
-            Some(End::Wrong(wrong)) => Ok(Err(wrong)),
-            Some(End::Edges(why)) => Err(Error::Edges(why).into()),
+            None => Ok(Ok(parts.into_iter().fold(TreeStats::default(), TreeStats::and))),
+            Some(CheckAbort::Wrong(wrong)) => Ok(Err(wrong)),
+            Some(CheckAbort::Edges(why)) => Err(Error::Edges(why).into()),
         }
     }
 
     /// Finds the level of a vertex and of those between it and one whose level is known.
-    fn find_level(&self, parents: &[u32], vertex: usize) -> Result<(), Wrong> {
+    fn find_level(&self, parents: &[u32], vertex: usize) -> Result<(), TreeError> {
         if parents[vertex] == NONE {
             self.levels[vertex].store(OUTSIDE, Relaxed);
             return Ok(());
@@ -188,19 +192,19 @@ impl<'t> Validator<'t> {
             }
             let parent = parents[at] as usize;
             if parents[at] == NONE {
-                return Err(Wrong::Loose(vertex as u32));
+                return Err(TreeError::Loose(vertex as u32));
             }
             if parent >= parents.len() {
-                return Err(Wrong::NoVertex(at as u32));
+                return Err(TreeError::NoVertex(at as u32));
             }
             path.push(at);
             if parent == at || path.len() > LEVELS_MAX.min(parents.len()) {
-                return Err(Wrong::Cycle(vertex as u32));
+                return Err(TreeError::Cycle(vertex as u32));
             }
             at = parent;
         };
         if usize::from(level) + path.len() > LEVELS_MAX {
-            return Err(Wrong::Cycle(vertex as u32));
+            return Err(TreeError::Cycle(vertex as u32));
         }
         for vertex in path.into_iter().rev() {
             level += 1;
@@ -210,8 +214,8 @@ impl<'t> Validator<'t> {
     }
 
     /// Checks 3 and 4 on a part of the edges, and notes which tree edges are among them.
-    fn look_at_edges(&self, hand: &Hand<'_>, parents: &[u32], reached: &mut Reached) -> Result<(), End> {
-        let mut look = |a: u32, b: u32| -> Result<(), End> {
+    fn look_at_edges(&self, hand: &TeamWorker<'_>, parents: &[u32], reached: &mut TreeStats) -> Result<(), CheckAbort> {
+        let mut look = |a: u32, b: u32| -> Result<(), CheckAbort> {
             let (here, there) = (self.levels[a as usize].load(Relaxed), self.levels[b as usize].load(Relaxed));
             if let Some((upper, lower)) = look_at_edge((a, here), (b, there), reached)?
                 && parents[lower as usize] == upper
@@ -221,21 +225,27 @@ impl<'t> Validator<'t> {
             Ok(())
         };
         let (edges, count) = match self.source {
-            Source::List(tuples) => return tuples.part(hand).try_for_each(|(a, b)| look(a, b)),
-            Source::Anew(edges, count) => (edges, count),
+            EdgeSource::List(tuples) => return tuples.part(hand).try_for_each(|(a, b)| look(a, b)),
+            EdgeSource::Anew(edges, count) => (edges, count),
         };
-        let own = hand.part(count as usize);
+        let own = hand.share(count as usize);
         let mut batch = vec![[0; 2]; BATCH.min(own.len())];
         for first in own.clone().step_by(BATCH) {
             let batch = &mut batch[..(own.end - first).min(BATCH)];
-            edges.fill(first as u64, batch).map_err(End::Edges)?;
+            edges.fill(first as u64, batch).map_err(CheckAbort::Edges)?;
             batch.iter().try_for_each(|[a, b]| look(*a as u32, *b as u32))?;
         }
         Ok(())
     }
 
     /// Checks 2 and 5 on a vertex.
-    fn look_at_vertex(&self, root: u32, parents: &[u32], vertex: usize, reached: &mut Reached) -> Result<(), Wrong> {
+    fn look_at_vertex(
+        &self,
+        root: u32,
+        parents: &[u32],
+        vertex: usize,
+        reached: &mut TreeStats,
+    ) -> Result<(), TreeError> {
         let parent = parents[vertex];
         if parent == NONE {
             return Ok(());
@@ -247,10 +257,10 @@ impl<'t> Validator<'t> {
             return Ok(());
         }
         if self.levels[parent as usize].load(Relaxed) + 1 != level {
-            return Err(Wrong::TreeLevels(vertex as u32));
+            return Err(TreeError::TreeLevels(vertex as u32));
         }
         if !self.proven[vertex].load(Relaxed) {
-            return Err(Wrong::NoEdge(vertex as u32));
+            return Err(TreeError::NoEdge(vertex as u32));
         }
         Ok(())
     }
@@ -262,10 +272,10 @@ impl<'t> Validator<'t> {
 pub(crate) fn look_at_edge(
     (a, level_a): (u32, u16),
     (b, level_b): (u32, u16),
-    reached: &mut Reached,
-) -> Result<Option<(u32, u32)>, Wrong> {
+    reached: &mut TreeStats,
+) -> Result<Option<(u32, u32)>, TreeError> {
     if (level_a == OUTSIDE) != (level_b == OUTSIDE) {
-        return Err(Wrong::Spanning(a, b));
+        return Err(TreeError::Spanning(a, b));
     }
     if level_a == OUTSIDE {
         return Ok(None);
@@ -275,11 +285,11 @@ pub(crate) fn look_at_edge(
     match level_a.abs_diff(level_b) {
         0 => Ok(None),
         1 => Ok(Some(if level_a < level_b { (a, b) } else { (b, a) })),
-        _ => Err(Wrong::Levels(a, b)),
+        _ => Err(TreeError::Levels(a, b)),
     }
 }
 
-impl Reached {
+impl TreeStats {
     /// What two threads have counted.
     fn and(self, other: Self) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! The seam between deciding and doing: a real machine or a simulated one runs a trial.
 
-use model::trial::{Outcome, Trial};
+use model::values::trial::{Outcome, Trial};
 
 /// Runs single trials. Whatever happens to a trial is an [`Outcome`]; only being told to stop is not.
 pub trait Executor {

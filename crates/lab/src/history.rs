@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::finding::summarise;
-use model::plan::Plan;
-use model::record::TrialRecord;
-use model::statistics::relative_half_width;
-use model::trial::{Grade, Role, Status, TrialId};
-use model::units::Nanos;
+use model::analysis::finding::summarise;
+use model::stats::statistics::relative_half_width;
+use model::values::plan::Plan;
+use model::values::record::TrialRecord;
+use model::values::trial::{Grade, Role, TrialId, TrialStatus};
+use model::values::units::Nanos;
 
 /// A cell whose first so many trials all came to nothing will not come to anything.
 const FAILURES_TO_GIVE_UP: usize = 3;
@@ -20,24 +20,24 @@ pub struct History {
     records: Vec<TrialRecord>,
     ids: BTreeSet<TrialId>,
     spent_ns: u64,
-    cells: BTreeMap<usize, CellPast>,
-    blocks: BTreeMap<(Role, u32), BlockPast>,
+    cells: BTreeMap<usize, CellHistory>,
+    blocks: BTreeMap<(Role, u32), BlockHistory>,
     /// Cells and time of the fullest block, the longest of several.
     fullest: Option<(usize, u64)>,
 }
 
 #[derive(Debug, Default)]
-struct CellPast {
+struct CellHistory {
     /// How many invalid trials it began with; it stops counting at the first that is not.
     failures: usize,
     has_result: bool,
-    given_up: Option<String>,
+    abandon_reason: Option<String>,
     /// The last attempt in the newest block, and whether repeating it may help.
     last: Option<(Role, u32, u32, bool)>,
 }
 
 #[derive(Debug, Default)]
-struct BlockPast {
+struct BlockHistory {
     took_ns: u64,
     cells: BTreeSet<usize>,
     /// Its trials, as positions in the history.
@@ -78,7 +78,6 @@ impl History {
         self.ids.contains(id)
     }
 
-    /// All trials.
     pub fn records(&self) -> &[TrialRecord] {
         &self.records
     }
@@ -104,13 +103,13 @@ impl History {
     }
 
     /// Why a cell will not come to anything: it cannot be measured here, or all that was tried of it was invalid.
-    pub fn given_up(&self, cell: usize) -> Option<&str> {
-        self.cells.get(&cell)?.given_up.as_deref()
+    pub fn abandon_reason(&self, cell: usize) -> Option<&str> {
+        self.cells.get(&cell)?.abandon_reason.as_deref()
     }
 
     /// How many cells are still worth a trial.
     pub fn live(&self, plan: &Plan) -> usize {
-        (0..plan.cells.len()).filter(|cell| self.given_up(*cell).is_none()).count()
+        (0..plan.cells.len()).filter(|cell| self.abandon_reason(*cell).is_none()).count()
     }
 
     /// The attempt with which a cell should be repeated in a block, when its last one there was invalid.
@@ -122,7 +121,7 @@ impl History {
     /// Whether every cell's main metric is known as precisely as was asked. A cell that was given up does not count.
     pub fn is_precise(&self, plan: &Plan) -> bool {
         let finding = summarise(plan, &self.records);
-        finding.cells.iter().enumerate().filter(|(cell, _)| self.given_up(*cell).is_none()).all(|(_, cell)| {
+        finding.cells.iter().enumerate().filter(|(cell, _)| self.abandon_reason(*cell).is_none()).all(|(_, cell)| {
             let samples = cell.metrics.first().map_or(&[][..], |metric| &metric.samples);
             relative_half_width(samples).is_some_and(|width| width <= plan.repeat.precision)
         })
@@ -140,16 +139,17 @@ impl History {
     }
 }
 
-impl CellPast {
+impl CellHistory {
     fn note(&mut self, record: &TrialRecord) {
         let invalid = record.verdict.grade == Grade::Invalid;
         let reason = || record.verdict.reasons.first().cloned().unwrap_or_default();
-        self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, record.may_pass_again()));
+        self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, record.is_retriable()));
         self.has_result |= !invalid;
         self.failures += usize::from(!self.has_result);
-        let hopeless = matches!(record.outcome.status, Status::Unavailable(_)) || self.failures >= FAILURES_TO_GIVE_UP;
-        if self.given_up.is_none() && hopeless {
-            self.given_up = Some(reason());
+        let hopeless =
+            matches!(record.outcome.status, TrialStatus::Unavailable(_)) || self.failures >= FAILURES_TO_GIVE_UP;
+        if self.abandon_reason.is_none() && hopeless {
+            self.abandon_reason = Some(reason());
         }
     }
 }

@@ -4,7 +4,7 @@
 
 pub mod executor;
 pub mod history;
-mod place;
+mod race;
 pub mod real;
 pub mod run;
 mod runner;

@@ -3,58 +3,48 @@
 
 use std::sync::atomic::AtomicBool;
 
-use model::place::Course;
-use model::plan::{ATTEMPTS_MAX, Block, Cell, Plan};
-use model::record::{Ending, RunRecord, TrialRecord};
-use model::trial::{Role, Trial};
-use model::units::Nanos;
+use model::analysis::place::RaceState;
+use model::values::plan::{ATTEMPTS_MAX, Cell, NextBlock, Plan};
+use model::values::record::{EndReason, RunRecord, TrialRecord};
+use model::values::trial::{Role, Trial};
+use model::values::units::Nanos;
 use store::{Store, StoreError};
 
 use crate::executor::Executor;
 use crate::history::History;
-use crate::place;
+use crate::race;
 use crate::runner::Runner;
 
 /// What a watcher is told. Times are of the machine that runs, real or simulated.
 #[derive(Debug)]
-pub enum Event<'a> {
-    /// A trial begins.
+pub enum RunEvent<'a> {
     Begins {
-        /// Which.
         trial: &'a Trial,
         /// How far the run is.
         forecast: Forecast,
     },
-    /// A trial is stored.
     Stored {
-        /// What is stored.
         record: &'a TrialRecord,
         /// How far the run is.
         forecast: Forecast,
     },
     /// A block of a race is whole.
-    Raced {
-        /// How the race stands.
-        course: &'a Course<'a>,
-    },
+    BlockCompleted { course: &'a RaceState<'a> },
 }
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forecast {
-    /// Trials stored.
     pub done: usize,
     /// Trials expected in all, at most; it may end earlier when it is precise enough.
     pub expected: usize,
-    /// Time left at most.
     pub left: Nanos,
 }
 
 /// How [`run`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The run is over.
-    Over(Ending),
+pub enum RunEnd {
+    Over(EndReason),
     /// The user stopped it; the same command goes on with it.
     Interrupted,
 }
@@ -65,42 +55,42 @@ pub fn run(
     record: &RunRecord,
     executor: &mut dyn Executor,
     stop: &AtomicBool,
-    watch: &mut dyn FnMut(Event<'_>),
-) -> Result<Ended, StoreError> {
+    watch: &mut dyn FnMut(RunEvent<'_>),
+) -> Result<RunEnd, StoreError> {
     let history = History::new(store.trials(&record.id)?);
     let mut runner = Runner { store, record, executor, stop, watch, history };
     let ended = match &record.plan.race {
-        Some(_) => place::run_race(&mut runner)?,
+        Some(_) => race::run_race(&mut runner)?,
         None => run_blocks(&mut runner)?,
     };
-    if let Ended::Over(ending) = ended {
+    if let RunEnd::Over(ending) = ended {
         runner.store.end_run(&record.id, ending)?;
     }
     Ok(ended)
 }
 
-fn run_blocks(runner: &mut Runner<'_>) -> Result<Ended, StoreError> {
+fn run_blocks(runner: &mut Runner<'_>) -> Result<RunEnd, StoreError> {
     let plan = &runner.record.plan;
     for number in 0..plan.repeat.warmup {
         if !run_block(runner, Role::Warmup, number)? {
-            return Ok(Ended::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
     }
     for number in 0..plan.repeat.max {
         if let Some(ending) = ending(plan, &runner.history, number) {
-            return Ok(Ended::Over(ending));
+            return Ok(RunEnd::Over(ending));
         }
         if !run_block(runner, Role::Measured, number)? {
-            return Ok(Ended::Interrupted);
+            return Ok(RunEnd::Interrupted);
         }
     }
-    Ok(Ended::Over(Ending::AllBlocks))
+    Ok(RunEnd::Over(EndReason::AllBlocks))
 }
 
 /// Every cell that may still come to something, once.
 fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, StoreError> {
     let plan = &runner.record.plan;
-    let block = Block {
+    let block = NextBlock {
         role,
         number,
         cells: (0..plan.cells.len()).collect(),
@@ -115,15 +105,15 @@ fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, S
 
 /// Whether the run is over before this block. A block that is already begun is finished, so that the
 /// decision does not depend on where a run was cut off.
-fn ending(plan: &Plan, history: &History, block: u32) -> Option<Ending> {
+fn ending(plan: &Plan, history: &History, block: u32) -> Option<EndReason> {
     if block == 0 || history.has_begun(Role::Measured, block) {
         return None;
     }
     if block >= plan.repeat.min && history.is_precise(plan) {
-        return Some(Ending::Precise);
+        return Some(EndReason::Precise);
     }
     let next = history.block_time().unwrap_or_default();
-    (history.spent().0 + next.0 > plan.repeat.budget.0).then_some(Ending::Budget)
+    (history.spent().0 + next.0 > plan.repeat.budget.0).then_some(EndReason::Budget)
 }
 
 /// How far a run is, from its plan and what is stored of it.

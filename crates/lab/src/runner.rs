@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use model::plan::Block;
-use model::record::{RunRecord, TrialRecord};
-use model::trial::{Trial, judge};
+use model::values::plan::NextBlock;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::trial::{Trial, judge};
 use store::{Store, StoreError};
 
 use crate::executor::Executor;
 use crate::history::History;
-use crate::run::{Event, Forecast};
+use crate::run::{Forecast, RunEvent};
 
 /// A run while it runs.
 pub(crate) struct Runner<'a> {
@@ -19,7 +19,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) record: &'a RunRecord,
     pub(crate) executor: &'a mut dyn Executor,
     pub(crate) stop: &'a AtomicBool,
-    pub(crate) watch: &'a mut dyn FnMut(Event<'_>),
+    pub(crate) watch: &'a mut dyn FnMut(RunEvent<'_>),
     pub(crate) history: History,
 }
 
@@ -27,7 +27,7 @@ impl Runner<'_> {
     /// Runs what is missing of a block; false when the user stopped it.
     pub(crate) fn run_block(
         &mut self,
-        block: &Block,
+        block: &NextBlock,
         forecast: &dyn Fn(&History) -> Forecast,
     ) -> Result<bool, StoreError> {
         let (run, plan) = (&self.record.id.0, &self.record.plan);
@@ -53,33 +53,33 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    fn retry(&self, block: &Block, cell: usize) -> Option<u32> {
+    fn retry(&self, block: &NextBlock, cell: usize) -> Option<u32> {
         let retry = self.history.retry(cell, block.role, block.number, block.attempts_max);
         retry.filter(|_| self.is_live(block, cell))
     }
 
-    fn is_live(&self, block: &Block, cell: usize) -> bool {
-        !block.gives_up || self.history.given_up(cell).is_none()
+    fn is_live(&self, block: &NextBlock, cell: usize) -> bool {
+        !block.gives_up || self.history.abandon_reason(cell).is_none()
     }
 
     fn run_trial(
         &mut self,
         trial: Trial,
-        block: &Block,
+        block: &NextBlock,
         forecast: &dyn Fn(&History) -> Forecast,
     ) -> Result<bool, StoreError> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let trial = Trial { time_limit: block.limit_of(trial.cell), ..trial };
-        (self.watch)(Event::Begins { trial: &trial, forecast: forecast(&self.history) });
+        (self.watch)(RunEvent::Begins { trial: &trial, forecast: forecast(&self.history) });
         let position = self.history.len() as u32;
         let Some(outcome) = self.executor.run(position, &trial) else { return Ok(false) };
         let verdict = judge(&trial, &outcome.status, &outcome.evidence);
         let record = TrialRecord { position, trial, outcome, verdict };
         self.store.add_trial(&self.record.id, &record)?;
         self.history.push(record.clone());
-        (self.watch)(Event::Stored { record: &record, forecast: forecast(&self.history) });
+        (self.watch)(RunEvent::Stored { record: &record, forecast: forecast(&self.history) });
         Ok(true)
     }
 }

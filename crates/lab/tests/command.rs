@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::executor::Executor;
-use lab::real::{FarSite, RealExecutor};
+use lab::real::{FarConfig, RealExecutor};
 use machine::child::remember_original_mask;
-use machine::undo::Site;
-use model::id_set::{CpuId, CpuSet};
-use model::placement::Placement;
-use model::trial::{Grade, Outcome, Role, Status, Trial, TrialId, judge};
-use model::units::Nanos;
+use machine::undo::SettingsRoot;
+use model::placements::placement::Placement;
+use model::values::id_set::{CpuId, CpuSet};
+use model::values::trial::{Grade, Outcome, Role, Trial, TrialId, TrialStatus, judge};
+use model::values::units::Nanos;
 use serde_json::json;
 
 /// No test takes this long; a fault must not hang the suite.
@@ -76,8 +76,8 @@ fn trial(parameters: &[(&str, &str)]) -> Trial {
 }
 
 fn run_until(trial: &Trial, stop: &Arc<AtomicBool>) -> Option<Outcome> {
-    let site = Site { root: "/".into(), state: "/var/lib/nearfar".into() };
-    let far = FarSite { folder: "/var/tmp".into(), site };
+    let site = SettingsRoot { root: "/".into(), state: "/var/lib/nearfar".into() };
+    let far = FarConfig { folder: "/var/tmp".into(), site };
     RealExecutor::new("/no/such/worker".into(), stop.clone(), trial.time_limit, None, far).run(0, trial)
 }
 
@@ -114,7 +114,7 @@ fn without_a_server_every_run_is_prepared_and_cleaned_up() {
         ("cleanup", &scene.sh("echo cleanup >> log")),
         ("warmup", "2"),
     ]));
-    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(outcome.status, TrialStatus::Completed);
     assert_eq!(scene.log(), ["prepare 3 run cleanup"; 3].join(" "));
     assert_eq!(value(&outcome, "value").to_string(), "3", "the last run is the one that is measured");
     assert_eq!(outcome.samples.iter().filter(|sample| sample.series == "wall").count(), 1);
@@ -132,14 +132,14 @@ fn with_a_server_preparation_and_cleaning_up_are_around_it() {
         ("cleanup", &scene.sh("echo cleanup >> log")),
         ("warmup", "2"),
     ]));
-    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(outcome.status, TrialStatus::Completed);
     assert_eq!(scene.log(), "prepare server run run run stopped cleanup");
     let server = outcome.evidence.second.expect("it is watched too");
     assert!(server.looks > 0 && server.wall > outcome.evidence.wall, "{server:?}");
 }
 
 /// Parameters, the time limit, how the trial ends, and what the log has before the cleaning up.
-type Failing<'a> = (Vec<(&'a str, &'a str)>, Nanos, Status, &'a str);
+type Failing<'a> = (Vec<(&'a str, &'a str)>, Nanos, TrialStatus, &'a str);
 
 #[test]
 fn whatever_fails_is_said_and_cleaned_up() {
@@ -149,13 +149,18 @@ fn whatever_fails_is_said_and_cleaned_up() {
     let (runs, wakes) = (scene.sh("echo run >> log"), scene.sh("echo go > fifo; exec sleep 1000"));
     scene.fifo();
     let line = ("ready", "line:ready");
-    let failed = |why: &str| Status::Failed(why.into());
+    let failed = |why: &str| TrialStatus::Failed(why.into());
     let cases: [Failing<'_>; 9] = [
         (vec![("prepare", &fails), ("argv", &runs)], LIMIT, failed("preparing ended with status 3: why"), ""),
         (vec![("prepare", &sleeps), ("argv", &runs)], SHORT, failed("preparing had not ended after 300ms"), ""),
         (vec![("argv", &fails)], LIMIT, failed("it ended with status 3: why"), ""),
         (vec![("argv", &fails), ("warmup", "1")], LIMIT, failed("a warm-up run: it ended with status 3: why"), ""),
-        (vec![("argv", &sleeps)], SHORT, Status::TimedOut("it had not ended after 300ms, its time limit".into()), ""),
+        (
+            vec![("argv", &sleeps)],
+            SHORT,
+            TrialStatus::TimedOut("it had not ended after 300ms, its time limit".into()),
+            "",
+        ),
         (
             vec![("server", &fails), line, ("argv", &runs)],
             LIMIT,
@@ -196,10 +201,10 @@ fn cleaning_up_that_fails_fails_the_trial() {
     let scene = Scene::new();
     let fails = scene.sh("exit 4");
     let outcome = run(&trial(&[("argv", r#"["true"]"#), ("cleanup", &fails)]));
-    assert_eq!(outcome.status, Status::Failed("cleaning up ended with status 4".into()));
+    assert_eq!(outcome.status, TrialStatus::Failed("cleaning up ended with status 4".into()));
     assert!(outcome.evidence.mask_at_start.is_some(), "what was seen is kept");
     let both = run(&trial(&[("argv", &scene.sh("exit 3")), ("cleanup", &fails)]));
-    assert_eq!(both.status, Status::Failed("it ended with status 3".into()), "the first failure is the reason");
+    assert_eq!(both.status, TrialStatus::Failed("it ended with status 3".into()), "the first failure is the reason");
 }
 
 #[test]
@@ -211,7 +216,7 @@ fn a_program_that_is_not_there_will_not_be_there_later() {
             parameters.push(("argv", r#"["true"]"#));
         }
         let status = run(&trial(&parameters)).status;
-        let Status::Unavailable(why) = &status else { panic!("{name}: {status:?}") };
+        let TrialStatus::Unavailable(why) = &status else { panic!("{name}: {status:?}") };
         assert!(why.contains("cannot run 'no-such-program'") && why.contains("hint: install it"), "{why}");
     }
 }
@@ -223,7 +228,7 @@ fn the_port_of_somebody_else_is_not_measured() {
     let scene = Scene::new();
     let (server, ready) = (scene.sh("echo server >> log; exec sleep 1000"), format!("port:{port}"));
     let outcome = run(&trial(&[("server", &server), ("ready", &ready), ("argv", &scene.sh("echo run >> log"))]));
-    let Status::Failed(why) = &outcome.status else { panic!("{outcome:?}") };
+    let TrialStatus::Failed(why) = &outcome.status else { panic!("{outcome:?}") };
     assert!(why.contains("another program already answers on its port") && why.contains("hint: "), "{why}");
     assert_eq!(scene.log(), "", "neither was started");
 }
@@ -233,10 +238,10 @@ fn a_shell_threads_for_openmp_and_a_number_in_json() {
     let line = r#"echo "{\"rate\": [1, $OMP_NUM_THREADS]}"; exit 7"#;
     let mut parameters = vec![("argv", line), ("shell", "true"), ("openmp", "true"), ("metric-json", "/rate/1")];
     let strict = run(&trial(&parameters));
-    assert_eq!(strict.status, Status::Failed("it ended with status 7".into()));
+    assert_eq!(strict.status, TrialStatus::Failed("it ended with status 7".into()));
     parameters.push(("ignore-failure", "true"));
     let outcome = run(&trial(&parameters));
-    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(outcome.status, TrialStatus::Completed);
     assert_eq!(value(&outcome, "value").to_string(), "3");
     let parts = value(&outcome, "user") + value(&outcome, "system");
     assert!((value(&outcome, "cpu-time") - parts).abs() < 1e-12);
@@ -258,7 +263,7 @@ fn each_command_is_where_it_belongs() {
     trial.placement.seats = vec![a];
     trial.placement.second = [b].into_iter().collect();
     let outcome = run(&trial);
-    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(outcome.status, TrialStatus::Completed);
     let all = remember_original_mask();
     assert_eq!(scene.log(), format!("prepare {all} {a} server {b} {b} run {a} {a} cleanup {all} {a}"));
     let verdict = judge(&trial, &outcome.status, &outcome.evidence);

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::executor::Executor;
-use lab::run::{Ended, Event, run};
+use lab::run::{RunEnd, RunEvent, run};
 use lab::sim::{Faults, SimExecutor};
-use model::capture::Capture;
-use model::id_set::{CpuId, CpuSet};
-use model::placement::Placement;
-use model::plan::{Cell, Plan, Repeat};
-use model::record::{Ending, RunId, RunRecord, TrialRecord};
-use model::settings::Settings;
-use model::topology::{Object, ObjectKind, Topology};
-use model::trial::{Evidence, Grade, Outcome, Role, Sample, Status, Trial};
-use model::units::Nanos;
-use model::workload::{Better, MetricSpec, Parameters, Reduce, WorkloadSpec};
+use model::placements::placement::Placement;
+use model::values::capture::Capture;
+use model::values::id_set::{CpuId, CpuSet};
+use model::values::plan::{Cell, Plan, StoppingRule};
+use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
+use model::values::settings::Settings;
+use model::values::topology::{Object, ObjectKind, Topology};
+use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, Trial, TrialStatus};
+use model::values::units::Nanos;
+use model::values::workload::{Better, MetricSpec, Parameters, Reduce, WorkloadSpec};
 use store::Store;
 
 const SECOND: Nanos = Nanos(1_000_000_000);
@@ -31,10 +31,10 @@ impl<F: FnMut(&Trial) -> Outcome> Executor for Scripted<F> {
 
 fn outcome(trial: &Trial, value: f64) -> Outcome {
     let cpus = trial.placement.cpus();
-    let mask = trial.placement.is_seated().then_some(cpus.clone());
+    let mask = trial.placement.is_pinned().then_some(cpus.clone());
     let evidence = Evidence { mask_at_start: mask, cpus_seen: cpus, wall: SECOND, ..Evidence::default() };
     let samples = vec![Sample { series: "speed".into(), value }];
-    Outcome { status: Status::Completed, samples, evidence, started_unix_ms: 0, took: SECOND }
+    Outcome { status: TrialStatus::Completed, samples, evidence, started_unix_ms: 0, took: SECOND }
 }
 
 /// Values that differ by some per cent from trial to trial.
@@ -69,11 +69,11 @@ fn kernel_and(name: &str) -> Vec<Placement> {
     vec![Placement::kernel(1), seated(name, 1)]
 }
 
-fn repeat(min: u32, max: u32) -> Repeat {
-    Repeat { warmup: 1, min, max, precision: 0.01, budget: Nanos(3600 * SECOND.0), time_limit: SECOND }
+fn repeat(min: u32, max: u32) -> StoppingRule {
+    StoppingRule { warmup: 1, min, max, precision: 0.01, budget: Nanos(3600 * SECOND.0), time_limit: SECOND }
 }
 
-fn record(placements: Vec<Placement>, repeat: Repeat) -> RunRecord {
+fn record(placements: Vec<Placement>, repeat: StoppingRule) -> RunRecord {
     let cell = |placement| Cell::new(&spec(), "w".into(), Parameters::default(), placement);
     let plan = Plan {
         experiment: "e".into(),
@@ -102,7 +102,7 @@ fn record(placements: Vec<Placement>, repeat: Repeat) -> RunRecord {
 }
 
 /// Runs in a scratch store; what was stored, how it ended.
-fn run_all(record: &RunRecord, executor: &mut dyn Executor) -> (Vec<TrialRecord>, Ended) {
+fn run_all(record: &RunRecord, executor: &mut dyn Executor) -> (Vec<TrialRecord>, RunEnd) {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let mut store = Store::open(&folder.path().join("r.db")).expect("a new store");
     store.begin_run(record).expect("a new run");
@@ -114,7 +114,7 @@ fn run_all(record: &RunRecord, executor: &mut dyn Executor) -> (Vec<TrialRecord>
 fn it_stops_when_precise_and_not_before_the_minimum() {
     let (trials, ended) =
         run_all(&record(kernel_and("one"), repeat(6, 50)), &mut Scripted(|trial| outcome(trial, 100.0)));
-    assert_eq!(ended, Ended::Over(Ending::Precise));
+    assert_eq!(ended, RunEnd::Over(EndReason::Precise));
     assert_eq!(trials.len(), 2 * (1 + 6));
     assert!(trials.iter().enumerate().all(|(index, record)| record.position as usize == index));
 }
@@ -122,10 +122,10 @@ fn it_stops_when_precise_and_not_before_the_minimum() {
 #[test]
 fn it_stops_at_the_last_block_and_at_the_budget() {
     let (trials, ended) = run_all(&record(kernel_and("one"), repeat(3, 5)), &mut Scripted(noisy));
-    assert_eq!((trials.len(), ended), (2 * 6, Ended::Over(Ending::AllBlocks)));
-    let short = Repeat { budget: Nanos(9 * SECOND.0), ..repeat(3, 50) };
+    assert_eq!((trials.len(), ended), (2 * 6, RunEnd::Over(EndReason::AllBlocks)));
+    let short = StoppingRule { budget: Nanos(9 * SECOND.0), ..repeat(3, 50) };
     let (trials, ended) = run_all(&record(kernel_and("one"), short), &mut Scripted(noisy));
-    assert_eq!(ended, Ended::Over(Ending::Budget));
+    assert_eq!(ended, RunEnd::Over(EndReason::Budget));
     assert_eq!(trials.len(), 8, "eight of nine seconds; another block would make ten");
 }
 
@@ -137,8 +137,8 @@ fn the_time_left_learns_from_the_first_trial_on() {
     let record = record(kernel_and("one"), repeat(3, 3));
     store.begin_run(&record).expect("a new run");
     let mut left = Vec::new();
-    let mut watch = |event: Event<'_>| {
-        if let Event::Stored { forecast, .. } = event {
+    let mut watch = |event: RunEvent<'_>| {
+        if let RunEvent::Stored { forecast, .. } = event {
             left.push(forecast.left.0 / SECOND.0);
         }
     };
@@ -167,19 +167,19 @@ fn a_trial_that_is_not_proven_is_repeated_in_its_block_and_kept() {
 #[test]
 fn a_cell_that_comes_to_nothing_is_given_up_and_the_others_go_on() {
     let broken = |trial: &Trial| match trial.placement.name.as_str() {
-        "broken" => Outcome { status: Status::Failed("exit status 1".into()), ..outcome(trial, 1.0) },
+        "broken" => Outcome { status: TrialStatus::Failed("exit status 1".into()), ..outcome(trial, 1.0) },
         _ => noisy(trial),
     };
     let (trials, ended) = run_all(&record(kernel_and("broken"), repeat(4, 4)), &mut Scripted(broken));
     let count = |name: &str| trials.iter().filter(|record| record.trial.placement.name == name).count();
     assert_eq!((count("kernel"), count("broken")), (5, 3));
-    assert_eq!(ended, Ended::Over(Ending::AllBlocks));
+    assert_eq!(ended, RunEnd::Over(EndReason::AllBlocks));
 }
 
 #[test]
 fn what_cannot_be_measured_here_is_tried_once() {
     let absent = |trial: &Trial| match trial.placement.name.as_str() {
-        "absent" => Outcome { status: Status::Unavailable("no such unit".into()), ..outcome(trial, 1.0) },
+        "absent" => Outcome { status: TrialStatus::Unavailable("no such unit".into()), ..outcome(trial, 1.0) },
         _ => noisy(trial),
     };
     let (trials, _) = run_all(&record(kernel_and("absent"), repeat(3, 3)), &mut Scripted(absent));
@@ -191,7 +191,7 @@ fn interrupted_anywhere_it_goes_on_to_the_same_trials() {
     let placements = || vec![Placement::kernel(1), seated("one", 0), seated("two", 1)];
     goes_on(&record(placements(), repeat(3, 4)));
     // Three blocks of three seconds are all that it pays for: what is begun is finished, wherever it was cut.
-    let poor = Repeat { budget: Nanos(12 * SECOND.0), ..repeat(2, 9) };
+    let poor = StoppingRule { budget: Nanos(12 * SECOND.0), ..repeat(2, 9) };
     goes_on(&record(placements(), poor));
 }
 
@@ -203,12 +203,12 @@ fn goes_on(record: &RunRecord) {
         store.begin_run(record).expect("a new run");
         let stop = AtomicBool::new(false);
         let mut stored = 0;
-        let mut watch = |event: Event<'_>| {
-            stored += usize::from(matches!(event, Event::Stored { .. }));
+        let mut watch = |event: RunEvent<'_>| {
+            stored += usize::from(matches!(event, RunEvent::Stored { .. }));
             stop.store(stored >= cut, Ordering::Relaxed);
         };
         let ended = run(&mut store, record, &mut Scripted(noisy), &stop, &mut watch).expect("the store works");
-        assert_eq!(ended, Ended::Interrupted);
+        assert_eq!(ended, RunEnd::Interrupted);
         run(&mut store, record, &mut Scripted(noisy), &AtomicBool::new(false), &mut |_| {}).expect("the store works");
         assert_eq!(store.trials(&record.id).expect("the store reads"), whole, "cut after {cut}");
     }

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use machine::topology::{HIDDEN_COMMAND, Source, serve_read};
+use machine::topology::{HIDDEN_COMMAND, TopologySource, serve_read};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         eprintln!("usage: read_topology {HIDDEN_COMMAND} live|FILE|DESCRIPTION");
         return ExitCode::from(2);
     }
-    match Source::parse(&text.unwrap_or_default()) {
+    match TopologySource::parse(&text.unwrap_or_default()) {
         Ok(source) => ExitCode::from(serve_read(&source)),
         Err(error) => {
             eprintln!("{error}");

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::id_set::{CpuId, CpuSet};
-use model::trial::CpuTime;
-use model::units::Nanos;
+use model::values::id_set::{CpuId, CpuSet};
+use model::values::trial::CpuTime;
+use model::values::units::Nanos;
 
 use crate::sysfs;
 

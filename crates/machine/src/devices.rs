@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use model::id_set::NodeId;
-use model::topology::{Device, DeviceKind};
+use model::values::id_set::NodeId;
+use model::values::topology::{Device, DeviceKind};
 
 use crate::sysfs::{self, InterruptLine};
 

@@ -1,13 +1,13 @@
 //! Watching a trial: counters of the machine before and after, and looks at the trial's threads while it runs.
-//! Facts only; `model::trial` weighs them. What cannot be observed is said with the reason, and nothing here fails.
+//! Facts only; `model::values::trial` weighs them. What cannot be observed is said with the reason, and nothing here fails.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::placement::MemoryPolicy;
-use model::trial::{CpuTime, Evidence};
-use model::units::{Bytes, Nanos};
+use model::placements::placement::MemoryPolicy;
+use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::trial::{CpuTime, Evidence};
+use model::values::units::{Bytes, Nanos};
 
 use crate::proc::{NumaPages, Proc};
 use crate::{cpu_times, syscall, thread_time};
@@ -90,7 +90,7 @@ fn note<T, E: ToString>(evidence: &mut Evidence, field: &str, value: Result<T, E
 
 /// What a watch is to look for.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub(crate) struct WatchScope {
     pub memory: MemoryPolicy,
     /// The memory nodes of its seats, if it has any.
     pub local_nodes: Option<NodeSet>,
@@ -100,11 +100,11 @@ pub(crate) struct Question {
 
 /// Looks at the threads of one trial and remembers what it saw.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct TrialMonitor {
     proc: Proc,
     leader: u32,
     started: Instant,
-    question: Question,
+    question: WatchScope,
     has_swap: bool,
     pages_asked: Result<(), String>,
     pages_next: Duration,
@@ -118,21 +118,21 @@ pub(crate) struct Watch {
     pages: NumaPages,
     pages_astray: NumaPages,
     pages_why: Option<String>,
-    migrations: HashMap<u32, Moves>,
+    migrations: HashMap<u32, MigrationCount>,
     frequencies: BTreeMap<CpuId, (u64, u64)>,
     frequency_why: Option<String>,
 }
 
 /// How often a thread had moved when it was first and last looked at.
 #[derive(Clone, Copy, Debug)]
-struct Moves {
+struct MigrationCount {
     from: u64,
     to: u64,
 }
 
-impl Watch {
+impl TrialMonitor {
     /// Of the process `leader`, which leads a process group of its own and began at `started`.
-    pub(crate) fn new(proc: Proc, leader: u32, started: Instant, question: Question) -> Self {
+    pub(crate) fn new(proc: Proc, leader: u32, started: Instant, question: WatchScope) -> Self {
         Self {
             has_swap: proc.has_swap(),
             pages_asked: pages_asked(&proc, &question.memory),
@@ -157,7 +157,7 @@ impl Watch {
     }
 
     /// Looks at every thread once, and says when to look again. Also sees a leader that is dead and not yet reaped.
-    pub(crate) fn look(&mut self) -> Duration {
+    pub(crate) fn sample(&mut self) -> Duration {
         // Waiting for a cpu, as where the trial has them all, costs it nothing.
         let began = thread_time::used();
         let pids = self.processes();
@@ -225,7 +225,7 @@ impl Watch {
         let Some(moves) = self.proc.migrations(pid, tid) else { return };
         // The leader was moved to its seats before its exec; what other threads did, they did in the trial.
         let from = if tid == self.leader { moves } else { 0 };
-        self.migrations.entry(tid).or_insert(Moves { from, to: moves }).to = moves;
+        self.migrations.entry(tid).or_insert(MigrationCount { from, to: moves }).to = moves;
     }
 
     /// Only of cpus on which the trial is just running: an idle core's frequency says nothing about the trial.
@@ -280,7 +280,7 @@ impl Watch {
 
     /// How many pages are on nodes where the policy has none, while there is room.
     fn astray(&self, pages: &NumaPages) -> u64 {
-        let Question { memory, local_nodes, .. } = &self.question;
+        let WatchScope { memory, local_nodes, .. } = &self.question;
         let is_there = |node: NodeId| match memory {
             MemoryPolicy::Preferred(preferred) => node == *preferred,
             MemoryPolicy::Local => local_nodes.as_ref().is_none_or(|nodes| nodes.contains(node)),
@@ -298,7 +298,7 @@ impl Watch {
     }
 
     /// Writes down all that was seen.
-    pub(crate) fn explain(self, evidence: &mut Evidence) {
+    pub(crate) fn into_evidence(self, evidence: &mut Evidence) {
         let pages = self.pages_to_judge();
         evidence.looks = self.looks;
         evidence.threads_seen = self.threads_seen;
@@ -354,7 +354,7 @@ fn interval(looks: u64, cost: Duration) -> Duration {
     (INTERVAL_FIRST * (1 << doublings)).min(INTERVAL_LONGEST).max(cost * LOOKING_SHARE)
 }
 
-fn migrations(by_thread: &HashMap<u32, Moves>) -> u64 {
+fn migrations(by_thread: &HashMap<u32, MigrationCount>) -> u64 {
     by_thread.values().map(|moves| moves.to.saturating_sub(moves.from)).sum()
 }
 
@@ -376,8 +376,8 @@ mod tests {
     fn pages_that_were_moved_are_not_hidden_by_a_larger_reading() {
         let node_0 = || NodeSet::parse_list("0").unwrap();
         let check_of = |memory: MemoryPolicy, readings: &[&[(u32, u64)]], expected: &[(u32, u64)]| {
-            let question = Question { memory, local_nodes: Some(node_0()), migrations_counted: true };
-            let mut watch = Watch::new(Proc::live(), 1, Instant::now(), question);
+            let question = WatchScope { memory, local_nodes: Some(node_0()), migrations_counted: true };
+            let mut watch = TrialMonitor::new(Proc::live(), 1, Instant::now(), question);
             let pages = |list: &[(u32, u64)]| list.iter().map(|(node, count)| (NodeId(*node), *count)).collect();
             readings.iter().for_each(|reading| {
                 watch.keep(NumaPages { anonymous: pages(reading), file: BTreeMap::new() });

@@ -16,13 +16,13 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
-use model::id_set::{NodeId, NodeSet};
-use model::placement::MemoryPolicy;
-use model::units::Bytes;
+use model::placements::placement::MemoryPolicy;
+use model::values::id_set::{NodeId, NodeSet};
+use model::values::units::Bytes;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::mempolicy::{self, PolicyCode};
-use crate::syscall::{self, Refusal};
+use crate::syscall::{self, SyscallError};
 use crate::sysfs;
 
 /// Whether transparent huge pages may be used.
@@ -39,25 +39,21 @@ pub enum HugePages {
 /// Why memory could not be placed, or not be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryError {
-    /// The kernel refused.
-    Refused(Refusal),
+    Refused(SyscallError),
     /// It does not fit; touching it would have the kernel kill somebody.
     TooLarge {
-        /// What was asked for.
         asked: Bytes,
-        /// What there is.
-        room: Room,
+        room: AvailableMemory,
     },
-    /// Nothing was asked for.
     Empty,
 }
 
 /// How much memory there is to take, and what sets that bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct AvailableMemory {
     /// This many bytes, after what our own placed memory has been promised and not yet touched.
     pub bytes: Bytes,
-    /// In words: `available on this machine`, `left by the limit of cgroup ...`, `free on memory nodes 0-1`.
+    /// In words: `available on this machine`, `pending by the limit of cgroup ...`, `free on memory nodes 0-1`.
     pub of: String,
 }
 
@@ -243,13 +239,14 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
     pub fn pages_by_node(&self, pages_max: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
         let page = syscall::page_bytes();
         let count = self.bytes.div_ceil(page);
-        let addresses: Vec<*const u8> =
-            spread(count, pages_max).map(|index| self.first_byte().as_ptr().cast_const().wrapping_add(index * page)).collect();
+        let addresses: Vec<*const u8> = spread(count, pages_max)
+            .map(|index| self.first_byte().as_ptr().cast_const().wrapping_add(index * page))
+            .collect();
         let mut by_node = BTreeMap::new();
         for some in addresses.chunks(PAGES_PER_CALL) {
             let mut status: Vec<c_int> = vec![-libc::ENOENT; some.len()];
             syscall::pages_status(some, &mut status).map_err(|error| {
-                let refusal = Refusal::new("ask where pages are (move_pages)", &error);
+                let refusal = SyscallError::new("ask where pages are (move_pages)", &error);
                 MemoryError::Refused(refusal.with_hint(mempolicy::hint(&error)))
             })?;
             count_nodes(&status, &mut by_node);
@@ -298,11 +295,12 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
     fn map(bytes: usize) -> Result<Self, MemoryError> {
         let page = syscall::page_bytes();
         let what = || format!("map {} of memory (mmap)", Bytes(bytes as u64));
-        let too_large = || MemoryError::Refused(Refusal::new(what(), &std::io::Error::from_raw_os_error(libc::ENOMEM)));
+        let too_large =
+            || MemoryError::Refused(SyscallError::new(what(), &std::io::Error::from_raw_os_error(libc::ENOMEM)));
         let mapped = bytes.checked_next_multiple_of(page).ok_or_else(too_large)?;
         let reserved = mapped.checked_add(ALIGNMENT).ok_or_else(too_large)?;
-        let all =
-            syscall::map_anonymous(reserved).map_err(|error| MemoryError::Refused(Refusal::new(what(), &error)))?;
+        let all = syscall::map_anonymous(reserved)
+            .map_err(|error| MemoryError::Refused(SyscallError::new(what(), &error)))?;
         let before = all.as_ptr().align_offset(ALIGNMENT);
         // SAFETY: before < ALIGNMENT <= reserved, so the aligned start lies in the mapping.
         let start = unsafe { all.add(before) };
@@ -324,7 +322,7 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
         match syscall::advise_huge(self.first_byte(), self.mapped, huge) {
             // A kernel without transparent huge pages has answered the question of Never, and wanting is not needing.
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
-                Err(MemoryError::Refused(Refusal::new("choose the size of pages (madvise)", &error)))
+                Err(MemoryError::Refused(SyscallError::new("choose the size of pages (madvise)", &error)))
             }
             _ => Ok(()),
         }
@@ -413,12 +411,14 @@ pub fn resident() -> Option<(Bytes, Bytes)> {
     Some((sysfs::meminfo_bytes(&status, "VmRSS")?, sysfs::meminfo_bytes(&status, "VmHWM")?))
 }
 
-fn room_for(root: &Path, policy: &MemoryPolicy) -> Option<Room> {
+fn room_for(root: &Path, policy: &MemoryPolicy) -> Option<AvailableMemory> {
     let meminfo = sysfs::read_text(root, "proc/meminfo").unwrap_or_default();
     let machine = sysfs::meminfo_bytes(&meminfo, "MemAvailable")
-        .map(|bytes| Room { bytes, of: "available on this machine".into() });
-    let group = sysfs::memory_room(root)
-        .map(|(folder, bytes)| Room { bytes, of: format!("left by the limit of cgroup {}", folder.display()) });
+        .map(|bytes| AvailableMemory { bytes, of: "available on this machine".into() });
+    let group = sysfs::available_memory(root).map(|(folder, bytes)| AvailableMemory {
+        bytes,
+        of: format!("left by the limit of cgroup {}", folder.display()),
+    });
     let nodes = match policy {
         MemoryPolicy::Bind(nodes) => room_on(root, nodes),
         // All others fall back to further nodes.
@@ -430,7 +430,7 @@ fn room_for(root: &Path, policy: &MemoryPolicy) -> Option<Room> {
 }
 
 /// What nodes can give; none on a machine with one node, whose own number is the machine's.
-fn room_on(root: &Path, nodes: &NodeSet) -> Option<Room> {
+fn room_on(root: &Path, nodes: &NodeSet) -> Option<AvailableMemory> {
     let online: NodeSet = sysfs::read_list(root, "sys/devices/system/node/has_memory")?;
     if online.len() < 2 {
         return None;
@@ -442,7 +442,7 @@ fn room_on(root: &Path, nodes: &NodeSet) -> Option<Room> {
         bytes = bytes.saturating_add(of("MemFree") + of("Active(file)") + of("Inactive(file)") + of("SReclaimable"));
     }
     let noun = if nodes.len() == 1 { "node" } else { "nodes" };
-    Some(Room { bytes: Bytes(bytes), of: format!("free on memory {noun} {nodes}") })
+    Some(AvailableMemory { bytes: Bytes(bytes), of: format!("free on memory {noun} {nodes}") })
 }
 
 /// Placed memory that nobody has touched yet. Which of our anonymous pages are placed ones is not known, so all of

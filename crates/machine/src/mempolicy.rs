@@ -3,10 +3,10 @@
 use std::io;
 
 use libc::c_int;
-use model::id_set::NodeSet;
-use model::placement::MemoryPolicy;
+use model::placements::placement::MemoryPolicy;
+use model::values::id_set::NodeSet;
 
-use crate::syscall::{self, NodeMask, Refusal};
+use crate::syscall::{self, NodeMask, SyscallError};
 
 // include/uapi/linux/mempolicy.h.
 const DEFAULT: c_int = 0;
@@ -29,7 +29,7 @@ pub(crate) struct PolicyCode {
 
 impl PolicyCode {
     /// None for the kernel's own choice, which is not set; an error for nodes that no Linux can have.
-    pub(crate) fn of(policy: &MemoryPolicy) -> Result<Option<Self>, Refusal> {
+    pub(crate) fn of(policy: &MemoryPolicy) -> Result<Option<Self>, SyscallError> {
         let (mode, nodes) = match policy {
             // A far file is for who maps it; no policy makes one.
             MemoryPolicy::Kernel | MemoryPolicy::Far => return Ok(None),
@@ -65,7 +65,7 @@ pub(crate) fn words(mode: c_int, nodes: NodeMask) -> String {
 
 /// Gives the calling thread, and what it forks from now on, a memory policy, and reads it back in the kernel's words.
 /// [`MemoryPolicy::Kernel`] sets nothing and reads back what is there.
-pub fn set_memory_policy(policy: &MemoryPolicy) -> Result<String, Refusal> {
+pub fn set_memory_policy(policy: &MemoryPolicy) -> Result<String, SyscallError> {
     if let Some(code) = PolicyCode::of(policy)? {
         syscall::set_mempolicy(code.mode, &code.nodes).map_err(|error| refusal("set", policy, &error))?;
     }
@@ -73,21 +73,21 @@ pub fn set_memory_policy(policy: &MemoryPolicy) -> Result<String, Refusal> {
 }
 
 /// The calling thread's memory policy in the kernel's words.
-pub fn memory_policy() -> Result<String, Refusal> {
-    syscall::mempolicy()
-        .map(|(mode, nodes)| words(mode, nodes))
-        .map_err(|error| Refusal::new("read the memory policy back (get_mempolicy)", &error).with_hint(hint(&error)))
+pub fn memory_policy() -> Result<String, SyscallError> {
+    syscall::mempolicy().map(|(mode, nodes)| words(mode, nodes)).map_err(|error| {
+        SyscallError::new("read the memory policy back (get_mempolicy)", &error).with_hint(hint(&error))
+    })
 }
 
 /// Names the policy and the next step.
-pub(crate) fn refusal(verb: &str, policy: &MemoryPolicy, error: &io::Error) -> Refusal {
+pub(crate) fn refusal(verb: &str, policy: &MemoryPolicy, error: &io::Error) -> SyscallError {
     let weighted = matches!(policy, MemoryPolicy::WeightedInterleave(_));
     let hint = match error.raw_os_error() {
         Some(libc::EINVAL) if weighted => Some("weighted interleave needs Linux 6.9 and nodes that are online"),
         Some(libc::EINVAL) => Some("name nodes that are online, have memory and are allowed: numactl --hardware"),
         _ => hint(error),
     };
-    Refusal::new(format!("{verb} the memory policy '{policy}'"), error).with_hint(hint)
+    SyscallError::new(format!("{verb} the memory policy '{policy}'"), error).with_hint(hint)
 }
 
 /// What to do about errors that all calls of this family share.

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::id_set::NodeId;
-use model::placement::KernelOffers;
-use model::units::Bytes;
+use model::placements::placement::KernelFeatures;
+use model::values::id_set::NodeId;
+use model::values::units::Bytes;
 
 /// Which memory policies this kernel has that older ones lack.
-pub fn kernel_offers() -> KernelOffers {
+pub fn kernel_offers() -> KernelFeatures {
     // The folder came with the policy in Linux 6.9.
     let weighted_interleave = Path::new("/sys/kernel/mm/mempolicy/weighted_interleave").exists();
-    KernelOffers { weighted_interleave, ..KernelOffers::default() }
+    KernelFeatures { weighted_interleave, ..KernelFeatures::default() }
 }
 
 /// Free memory by node, as `numactl --hardware` shows it; nodes that cannot be read are absent.

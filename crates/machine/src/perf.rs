@@ -12,7 +12,7 @@ use crate::syscall::checked;
 
 /// What is counted or sampled; what is left out is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct PerfEvent {
     /// `PERF_TYPE_...`.
     pub kind: u32,
     /// Which event of that type.
@@ -53,8 +53,8 @@ const FLAG_CLOEXEC: c_ulong = 1 << 3;
 
 /// `perf_event_open(2)` on the calling thread, and with the flag `inherit` on what it forks from then on: on this cpu, or on
 /// all. ENOENT where the hardware, or the hypervisor, has no such event; EACCES where `perf_event_paranoid` forbids it.
-pub fn open(event: &Event, cpu: Option<c_int>) -> io::Result<OwnedFd> {
-    let Event { kind, config, sample_period, sample_type, flags, wakeup } = *event;
+pub fn open(event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
+    let PerfEvent { kind, config, sample_period, sample_type, flags, wakeup } = *event;
     let size = size_of::<PerfEventAttr>() as u32;
     let attr =
         PerfEventAttr { kind, size, config, sample_period, sample_type, flags, wakeup, ..PerfEventAttr::default() };

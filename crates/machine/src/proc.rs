@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::trial::CpuTime;
-use model::units::{Bytes, Nanos};
+use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::trial::CpuTime;
+use model::values::units::{Bytes, Nanos};
 
 use crate::{cpu_times, sysfs};
 
@@ -59,12 +59,10 @@ impl NumaPages {
 }
 
 impl Proc {
-    /// This machine's.
     pub(crate) fn live() -> Self {
         Self::at(Path::new("/"))
     }
 
-    /// A recorded tree.
     pub(crate) fn at(root: &Path) -> Self {
         Self { root: root.into() }
     }

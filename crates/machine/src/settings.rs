@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use model::id_set::CpuSet;
-use model::settings::{FactValue, Settings};
+use model::values::id_set::CpuSet;
+use model::values::settings::{FactValue, Settings};
 
 use crate::sysfs::{self, Limit};
 

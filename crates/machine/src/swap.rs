@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 
 use crate::sysfs;
 
@@ -18,7 +18,6 @@ pub const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64k
 /// Ahead of any other swap: what this swap is made for is to go there. The kernel takes 0 to 32767.
 const PRIORITY: libc::c_int = 32767;
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
-/// linux/loop.h.
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
@@ -28,7 +27,7 @@ const TRIES: usize = 32;
 
 /// A loop device over a file. It goes when this is dropped and nothing swaps to it.
 #[derive(Debug)]
-pub struct Loop {
+pub struct LoopDevice {
     device: PathBuf,
     backing: String,
     /// What went over the device before it was ours.
@@ -65,7 +64,7 @@ struct Config {
     reserved: [u64; 8],
 }
 
-impl Loop {
+impl LoopDevice {
     /// Attaches a file to a free loop device, its requests going past the page cache where the file system allows.
     pub fn attach(file: &File, page: u32) -> io::Result<Self> {
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
@@ -90,7 +89,6 @@ impl Loop {
         Err(ErrorKind::ResourceBusy.into())
     }
 
-    /// Its device.
     pub fn device(&self) -> &Path {
         &self.device
     }

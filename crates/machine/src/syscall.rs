@@ -13,28 +13,26 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 
 use libc::{c_int, c_long, c_uint, c_ulong, c_void};
-use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 
 use crate::perf;
 
 /// What the kernel refused, on what, with which errno, and the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct SyscallError {
     /// What was tried, on what: `seat this thread on cpu 7 (sched_setaffinity)`.
     pub what: String,
-    /// The kernel's answer.
     pub errno: i32,
     /// The next step, where one is known.
     pub hint: Option<String>,
 }
 
-impl Refusal {
+impl SyscallError {
     /// From a failed call.
     pub fn new(what: impl Into<String>, error: &io::Error) -> Self {
         Self { what: what.into(), errno: error.raw_os_error().unwrap_or(0), hint: None }
     }
 
-    /// Adds the next step.
     #[must_use]
     pub fn with_hint(mut self, hint: Option<&str>) -> Self {
         self.hint = hint.map(str::to_owned);
@@ -42,13 +40,13 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SyscallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {}: {}", self.what, io::Error::from_raw_os_error(self.errno))
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for SyscallError {}
 
 /// Linux is built for at most 8192 cpus.
 const CPUS_MAX: usize = 8192;
@@ -272,7 +270,7 @@ pub(crate) fn advise_huge(start: NonNull<u8>, bytes: usize, huge: bool) -> io::R
 
 /// How a process ended and what it used: from wait4(2).
 #[derive(Clone, Copy)]
-pub(crate) struct Reaped {
+pub(crate) struct WaitStatus {
     /// The status word of wait(2).
     pub status: c_int,
     /// What it and its waited-for children used.
@@ -281,16 +279,16 @@ pub(crate) struct Reaped {
 
 /// wait4(2) without waiting: reaps one dead child of a process group (none: all of them still run).
 /// ECHILD when no child of ours is in the group.
-pub(crate) fn reap_in_group(group: u32) -> io::Result<Option<Reaped>> {
+pub(crate) fn reap_in_group(group: u32) -> io::Result<Option<WaitStatus>> {
     reap(-(group as c_int))
 }
 
 /// wait4(2) without waiting, on one child.
-pub(crate) fn reap_child(pid: u32) -> io::Result<Option<Reaped>> {
+pub(crate) fn reap_child(pid: u32) -> io::Result<Option<WaitStatus>> {
     reap(pid as c_int)
 }
 
-fn reap(whom: c_int) -> io::Result<Option<Reaped>> {
+fn reap(whom: c_int) -> io::Result<Option<WaitStatus>> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes an int and a rusage into live variables of these types.
@@ -298,7 +296,7 @@ fn reap(whom: c_int) -> io::Result<Option<Reaped>> {
         checked(|| unsafe { c_long::from(libc::wait4(whom, &raw mut status, libc::WNOHANG, usage.as_mut_ptr())) })?;
     // SAFETY: zeroed is a valid rusage (integers only), and the kernel has overwritten it if anybody was reaped.
     let usage = unsafe { usage.assume_init() };
-    Ok((pid > 0).then_some(Reaped { status, usage }))
+    Ok((pid > 0).then_some(WaitStatus { status, usage }))
 }
 
 /// Puts the calling process into a cgroup through its open file `cgroup.procs`; for between fork and exec.
@@ -353,7 +351,6 @@ pub(crate) fn wait_for_child(pid: u32) -> io::Result<()> {
     checked(|| unsafe { c_long::from(libc::waitpid(pid as c_int, ptr::null_mut(), 0)) }).map(drop)
 }
 
-/// The parent's id; async-signal-safe.
 pub(crate) fn parent_id() -> u32 {
     // SAFETY: getppid has no preconditions and cannot fail.
     unsafe { libc::getppid() as u32 }
@@ -361,7 +358,7 @@ pub(crate) fn parent_id() -> u32 {
 
 /// Has the kernel take this process and its children, and not the one that watches them, where memory runs out: what
 /// watches stores that the trial failed. For between fork and exec.
-pub(crate) fn be_killed_first() {
+pub(crate) fn set_oom_score_max() {
     // SAFETY: open, write and close take a literal that ends with a zero byte and a descriptor of our own. A kernel that
     // refuses leaves things as they are everywhere else, so nothing is made of it.
     unsafe {
@@ -402,7 +399,7 @@ pub(crate) fn open_cycle_counter() -> io::Result<OwnedFd> {
 }
 
 fn open_counter(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
-    perf::open(&perf::Event { kind, config, flags, ..perf::Event::default() }, None)
+    perf::open(&perf::PerfEvent { kind, config, flags, ..perf::PerfEvent::default() }, None)
 }
 
 /// The count of a perf event.
@@ -452,7 +449,7 @@ mod tests {
 
     #[test]
     fn refusals_name_the_thing_and_the_kernels_answer() {
-        let refusal = Refusal::new("seat this thread on cpu 7", &io::Error::from_raw_os_error(libc::EPERM));
+        let refusal = SyscallError::new("seat this thread on cpu 7", &io::Error::from_raw_os_error(libc::EPERM));
         assert_eq!(refusal.to_string(), "cannot seat this thread on cpu 7: Operation not permitted (os error 1)");
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use machine::topology::{Source, read_isolated};
+use machine::topology::{TopologySource, read_isolated};
 
 /// Enough to reach every attribute of the smallest files; some seconds on two cores.
 const CASES: u64 = 400;
@@ -131,7 +131,7 @@ fn mutated_files_give_a_topology_or_an_error() {
         let text = &texts[random.below(texts.len())];
         std::fs::write(mutant.path(), mutate(text, &mut random)).unwrap();
         let started = Instant::now();
-        match read_isolated(&Source::XmlFile(mutant.path().into()), &reader) {
+        match read_isolated(&TopologySource::XmlFile(mutant.path().into()), &reader) {
             Ok(_) => read += 1,
             Err(error) if error.what.contains("crashed") => {
                 assert!(error.hint.is_some(), "case {case}: {error}");
@@ -155,7 +155,7 @@ fn odd_synthetic_descriptions_are_errors() {
         ["pack:100000 core:100000 pu:1000", "pack:1 [numa] core:99999999999 pu:2", "pack:-1 pu:1", "core:2 pack:2"]
     {
         let started = Instant::now();
-        let error = read_isolated(&Source::Synthetic(text.into()), &reader()).unwrap_err();
+        let error = read_isolated(&TopologySource::Synthetic(text.into()), &reader()).unwrap_err();
         assert!(error.hint.is_some(), "{error}");
         assert!(started.elapsed() < Duration::from_secs(2), "{text}");
     }
@@ -164,6 +164,6 @@ fn odd_synthetic_descriptions_are_errors() {
 /// The child answers for the largest that we let through.
 #[test]
 fn a_large_synthetic_description_is_read() {
-    let source = Source::Synthetic("pack:64 [numa] core:64 pu:2".into());
+    let source = TopologySource::Synthetic("pack:64 [numa] core:64 pu:2".into());
     assert_eq!(read_isolated(&source, &reader()).unwrap().counts().pus, 8192);
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use machine::topology::{Source, read, read_isolated};
-use model::id_set::NodeId;
-use model::topology::{Device, ObjectKind, Topology};
+use machine::topology::{TopologySource, read, read_isolated};
+use model::values::id_set::NodeId;
+use model::values::topology::{Device, ObjectKind, Topology};
 use serde_json::{Value, json};
 
 fn workspace() -> PathBuf {
@@ -68,7 +68,7 @@ fn assert_agrees(name: &str, topology: &Topology, expected: &Value) {
         }
         assert_eq!(*value, wanted, "{name}: {part}");
     }
-    assert_eq!(model::capture::check_topology(topology), Ok(()), "{name}");
+    assert_eq!(model::values::capture::check_topology(topology), Ok(()), "{name}");
     let through_json: Result<Topology, _> = serde_json::from_value(json!(topology));
     assert_eq!(through_json.ok().as_ref(), Some(topology), "{name} through JSON");
 }
@@ -86,7 +86,7 @@ fn topologies_agree() {
         println!("skipped: 14 machines: no {}", corpus.display());
     }
     for (path, expected) in &machines {
-        let source = Source::parse(path.to_str().unwrap()).unwrap();
+        let source = TopologySource::parse(path.to_str().unwrap()).unwrap();
         let started = Instant::now();
         let topology = read(&source).unwrap();
         println!("{}: {:?}", path.file_name().unwrap().display(), started.elapsed());
@@ -120,8 +120,8 @@ fn synthetic_descriptions_agree_with_their_machines() {
     ];
     let machines = expected(&workspace().join("tests/topologies/models"));
     for (file, text) in cases {
-        let source = Source::parse(&text).unwrap();
-        assert_eq!(source, Source::Synthetic(text.clone()));
+        let source = TopologySource::parse(&text).unwrap();
+        assert_eq!(source, TopologySource::Synthetic(text.clone()));
         let ours = described(&read(&source).unwrap());
         let expected = &machines.iter().find(|(path, _)| path.ends_with(file)).unwrap().1;
         let mut counts = expected["counts"].clone();
@@ -137,7 +137,7 @@ fn synthetic_descriptions_agree_with_their_machines() {
 #[test]
 fn caches_kinds_and_memory_hang_where_they_should() {
     let models = workspace().join("tests/topologies/models");
-    let machine = |name: &str| read(&Source::XmlFile(models.join(name))).unwrap();
+    let machine = |name: &str| read(&TopologySource::XmlFile(models.join(name))).unwrap();
     let ryzen = machine("ryzen5-2600.xml");
     let sizes = |level| -> Vec<(u64, u32)> {
         ryzen.caches(level).filter_map(|object| object.cache.map(|cache| (cache.bytes.0, cache.line_bytes))).collect()
@@ -171,8 +171,8 @@ fn caches_kinds_and_memory_hang_where_they_should() {
 
 #[test]
 fn this_machine_reads_the_same_here_and_in_a_child() {
-    let mut here = read(&Source::Live).unwrap();
-    let mut there = read_isolated(&Source::Live, &reader()).unwrap();
+    let mut here = read(&TopologySource::Live).unwrap();
+    let mut there = read_isolated(&TopologySource::Live, &reader()).unwrap();
     let names = |devices: &[Device]| devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&here.devices), names(&machine::devices::read(Path::new("/"))));
     // An interrupt may move between the two readings.
@@ -185,7 +185,7 @@ fn this_machine_reads_the_same_here_and_in_a_child() {
     assert_eq!(nodes(&here), nodes(&there));
     assert!(!here.allowed_cpus.is_empty() && here.allowed_cpus.is_subset(&here.complete_cpus));
     assert!(!here.allowed_nodes.is_empty());
-    model::capture::check_topology(&here).unwrap();
+    model::values::capture::check_topology(&here).unwrap();
 }
 
 /// `HWLOC_XMLFILE` gives hwloc another machine without a word: the child does not see it, and we ourselves refuse.
@@ -200,7 +200,7 @@ fn another_machine_in_the_environment_is_not_taken_for_this_one() {
 
 #[test]
 fn an_affinity_mask_is_respected() {
-    let whole = read(&Source::Live).unwrap();
+    let whole = read(&TopologySource::Live).unwrap();
     let Some(cpu) = whole.allowed_cpus.first().filter(|_| whole.allowed_cpus.len() > 1) else {
         println!("skipped: 1 test: needs 2 cpus");
         return;

@@ -6,14 +6,14 @@ mod machines;
 use std::fmt::Write;
 
 use machines::{MODELS, model};
-use model::candidates::{Candidates, Count, MemoryChoice, Threads, Wish, candidates, neighbours};
-use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::placement::{KernelOffers, MemoryPolicy, Placement, parse, same_place};
-use model::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind, Topology};
-use model::units::Bytes;
+use model::placements::candidates::{Candidates, Count, MemoryChoice, SearchSpace, Threads, candidates, neighbours};
+use model::placements::placement::{KernelFeatures, MemoryPolicy, Placement, parse, same_place};
+use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind, Topology};
+use model::values::units::Bytes;
 use proptest::prelude::*;
 
-const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true, far: true };
+const WEIGHTS: KernelFeatures = KernelFeatures { weighted_interleave: true, far: true };
 
 /// A level of a regular machine: what its objects are, how many in each object above, whether each has a node.
 struct Level(ObjectKind, u32, bool);
@@ -149,8 +149,8 @@ fn two_cpus() -> Topology {
     )
 }
 
-fn fixed(threads: usize) -> Wish {
-    Wish { threads: Threads::Fixed(threads), ..Wish::default() }
+fn fixed(threads: usize) -> SearchSpace {
+    SearchSpace { threads: Threads::Fixed(threads), ..SearchSpace::default() }
 }
 
 fn step(all: &Candidates, name: &str) -> String {
@@ -200,22 +200,22 @@ fn table(all: &Candidates) -> String {
 
 #[test]
 fn candidate_tables() {
-    let second = |threads| Wish { threads, second: true, ..Wish::default() };
+    let second = |threads| SearchSpace { threads, second: true, ..SearchSpace::default() };
     let cases = [
-        ("ryzen-natural", model("ryzen5-2600"), Wish::default()),
+        ("ryzen-natural", model("ryzen5-2600"), SearchSpace::default()),
         ("ryzen-4", model("ryzen5-2600"), fixed(4)),
-        ("ryzen-free", model("ryzen5-2600"), Wish { threads: Threads::Free, ..Wish::default() }),
-        ("ryzen-second", model("ryzen5-2600"), second(Threads::Natural)),
-        ("xeon-natural", model("xeon-e5-2640-x2"), Wish::default()),
+        ("ryzen-free", model("ryzen5-2600"), SearchSpace { threads: Threads::Searched, ..SearchSpace::default() }),
+        ("ryzen-second", model("ryzen5-2600"), second(Threads::Unspecified)),
+        ("xeon-natural", model("xeon-e5-2640-x2"), SearchSpace::default()),
         ("xeon-second-2", model("xeon-e5-2640-x2"), second(Threads::Fixed(2))),
-        ("rk3399-natural", model("rk3399"), Wish::default()),
+        ("rk3399-natural", model("rk3399"), SearchSpace::default()),
         ("rk3399-2", model("rk3399"), fixed(2)),
         ("rk3399-4", model("rk3399"), fixed(4)),
         ("rpi5-2", model("rpi5-numafake8"), fixed(2)),
-        ("grace-cxl-2", model("grace-cxl"), Wish { kernel: WEIGHTS, ..fixed(2) }),
-        ("hybrid-natural", hybrid(), Wish::default()),
-        ("two-cpus-natural", two_cpus(), Wish::default()),
-        ("two-cpus-second", two_cpus(), second(Threads::Natural)),
+        ("grace-cxl-2", model("grace-cxl"), SearchSpace { kernel: WEIGHTS, ..fixed(2) }),
+        ("hybrid-natural", hybrid(), SearchSpace::default()),
+        ("two-cpus-natural", two_cpus(), SearchSpace::default()),
+        ("two-cpus-second", two_cpus(), second(Threads::Unspecified)),
         ("two-cpus-oversubscribed", two_cpus(), fixed(5)),
     ];
     for (name, machine, wish) in cases {
@@ -224,7 +224,7 @@ fn candidate_tables() {
 }
 
 /// What each offer promises: a name that leads back to it, seats that may be used, no place twice.
-fn check_promises(machine: &Topology, wish: &Wish) -> Result<(), TestCaseError> {
+fn check_promises(machine: &Topology, wish: &SearchSpace) -> Result<(), TestCaseError> {
     let Ok(all) = candidates(machine, wish) else { return Ok(()) };
     prop_assert_eq!(&all.placements[0], &Placement::kernel(all.placements[0].threads));
     prop_assert!(all.stages.first[0]);
@@ -234,7 +234,7 @@ fn check_promises(machine: &Topology, wish: &Wish) -> Result<(), TestCaseError> 
     prop_assert_eq!(step(&all, "offered"), Count::new(all.placements.len()).to_string());
     let mut places = Vec::new();
     for placement in &all.placements {
-        let given = (wish.threads != Threads::Natural).then_some(placement.threads);
+        let given = (wish.threads != Threads::Unspecified).then_some(placement.threads);
         let mut again = parse(machine, &placement.name, given, wish.kernel)
             .map_err(|why| TestCaseError::fail(format!("{}: {why}", placement.name)))?;
         again.second = placement.second.clone();
@@ -269,13 +269,16 @@ fn machines() -> Vec<Topology> {
 #[test]
 fn candidate_names_lead_back_to_the_place_on_every_model() {
     for machine in machines() {
-        for threads in [Threads::Natural, Threads::Free, Threads::Fixed(1), Threads::Fixed(2), Threads::Fixed(6)] {
+        for threads in
+            [Threads::Unspecified, Threads::Searched, Threads::Fixed(1), Threads::Fixed(2), Threads::Fixed(6)]
+        {
             for second in [false, true] {
-                check_promises(&machine, &Wish { threads, second, kernel: WEIGHTS, ..Wish::default() }).unwrap();
+                check_promises(&machine, &SearchSpace { threads, second, kernel: WEIGHTS, ..SearchSpace::default() })
+                    .unwrap();
             }
         }
     }
-    check_promises(&large(), &Wish { threads: Threads::Fixed(6), ..Wish::default() }).unwrap();
+    check_promises(&large(), &SearchSpace { threads: Threads::Fixed(6), ..SearchSpace::default() }).unwrap();
 }
 
 proptest! {
@@ -285,7 +288,7 @@ proptest! {
     #[test]
     fn candidates_keep_their_promises(
         machine in 0..machines().len(),
-        threads in prop_oneof![Just(Threads::Natural), Just(Threads::Free), (1usize..30).prop_map(Threads::Fixed)],
+        threads in prop_oneof![Just(Threads::Unspecified), Just(Threads::Searched), (1usize..30).prop_map(Threads::Fixed)],
         hidden in proptest::collection::btree_set(0u32..24, 0..14),
         barred in proptest::collection::btree_set(0u32..24, 0..14),
         hidden_node in proptest::option::of(0u32..3),
@@ -301,7 +304,7 @@ proptest! {
         let barred: CpuSet = barred.into_iter().map(CpuId).collect();
         let within = Some(machine.allowed_cpus.difference(&barred)).filter(|cpus| !cpus.is_empty());
         let exclude: Vec<String> = exclude.into_iter().map(String::from).collect();
-        let wish = Wish { threads, cpus_max, within: within.clone(), exclude, second, kernel: WEIGHTS, ..Wish::default() };
+        let wish = SearchSpace { threads, cpus_max, within: within.clone(), exclude, second, kernel: WEIGHTS, ..SearchSpace::default() };
         check_promises(&machine, &wish)?;
         let limited = (wish.exclude.iter().any(|name| name == "node:1") && machine.allowed_nodes.contains(NodeId(1)))
             || within.as_ref().is_some_and(|cpus| *cpus != machine.allowed_cpus)
@@ -309,7 +312,7 @@ proptest! {
         if let Ok(all) = candidates(&machine, &wish) {
             for placement in &all.placements[1..] {
                 // What is left to the kernel would use what it may not.
-                prop_assert!(!limited || placement.is_seated(), "{:?}", placement);
+                prop_assert!(!limited || placement.is_pinned(), "{:?}", placement);
                 prop_assert!(!limited || !second || !placement.second.is_empty(), "{:?}", placement);
                 prop_assert!(placement.cpus().is_subset(within.as_ref().unwrap_or(&machine.allowed_cpus)));
                 prop_assert!(placement.cpus().len() <= cpus_max.unwrap_or(usize::MAX));
@@ -318,7 +321,7 @@ proptest! {
     }
 }
 
-fn names(machine: &Topology, wish: &Wish) -> Vec<String> {
+fn names(machine: &Topology, wish: &SearchSpace) -> Vec<String> {
     candidates(machine, wish)
         .expect("the wish is right")
         .placements
@@ -330,13 +333,14 @@ fn names(machine: &Topology, wish: &Wish) -> Vec<String> {
 #[test]
 fn candidate_limits_limit() {
     let xeon = model("xeon-e5-2640-x2");
-    let only = |names: &[&str]| Wish { only: names.iter().map(|name| (*name).into()).collect(), ..fixed(4) };
-    let exclude = |names: &[&str]| Wish { exclude: names.iter().map(|name| (*name).into()).collect(), ..fixed(4) };
-    let offered = |wish: &Wish| candidates(&xeon, wish).unwrap();
+    let only = |names: &[&str]| SearchSpace { only: names.iter().map(|name| (*name).into()).collect(), ..fixed(4) };
+    let exclude =
+        |names: &[&str]| SearchSpace { exclude: names.iter().map(|name| (*name).into()).collect(), ..fixed(4) };
+    let offered = |wish: &SearchSpace| candidates(&xeon, wish).unwrap();
     assert_eq!(names(&xeon, &only(&["compact", "spread+interleave"])), ["kernel", "compact", "spread+interleave"]);
     assert_eq!(names(&xeon, &only(&["compact", "cores-one-l3", "big"])), ["kernel", "compact"]);
     assert_eq!(names(&xeon, &only(&["kernel"])), ["kernel"]);
-    let pairs = offered(&Wish { second: true, ..only(&["compact"]) });
+    let pairs = offered(&SearchSpace { second: true, ..only(&["compact"]) });
     let seconds: Vec<String> = pairs.placements.iter().skip(1).map(|placement| placement.second.to_string()).collect();
     assert!(pairs.placements.iter().skip(1).all(|placement| placement.name == "compact"));
     assert_eq!(seconds, ["", "0-3", "12-15", "4-5,16-17", "6-11,18-23", "4-23"]);
@@ -352,7 +356,8 @@ fn candidate_limits_limit() {
             .all(|choice| matches!(choice, MemoryChoice::Kernel | MemoryChoice::Local | MemoryChoice::Own))
     );
     let half = CpuSet::parse_list("6-11,18-23").unwrap();
-    for wish in [exclude(&["node:0"]), exclude(&["0-5,12-17"]), Wish { within: Some(half.clone()), ..fixed(4) }] {
+    for wish in [exclude(&["node:0"]), exclude(&["0-5,12-17"]), SearchSpace { within: Some(half.clone()), ..fixed(4) }]
+    {
         let all = offered(&wish);
         assert!(all.placements.len() > 5);
         assert!(
@@ -366,13 +371,13 @@ fn candidate_limits_limit() {
     // The cpus of a machine with numa=fake are its first node's.
     let fake = candidates(&model("rpi5-numafake8"), &exclude(&["node:1"])).unwrap();
     assert!(fake.placements.iter().any(|placement| placement.memory.to_string() == "interleave 0,2-7"));
-    let few = offered(&Wish { cpus_max: Some(2), ..Wish::default() });
+    let few = offered(&SearchSpace { cpus_max: Some(2), ..SearchSpace::default() });
     assert!(
         few.placements.len() > 2
             && few.placements[1..].iter().all(|placement| (1..=2).contains(&placement.cpus().len()))
     );
     // Four threads on two cpus share them.
-    let sharing = offered(&Wish { cpus_max: Some(2), ..fixed(4) });
+    let sharing = offered(&SearchSpace { cpus_max: Some(2), ..fixed(4) });
     assert!(sharing.placements.len() > 1);
     assert!(sharing.placements[1..].iter().all(|placement| placement.seats.len() == 4 && placement.cpus().len() <= 2));
 }
@@ -381,20 +386,20 @@ fn candidate_limits_limit() {
 fn candidate_mistakes_name_the_choices() {
     let xeon = model("xeon-e5-2640-x2");
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
-    let only = |name: &str| Wish { only: vec![name.into()], ..fixed(4) };
-    let exclude = |name: &str| Wish { exclude: vec![name.into()], ..fixed(4) };
+    let only = |name: &str| SearchSpace { only: vec![name.into()], ..fixed(4) };
+    let exclude = |name: &str| SearchSpace { exclude: vec![name.into()], ..fixed(4) };
     let cases = [
         (fixed(0), "0 threads do nothing; give at least 1"),
-        (Wish { cpus_max: Some(0), ..fixed(4) }, "--cpus-max 0 leaves no cpu; give at least 1"),
-        (Wish { within: Some(list("20-40")), ..fixed(4) }, "-C: no cpu 24-40 here; this machine has 0-23"),
-        (Wish { within: Some(CpuSet::new()), ..fixed(4) }, "-C needs a list of cpus such as 0-3"),
+        (SearchSpace { cpus_max: Some(0), ..fixed(4) }, "--cpus-max 0 leaves no cpu; give at least 1"),
+        (SearchSpace { within: Some(list("20-40")), ..fixed(4) }, "-C: no cpu 24-40 here; this machine has 0-23"),
+        (SearchSpace { within: Some(CpuSet::new()), ..fixed(4) }, "-C needs a list of cpus such as 0-3"),
         (only("compat"), "--only: no placement is called 'compat'; there are compact, "),
         (
             only("big"),
             "--only leaves nothing but the kernel's choice: big: all cores that this process may use are of one kind",
         ),
         (
-            Wish { kernel: WEIGHTS, ..only("one-core+far") },
+            SearchSpace { kernel: WEIGHTS, ..only("one-core+far") },
             "--only leaves nothing but the kernel's choice: one-core+far: it is for arrays of our own workloads; hint: nearfar expand",
         ),
         (exclude("compat"), "--exclude: no placement is called 'compat'; there are compact, "),
@@ -453,8 +458,8 @@ fn candidate_distances_that_break_the_tree_are_respected() {
 #[test]
 fn candidate_memory_without_cpus_is_used() {
     let grace = model("grace-cxl-nohmat");
-    for threads in [Threads::Natural, Threads::Fixed(2), Threads::Free] {
-        let all = candidates(&grace, &Wish { threads, ..Wish::default() }).unwrap();
+    for threads in [Threads::Unspecified, Threads::Fixed(2), Threads::Searched] {
+        let all = candidates(&grace, &SearchSpace { threads, ..SearchSpace::default() }).unwrap();
         let bound: Vec<String> = all.placements.iter().map(|placement| placement.memory.to_string()).collect();
         assert!(
             ["bind 0", "bind 1", "bind 2", "interleave 0-1", "interleave 0-2"]
@@ -488,7 +493,7 @@ fn candidate_stages_cross_shapes_and_policies() {
     }
     assert!(second.len() < all.placements.len() / 2);
     // Where the number of threads is searched, only its neighbours go on.
-    let all = candidates(&epyc(), &Wish { threads: Threads::Free, ..Wish::default() }).unwrap();
+    let all = candidates(&epyc(), &SearchSpace { threads: Threads::Searched, ..SearchSpace::default() }).unwrap();
     let winner = (0..all.placements.len()).find(|index| all.placements[*index].threads == 6).unwrap();
     let mut threads: Vec<usize> =
         all.stages.second(winner).iter().skip(1).map(|index| all.placements[*index].threads).collect();
@@ -500,24 +505,24 @@ fn candidate_stages_cross_shapes_and_policies() {
 #[test]
 fn candidate_neighbours_are_one_move_away() {
     let ryzen = model("ryzen5-2600");
-    let placement = |name: &str| parse(&ryzen, name, Some(2), KernelOffers::default()).unwrap();
-    let around = |name: &str, wish: &Wish| -> Vec<String> {
+    let placement = |name: &str| parse(&ryzen, name, Some(2), KernelFeatures::default()).unwrap();
+    let around = |name: &str, wish: &SearchSpace| -> Vec<String> {
         let near = neighbours(&ryzen, wish, &placement(name)).unwrap();
         near.iter().map(|placement| placement.cpus().to_string()).collect()
     };
     // Two threads have three classes: one core, one L3, two L3s.
     assert_eq!(around("-C 0-1", &fixed(2)), ["1,7", "1,3"]);
     assert_eq!(around("-C 0,6", &fixed(2)), ["1,6", "3,6"]);
-    let within = Wish { within: Some(CpuSet::parse_list("0-2").unwrap()), ..fixed(2) };
+    let within = SearchSpace { within: Some(CpuSet::parse_list("0-2").unwrap()), ..fixed(2) };
     assert_eq!(around("-C 0-1", &within), Vec::<String>::new());
     assert_eq!(around("kernel", &fixed(2)), Vec::<String>::new());
     for moved in neighbours(&ryzen, &fixed(2), &placement("-C 0-1")).unwrap() {
-        assert!(same_place(&ryzen, &moved, &parse(&ryzen, &moved.name, Some(2), KernelOffers::default()).unwrap()));
+        assert!(same_place(&ryzen, &moved, &parse(&ryzen, &moved.name, Some(2), KernelFeatures::default()).unwrap()));
     }
     // With memory on one node, moving to that node and moving to the other are two things.
     let xeon = model("xeon-e5-2640-x2");
     let near = |memory: &str| {
-        let start = parse(&xeon, &format!("-C 0,6{memory}"), Some(2), KernelOffers::default()).unwrap();
+        let start = parse(&xeon, &format!("-C 0,6{memory}"), Some(2), KernelFeatures::default()).unwrap();
         neighbours(&xeon, &fixed(2), &start).unwrap().len()
     };
     assert_eq!((near(""), near(" -m 0"), near(" -i 0-1")), (2, 4, 2));
@@ -527,12 +532,12 @@ fn candidate_neighbours_are_one_move_away() {
 #[test]
 fn candidates_of_the_largest_machine_stay_few() {
     for (threads, most) in
-        [(Threads::Fixed(4), 400), (Threads::Fixed(100), 400), (Threads::Natural, 1300), (Threads::Free, 2000)]
+        [(Threads::Fixed(4), 400), (Threads::Fixed(100), 400), (Threads::Unspecified, 1300), (Threads::Searched, 2000)]
     {
-        let all = candidates(&large(), &Wish { threads, ..Wish::default() }).unwrap();
+        let all = candidates(&large(), &SearchSpace { threads, ..SearchSpace::default() }).unwrap();
         let first = all.stages.first.iter().filter(|first| **first).count();
         assert!(all.placements.len() <= most && first <= 400, "{threads:?}: {} and {first}", all.placements.len());
     }
-    let second = candidates(&large(), &Wish { second: true, ..Wish::default() }).unwrap();
+    let second = candidates(&large(), &SearchSpace { second: true, ..SearchSpace::default() }).unwrap();
     assert!(second.placements.len() < 100, "{}", second.placements.len());
 }

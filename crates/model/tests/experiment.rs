@@ -5,11 +5,11 @@ mod machines;
 use std::fmt::Write;
 
 use machines::model;
-use model::experiment::{Experiment, PlanError, Single, Wishes, parse};
-use model::placement::KernelOffers;
-use model::plan::Plan;
-use model::units::{Bytes, Nanos};
-use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+use model::experiments::experiment::{Experiment, PlanError, PlanOptions, SingleWorkload, parse};
+use model::placements::placement::KernelFeatures;
+use model::values::plan::Plan;
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 use proptest::prelude::*;
 
 const RYZEN: &str = "ryzen5-2600";
@@ -64,8 +64,8 @@ fn read(text: &str) -> Experiment {
     parse(text, "e.toml", &specs()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn wishes(smoke: bool) -> Wishes<'static> {
-    Wishes { smoke, kernel: KernelOffers { weighted_interleave: true, far: true }, devices: &[] }
+fn wishes(smoke: bool) -> PlanOptions<'static> {
+    PlanOptions { smoke, kernel: KernelFeatures { weighted_interleave: true, far: true }, devices: &[] }
 }
 
 /// A text after the head, which is two lines, and how the error begins after the file's name.
@@ -212,16 +212,16 @@ fn boots_that_are_left_are_named() {
     let text = format!("boots = [\"numa=fake=4\", \"numa=fake=8 policy=x\"]\n{HEAD}[[workload]]\nname = \"stream\"");
     let experiment = read(&text);
     let (plain, four, eight) = ("quiet", "quiet numa=fake=4", "numa=fake=8 policy=x quiet");
-    assert_eq!(experiment.boots_left(&[]), ["", "numa=fake=4", "numa=fake=8 policy=x"]);
-    assert_eq!(experiment.boots_left(&[plain]), ["numa=fake=4", "numa=fake=8 policy=x"]);
+    assert_eq!(experiment.unmeasured_boots(&[]), ["", "numa=fake=4", "numa=fake=8 policy=x"]);
+    assert_eq!(experiment.unmeasured_boots(&[plain]), ["numa=fake=4", "numa=fake=8 policy=x"]);
     assert_eq!(
-        experiment.boots_left(&[four, "numa=fake=8"]),
+        experiment.unmeasured_boots(&[four, "numa=fake=8"]),
         ["numa=fake=8 policy=x"],
         "half of them is a plain start"
     );
-    assert_eq!(experiment.boots_left(&[plain, four, eight]), [""; 0]);
+    assert_eq!(experiment.unmeasured_boots(&[plain, four, eight]), [""; 0]);
     let none = read(&format!("{HEAD}[[workload]]\nname = \"stream\""));
-    assert_eq!(none.boots_left(&[]), [""; 0]);
+    assert_eq!(none.unmeasured_boots(&[]), [""; 0]);
 }
 
 /// Cells and what was left out, one a line.
@@ -339,8 +339,8 @@ fn experiment_grids_are_bounded() {
     assert_eq!(error, PlanError::Mistake("the lists make 90000 cells; at most 10000 are possible".into()));
 }
 
-fn single(workload: &str, set: &[(&str, &str)], placements: &[&str], threads: Option<usize>) -> Single {
-    Single {
+fn single(workload: &str, set: &[(&str, &str)], placements: &[&str], threads: Option<usize>) -> SingleWorkload {
+    SingleWorkload {
         workload: workload.into(),
         set: set.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         placements: placements.iter().map(|name| (*name).into()).collect(),
@@ -359,7 +359,7 @@ fn experiment_takes_other_values_of_parameters() {
     let given = |pairs: &[(&str, &str)]| {
         let mut experiment = read(&text);
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect();
-        experiment.give(&pairs, &specs()).map(|()| experiment)
+        experiment.override_parameters(&pairs, &specs()).map(|()| experiment)
     };
     let experiment = given(&[("size", "2MiB"), ("kernel", "copy"), ("size", "4MiB")]).unwrap();
     let sets: Vec<_> = experiment.tasks.iter().map(|task| format!("{:?}", task.set)).collect();
@@ -462,7 +462,7 @@ proptest! {
         for (index, one) in plan.cells.iter().enumerate() {
             for other in &plan.cells[index + 1..] {
                 let same = one.test == other.test
-                    && model::placement::same_place(&topology, &one.placement, &other.placement);
+                    && model::placements::placement::same_place(&topology, &one.placement, &other.placement);
                 prop_assert!(!same, "{} and {} are one thing", one.key, other.key);
             }
         }
@@ -474,8 +474,8 @@ proptest! {
 fn memory_beyond_dram_is_for_workloads_with_arrays() {
     let huge_pages = parameter("huge-pages", ParameterKind::Switch, Some("true"), None);
     let specs = [workload("arrays", None, vec![huge_pages]), workload("other", None, Vec::new())];
-    let plan = |workload: &str, kernel: KernelOffers| {
-        let single = Single {
+    let plan = |workload: &str, kernel: KernelFeatures| {
+        let single = SingleWorkload {
             workload: workload.into(),
             set: Vec::new(),
             placements: vec!["one-core".into(), "one-core+far".into()],
@@ -484,14 +484,14 @@ fn memory_beyond_dram_is_for_workloads_with_arrays() {
             warmup: 0,
             time_limit: Nanos(1_000_000_000),
         };
-        let plan = single.plan(&model(RK3399), &specs, Wishes { smoke: false, kernel, devices: &[] }).unwrap();
+        let plan = single.plan(&model(RK3399), &specs, PlanOptions { smoke: false, kernel, devices: &[] }).unwrap();
         let skipped: Vec<String> = plan.skipped.iter().map(|skip| skip.why.clone()).collect();
         (plan.cells.len(), skipped)
     };
-    let there = KernelOffers { far: true, ..KernelOffers::default() };
+    let there = KernelFeatures { far: true, ..KernelFeatures::default() };
     assert_eq!(plan("arrays", there), (2, vec![]));
     let (cells, skipped) = plan("other", there);
     assert!(cells == 1 && skipped[0].contains("other does not; hint: nearfar expand"), "{skipped:?}");
-    let (cells, skipped) = plan("arrays", KernelOffers::default());
+    let (cells, skipped) = plan("arrays", KernelFeatures::default());
     assert!(cells == 1 && skipped[0].contains("no folder on a disk"), "{skipped:?}");
 }

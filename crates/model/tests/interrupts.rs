@@ -1,15 +1,15 @@
 //! Where interrupts go: what `irq:` means on machines with one node and several, and what is refused with which words.
 
-use model::candidates::{Threads, Wish, candidates};
-use model::id_set::{CpuSet, NodeId};
-use model::placement::{
-    KernelOffers, NoPlacement, Placement, check, check_movable, lines, offer_all, parse_for, same_place,
+use model::placements::candidates::{SearchSpace, Threads, candidates};
+use model::placements::placement::{
+    KernelFeatures, Placement, PlacementError, check, check_movable, lines, offer_all, parse_for, same_place,
 };
-use model::topology::{Device, DeviceKind, Interrupt, Movability, Topology};
-use model::units::Nanos;
-use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+use model::values::id_set::{CpuSet, NodeId};
+use model::values::topology::{Device, DeviceKind, Interrupt, Movability, Topology};
+use model::values::units::Nanos;
+use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
-const NONE: KernelOffers = KernelOffers { weighted_interleave: false, far: false };
+const NONE: KernelFeatures = KernelFeatures { weighted_interleave: false, far: false };
 
 fn interrupt(number: u32, name: &str, movability: Movability) -> Interrupt {
     let all = CpuSet::parse_list("0-1").expect("a list");
@@ -42,21 +42,25 @@ fn ryzen() -> Topology {
     with_devices(include_str!("captures/ryzen5-2600.json"))
 }
 
-fn placed(topology: &Topology, text: &str, devices: &[&str]) -> Result<model::placement::Placement, NoPlacement> {
+fn placed(
+    topology: &Topology,
+    text: &str,
+    devices: &[&str],
+) -> Result<model::placements::placement::Placement, PlacementError> {
     let devices: Vec<String> = devices.iter().map(|name| (*name).into()).collect();
     parse_for(topology, text, None, NONE, &devices)
 }
 
 /// `60>0 61>0`, or the refusal.
 fn routed(topology: &Topology, text: &str, devices: &[&str]) -> String {
-    let words = |placement: model::placement::Placement| {
-        let route = |route: &model::placement::Route| format!("{}>{}", route.number, route.cpus);
+    let words = |placement: model::placements::placement::Placement| {
+        let route = |route: &model::placements::placement::Route| format!("{}>{}", route.number, route.cpus);
         placement.interrupts.iter().map(route).collect::<Vec<_>>().join(" ")
     };
     match placed(topology, text, devices) {
         Ok(placement) => words(placement),
-        Err(NoPlacement::Mistake(why)) => format!("mistake: {why}"),
-        Err(NoPlacement::Unavailable(why)) => format!("unavailable: {why}"),
+        Err(PlacementError::Mistake(why)) => format!("mistake: {why}"),
+        Err(PlacementError::Unavailable(why)) => format!("unavailable: {why}"),
     }
 }
 
@@ -133,7 +137,7 @@ fn the_lines_are_for_roots_shell() {
     assert!(lines.starts_with("echo 2-3 > /proc/irq/60/smp_affinity_list\necho 2-3 > /proc/irq/61/"), "{lines}");
     assert!(lines.ends_with("--banirq=60 --banirq=61 --banirq=62"), "{lines}");
     let found = placed(&xeon, "one-core", &["eth0"]).unwrap();
-    assert_eq!(model::placement::lines(&found, &xeon, "true").interrupts, None);
+    assert_eq!(model::placements::placement::lines(&found, &xeon, "true").interrupts, None);
 }
 
 #[test]
@@ -141,8 +145,9 @@ fn offers_are_for_devices_that_can_be_moved() {
     let of = |topology: &Topology, devices: &[String]| -> Vec<(String, Result<Vec<u32>, String>)> {
         let offers =
             offer_all(topology, None, NONE, devices).into_iter().filter(|offer| offer.policy.starts_with("irq:"));
-        let numbers =
-            |placement: model::placement::Placement| placement.interrupts.iter().map(|one| one.number).collect();
+        let numbers = |placement: model::placements::placement::Placement| {
+            placement.interrupts.iter().map(|one| one.number).collect()
+        };
         offers.map(|offer| (offer.policy, offer.placement.map(numbers))).collect()
     };
     let all = of(&xeon(), &[]);
@@ -159,7 +164,8 @@ fn offers_are_for_devices_that_can_be_moved() {
 /// Names of the candidates for one thread, and where each sends eth0's first queue.
 fn candidates_of(topology: &Topology, devices: &[&str]) -> Vec<(String, String)> {
     let devices = devices.iter().map(|name| (*name).into()).collect();
-    let wish = Wish { threads: Threads::Fixed(1), only: vec!["one-core".into()], devices, ..Wish::default() };
+    let wish =
+        SearchSpace { threads: Threads::Fixed(1), only: vec!["one-core".into()], devices, ..SearchSpace::default() };
     let found = candidates(topology, &wish).expect("nothing is asked that is not there");
     assert_eq!(found.placements.len(), found.stages.route.len());
     let cpus = |placement: &Placement| placement.interrupts.first().map(|route| route.cpus.to_string());
@@ -200,7 +206,7 @@ fn candidates_race_where_interrupts_go_too() {
 #[test]
 fn cpus_near_a_device_are_not_alike_others() {
     let singles = |devices: Vec<String>| {
-        let wish = Wish { threads: Threads::Fixed(1), devices, ..Wish::default() };
+        let wish = SearchSpace { threads: Threads::Fixed(1), devices, ..SearchSpace::default() };
         let found = candidates(&xeon(), &wish).expect("nothing is asked that is not there");
         let seats = found.placements.iter().filter(|one| one.seats.len() == 1 && one.cpus().len() == 1);
         seats.map(|one| one.seats[0].0).collect::<std::collections::BTreeSet<_>>()
@@ -213,8 +219,8 @@ fn cpus_near_a_device_are_not_alike_others() {
 fn what_cannot_be_moved_is_refused_before_a_race() {
     let refused = |name: &str| match check_movable(&xeon(), &[name.into()]) {
         Ok(()) => String::new(),
-        Err(NoPlacement::Mistake(why)) => format!("mistake: {why}"),
-        Err(NoPlacement::Unavailable(why)) => format!("unavailable: {why}"),
+        Err(PlacementError::Mistake(why)) => format!("mistake: {why}"),
+        Err(PlacementError::Unavailable(why)) => format!("unavailable: {why}"),
     };
     assert_eq!(refused("eth0"), "");
     assert!(refused("nvme0n1").starts_with("unavailable: interrupt 51 (nvme0q1) of nvme0n1 is managed"));
@@ -245,11 +251,11 @@ fn several_devices_have_a_thread_each_and_all_of_their_interrupts_are_sent() {
     let specs = [io_spec()];
     let text = "name = \"x\"\nquestion = \"?\"\n[[workload]]\nname = \"io\"\nset = { file = \"/dev/{devices}\" }\n\
                 threads = [\"devices\"]\nplacements = [\"kernel+irq:spread\"]\n";
-    let experiment = model::experiment::parse(text, "x.toml", &specs).unwrap();
+    let experiment = model::experiments::experiment::parse(text, "x.toml", &specs).unwrap();
     let topology = xeon();
     let plan = |names: &[&str]| {
         let devices: Vec<String> = names.iter().map(|name| (*name).into()).collect();
-        let wishes = model::experiment::Wishes { smoke: false, kernel: NONE, devices: &devices };
+        let wishes = model::experiments::experiment::PlanOptions { smoke: false, kernel: NONE, devices: &devices };
         experiment.plan(&topology, &specs, wishes)
     };
     let planned = |names: &[&str]| {

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use model::experiment::{JobWishes, Jobs, read_jobs};
-use model::units::{Bytes, Nanos};
-use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+use model::experiments::experiment::{JobFileOptions, Jobs, read_jobs};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 use proptest::prelude::*;
 
 const STORAGE: &str = include_str!("jobs/storage.fio");
@@ -57,7 +57,7 @@ fn io() -> WorkloadSpec {
 }
 
 fn read(text: &str) -> Result<Jobs, String> {
-    let wishes = JobWishes { name: "jobs", placements: &[] };
+    let wishes = JobFileOptions { name: "jobs", placements: &[] };
     read_jobs(text, "a.fio", wishes, &[io()]).map_err(|error| error.to_string())
 }
 
@@ -111,11 +111,12 @@ fn jobs_that_fio_would_run_together_are_said() {
 #[test]
 fn jobs_run_where_the_command_line_says() {
     let placements = ["one-core".to_string(), "-C 0-1".to_string()];
-    let wishes = JobWishes { name: "jobs", placements: &placements };
+    let wishes = JobFileOptions { name: "jobs", placements: &placements };
     let jobs = read_jobs("[a]\nsize=1m\n", "a.fio", wishes, &[io()]).unwrap();
     assert_eq!(jobs.experiment.tasks[0].placements, placements);
     let wrong = ["nowhere".to_string()];
-    let error = read_jobs("[a]\nsize=1m\n", "a.fio", JobWishes { name: "x", placements: &wrong }, &[io()]).unwrap_err();
+    let error =
+        read_jobs("[a]\nsize=1m\n", "a.fio", JobFileOptions { name: "x", placements: &wrong }, &[io()]).unwrap_err();
     assert!(error.to_string().contains("'nowhere'"), "{error}");
 }
 
@@ -190,7 +191,7 @@ proptest! {
     ) {
         let end = (at + length).min(TOGETHER.len());
         let text = format!("{}{put}{}", &TOGETHER[..at], &TOGETHER[end..]);
-        match read_jobs(&text, "a.fio", JobWishes { name: "x", placements: &[] }, &[io()]) {
+        match read_jobs(&text, "a.fio", JobFileOptions { name: "x", placements: &[] }, &[io()]) {
             Ok(jobs) => prop_assert!(!jobs.experiment.tasks.is_empty()),
             Err(error) => {
                 prop_assert!(error.line >= 1 && error.line <= text.matches('\n').count() + 1, "{error}");

@@ -4,21 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use model::candidates::{MemoryChoice, Stages};
-use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::place::{RacePlan, Step};
-use model::placement::{DramBudget, MemoryPolicy, Placement, Route};
-use model::plan::{Cell, Plan, Repeat, stream};
-use model::racing::Rules;
-use model::size::SizePlan;
-use model::trial::{Role, TrialId, short_hash};
-use model::units::{Bytes, Nanos};
-use model::workload::{ParameterKind, ParameterSpec, Parameters, Value, WorkloadSpec};
+use model::analysis::place::{RacePlan, ReductionStep};
+use model::analysis::size::SizePlan;
+use model::placements::candidates::{MemoryChoice, Stages};
+use model::placements::placement::{DramBudget, MemoryPolicy, Placement, Route};
+use model::stats::racing::Rules;
+use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::plan::{Cell, Plan, StoppingRule, stream};
+use model::values::trial::{Role, TrialId, short_hash};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{ParameterKind, ParameterSpec, Parameters, Value, WorkloadSpec};
 
 const SECOND: Nanos = Nanos(1_000_000_000);
 
-fn repeat() -> Repeat {
-    Repeat { warmup: 1, min: 5, max: 9, precision: 0.02, budget: Nanos(600_000_000_000), time_limit: SECOND }
+fn repeat() -> StoppingRule {
+    StoppingRule { warmup: 1, min: 5, max: 9, precision: 0.02, budget: Nanos(600_000_000_000), time_limit: SECOND }
 }
 
 fn cell(key: &str) -> Cell {
@@ -31,7 +31,7 @@ fn cell(key: &str) -> Cell {
     }
 }
 
-fn plan(repeat: Repeat, race: Option<RacePlan>) -> Plan {
+fn plan(repeat: StoppingRule, race: Option<RacePlan>) -> Plan {
     Plan {
         experiment: "quick".into(),
         question: "Is it fast?".into(),
@@ -72,8 +72,8 @@ fn race() -> RacePlan {
         },
         raw_placements: "123456789012345678901234567890".into(),
         steps: vec![
-            Step { count: Some("4095".into()), text: "sets of \"any\" size".into() },
-            Step { count: None, text: "no two cpus are alike".into() },
+            ReductionStep { count: Some("4095".into()), text: "sets of \"any\" size".into() },
+            ReductionStep { count: None, text: "no two cpus are alike".into() },
         ],
     }
 }
@@ -86,11 +86,18 @@ fn experiment_key_hashes_this_text() {
             "Repeat { warmup: 1, min: 5, max: 9, precision: 0.02, budget: Nanos(600000000000), time_limit: Nanos(1000000000) }",
         ),
         (
-            Repeat { warmup: 0, min: 1, max: u32::MAX, precision: 0.0, budget: Nanos(0), time_limit: Nanos(u64::MAX) },
+            StoppingRule {
+                warmup: 0,
+                min: 1,
+                max: u32::MAX,
+                precision: 0.0,
+                budget: Nanos(0),
+                time_limit: Nanos(u64::MAX),
+            },
             "Repeat { warmup: 0, min: 1, max: 4294967295, precision: 0.0, budget: Nanos(0), time_limit: Nanos(18446744073709551615) }",
         ),
         (
-            Repeat { precision: 1e-7, ..repeat() },
+            StoppingRule { precision: 1e-7, ..repeat() },
             "Repeat { warmup: 1, min: 5, max: 9, precision: 1e-7, budget: Nanos(600000000000), time_limit: Nanos(1000000000) }",
         ),
     ];

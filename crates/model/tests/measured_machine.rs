@@ -3,19 +3,19 @@
 mod machines;
 
 use machines::model;
-use model::candidates::{Threads, Wish, candidates, pairs_keep};
-use model::id_set::{CpuId, CpuSet, NodeId};
-use model::measured_map::{CorePair, Measured, MeasuredMap, MemoryPath, NodeDistance};
-use model::placement::{self, KernelOffers};
-use model::topology::Topology;
+use model::placements::candidates::{SearchSpace, Threads, candidates, pairs_keep};
+use model::placements::measured_map::{CorePair, MeasuredMap, MeasuredValue, MemoryPath, NodeDistance};
+use model::placements::placement::{self, KernelFeatures};
+use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::topology::Topology;
 
-fn ns(median: f64) -> Measured {
-    Measured { unit: "ns".into(), median, ci_low: None, ci_high: None, samples: vec![median], suspect: 0 }
+fn ns(median: f64) -> MeasuredValue {
+    MeasuredValue { unit: "ns".into(), median, ci_low: None, ci_high: None, samples: vec![median], suspect: 0 }
 }
 
 /// Every pair of cpus with its latency.
 fn all_pairs(topology: &Topology, latency: impl Fn(u32, u32) -> f64) -> MeasuredMap {
-    let pair = |pair: model::candidates::CpuPair| CorePair {
+    let pair = |pair: model::placements::candidates::CpuPair| CorePair {
         a: pair.a,
         b: pair.b,
         relation: String::new(),
@@ -24,7 +24,7 @@ fn all_pairs(topology: &Topology, latency: impl Fn(u32, u32) -> f64) -> Measured
         home: None,
         latency: ns(latency(pair.a.0.min(pair.b.0), pair.a.0.max(pair.b.0))),
     };
-    let core_to_core = model::candidates::all_pairs(topology).into_iter().map(pair).collect();
+    let core_to_core = model::placements::candidates::all_pairs(topology).into_iter().map(pair).collect();
     MeasuredMap { core_to_core, ..MeasuredMap::default() }
 }
 
@@ -38,11 +38,11 @@ fn ryzen_stated(a: u32, b: u32) -> f64 {
 }
 
 fn classes(topology: &Topology, map: &MeasuredMap) -> Vec<String> {
-    map.applied_to(topology).classes.iter().map(ToString::to_string).collect()
+    map.apply_to(topology).classes.iter().map(ToString::to_string).collect()
 }
 
 fn offered(topology: &Topology, measured: Vec<CpuSet>, threads: usize) -> Vec<String> {
-    let wish = Wish { threads: Threads::Fixed(threads), measured, ..Wish::default() };
+    let wish = SearchSpace { threads: Threads::Fixed(threads), measured, ..SearchSpace::default() };
     candidates(topology, &wish)
         .expect("nothing is asked that is not there")
         .placements
@@ -71,7 +71,7 @@ fn a_slow_core_is_told_apart_and_all_that_is_unlike_because_of_it() {
     let mut found = classes(&ryzen, &all_pairs(&ryzen, slow));
     found.sort();
     assert_eq!(found, ["0,2,6,8", "1,7", "3-5,9-11"]);
-    let measured = all_pairs(&ryzen, slow).applied_to(&ryzen).classes;
+    let measured = all_pairs(&ryzen, slow).apply_to(&ryzen).classes;
     assert!(pairs_keep(&ryzen, &measured, |a, b| slow(a.0.min(b.0), a.0.max(b.0)).to_bits()));
     // One thread: any core stood for all; now one of each class does.
     assert_eq!(single(offered(&ryzen, Vec::new(), 1)), ["0"]);
@@ -89,7 +89,7 @@ fn pairs_that_are_unlike_though_their_cpus_are_alike_are_told_apart() {
     assert!(firsts.len() >= 8, "{firsts:?}");
     let value = |a: u32, b: u32| if half(a) == half(b) { 20.0 } else { 40.0 };
     let map = all_pairs(&xeon, value);
-    let measured = map.applied_to(&xeon).classes;
+    let measured = map.apply_to(&xeon).classes;
     assert!(measured.len() > 1);
     assert!(pairs_keep(&xeon, &measured, |a, b| value(a.0, b.0).to_bits()), "{measured:?}");
     assert!(!pairs_keep(&xeon, &[], |a, b| value(a.0, b.0).to_bits()));
@@ -99,7 +99,7 @@ fn pairs_that_are_unlike_though_their_cpus_are_alike_are_told_apart() {
 fn one_pair_that_stands_for_others_says_nothing_about_them() {
     let ryzen = model("ryzen5-2600");
     let mut map = all_pairs(&ryzen, |a, b| if a == 0 { 500.0 } else { ryzen_stated(a, b) });
-    assert!(!map.applied_to(&ryzen).classes.is_empty());
+    assert!(!map.apply_to(&ryzen).classes.is_empty());
     map.core_to_core.pop();
     assert_eq!(classes(&ryzen, &map), [""; 0]);
 }
@@ -133,10 +133,10 @@ fn two_nodes(topology: &Topology, own: [f64; 2], far: f64) -> MeasuredMap {
 #[test]
 fn a_node_with_slower_memory_is_another_node() {
     let xeon = model("xeon-e5-2640-x2");
-    let count = |map: &MeasuredMap| offered(&map.applied_to(&xeon).topology, Vec::new(), 1).len();
+    let count = |map: &MeasuredMap| offered(&map.apply_to(&xeon).topology, Vec::new(), 1).len();
     let stated = offered(&xeon, Vec::new(), 1).len();
     assert_eq!(count(&two_nodes(&xeon, [80.0, 82.0], 150.0)), stated, "noise");
-    let attributes = two_nodes(&xeon, [80.0, 82.0], 150.0).applied_to(&xeon).topology.memory_attributes;
+    let attributes = two_nodes(&xeon, [80.0, 82.0], 150.0).apply_to(&xeon).topology.memory_attributes;
     let latencies = attributes.iter().filter(|one| one.attr == "Latency").map(|one| one.value);
     assert_eq!(latencies.collect::<Vec<_>>(), [80, 150, 140, 82], "in place of what is stated");
     let slower = count(&two_nodes(&xeon, [80.0, 110.0], 138.0));
@@ -147,14 +147,14 @@ fn a_node_with_slower_memory_is_another_node() {
 fn policies_go_by_measured_distances() {
     let xeon = model("xeon-e5-2640-x2");
     let reason = |topology: &Topology| {
-        placement::parse(topology, "memory-remote", Some(1), KernelOffers::default()).unwrap().reason
+        placement::parse(topology, "memory-remote", Some(1), KernelFeatures::default()).unwrap().reason
     };
-    let applied = two_nodes(&xeon, [80.0, 82.0], 138.0).applied_to(&xeon).topology;
+    let applied = two_nodes(&xeon, [80.0, 82.0], 138.0).apply_to(&xeon).topology;
     assert!(reason(&xeon).contains("distance 20 instead of 10"), "{}", reason(&xeon));
     assert!(reason(&applied).contains("measured distance 17 instead of 10"), "{}", reason(&applied));
     // A latency that is missing leaves all as stated: half of a table would say what nobody stated nor measured.
     let mut half = two_nodes(&xeon, [80.0, 82.0], 138.0);
     half.node_distances.clear();
     half.memory.clear();
-    assert_eq!(half.applied_to(&xeon).topology, xeon);
+    assert_eq!(half.apply_to(&xeon).topology, xeon);
 }

@@ -3,15 +3,15 @@
 mod machines;
 
 use machines::model;
-use model::candidates::{all_pairs, pairs};
-use model::id_set::CpuId;
-use model::measured_map::{groups, relation};
+use model::placements::candidates::{all_pairs, pairs};
+use model::placements::measured_map::{groups, relation};
+use model::values::id_set::CpuId;
 
 #[test]
 fn one_pair_stands_for_all_alike() {
     let found = |name: &str| -> Vec<String> {
         let topology = model(name);
-        let words = |pair: &model::candidates::CpuPair| {
+        let words = |pair: &model::placements::candidates::CpuPair| {
             format!("{} {} {} x{}", pair.a, pair.b, relation(&topology, pair.a, pair.b), pair.alike)
         };
         pairs(&topology).iter().map(words).collect()
@@ -38,7 +38,7 @@ fn every_pair_is_there_once() {
 #[test]
 fn groups_are_of_one_home_and_one_kind() {
     let found = |name: &str| -> Vec<String> {
-        let words = |group: &model::measured_map::CpuGroup| {
+        let words = |group: &model::placements::measured_map::CpuGroup| {
             format!("{} ({} cores) of {:?}", group.cpus, group.firsts.len(), group.home.map(|home| home.0))
         };
         groups(&model(name)).iter().map(words).collect()

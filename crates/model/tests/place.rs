@@ -3,17 +3,17 @@
 
 mod machines;
 
-use model::candidates::{Threads, Wish};
-use model::capture::Capture;
-use model::place::{Answer, Claim, Course, Objective, Question};
-use model::plan::{Block, Plan};
-use model::racing::{Rules, State, Word};
-use model::record::{Ending, RunId, RunRecord, TrialRecord};
-use model::settings::Settings;
-use model::topology::Topology;
-use model::trial::{Evidence, Grade, Outcome, Role, Sample, Status, Verdict};
-use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
+use model::analysis::place::{Claim, Objective, PlaceRequest, PlaceResult, RaceState};
+use model::placements::candidates::{SearchSpace, Threads};
+use model::stats::racing::{RankClaim, Rules, State};
+use model::values::capture::Capture;
+use model::values::plan::{NextBlock, Plan};
+use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
+use model::values::settings::Settings;
+use model::values::topology::Topology;
+use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, TrialStatus, Verdict};
+use model::values::units::Nanos;
+use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
 
 const SECOND: Nanos = Nanos(1_000_000_000);
 const HOUR: Nanos = Nanos(3_600_000_000_000);
@@ -48,39 +48,39 @@ fn command() -> WorkloadSpec {
     }
 }
 
-fn question() -> Question {
-    Question {
+fn question() -> PlaceRequest {
+    PlaceRequest {
         name: "app".into(),
         given: [("argv".to_string(), r#"["app", "-t", "{threads}"]"#.to_string())].into(),
         objective: Objective::WallTime,
-        wish: Wish { threads: Threads::Fixed(4), ..Wish::default() },
+        wish: SearchSpace { threads: Threads::Fixed(4), ..SearchSpace::default() },
         rules: Rules { indifference: 0.01, strict: false, max_trials: None },
         budget: HOUR,
         time_limit: Nanos(100 * SECOND.0),
     }
 }
 
-fn plan(question: &Question) -> Plan {
+fn plan(question: &PlaceRequest) -> Plan {
     question.plan(&ryzen(), &command()).expect("the question is right")
 }
 
 /// What one attempt of a cell does.
-type Script<'a> = &'a dyn Fn(&Block, usize, u32) -> (Status, Grade, f64);
+type Script<'a> = &'a dyn Fn(&NextBlock, usize, u32) -> (TrialStatus, Grade, f64);
 
 /// Seconds by cell with a little noise that follows from cell and block: cell 2 is best by far.
-fn steady(block: &Block, cell: usize, _: u32) -> (Status, Grade, f64) {
+fn steady(block: &NextBlock, cell: usize, _: u32) -> (TrialStatus, Grade, f64) {
     let best = if cell == 2 { 1.0 } else { 1.3 + 0.05 * cell as f64 };
     let noise = f64::from((block.number * 7 + cell as u32 * 13) % 11) / 1000.0;
-    (Status::Completed, Grade::Valid, best + noise)
+    (TrialStatus::Completed, Grade::Valid, best + noise)
 }
 
 /// The trials of a block, attempt by attempt until one helps.
-fn trials(plan: &Plan, block: &Block, script: Script<'_>) -> Vec<TrialRecord> {
+fn trials(plan: &Plan, block: &NextBlock, script: Script<'_>) -> Vec<TrialRecord> {
     let mut records = Vec::new();
     for cell in &block.cells {
         for attempt in 0..block.attempts_max {
             let (status, grade, seconds) = script(block, *cell, attempt);
-            let completed = status == Status::Completed;
+            let completed = status == TrialStatus::Completed;
             let sample = |series: &str| Sample { series: series.into(), value: seconds };
             let mut trial = plan.trial("r", 1, *cell, block.role, block.number, attempt);
             trial.time_limit = block.limit_of(*cell);
@@ -96,7 +96,7 @@ fn trials(plan: &Plan, block: &Block, script: Script<'_>) -> Vec<TrialRecord> {
                 },
                 verdict: Verdict { grade, reasons: vec!["it ran elsewhere".into()] },
             };
-            let again = record.may_pass_again();
+            let again = record.is_retriable();
             records.push(record);
             if !again {
                 break;
@@ -107,8 +107,8 @@ fn trials(plan: &Plan, block: &Block, script: Script<'_>) -> Vec<TrialRecord> {
 }
 
 /// Runs a race to its end: how it stands, and all trials in order.
-fn raced<'a>(plan: &'a Plan, script: Script<'_>) -> (Course<'a>, Vec<TrialRecord>) {
-    let mut course = Course::new(plan).expect("the plan is a race");
+fn raced<'a>(plan: &'a Plan, script: Script<'_>) -> (RaceState<'a>, Vec<TrialRecord>) {
+    let mut course = RaceState::new(plan).expect("the plan is a race");
     let mut all = Vec::new();
     while let Some(block) = course.next() {
         let records = trials(plan, &block, script);
@@ -143,9 +143,9 @@ fn place_warms_up_races_and_confirms() {
     let confirming: Vec<usize> =
         all.iter().filter(|record| record.trial.role == Role::Confirm).map(|record| record.trial.cell).collect();
     assert!(confirming.len() >= 20 && confirming.chunks(2).all(|pair| pair == [0, 2]), "{confirming:?}");
-    assert_eq!((course.ending(), course.race().state()), (Some(Ending::Resolved), State::Resolved));
+    assert_eq!((course.end_reason(), course.race().state()), (Some(EndReason::Resolved), State::Resolved));
     let record = record(plan.clone());
-    let answer = Answer::from_course(&record, &course);
+    let answer = PlaceResult::from_course(&record, &course);
     assert_eq!(answer.claim, Claim::Better);
     let versus = answer.versus_kernel.expect("it was confirmed");
     assert!((versus.change_percent - (100.0 / 1.3 - 100.0)).abs() < 0.5, "{versus:?}");
@@ -159,10 +159,10 @@ fn place_comes_to_the_same_from_stored_trials() {
     let plan = plan(&question());
     let (course, all) = raced(&plan, &steady);
     let record = record(plan.clone());
-    let answer = Answer::from_course(&record, &course);
-    assert_eq!(Answer::of(&record, &all), Some(answer));
+    let answer = PlaceResult::from_course(&record, &course);
+    assert_eq!(PlaceResult::of(&record, &all), Some(answer));
     for cut in [0, 1, 7, all.len() / 2, all.len() - 1] {
-        let replayed = Course::replay(&plan, &all[..cut]).expect("the plan is a race");
+        let replayed = RaceState::replay(&plan, &all[..cut]).expect("the plan is a race");
         let next = replayed.next().expect("something is missing");
         // What runs next is the block of the first trial that is not there, or the one that was cut.
         assert_eq!((next.role, next.number), (all[cut].trial.role, all[cut].trial.block), "cut at {cut}");
@@ -173,7 +173,7 @@ fn place_comes_to_the_same_from_stored_trials() {
 fn place_stops_slow_trials_but_never_the_reference() {
     let question = question();
     let wall = plan(&question);
-    let mut course = Course::new(&wall).expect("the plan is a race");
+    let mut course = RaceState::new(&wall).expect("the plan is a race");
     for _ in 0..2 {
         let block = course.next().expect("it goes on");
         assert_eq!(block.limit_of(3), Nanos(100 * SECOND.0), "nothing is known yet");
@@ -185,11 +185,11 @@ fn place_stops_slow_trials_but_never_the_reference() {
     assert!((4.9..5.2).contains(&limit), "five times the leader's second: {limit}");
     assert_eq!(reference, Nanos(100 * SECOND.0));
     // For short trials a hiccup is many times the median.
-    let hurried = |block: &Block, cell: usize, attempt: u32| {
+    let hurried = |block: &NextBlock, cell: usize, attempt: u32| {
         let (status, grade, seconds) = steady(block, cell, attempt);
         (status, grade, seconds / 100.0)
     };
-    let mut course = Course::new(&wall).expect("the plan is a race");
+    let mut course = RaceState::new(&wall).expect("the plan is a race");
     for _ in 0..2 {
         let block = course.next().expect("it goes on");
         let records = trials(&wall, &block, &hurried);
@@ -197,7 +197,7 @@ fn place_stops_slow_trials_but_never_the_reference() {
     }
     assert_eq!(course.next().expect("it goes on").limit_of(3), SECOND);
     // A number in the output says nothing about time.
-    let number = plan(&Question { objective: Objective::Number, ..question });
+    let number = plan(&PlaceRequest { objective: Objective::Number, ..question });
     let (_, all) = raced(&number, &steady);
     assert!(all.iter().all(|record| record.trial.time_limit == Nanos(100 * SECOND.0)));
 }
@@ -205,22 +205,22 @@ fn place_stops_slow_trials_but_never_the_reference() {
 #[test]
 fn place_tells_what_came_to_nothing() {
     let plan = plan(&question());
-    let troubled = |block: &Block, cell: usize, attempt: u32| match (cell, attempt) {
-        (1, _) => (Status::Failed("status 3".into()), Grade::Invalid, 0.1),
-        (3, _) => (Status::Completed, Grade::Invalid, 1.0),
-        (4, _) if block.role == Role::Measured => (Status::TimedOut("100 s".into()), Grade::Invalid, 100.0),
+    let troubled = |block: &NextBlock, cell: usize, attempt: u32| match (cell, attempt) {
+        (1, _) => (TrialStatus::Failed("status 3".into()), Grade::Invalid, 0.1),
+        (3, _) => (TrialStatus::Completed, Grade::Invalid, 1.0),
+        (4, _) if block.role == Role::Measured => (TrialStatus::TimedOut("100 s".into()), Grade::Invalid, 100.0),
         // The first attempt escapes, the second is proven.
-        (2, 0) if block.number % 2 == 1 => (Status::Completed, Grade::Invalid, 1.0),
+        (2, 0) if block.number % 2 == 1 => (TrialStatus::Completed, Grade::Invalid, 1.0),
         _ => steady(block, cell, attempt),
     };
     let (course, all) = raced(&plan, &troubled);
     let record = record(plan.clone());
-    let answer = Answer::from_course(&record, &course);
+    let answer = PlaceResult::from_course(&record, &course);
     let word = |cell: usize| &answer.standings.iter().find(|one| one.cell == cell).expect("it is ranked").word;
-    assert_eq!(word(1), &Word::Failed("status 3".into()));
-    assert_eq!(word(3), &Word::NotProven("it ran elsewhere".into()));
-    assert!(matches!(word(4), Word::TooSlow { .. }), "{:?}", word(4));
-    assert_eq!((word(2), answer.claim), (&Word::Leads, Claim::Better));
+    assert_eq!(word(1), &RankClaim::Failed("status 3".into()));
+    assert_eq!(word(3), &RankClaim::NotProven("it ran elsewhere".into()));
+    assert!(matches!(word(4), RankClaim::TooSlow { .. }), "{:?}", word(4));
+    assert_eq!((word(2), answer.claim), (&RankClaim::Leads, Claim::Better));
     let repeated =
         |cell: usize| all.iter().filter(|record| record.trial.cell == cell && record.trial.attempt == 1).count();
     assert!(repeated(2) > 0 && repeated(1) == repeated(3) && repeated(1) >= 3, "three holes of five");
@@ -230,11 +230,11 @@ fn place_tells_what_came_to_nothing() {
 #[test]
 fn place_needs_the_kernels_choice() {
     let plan = plan(&question());
-    let broken = |_: &Block, _: usize, _: u32| (Status::Failed("status 1".into()), Grade::Invalid, 0.1);
+    let broken = |_: &NextBlock, _: usize, _: u32| (TrialStatus::Failed("status 1".into()), Grade::Invalid, 0.1);
     let (course, all) = raced(&plan, &broken);
-    assert_eq!((course.ending(), all.len()), (Some(Ending::NoReference), 2), "tried twice, no candidate is");
+    assert_eq!((course.end_reason(), all.len()), (Some(EndReason::NoReference), 2), "tried twice, no candidate is");
     let record = record(plan.clone());
-    let answer = Answer::from_course(&record, &course);
+    let answer = PlaceResult::from_course(&record, &course);
     assert_eq!((answer.claim, answer.reference_failed.as_deref()), (Claim::NoReference, Some("status 1")));
     assert_eq!((answer.winner, answer.lines), (None, None));
 }
@@ -242,23 +242,23 @@ fn place_needs_the_kernels_choice() {
 #[test]
 fn place_needs_a_command_that_ends() {
     let plan = plan(&question());
-    let endless = |_: &Block, _: usize, _: u32| (Status::TimedOut("100 s".into()), Grade::Invalid, 100.0);
+    let endless = |_: &NextBlock, _: usize, _: u32| (TrialStatus::TimedOut("100 s".into()), Grade::Invalid, 100.0);
     let (course, all) = raced(&plan, &endless);
-    assert_eq!((course.ending(), all.len()), (Some(Ending::NoReference), 1));
+    assert_eq!((course.end_reason(), all.len()), (Some(EndReason::NoReference), 1));
 }
 
 #[test]
 fn place_asks_for_no_more_than_the_budget() {
     // A trial takes longer than all the time there is: it is stopped then; a block of ten does not fit either.
-    let poor = plan(&Question { budget: Nanos(5 * SECOND.0), ..question() });
-    let mut course = Course::new(&poor).expect("the plan is a race");
+    let poor = plan(&PlaceRequest { budget: Nanos(5 * SECOND.0), ..question() });
+    let mut course = RaceState::new(&poor).expect("the plan is a race");
     let block = course.next().expect("it begins");
     assert_eq!(block.limit_of(0), Nanos(5 * SECOND.0));
     let records = trials(&poor, &block, &steady);
     course.push(&block, &records.iter().collect::<Vec<_>>());
-    assert_eq!((course.next(), course.ending()), (None, Some(Ending::Budget)));
+    assert_eq!((course.next(), course.end_reason()), (None, Some(EndReason::Budget)));
     let record = record(poor.clone());
-    let answer = Answer::from_course(&record, &course);
+    let answer = PlaceResult::from_course(&record, &course);
     assert_eq!((answer.claim, answer.winner, answer.trials), (Claim::Inconclusive, None, 1));
 }
 
@@ -266,7 +266,7 @@ fn place_asks_for_no_more_than_the_budget() {
 fn place_confirms_once_more_when_the_pairs_were_too_few() {
     let plan = plan(&question());
     // Quiet while it races, noisy afterwards: the number of pairs that the race suggests is far too small.
-    let later = |block: &Block, cell: usize, attempt: u32| {
+    let later = |block: &NextBlock, cell: usize, attempt: u32| {
         let (status, grade, seconds) = steady(block, cell, attempt);
         let hash = block.number.wrapping_mul(2_654_435_761).wrapping_add(cell as u32 * 40_503) >> 7;
         let noise = if block.role == Role::Confirm { f64::from(hash % 97) / 250.0 } else { 0.0 };
@@ -277,37 +277,37 @@ fn place_confirms_once_more_when_the_pairs_were_too_few() {
     let pairs = all.iter().filter(|record| record.trial.role == Role::Confirm).count() as u32 / 2;
     assert!(confirmed.pairs > 10 && pairs == 10 + confirmed.pairs, "{pairs} pairs, {confirmed:?}");
     let record = record(plan.clone());
-    assert_eq!(Answer::of(&record, &all), Some(Answer::from_course(&record, &course)));
+    assert_eq!(PlaceResult::of(&record, &all), Some(PlaceResult::from_course(&record, &course)));
 }
 
 #[test]
 fn place_keeps_its_budget_and_a_reserve() {
     // A hundred seconds are a few blocks of ten candidates; fifteen per cent or twenty pairs are kept.
-    let plan = plan(&Question { budget: Nanos(100 * SECOND.0), ..question() });
-    let close = |block: &Block, cell: usize, _: u32| {
+    let plan = plan(&PlaceRequest { budget: Nanos(100 * SECOND.0), ..question() });
+    let close = |block: &NextBlock, cell: usize, _: u32| {
         let hash = block.number.wrapping_mul(2_654_435_761).wrapping_add(cell as u32 * 40_503) >> 7;
-        (Status::Completed, Grade::Valid, 1.0 + f64::from(hash % 97) / 1000.0)
+        (TrialStatus::Completed, Grade::Valid, 1.0 + f64::from(hash % 97) / 1000.0)
     };
     let (course, all) = raced(&plan, &close);
-    assert_eq!(course.ending(), Some(Ending::Budget));
+    assert_eq!(course.end_reason(), Some(EndReason::Budget));
     assert_eq!(course.race().state(), State::OutOfBudget);
     assert!(course.spent() < Nanos(101 * SECOND.0), "{}", course.spent());
     let confirming = all.iter().filter(|record| record.trial.role == Role::Confirm).count();
     assert!(course.race().leader() == Some(0) || confirming >= 20, "{confirming} trials confirm");
     let record = record(plan.clone());
-    assert!(matches!(Answer::from_course(&record, &course).claim, Claim::Inconclusive | Claim::Better));
+    assert!(matches!(PlaceResult::from_course(&record, &course).claim, Claim::Inconclusive | Claim::Better));
 }
 
 #[test]
 fn place_says_when_nothing_is_better_than_the_kernel() {
     let plan = plan(&question());
-    let kernel = |block: &Block, cell: usize, attempt: u32| {
+    let kernel = |block: &NextBlock, cell: usize, attempt: u32| {
         let (status, grade, seconds) = steady(block, cell, attempt);
         (status, grade, if cell == 0 { 0.9 } else { seconds })
     };
     let (course, all) = raced(&plan, &kernel);
     let record = record(plan.clone());
-    let answer = Answer::from_course(&record, &course);
+    let answer = PlaceResult::from_course(&record, &course);
     assert_eq!(
         (answer.claim, answer.winner.map(|winner| winner.placement)),
         (Claim::KernelIsBest, Some("kernel".into()))

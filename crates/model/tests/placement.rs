@@ -6,15 +6,15 @@ mod machines;
 use std::fmt::Write;
 
 use machines::{MODELS, model};
-use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::placement::{
-    KernelOffers, MemoryPolicy, NoPlacement, Placement, check, lines, offer, offer_all, parse, same_place,
+use model::placements::placement::{
+    KernelFeatures, MemoryPolicy, Placement, PlacementError, check, lines, offer, offer_all, parse, same_place,
 };
-use model::topology::{Cache, MemoryNode, Object, ObjectKind, Topology};
-use model::units::Bytes;
+use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::topology::{Cache, MemoryNode, Object, ObjectKind, Topology};
+use model::values::units::Bytes;
 use proptest::prelude::*;
 
-const WEIGHTS: KernelOffers = KernelOffers { weighted_interleave: true, far: true };
+const WEIGHTS: KernelFeatures = KernelFeatures { weighted_interleave: true, far: true };
 
 /// What a person reads in `nearfar placements`, one policy a line.
 fn table(topology: &Topology, threads: Option<usize>) -> String {
@@ -47,7 +47,7 @@ fn placement_policies_on_every_model() {
 #[test]
 fn placement_ryzen_study_seats() {
     let ryzen = model("ryzen5-2600");
-    let cpus = |policy| parse(&ryzen, policy, Some(6), KernelOffers::default()).unwrap().cpus().to_string();
+    let cpus = |policy| parse(&ryzen, policy, Some(6), KernelFeatures::default()).unwrap().cpus().to_string();
     assert_eq!(cpus("cores-across-l3"), "0-5");
     assert_eq!(cpus("smt-one-l3"), "0-2,6-8");
 }
@@ -57,7 +57,7 @@ fn placement_ryzen_study_seats() {
 fn placement_big_and_little_seats() {
     let board = model("rk3399");
     let seats = |policy: &str, threads: Option<usize>| {
-        let placement = parse(&board, policy, threads, KernelOffers::default());
+        let placement = parse(&board, policy, threads, KernelFeatures::default());
         placement.map_or_else(|why| why.to_string(), |placement| placement.cpus().to_string())
     };
     for (policy, threads, expected) in [
@@ -111,10 +111,10 @@ fn placement_combinations() {
         ("ryzen5-2600", "node:3", "memory node 3 does not exist here; this machine has memory node 0"),
     ];
     for (machine, policy, expected) in cases {
-        let got = match parse(&model(machine), policy, Some(6), KernelOffers::default()) {
+        let got = match parse(&model(machine), policy, Some(6), KernelFeatures::default()) {
             Ok(placement) => format!("{}-threads {} {}", placement.threads, placement.cpus(), placement.memory),
-            Err(NoPlacement::Unavailable(why)) => why,
-            Err(NoPlacement::Mistake(why)) => panic!("{policy}: {why}"),
+            Err(PlacementError::Unavailable(why)) => why,
+            Err(PlacementError::Mistake(why)) => panic!("{policy}: {why}"),
         };
         assert!(got.starts_with(expected), "{policy} on {machine}: {got}");
     }
@@ -124,8 +124,11 @@ fn placement_combinations() {
 fn placement_weights_need_a_kernel_that_has_them() {
     let xeon = model("xeon-e5-2640-x2");
     for text in ["weighted-interleave", "compact+weighted-interleave", "-w all"] {
-        let refused = parse(&xeon, text, None, KernelOffers::default());
-        assert!(matches!(&refused, Err(NoPlacement::Unavailable(why)) if why.contains("6.9")), "{text}: {refused:?}");
+        let refused = parse(&xeon, text, None, KernelFeatures::default());
+        assert!(
+            matches!(&refused, Err(PlacementError::Unavailable(why)) if why.contains("6.9")),
+            "{text}: {refused:?}"
+        );
         assert_eq!(parse(&xeon, text, None, WEIGHTS).unwrap().memory.to_string(), "weighted-interleave 0-1");
     }
 }
@@ -156,11 +159,14 @@ fn placement_mistakes_name_the_choices() {
         ("-", "'-' is not one of numactl's letters"),
     ];
     for (text, expected) in cases {
-        let refused = parse(&two_cpus(), text, None, KernelOffers::default());
-        assert!(matches!(&refused, Err(NoPlacement::Mistake(why)) if why.starts_with(expected)), "{text}: {refused:?}");
+        let refused = parse(&two_cpus(), text, None, KernelFeatures::default());
+        assert!(
+            matches!(&refused, Err(PlacementError::Mistake(why)) if why.starts_with(expected)),
+            "{text}: {refused:?}"
+        );
     }
-    let none = parse(&two_cpus(), "compact", Some(0), KernelOffers::default());
-    assert_eq!(none, Err(NoPlacement::Mistake("0 threads do nothing; give at least 1".into())));
+    let none = parse(&two_cpus(), "compact", Some(0), KernelFeatures::default());
+    assert_eq!(none, Err(PlacementError::Mistake("0 threads do nothing; give at least 1".into())));
     for text in ["compact+interleave", "node:7", "-C 900 -m 8", "--physcpubind=!+0-3"] {
         assert_eq!(check(text), Ok(()), "{text} may exist on another machine");
     }
@@ -220,13 +226,13 @@ fn placement_explicit_letters_read_as_numactl_reads_them() {
     ];
     for (text, threads, expected) in cases {
         let Placement { name, threads, seats, memory, .. } =
-            parse(&xeon, text, threads, KernelOffers::default()).unwrap();
+            parse(&xeon, text, threads, KernelFeatures::default()).unwrap();
         let cpus: CpuSet = seats.iter().copied().collect();
         assert_eq!(format!("{threads} x {cpus} {memory}"), expected, "{text}");
         assert_eq!(name, text);
         assert!(seats.is_empty() || seats.len() >= threads, "{text}: {seats:?}");
     }
-    let barred = parse(&xeon, "-C 0-2", None, KernelOffers::default()).unwrap_err().to_string();
+    let barred = parse(&xeon, "-C 0-2", None, KernelFeatures::default()).unwrap_err().to_string();
     assert_eq!(barred, "-C: cpus 0-1 are not usable by this process; it may use 2-5,8-11,14-17,20-23");
 }
 
@@ -321,7 +327,7 @@ fn placement_spans_of_l3s_stay_on_one_node_while_they_fit() {
     });
     for (policy, threads, expected) in cases {
         for machine in [&machine, &dies] {
-            let cpus = parse(machine, policy, threads, KernelOffers::default()).unwrap().cpus();
+            let cpus = parse(machine, policy, threads, KernelFeatures::default()).unwrap().cpus();
             assert_eq!(cpus, CpuSet::parse_list(expected).unwrap(), "{policy} {threads:?}: {cpus}");
         }
     }
@@ -340,7 +346,7 @@ fn placement_beyond_dram_is_for_who_can_follow_it() {
     let stored = serde_json::to_string(&far.memory).unwrap();
     assert_eq!(serde_json::from_str::<MemoryPolicy>(&stored).unwrap(), MemoryPolicy::Far, "{stored}");
 
-    let NoPlacement::Unavailable(why) = parse(&board, "far", None, KernelOffers::default()).unwrap_err() else {
+    let PlacementError::Unavailable(why) = parse(&board, "far", None, KernelFeatures::default()).unwrap_err() else {
         panic!("a machine without a disk is no mistake of the user's")
     };
     assert!(why.contains("hint: NEARFAR_FAR=FOLDER"), "{why}");
@@ -443,20 +449,20 @@ proptest! {
         }
         let placement = match parse(&topology, &name, threads, WEIGHTS) {
             Ok(placement) => placement,
-            Err(NoPlacement::Unavailable(why)) => {
+            Err(PlacementError::Unavailable(why)) => {
                 prop_assert!(!why.is_empty());
                 return Ok(());
             }
-            Err(NoPlacement::Mistake(why)) => return Err(TestCaseError::fail(why)),
+            Err(PlacementError::Mistake(why)) => return Err(TestCaseError::fail(why)),
         };
         prop_assert_eq!(placement.threads, threads.unwrap_or(placement.threads));
         prop_assert!(placement.threads > 0);
         prop_assert!(placement.cpus().is_subset(&topology.allowed_cpus));
         prop_assert_eq!(placement.seats.is_empty(), name.starts_with("kernel"));
-        if placement.is_seated() {
+        if placement.is_pinned() {
             prop_assert_eq!(placement.seats.len(), placement.threads);
         }
-        if placement.is_seated() && !name.starts_with("one-core") {
+        if placement.is_pinned() && !name.starts_with("one-core") {
             prop_assert_eq!(placement.cpus().len(), placement.threads, "a cpu is shared: {:?}", placement);
             let order = topology.cpus_in_logical_order();
             let ranks: Vec<_> = placement.seats.iter().map(|seat| order.iter().position(|cpu| cpu == seat)).collect();

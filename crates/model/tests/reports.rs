@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use model::compare::compare_table;
-use model::record::ImportedRow;
-use model::reports::{FORMATS, Named, Report, detect, find, join, read};
+use model::analysis::compare::compare_table;
+use model::import::reports::{FORMATS, ImportedReport, NamedReport, detect, find, join, read};
+use model::values::record::ImportedRow;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -55,14 +55,14 @@ fn text(file: &str) -> &'static str {
     SAMPLES.iter().find(|(_, name, _)| *name == file).expect("a sample").2
 }
 
-fn parsed(format: &str, text: &str) -> Result<Report, String> {
+fn parsed(format: &str, text: &str) -> Result<ImportedReport, String> {
     read(find(format).expect("a format"), text).map_err(|error| {
         let line = error.line.map_or(String::new(), |line| format!("line {line}: "));
         format!("{line}{} / {}", error.what, error.hint.unwrap_or_default())
     })
 }
 
-fn sample(file: &str) -> Report {
+fn sample(file: &str) -> ImportedReport {
     let (format, _, text) = SAMPLES.iter().find(|(_, name, _)| *name == file).expect("a sample");
     parsed(format, text).expect("it is read")
 }
@@ -107,7 +107,7 @@ fn a_format_that_was_forced_wrongly_is_refused_with_the_right_one() {
 }
 
 /// Whether a report says nothing that the whole one does not say.
-fn says_no_more(part: &Report, whole: &Report) -> bool {
+fn says_no_more(part: &ImportedReport, whole: &ImportedReport) -> bool {
     part.rows.iter().all(|row| {
         let same =
             |other: &&ImportedRow| (&other.test, &other.metric, &other.unit) == (&row.test, &row.metric, &row.unit);
@@ -251,7 +251,7 @@ fn a_report_changed_anyhow_makes_nothing_panic_and_no_figure_that_is_none() {
 
 #[test]
 fn the_runs_of_hyperfine_give_intervals_and_single_figures_do_not() {
-    let named = |file: &str| Named { column: None, file: file.into(), report: sample(file) };
+    let named = |file: &str| NamedReport { column: None, file: file.into(), report: sample(file) };
     let table = join("h", vec![named("hyperfine-1.15.0.json"), named("hyperfine-1.20.0.json")]).unwrap();
     let comparison = compare_table(&table, None).unwrap();
     let [time, user, ..] = comparison.rows.as_slice() else { panic!("{comparison:?}") };
@@ -264,7 +264,7 @@ fn the_runs_of_hyperfine_give_intervals_and_single_figures_do_not() {
 
 #[test]
 fn two_runs_of_openssl_are_compared_and_what_differs_is_said() {
-    let named = |file: &str| Named { column: None, file: file.into(), report: sample(file) };
+    let named = |file: &str| NamedReport { column: None, file: file.into(), report: sample(file) };
     let table = join("o", vec![named("openssl-3.0.22-multi.txt"), named("openssl-3.6.3-evp.txt")]).unwrap();
     let comparison = compare_table(&table, None).unwrap();
     let row = comparison.rows.iter().find(|row| row.test == "aes-128-cbc 1024 bytes").unwrap();

@@ -3,18 +3,18 @@
 
 use std::fmt;
 
-use model::candidates::MemoryChoice;
-use model::doctor::{Complaint, Diagnosis, Group};
-use model::id_set::{NodeId, NodeSet};
-use model::placement::MemoryPolicy;
-use model::racing::{self, Lap, Word};
-use model::settings::{Fact, FactValue};
-use model::size::{SizeAnswer, SizePoint};
-use model::statistics::Interval;
-use model::trial::{Evidence, Status};
-use model::undo::{Change, Quieting, Restoration, Restored, Target};
-use model::units::{Bytes, Nanos};
-use model::workload::ParameterKind;
+use model::analysis::doctor::{Diagnosis, Problem, ProblemGroup};
+use model::analysis::size::{SizeAnswer, SizePoint};
+use model::placements::candidates::MemoryChoice;
+use model::placements::placement::MemoryPolicy;
+use model::stats::racing::{self, Lap, RankClaim};
+use model::stats::statistics::Interval;
+use model::values::id_set::{NodeId, NodeSet};
+use model::values::settings::{Fact, FactValue};
+use model::values::trial::{Evidence, TrialStatus};
+use model::values::undo::{RestoreStatus, Restored, SettingChange, SettingTarget, TunedSetting};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::ParameterKind;
 use serde::Serialize;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::json;
@@ -88,77 +88,77 @@ fn stored_names_are_unchanged() {
         };
     }
     let plan = list![
-        model::plan::Plan,
-        model::plan::Cell,
-        model::plan::Skipped,
-        model::plan::Repeat,
-        model::size::SizePlan,
-        model::place::RacePlan,
-        model::place::Step,
-        model::racing::Rules,
-        model::racing::Lap,
-        model::racing::State,
-        model::racing::Standing,
-        model::racing::Effect,
-        model::racing::Word,
-        model::racing::Planned,
-        model::racing::Confirmed,
-        model::racing::Verdict,
-        model::candidates::Stages,
-        model::candidates::MemoryChoice,
-        model::placement::Placement,
-        model::placement::MemoryPolicy,
-        model::placement::Route,
-        model::placement::DramBudget,
-        model::workload::WorkloadSpec,
-        model::workload::ParameterSpec,
-        model::workload::ParameterKind,
-        model::workload::MetricSpec,
-        model::workload::Better,
-        model::workload::Reduce,
+        model::values::plan::Plan,
+        model::values::plan::Cell,
+        model::values::plan::SkippedCell,
+        model::values::plan::StoppingRule,
+        model::analysis::size::SizePlan,
+        model::analysis::place::RacePlan,
+        model::analysis::place::ReductionStep,
+        model::stats::racing::Rules,
+        model::stats::racing::Lap,
+        model::stats::racing::State,
+        model::stats::racing::RankedCandidate,
+        model::stats::racing::Effect,
+        model::stats::racing::RankClaim,
+        model::stats::racing::ConfirmPlan,
+        model::stats::racing::Confirmation,
+        model::stats::racing::ConfirmResult,
+        model::placements::candidates::Stages,
+        model::placements::candidates::MemoryChoice,
+        model::placements::placement::Placement,
+        model::placements::placement::MemoryPolicy,
+        model::placements::placement::Route,
+        model::placements::placement::DramBudget,
+        model::values::workload::WorkloadSpec,
+        model::values::workload::ParameterSpec,
+        model::values::workload::ParameterKind,
+        model::values::workload::MetricSpec,
+        model::values::workload::Better,
+        model::values::workload::Reduce,
     ];
     insta::assert_snapshot!("stored-names-plan", plan);
     let trial = list![
-        model::trial::Trial,
-        model::trial::Role,
-        model::trial::Outcome,
-        model::trial::Sample,
-        model::trial::Status,
-        model::trial::Verdict,
-        model::trial::Grade,
-        model::trial::Evidence,
-        model::trial::ThreadSeat,
-        model::trial::BudgetKept,
-        model::trial::FarMemory,
-        model::trial::DeviceInterrupt,
-        model::trial::CpuTime,
-        model::record::TrialRecord,
-        model::record::RunRecord,
-        model::record::Ending,
-        model::record::SavedPlacement,
-        model::record::ImportedTable,
-        model::record::ImportedRow,
+        model::values::trial::Trial,
+        model::values::trial::Role,
+        model::values::trial::Outcome,
+        model::values::trial::Sample,
+        model::values::trial::TrialStatus,
+        model::values::trial::Verdict,
+        model::values::trial::Grade,
+        model::values::trial::Evidence,
+        model::values::trial::ThreadBinding,
+        model::values::trial::DramBudgetUse,
+        model::values::trial::FarMemory,
+        model::values::trial::DeviceInterrupt,
+        model::values::trial::CpuTime,
+        model::values::record::TrialRecord,
+        model::values::record::RunRecord,
+        model::values::record::EndReason,
+        model::values::record::SavedPlacement,
+        model::values::record::ImportedTable,
+        model::values::record::ImportedRow,
     ];
     insta::assert_snapshot!("stored-names-trial", trial);
     let machine = list![
-        model::capture::Capture,
-        model::settings::Fact,
-        model::settings::FactValue,
-        model::topology::Topology,
-        model::topology::Object,
-        model::topology::ObjectKind,
-        model::topology::Cache,
-        model::topology::MemoryNode,
-        model::topology::Distances,
-        model::topology::MemoryAttribute,
-        model::topology::CpuKind,
-        model::topology::Counts,
-        model::topology::Device,
-        model::topology::DeviceKind,
-        model::topology::Interrupt,
-        model::topology::Movability,
-        model::undo::Change,
-        model::undo::Target,
+        model::values::capture::Capture,
+        model::values::settings::Fact,
+        model::values::settings::FactValue,
+        model::values::topology::Topology,
+        model::values::topology::Object,
+        model::values::topology::ObjectKind,
+        model::values::topology::Cache,
+        model::values::topology::MemoryNode,
+        model::values::topology::Distances,
+        model::values::topology::MemoryAttribute,
+        model::values::topology::CpuKind,
+        model::values::topology::Counts,
+        model::values::topology::Device,
+        model::values::topology::DeviceKind,
+        model::values::topology::Interrupt,
+        model::values::topology::Movability,
+        model::values::undo::SettingChange,
+        model::values::undo::SettingTarget,
     ];
     insta::assert_snapshot!("stored-names-machine", machine);
 }
@@ -179,10 +179,10 @@ fn stored_enums_and_flattened_structs_are_unchanged() {
     check(&MemoryPolicy::Preferred(NodeId(1)), r#"{"policy":"preferred","nodes":1}"#);
     check(&MemoryPolicy::Far, r#"{"policy":"far"}"#);
     check(&MemoryChoice::Other(3), r#"{"other":3}"#);
-    check(&Status::Completed, r#"{"status":"completed"}"#);
-    check(&Status::Failed("f".into()), r#"{"status":"failed","why":"f"}"#);
-    check(&Status::TimedOut("t".into()), r#"{"status":"timed-out","why":"t"}"#);
-    check(&Status::Unavailable("u".into()), r#"{"status":"unavailable","why":"u"}"#);
+    check(&TrialStatus::Completed, r#"{"status":"completed"}"#);
+    check(&TrialStatus::Failed("f".into()), r#"{"status":"failed","why":"f"}"#);
+    check(&TrialStatus::TimedOut("t".into()), r#"{"status":"timed-out","why":"t"}"#);
+    check(&TrialStatus::Unavailable("u".into()), r#"{"status":"unavailable","why":"u"}"#);
     check(&ParameterKind::Integer { min: 1, max: 2 }, r#"{"integer":{"min":1,"max":2}}"#);
     check(&ParameterKind::Size { min: Bytes(1), max: Bytes(2) }, r#"{"size":{"min":1,"max":2}}"#);
     check(&ParameterKind::Time { min: Nanos(1), max: Nanos(2) }, r#"{"time":{"min":1,"max":2}}"#);
@@ -190,10 +190,10 @@ fn stored_enums_and_flattened_structs_are_unchanged() {
     check(&Lap::Value(1.5), r#"{"value":1.5}"#);
     check(&Lap::TooSlow { at_least: 2.5 }, r#"{"too-slow":{"at_least":2.5}}"#);
     let by = Interval { low: 1.0, high: 2.0 };
-    check(&Word::Worse { by }, r#"{"worse":{"by":{"low":1.0,"high":2.0}}}"#);
-    check(&Word::NotSeenToDiffer { at_most: None }, r#"{"not-seen-to-differ":{"at_most":null}}"#);
-    check(&Word::TooSlow { times: Some(3.0) }, r#"{"too-slow":{"times":3.0}}"#);
-    check(&racing::Verdict::NoDifferenceSeen { wide: true }, r#"{"no-difference-seen":{"wide":true}}"#);
+    check(&RankClaim::Worse { by }, r#"{"worse":{"by":{"low":1.0,"high":2.0}}}"#);
+    check(&RankClaim::NotSeenToDiffer { at_most: None }, r#"{"not-seen-to-differ":{"at_most":null}}"#);
+    check(&RankClaim::TooSlow { times: Some(3.0) }, r#"{"too-slow":{"times":3.0}}"#);
+    check(&racing::ConfirmResult::NoDifferenceSeen { wide: true }, r#"{"no-difference-seen":{"wide":true}}"#);
     let fact = |value| Fact { key: "k".into(), value };
     check(&fact(FactValue::Known("v".into())), r#"{"key":"k","value":"v"}"#);
     check(&fact(FactValue::Unavailable("w".into())), r#"{"key":"k","unavailable":"w"}"#);
@@ -202,7 +202,7 @@ fn stored_enums_and_flattened_structs_are_unchanged() {
 /// One line of the undo journal for each kind of setting, and the JSON of `nearfar restore`.
 #[test]
 fn undo_journal_lines_are_unchanged() {
-    let change = |target| Change {
+    let change = |target| SettingChange {
         setting: "smt".into(),
         target,
         old: "on".into(),
@@ -211,16 +211,16 @@ fn undo_journal_lines_are_unchanged() {
         boot: Some("b".into()),
     };
     let targets = [
-        (Target::File("sys/f".into()), r#""file":"sys/f""#),
-        (Target::Process { pid: 1, started: 2 }, r#""process":{"pid":1,"started":2}"#),
-        (Target::Banned { pid: 1, started: 2 }, r#""banned":{"pid":1,"started":2}"#),
+        (SettingTarget::File("sys/f".into()), r#""file":"sys/f""#),
+        (SettingTarget::Process { pid: 1, started: 2 }, r#""process":{"pid":1,"started":2}"#),
+        (SettingTarget::Banned { pid: 1, started: 2 }, r#""banned":{"pid":1,"started":2}"#),
         (
-            Target::Swap { device: "/dev/loop0".into(), backing: "f".into() },
+            SettingTarget::Swap { device: "/dev/loop0".into(), backing: "f".into() },
             r#""swap":{"device":"/dev/loop0","backing":"f"}"#,
         ),
-        (Target::Group("g".into()), r#""group":"g""#),
+        (SettingTarget::Group("g".into()), r#""group":"g""#),
         (
-            Target::Controller { group: "g".into(), name: "memory".into() },
+            SettingTarget::Controller { group: "g".into(), name: "memory".into() },
             r#""controller":{"group":"g","name":"memory"}"#,
         ),
     ];
@@ -228,33 +228,32 @@ fn undo_journal_lines_are_unchanged() {
     for (target, text) in targets {
         let text = format!(r#"{{"setting":"smt",{text},{rest}}}"#);
         assert_eq!(serde_json::to_string(&change(target.clone())).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change(target));
+        assert_eq!(serde_json::from_str::<SettingChange>(&text).unwrap(), change(target));
     }
-    let failed = Restoration::Failed { why: "w".into(), not_permitted: true };
+    let failed = RestoreStatus::Failed { why: "w".into(), not_permitted: true };
     let outcomes = [
-        (Restoration::PutBack, r#""outcome":"put-back""#),
-        (Restoration::WasBack, r#""outcome":"was-back""#),
-        (Restoration::Restarted, r#""outcome":"restarted""#),
-        (Restoration::Ended, r#""outcome":"ended""#),
-        (Restoration::StillNeeded, r#""outcome":"still-needed""#),
-        (Restoration::LeftForeign { present: "p".into() }, r#""outcome":"left-foreign","present":"p""#),
+        (RestoreStatus::PutBack, r#""outcome":"put-back""#),
+        (RestoreStatus::WasBack, r#""outcome":"was-back""#),
+        (RestoreStatus::Restarted, r#""outcome":"restarted""#),
+        (RestoreStatus::Ended, r#""outcome":"ended""#),
+        (RestoreStatus::StillNeeded, r#""outcome":"still-needed""#),
+        (RestoreStatus::LeftForeign { present: "p".into() }, r#""outcome":"left-foreign","present":"p""#),
         (failed, r#""outcome":"failed","why":"w","not_permitted":true"#),
     ];
     for (outcome, text) in outcomes {
-        let restored = Restored { change: change(Target::File("sys/f".into())), outcome };
+        let restored = Restored { change: change(SettingTarget::File("sys/f".into())), outcome };
         let text = format!(r#"{{"setting":"smt","file":"sys/f",{rest},{text}}}"#);
         assert_eq!(serde_json::to_string(&restored).unwrap(), text);
     }
-    let settings: Vec<&str> = Quieting::ALL.iter().map(|setting| setting.name()).collect();
+    let settings: Vec<&str> = TunedSetting::ALL.iter().map(|setting| setting.name()).collect();
     assert_eq!(settings, ["irqbalance", "smt", "governor", "turbo", "thp", "numa-balancing", "aslr", "c-states"]);
 }
 
 /// JSON that is printed and never read back.
 #[test]
 fn printed_names_are_unchanged() {
-    let problem =
-        |group| Complaint { key: "load", group, found: "f".into(), effect: "e", fix: "x", command: Some("c") };
-    let groups = [Group::Spoils, Group::CannotMeasure, Group::ExpandLacks];
+    let problem = |group| Problem { key: "load", group, found: "f".into(), effect: "e", fix: "x", command: Some("c") };
+    let groups = [ProblemGroup::Disturbs, ProblemGroup::CannotMeasure, ProblemGroup::ExpandRequirement];
     let diagnosis = Diagnosis { complaints: groups.map(problem).into(), well: vec!["thp"] };
     let problem =
         |group| json!({"key": "load", "group": group, "found": "f", "effect": "e", "fix": "x", "command": "c"});

@@ -4,14 +4,14 @@
 #[path = "../benches/survey/world.rs"]
 mod world;
 
-use model::survey::{Survey, Worth};
+use model::analysis::survey::{OutlierSide, Survey};
 use world::{Fleet, Plant, WEATHERS, Weather, surveyed};
 
 fn fleet(rounds: usize, plant: Option<Plant>) -> Fleet {
     Fleet { weather: Weather::LogNormal, machines: 12, rounds, tests: 3, plant }
 }
 
-fn named(survey: &Survey) -> Vec<(String, Worth)> {
+fn named(survey: &Survey) -> Vec<(String, OutlierSide)> {
     let machines = survey.classes.iter().flat_map(|class| &class.machines);
     machines.filter_map(|machine| Some((machine.name.clone(), machine.stands_out?))).collect()
 }
@@ -20,7 +20,8 @@ fn named(survey: &Survey) -> Vec<(String, Worth)> {
 fn slow_machines_are_named_with_what_they_share() {
     let plant = Plant { machines: 2, tests: 3, slower: 0.12, from: 0 };
     let survey = surveyed(&fleet(1, Some(plant)), 7);
-    let expected: Vec<(String, Worth)> = ["node-00", "node-01"].map(|name| (name.into(), Worth::Worse)).into();
+    let expected: Vec<(String, OutlierSide)> =
+        ["node-00", "node-01"].map(|name| (name.into(), OutlierSide::Worse)).into();
     assert_eq!(named(&survey), expected);
     let class = &survey.classes[0];
     let fact = &class.facts_of_worse[0];
@@ -40,7 +41,7 @@ fn slow_machines_are_named_with_what_they_share() {
 fn less_of_a_rate_and_more_of_a_time_are_worse() {
     let survey = surveyed(&fleet(1, Some(Plant { machines: 1, tests: 3, slower: 0.3, from: 0 })), 7);
     let worth = survey.classes[0].tests.iter().map(|test| test.values[0].stands_out);
-    assert_eq!(worth.collect::<Vec<_>>(), [Some(Worth::Worse); 4]);
+    assert_eq!(worth.collect::<Vec<_>>(), [Some(OutlierSide::Worse); 4]);
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn what_changed_is_named_with_its_place_and_what_came_with_it() {
     let changes = &survey.classes[0].changes;
     assert!(!changes.is_empty());
     for change in changes {
-        assert_eq!((change.machine.as_deref(), change.worth), (Some("node-00"), Worth::Worse), "{change:?}");
+        assert_eq!((change.machine.as_deref(), change.worth), (Some("node-00"), OutlierSide::Worse), "{change:?}");
         // Twelve runs a round; the first of each is of node-00.
         assert_eq!((change.before.run.as_str(), change.after.run.as_str()), ("run-72", "run-84"), "{change:?}");
         assert_eq!(change.points.len(), 12);
@@ -92,7 +93,7 @@ fn a_few_machines_are_not_judged_and_it_is_said_why() {
     // What was measured is there all the same.
     assert!(class.tests[0].values[0].change_percent < -40.0 && !class.tests[0].judged);
     let enough = surveyed(&Fleet { machines: 7, ..fleet(1, Some(plant)) }, 7);
-    assert_eq!(named(&enough), [("node-00".to_string(), Worth::Worse)]);
+    assert_eq!(named(&enough), [("node-00".to_string(), OutlierSide::Worse)]);
 }
 
 #[test]

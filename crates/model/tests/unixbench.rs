@@ -1,9 +1,9 @@
 //! UnixBench's index against a real report of UnixBench 5.1.3: what its scores come to here is what it printed.
 
-use model::compare::index_table;
-use model::reports::unixbench::parse;
-use model::reports::{Named, join};
-use model::unixbench::{TESTS, find, index_of};
+use model::analysis::compare::index_table;
+use model::import::reports::unixbench::parse;
+use model::import::reports::{NamedReport, join};
+use model::import::unixbench::{TESTS, find, index_of};
 
 /// Of `Run -i 1 -c 1 -c 2 index shell16` on a virtual machine with two cpus.
 const REPORT: &str = include_str!("reports/unixbench-5.1.3.txt");
@@ -38,7 +38,7 @@ fn a_real_report_is_read_and_its_indices_come_out_of_its_scores() {
 #[test]
 fn the_index_of_a_real_report_is_exact_to_a_tenth() {
     let report = parse(REPORT).unwrap();
-    let named = Named { column: None, file: "r".into(), report: report.rows() };
+    let named = NamedReport { column: None, file: "r".into(), report: report.rows() };
     let table = index_table(&join("r", vec![named]).unwrap(), None).unwrap();
     let [group] = table.groups.as_slice() else { panic!("{table:?}") };
     assert_eq!(table.columns, ["1 copy", "2 copies"]);

@@ -3,17 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use model::compare::{By, ComparedRun};
-use model::finding::{RunFinding, summarise};
-use model::plan::Plan;
-use model::record::{RunId, RunRecord};
+use model::analysis::compare::{By, ComparedRun};
+use model::analysis::finding::{RunFinding, summarise};
+use model::values::plan::Plan;
+use model::values::record::{RunId, RunRecord};
 use store::Store;
-use store::parquet_folder::{FolderError, ParquetFolder};
+use store::parquet_dir::{FolderError, ParquetDir};
 
-use crate::cli::Compare;
-use crate::failure::{Failure, Status};
+use crate::cli::CompareArgs;
+use crate::error::{CliError, CliStatus};
 
-/// Runs with their findings.
 pub struct Compared {
     by: By,
     /// As the experiment of the first of them wants it.
@@ -24,28 +23,28 @@ pub struct Compared {
 
 impl Compared {
     /// Runs of the results file.
-    pub fn of_store(args: &Compare, store: &Store) -> Result<Self, Failure> {
-        let first = store.run(named(args)).map_err(Failure::usage)?;
+    pub fn of_store(args: &CompareArgs, store: &Store) -> Result<Self, CliError> {
+        let first = store.run(named(args)).map_err(CliError::usage)?;
         let by = by(args, &first.plan);
         let records = if args.runs.is_empty() {
             if is_of_one_run(&by) { vec![first.clone()] } else { alike(&first, store)? }
         } else {
-            args.runs.iter().map(|name| store.run(name).map_err(Failure::usage)).collect::<Result<_, _>>()?
+            args.runs.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?
         };
         let findings = findings(store, &records)?;
         Ok(Self { by, baseline: first.plan.baseline, records, findings })
     }
 
     /// Runs that were exported to a folder.
-    pub fn of_folder(args: &Compare, folder: &str) -> Result<Self, Failure> {
+    pub fn of_folder(args: &CompareArgs, folder: &str) -> Result<Self, CliError> {
         if let Some((scheme, _)) = folder.split_once("://") {
-            return Err(Failure::usage(format!("--from parquet:{folder}: folders are read, and not {scheme}://")).hint(
+            return Err(CliError::usage(format!("--from parquet:{folder}: folders are read, and not {scheme}://")).hint(
                 "copy what is to be compared ('aws s3 sync', 'rclone copy': every file keeps its name), or ask DuckDB itself",
             ));
         }
         let program = std::env::var_os("NEARFAR_DUCKDB").filter(|program| !program.is_empty());
         let program = program.map_or_else(|| PathBuf::from("duckdb"), PathBuf::from);
-        let folder = ParquetFolder::open(Path::new(folder), &program).map_err(failure)?;
+        let folder = ParquetDir::open(Path::new(folder), &program).map_err(failure)?;
         let listed = folder.list().map_err(failure)?;
         let newest = folder.named(&listed, named(args)).map_err(failure)?;
         let first = folder.records(std::slice::from_ref(&newest.id)).map_err(failure)?.remove(0);
@@ -76,35 +75,35 @@ impl Compared {
     }
 
     /// What they come to: by what was asked, else as the experiment of the first compares.
-    pub fn come_to<T>(
+    pub fn compare_with<T>(
         &self,
-        args: &Compare,
+        args: &CompareArgs,
         come_to: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, String>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CliError> {
         let pairs = self.records.iter().zip(&self.findings);
         let runs: Vec<ComparedRun<'_>> = pairs.map(|(record, finding)| ComparedRun { record, finding }).collect();
         // The experiment's own baseline may be what this machine does not have; then another is as good.
         let planned = self.baseline.as_deref().filter(|_| args.by.is_none() && args.baseline.is_none());
         let compared = planned.and_then(|baseline| come_to(&runs, &self.by, Some(baseline)).ok());
-        compared.map_or_else(|| come_to(&runs, &self.by, args.baseline.as_deref()).map_err(Failure::usage), Ok)
+        compared.map_or_else(|| come_to(&runs, &self.by, args.baseline.as_deref()).map_err(CliError::usage), Ok)
     }
 }
 
 /// What runs of the results file come to, in the same order.
-pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>, Failure> {
+pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>, CliError> {
     let finding = |record: &RunRecord| {
-        let trials = store.trials(&record.id).map_err(Failure::of)?;
+        let trials = store.trials(&record.id).map_err(CliError::of)?;
         Ok(summarise(&record.plan, &trials))
     };
     records.iter().map(finding).collect()
 }
 
 /// The run that decides what is compared where nothing else is said.
-fn named(args: &Compare) -> &str {
+fn named(args: &CompareArgs) -> &str {
     args.runs.first().map_or("latest", String::as_str)
 }
 
-fn by(args: &Compare, plan: &Plan) -> By {
+fn by(args: &CompareArgs, plan: &Plan) -> By {
     By::parse(args.by.as_ref().unwrap_or(&plan.compare_by))
 }
 
@@ -114,21 +113,21 @@ fn is_of_one_run(by: &By) -> bool {
 }
 
 /// Every run of the same experiment, real or simulated alike.
-fn alike(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, Failure> {
+fn alike(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut records = Vec::new();
-    for summary in store.runs().map_err(Failure::of)? {
+    for summary in store.runs().map_err(CliError::of)? {
         if summary.experiment == first.plan.experiment && summary.simulated.is_some() == first.simulated.is_some() {
-            records.push(store.run(&summary.id.0).map_err(Failure::of)?);
+            records.push(store.run(&summary.id.0).map_err(CliError::of)?);
         }
     }
     Ok(records)
 }
 
-fn failure(error: FolderError) -> Failure {
+fn failure(error: FolderError) -> CliError {
     let status = match error {
-        FolderError::NoProgram { .. } => Status::Skipped,
-        FolderError::Failed { .. } | FolderError::Unreadable { .. } => Status::Failure,
-        _ => Status::Usage,
+        FolderError::NoProgram { .. } => CliStatus::Skipped,
+        FolderError::Failed { .. } | FolderError::Unreadable { .. } => CliStatus::Failure,
+        _ => CliStatus::Usage,
     };
-    Failure::with(status, error)
+    CliError::with(status, error)
 }

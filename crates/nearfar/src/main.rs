@@ -1,24 +1,24 @@
 //! The command `nearfar`: reads the command line, calls one command, prints what it says, exits with its status.
 
+mod catalogue;
 mod cli;
 mod commands;
 mod compared;
-mod conduct;
 mod coordinator;
-mod failure;
-mod hold;
-mod launcher;
+mod error;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod mpi_launch;
 mod node;
-mod offering;
 mod output;
 mod overwrite;
 mod progress;
 mod reported;
+mod run_guard;
 mod serve;
-mod subject;
+mod session;
 mod surveyed;
+mod target_machine;
 
 use std::process::ExitCode;
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     machine::child::remember_original_mask();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return launcher::mistake(&error),
+        Err(error) => return mpi_launch::mistake(&error),
     };
     let settings = &cli.common;
     let result = match &cli.command {
@@ -57,9 +57,9 @@ fn main() -> ExitCode {
         Command::Restore(args) => commands::restore::run(args),
         Command::Completions(args) => commands::manual::completions(args),
         Command::Man(args) => commands::manual::man(args),
-        Command::Worker => commands::hidden::worker(),
-        Command::Node(args) => commands::hidden::node(args, settings),
-        Command::ReadTopology { source } => commands::hidden::read_topology(source),
+        Command::Worker => commands::internal::worker(),
+        Command::Node(args) => commands::internal::node(args, settings),
+        Command::ReadTopology { source } => commands::internal::read_topology(source),
     };
     match result {
         Ok(status) => status,

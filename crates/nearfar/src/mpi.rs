@@ -1,14 +1,14 @@
 //! Ranks of MPI as parts of a graph. The only file that knows MPI; it is in builds with the feature `mpi` alone.
 //!
 //! Ranks make the same calls in the same order, so one that fails by itself would leave the others waiting: failures are agreed on
-//! (`graph::agree`), a panic ends the whole job, and a rank that is killed is the launcher's to notice, which ends the others.
+//! (`graph::reduce_results`), a panic ends the whole job, and a rank that is killed is the launcher's to notice, which ends the others.
 //! An error within MPI ends the job too: that is MPI's default, and it says what it was.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use graph::{Link, Mail, Reduce, Stopped};
+use graph::{Exchange, Link, Reduce, TeamStopped};
 use mpi::Count;
 use mpi::collective::SystemOperation;
 use mpi::datatype::{Partition, PartitionMut};
@@ -16,9 +16,8 @@ use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 
-use crate::failure::{Failure, Outcome, Status};
+use crate::error::{CliError, CliStatus, CommandResult};
 
-/// All ranks.
 pub struct World {
     all: SimpleCommunicator,
     part: usize,
@@ -32,12 +31,12 @@ pub struct World {
 
 /// Does the work as one rank of all. What went wrong is said by one rank alone, and all end with the same status. A failure without a
 /// reason is another rank's.
-pub fn run(work: impl FnOnce(&World) -> Result<(), Option<Failure>>) -> Outcome {
+pub fn run(work: impl FnOnce(&World) -> Result<(), Option<CliError>>) -> CommandResult {
     let world = World::new()?;
     // What is not told on is not used after a panic: the job ends.
     match catch_unwind(AssertUnwindSafe(|| conclude(&world, work(&world)))) {
         Ok(status) => Ok(status),
-        Err(_) => world.all.abort(Status::Failure as i32),
+        Err(_) => world.all.abort(CliStatus::Failure as i32),
     }
 }
 
@@ -54,9 +53,10 @@ pub fn once(say: impl FnOnce() -> std::io::Result<()>, status: i32) -> ExitCode 
 }
 
 /// Waits for all, so that no rank ends before it is said why: launchers end all when the first ends with a failure.
-fn conclude(world: &World, result: Result<(), Option<Failure>>) -> ExitCode {
+fn conclude(world: &World, result: Result<(), Option<CliError>>) -> ExitCode {
     let failure = result.err();
-    let status = failure.as_ref().map_or(0, |failure| failure.as_ref().map_or(Status::Failure, Failure::status) as u64);
+    let status =
+        failure.as_ref().map_or(0, |failure| failure.as_ref().map_or(CliStatus::Failure, CliError::status) as u64);
     let knows = failure.as_ref().is_some_and(Option::is_some);
     let (mut worst, mut speaker) = ([status], [if knows { world.part as u64 } else { u64::MAX }]);
     world.reduce(&mut worst, Reduce::Max);
@@ -69,8 +69,8 @@ fn conclude(world: &World, result: Result<(), Option<Failure>>) -> ExitCode {
 }
 
 impl World {
-    fn new() -> Result<Self, Failure> {
-        let universe = mpi::initialize().ok_or_else(|| Failure::of("MPI was started twice"))?;
+    fn new() -> Result<Self, CliError> {
+        let universe = mpi::initialize().ok_or_else(|| CliError::of("MPI was started twice"))?;
         let all = universe.world();
         let (part, parts) = (all.rank() as usize, all.size() as usize);
         let parts_here = all.split_shared(0).size() as usize;
@@ -116,7 +116,7 @@ impl Link for World {
         self.parts_here
     }
 
-    fn exchange(&self, mail: &mut Mail) -> Result<(), Stopped> {
+    fn exchange(&self, mail: &mut Exchange) -> Result<(), TeamStopped> {
         let going: Vec<Count> = mail.out.iter().map(|words| count(words.len())).collect();
         let mut coming = vec![0; self.parts];
         self.all.all_to_all_into(&going[..], &mut coming[..]);
@@ -131,12 +131,12 @@ impl Link for World {
         Ok(())
     }
 
-    fn all_gather(&self, own: &[u64], all: &mut [u64]) -> Result<(), Stopped> {
+    fn all_gather(&self, own: &[u64], all: &mut [u64]) -> Result<(), TeamStopped> {
         self.all.all_gather_into(own, all);
         Ok(())
     }
 
-    fn all_reduce(&self, words: &mut [u64], how: Reduce) -> Result<(), Stopped> {
+    fn all_reduce(&self, words: &mut [u64], how: Reduce) -> Result<(), TeamStopped> {
         self.reduce(words, how);
         Ok(())
     }

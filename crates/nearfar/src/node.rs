@@ -9,19 +9,20 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use fleet::kubernetes::{EXPERIMENT_KEY, Posted};
+use fleet::kubernetes::{EXPERIMENT_KEY, PodJobSpec};
 use fleet::{
-    Answer, Ask, Copied, JobName, JobState, Look, NodeName, Order, REQUEST_BYTES_MAX, Reply, Request, SAME_VERSION_HINT,
+    JobName, JobSpec, JobState, JobStatus, NodeName, REQUEST_BYTES_MAX, Request, RequestBody, Response, ResponseBody,
+    SAME_VERSION_HINT, StoreCopy,
 };
 use lab::history::History;
 use lab::run::forecast;
 use store::{Store, StoreError};
 
-use crate::cli::{self, Cli, Common};
+use crate::cli::{self, Cli, GlobalArgs};
 use crate::commands::{fleet::for_node, run};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::subject::{beside_store, own_program};
+use crate::target_machine::{current_exe, store_sibling};
 
 /// Where jobs are, beside the results file.
 const JOBS: &str = "fleet";
@@ -39,41 +40,41 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const LOG_BYTES_MAX: i64 = 4096;
 
 /// Answers what is asked on standard input.
-pub fn serve(common: &Common) -> Result<(), Failure> {
+pub fn serve(common: &GlobalArgs) -> Result<(), CliError> {
     let mut text = String::new();
-    std::io::stdin().lock().take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(Failure::of)?;
-    let request = Request::read(&text).map_err(|why| Failure::usage(why).hint(SAME_VERSION_HINT));
+    std::io::stdin().lock().take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(CliError::of)?;
+    let request = Request::read(&text).map_err(|why| CliError::usage(why).hint(SAME_VERSION_HINT));
     let answered = request.and_then(|request| {
-        let place = Place::of(&request.node, common)?;
+        let place = JobsDir::of(&request.node, common)?;
         match request.ask {
-            Ask::Start { order, watch } => start(&place.job(&order.job), &order, watch),
-            Ask::Follow(job) => follow(&place.job(&job), false, true),
-            Ask::Look(jobs) => look_at(&place, &jobs),
-            Ask::Copy(job) => copy(&place.job(&job)),
+            RequestBody::Start { order, watch } => spawn_detached(&place.job(&order.job), &order, watch),
+            RequestBody::Follow(job) => follow(&place.job(&job), false, true),
+            RequestBody::Look(jobs) => look_at(&place, &jobs),
+            RequestBody::Copy(job) => copy(&place.job(&job)),
         }
     });
-    answered.or_else(|failure| {
-        let (what, hint) = failure.words();
-        say(Answer::Refused { what: what.into(), hint: hint.map(String::from) })
+    answered.or_else(|error| {
+        let (what, hint) = error.words();
+        say(ResponseBody::Refused { what: what.into(), hint: hint.map(String::from) })
     })
 }
 
 /// Runs an order that lies in a file, as this process, so that whoever may end a process may end the run. One that has ended before is not
 /// run again.
-pub fn obey(file: &Path, node: &NodeName, common: &Common) -> Outcome {
+pub fn handle(file: &Path, node: &NodeName, common: &GlobalArgs) -> CommandResult {
     let read = |path: &Path| {
-        std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        std::fs::read_to_string(path).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))
     };
-    let posted = Posted::read(&read(file)?).map_err(|why| {
-        Failure::usage(format!("{}: {why}", file.display())).hint("an image of the same version runs it")
+    let posted = PodJobSpec::read(&read(file)?).map_err(|why| {
+        CliError::usage(format!("{}: {why}", file.display())).hint("an image of the same version runs it")
     })?;
     let words = for_node(&posted.words, node);
-    let order = Order { job: posted.job, experiment: read(&file.with_file_name(EXPERIMENT_KEY))?, words };
-    let job = Place::of(node, common)?.job(&order.job);
+    let order = JobSpec { job: posted.job, experiment: read(&file.with_file_name(EXPERIMENT_KEY))?, words };
+    let job = JobsDir::of(node, common)?.job(&order.job);
     std::fs::create_dir_all(&job.folder).map_err(|error| refused(&job.folder, &error))?;
-    let mut lock = job.take()?.ok_or_else(|| Failure::of(format!("'{}' runs here already", job.name)))?;
+    let mut lock = job.take()?.ok_or_else(|| CliError::of(format!("'{}' runs here already", job.name)))?;
     keep(&job, &order)?;
-    if let Some(stored) = job.stored().map_err(Failure::of)?.filter(|stored| stored.ended) {
+    if let Some(stored) = job.stored().map_err(CliError::of)?.filter(|stored| stored.ended) {
         eprintln!("{}: run {} has ended with {} trials", job.name, stored.run, stored.trials);
         return Ok(ExitCode::SUCCESS);
     }
@@ -81,32 +82,32 @@ pub fn obey(file: &Path, node: &NodeName, common: &Common) -> Outcome {
     written.map_err(|error| refused(&job.file("lock"), &error))?;
     let program = [PathBuf::from("nearfar"), "--store".into(), job.file("results.db"), "run".into()];
     let line = program.into_iter().chain([job.file("experiment.toml")]).map(PathBuf::into_os_string);
-    let cli = Cli::try_parse_from(line.chain(order.words.iter().map(Into::into))).map_err(Failure::usage)?;
+    let cli = Cli::try_parse_from(line.chain(order.words.iter().map(Into::into))).map_err(CliError::usage)?;
     let cli::Command::Run(args) = &cli.command else {
-        return Err(Failure::usage("the order's words are not for nearfar run"));
+        return Err(CliError::usage("the order's words are not for nearfar run"));
     };
     run::run(args, &cli.common)
 }
 
-fn say(answer: Answer) -> Result<(), Failure> {
+fn say(answer: ResponseBody) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{}", Reply::new(answer).to_line()).and_then(|()| stdout.flush()).map_err(Failure::of)
+    writeln!(stdout, "{}", Response::new(answer).to_line()).and_then(|()| stdout.flush()).map_err(CliError::of)
 }
 
 /// Where this node's jobs are. The node's name is part of it, because home folders may be shared.
-struct Place {
+struct JobsDir {
     folder: PathBuf,
     node: NodeName,
 }
 
-impl Place {
-    fn of(node: &NodeName, common: &Common) -> Result<Self, Failure> {
-        let folder = beside_store(common, JOBS)?;
+impl JobsDir {
+    fn of(node: &NodeName, common: &GlobalArgs) -> Result<Self, CliError> {
+        let folder = store_sibling(common, JOBS)?;
         Ok(Self { folder, node: node.clone() })
     }
 
-    fn job(&self, name: &JobName) -> Job {
-        Job { folder: self.folder.join(name.as_str()).join(self.node.as_str()), name: name.clone() }
+    fn job(&self, name: &JobName) -> JobDir {
+        JobDir { folder: self.folder.join(name.as_str()).join(self.node.as_str()), name: name.clone() }
     }
 
     fn jobs(&self) -> Vec<JobName> {
@@ -119,24 +120,24 @@ impl Place {
 }
 
 /// A job's folder.
-struct Job {
+struct JobDir {
     folder: PathBuf,
     name: JobName,
 }
 
-impl Job {
+impl JobDir {
     fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    fn lock(&self) -> Result<File, Failure> {
+    fn lock(&self) -> Result<File, CliError> {
         let path = self.file("lock");
         let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         open.map_err(|error| refused(&path, &error))
     }
 
     /// The lock, or none when a run has it. Its holders are the run and the processes that it starts, so it is free when all are gone.
-    fn take(&self) -> Result<Option<File>, Failure> {
+    fn take(&self) -> Result<Option<File>, CliError> {
         let (file, began) = (self.lock()?, Instant::now());
         loop {
             match file.try_lock() {
@@ -149,7 +150,7 @@ impl Job {
     }
 
     /// The process that runs it, as it wrote itself down; 0 before it did.
-    fn runner(&self) -> Result<Option<u32>, Failure> {
+    fn runner(&self) -> Result<Option<u32>, CliError> {
         let mut file = self.lock()?;
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
@@ -162,8 +163,8 @@ impl Job {
         }
     }
 
-    fn look(&self, started: bool) -> Result<Look, Failure> {
-        let look = |state| Look { started, ..Look::bare(&self.name, state, String::new()) };
+    fn look(&self, started: bool) -> Result<JobStatus, CliError> {
+        let look = |state| JobStatus { started, ..JobStatus::bare(&self.name, state, String::new()) };
         if !self.folder.is_dir() {
             return Ok(look(JobState::Absent));
         }
@@ -172,7 +173,7 @@ impl Job {
         let stored = match self.stored() {
             // It may just be making it.
             Err(_) if runner.is_some() => None,
-            stored => stored.map_err(Failure::of)?,
+            stored => stored.map_err(CliError::of)?,
         };
         let ended = stored.as_ref().is_some_and(|stored| stored.ended);
         let state = match runner {
@@ -181,14 +182,14 @@ impl Job {
             None => JobState::Stopped,
         };
         let says = last_words(&tail(&self.file("log")), state);
-        let Some(Stored { run, trials, expected, counted, .. }) = stored else {
-            return Ok(Look { pid: runner, says, ..look(state) });
+        let Some(StoredResult { run, trials, expected, counted, .. }) = stored else {
+            return Ok(JobStatus { pid: runner, says, ..look(state) });
         };
-        Ok(Look { pid: runner, run: Some(run), trials, expected, counted, says, ..look(state) })
+        Ok(JobStatus { pid: runner, run: Some(run), trials, expected, counted, says, ..look(state) })
     }
 
     /// What the latest run has stored; none before the first.
-    fn stored(&self) -> Result<Option<Stored>, StoreError> {
+    fn stored(&self) -> Result<Option<StoredResult>, StoreError> {
         let store = match Store::open_existing(&self.file("results.db")) {
             Err(StoreError::Missing { .. }) => return Ok(None),
             store => store?,
@@ -201,11 +202,11 @@ impl Job {
         let expected = forecast(&record.plan, &History::default()).expected.max(progress.trials as usize);
         let counted = progress.verdicts.valid + progress.verdicts.suspect;
         let (trials, ended) = (progress.trials, progress.ended.is_some());
-        Ok(Some(Stored { run: record.id.0, trials, expected, counted, ended }))
+        Ok(Some(StoredResult { run: record.id.0, trials, expected, counted, ended }))
     }
 }
 
-struct Stored {
+struct StoredResult {
     run: String,
     trials: u32,
     expected: usize,
@@ -213,21 +214,21 @@ struct Stored {
     ended: bool,
 }
 
-fn refused(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::of(format!("cannot write {}: {error}", path.display()))
+fn refused(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::of(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Starts the run unless it runs or has ended, and follows it where that is wanted.
-fn start(job: &Job, order: &Order, watch: bool) -> Result<(), Failure> {
+fn spawn_detached(job: &JobDir, order: &JobSpec, watch: bool) -> Result<(), CliError> {
     let started = begin(job, order)?;
     follow(job, started, watch)
 }
 
 /// Says how it stands, and again whenever there is news.
-fn follow(job: &Job, started: bool, watch: bool) -> Result<(), Failure> {
+fn follow(job: &JobDir, started: bool, watch: bool) -> Result<(), CliError> {
     let mut look = job.look(started)?;
-    say(Answer::Looks(vec![look.clone()]))?;
-    machine::modest::step_back();
+    say(ResponseBody::Looks(vec![look.clone()]))?;
+    machine::priority::lower_priority();
     let mut said = Instant::now();
     while watch && look.state == JobState::Running {
         std::thread::sleep(LOOK_AGAIN);
@@ -236,17 +237,17 @@ fn follow(job: &Job, started: bool, watch: bool) -> Result<(), Failure> {
             said = Instant::now();
             look = now;
             // Who does not listen any more ends this process, and nothing else.
-            say(Answer::Looks(vec![look.clone()]))?;
+            say(ResponseBody::Looks(vec![look.clone()]))?;
         }
     }
     Ok(())
 }
 
-fn begin(job: &Job, order: &Order) -> Result<bool, Failure> {
+fn begin(job: &JobDir, order: &JobSpec) -> Result<bool, CliError> {
     std::fs::create_dir_all(&job.folder).map_err(|error| refused(&job.folder, &error))?;
     let Some(lock) = job.take()? else { return Ok(false) };
     keep(job, order)?;
-    if job.stored().map_err(Failure::of)?.is_some_and(|stored| stored.ended) {
+    if job.stored().map_err(CliError::of)?.is_some_and(|stored| stored.ended) {
         return Ok(false);
     }
     spawn(job, order, lock).map_err(|error| refused(&job.folder, &error))?;
@@ -254,13 +255,13 @@ fn begin(job: &Job, order: &Order) -> Result<bool, Failure> {
 }
 
 /// Writes down what the job is; one of this name that is something else stays what it is.
-fn keep(job: &Job, order: &Order) -> Result<(), Failure> {
+fn keep(job: &JobDir, order: &JobSpec) -> Result<(), CliError> {
     let path = job.file("order.json");
-    let text = serde_json::to_string_pretty(order).map_err(Failure::of)?;
+    let text = serde_json::to_string_pretty(order).map_err(CliError::of)?;
     match std::fs::read_to_string(&path) {
         Ok(known) if known == text => return Ok(()),
         Ok(_) => {
-            return Err(Failure::usage(format!("'{}' is another experiment there, or has other flags", job.name))
+            return Err(CliError::usage(format!("'{}' is another experiment there, or has other flags", job.name))
                 .hint("choose another --name"));
         }
         Err(_) => {}
@@ -272,44 +273,44 @@ fn keep(job: &Job, order: &Order) -> Result<(), Failure> {
 
 /// The same program as by hand, apart from who started it, with no pipe to him. The lock is its standard input: it is held
 /// for as long as the run, or anything that it has started and that inherits that, is there, whatever becomes of this process.
-fn spawn(job: &Job, order: &Order, mut lock: File) -> std::io::Result<()> {
-    let own = own_program().map_err(|failure| std::io::Error::other(failure.text().to_string()))?;
+fn spawn(job: &JobDir, order: &JobSpec, mut lock: File) -> std::io::Result<()> {
+    let own = current_exe().map_err(|error| std::io::Error::other(error.text().to_string()))?;
     let log = File::create(job.file("log"))?;
     let mut command = Command::new(own);
     command.arg("--store").arg(job.file("results.db")).arg("run").arg(job.file("experiment.toml")).args(&order.words);
     command.stdin(Stdio::from(lock.try_clone()?)).stdout(Stdio::null()).stderr(Stdio::from(log));
-    let child = machine::apart::start(&mut command)?;
+    let child = machine::detach::spawn_detached(&mut command)?;
     lock.set_len(0)?;
     write!(lock, "{}", child.id())
 }
 
-fn look_at(place: &Place, jobs: &[JobName]) -> Result<(), Failure> {
+fn look_at(place: &JobsDir, jobs: &[JobName]) -> Result<(), CliError> {
     let jobs = if jobs.is_empty() { place.jobs() } else { jobs.to_vec() };
     let looks = jobs.iter().map(|job| place.job(job).look(false)).collect::<Result<_, _>>()?;
-    say(Answer::Looks(looks))
+    say(ResponseBody::Looks(looks))
 }
 
-fn copy(job: &Job) -> Result<(), Failure> {
+fn copy(job: &JobDir) -> Result<(), CliError> {
     // A trial that is measured beside this has the processor first.
-    machine::modest::step_back();
+    machine::priority::lower_priority();
     if !job.folder.is_dir() {
-        return Err(Failure::usage(format!("there is no '{}' there", job.name))
+        return Err(CliError::usage(format!("there is no '{}' there", job.name))
             .hint("nearfar fleet status shows what there is"));
     }
     let store = match Store::open_existing(&job.file("results.db")) {
-        Err(StoreError::Missing { .. }) => return say(Answer::Copy(Copied { bytes: 0 })),
-        store => store.map_err(Failure::of)?,
+        Err(StoreError::Missing { .. }) => return say(ResponseBody::Copy(StoreCopy { bytes: 0 })),
+        store => store.map_err(CliError::of)?,
     };
     sweep(&job.folder);
     let path = job.file(&format!("{COPY}{}", std::process::id()));
-    let opened = store.copy_to(&path).map_err(Failure::of).and_then(|()| File::open(&path).map_err(Failure::of));
+    let opened = store.copy_to(&path).map_err(CliError::of).and_then(|()| File::open(&path).map_err(CliError::of));
     // Its name goes now, it itself when it has been read: a connection that is lost leaves nothing.
     let _ = std::fs::remove_file(&path);
     let mut file = opened?;
-    let bytes = file.metadata().map_err(Failure::of)?.len();
-    say(Answer::Copy(Copied { bytes }))?;
+    let bytes = file.metadata().map_err(CliError::of)?.len();
+    say(ResponseBody::Copy(StoreCopy { bytes }))?;
     let mut stdout = std::io::stdout().lock();
-    std::io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()).map_err(Failure::of)
+    std::io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()).map_err(CliError::of)
 }
 
 /// What a copy is called while it has a name; behind it stands the process that makes it.
@@ -318,7 +319,7 @@ const COPY: &str = "copy-";
 /// Takes away what processes left that were killed while they copied.
 fn sweep(folder: &Path) {
     let process = |name: &str| name.strip_prefix(COPY)?.split('-').next()?.parse().ok();
-    for path in machine::leftovers::of_the_dead(folder, process).unwrap_or_default() {
+    for path in machine::stale::stale_entries(folder, process).unwrap_or_default() {
         let _ = std::fs::remove_file(path); // what cannot be taken away is in nobody's way
     }
 }

@@ -3,22 +3,22 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
-use report::Look;
+use report::TextStyle;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// Width of tables when stdout is not a terminal: wide enough that nothing needs to be cut.
 const WIDTH_WITHOUT_TERMINAL: usize = 160;
 
 /// How text on stdout may look.
-pub fn look() -> Look {
-    Look { width: width(), ascii: ascii(), colour: colours() }
+pub fn look() -> TextStyle {
+    TextStyle { width: width(), ascii: ascii(), colour: colours() }
 }
 
 /// How text on stderr may look, where that is a terminal.
-pub fn look_of_stderr() -> Look {
+pub fn stderr_style() -> TextStyle {
     let width = terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-    Look { width, ascii: ascii(), colour: std::io::stderr().is_terminal() && colours_wanted() }
+    TextStyle { width, ascii: ascii(), colour: std::io::stderr().is_terminal() && colours_wanted() }
 }
 
 /// Columns of the terminal that stdout is.
@@ -45,28 +45,27 @@ fn ascii() -> bool {
 }
 
 /// Prints data. A reader that closed its end, as `head` does, ends the program quietly.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     match write!(stdout, "{text}{newline}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => Err(Failure::of(format!("cannot write to standard output: {error}"))),
+        Err(error) => Err(CliError::of(format!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
-/// Prints a JSON value.
-pub fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    print(&serde_json::to_string_pretty(value).map_err(Failure::of)?)
+pub fn print_json(value: &serde_json::Value) -> Result<(), CliError> {
+    print(&serde_json::to_string_pretty(value).map_err(CliError::of)?)
 }
 
 /// Writes data to a file as a whole: a reader never sees half of it, a full disk leaves the old file, which keeps its
 /// permissions. What is no file (a device, a pipe) is written to as it is; `-` is stdout.
-pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     if path == Path::new("-") {
         return print(text);
     }
-    let refused = |error: std::io::Error| Failure::of(format!("cannot write {}: {error}", path.display()));
+    let refused = |error: std::io::Error| CliError::of(format!("cannot write {}: {error}", path.display()));
     // A link stays one: what it leads to is written.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let present = std::fs::metadata(&target).ok();

@@ -5,11 +5,11 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use lab::run::{Event, Forecast};
-use model::finding::metric_value;
-use model::place::{Answer, Course};
-use model::record::{RunRecord, TrialRecord};
-use model::trial::{Grade, Role};
+use lab::run::{Forecast, RunEvent};
+use model::analysis::finding::metric_value;
+use model::analysis::place::{PlaceResult, RaceState};
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::trial::{Grade, Role};
 
 use crate::output;
 
@@ -29,7 +29,6 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// For one run.
     pub fn new(record: &'a RunRecord, quiet: bool) -> Self {
         let mut progress = Self { record, bar: None, ranking: Vec::new(), last_line: None, quiet };
         if !quiet && std::io::stderr().is_terminal() {
@@ -51,10 +50,9 @@ impl<'a> Progress<'a> {
         self.bar = Some(all.add(styled("{bar:24} {pos}/{len} trials  {msg}")));
     }
 
-    /// Shows an event.
-    pub fn show(&mut self, event: &Event<'_>) {
+    pub fn show(&mut self, event: &RunEvent<'_>) {
         match event {
-            Event::Begins { trial, forecast } => {
+            RunEvent::Begins { trial, forecast } => {
                 let cell = &self.record.plan.cells[trial.cell];
                 let role = match trial.role {
                     Role::Warmup => "warm-up, ",
@@ -64,8 +62,8 @@ impl<'a> Progress<'a> {
                 let now = format!("{role}{} @ {}", cell.test, cell.placement.name);
                 self.bar(*forecast, &format!("{now}, {}", left(*forecast)));
             }
-            Event::Stored { record, forecast } => self.stored(record, *forecast),
-            Event::Raced { course } => self.raced(course),
+            RunEvent::Stored { record, forecast } => self.stored(record, *forecast),
+            RunEvent::BlockCompleted { course } => self.raced(course),
         }
     }
 
@@ -101,17 +99,17 @@ impl<'a> Progress<'a> {
     }
 
     /// How a race stands after a block.
-    fn raced(&mut self, course: &Course<'_>) {
+    fn raced(&mut self, course: &RaceState<'_>) {
         if self.quiet {
             return;
         }
-        let answer = Answer::from_course(self.record, course);
+        let answer = PlaceResult::from_course(self.record, course);
         let (blocks, left) = (course.race().blocks(), course.race().active().len());
         if self.bar.is_none() && course.stage() == Role::Measured && blocks > 0 {
             self.last_line = Some(Instant::now());
             eprintln!("{}", report::table::standing(&answer, blocks, left));
         }
-        let lines = report::table::ranking(&answer, self.ranking.len(), &output::look_of_stderr());
+        let lines = report::table::ranking(&answer, self.ranking.len(), &output::stderr_style());
         for (bar, line) in self.ranking.iter().zip(lines) {
             bar.set_message(line);
         }

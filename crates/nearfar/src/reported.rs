@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use model::compare::{ComparedRun, compare_table, index_table, planned, planned_index};
-use model::comparison::Comparison;
-use model::finding::{RunFinding, summarise};
-use model::measured_map::{MeasuredMap, measured_map};
-use model::place::Answer;
-use model::record::{ImportedTable, RunRecord, TrialRecord};
-use model::size::SizeAnswer;
-use model::survey::Survey;
-use model::unixbench::IndexTable;
-use report::html::{ReportPage, RunSection, Served, TableSection};
+use model::analysis::compare::{ComparedRun, compare_table, index_table, planned, planned_index};
+use model::analysis::finding::{RunFinding, summarise};
+use model::analysis::place::PlaceResult;
+use model::analysis::size::SizeAnswer;
+use model::analysis::survey::Survey;
+use model::import::unixbench::IndexTable;
+use model::placements::measured_map::{MeasuredMap, measured_map};
+use model::values::comparison::Comparison;
+use model::values::record::{ImportedTable, RunRecord, TrialRecord};
+use report::html::{ReportPage, RunSection, ServedHeader, TableSection};
 use store::Store;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::surveyed;
 
 /// The program and its version, at the end of every page.
@@ -23,35 +23,34 @@ pub fn generated_by() -> String {
 }
 
 /// The runs of these names; a server says what its page has beyond them.
-pub fn of(store: &Store, names: &[String], served: Option<Served>) -> Result<String, Failure> {
+pub fn of(store: &Store, names: &[String], served: Option<ServedHeader>) -> Result<String, CliError> {
     let records: Vec<RunRecord> =
-        names.iter().map(|name| store.run(name).map_err(Failure::usage)).collect::<Result<_, _>>()?;
+        names.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?;
     Ok(page(&loaded(store, &records)?, &[], None, served))
 }
 
 /// The machines side by side where there are several, the latest run of every experiment, the newest first, and every imported
 /// table.
-pub fn latest(store: &Store, served: Option<Served>) -> Result<String, Failure> {
+pub fn latest(store: &Store, served: Option<ServedHeader>) -> Result<String, CliError> {
     let survey = surveyed::of_several(store)?;
     Ok(page(&loaded(store, &latest_records(store)?)?, &tables(store)?, survey.as_ref(), served))
 }
 
-/// A survey alone.
 pub fn survey(survey: &Survey) -> String {
     page(&[], &[], Some(survey), None)
 }
 
 fn page(
-    runs: &[Loaded],
+    runs: &[LoadedRun],
     tables: &[(ImportedTable, Comparison)],
     survey: Option<&Survey>,
-    served: Option<Served>,
+    served: Option<ServedHeader>,
 ) -> String {
     let table_indices: Vec<(&str, IndexTable)> =
         tables.iter().filter_map(|(table, _)| Some((table.name.as_str(), index_table(table, None).ok()?))).collect();
     let run_indices = runs.iter().filter_map(|run| Some((run.record.plan.experiment.as_str(), run.index.as_ref()?)));
     report::html::render(&ReportPage {
-        runs: runs.iter().map(Loaded::section).collect(),
+        runs: runs.iter().map(LoadedRun::section).collect(),
         indices: run_indices.chain(table_indices.iter().map(|(name, index)| (*name, index))).collect(),
         tables: tables.iter().map(|(table, comparison)| TableSection { table, comparison }).collect(),
         survey,
@@ -62,28 +61,26 @@ fn page(
 }
 
 /// A run with all that a page shows of it.
-pub struct Loaded {
-    /// The run.
+pub struct LoadedRun {
     pub record: RunRecord,
-    /// Its trials.
     pub trials: Vec<TrialRecord>,
     finding: RunFinding,
     comparison: Option<Comparison>,
     index: Option<IndexTable>,
-    answer: Option<Answer>,
+    answer: Option<PlaceResult>,
     size: Option<SizeAnswer>,
     map: Option<MeasuredMap>,
 }
 
-impl Loaded {
+impl LoadedRun {
     /// Reads a run, and works out what it came to.
-    pub fn new(store: &Store, record: RunRecord) -> Result<Self, Failure> {
-        let trials = store.trials(&record.id).map_err(Failure::of)?;
+    pub fn new(store: &Store, record: RunRecord) -> Result<Self, CliError> {
+        let trials = store.trials(&record.id).map_err(CliError::of)?;
         let finding = summarise(&record.plan, &trials);
         let runs = [ComparedRun { record: &record, finding: &finding }];
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
         let index = planned_index(&runs, &record.plan);
-        let answer = Answer::of(&record, &trials);
+        let answer = PlaceResult::of(&record, &trials);
         let size = comparison.as_ref().and_then(|comparison| SizeAnswer::of(&record.plan, comparison));
         let map = measured_map(&record.plan, &record.machine.topology, &finding);
         Ok(Self { record, trials, finding, comparison, index, answer, size, map })
@@ -116,26 +113,26 @@ impl Loaded {
     }
 }
 
-fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<Loaded>, Failure> {
-    records.iter().map(|record| Loaded::new(store, record.clone())).collect()
+fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<LoadedRun>, CliError> {
+    records.iter().map(|record| LoadedRun::new(store, record.clone())).collect()
 }
 
-fn latest_records(store: &Store) -> Result<Vec<RunRecord>, Failure> {
+fn latest_records(store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut seen = BTreeSet::new();
     let mut records = Vec::new();
-    for summary in store.runs().map_err(Failure::of)?.iter().rev() {
+    for summary in store.runs().map_err(CliError::of)?.iter().rev() {
         if summary.trials > 0 && seen.insert((summary.experiment.clone(), summary.simulated.clone())) {
-            records.push(store.run(&summary.id.0).map_err(Failure::of)?);
+            records.push(store.run(&summary.id.0).map_err(CliError::of)?);
         }
     }
     Ok(records)
 }
 
-fn tables(store: &Store) -> Result<Vec<(ImportedTable, Comparison)>, Failure> {
+fn tables(store: &Store) -> Result<Vec<(ImportedTable, Comparison)>, CliError> {
     let table = |name: &String| {
-        let table = store.table(name).map_err(Failure::of)?;
-        let comparison = compare_table(&table, None).map_err(Failure::of)?;
+        let table = store.table(name).map_err(CliError::of)?;
+        let comparison = compare_table(&table, None).map_err(CliError::of)?;
         Ok((table, comparison))
     };
-    store.tables().map_err(Failure::of)?.iter().map(table).collect()
+    store.tables().map_err(CliError::of)?.iter().map(table).collect()
 }

@@ -1,6 +1,6 @@
 //! An axis: from values to shares of its length, and where its ticks stand. Knows no pixels.
 
-use model::workload::Better;
+use model::values::workload::Better;
 
 /// Values that differ by more than this are shown on a logarithmic axis.
 const LOGARITHMIC_FROM: f64 = 30.0;
@@ -85,7 +85,7 @@ fn tick_text(tick: f64, step: f64) -> String {
 }
 
 /// Which direction is better, for the words of an axis.
-pub(crate) fn better_words(better: Better) -> &'static str {
+pub(crate) fn direction_label(better: Better) -> &'static str {
     match better {
         Better::Higher => "more is better",
         Better::Lower => "less is better",

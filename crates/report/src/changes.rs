@@ -3,13 +3,13 @@
 //! not show tests that have nothing to be compared with, and says so when lines are left out.
 
 use askama::Template;
-use model::comparison::{ComparedValue, Comparison, ComparisonRow, Difference};
-use model::workload::Better;
+use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference};
+use model::values::workload::Better;
 
-use crate::look::{clean, shortened};
+use crate::claim_text::column;
 use crate::number::{percent_interval, signed_percent, significant};
-use crate::picture::pixels;
-use crate::sentence::column;
+use crate::style::{clean, shortened};
+use crate::svg::pixels;
 
 const WIDTH: f64 = 760.0;
 /// Where points and intervals are; names stand on the left of it, numbers on the right.
@@ -39,7 +39,7 @@ pub fn svg(comparison: &Comparison) -> Option<String> {
 
 #[derive(Template)]
 #[template(path = "changes.svg")]
-struct Picture {
+struct ChangeChart {
     title: String,
     description: String,
     width: String,
@@ -47,7 +47,7 @@ struct Picture {
     outer_width: String,
     outer_height: String,
     margin: String,
-    groups: Vec<Group>,
+    groups: Vec<TestGroup>,
     ticks: Vec<(String, String)>,
     equal: String,
     top: String,
@@ -60,17 +60,16 @@ struct Picture {
     left_out: usize,
 }
 
-/// One test.
-struct Group {
+struct TestGroup {
     name: String,
     own: String,
     y: String,
     rule_y: String,
-    lines: Vec<Line>,
+    lines: Vec<ChangeRow>,
 }
 
 /// One column's change in it.
-struct Line {
+struct ChangeRow {
     name: String,
     title: String,
     class: &'static str,
@@ -81,7 +80,7 @@ struct Line {
     text: String,
 }
 
-fn picture(comparison: &Comparison) -> Option<Picture> {
+fn picture(comparison: &Comparison) -> Option<ChangeChart> {
     let mut rows: Vec<(&ComparisonRow, Vec<(&str, &ComparedValue)>)> =
         comparison.rows.iter().filter(|row| row.main).map(|row| (row, changes(comparison, row))).collect();
     rows.retain(|(_, changes)| !changes.is_empty());
@@ -94,10 +93,11 @@ fn picture(comparison: &Comparison) -> Option<Picture> {
     rows.retain(|(_, changes)| !changes.is_empty());
     let axis = Axis::over(&rows)?;
     let mut y = TOP;
-    let groups: Vec<Group> = rows.iter().map(|(row, changes)| group(comparison, row, changes, &axis, &mut y)).collect();
+    let groups: Vec<TestGroup> =
+        rows.iter().map(|(row, changes)| group(comparison, row, changes, &axis, &mut y)).collect();
     let baseline = column(comparison, &comparison.baseline);
     let title = clean(&format!("Changes against {baseline}, by {}", comparison.by));
-    Some(Picture {
+    Some(ChangeChart {
         description: description(&title, &groups),
         title,
         width: pixels(WIDTH),
@@ -130,7 +130,7 @@ fn group(
     changes: &[(&str, &ComparedValue)],
     axis: &Axis,
     y: &mut f64,
-) -> Group {
+) -> TestGroup {
     let own = row.values.get(&comparison.baseline);
     let own = own.map_or(String::new(), |own| format!("{} {}", significant(own.median), clean(&row.unit)));
     let (head, rule) = (*y + 13.0, *y);
@@ -143,10 +143,10 @@ fn group(
     let lines = lines.collect();
     *y += 4.0;
     let name = shortened(&clean(&format!("{}: {}", row.test, row.metric)), (RIGHT / CHARACTER) as usize);
-    Group { name, own, y: pixels(head), rule_y: pixels(rule), lines }
+    TestGroup { name, own, y: pixels(head), rule_y: pixels(rule), lines }
 }
 
-fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: f64) -> Line {
+fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: f64) -> ChangeRow {
     let change = value.change_percent.unwrap_or_default();
     let ends = value.ci_low.zip(value.ci_high);
     let interval = ends.map_or(String::new(), |(low, high)| format!(" [{}]", percent_interval(low, high, change)));
@@ -163,7 +163,7 @@ fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: 
         _ if ends.is_none() => "a single figure",
         _ => "no difference seen",
     };
-    Line {
+    ChangeRow {
         title: format!("{name} for {}: {text}, {word}", clean(&row.test)),
         name: shortened(name, ((LEFT - 26.0) / CHARACTER) as usize),
         class,
@@ -182,7 +182,7 @@ fn place(change_percent: f64, better: Better) -> Option<f64> {
 }
 
 /// What the eye sees, for those who do not see it.
-fn description(title: &str, groups: &[Group]) -> String {
+fn description(title: &str, groups: &[TestGroup]) -> String {
     let lines = groups.iter().flat_map(|group| &group.lines).map(|line| format!(" {}.", line.title));
     format!("{title}, with 95 % intervals; right is better.{}", lines.collect::<String>())
 }

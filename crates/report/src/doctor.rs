@@ -1,8 +1,8 @@
 //! A diagnosis as text: what was found, its effect, the fix.
 
-use model::doctor::{Complaint, Diagnosis, Group};
+use model::analysis::doctor::{Diagnosis, Problem, ProblemGroup};
 
-use crate::look::{Look, Tone, clean, finished, marked, wrapped};
+use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// Lines longer than this are hard to read.
 const WIDTH_MAX: usize = 100;
@@ -10,14 +10,14 @@ const INDENT: &str = "  ";
 const DEEPER: &str = "      ";
 
 /// What is not well, in groups, then what is.
-pub fn diagnosis(diagnosis: &Diagnosis, look: &Look) -> String {
+pub fn diagnosis(diagnosis: &Diagnosis, look: &TextStyle) -> String {
     let mut lines = Vec::new();
     for (group, heading) in [
-        (Group::Spoils, "What would spoil a measurement on this machine"),
-        (Group::CannotMeasure, "What cannot be measured or set on it"),
-        (Group::ExpandLacks, "What nearfar expand lacks on it"),
+        (ProblemGroup::Disturbs, "What would spoil a measurement on this machine"),
+        (ProblemGroup::CannotMeasure, "What cannot be measured or set on it"),
+        (ProblemGroup::ExpandRequirement, "What nearfar expand lacks on it"),
     ] {
-        let complaints: Vec<&Complaint> =
+        let complaints: Vec<&Problem> =
             diagnosis.complaints.iter().filter(|complaint| complaint.group == group).collect();
         let none = if complaints.is_empty() { ": nothing found" } else { "" };
         lines.extend(indented(&format!("{heading}{none}"), Tone::Strong, "", look));
@@ -31,9 +31,9 @@ pub fn diagnosis(diagnosis: &Diagnosis, look: &Look) -> String {
     finished(&lines.join("\n"), look)
 }
 
-fn paragraph(complaint: &Complaint, look: &Look) -> Vec<String> {
+fn paragraph(complaint: &Problem, look: &TextStyle) -> Vec<String> {
     let found = format!("{}: {}", complaint.key, clean(&complaint.found));
-    let tone = if complaint.group == Group::Spoils { Tone::Warning } else { Tone::Plain };
+    let tone = if complaint.group == ProblemGroup::Disturbs { Tone::Warning } else { Tone::Plain };
     let mut lines = indented(&found, tone, INDENT, look);
     lines.extend(indented(&format!("effect: {}", complaint.effect), Tone::Quiet, DEEPER, look));
     lines.extend(indented(&format!("fix: {}", complaint.fix), Tone::Quiet, DEEPER, look));
@@ -42,26 +42,26 @@ fn paragraph(complaint: &Complaint, look: &Look) -> Vec<String> {
     lines
 }
 
-fn indented(text: &str, tone: Tone, indent: &str, look: &Look) -> Vec<String> {
+fn indented(text: &str, tone: Tone, indent: &str, look: &TextStyle) -> Vec<String> {
     let room = look.width.min(WIDTH_MAX).saturating_sub(indent.len());
-    wrapped(&marked(text, tone), room, room).into_iter().map(|line| format!("{indent}{line}")).collect()
+    wrapped(&with_symbol(text, tone), room, room).into_iter().map(|line| format!("{indent}{line}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn complaint(key: &'static str, group: Group, command: Option<&'static str>) -> Complaint {
-        Complaint { key, group, found: "a\u{1b}[31m fact".into(), effect: "an effect", fix: "a fix", command }
+    fn complaint(key: &'static str, group: ProblemGroup, command: Option<&'static str>) -> Problem {
+        Problem { key, group, found: "a\u{1b}[31m fact".into(), effect: "an effect", fix: "a fix", command }
     }
 
     #[test]
     fn a_diagnosis_is_its_groups_and_the_rest() {
         let sick = Diagnosis {
-            complaints: vec![complaint("thp", Group::Spoils, Some("nearfar restore"))],
+            complaints: vec![complaint("thp", ProblemGroup::Disturbs, Some("nearfar restore"))],
             well: vec!["load", "smt"],
         };
-        let look = Look { width: 40, ascii: false, colour: false };
+        let look = TextStyle { width: 40, ascii: false, colour: false };
         let expected = "\
 What would spoil a measurement on this
 machine
@@ -78,7 +78,7 @@ found
 
 Looked at and well: load, smt";
         assert_eq!(diagnosis(&sick, &look), expected);
-        let coloured = diagnosis(&sick, &Look { colour: true, ..look });
+        let coloured = diagnosis(&sick, &TextStyle { colour: true, ..look });
         assert!(coloured.contains("\u{1b}[") && coloured.contains("$ nearfar restore"));
     }
 }

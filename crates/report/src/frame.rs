@@ -2,13 +2,12 @@
 //! and not what the curves are of.
 
 use crate::axis::Axis;
-use crate::picture::{Line, Picture, pixels};
+use crate::svg::{Svg, SvgPath, pixels};
 
 /// Where values stand on a picture.
 pub(crate) struct Frame {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// Edges, in pixels.
     pub(crate) left: f64,
     pub(crate) right: f64,
     pub(crate) top: f64,
@@ -22,7 +21,6 @@ impl Frame {
         self.left + self.inside + self.x.share(value) * (self.right - self.left - 2.0 * self.inside)
     }
 
-    /// More stands higher.
     pub(crate) fn y(&self, value: f64) -> f64 {
         self.top + self.height * (1.0 - self.y.share(value))
     }
@@ -32,39 +30,39 @@ impl Frame {
     }
 
     /// The left and the lower edge.
-    pub(crate) fn edges(&self, picture: &mut Picture) {
+    pub(crate) fn edges(&self, picture: &mut Svg) {
         let (top, bottom) = (pixels(self.top), pixels(self.bottom()));
         let path = format!("M{} {top}V{bottom}H{}", pixels(self.left), pixels(self.right));
-        picture.lines.push(Line { class: "axis".into(), path });
+        picture.lines.push(SvgPath { class: "axis".into(), path });
     }
 
     /// What a height on the left is.
-    pub(crate) fn level(&self, picture: &mut Picture, value: f64, text: &str) {
+    pub(crate) fn level(&self, picture: &mut Svg, value: f64, text: &str) {
         picture.label("e q", self.left - 6.0, self.y(value) + 4.0, text);
     }
 
     /// A line at a height.
-    pub(crate) fn across(&self, picture: &mut Picture, class: &str, value: f64) {
+    pub(crate) fn across(&self, picture: &mut Svg, class: &str, value: f64) {
         let path = format!("M{} {}H{}", pixels(self.left), pixels(self.y(value)), pixels(self.right));
-        picture.lines.push(Line { class: class.into(), path });
+        picture.lines.push(SvgPath { class: class.into(), path });
     }
 
     /// A line from top to bottom.
-    pub(crate) fn upright(&self, picture: &mut Picture, class: &str, value: f64) {
+    pub(crate) fn upright(&self, picture: &mut Svg, class: &str, value: f64) {
         let path = format!("M{} {}V{}", pixels(self.x(value)), pixels(self.top), pixels(self.bottom()));
-        picture.lines.push(Line { class: class.into(), path });
+        picture.lines.push(SvgPath { class: class.into(), path });
     }
 
     /// What stands below, at a place in pixels.
-    pub(crate) fn below(&self, picture: &mut Picture, x: f64, text: &str) {
+    pub(crate) fn below(&self, picture: &mut Svg, x: f64, text: &str) {
         picture.label("c q", x, self.bottom() + 16.0, text);
     }
 
     /// An interval, at a place in pixels, where there is one.
-    pub(crate) fn whisker(&self, picture: &mut Picture, class: &str, x: f64, ends: (Option<f64>, Option<f64>)) {
+    pub(crate) fn whisker(&self, picture: &mut Svg, class: &str, x: f64, ends: (Option<f64>, Option<f64>)) {
         if let (Some(low), Some(high)) = ends {
             let path = format!("M{} {}V{}", pixels(x), pixels(self.y(low)), pixels(self.y(high)));
-            picture.lines.push(Line { class: class.into(), path });
+            picture.lines.push(SvgPath { class: class.into(), path });
         }
     }
 }

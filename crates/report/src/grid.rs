@@ -4,7 +4,7 @@ use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle, Width,
 };
 
-use crate::look::{HARD_SPACE, Look, Tone, clean, finished, marked};
+use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol};
 
 /// A rule below the header, and space between columns: lines elsewhere say nothing.
 const STYLE: TableStyle = TableStyle::new()
@@ -14,21 +14,19 @@ const STYLE: TableStyle = TableStyle::new()
 
 /// Where not even every column's longest word has room, columns of text shrink to this.
 const COLUMN_WIDTH_MIN: usize = 6;
-/// Between columns.
 const SPACE: usize = 2;
 /// Marks the first row below a heading until the heading is written there; it has no width.
 const HEADED: char = '\u{206c}';
 
-/// One column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GridColumn {
     pub(crate) title: String,
-    pub(crate) holds: Holds,
+    pub(crate) holds: CellKind,
 }
 
 /// What a column holds decides how it is aligned and whether it may be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum CellKind {
     /// Aligned at the left, broken where the line is too short.
     Text,
     /// Aligned at the left, never broken.
@@ -37,22 +35,20 @@ pub(crate) enum Holds {
     Number,
 }
 
-/// One cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GridCell {
     pub(crate) text: String,
     pub(crate) tone: Tone,
     /// The number that the text is of, for pages that sort and change units.
-    pub(crate) measure: Option<Measure>,
+    pub(crate) measure: Option<NumericCell>,
 }
 
 /// A number behind a text. Of several in a row that have a unit, the first decides how all are rounded: they are a median, its
 /// interval and what else belongs to it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Measure {
+pub(crate) struct NumericCell {
     /// The number, or the lower end of an interval.
     pub(crate) value: String,
-    /// The upper end.
     pub(crate) to: Option<String>,
     /// None of what has none, as changes in percent.
     pub(crate) unit: Option<String>,
@@ -76,11 +72,11 @@ pub(crate) struct Grid {
 
 impl GridCell {
     pub(crate) fn new(text: &str, tone: Tone) -> Self {
-        Self::ours(&clean(text), tone)
+        Self::trusted(&clean(text), tone)
     }
 
     /// Words of ours, which may hold together by [`HARD_SPACE`].
-    pub(crate) fn ours(text: &str, tone: Tone) -> Self {
+    pub(crate) fn trusted(text: &str, tone: Tone) -> Self {
         Self { text: text.into(), tone, measure: None }
     }
 
@@ -88,45 +84,41 @@ impl GridCell {
         Self::new(text, Tone::Plain)
     }
 
-    pub(crate) fn quiet(text: &str) -> Self {
+    pub(crate) fn muted(text: &str) -> Self {
         Self::new(text, Tone::Quiet)
     }
 
     /// With the number that it is of.
     pub(crate) fn of(self, value: f64, unit: Option<&str>) -> Self {
-        let measure = || Measure { value: attribute(value), to: None, unit: unit.map(clean) };
+        let measure = || NumericCell { value: attribute(value), to: None, unit: unit.map(clean) };
         Self { measure: value.is_finite().then(measure), ..self }
     }
 
     /// With the interval that it is of.
     pub(crate) fn of_interval(self, ends: Option<(f64, f64)>, unit: &str) -> Self {
         let measure =
-            |(low, high)| Measure { value: attribute(low), to: Some(attribute(high)), unit: Some(clean(unit)) };
+            |(low, high)| NumericCell { value: attribute(low), to: Some(attribute(high)), unit: Some(clean(unit)) };
         Self { measure: ends.filter(|(low, high)| low.is_finite() && high.is_finite()).map(measure), ..self }
     }
 }
 
 impl Grid {
-    /// Text columns by title.
     pub(crate) fn new(titles: &[&str]) -> Self {
-        let columns = titles.iter().map(|title| GridColumn { title: clean(title), holds: Holds::Text }).collect();
+        let columns = titles.iter().map(|title| GridColumn { title: clean(title), holds: CellKind::Text }).collect();
         Self { columns, ..Self::default() }
     }
 
-    /// Declares columns as numbers.
     pub(crate) fn numbers(self, titles: &[&str]) -> Self {
-        self.holding(Holds::Number, titles)
+        self.holding(CellKind::Number, titles)
     }
 
-    /// Declares what columns hold.
-    pub(crate) fn holding(mut self, holds: Holds, titles: &[&str]) -> Self {
+    pub(crate) fn holding(mut self, holds: CellKind, titles: &[&str]) -> Self {
         for column in self.columns.iter_mut().filter(|column| titles.contains(&column.title.as_str())) {
             column.holds = holds;
         }
         self
     }
 
-    /// Leaves out a column.
     pub(crate) fn without(mut self, title: &str) -> Self {
         if let Some(at) = self.columns.iter().position(|column| column.title == title) {
             self.columns.remove(at);
@@ -154,11 +146,11 @@ impl Grid {
     }
 
     /// For the terminal, ending in a line feed.
-    pub(crate) fn terminal(&self, look: &Look) -> String {
+    pub(crate) fn terminal(&self, look: &TextStyle) -> String {
         let mut table = Table::new();
         table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(look.width.min(usize::from(u16::MAX)) as u16);
-        table.set_header(self.columns.iter().map(|column| marked(&column.title, Tone::Strong)));
+        table.set_header(self.columns.iter().map(|column| with_symbol(&column.title, Tone::Strong)));
         table.add_rows(self.rows.iter().enumerate().map(|(index, row)| self.terminal_row(index, row)));
         let words = self.word_widths(look.width);
         let last = self.columns.len().saturating_sub(1);
@@ -166,19 +158,19 @@ impl Grid {
             // The style's junction is the other column between two of them.
             let padding = if index == last { 0 } else { SPACE - 1 };
             shown.set_padding((0, padding as u16));
-            if column.holds == Holds::Number {
+            if column.holds == CellKind::Number {
                 shown.set_cell_alignment(CellAlignment::Right);
             }
             shown.set_constraint(match column.holds {
-                Holds::Text => ColumnConstraint::LowerBoundary(Width::Fixed((words[index] + padding) as u16)),
-                Holds::Word | Holds::Number => ColumnConstraint::ContentWidth,
+                CellKind::Text => ColumnConstraint::LowerBoundary(Width::Fixed((words[index] + padding) as u16)),
+                CellKind::Word | CellKind::Number => ColumnConstraint::ContentWidth,
             });
         }
         format!("{}\n", finished(&self.with_headings(&table), look))
     }
 
     fn terminal_row(&self, index: usize, row: &[GridCell]) -> Vec<String> {
-        let mut cells: Vec<String> = row.iter().map(|cell| marked(&cell.text, cell.tone)).collect();
+        let mut cells: Vec<String> = row.iter().map(|cell| with_symbol(&cell.text, cell.tone)).collect();
         if !self.headings.is_empty() {
             cells[0].insert_str(0, "  ");
         }
@@ -189,7 +181,7 @@ impl Grid {
     }
 
     fn with_headings(&self, table: &Table) -> String {
-        let mut headings = self.headings.iter().map(|(_, text)| marked(text, Tone::Strong));
+        let mut headings = self.headings.iter().map(|(_, text)| with_symbol(text, Tone::Strong));
         let mut lines: Vec<String> = Vec::new();
         for line in table.lines() {
             let line = line.trim_end();
@@ -208,8 +200,8 @@ impl Grid {
             let cells = self.rows.iter().map(|row| &row[index].text);
             let texts = cells.chain([&column.title]);
             match column.holds {
-                Holds::Text => texts.map(|text| longest(text)).max(),
-                Holds::Word | Holds::Number => texts.map(|text| text.chars().count()).max(),
+                CellKind::Text => texts.map(|text| longest(text)).max(),
+                CellKind::Word | CellKind::Number => texts.map(|text| text.chars().count()).max(),
             }
         };
         let indent = if self.headings.is_empty() { 0 } else { SPACE };
@@ -217,8 +209,9 @@ impl Grid {
             self.columns.iter().enumerate().map(|(index, of)| column(index, of).unwrap_or(0)).collect();
         let room = (width + SPACE).saturating_sub(indent + SPACE * widths.len());
         let bounded = |most: usize| -> Vec<usize> {
-            let bound =
-                |(width, of): (&usize, &GridColumn)| if of.holds == Holds::Text { *width.min(&most) } else { *width };
+            let bound = |(width, of): (&usize, &GridColumn)| {
+                if of.holds == CellKind::Text { *width.min(&most) } else { *width }
+            };
             widths.iter().zip(&self.columns).map(bound).collect()
         };
         let bounds = [usize::MAX, COLUMN_WIDTH_MIN].map(bounded);
@@ -229,7 +222,7 @@ impl Grid {
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut out = line(self.columns.iter().map(|column| markdown_text(&column.title)).collect());
-        let rule = |column: &GridColumn| if column.holds == Holds::Number { "---:".into() } else { "---".into() };
+        let rule = |column: &GridColumn| if column.holds == CellKind::Number { "---:".into() } else { "---".into() };
         out += &line(self.columns.iter().map(rule).collect());
         for row in &self.rows {
             out += &line(row.iter().map(|cell| markdown_text(&cell.text)).collect());

@@ -1,24 +1,24 @@
-//! The JSON contract of `measure`, `run`, `show` and `compare`. Field names here and in `model::finding` and
-//! `model::comparison` are promises: add, never rename.
+//! The JSON contract of `measure`, `run`, `show` and `compare`. Field names here and in `model::analysis::finding` and
+//! `model::values::comparison` are promises: add, never rename.
 
-use model::comparison::Comparison;
-use model::doctor::Diagnosis;
-use model::finding::RunFinding;
-use model::place::{Answer, Step};
-use model::placement::PolicyInfo;
-use model::plan::{Cell, Plan};
-use model::record::{RunRecord, RunSummary, TrialRecord};
-use model::size::SizeAnswer;
-use model::survey::Survey;
-use model::trial::{Role, Status};
-use model::undo::Restored;
-use model::units::Nanos;
-use model::unixbench::IndexTable;
-use model::workload::WorkloadSpec;
+use model::analysis::doctor::Diagnosis;
+use model::analysis::finding::RunFinding;
+use model::analysis::place::{PlaceResult, ReductionStep};
+use model::analysis::size::SizeAnswer;
+use model::analysis::survey::Survey;
+use model::import::unixbench::IndexTable;
+use model::placements::placement::PolicyInfo;
+use model::values::comparison::Comparison;
+use model::values::plan::{Cell, Plan};
+use model::values::record::{RunRecord, RunSummary, TrialRecord};
+use model::values::trial::{Role, TrialStatus};
+use model::values::undo::Restored;
+use model::values::units::Nanos;
+use model::values::workload::WorkloadSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::table::OfferLines;
+use crate::table::PolicyLines;
 
 /// `{"run":{…},"cells":[…],"skipped":[…]}`.
 pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
@@ -80,7 +80,7 @@ pub fn restored(restored: &[Restored]) -> Value {
     json!({ "restored": value(&restored) })
 }
 
-/// `{"problems":[{"key","group":"spoils|cannot-measure","found","effect","fix","command"}],"ok":[…]}`.
+/// `{"problems":[{"key","group":"spoils|io_failure-measure","found","effect","fix","command"}],"ok":[…]}`.
 pub fn diagnosis(diagnosis: &Diagnosis) -> Value {
     value(diagnosis)
 }
@@ -102,8 +102,8 @@ pub fn policies(policies: &[PolicyInfo]) -> Value {
 }
 
 /// `{"placements":[{"policy","name","reason","threads","cpus","seats","memory","same_as","lines"} or {"policy","unavailable"}]}`.
-pub fn placements(offers: &[OfferLines]) -> Value {
-    let offer = |OfferLines { offer, lines }: &OfferLines| match &offer.placement {
+pub fn placements(offers: &[PolicyLines]) -> Value {
+    let offer = |PolicyLines { offer, lines }: &PolicyLines| match &offer.placement {
         Err(why) => json!({ "policy": offer.policy, "unavailable": why }),
         Ok(placement) => json!({
             "policy": offer.policy,
@@ -145,21 +145,21 @@ pub fn index(table: &IndexTable) -> Value {
 
 /// `{"run":{…},"claim","winner":{…},"ties":[…],"versus_kernel":{"change_percent","ci_low","ci_high", …},"trials","candidates",
 /// "raw_placements","lines":{"taskset", …},"ranking":[…]}`.
-pub fn answer(record: &RunRecord, answer: &Answer) -> Value {
+pub fn answer(record: &RunRecord, answer: &PlaceResult) -> Value {
     let mut json = value(answer);
     json["run"] = about(record);
     json
 }
 
 /// As [`run`], with what the race came to as `answer`.
-pub fn race(record: &RunRecord, finding: &RunFinding, answer: &Answer) -> Value {
+pub fn race(record: &RunRecord, finding: &RunFinding, answer: &PlaceResult) -> Value {
     let mut json = run(record, finding);
     json["answer"] = value(answer);
     json
 }
 
 /// `{"steps":[{"name","count","text"}],"candidates":[…]}`: what a race would run, and why that.
-pub fn explanation(plan: &Plan, steps: &[Step]) -> Value {
+pub fn explanation(plan: &Plan, steps: &[ReductionStep]) -> Value {
     let candidates: Vec<_> = plan.cells.iter().map(|cell| value(&cell.placement)).collect();
     json!({ "steps": value(&steps), "candidates": candidates })
 }
@@ -184,10 +184,10 @@ pub(crate) fn about(record: &RunRecord) -> Value {
 fn trial(record: &TrialRecord) -> Value {
     let trial = &record.trial;
     let (status, why) = match &record.outcome.status {
-        Status::Completed => ("completed", None),
-        Status::Failed(why) => ("failed", Some(why)),
-        Status::TimedOut(why) => ("timed-out", Some(why)),
-        Status::Unavailable(why) => ("unavailable", Some(why)),
+        TrialStatus::Completed => ("completed", None),
+        TrialStatus::Failed(why) => ("failed", Some(why)),
+        TrialStatus::TimedOut(why) => ("timed-out", Some(why)),
+        TrialStatus::Unavailable(why) => ("unavailable", Some(why)),
     };
     json!({
         "id": trial.id.0,

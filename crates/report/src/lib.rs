@@ -9,19 +9,19 @@
 
 mod axis;
 pub mod changes;
+mod claim_text;
 pub mod doctor;
 mod frame;
 mod grid;
 pub mod html;
 pub mod json;
-mod look;
 pub mod map;
 pub mod number;
-mod picture;
 mod race;
-mod sentence;
+mod style;
 pub mod survey;
+mod svg;
 pub mod table;
 
-pub use look::Look;
-pub use sentence::{Sentence, in_words, sentences};
+pub use claim_text::{ClaimText, in_words, sentences};
+pub use style::TextStyle;

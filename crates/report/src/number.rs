@@ -1,6 +1,6 @@
 //! How numbers are rounded and written for people. JSON and CSV carry them unrounded.
 
-use model::calendar::utc_date;
+use model::values::calendar::utc_date;
 
 /// Digits that a reader can compare at a glance, and as many as most intervals justify.
 const DIGITS: usize = 4;

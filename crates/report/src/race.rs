@@ -1,20 +1,20 @@
 //! What a race found, in sentences and as a table, for the terminal and for pages alike.
 
-use model::place::{Answer, Claim, Placed, Ranked};
-use model::placement::Lines;
-use model::racing::{Effect, State, Word};
-use model::units::Nanos;
-use model::workload::Better;
+use model::analysis::place::{Claim, PlaceResult, PlacementText, RankingRow};
+use model::placements::placement::CommandLines;
+use model::stats::racing::{Effect, RankClaim, State};
+use model::values::units::Nanos;
+use model::values::workload::Better;
 
 use crate::grid::{Grid, GridCell};
-use crate::look::{Tone, clean};
 use crate::number::{percent_interval, percent_size, signed_percent};
+use crate::style::{Tone, clean};
 
 /// Ties beyond this are counted and not named.
 const TIES_NAMED: usize = 6;
 
 /// What may be said first: who is best, or that nobody is.
-pub(crate) fn headline(answer: &Answer) -> (String, Tone) {
+pub(crate) fn headline(answer: &PlaceResult) -> (String, Tone) {
     let winner = answer.winner.as_ref().map_or(String::new(), |winner| clean(&winner.placement));
     match answer.claim {
         Claim::Better => {
@@ -39,7 +39,7 @@ pub(crate) fn headline(answer: &Answer) -> (String, Tone) {
     }
 }
 
-fn undecided(answer: &Answer, winner: &str) -> String {
+fn undecided(answer: &PlaceResult, winner: &str) -> String {
     match (&answer.winner, answer.versus_kernel) {
         (None, _) => {
             format!("Not decided: one block of {} candidates is more than may be spent", answer.standings.len())
@@ -62,7 +62,7 @@ fn metric_words(name: &str) -> String {
 }
 
 /// What it means, what it cost, what would help.
-pub(crate) fn sentences(answer: &Answer) -> Vec<String> {
+pub(crate) fn sentences(answer: &PlaceResult) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some(winner) = &answer.winner {
         sentences.push(format!("{}: {}", clean(&winner.placement), clean(&winner.reason)));
@@ -70,7 +70,7 @@ pub(crate) fn sentences(answer: &Answer) -> Vec<String> {
     sentences.extend(ties(answer));
     sentences.extend(search(answer));
     sentences.extend(unmeasured(answer));
-    sentences.extend(came_to_nothing(answer));
+    sentences.extend(failed_trials(answer));
     if answer.versus_kernel.is_some_and(|versus| versus.two_modes) {
         sentences.push(
             "Mean and median disagree: one of the two runs in two modes; nearfar show --trials has every value.".into(),
@@ -87,7 +87,7 @@ pub(crate) fn sentences(answer: &Answer) -> Vec<String> {
 }
 
 /// By how much, with its interval: `12.3 % lower wall than the kernel's choice, 95 % interval 11.1 to 13.5, from 40 fresh pairs`.
-fn against(answer: &Answer, whom: &str) -> String {
+fn against(answer: &PlaceResult, whom: &str) -> String {
     let Some(confirmed) = answer.versus_kernel else { return "not confirmed".into() };
     let change = confirmed.change_percent;
     let word = if change < 0.0 { "lower" } else { "higher" };
@@ -102,7 +102,7 @@ fn against(answer: &Answer, whom: &str) -> String {
     format!("{size} % {word} {metric} {whom}, 95 % interval {interval}, from {} fresh pairs", confirmed.pairs)
 }
 
-fn ties(answer: &Answer) -> Option<String> {
+fn ties(answer: &PlaceResult) -> Option<String> {
     if answer.ties.is_empty() {
         return None;
     }
@@ -112,7 +112,7 @@ fn ties(answer: &Answer) -> Option<String> {
     Some(format!("Not proven worse than the leader: {}{more}", named.join("; ")))
 }
 
-fn search(answer: &Answer) -> Option<String> {
+fn search(answer: &PlaceResult) -> Option<String> {
     let why = match answer.search {
         State::Racing | State::Resolved | State::OnlyOneLeft | State::NoReference => return None,
         State::OutOfBlocks => "the most blocks that a race may have are run",
@@ -124,11 +124,11 @@ fn search(answer: &Answer) -> Option<String> {
 }
 
 /// Candidates that could not be measured might have been better.
-fn unmeasured(answer: &Answer) -> Option<String> {
-    let could_not = |one: &&Ranked| matches!(one.word, Word::Failed(_) | Word::NotProven(_));
+fn unmeasured(answer: &PlaceResult) -> Option<String> {
+    let could_not = |one: &&RankingRow| matches!(one.word, RankClaim::Failed(_) | RankClaim::NotProven(_));
     let count = answer.standings.iter().filter(could_not).count();
     let first = answer.standings.iter().find(could_not)?;
-    let (Word::Failed(why) | Word::NotProven(why)) = &first.word else { return None };
+    let (RankClaim::Failed(why) | RankClaim::NotProven(why)) = &first.word else { return None };
     let name = clean(&first.placed.placement);
     Some(match count {
         1 => format!("Could not be measured: {name} ({})", clean(why)),
@@ -137,20 +137,20 @@ fn unmeasured(answer: &Answer) -> Option<String> {
 }
 
 /// Failures that no candidate was dropped for would not be seen otherwise.
-fn came_to_nothing(answer: &Answer) -> Option<String> {
+fn failed_trials(answer: &PlaceResult) -> Option<String> {
     let (count, all) = (answer.came_to_nothing, answer.trials);
     let why = "nearfar show --trials says why";
     (count > 0).then(|| format!("{count} of {all} trials failed, were stopped, or could not be proven; {why}"))
 }
 
-fn cost(answer: &Answer) -> String {
+fn cost(answer: &PlaceResult) -> String {
     let time = Nanos((answer.seconds * 1e9) as u64);
     let (trials, candidates) = (answer.trials, answer.candidates);
     format!("{trials} trials in {time}; {candidates} candidates stand for {} placements", clean(&answer.raw_placements))
 }
 
 /// The lines to paste, and whom they are for.
-pub(crate) fn lines_of(answer: &Answer) -> Vec<(&'static str, &Lines)> {
+pub(crate) fn lines_of(answer: &PlaceResult) -> Vec<(&'static str, &CommandLines)> {
     let two = answer.standings.iter().any(|one| !one.placed.second.is_empty());
     let whose = if two { "To apply it to what was measured" } else { "To apply it" };
     let lines = [(whose, &answer.lines), ("To apply it to the server", &answer.second_lines)];
@@ -158,7 +158,7 @@ pub(crate) fn lines_of(answer: &Answer) -> Vec<(&'static str, &Lines)> {
 }
 
 /// All candidates, the best first.
-pub(crate) fn grid(answer: &Answer) -> Grid {
+pub(crate) fn grid(answer: &PlaceResult) -> Grid {
     let titles = [
         "placement",
         "threads",
@@ -185,7 +185,7 @@ pub(crate) fn grid(answer: &Answer) -> Grid {
             GridCell::new(&verdict, tone),
         ]);
     }
-    let of_any = |differs: fn(&Placed) -> bool| answer.standings.iter().any(|one| differs(&one.placed));
+    let of_any = |differs: fn(&PlacementText) -> bool| answer.standings.iter().any(|one| differs(&one.placed));
     let columns = [
         ("threads", answer.threads_searched),
         ("memory", of_any(|placed| placed.memory != "kernel")),
@@ -195,7 +195,7 @@ pub(crate) fn grid(answer: &Answer) -> Grid {
     columns.into_iter().filter(|(_, says)| !says).fold(grid, |grid, (title, _)| grid.without(title))
 }
 
-fn cpus(placed: &Placed) -> String {
+fn cpus(placed: &PlacementText) -> String {
     if placed.cpus.is_empty() { "any".into() } else { placed.cpus.replace(',', ", ") }
 }
 
@@ -211,30 +211,30 @@ fn effect(effect: Option<Effect>) -> String {
 }
 
 /// What may be said of a candidate on a line of its own, and how it looks.
-pub(crate) fn verdict(one: &Ranked, better: Better) -> (String, Tone) {
+pub(crate) fn verdict(one: &RankingRow, better: Better) -> (String, Tone) {
     let (word, tone) = word(one);
     let worse = if better == Better::Lower { "more" } else { "less" };
     let text = match &one.word {
-        Word::Worse { by } => format!("{word}: {} % {worse}", percent_interval(by.low, by.high, by.high)),
-        Word::NotSeenToDiffer { at_most: Some(at_most) } => {
+        RankClaim::Worse { by } => format!("{word}: {} % {worse}", percent_interval(by.low, by.high, by.high)),
+        RankClaim::NotSeenToDiffer { at_most: Some(at_most) } => {
             format!("{word}, at most {} % worse", percent_size(*at_most))
         }
-        Word::TooSlow { times: Some(times) } => format!("{word}: {times:.1} times"),
+        RankClaim::TooSlow { times: Some(times) } => format!("{word}: {times:.1} times"),
         _ => word,
     };
     (text, tone)
 }
 
 /// The same beside a column that says how much.
-fn word(one: &Ranked) -> (String, Tone) {
+fn word(one: &RankingRow) -> (String, Tone) {
     match &one.word {
-        Word::Leads => ("leads".into(), Tone::Good),
-        Word::Worse { .. } => ("worse".into(), Tone::Quiet),
-        Word::NotSeenToDiffer { at_most: None } => ("too few blocks to say".into(), Tone::Plain),
-        Word::NotSeenToDiffer { .. } => ("not seen to differ".into(), Tone::Plain),
-        Word::TooSlow { .. } => ("too slow, stopped".into(), Tone::Quiet),
-        Word::NotProven(why) => (format!("not proven: {}", clean(why)), Tone::Bad),
-        Word::Failed(why) => (format!("failed: {}", clean(why)), Tone::Bad),
-        Word::NotRaced => ("not raced".into(), Tone::Quiet),
+        RankClaim::Leads => ("leads".into(), Tone::Good),
+        RankClaim::Worse { .. } => ("worse".into(), Tone::Quiet),
+        RankClaim::NotSeenToDiffer { at_most: None } => ("too few blocks to say".into(), Tone::Plain),
+        RankClaim::NotSeenToDiffer { .. } => ("not seen to differ".into(), Tone::Plain),
+        RankClaim::TooSlow { .. } => ("too slow, stopped".into(), Tone::Quiet),
+        RankClaim::NotProven(why) => (format!("not proven: {}", clean(why)), Tone::Bad),
+        RankClaim::Failed(why) => (format!("failed: {}", clean(why)), Tone::Bad),
+        RankClaim::NotRaced => ("not raced".into(), Tone::Quiet),
     }
 }

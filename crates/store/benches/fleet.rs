@@ -7,9 +7,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use model::record::{RunId, RunRecord, TrialRecord};
-use model::settings::FactValue;
-use model::trial::{TrialId, short_hash};
+use model::values::record::{RunId, RunRecord, TrialRecord};
+use model::values::settings::FactValue;
+use model::values::trial::{TrialId, short_hash};
 use store::Store;
 use store::export::parquet_of;
 

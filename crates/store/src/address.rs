@@ -42,10 +42,8 @@ pub(crate) enum Tls {
     Proven(Option<PathBuf>),
 }
 
-/// An address, taken apart.
 #[cfg(feature = "postgres")]
 pub(crate) struct Address {
-    /// What the client understands.
     pub(crate) url: String,
     /// From the environment's `PGPASSWORD`, for addresses without one.
     pub(crate) password: Option<String>,
@@ -56,7 +54,6 @@ pub(crate) struct Address {
 
 #[cfg(feature = "postgres")]
 impl Address {
-    /// Takes an address apart.
     pub(crate) fn parse(store: &Path) -> Result<Self, StoreError> {
         let shown = shown(store);
         let wrong = |what: &str| StoreError::BadAddress { path: shown.clone(), what: what.into() };

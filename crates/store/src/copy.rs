@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::Fault;
+use crate::error::StoreErrorKind;
 use crate::{Store, StoreError};
 
 impl Store {
@@ -17,6 +17,6 @@ impl Store {
             return Err(StoreError::Refused { path: self.path.clone(), what });
         };
         let copied = file.execute("VACUUM INTO ?1", [name]);
-        copied.map(|_| ()).map_err(|error| Fault::from(error).explain(path))
+        copied.map(|_| ()).map_err(|error| StoreErrorKind::from(error).explain(path))
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use model::record::RunId;
-use model::trial::TrialId;
+use model::values::record::RunId;
+use model::values::trial::TrialId;
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
@@ -16,193 +16,145 @@ use crate::lock;
 pub enum StoreError {
     /// There is no such file.
     Missing {
-        /// The file.
         path: PathBuf,
     },
     /// The file, or its directory, cannot be opened or made.
     CannotOpen {
         /// The file or the directory.
         path: PathBuf,
-        /// What the system said.
         why: String,
     },
     /// The file is not a SQLite database.
     NotADatabase {
-        /// The file.
         path: PathBuf,
     },
     /// The file is a database of another program.
     Foreign {
-        /// The file.
         path: PathBuf,
     },
     /// A newer version of this program wrote the file.
     Newer {
-        /// The file.
         path: PathBuf,
-        /// Its schema version.
         found: u32,
         /// The newest that this program knows.
         known: u32,
     },
     /// An older version of this program wrote the file, which is only read and so not brought up to date.
     Older {
-        /// The file.
         path: PathBuf,
-        /// Its schema version.
         found: u32,
         /// The one that this program reads.
         known: u32,
     },
-    /// The file is damaged.
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// What was found.
         what: String,
     },
     /// Another program holds the file.
     Locked {
-        /// The file.
         path: PathBuf,
         /// Who, where the kernel tells: `process 4711 (sqlite3)`.
         by: Vec<String>,
     },
     /// The disk is full. What was stored before is still there.
     NoSpace {
-        /// The file.
         path: PathBuf,
     },
     /// The file or its directory cannot be written.
     ReadOnly {
-        /// The file.
         path: PathBuf,
     },
     /// Anything else that SQLite refused.
     Refused {
-        /// The file.
         path: PathBuf,
-        /// What it said.
         what: String,
     },
     /// An address of a server that makes no sense.
     BadAddress {
-        /// The address.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
     },
     /// This program is built without the feature `postgres`.
     NoServers {
-        /// The address.
         path: PathBuf,
     },
     /// Nobody answers there, or it takes nobody now.
     Unreachable {
-        /// The address.
         path: PathBuf,
-        /// What was said.
         what: String,
     },
     /// The connection is gone. What was confirmed before is stored; of what was just being stored nobody knows.
     Lost {
-        /// The address.
         path: PathBuf,
-        /// What was said.
         what: String,
     },
     /// The server's certificate proves nothing, or it has none.
     NoTls {
-        /// The address.
         path: PathBuf,
-        /// What was said.
         what: String,
     },
     /// The server does not let this user in.
     NotLetIn {
-        /// The address.
         path: PathBuf,
-        /// What it said.
         what: String,
     },
     /// The server has no such database.
     NoDatabase {
-        /// The address.
         path: PathBuf,
-        /// What it said.
         what: String,
     },
     /// This user of the server may not do that.
     NotPermitted {
-        /// The address.
         path: PathBuf,
-        /// What it said.
         what: String,
     },
     /// The database has no results yet, and this user may not make their tables.
     NotMade {
-        /// The address.
         path: PathBuf,
-        /// What it said.
         what: String,
     },
     /// The file has no run of this name, or none at all.
     NoSuchRun {
-        /// The file.
         path: PathBuf,
-        /// What was asked for.
         name: String,
     },
     /// Several runs begin like this.
     AmbiguousRun {
-        /// What was asked for.
         name: String,
-        /// Some of them.
         runs: Vec<RunId>,
     },
     /// There is no imported table of this name.
     NoSuchTable {
-        /// What was asked for.
         name: String,
-        /// What there is.
         known: Vec<String>,
     },
     /// No placement is kept under this name.
     NoSuchPlacement {
-        /// What was asked for.
         name: String,
-        /// What there is.
         known: Vec<String>,
     },
     /// A run of this id is there already.
     RunAlreadyStored {
-        /// The run.
         run: RunId,
     },
     /// This trial is there already, and was not stored again.
     AlreadyStored {
-        /// Its run.
         run: RunId,
-        /// The trial.
         trial: TrialId,
     },
     /// Another trial of the run has this position.
     PositionTaken {
-        /// The run.
         run: RunId,
-        /// The position.
         position: u32,
     },
     /// A table of this name with other content is there already.
     TableDiffers {
-        /// Its name.
         name: String,
     },
     /// A sample is infinite or not a number, which no result may be.
     NotFinite {
-        /// The trial.
         trial: TrialId,
-        /// The sample's series.
         series: String,
     },
 }
@@ -344,38 +296,35 @@ impl std::error::Error for StoreError {}
 
 /// What goes wrong inside, before the file's name is added.
 #[derive(Debug)]
-pub(crate) enum Fault {
-    /// SQLite said no.
+pub(crate) enum StoreErrorKind {
     Sql(rusqlite::Error),
-    /// PostgreSQL said no.
     #[cfg(feature = "postgres")]
     Server(postgres::Error),
     /// What is stored makes no sense.
     Unreadable(String),
-    /// Said already.
     Said(StoreError),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for StoreErrorKind {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
 #[cfg(feature = "postgres")]
-impl From<postgres::Error> for Fault {
+impl From<postgres::Error> for StoreErrorKind {
     fn from(error: postgres::Error) -> Self {
         Self::Server(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for StoreErrorKind {
     fn from(error: StoreError) -> Self {
         Self::Said(error)
     }
 }
 
-impl Fault {
+impl StoreErrorKind {
     /// The fault of a file, in words.
     pub(crate) fn explain(self, path: &Path) -> StoreError {
         let path = path.to_path_buf();
@@ -402,7 +351,9 @@ fn explain_failure(failure: ffi::Error, what: Option<String>, path: PathBuf) -> 
     match failure.code {
         ErrorCode::NotADatabase => StoreError::NotADatabase { path },
         ErrorCode::DatabaseCorrupt => StoreError::Damaged { path, what },
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Locked { by: lock::holders(&path), path },
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            StoreError::Locked { by: lock::lock_holders(&path), path }
+        }
         ErrorCode::DiskFull => StoreError::NoSpace { path },
         // The shared index of the WAL is grown by writing zeros; that there is no room for them is the usual reason.
         ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {

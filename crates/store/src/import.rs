@@ -1,4 +1,4 @@
-//! Files of others: reports, whose text `model::reports` reads; other results files, which are told by their first bytes;
+//! Files of others: reports, whose text `model::import::reports` reads; other results files, which are told by their first bytes;
 //! and published figures from CSV: `test,metric,unit,better`, then one column per thing compared, and last, where the
 //! source prints it, `published_change_percent`. An empty field is a figure that the source does not give.
 
@@ -9,9 +9,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
-use model::record::{ImportedRow, ImportedTable};
-use model::reports::{self, COLUMNS_MAX, NAME_BYTES_MAX, ROWS_MAX, Report, ReportError};
-use model::workload::Better;
+use model::import::reports::{self, COLUMNS_MAX, ImportedReport, NAME_BYTES_MAX, ROWS_MAX, ReportError};
+use model::values::record::{ImportedRow, ImportedTable};
+use model::values::workload::Better;
 
 /// The columns before those of figures.
 const LEADING: [&str; 4] = ["test", "metric", "unit", "better"];
@@ -24,7 +24,6 @@ const BYTES_MAX: u64 = 4 << 20;
 /// What is wrong with a file of figures, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportError {
-    /// The file.
     pub file: PathBuf,
     /// The line, from 1; none when it is the file as a whole.
     pub line: Option<u64>,
@@ -45,11 +44,11 @@ const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// What a file turned out to be.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum ImportFormat {
     /// Another results file, to be merged by its path.
     Store,
     /// Figures, of a table or of a report, and the name of their format.
-    Report(Report, &'static str),
+    Report(ImportedReport, &'static str),
 }
 
 impl fmt::Display for ImportError {
@@ -64,14 +63,14 @@ impl fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 /// What is wrong, before the file's name is added.
-struct Fault {
+struct ImportFault {
     line: Option<u64>,
     column: Option<String>,
     what: String,
     hint: Option<String>,
 }
 
-impl Fault {
+impl ImportFault {
     fn file(what: impl Into<String>) -> Self {
         Self { line: None, column: None, what: what.into(), hint: None }
     }
@@ -92,10 +91,10 @@ pub fn read_table(file: &Path) -> Result<ImportedTable, ImportError> {
 }
 
 /// Finds out what a file is and reads it; with a format, as that and nothing else.
-pub fn read(file: &Path, format: Option<&str>) -> Result<Found, ImportError> {
+pub fn read(file: &Path, format: Option<&str>) -> Result<ImportFormat, ImportError> {
     let found = match format {
-        Some(STORE) => Ok(Found::Store),
-        None if is_store(file) => Ok(Found::Store),
+        Some(STORE) => Ok(ImportFormat::Store),
+        None if is_store(file) => Ok(ImportFormat::Store),
         format => read_bounded(file).and_then(|text| figures(&text, format)),
     };
     found.map_err(|fault| located(file, fault))
@@ -106,16 +105,16 @@ fn is_store(file: &Path) -> bool {
     File::open(file).and_then(|mut open| open.read_exact(&mut begin)).is_ok() && begin == *SQLITE
 }
 
-fn figures(text: &str, format: Option<&str>) -> Result<Found, Fault> {
+fn figures(text: &str, format: Option<&str>) -> Result<ImportFormat, ImportFault> {
     if format == Some(TABLE) || format.is_none() && looks_like_table(text) {
         let ImportedTable { columns, rows, notes, .. } = parse(text, String::new())?;
-        return Ok(Found::Report(Report { columns, rows, facts: Vec::new(), notes }, TABLE));
+        return Ok(ImportFormat::Report(ImportedReport { columns, rows, facts: Vec::new(), notes }, TABLE));
     }
     let format = match format {
-        Some(name) => reports::find(name).ok_or_else(|| Fault::file(format!("there is no format '{name}'")))?,
-        None => reports::detect(text).map_err(Fault::from)?,
+        Some(name) => reports::find(name).ok_or_else(|| ImportFault::file(format!("there is no format '{name}'")))?,
+        None => reports::detect(text).map_err(ImportFault::from)?,
     };
-    Ok(Found::Report(reports::read(format, text)?, format.name))
+    Ok(ImportFormat::Report(reports::read(format, text)?, format.name))
 }
 
 fn looks_like_table(text: &str) -> bool {
@@ -124,7 +123,7 @@ fn looks_like_table(text: &str) -> bool {
     names.starts_with(&LEADING)
 }
 
-impl From<ReportError> for Fault {
+impl From<ReportError> for ImportFault {
     fn from(error: ReportError) -> Self {
         Self { line: error.line.map(|line| line as u64), column: None, what: error.what, hint: error.hint }
     }
@@ -136,26 +135,26 @@ pub fn table_from_csv(text: &str, file: &Path) -> Result<ImportedTable, ImportEr
     parse(text, name).map_err(|fault| located(file, fault))
 }
 
-fn located(file: &Path, Fault { line, column, what, hint }: Fault) -> ImportError {
+fn located(file: &Path, ImportFault { line, column, what, hint }: ImportFault) -> ImportError {
     ImportError { file: file.into(), line, column, what, hint }
 }
 
-fn read_bounded(file: &Path) -> Result<String, Fault> {
+fn read_bounded(file: &Path) -> Result<String, ImportFault> {
     let mut bytes = Vec::new();
-    let open = File::open(file).map_err(|error| Fault::file(error.to_string()))?;
-    open.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| Fault::file(error.to_string()))?;
+    let open = File::open(file).map_err(|error| ImportFault::file(error.to_string()))?;
+    open.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| ImportFault::file(error.to_string()))?;
     // What was saved on Windows begins with a mark of its encoding.
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         let hint = "iconv -f UTF-16 -t UTF-8 FILE >OTHER, and import that";
-        return Err(Fault { hint: Some(hint.into()), ..Fault::file("this is UTF-16 text") });
+        return Err(ImportFault { hint: Some(hint.into()), ..ImportFault::file("this is UTF-16 text") });
     }
     if bytes.starts_with("\u{feff}".as_bytes()) {
         bytes.drain(.."\u{feff}".len());
     }
     String::from_utf8(bytes).map_err(|error| {
         let before = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n');
-        let fault = Fault::line(before.count() as u64, "this is not UTF-8 text");
-        Fault {
+        let fault = ImportFault::line(before.count() as u64, "this is not UTF-8 text");
+        ImportFault {
             hint: Some(
                 "this may be a binary file; docs/reference/importers.md says which files can be imported".into(),
             ),
@@ -164,14 +163,14 @@ fn read_bounded(file: &Path) -> Result<String, Fault> {
     })
 }
 
-fn parse(text: &str, name: String) -> Result<ImportedTable, Fault> {
+fn parse(text: &str, name: String) -> Result<ImportedTable, ImportFault> {
     if text.len() as u64 > BYTES_MAX {
-        return Err(Fault::file(format!("larger than the {} MiB that a table may have", BYTES_MAX >> 20)));
+        return Err(ImportFault::file(format!("larger than the {} MiB that a table may have", BYTES_MAX >> 20)));
     }
     let mut reader =
         ReaderBuilder::new().has_headers(false).flexible(true).trim(Trim::All).from_reader(text.as_bytes());
     let mut records = reader.records().map(|record| record.map_err(|error| unreadable(&error)));
-    let header = records.next().ok_or_else(|| Fault::file("the file is empty"))??;
+    let header = records.next().ok_or_else(|| ImportFault::file("the file is empty"))??;
     let header = Header::parse(&header)?;
     let mut seen = HashSet::new();
     let mut rows = Vec::new();
@@ -180,25 +179,25 @@ fn parse(text: &str, name: String) -> Result<ImportedTable, Fault> {
         let line = record.position().map_or(0, csv::Position::line);
         let row = header.row(&record, line)?;
         if !seen.insert((row.test.clone(), row.metric.clone())) {
-            return Err(Fault::line(line, format!("a second row for test {}, metric {}", row.test, row.metric)));
+            return Err(ImportFault::line(line, format!("a second row for test {}, metric {}", row.test, row.metric)));
         }
         rows.push(row);
         if rows.len() > ROWS_MAX {
-            return Err(Fault::line(line, format!("more than {ROWS_MAX} rows")));
+            return Err(ImportFault::line(line, format!("more than {ROWS_MAX} rows")));
         }
     }
     if rows.is_empty() {
-        return Err(Fault::file("there are no rows below the header"));
+        return Err(ImportFault::file("there are no rows below the header"));
     }
     Ok(ImportedTable { name, columns: header.columns, rows, notes: Vec::new() })
 }
 
-fn unreadable(error: &csv::Error) -> Fault {
+fn unreadable(error: &csv::Error) -> ImportFault {
     let what = match error.kind() {
         ErrorKind::Utf8 { .. } => "this is not UTF-8 text".into(),
         _ => error.to_string(),
     };
-    Fault { line: error.position().map(csv::Position::line), column: None, what, hint: None }
+    ImportFault { line: error.position().map(csv::Position::line), column: None, what, hint: None }
 }
 
 /// The columns of figures, and whether the published change follows them.
@@ -208,13 +207,13 @@ struct Header {
 }
 
 impl Header {
-    fn parse(record: &StringRecord) -> Result<Self, Fault> {
+    fn parse(record: &StringRecord) -> Result<Self, ImportFault> {
         let line = record.position().map_or(1, csv::Position::line);
         for (index, expected) in LEADING.into_iter().enumerate() {
             let found = record.get(index).unwrap_or_default();
             if found != expected {
                 let what = format!("expected the header '{expected}', found '{}'", shortened(found));
-                return Err(Fault::field(line, &(index + 1).to_string(), what));
+                return Err(ImportFault::field(line, &(index + 1).to_string(), what));
             }
         }
         let mut columns: Vec<String> = record.iter().skip(LEADING.len()).map(str::to_owned).collect();
@@ -223,19 +222,19 @@ impl Header {
             columns.pop();
         }
         if columns.is_empty() {
-            return Err(Fault::line(line, "there is no column of figures after test,metric,unit,better"));
+            return Err(ImportFault::line(line, "there is no column of figures after test,metric,unit,better"));
         }
         if columns.len() > COLUMNS_MAX {
-            return Err(Fault::line(line, format!("more than {COLUMNS_MAX} columns of figures")));
+            return Err(ImportFault::line(line, format!("more than {COLUMNS_MAX} columns of figures")));
         }
         check_names(&columns, line)?;
         Ok(Self { columns, has_published })
     }
 
-    fn row(&self, record: &StringRecord, line: u64) -> Result<ImportedRow, Fault> {
+    fn row(&self, record: &StringRecord, line: u64) -> Result<ImportedRow, ImportFault> {
         let expected = LEADING.len() + self.columns.len() + usize::from(self.has_published);
         if record.len() != expected {
-            return Err(Fault::line(line, format!("{} fields, the header has {expected}", record.len())));
+            return Err(ImportFault::line(line, format!("{} fields, the header has {expected}", record.len())));
         }
         let named = |index: usize| bounded(&record[index], line, LEADING[index]);
         let figures = self.columns.iter().enumerate();
@@ -252,53 +251,53 @@ impl Header {
         };
         for (field, name) in [(&row.test, LEADING[0]), (&row.metric, LEADING[1])] {
             if field.is_empty() {
-                return Err(Fault::field(line, name, "empty"));
+                return Err(ImportFault::field(line, name, "empty"));
             }
         }
         Ok(row)
     }
 }
 
-fn check_names(columns: &[String], line: u64) -> Result<(), Fault> {
+fn check_names(columns: &[String], line: u64) -> Result<(), ImportFault> {
     for (index, column) in columns.iter().enumerate() {
         let number = (LEADING.len() + index + 1).to_string();
         if column.is_empty() {
-            return Err(Fault::field(line, &number, "the header has no name for it"));
+            return Err(ImportFault::field(line, &number, "the header has no name for it"));
         }
         bounded(column, line, &number)?;
         if column == PUBLISHED {
-            return Err(Fault::field(line, column, "it must be the last column"));
+            return Err(ImportFault::field(line, column, "it must be the last column"));
         }
         if columns[..index].contains(column) || LEADING.contains(&column.as_str()) {
-            return Err(Fault::field(line, column, "a second column of this name"));
+            return Err(ImportFault::field(line, column, "a second column of this name"));
         }
     }
     Ok(())
 }
 
-fn bounded(field: &str, line: u64, column: &str) -> Result<String, Fault> {
+fn bounded(field: &str, line: u64, column: &str) -> Result<String, ImportFault> {
     if field.len() > NAME_BYTES_MAX {
-        return Err(Fault::field(line, column, format!("longer than {NAME_BYTES_MAX} bytes")));
+        return Err(ImportFault::field(line, column, format!("longer than {NAME_BYTES_MAX} bytes")));
     }
     Ok(field.into())
 }
 
-fn better(field: &str, line: u64) -> Result<Better, Fault> {
+fn better(field: &str, line: u64) -> Result<Better, ImportFault> {
     match field {
         "higher" => Ok(Better::Higher),
         "lower" => Ok(Better::Lower),
-        _ => Err(Fault::field(line, "better", format!("'{}' is neither higher nor lower", shortened(field)))),
+        _ => Err(ImportFault::field(line, "better", format!("'{}' is neither higher nor lower", shortened(field)))),
     }
 }
 
 /// A number; none for an empty field.
-fn figure(field: &str, line: u64, column: &str) -> Result<Option<f64>, Fault> {
+fn figure(field: &str, line: u64, column: &str) -> Result<Option<f64>, ImportFault> {
     if field.is_empty() {
         return Ok(None);
     }
     match field.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(Some(number)),
-        _ => Err(Fault::field(line, column, format!("'{}' is not a number", shortened(field)))),
+        _ => Err(ImportFault::field(line, column, format!("'{}' is not a number", shortened(field)))),
     }
 }
 
@@ -432,10 +431,10 @@ sysbench-threads,latency-max,ms,lower,9.23,,
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("figures");
         std::fs::write(&file, FIGURES).unwrap();
-        let Found::Report(report, format) = read(&file, None).unwrap() else { panic!("a table is no store") };
+        let ImportFormat::Report(report, format) = read(&file, None).unwrap() else { panic!("a table is no store") };
         assert_eq!((format, report.columns.len(), report.rows.len()), (TABLE, 2, 3));
         drop(crate::Store::open(&directory.path().join("other")).unwrap());
-        assert_eq!(read(&directory.path().join("other"), None), Ok(Found::Store));
+        assert_eq!(read(&directory.path().join("other"), None), Ok(ImportFormat::Store));
         std::fs::write(&file, "STREAM version $Revision: 5.10 $\n").unwrap();
         let error = read(&file, None).unwrap_err();
         assert!(error.to_string().ends_with("there is no line 'Copy:'") && error.hint.is_some(), "{error}");

@@ -24,9 +24,9 @@ pub mod import;
 mod lock;
 mod merge;
 mod open;
-pub mod parquet_folder;
+pub mod parquet_dir;
 mod run;
-mod saved;
+mod saved_placement;
 mod schema;
 #[cfg(feature = "postgres")]
 mod server;
@@ -41,9 +41,9 @@ use std::path::{Path, PathBuf};
 pub use address::{is_server, shown};
 pub use error::StoreError;
 pub use merge::MergeReport;
-pub use watch::{Extent, Progress};
+pub use watch::{Progress, StoreVersion};
 
-use error::Fault;
+use error::StoreErrorKind;
 use sql::Connection;
 
 /// An open results file, or results on a server.
@@ -72,7 +72,7 @@ impl Store {
         }
         self.read(|connection| {
             let found: String = connection.one("PRAGMA quick_check(1)", &[], |row| row.get(0))?;
-            if found == "ok" { Ok(()) } else { Err(Fault::Unreadable(found)) }
+            if found == "ok" { Ok(()) } else { Err(StoreErrorKind::Unreadable(found)) }
         })
     }
 
@@ -86,11 +86,11 @@ impl Store {
             let page_bytes: u32 = file.pragma_query_value(None, "page_size", |row| row.get(0))?;
             Ok(file.pragma_update(None, "max_page_count", (bytes / u64::from(page_bytes)) as i64)?)
         };
-        limit().map_err(|fault: Fault| fault.explain(&self.path))
+        limit().map_err(|fault: StoreErrorKind| fault.explain(&self.path))
     }
 
     /// Runs `work` on one consistent state of the file.
-    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, StoreError> {
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreErrorKind>) -> Result<T, StoreError> {
         let reading = || {
             let _held = self.connection.hold()?;
             work(&self.connection)
@@ -99,13 +99,13 @@ impl Store {
     }
 
     /// Runs `work` as one transaction: all of it is stored when this returns, or nothing.
-    fn write<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, StoreError> {
+    fn write<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T, StoreErrorKind>) -> Result<T, StoreError> {
         let writing = || {
             let transaction = self.connection.begin()?;
             let done = work(&self.connection)?;
             transaction.commit()?;
             Ok(done)
         };
-        writing().map_err(|fault: Fault| fault.explain(&self.path))
+        writing().map_err(|fault: StoreErrorKind| fault.explain(&self.path))
     }
 }

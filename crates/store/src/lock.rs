@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The processes that hold a write lock on the database or on its WAL index: `process 4711 (sqlite3)`. Empty when
 /// the kernel does not say, as in another pid namespace.
-pub(crate) fn holders(database: &Path) -> Vec<String> {
+pub(crate) fn lock_holders(database: &Path) -> Vec<String> {
     let Ok(locks) = std::fs::read_to_string("/proc/locks") else { return Vec::new() };
     let mut holders: Vec<u32> = [database.to_path_buf(), with_suffix(database, "-shm")]
         .iter()

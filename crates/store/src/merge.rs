@@ -4,15 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-use model::record::{RunRecord, TrialRecord};
-use model::trial::TrialId;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::trial::TrialId;
 
-use crate::error::Fault;
+use crate::error::StoreErrorKind;
 use crate::run::word;
 use crate::sql::Connection;
 use crate::{Store, StoreError, run, table, trial};
 
-/// What a merge did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeReport {
     /// Runs that are new here.
@@ -55,7 +54,7 @@ impl Store {
                 match table::insert(transaction, &other.table(&name)?) {
                     Ok(true) => report.tables_added += 1,
                     Ok(false) => report.tables_present += 1,
-                    Err(Fault::Said(StoreError::TableDiffers { .. })) => {
+                    Err(StoreErrorKind::Said(StoreError::TableDiffers { .. })) => {
                         report.conflicts.push(format!("table {name}: here it has other content"));
                     }
                     Err(fault) => return Err(fault),
@@ -71,7 +70,7 @@ fn merge_run(
     theirs: &RunRecord,
     trials: &[TrialRecord],
     report: &mut MergeReport,
-) -> Result<(), Fault> {
+) -> Result<(), StoreErrorKind> {
     let ours = run::find(connection, &theirs.id)?;
     let stored = match run::number(connection, &theirs.id)? {
         Some(number) => trial::load(connection, number)?,

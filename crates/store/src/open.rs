@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rusqlite::{ErrorCode, OpenFlags};
 
 use crate::address::{is_server, shown};
-use crate::error::Fault;
+use crate::error::StoreErrorKind;
 use crate::lock::with_suffix;
-use crate::schema::{self, Kind, VERSION};
+use crate::schema::{self, FileKind, VERSION};
 use crate::sql::Connection;
 use crate::{Store, StoreError};
 
@@ -22,7 +22,7 @@ const STATEMENTS: usize = 64;
 
 /// What may be done to what is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum OpenMode {
     /// What is not there is made, what is older is brought up to date.
     Make,
     /// It must be there; what is older is brought up to date.
@@ -41,7 +41,7 @@ impl Store {
     /// As [`Store::open`], waiting so long for other programs, now and later.
     pub fn open_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
         if is_server(path) {
-            return Self::sign_in(path, Wish::Make);
+            return Self::sign_in(path, OpenMode::Make);
         }
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             std::fs::create_dir_all(directory).map_err(|error| refused(directory, &error))?;
@@ -62,7 +62,7 @@ impl Store {
     /// As [`Store::open_existing`], waiting so long for other programs, now and later.
     pub fn open_existing_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
         if is_server(path) {
-            return Self::sign_in(path, Wish::Find);
+            return Self::sign_in(path, OpenMode::Find);
         }
         Self::open_present(path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait)
     }
@@ -70,7 +70,7 @@ impl Store {
     /// Opens a results file that must be there, and writes nothing to it: one of an older version is refused.
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         if is_server(path) {
-            return Self::sign_in(path, Wish::Read);
+            return Self::sign_in(path, OpenMode::Read);
         }
         Self::open_present(path, OpenFlags::SQLITE_OPEN_READ_ONLY, LOCK_WAIT)
     }
@@ -112,49 +112,49 @@ impl Store {
             }
             Ok(connection)
         };
-        let connection = opening().map_err(|fault: Fault| fault.explain(path))?;
+        let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(path))?;
         Ok(Self { connection, path: path.into() })
     }
 
     #[cfg(feature = "postgres")]
-    fn sign_in(address: &Path, wish: Wish) -> Result<Self, StoreError> {
+    fn sign_in(address: &Path, wish: OpenMode) -> Result<Self, StoreError> {
         let path = shown(address);
         let address = crate::address::Address::parse(address)?;
         let opening = || {
-            let connection = Connection::Server(Box::new(crate::server::Server::connect(&address)?));
+            let connection = Connection::Server(Box::new(crate::server::PgConnection::connect(&address)?));
             prepare_server(&connection, wish, &path)?;
             Ok(connection)
         };
-        let connection = opening().map_err(|fault: Fault| fault.explain(&path))?;
+        let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(&path))?;
         Ok(Self { connection, path })
     }
 
     #[cfg(not(feature = "postgres"))]
-    fn sign_in(address: &Path, _: Wish) -> Result<Self, StoreError> {
+    fn sign_in(address: &Path, _: OpenMode) -> Result<Self, StoreError> {
         Err(StoreError::NoServers { path: shown(address) })
     }
 }
 
 /// Who may not bring older results up to date is told that they are older.
 #[cfg(feature = "postgres")]
-fn prepare_server(connection: &Connection, wish: Wish, path: &Path) -> Result<(), Fault> {
+fn prepare_server(connection: &Connection, wish: OpenMode, path: &Path) -> Result<(), StoreErrorKind> {
     let path = || path.to_path_buf();
     let older = |found| StoreError::Older { path: path(), found, known: VERSION };
     match (schema::kind(connection)?, wish) {
-        (Kind::Ours(VERSION), _) => Ok(()),
-        (Kind::Ours(found), _) if found > VERSION => {
+        (FileKind::Ours(VERSION), _) => Ok(()),
+        (FileKind::Ours(found), _) if found > VERSION => {
             Err(StoreError::Newer { path: path(), found, known: VERSION }.into())
         }
-        (Kind::Ours(found), Wish::Read) => Err(older(found).into()),
-        (Kind::Ours(found), _) => schema::migrate(connection).map_err(|fault| match fault.explain(&path()) {
+        (FileKind::Ours(found), OpenMode::Read) => Err(older(found).into()),
+        (FileKind::Ours(found), _) => schema::migrate(connection).map_err(|fault| match fault.explain(&path()) {
             StoreError::NotPermitted { .. } => older(found).into(),
             error => error.into(),
         }),
-        (_, Wish::Make) => schema::migrate(connection).map_err(|fault| match fault.explain(&path()) {
+        (_, OpenMode::Make) => schema::migrate(connection).map_err(|fault| match fault.explain(&path()) {
             StoreError::NotPermitted { what, .. } => StoreError::NotMade { path: path(), what }.into(),
             error => error.into(),
         }),
-        (_, Wish::Find | Wish::Read) => Err(StoreError::Missing { path: path() }.into()),
+        (_, OpenMode::Find | OpenMode::Read) => Err(StoreError::Missing { path: path() }.into()),
     }
 }
 
@@ -176,15 +176,15 @@ fn immutable_uri(path: &Path) -> Option<String> {
 }
 
 /// Looks first, so that a file that is not ours is left as it is. Says whether it is of today's version.
-fn prepare(file: &rusqlite::Connection, path: &Path, wait: Duration) -> Result<bool, Fault> {
+fn prepare(file: &rusqlite::Connection, path: &Path, wait: Duration) -> Result<bool, StoreErrorKind> {
     // In one transaction: another program may just be making the file, and half of what it made looks foreign.
     let found = schema::kind_of_file(&*file.unchecked_transaction()?)?;
     match found {
-        Kind::Foreign => return Err(StoreError::Foreign { path: path.into() }.into()),
-        Kind::Ours(found) if found > VERSION => {
+        FileKind::Foreign => return Err(StoreError::Foreign { path: path.into() }.into()),
+        FileKind::Ours(found) if found > VERSION => {
             return Err(StoreError::Newer { path: path.into(), found, known: VERSION }.into());
         }
-        Kind::Ours(_) | Kind::Empty => refuse_cut(file, path)?,
+        FileKind::Ours(_) | FileKind::Empty => refuse_cut(file, path)?,
     }
     file.pragma_update(None, "foreign_keys", true)?;
     let writable = !file.is_readonly("main")?;
@@ -192,33 +192,35 @@ fn prepare(file: &rusqlite::Connection, path: &Path, wait: Duration) -> Result<b
         set_durability(file, wait)?;
     }
     match found {
-        Kind::Ours(VERSION) => Ok(true),
-        Kind::Ours(found) if !writable => Err(StoreError::Older { path: path.into(), found, known: VERSION }.into()),
+        FileKind::Ours(VERSION) => Ok(true),
+        FileKind::Ours(found) if !writable => {
+            Err(StoreError::Older { path: path.into(), found, known: VERSION }.into())
+        }
         _ => Ok(false),
     }
 }
 
 /// SQLite notices when whole pages are missing, and takes the missing end of the last one for zeros, which may be
 /// somebody's samples. With content in the WAL the end of the file is not yet what counts.
-fn refuse_cut(open: &rusqlite::Connection, path: &Path) -> Result<(), Fault> {
+fn refuse_cut(open: &rusqlite::Connection, path: &Path) -> Result<(), StoreErrorKind> {
     let bytes = |file: &Path| std::fs::metadata(file).map_or(0, |file| file.len());
     let page_bytes: u32 = open.pragma_query_value(None, "page_size", |row| row.get(0))?;
     if bytes(path).is_multiple_of(u64::from(page_bytes)) || bytes(&with_suffix(path, "-wal")) > 0 {
         return Ok(());
     }
-    Err(Fault::Unreadable("its end is missing".into()))
+    Err(StoreErrorKind::Unreadable("its end is missing".into()))
 }
 
 /// The crate's documentation says what is promised. Where there is no WAL (some network file systems), NORMAL may
 /// damage the file in a power cut, so FULL it is.
-fn set_durability(file: &rusqlite::Connection, wait: Duration) -> Result<(), Fault> {
+fn set_durability(file: &rusqlite::Connection, wait: Duration) -> Result<(), StoreErrorKind> {
     let mode = enter_wal(file, wait)?;
     let synchronous = if mode.eq_ignore_ascii_case("wal") { "NORMAL" } else { "FULL" };
     Ok(file.pragma_update(None, "synchronous", synchronous)?)
 }
 
 /// While another program enters WAL mode too, SQLite gives up at once instead of waiting.
-fn enter_wal(file: &rusqlite::Connection, wait: Duration) -> Result<String, Fault> {
+fn enter_wal(file: &rusqlite::Connection, wait: Duration) -> Result<String, StoreErrorKind> {
     let deadline = Instant::now() + wait;
     loop {
         match file.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)) {

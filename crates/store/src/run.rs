@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use model::capture::Capture;
-use model::finding::VerdictCounts;
-use model::plan::Plan;
-use model::record::{Ending, RunId, RunRecord, RunSummary};
-use model::trial::short_hash;
+use model::analysis::finding::VerdictCounts;
+use model::values::capture::Capture;
+use model::values::plan::Plan;
+use model::values::record::{EndReason, RunId, RunRecord, RunSummary};
+use model::values::trial::short_hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Fault, LATEST};
+use crate::error::{LATEST, StoreErrorKind};
 use crate::sql::{Connection, Row, Value};
 use crate::{Store, StoreError};
 
@@ -69,10 +69,10 @@ impl Store {
     }
 
     /// Records why a run ended, and flushes all of it to the disk.
-    pub fn end_run(&mut self, run: &RunId, ending: Ending) -> Result<(), StoreError> {
+    pub fn end_run(&mut self, run: &RunId, ending: EndReason) -> Result<(), StoreError> {
         let path = self.path.clone();
         self.write(|connection| {
-            let values = [known_number(connection, &path, run)?.into(), word(&ending).into()];
+            let values = [find_id(connection, &path, run)?.into(), word(&ending).into()];
             connection.execute("UPDATE run SET ended = ?2 WHERE number = ?1", &values)
         })?;
         let Some(file) = self.connection.file() else { return Ok(()) };
@@ -100,8 +100,7 @@ const SUMMARIES: &str = "SELECT run.id, experiment, simulated, machine.fingerpri
                 FROM trial GROUP BY run) AS worth ON worth.run = run.number \
      ORDER BY run.number";
 
-/// Stores a run's record.
-pub(crate) fn insert(connection: &Connection, record: &RunRecord) -> Result<(), Fault> {
+pub(crate) fn insert(connection: &Connection, record: &RunRecord) -> Result<(), StoreErrorKind> {
     if number(connection, &record.id)?.is_some() {
         return Err(StoreError::RunAlreadyStored { run: record.id.clone() }.into());
     }
@@ -123,18 +122,18 @@ pub(crate) fn insert(connection: &Connection, record: &RunRecord) -> Result<(), 
 }
 
 /// The row number of a run.
-pub(crate) fn number(connection: &Connection, run: &RunId) -> Result<Option<i64>, Fault> {
+pub(crate) fn number(connection: &Connection, run: &RunId) -> Result<Option<i64>, StoreErrorKind> {
     connection.first("SELECT number FROM run WHERE id = ?1", &[run.0.as_str().into()], |row| row.get(0))
 }
 
 /// The row number of a run that must be there.
-pub(crate) fn known_number(connection: &Connection, path: &Path, run: &RunId) -> Result<i64, Fault> {
+pub(crate) fn find_id(connection: &Connection, path: &Path, run: &RunId) -> Result<i64, StoreErrorKind> {
     let no_such = || StoreError::NoSuchRun { path: path.into(), name: run.0.clone() };
     number(connection, run)?.ok_or_else(|| no_such().into())
 }
 
 /// The row number of a machine in this state, stored on its first use.
-fn machine(connection: &Connection, capture: &Capture) -> Result<i64, Fault> {
+fn machine(connection: &Connection, capture: &Capture) -> Result<i64, StoreErrorKind> {
     let text = json(capture);
     let hash = short_hash(&text);
     let known = "SELECT number FROM machine WHERE hash = ?1";
@@ -148,13 +147,13 @@ fn machine(connection: &Connection, capture: &Capture) -> Result<i64, Fault> {
 }
 
 /// The run of this id.
-pub(crate) fn find(connection: &Connection, run: &RunId) -> Result<Option<RunRecord>, Fault> {
+pub(crate) fn find(connection: &Connection, run: &RunId) -> Result<Option<RunRecord>, StoreErrorKind> {
     let found = connection.first(&format!("{SELECT} WHERE run.id = ?1"), &[run.0.as_str().into()], columns)?;
     found.map(decode).transpose()
 }
 
 /// The runs that a name may mean: the newest, the one of exactly this id, or those that begin with it.
-fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, Fault> {
+fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, StoreErrorKind> {
     if name == LATEST {
         return connection.all("SELECT id FROM run ORDER BY number DESC LIMIT 1", &[], |row| row.get(0).map(RunId));
     }
@@ -179,7 +178,7 @@ struct Columns {
     program: String,
 }
 
-fn columns(row: &Row<'_>) -> Result<Columns, Fault> {
+fn columns(row: &Row<'_>) -> Result<Columns, StoreErrorKind> {
     Ok(Columns {
         id: row.get(0)?,
         plan: row.get(1)?,
@@ -193,13 +192,17 @@ fn columns(row: &Row<'_>) -> Result<Columns, Fault> {
     })
 }
 
-fn decode(columns: Columns) -> Result<RunRecord, Fault> {
+fn decode(columns: Columns) -> Result<RunRecord, StoreErrorKind> {
     let what = format!("run {}", columns.id);
     let plan: Plan = parsed(&columns.plan, &what)?;
-    let machine = Capture::parse(&columns.capture).map_err(|why| Fault::Unreadable(format!("{what}: {why}")))?;
+    let machine =
+        Capture::parse(&columns.capture).map_err(|why| StoreErrorKind::Unreadable(format!("{what}: {why}")))?;
     Ok(RunRecord {
         plan,
-        seed: columns.seed.parse().map_err(|_| Fault::Unreadable(format!("{what} has seed '{}'", columns.seed)))?,
+        seed: columns
+            .seed
+            .parse()
+            .map_err(|_| StoreErrorKind::Unreadable(format!("{what} has seed '{}'", columns.seed)))?,
         machine,
         host: columns.host,
         simulated: columns.simulated,
@@ -210,7 +213,7 @@ fn decode(columns: Columns) -> Result<RunRecord, Fault> {
     })
 }
 
-fn summary(row: &Row<'_>) -> Result<RunSummary, Fault> {
+fn summary(row: &Row<'_>) -> Result<RunSummary, StoreErrorKind> {
     let id: String = row.get(0)?;
     let ended: Option<String> = row.get(5)?;
     Ok(RunSummary {
@@ -228,14 +231,13 @@ fn summary(row: &Row<'_>) -> Result<RunSummary, Fault> {
     })
 }
 
-/// As JSON.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("values of the model have only text as keys of maps")
 }
 
 /// From JSON that we wrote.
-pub(crate) fn parsed<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Fault> {
-    serde_json::from_str(text).map_err(|error| Fault::Unreadable(format!("{what} cannot be read: {error}")))
+pub(crate) fn parsed<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, StoreErrorKind> {
+    serde_json::from_str(text).map_err(|error| StoreErrorKind::Unreadable(format!("{what} cannot be read: {error}")))
 }
 
 /// The word by which JSON names a plain variant.
@@ -244,7 +246,7 @@ pub(crate) fn word(value: &impl Serialize) -> String {
 }
 
 /// The variant that JSON names by this word.
-pub(crate) fn from_word<T: DeserializeOwned>(word: &str, what: &str) -> Result<T, Fault> {
+pub(crate) fn from_word<T: DeserializeOwned>(word: &str, what: &str) -> Result<T, StoreErrorKind> {
     parsed(&format!("\"{word}\""), what)
 }
 

@@ -1,7 +1,7 @@
 //! What the tables are and how an older file becomes a newer one. The text is SQLite's; a server gets the same tables from the
 //! same text, and from the version on that was the newest when it was made.
 
-use crate::error::Fault;
+use crate::error::StoreErrorKind;
 use crate::sql::Connection;
 
 /// In the file's header (bytes 68 to 71), so that we know our own files: "NFAR".
@@ -32,8 +32,7 @@ const SERVER_WORDS: [(&str, &str); 5] = [
 
 /// What a file is before anything is done to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Nothing is in it.
+pub(crate) enum FileKind {
     Empty,
     /// A results file of this version.
     Ours(u32),
@@ -42,42 +41,44 @@ pub(crate) enum Kind {
 }
 
 /// Looks what a file is, or whether a server has results.
-pub(crate) fn kind(connection: &Connection) -> Result<Kind, Fault> {
+pub(crate) fn kind(connection: &Connection) -> Result<FileKind, StoreErrorKind> {
     match connection {
         Connection::File(file) => kind_of_file(file),
         #[cfg(feature = "postgres")]
         Connection::Server(_) => {
             let sql = "SELECT 1 FROM pg_tables WHERE schemaname = 'nearfar' AND tablename = 'version'";
             match connection.first(sql, &[], |_| Ok(()))? {
-                Some(()) => connection.one("SELECT number FROM nearfar.version", &[], |row| row.get(0).map(Kind::Ours)),
-                None => Ok(Kind::Empty),
+                Some(()) => {
+                    connection.one("SELECT number FROM nearfar.version", &[], |row| row.get(0).map(FileKind::Ours))
+                }
+                None => Ok(FileKind::Empty),
             }
         }
     }
 }
 
 /// Looks what a file is.
-pub(crate) fn kind_of_file(file: &rusqlite::Connection) -> Result<Kind, Fault> {
+pub(crate) fn kind_of_file(file: &rusqlite::Connection) -> Result<FileKind, StoreErrorKind> {
     let application: u32 = file.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: u32 = file.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let things: u32 = file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(match (application, version, things) {
-        (APPLICATION_ID, version, _) => Kind::Ours(version),
-        (0, 0, 0) => Kind::Empty,
-        _ => Kind::Foreign,
+        (APPLICATION_ID, version, _) => FileKind::Ours(version),
+        (0, 0, 0) => FileKind::Empty,
+        _ => FileKind::Foreign,
     })
 }
 
 /// Brings an empty or older file to today's version, in one transaction. Another program may have done so meanwhile.
-pub(crate) fn migrate(connection: &Connection) -> Result<(), Fault> {
+pub(crate) fn migrate(connection: &Connection) -> Result<(), StoreErrorKind> {
     migrate_with(connection, MIGRATIONS)
 }
 
-fn migrate_with(connection: &Connection, migrations: &[&str]) -> Result<(), Fault> {
+fn migrate_with(connection: &Connection, migrations: &[&str]) -> Result<(), StoreErrorKind> {
     let transaction = connection.begin()?;
     let done = match kind(connection)? {
-        Kind::Ours(version) => version as usize,
-        Kind::Empty | Kind::Foreign => 0,
+        FileKind::Ours(version) => version as usize,
+        FileKind::Empty | FileKind::Foreign => 0,
     };
     if done == 0 {
         found(connection)?;
@@ -96,7 +97,7 @@ fn migrate_with(connection: &Connection, migrations: &[&str]) -> Result<(), Faul
 
 /// What is needed before the first step. A server's place may have been made for somebody who may not make it himself.
 #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // a server may fail
-fn found(connection: &Connection) -> Result<(), Fault> {
+fn found(connection: &Connection) -> Result<(), StoreErrorKind> {
     match connection {
         Connection::File(_) => Ok(()),
         #[cfg(feature = "postgres")]
@@ -109,8 +110,7 @@ fn found(connection: &Connection) -> Result<(), Fault> {
     }
 }
 
-/// One migration.
-fn step(connection: &Connection, migration: &str) -> Result<(), Fault> {
+fn step(connection: &Connection, migration: &str) -> Result<(), StoreErrorKind> {
     match connection {
         Connection::File(_) => connection.batch(migration),
         #[cfg(feature = "postgres")]
@@ -123,7 +123,7 @@ fn step(connection: &Connection, migration: &str) -> Result<(), Fault> {
 
 /// What is to be there once the tables are.
 #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // a server may fail
-fn guard(connection: &Connection) -> Result<(), Fault> {
+fn guard(connection: &Connection) -> Result<(), StoreErrorKind> {
     match connection {
         Connection::File(_) => Ok(()),
         #[cfg(feature = "postgres")]
@@ -131,8 +131,7 @@ fn guard(connection: &Connection) -> Result<(), Fault> {
     }
 }
 
-/// Writes down the version.
-fn mark(connection: &Connection, version: u32) -> Result<(), Fault> {
+fn mark(connection: &Connection, version: u32) -> Result<(), StoreErrorKind> {
     match connection {
         Connection::File(file) => {
             file.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -154,9 +153,9 @@ mod tests {
     #[test]
     fn an_empty_file_becomes_ours() {
         let connection = memory();
-        assert_eq!(kind(&connection).unwrap(), Kind::Empty);
+        assert_eq!(kind(&connection).unwrap(), FileKind::Empty);
         migrate(&connection).unwrap();
-        assert_eq!(kind(&connection).unwrap(), Kind::Ours(VERSION));
+        assert_eq!(kind(&connection).unwrap(), FileKind::Ours(VERSION));
         migrate(&connection).unwrap();
     }
 
@@ -165,7 +164,7 @@ mod tests {
         for strange in ["CREATE TABLE t (x)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"] {
             let connection = memory();
             connection.batch(strange).unwrap();
-            assert_eq!(kind(&connection).unwrap(), Kind::Foreign, "{strange}");
+            assert_eq!(kind(&connection).unwrap(), FileKind::Foreign, "{strange}");
         }
     }
 
@@ -174,9 +173,9 @@ mod tests {
         let steps = ["CREATE TABLE a (x); INSERT INTO a VALUES (1)", "CREATE TABLE b AS SELECT x + 1 AS y FROM a"];
         let connection = memory();
         migrate_with(&connection, &steps[..1]).unwrap();
-        assert_eq!(kind(&connection).unwrap(), Kind::Ours(1));
+        assert_eq!(kind(&connection).unwrap(), FileKind::Ours(1));
         migrate_with(&connection, &steps).unwrap();
-        assert_eq!(kind(&connection).unwrap(), Kind::Ours(2));
+        assert_eq!(kind(&connection).unwrap(), FileKind::Ours(2));
         assert_eq!(connection.one("SELECT y FROM b", &[], |row| row.get::<i64>(0)).unwrap(), 2);
     }
 
@@ -185,7 +184,7 @@ mod tests {
         let connection = memory();
         migrate_with(&connection, &["CREATE TABLE a (x)"]).unwrap();
         assert!(migrate_with(&connection, &["", "CREATE TABLE b (x)", "CREATE nonsense"]).is_err());
-        assert_eq!(kind(&connection).unwrap(), Kind::Ours(1));
+        assert_eq!(kind(&connection).unwrap(), FileKind::Ours(1));
         assert!(connection.all("SELECT * FROM b", &[], |_| Ok(())).is_err());
     }
 

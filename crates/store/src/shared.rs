@@ -1,13 +1,13 @@
-//! A results file for strangers: made anew from what `model::share` has left of a run or a table, so that no page of it has
+//! A results file for strangers: made anew from what `model::sharing::share` has left of a run or a table, so that no page of it has
 //! ever held anything else. One file, nothing beside it, there whole or not at all.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use model::record::{ImportedTable, RunRecord, TrialRecord};
+use model::values::record::{ImportedTable, RunRecord, TrialRecord};
 
-use crate::error::Fault;
+use crate::error::StoreErrorKind;
 use crate::lock::with_suffix;
 use crate::sql::Connection;
 use crate::{Store, StoreError, run, table, trial};
@@ -17,7 +17,6 @@ use crate::{Store, StoreError, run, table, trial};
 pub enum Content<'a> {
     /// A run with its trials.
     Run(&'a RunRecord, &'a [TrialRecord]),
-    /// An imported table.
     Table(&'a ImportedTable),
 }
 
@@ -43,7 +42,7 @@ fn fill(partial: &Path, content: Content<'_>) -> Result<(), StoreError> {
     finish.map_err(|fault| fault.explain(partial))
 }
 
-fn insert(connection: &Connection, content: Content<'_>) -> Result<(), Fault> {
+fn insert(connection: &Connection, content: Content<'_>) -> Result<(), StoreErrorKind> {
     match content {
         Content::Run(record, trials) => {
             run::insert(connection, record)?;

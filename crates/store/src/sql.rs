@@ -7,18 +7,16 @@ use std::borrow::Cow;
 use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 use rusqlite::{ToSql, TransactionBehavior};
 
-use crate::error::Fault;
+use crate::error::StoreErrorKind;
 #[cfg(feature = "postgres")]
-use crate::server::{self, Cell, Server};
+use crate::server::{self, PgConnection, PgValue};
 
 /// An open database. Used from one thread at a time.
 #[derive(Debug)]
 pub(crate) enum Connection {
-    /// SQLite.
     File(rusqlite::Connection),
-    /// PostgreSQL.
     #[cfg(feature = "postgres")]
-    Server(Box<Server>),
+    Server(Box<PgConnection>),
 }
 
 /// A value that goes into a query.
@@ -26,19 +24,14 @@ pub(crate) enum Connection {
 pub(crate) enum Value<'a> {
     /// Nothing, where a text may stand.
     Null,
-    /// A whole number.
     Whole(i64),
-    /// Any other number.
     Real(f64),
-    /// A text.
     Text(Cow<'a, str>),
 }
 
 /// A row that was found, while it is looked at.
 pub(crate) enum Row<'a> {
-    /// SQLite's.
     File(&'a rusqlite::Row<'a>),
-    /// PostgreSQL's.
     #[cfg(feature = "postgres")]
     Server(&'a postgres::Row),
 }
@@ -47,14 +40,12 @@ pub(crate) enum Row<'a> {
 pub(crate) trait Column: FromSql {
     /// Of what a server has; none when it is of another type.
     #[cfg(feature = "postgres")]
-    fn of(cell: Cell) -> Option<Self>;
+    fn of(cell: PgValue) -> Option<Self>;
 }
 
 /// A transaction that goes on: nothing of it is there unless it is committed.
 pub(crate) enum Transaction<'a> {
-    /// SQLite's.
     File(rusqlite::Transaction<'a>),
-    /// PostgreSQL's.
     #[cfg(feature = "postgres")]
     Server(server::Transaction<'a>),
 }
@@ -71,7 +62,7 @@ impl Connection {
     }
 
     /// Runs a statement, and says how many rows it touched.
-    pub(crate) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, Fault> {
+    pub(crate) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreErrorKind> {
         match self {
             Self::File(file) => Ok(file.prepare_cached(sql)?.execute(rusqlite::params_from_iter(values))? as u64),
             #[cfg(feature = "postgres")]
@@ -84,8 +75,8 @@ impl Connection {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        mut visit: impl FnMut(&Row<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        mut visit: impl FnMut(&Row<'_>) -> Result<(), StoreErrorKind>,
+    ) -> Result<(), StoreErrorKind> {
         match self {
             Self::File(file) => {
                 let mut query = file.prepare_cached(sql)?;
@@ -106,8 +97,8 @@ impl Connection {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault> {
+        read: impl FnOnce(&Row<'_>) -> Result<T, StoreErrorKind>,
+    ) -> Result<Option<T>, StoreErrorKind> {
         match self {
             Self::File(file) => {
                 let mut query = file.prepare_cached(sql)?;
@@ -124,9 +115,10 @@ impl Connection {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        self.first(sql, values, read)?.ok_or_else(|| Fault::Unreadable("a row is missing that must be there".into()))
+        read: impl FnOnce(&Row<'_>) -> Result<T, StoreErrorKind>,
+    ) -> Result<T, StoreErrorKind> {
+        self.first(sql, values, read)?
+            .ok_or_else(|| StoreErrorKind::Unreadable("a row is missing that must be there".into()))
     }
 
     /// Every row that a query finds.
@@ -134,8 +126,8 @@ impl Connection {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<Vec<T>, Fault> {
+        mut read: impl FnMut(&Row<'_>) -> Result<T, StoreErrorKind>,
+    ) -> Result<Vec<T>, StoreErrorKind> {
         let mut found = Vec::new();
         self.each(sql, values, |row| {
             found.push(read(row)?);
@@ -150,7 +142,7 @@ impl Connection {
         table: &str,
         columns: [&str; N],
         rows: impl IntoIterator<Item = [Value<'v>; N]>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreErrorKind> {
         let places: Vec<String> = (1..=N).map(|place| format!("?{place}")).collect();
         let sql = format!("INSERT INTO {table} ({}) VALUES ({})", columns.join(", "), places.join(", "));
         match self {
@@ -167,12 +159,12 @@ impl Connection {
     }
 
     /// The number of the next row of a table, for who alone writes: within [`Connection::begin`].
-    pub(crate) fn next_number(&self, table: &str) -> Result<i64, Fault> {
+    pub(crate) fn next_number(&self, table: &str) -> Result<i64, StoreErrorKind> {
         self.one(&format!("SELECT coalesce(max(number), 0) + 1 FROM {table}"), &[], |row| row.get(0))
     }
 
     /// Begins to read one state of the database.
-    pub(crate) fn hold(&self) -> Result<Transaction<'_>, Fault> {
+    pub(crate) fn hold(&self) -> Result<Transaction<'_>, StoreErrorKind> {
         Ok(match self {
             Self::File(file) => Transaction::File(file.unchecked_transaction()?),
             #[cfg(feature = "postgres")]
@@ -181,7 +173,7 @@ impl Connection {
     }
 
     /// Begins to write, as the only one who does: others wait until this is committed or dropped.
-    pub(crate) fn begin(&self) -> Result<Transaction<'_>, Fault> {
+    pub(crate) fn begin(&self) -> Result<Transaction<'_>, StoreErrorKind> {
         Ok(match self {
             // Immediate: takes the write lock before anything is read, so that two programs queue up instead of
             // one of them failing half-way.
@@ -194,7 +186,7 @@ impl Connection {
     }
 
     /// Runs statements that have no values.
-    pub(crate) fn batch(&self, sql: &str) -> Result<(), Fault> {
+    pub(crate) fn batch(&self, sql: &str) -> Result<(), StoreErrorKind> {
         match self {
             Self::File(file) => Ok(file.execute_batch(sql)?),
             #[cfg(feature = "postgres")]
@@ -204,7 +196,7 @@ impl Connection {
 
     /// Keeps something to this connection, until it is closed; false when another one has it. A file has one program that
     /// measures at a time anyway, so there everything is to be had.
-    pub(crate) fn claim(&self, what: &str) -> Result<bool, Fault> {
+    pub(crate) fn claim(&self, what: &str) -> Result<bool, StoreErrorKind> {
         if self.file().is_some() {
             return Ok(true);
         }
@@ -212,7 +204,7 @@ impl Connection {
     }
 
     /// A number that changes when others have changed anything.
-    pub(crate) fn version(&self) -> Result<i64, Fault> {
+    pub(crate) fn version(&self) -> Result<i64, StoreErrorKind> {
         match self {
             Self::File(file) => Ok(file.pragma_query_value(None, "data_version", |row| row.get(0))?),
             // Which transactions are over: it changes with each that wrote, whoever's it was.
@@ -227,7 +219,7 @@ impl Connection {
 
 impl Transaction<'_> {
     /// All of it is stored when this returns.
-    pub(crate) fn commit(self) -> Result<(), Fault> {
+    pub(crate) fn commit(self) -> Result<(), StoreErrorKind> {
         match self {
             Self::File(file) => Ok(file.commit()?),
             #[cfg(feature = "postgres")]
@@ -238,7 +230,7 @@ impl Transaction<'_> {
 
 impl Row<'_> {
     /// A column, the first one is 0.
-    pub(crate) fn get<T: Column>(&self, index: usize) -> Result<T, Fault> {
+    pub(crate) fn get<T: Column>(&self, index: usize) -> Result<T, StoreErrorKind> {
         match self {
             Self::File(row) => Ok(row.get(index)?),
             #[cfg(feature = "postgres")]
@@ -247,7 +239,6 @@ impl Row<'_> {
     }
 }
 
-/// Numbers that fit.
 macro_rules! whole_column {
     ($($number:ty),*) => {$(
         impl Column for $number {
@@ -263,29 +254,29 @@ whole_column!(i64, u32);
 
 impl Column for bool {
     #[cfg(feature = "postgres")]
-    fn of(cell: Cell) -> Option<Self> {
-        if let Cell::Whole(number) = cell { Some(number != 0) } else { None }
+    fn of(cell: PgValue) -> Option<Self> {
+        if let PgValue::Whole(number) = cell { Some(number != 0) } else { None }
     }
 }
 
 impl Column for f64 {
     #[cfg(feature = "postgres")]
-    fn of(cell: Cell) -> Option<Self> {
-        if let Cell::Real(number) = cell { Some(number) } else { None }
+    fn of(cell: PgValue) -> Option<Self> {
+        if let PgValue::Real(number) = cell { Some(number) } else { None }
     }
 }
 
 impl Column for String {
     #[cfg(feature = "postgres")]
-    fn of(cell: Cell) -> Option<Self> {
-        if let Cell::Text(text) = cell { Some(text) } else { None }
+    fn of(cell: PgValue) -> Option<Self> {
+        if let PgValue::Text(text) = cell { Some(text) } else { None }
     }
 }
 
 impl<T: Column> Column for Option<T> {
     #[cfg(feature = "postgres")]
-    fn of(cell: Cell) -> Option<Self> {
-        if let Cell::Null = cell { Some(None) } else { T::of(cell).map(Some) }
+    fn of(cell: PgValue) -> Option<Self> {
+        if let PgValue::Null = cell { Some(None) } else { T::of(cell).map(Some) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Imported tables: kept whole under their names.
 
-use model::record::{ImportedRow, ImportedTable};
+use model::values::record::{ImportedRow, ImportedTable};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Fault;
+use crate::error::StoreErrorKind;
 use crate::run::{json, parsed};
 use crate::sql::Connection;
 use crate::{Store, StoreError};
@@ -38,7 +38,7 @@ impl Store {
 }
 
 /// Stores a table; false when it was there already.
-pub(crate) fn insert(connection: &Connection, table: &ImportedTable) -> Result<bool, Fault> {
+pub(crate) fn insert(connection: &Connection, table: &ImportedTable) -> Result<bool, StoreErrorKind> {
     if let Some(stored) = load(connection, &table.name)? {
         return if stored == *table {
             Ok(false)
@@ -53,7 +53,7 @@ pub(crate) fn insert(connection: &Connection, table: &ImportedTable) -> Result<b
     Ok(true)
 }
 
-fn load(connection: &Connection, name: &str) -> Result<Option<ImportedTable>, Fault> {
+fn load(connection: &Connection, name: &str) -> Result<Option<ImportedTable>, StoreErrorKind> {
     let sql = "SELECT content FROM imported WHERE name = ?1";
     let content: Option<String> = connection.first(sql, &[name.into()], |row| row.get(0))?;
     let Some(content) = content else { return Ok(None) };
@@ -61,6 +61,6 @@ fn load(connection: &Connection, name: &str) -> Result<Option<ImportedTable>, Fa
     Ok(Some(ImportedTable { name: name.into(), columns, rows, notes }))
 }
 
-fn names(connection: &Connection) -> Result<Vec<String>, Fault> {
+fn names(connection: &Connection) -> Result<Vec<String>, StoreErrorKind> {
     connection.all("SELECT name FROM imported ORDER BY number", &[], |row| row.get(0))
 }

@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 #[cfg(feature = "parquet")]
 use std::ops::ControlFlow;
 
-use model::placement::Placement;
-use model::record::{RunId, TrialRecord};
-use model::trial::{Outcome, Sample, Status, Trial, TrialId, Verdict, short_hash};
-use model::units::Nanos;
-use model::workload::Parameters;
+use model::placements::placement::Placement;
+use model::values::record::{RunId, TrialRecord};
+use model::values::trial::{Outcome, Sample, Trial, TrialId, TrialStatus, Verdict, short_hash};
+use model::values::units::Nanos;
+use model::values::workload::Parameters;
 
-use crate::error::Fault;
-use crate::run::{from_word, json, known_number, parsed, whole, word};
+use crate::error::StoreErrorKind;
+use crate::run::{find_id, from_word, json, parsed, whole, word};
 use crate::sql::{Connection, Row, Value};
 use crate::{Store, StoreError};
 
@@ -21,7 +21,7 @@ impl Store {
     pub fn add_trial(&mut self, run: &RunId, record: &TrialRecord) -> Result<(), StoreError> {
         let path = self.path.clone();
         self.write(|connection| {
-            let number = known_number(connection, &path, run)?;
+            let number = find_id(connection, &path, run)?;
             refuse_twice(connection, run, number, record)?;
             insert(connection, number, &[record])
         })
@@ -30,7 +30,7 @@ impl Store {
     /// Which trials of a run are stored.
     pub fn trial_ids(&self, run: &RunId) -> Result<HashSet<TrialId>, StoreError> {
         self.read(|connection| {
-            let number = known_number(connection, &self.path, run)?;
+            let number = find_id(connection, &self.path, run)?;
             let ids = connection.all("SELECT id FROM trial WHERE run = ?1", &[number.into()], |row| row.get(0))?;
             Ok(ids.into_iter().map(TrialId).collect())
         })
@@ -44,17 +44,17 @@ impl Store {
         run: &RunId,
         visit: impl FnMut(TrialRecord) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.read(|connection| each(connection, known_number(connection, &self.path, run)?, visit))
+        self.read(|connection| each(connection, find_id(connection, &self.path, run)?, visit))
     }
 
     /// The trials of a run by position.
     pub fn trials(&self, run: &RunId) -> Result<Vec<TrialRecord>, StoreError> {
-        self.read(|connection| load(connection, known_number(connection, &self.path, run)?))
+        self.read(|connection| load(connection, find_id(connection, &self.path, run)?))
     }
 }
 
 /// Stores trials of the run with this row number. That they are not there yet is to be looked at before.
-pub(crate) fn insert(connection: &Connection, run: i64, records: &[&TrialRecord]) -> Result<(), Fault> {
+pub(crate) fn insert(connection: &Connection, run: i64, records: &[&TrialRecord]) -> Result<(), StoreErrorKind> {
     records.iter().try_for_each(|record| refuse_infinite(record))?;
     let mut known = HashMap::new();
     let cells: Vec<i64> =
@@ -117,7 +117,7 @@ fn columns(number: i64, run: i64, cell: i64, record: &TrialRecord) -> [Value<'_>
     ]
 }
 
-fn refuse_infinite(record: &TrialRecord) -> Result<(), Fault> {
+fn refuse_infinite(record: &TrialRecord) -> Result<(), StoreErrorKind> {
     match record.outcome.samples.iter().find(|sample| !sample.value.is_finite()) {
         Some(sample) => {
             let trial = record.trial.id.clone();
@@ -127,7 +127,7 @@ fn refuse_infinite(record: &TrialRecord) -> Result<(), Fault> {
     }
 }
 
-fn refuse_twice(connection: &Connection, run: &RunId, number: i64, record: &TrialRecord) -> Result<(), Fault> {
+fn refuse_twice(connection: &Connection, run: &RunId, number: i64, record: &TrialRecord) -> Result<(), StoreErrorKind> {
     let id = &record.trial.id;
     let same = [number.into(), id.0.as_str().into()];
     if connection.first("SELECT 1 FROM trial WHERE run = ?1 AND id = ?2", &same, |_| Ok(()))?.is_some() {
@@ -140,27 +140,27 @@ fn refuse_twice(connection: &Connection, run: &RunId, number: i64, record: &Tria
     Ok(())
 }
 
-fn status_columns(status: &Status) -> (&'static str, Option<&str>) {
+fn status_columns(status: &TrialStatus) -> (&'static str, Option<&str>) {
     match status {
-        Status::Completed => ("completed", None),
-        Status::Failed(why) => ("failed", Some(why)),
-        Status::TimedOut(why) => ("timed-out", Some(why)),
-        Status::Unavailable(why) => ("unavailable", Some(why)),
+        TrialStatus::Completed => ("completed", None),
+        TrialStatus::Failed(why) => ("failed", Some(why)),
+        TrialStatus::TimedOut(why) => ("timed-out", Some(why)),
+        TrialStatus::Unavailable(why) => ("unavailable", Some(why)),
     }
 }
 
-fn status(word: &str, why: Option<String>, trial: &str) -> Result<Status, Fault> {
+fn status(word: &str, why: Option<String>, trial: &str) -> Result<TrialStatus, StoreErrorKind> {
     match (word, why) {
-        ("completed", None) => Ok(Status::Completed),
-        ("failed", Some(why)) => Ok(Status::Failed(why)),
-        ("timed-out", Some(why)) => Ok(Status::TimedOut(why)),
-        ("unavailable", Some(why)) => Ok(Status::Unavailable(why)),
-        _ => Err(Fault::Unreadable(format!("trial {trial} has status '{word}'"))),
+        ("completed", None) => Ok(TrialStatus::Completed),
+        ("failed", Some(why)) => Ok(TrialStatus::Failed(why)),
+        ("timed-out", Some(why)) => Ok(TrialStatus::TimedOut(why)),
+        ("unavailable", Some(why)) => Ok(TrialStatus::Unavailable(why)),
+        _ => Err(StoreErrorKind::Unreadable(format!("trial {trial} has status '{word}'"))),
     }
 }
 
 /// The row number of what the trial ran and where, stored on its first use: all repetitions share it.
-fn cell(connection: &Connection, trial: &Trial, numbers: &mut HashMap<String, i64>) -> Result<i64, Fault> {
+fn cell(connection: &Connection, trial: &Trial, numbers: &mut HashMap<String, i64>) -> Result<i64, StoreErrorKind> {
     let (parameters, placement) = (json(&trial.parameters), json(&trial.placement));
     let hash = short_hash(&format!("{}\n{parameters}\n{placement}", trial.workload));
     if let Some(number) = numbers.get(&hash) {
@@ -194,7 +194,11 @@ const SAMPLES: &str = "SELECT sample.trial, series, value FROM trial CROSS JOIN 
 const PAGE: i64 = 4;
 
 #[cfg(feature = "parquet")]
-fn each(connection: &Connection, run: i64, mut visit: impl FnMut(TrialRecord) -> ControlFlow<()>) -> Result<(), Fault> {
+fn each(
+    connection: &Connection,
+    run: i64,
+    mut visit: impl FnMut(TrialRecord) -> ControlFlow<()>,
+) -> Result<(), StoreErrorKind> {
     let mut cells = HashMap::new();
     let mut from = 0;
     loop {
@@ -210,7 +214,7 @@ fn each(connection: &Connection, run: i64, mut visit: impl FnMut(TrialRecord) ->
 }
 
 /// The trials of the run with this row number by position.
-pub(crate) fn load(connection: &Connection, number: i64) -> Result<Vec<TrialRecord>, Fault> {
+pub(crate) fn load(connection: &Connection, number: i64) -> Result<Vec<TrialRecord>, StoreErrorKind> {
     load_page(connection, number, 0, i64::MAX, &mut HashMap::new())
 }
 
@@ -221,7 +225,7 @@ fn load_page(
     from: i64,
     count: i64,
     cells: &mut HashMap<i64, CellColumns>,
-) -> Result<Vec<TrialRecord>, Fault> {
+) -> Result<Vec<TrialRecord>, StoreErrorKind> {
     let mut index_of_row = HashMap::new();
     let mut trials = Vec::new();
     connection.each(TRIALS, &[run.into(), from.into(), count.into()], |row| {
@@ -233,7 +237,7 @@ fn load_page(
     connection.each(SAMPLES, &[run.into(), from.into(), last.into()], |row| {
         let index = index_of_row.get(&row.get(0)?).copied();
         let trial = index.and_then(|index| trials.get_mut(index));
-        let trial = trial.ok_or_else(|| Fault::Unreadable("a sample belongs to no trial".into()))?;
+        let trial = trial.ok_or_else(|| StoreErrorKind::Unreadable("a sample belongs to no trial".into()))?;
         trial.outcome.samples.push(Sample { series: row.get(1)?, value: row.get(2)? });
         Ok(())
     })?;
@@ -247,7 +251,11 @@ struct CellColumns {
     placement: Placement,
 }
 
-fn decode(connection: &Connection, row: &Row<'_>, cells: &mut HashMap<i64, CellColumns>) -> Result<TrialRecord, Fault> {
+fn decode(
+    connection: &Connection,
+    row: &Row<'_>,
+    cells: &mut HashMap<i64, CellColumns>,
+) -> Result<TrialRecord, StoreErrorKind> {
     let id: String = row.get(2)?;
     let what = format!("trial {id}");
     let CellColumns { workload, parameters, placement } = load_cell(connection, row.get(3)?, cells)?;
@@ -260,7 +268,7 @@ fn decode(connection: &Connection, row: &Row<'_>, cells: &mut HashMap<i64, CellC
         role: from_word(&text(row, 5)?, &what)?,
         block: row.get(6)?,
         attempt: row.get(7)?,
-        seed: seed.parse().map_err(|_| Fault::Unreadable(format!("{what} has seed '{seed}'")))?,
+        seed: seed.parse().map_err(|_| StoreErrorKind::Unreadable(format!("{what} has seed '{seed}'")))?,
         time_limit: Nanos(row.get::<i64>(9)? as u64),
         id: TrialId(id),
     };
@@ -275,7 +283,7 @@ fn decode(connection: &Connection, row: &Row<'_>, cells: &mut HashMap<i64, CellC
     Ok(TrialRecord { position: row.get(1)?, trial, outcome, verdict })
 }
 
-fn text(row: &Row<'_>, column: usize) -> Result<String, Fault> {
+fn text(row: &Row<'_>, column: usize) -> Result<String, StoreErrorKind> {
     row.get(column)
 }
 
@@ -283,7 +291,7 @@ fn load_cell(
     connection: &Connection,
     number: i64,
     known: &mut HashMap<i64, CellColumns>,
-) -> Result<CellColumns, Fault> {
+) -> Result<CellColumns, StoreErrorKind> {
     if let Some(cell) = known.get(&number) {
         return Ok(cell.clone());
     }

@@ -1,24 +1,21 @@
 //! Looking at a results file while somebody else writes to it: whether it changed, how far it is, how far a run is. Each
 //! question reads counts, and no sample and no evidence, so that it may be asked again and again while a run goes on.
 
-use model::finding::VerdictCounts;
-use model::record::{Ending, RunId};
+use model::analysis::finding::VerdictCounts;
+use model::values::record::{EndReason, RunId};
 
-use crate::error::Fault;
-use crate::run::{from_word, known_number};
+use crate::error::StoreErrorKind;
+use crate::run::{find_id, from_word};
 use crate::sql::{Connection, Row};
 use crate::{Store, StoreError};
 
 /// How much a results file holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
-    /// Runs.
+pub struct StoreVersion {
     pub runs: u32,
     /// How many of them have ended.
     pub ended: u32,
-    /// Trials of all runs.
     pub trials: u32,
-    /// Imported tables.
     pub tables: u32,
 }
 
@@ -30,7 +27,7 @@ pub struct Progress {
     /// What those beyond the warm-up are worth.
     pub verdicts: VerdictCounts,
     /// Why it ended; none while it has not.
-    pub ended: Option<Ending>,
+    pub ended: Option<EndReason>,
 }
 
 impl Store {
@@ -40,23 +37,22 @@ impl Store {
         self.connection.version().map_err(|fault| fault.explain(&self.path))
     }
 
-    /// How much there is.
-    pub fn extent(&self) -> Result<Extent, StoreError> {
+    pub fn extent(&self) -> Result<StoreVersion, StoreError> {
         let sql = "SELECT (SELECT count(*) FROM run), (SELECT count(ended) FROM run), (SELECT count(*) FROM trial), \
                    (SELECT count(*) FROM imported)";
         let extent = |row: &Row<'_>| {
-            Ok(Extent { runs: row.get(0)?, ended: row.get(1)?, trials: row.get(2)?, tables: row.get(3)? })
+            Ok(StoreVersion { runs: row.get(0)?, ended: row.get(1)?, trials: row.get(2)?, tables: row.get(3)? })
         };
         self.read(|connection| connection.one(sql, &[], extent))
     }
 
     /// How far a run is.
     pub fn progress(&self, run: &RunId) -> Result<Progress, StoreError> {
-        self.read(|connection| progress(connection, known_number(connection, &self.path, run)?, run))
+        self.read(|connection| progress(connection, find_id(connection, &self.path, run)?, run))
     }
 }
 
-fn progress(connection: &Connection, number: i64, run: &RunId) -> Result<Progress, Fault> {
+fn progress(connection: &Connection, number: i64, run: &RunId) -> Result<Progress, StoreErrorKind> {
     let ended: Option<String> =
         connection.one("SELECT ended FROM run WHERE number = ?1", &[number.into()], |row| row.get(0))?;
     let sql = "SELECT role <> 'warmup', verdict, count(*) FROM trial WHERE run = ?1 GROUP BY role <> 'warmup', verdict";

@@ -1,6 +1,6 @@
 //! Short forms of the model's descriptions for the workloads' own tables: borrowed text, and every field named.
 
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce};
+use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce};
 
 /// One parameter; see [`ParameterSpec`].
 pub(crate) struct Parameter {
@@ -28,7 +28,6 @@ impl Metric {
     }
 }
 
-/// One of these words.
 pub(crate) fn choice(words: &[&str]) -> ParameterKind {
     ParameterKind::Choice(words.iter().map(|word| (*word).to_string()).collect())
 }

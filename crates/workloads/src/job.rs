@@ -1,47 +1,44 @@
-//! What a workload is told (`Job`), what it hands back (`Measured`), and how it says that it could not (`Failure`).
+//! What a workload is told (`TrialContext`), what it hands back (`KernelOutput`), and how it says that it could not (`Failure`).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use model::id_set::{CpuId, CpuSet, NodeId};
-use model::placement::MemoryPolicy;
-use model::trial::{CpuTime, FarMemory, Sample, Status, ThreadSeat, Trial};
-use model::units::Nanos;
-use model::workload::Parameters;
+use model::placements::placement::MemoryPolicy;
+use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::trial::{CpuTime, FarMemory, Sample, ThreadBinding, Trial, TrialStatus};
+use model::values::units::Nanos;
+use model::values::workload::Parameters;
 
 /// What a workload needs of a trial.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Job {
-    /// Complete parameters.
+pub struct TrialContext {
     pub parameters: Parameters,
     /// How many threads to start.
     pub threads: usize,
     /// Thread i sits on `seats[i]`; empty when the kernel chooses. For a command: the cpus it may use.
     pub seats: Vec<CpuId>,
     /// The cpus of a second command, such as a server; empty when there is none or the kernel chooses.
-    pub second: CpuSet,
-    /// Where memory lives.
+    pub server_cpus: CpuSet,
     pub memory: MemoryPolicy,
-    /// For everything random.
     pub seed: u64,
     /// Waiting longer than this is given up.
     pub time_limit: Nanos,
     /// Where a kernel notes what the cpus did while it measured.
-    pub meanwhile: Meanwhile,
+    pub meanwhile: CpuTimes,
 }
 
 /// What each cpu of the machine did in the timed region of a kernel that looked; empty of others.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Meanwhile(Arc<OnceLock<BTreeMap<CpuId, CpuTime>>>);
+pub struct CpuTimes(Arc<OnceLock<BTreeMap<CpuId, CpuTime>>>);
 
 /// What a kernel hands back.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct KernelOutput {
     /// Raw numbers in the order in which they were taken.
     pub samples: Vec<Sample>,
     /// The proof of each thread's seat; empty when nobody was seated.
-    pub thread_seats: Vec<ThreadSeat>,
+    pub thread_seats: Vec<ThreadBinding>,
     /// Resident pages of the measured memory by node.
     pub pages: BTreeMap<NodeId, u64>,
     /// What is behind the measured memory where that is to be beyond DRAM.
@@ -50,7 +47,7 @@ pub struct Measured {
 
 /// Where measured memory was found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct MemoryReport {
     /// Resident pages by node.
     pub pages: BTreeMap<NodeId, u64>,
     /// What is behind it where it is to be beyond DRAM.
@@ -62,7 +59,6 @@ pub(crate) struct Found {
 pub enum Failure {
     /// It went wrong: a seat was refused, a result was wrong, a program failed.
     Failed(String),
-    /// It took too long.
     TimedOut(String),
     /// It cannot be measured here.
     Unavailable(String),
@@ -76,24 +72,24 @@ pub fn with_hint(error: &dyn fmt::Display, hint: Option<impl fmt::Display>) -> S
     }
 }
 
-impl Job {
+impl TrialContext {
     /// What the trial's workload needs to know of it.
     pub fn of(trial: &Trial) -> Self {
         Self {
             parameters: trial.parameters.clone(),
             threads: trial.placement.threads,
             seats: trial.placement.seats.clone(),
-            second: trial.placement.second.clone(),
+            server_cpus: trial.placement.second.clone(),
             memory: trial.placement.memory.clone(),
             seed: trial.seed,
             time_limit: trial.time_limit,
-            meanwhile: Meanwhile::default(),
+            meanwhile: CpuTimes::default(),
         }
     }
 
     /// With as many threads as the parameter `workers` says, which share the placement's cpus as the kernel likes, as
     /// threads of a program under taskset do; 0 is a thread on each seat.
-    pub(crate) fn crowded(&self) -> Self {
+    pub(crate) fn oversubscribed(&self) -> Self {
         match self.parameters.size("workers") {
             0 => self.clone(),
             threads => Self { threads, seats: Vec::new(), ..self.clone() },
@@ -106,7 +102,7 @@ impl Job {
     }
 }
 
-impl Found {
+impl MemoryReport {
     /// Together with other memory of the same trial.
     pub(crate) fn add(&mut self, other: Self) {
         other.pages.into_iter().for_each(|(node, count)| *self.pages.entry(node).or_default() += count);
@@ -118,23 +114,22 @@ impl Found {
     }
 }
 
-impl Meanwhile {
+impl CpuTimes {
     /// Notes what was seen; only the first time counts.
-    pub(crate) fn note(&self, times: BTreeMap<CpuId, CpuTime>) {
+    pub(crate) fn record(&self, times: BTreeMap<CpuId, CpuTime>) {
         // A kernel has one timed region.
         let _ = self.0.set(times);
     }
 
-    /// What was noted.
     pub(crate) fn seen(&self) -> BTreeMap<CpuId, CpuTime> {
         self.0.get().cloned().unwrap_or_default()
     }
 }
 
-impl Measured {
+impl KernelOutput {
     /// Adds where measured memory was found.
-    pub(crate) fn found(&mut self, found: Found) {
-        let mut all = Found { pages: std::mem::take(&mut self.pages), far: self.far.take() };
+    pub(crate) fn found(&mut self, found: MemoryReport) {
+        let mut all = MemoryReport { pages: std::mem::take(&mut self.pages), far: self.far.take() };
         all.add(found);
         (self.pages, self.far) = (all.pages, all.far);
     }
@@ -149,7 +144,7 @@ impl Measured {
     }
 }
 
-impl From<Failure> for Status {
+impl From<Failure> for TrialStatus {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Failed(why) => Self::Failed(why),

@@ -1,26 +1,26 @@
 //! The workloads that can be measured, in one ordered registry: kernels (ours, run in a worker process) and
 //! tools (other people's programs). Must not know plans, experiments or where results are kept.
 
+mod command_spec;
 mod describe;
 mod job;
 mod kernels;
 mod random;
-mod recipe;
 mod scratch;
 mod team;
 mod tools;
 pub mod worker;
 
-pub use job::{Failure, Job, Meanwhile, Measured, with_hint};
-pub use kernels::bfs::parts::{PartsAsked, PartsFailure, PartsSearched, search_in_parts};
-pub use recipe::{CommandLine, Recipe, ServerLine};
+pub use command_spec::{CommandLine, CommandSpec, ServerLine};
+pub use job::{CpuTimes, Failure, KernelOutput, TrialContext, with_hint};
+pub use kernels::bfs::parts::{ShardError, ShardRequest, ShardResult, search_in_parts};
 
-use farmem::array::Place;
+use farmem::array::FarLocation;
 use kernels::unixbench;
-use machine::child::Finished;
-use model::placement::KernelOffers;
-use model::trial::Sample;
-use model::workload::{Parameters, WorkloadSpec};
+use machine::child::ProcessResult;
+use model::placements::placement::KernelFeatures;
+use model::values::trial::Sample;
+use model::values::workload::{Parameters, WorkloadSpec};
 
 /// One workload: what it is from outside, and how it runs.
 pub struct Workload {
@@ -28,20 +28,16 @@ pub struct Workload {
     pub describe: fn() -> WorkloadSpec,
     /// What the description alone cannot say of its parameters; called when an experiment is read.
     pub check: fn(&Parameters) -> Result<(), String>,
-    /// How it runs.
     pub runner: Runner,
 }
 
-/// How a workload runs.
 pub enum Runner {
     /// Runs in the worker process: ours, or other programs that are started and looked after there.
-    Kernel(fn(&Job) -> Result<Measured, Failure>),
-    /// Another program.
+    Kernel(fn(&TrialContext) -> Result<KernelOutput, Failure>),
     Tool {
-        /// What its trial runs.
-        recipe: fn(&Job) -> Result<Recipe, Failure>,
+        recipe: fn(&TrialContext) -> Result<CommandSpec, Failure>,
         /// How to read what a run of its command printed; an error fails the trial.
-        read: fn(&Job, &Finished) -> Result<Vec<Sample>, Failure>,
+        read: fn(&TrialContext, &ProcessResult) -> Result<Vec<Sample>, Failure>,
     },
 }
 
@@ -135,11 +131,10 @@ static REGISTRY: &[Workload] = &[
 ];
 
 /// What this machine offers to placements beyond what its topology shows.
-pub fn offers() -> KernelOffers {
-    KernelOffers { far: Place::found().is_ok(), ..machine::nodes::kernel_offers() }
+pub fn offers() -> KernelFeatures {
+    KernelFeatures { far: FarLocation::found().is_ok(), ..machine::nodes::kernel_offers() }
 }
 
-/// All workloads.
 pub fn all() -> &'static [Workload] {
     REGISTRY
 }
@@ -155,7 +150,7 @@ pub fn specs() -> Vec<WorkloadSpec> {
 }
 
 impl Workload {
-    const fn kernel(describe: fn() -> WorkloadSpec, run: fn(&Job) -> Result<Measured, Failure>) -> Self {
+    const fn kernel(describe: fn() -> WorkloadSpec, run: fn(&TrialContext) -> Result<KernelOutput, Failure>) -> Self {
         Self { describe, check: described_fully, runner: Runner::Kernel(run) }
     }
 }

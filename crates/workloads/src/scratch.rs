@@ -16,24 +16,21 @@ impl Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("nearfar-{}-{number}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| cannot("make", &path, &error))?;
+        fs::create_dir(&path).map_err(|error| io_failure("make", &path, &error))?;
         Ok(Self(path))
     }
 
-    /// The folder itself.
-    pub(crate) fn folder(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.0
     }
 
-    /// A path in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// A file in it.
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = self.path(name);
-        fs::write(&path, content).map_err(|error| cannot("write", &path, &error))?;
+        fs::write(&path, content).map_err(|error| io_failure("write", &path, &error))?;
         Ok(path)
     }
 
@@ -41,14 +38,14 @@ impl Scratch {
     pub(crate) fn program(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = self.file(name, content)?;
         let all_may_run = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&path, all_may_run).map_err(|error| cannot("make a program of", &path, &error))?;
+        fs::set_permissions(&path, all_may_run).map_err(|error| io_failure("make a program of", &path, &error))?;
         Ok(path)
     }
 
     /// The names of all that is in it, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>, Failure> {
         let entries = fs::read_dir(&self.0).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let entries = entries.map_err(|error| cannot("read", &self.0, &error))?;
+        let entries = entries.map_err(|error| io_failure("read", &self.0, &error))?;
         let mut names: Vec<String> =
             entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
@@ -63,7 +60,7 @@ impl Drop for Scratch {
     }
 }
 
-pub(crate) fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn io_failure(verb: &str, path: &Path, error: &io::Error) -> Failure {
     let words = format!("cannot {verb} {}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound | io::ErrorKind::ReadOnlyFilesystem => {

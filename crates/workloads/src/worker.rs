@@ -4,22 +4,21 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use model::id_set::{CpuId, NodeId};
-use model::trial::{CpuTime, FarMemory, Sample, Status, ThreadSeat, Trial};
+use model::values::id_set::{CpuId, NodeId};
+use model::values::trial::{CpuTime, FarMemory, Sample, ThreadBinding, Trial, TrialStatus};
 use serde::{Deserialize, Serialize};
 
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::{Runner, find};
 
 /// What a worker process prints: one line of JSON on stdout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// How the kernel ended.
-    pub status: Status,
+pub struct WorkerReport {
+    pub status: TrialStatus,
     /// Raw numbers in the order in which they were taken.
     pub samples: Vec<Sample>,
     /// The proof of each thread's seat.
-    pub thread_seats: Vec<ThreadSeat>,
+    pub thread_seats: Vec<ThreadBinding>,
     /// Resident pages of the measured memory by node.
     pub pages: BTreeMap<NodeId, u64>,
     /// What is behind the measured memory where that is to be beyond DRAM.
@@ -48,23 +47,23 @@ pub fn serve(mut input: impl Read, mut output: impl Write) -> Result<(), String>
 }
 
 /// Reads what a worker printed.
-pub fn read_report(output: &[u8]) -> Result<Report, String> {
+pub fn read_report(output: &[u8]) -> Result<WorkerReport, String> {
     let text = String::from_utf8_lossy(output);
     let line = text.lines().last().ok_or("the worker printed no report")?;
     serde_json::from_str(line).map_err(|error| format!("the worker's report cannot be read: {error}"))
 }
 
-fn report(trial: &Trial) -> Report {
-    let job = Job::of(trial);
+fn report(trial: &Trial) -> WorkerReport {
+    let job = TrialContext::of(trial);
     let (status, measured) = match run(trial, &job) {
-        Ok(measured) => (Status::Completed, measured),
-        Err(failure) => (failure.into(), Measured::default()),
+        Ok(measured) => (TrialStatus::Completed, measured),
+        Err(failure) => (failure.into(), KernelOutput::default()),
     };
-    let Measured { samples, thread_seats, pages, far } = measured;
-    Report { status, samples, thread_seats, pages, far, cpu_times: job.meanwhile.seen() }
+    let KernelOutput { samples, thread_seats, pages, far } = measured;
+    WorkerReport { status, samples, thread_seats, pages, far, cpu_times: job.meanwhile.seen() }
 }
 
-fn run(trial: &Trial, job: &Job) -> Result<Measured, Failure> {
+fn run(trial: &Trial, job: &TrialContext) -> Result<KernelOutput, Failure> {
     let name = &trial.workload;
     let Some(workload) = find(name) else {
         return Err(Failure::Failed(format!("there is no workload '{name}'")));
@@ -76,7 +75,7 @@ fn run(trial: &Trial, job: &Job) -> Result<Measured, Failure> {
     kernel(job)
 }
 
-fn check_threads(job: &Job, exactly: Option<usize>, name: &str) -> Result<(), Failure> {
+fn check_threads(job: &TrialContext, exactly: Option<usize>, name: &str) -> Result<(), Failure> {
     match exactly.filter(|exactly| *exactly != job.threads) {
         Some(exactly) => {
             Err(Failure::Failed(format!("workload {name} needs {exactly} threads, the placement has {}", job.threads)))
@@ -87,10 +86,10 @@ fn check_threads(job: &Job, exactly: Option<usize>, name: &str) -> Result<(), Fa
 
 #[cfg(test)]
 mod tests {
-    use model::id_set::CpuId;
-    use model::placement::Placement;
-    use model::trial::{Role, TrialId};
-    use model::units::Nanos;
+    use model::placements::placement::Placement;
+    use model::values::id_set::CpuId;
+    use model::values::trial::{Role, TrialId};
+    use model::values::units::Nanos;
 
     use super::*;
     use crate::kernels::job_for_tests;
@@ -110,7 +109,7 @@ mod tests {
         }
     }
 
-    fn served(trial: &Trial) -> Report {
+    fn served(trial: &Trial) -> WorkerReport {
         let mut output = Vec::new();
         serve(serde_json::to_string(trial).unwrap().as_bytes(), &mut output).unwrap();
         assert_eq!(output.iter().position(|byte| *byte == b'\n'), Some(output.len() - 1));
@@ -125,14 +124,14 @@ mod tests {
             let is_tool =
                 matches!(crate::find(&spec.name).map(|found| &found.runner), Some(crate::Runner::Tool { .. }));
             if is_tool {
-                assert!(matches!(report.status, Status::Failed(_)));
+                assert!(matches!(report.status, TrialStatus::Failed(_)));
                 continue;
             }
-            if let Status::Unavailable(why) = &report.status {
+            if let TrialStatus::Unavailable(why) = &report.status {
                 println!("skipped: {} through the worker: {why}", spec.name);
                 continue;
             }
-            assert_eq!(report.status, Status::Completed, "{}", spec.name);
+            assert_eq!(report.status, TrialStatus::Completed, "{}", spec.name);
             assert!(!report.samples.is_empty() && report.thread_seats.is_empty(), "{}", spec.name);
         }
     }
@@ -145,7 +144,7 @@ mod tests {
         let mut trial = trial("stream", 2);
         trial.placement.seats = two_cpus();
         let report = served(&trial);
-        assert_eq!(report.status, Status::Completed);
+        assert_eq!(report.status, TrialStatus::Completed);
         for (seat, asked) in report.thread_seats.iter().zip(&trial.placement.seats) {
             assert_eq!((seat.asked, seat.before, seat.after), (*asked, *asked, *asked));
             assert_eq!(seat.mask.to_string(), asked.to_string());
@@ -159,7 +158,7 @@ mod tests {
     fn two_cpus() -> Vec<CpuId> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-        model::id_set::CpuSet::parse_list(list).unwrap().iter().take(2).collect()
+        model::values::id_set::CpuSet::parse_list(list).unwrap().iter().take(2).collect()
     }
 
     #[test]
@@ -169,7 +168,7 @@ mod tests {
             (trial("pingpong", 3), "needs 2 threads"),
         ];
         for (trial, expected) in cases {
-            let Status::Failed(why) = served(&trial).status else { panic!("{expected}") };
+            let TrialStatus::Failed(why) = served(&trial).status else { panic!("{expected}") };
             assert!(why.contains(expected), "{why}");
         }
         assert!(serve(&b"{}"[..], Vec::new()).unwrap_err().contains("not a trial"));

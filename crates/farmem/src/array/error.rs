@@ -5,18 +5,13 @@ use std::io;
 use std::path::PathBuf;
 
 use machine::memory::MemoryError;
-use model::units::Bytes;
+use model::values::units::Bytes;
 
 /// What went wrong, on what, and the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FarError {
     /// The folder lies in DRAM, so a file in it is not beyond DRAM.
-    InMemory {
-        /// The folder.
-        folder: PathBuf,
-        /// Its file system's name.
-        file_system: String,
-    },
+    InMemory { folder: PathBuf, file_system: String },
     /// No folder was named, and none of those that are tried lies on a disk.
     NoFolder {
         /// The folders that were tried, and why not each.
@@ -32,26 +27,14 @@ pub enum FarError {
         free: Option<Bytes>,
     },
     /// The file system writes every block to a new place, so a mapped write can find the disk full.
-    CopyOnWrite {
-        /// The folder.
-        folder: PathBuf,
-        /// Its file system's name.
-        file_system: String,
-    },
+    CopyOnWrite { folder: PathBuf, file_system: String },
     /// The DRAM that may be used is too little to work with.
-    Budget {
-        /// What may be used.
-        asked: Bytes,
-        /// What is needed.
-        least: Bytes,
-    },
+    Budget { asked: Bytes, least: Bytes },
     /// DRAM that may be used is not there.
     Memory(MemoryError),
-    /// The kernel refused.
     Refused {
         /// What was tried, on what.
         what: String,
-        /// The kernel's answer.
         errno: i32,
         /// The next step, where one is known.
         hint: Option<&'static str>,
@@ -60,7 +43,6 @@ pub enum FarError {
     Transfer {
         /// What was tried: `write 1MiB at 3MiB of the far file`.
         what: String,
-        /// The kernel's answer.
         errno: i32,
     },
     /// Fewer bytes were moved than asked for.

@@ -7,11 +7,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use super::place::{BTRFS, FileSystem, Place};
+use super::location::{BTRFS, FarLocation, FileSystem};
 use super::{FarError, ScratchFile};
 
 /// Only its owner may read and write it.
@@ -45,7 +45,7 @@ impl FarFile {
     /// Makes one of so many bytes, rounded up to whole pages of 4 KiB. All of its blocks are set aside here: writing to it can not find
     /// the disk full later. It has no name from the beginning (`O_TMPFILE`), or where the file system lacks that, from the
     /// instruction after its making on, so that nothing is left when this process is killed.
-    pub fn new(place: &Place, bytes: usize, access: Access) -> Result<Self, FarError> {
+    pub fn new(place: &FarLocation, bytes: usize, access: Access) -> Result<Self, FarError> {
         let folder = place.folder();
         place.check()?;
         let what = |verb: &str| format!("{verb} a far file in {}", folder.display());
@@ -89,7 +89,6 @@ impl FarFile {
         Ok(Self { alignment: alignment(&file), file, bytes, access: Access::Direct, kind, inode })
     }
 
-    /// How large it is.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -112,7 +111,6 @@ impl FarFile {
         })
     }
 
-    /// The file alone.
     pub(crate) fn into_file(self) -> File {
         self.file
     }

@@ -7,24 +7,24 @@
 //!
 //! Must not know what is computed with them. Data live as long as the value: nothing here is kept after it is dropped.
 
+mod buffers;
 mod error;
 mod file;
+mod location;
 mod mover;
-mod near;
-mod place;
 mod reader;
 mod ring;
 mod scratch;
 mod tiles;
 mod view;
 
+pub use buffers::{Buffer, NearArena};
 pub use error::FarError;
 pub(crate) use file::fill_with_zeros;
 pub use file::{Access, FarFile};
-pub use mover::{Failed, Mover, MoverSettings, Ticket, Traffic};
-pub use near::{Buffer, Near};
-pub(crate) use place::FileSystem;
-pub use place::{FOLDER_VARIABLE, Place};
+pub(crate) use location::FileSystem;
+pub use location::{FOLDER_VARIABLE, FarLocation};
+pub use mover::{Mover, MoverSettings, TransferError, TransferId, TransferStats};
 pub use reader::Reader;
 pub use scratch::ScratchFile;
 pub use tiles::{TileSettings, Tiles};

@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 
-use super::near::{Buffer, Near};
-use super::ring::{REGISTERED_MAX, Ring, Transfer, passes};
+use super::buffers::{Buffer, NearArena};
+use super::ring::{FileRing, REGISTERED_MAX, Transfer, passes};
 use super::{Access, FarError, FarFile};
 
 /// How a mover cuts its work.
@@ -23,9 +23,8 @@ pub struct MoverSettings {
     pub depth: u32,
 }
 
-/// What was moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct TransferStats {
     /// Bytes from the file.
     pub read: u64,
     /// Bytes to the file.
@@ -37,33 +36,32 @@ pub struct Traffic {
 /// Stands for a buffer that is on its way.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "the buffer comes back through Mover::finish alone"]
-pub struct Ticket(u64);
+pub struct TransferId(u64);
 
 /// A request failed. The buffer is as it was given where it was to be written, and undefined where it was to be read.
 #[derive(Debug)]
-pub struct Failed {
+pub struct TransferError {
     /// What was given to the mover.
     pub buffer: Buffer,
-    /// Why.
     pub error: FarError,
 }
 
 /// Moves pieces of one file, for one thread.
 pub struct Mover {
-    ring: Ring,
+    ring: FileRing,
     file: Arc<FarFile>,
-    near: Near,
+    near: NearArena,
     settings: MoverSettings,
     next_ticket: u64,
-    jobs: HashMap<u64, Job>,
+    jobs: HashMap<u64, PendingTransfer>,
     /// Not yet given to the kernel.
     queue: VecDeque<Piece>,
     /// By the number of the request; none where no request is under way.
     flying: Vec<Option<Piece>>,
-    traffic: Traffic,
+    traffic: TransferStats,
 }
 
-struct Job {
+struct PendingTransfer {
     buffer: Buffer,
     /// Pieces without an answer.
     left: usize,
@@ -79,12 +77,12 @@ struct Piece {
 
 impl Mover {
     /// A mover between a file that was made for direct access and buffers of this memory. It belongs to the thread that makes it.
-    pub fn new(file: Arc<FarFile>, near: &Near, settings: MoverSettings) -> Result<Self, FarError> {
+    pub fn new(file: Arc<FarFile>, near: &NearArena, settings: MoverSettings) -> Result<Self, FarError> {
         assert!(file.access() == Access::Direct, "a mover goes past the page cache");
         assert!(settings.transfer_bytes.is_multiple_of(file.alignment()) && settings.transfer_bytes > 0);
         let depth = settings.depth.max(1);
         Ok(Self {
-            ring: Ring::new(&file, near, depth)?,
+            ring: FileRing::new(&file, near, depth)?,
             file,
             near: near.clone(),
             settings,
@@ -92,49 +90,49 @@ impl Mover {
             jobs: HashMap::new(),
             queue: VecDeque::new(),
             flying: vec![None; depth as usize],
-            traffic: Traffic::default(),
+            traffic: TransferStats::default(),
         })
     }
 
     /// Begins to fill a buffer from a place in the file.
-    pub fn read(&mut self, buffer: Buffer, offset: u64) -> Ticket {
+    pub fn read(&mut self, buffer: Buffer, offset: u64) -> TransferId {
         self.start(false, buffer, offset)
     }
 
     /// Begins to write a buffer to a place in the file.
-    pub fn write(&mut self, buffer: Buffer, offset: u64) -> Ticket {
+    pub fn write(&mut self, buffer: Buffer, offset: u64) -> TransferId {
         self.start(true, buffer, offset)
     }
 
     /// Waits for a request and gives its buffer back.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one buffer")]
-    pub fn finish(&mut self, ticket: Ticket) -> Result<Buffer, Failed> {
-        let Ticket(job) = ticket;
+    pub fn finish(&mut self, ticket: TransferId) -> Result<Buffer, TransferError> {
+        let TransferId(job) = ticket;
         let begun = Instant::now();
         while self.jobs.get(&job).expect("a ticket is given by its own mover, once").left > 0 {
             self.take_answers();
-            self.hand_over();
+            self.submit();
             if self.jobs[&job].left > 0 {
-                self.ring.hand_over(true);
+                self.ring.submit(true);
                 self.take_answers();
             }
         }
         self.traffic.waited += begun.elapsed();
-        let Job { buffer, error, .. } = self.jobs.remove(&job).expect("it was there just now");
+        let PendingTransfer { buffer, error, .. } = self.jobs.remove(&job).expect("it was there just now");
         match error {
             None => Ok(buffer),
-            Some(error) => Err(Failed { buffer, error }),
+            Some(error) => Err(TransferError { buffer, error }),
         }
     }
 
     /// Takes what has come and hands over what waits, without waiting.
     pub fn poll(&mut self) {
         self.take_answers();
-        self.hand_over();
+        self.submit();
     }
 
     /// What it has moved so far.
-    pub fn traffic(&self) -> Traffic {
+    pub fn traffic(&self) -> TransferStats {
         self.traffic
     }
 
@@ -143,7 +141,6 @@ impl Mover {
         self.ring.is_registered()
     }
 
-    /// The file.
     pub fn file(&self) -> &FarFile {
         &self.file
     }
@@ -158,7 +155,7 @@ impl Mover {
         self.ring.fault.seen
     }
 
-    fn start(&mut self, write: bool, buffer: Buffer, offset: u64) -> Ticket {
+    fn start(&mut self, write: bool, buffer: Buffer, offset: u64) -> TransferId {
         let (from, bytes, unit) = (buffer.from(), buffer.bytes(), self.file.alignment());
         assert!(self.near.has(&buffer), "a mover moves buffers of its own near memory");
         assert!(
@@ -179,12 +176,12 @@ impl Mover {
             done += piece;
             left += 1;
         }
-        self.jobs.insert(job, Job { buffer, left, error: None });
+        self.jobs.insert(job, PendingTransfer { buffer, left, error: None });
         self.poll();
-        Ticket(job)
+        TransferId(job)
     }
 
-    fn hand_over(&mut self) {
+    fn submit(&mut self) {
         let mut any = false;
         for number in 0..self.flying.len() {
             if self.flying[number].is_some() {
@@ -198,7 +195,7 @@ impl Mover {
             any = true;
         }
         if any {
-            self.ring.hand_over(false);
+            self.ring.submit(false);
         }
     }
 
@@ -244,7 +241,7 @@ impl Drop for Mover {
     fn drop(&mut self) {
         self.queue.clear();
         while self.flying.iter().any(Option::is_some) {
-            self.ring.hand_over(true);
+            self.ring.submit(true);
             let flying = &mut self.flying;
             self.ring.answers(|number, _| flying[number as usize] = None);
         }

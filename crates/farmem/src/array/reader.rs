@@ -6,25 +6,24 @@ use std::slice;
 use std::sync::Arc;
 
 use machine::memory::{HugePages, PlacedMemory};
-use model::placement::MemoryPolicy;
+use model::placements::placement::MemoryPolicy;
 
+use super::buffers::{Buffer, NearArena};
 use super::mover::outcome;
-use super::near::{Buffer, Near};
-use super::ring::{Ring, Transfer, passes};
+use super::ring::{FileRing, Transfer, passes};
 use super::{Access, FarError, FarFile};
 
 /// Reads one file, for the thread that made it.
 pub struct Reader {
-    ring: Ring,
+    ring: FileRing,
     file: Arc<FarFile>,
-    near: Near,
+    near: NearArena,
     /// Nobody looks at it but through `near`.
     _all: Buffer,
     place_bytes: usize,
     padding: usize,
     /// By number; none where no read is under way.
     flying: Vec<Option<(Transfer, u32)>>,
-    /// Answers of one look.
     answers: Vec<(u64, i32)>,
 }
 
@@ -41,8 +40,8 @@ impl Reader {
         assert!(file.access() == Access::Direct, "a reader goes past the page cache");
         assert!(places > 0 && bytes.is_multiple_of(file.alignment()));
         let place_bytes = (bytes + padding).next_multiple_of(file.alignment());
-        let (near, all) = Near::new(PlacedMemory::new(places * place_bytes, policy, HugePages::System)?);
-        let ring = Ring::new(&file, &near, u32::try_from(places).expect("places are few"))?;
+        let (near, all) = NearArena::new(PlacedMemory::new(places * place_bytes, policy, HugePages::System)?);
+        let ring = FileRing::new(&file, &near, u32::try_from(places).expect("places are few"))?;
         let flying = vec![None; places];
         Ok(Self { ring, file, near, _all: all, place_bytes, padding, flying, answers: Vec::with_capacity(places) })
     }
@@ -72,8 +71,8 @@ impl Reader {
     }
 
     /// Begins with what is in the queue.
-    pub fn hand_over(&mut self) {
-        self.ring.hand_over(false);
+    pub fn submit(&mut self) {
+        self.ring.submit(false);
     }
 
     /// How many reads have ended and were not taken.
@@ -83,11 +82,11 @@ impl Reader {
 
     /// Calls with the number of each read that has ended well, its bytes and the padding behind them; waits for one if asked. Gives how
     /// many have ended, well or not, and the first failure.
-    pub fn take(&mut self, wait: bool, mut with: impl FnMut(usize, &[u8])) -> (usize, Result<(), FarError>) {
+    pub fn reap(&mut self, wait: bool, mut with: impl FnMut(usize, &[u8])) -> (usize, Result<(), FarError>) {
         let (mut ended, mut result) = (0, Ok(()));
         loop {
-            if wait && ended == 0 && !self.ring.comes_soon() {
-                self.ring.hand_over(true);
+            if wait && ended == 0 && !self.ring.spin_for_completion() {
+                self.ring.submit(true);
             } else {
                 self.ring.look();
             }
@@ -111,7 +110,7 @@ impl Reader {
             // With the room that it has.
             self.answers = answers;
             if again {
-                self.ring.hand_over(false);
+                self.ring.submit(false);
             }
             if !wait || ended > 0 || self.flying.iter().all(Option::is_none) {
                 return (ended, result);
@@ -124,7 +123,6 @@ impl Reader {
         self.ring.fault = plan;
     }
 
-    /// The file.
     pub fn file(&self) -> &FarFile {
         &self.file
     }
@@ -154,7 +152,7 @@ impl Drop for Reader {
     /// The kernel may still be at work on places.
     fn drop(&mut self) {
         while self.flying.iter().any(Option::is_some) {
-            self.ring.hand_over(true);
+            self.ring.submit(true);
             let flying = &mut self.flying;
             self.ring.answers(|number, _| flying[number as usize] = None);
         }
@@ -202,8 +200,8 @@ mod tests {
                 free.pop();
                 wanted.pop();
             }
-            reader.hand_over();
-            let (ended, result) = reader.take(seen % 2 == 0, |slot, bytes| {
+            reader.submit();
+            let (ended, result) = reader.reap(seen % 2 == 0, |slot, bytes| {
                 let (offset, length) = under_way[slot];
                 assert_eq!(bytes.len(), length + 128);
                 assert_eq!(
@@ -226,10 +224,10 @@ mod tests {
             let Some(mut reader) = reader() else { return };
             reader.plan_fault(FaultPlan { at: Some(1), fault: Some(fault), ..FaultPlan::default() });
             (0..PLACES).for_each(|place| reader.read(place, (place * BYTES) as u64, BYTES));
-            reader.hand_over();
+            reader.submit();
             let (mut well, mut ended, mut failure) = (Vec::new(), 0, None);
             while ended < PLACES {
-                let (some, result) = reader.take(true, |place, _| well.push(place));
+                let (some, result) = reader.reap(true, |place, _| well.push(place));
                 ended += some;
                 failure = failure.or(result.err());
             }
@@ -245,7 +243,7 @@ mod tests {
         reader.plan_fault(FaultPlan { at: Some(0), fault: Some(Fault::Errno(libc::EAGAIN)), ..FaultPlan::default() });
         reader.read(3, 4096, 4096);
         let mut seen = None;
-        let (ended, result) = reader.take(true, |place, bytes| seen = Some((place, number(bytes, 0))));
+        let (ended, result) = reader.reap(true, |place, bytes| seen = Some((place, number(bytes, 0))));
         assert_eq!((ended, result, seen), (1, Ok(()), Some((3, 512))));
     }
 
@@ -254,7 +252,7 @@ mod tests {
         let Some(mut reader) = reader() else { return };
         reader.file.file().set_len(6144).unwrap();
         reader.read(0, 0, 8192);
-        let (ended, result) = reader.take(true, |_, _| panic!("nothing was read whole"));
+        let (ended, result) = reader.reap(true, |_, _| panic!("nothing was read whole"));
         assert!(ended == 1 && matches!(&result, Err(FarError::Short { moved: ..8192, .. })), "{result:?}");
     }
 }

@@ -8,8 +8,8 @@ use io_uring::types::Fd;
 use io_uring::{IoUring, opcode};
 
 use super::FarError;
+use super::buffers::NearArena;
 use super::file::FarFile;
-use super::near::Near;
 
 /// A request that the kernel could not begin just now is given to it again so often.
 const BEGINS_MAX: u32 = 100;
@@ -30,10 +30,10 @@ pub(super) struct Transfer {
     pub bytes: usize,
 }
 
-pub(super) struct Ring {
+pub(super) struct FileRing {
     ring: IoUring,
     file: i32,
-    near: Near,
+    near: NearArena,
     /// The kernel knows the near memory already; else it looks its pages up at each request.
     registered: bool,
     #[cfg(test)]
@@ -45,9 +45,9 @@ pub(super) fn passes(result: i32, tries: u32) -> bool {
     matches!(-result, libc::EAGAIN | libc::EINTR) && tries < BEGINS_MAX
 }
 
-impl Ring {
+impl FileRing {
     /// A ring of so many requests at once.
-    pub(super) fn new(file: &FarFile, near: &Near, depth: u32) -> Result<Self, FarError> {
+    pub(super) fn new(file: &FarFile, near: &NearArena, depth: u32) -> Result<Self, FarError> {
         let ring = make(depth).map_err(|error| {
             let refused = FarError::refused(format!("have an io_uring of {depth} requests"), &error);
             match error.raw_os_error() {
@@ -102,7 +102,7 @@ impl Ring {
     }
 
     /// Hands the queue to the kernel, and waits for an answer if asked.
-    pub(super) fn hand_over(&mut self, wait: bool) {
+    pub(super) fn submit(&mut self, wait: bool) {
         for _ in 0..TRIES_MAX {
             match self.ring.submit_and_wait(usize::from(wait)) {
                 Ok(_) => return,
@@ -117,7 +117,7 @@ impl Ring {
     /// Has the kernel finish answers that have come in the meantime, if it says that there are any.
     pub(super) fn look(&mut self) {
         if self.ring.submission().taskrun() {
-            self.hand_over(false);
+            self.submit(false);
         }
     }
 
@@ -129,7 +129,7 @@ impl Ring {
 
     /// Whether an answer comes within some tenths of a millisecond, which is what a disk takes: a thread that sleeps for it is woken
     /// later than that, above all where a virtual cpu sleeps with it.
-    pub(super) fn comes_soon(&mut self) -> bool {
+    pub(super) fn spin_for_completion(&mut self) -> bool {
         (0..SPINS).any(|_| {
             std::hint::spin_loop();
             self.ring.submission().taskrun() || !self.ring.completion().is_empty()
@@ -192,7 +192,7 @@ fn keep_here(ring: &IoUring) {
 }
 
 /// Tells the ring of the memory. Users who may lock little memory do without: it costs them some processor time.
-fn register(ring: &IoUring, near: &Near) -> bool {
+fn register(ring: &IoUring, near: &NearArena) -> bool {
     let piece = |from: usize| libc::iovec {
         iov_base: near.start().wrapping_add(from).cast(),
         iov_len: (near.bytes() - from).min(REGISTERED_MAX),

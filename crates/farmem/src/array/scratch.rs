@@ -7,9 +7,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::file::{MODE, refused_open, unnamed};
-use super::{FarError, Place};
+use super::{FarError, FarLocation};
 
-/// See the file's head.
 #[derive(Debug)]
 pub struct ScratchFile(File);
 
@@ -31,7 +30,7 @@ impl ScratchFile {
     ///
     /// # Errors
     /// A folder that is not there, cannot be written to or lies in memory.
-    pub fn unnamed(place: &Place, direct: bool) -> Result<Self, FarError> {
+    pub fn unnamed(place: &FarLocation, direct: bool) -> Result<Self, FarError> {
         place.check()?;
         let what = || format!("make a scratch file in {}", place.folder().display());
         let file = past_cache(direct, |flags| unnamed(place.folder(), flags));
@@ -81,7 +80,6 @@ mod tests {
     use super::super::tests::folder;
     use super::*;
 
-    /// Begins with a page.
     #[repr(align(4096))]
     struct Page([u8; 4096]);
 
@@ -109,7 +107,7 @@ mod tests {
         }
         let direct = ScratchFile::unnamed(&place, true).unwrap();
         direct.write(4096, &Page([9; 4096]).0).unwrap();
-        let nowhere = Place::parse("/nowhere").unwrap();
+        let nowhere = FarLocation::parse("/nowhere").unwrap();
         assert!(ScratchFile::unnamed(&nowhere, true).unwrap_err().to_string().contains("/nowhere"));
     }
 

@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 
-use super::{Access, Advice, FarError, FarFile, Place, TileSettings, Tiles, View};
+use super::{Access, Advice, FarError, FarFile, FarLocation, TileSettings, Tiles, View};
 
 const TILE: usize = 16 << 10;
 
@@ -21,12 +21,10 @@ pub(super) enum Fault {
     Errno(i32),
 }
 
-/// Which request fails.
 #[derive(Debug, Default)]
 pub(super) struct FaultPlan {
     /// From 0; none for none.
     pub at: Option<u64>,
-    /// How.
     pub fault: Option<Fault>,
     /// How many requests there were.
     pub seen: u64,
@@ -63,8 +61,8 @@ impl Random {
 }
 
 /// A folder on a disk, gone with its value.
-pub(super) fn folder() -> Option<(tempfile::TempDir, Place)> {
-    let place = match Place::found() {
+pub(super) fn folder() -> Option<(tempfile::TempDir, FarLocation)> {
+    let place = match FarLocation::found() {
         Ok(place) => place,
         Err(error) => {
             println!("skipped: {error}");
@@ -72,12 +70,12 @@ pub(super) fn folder() -> Option<(tempfile::TempDir, Place)> {
         }
     };
     let folder = tempfile::tempdir_in(place.folder()).expect("a folder for far files can be written to");
-    let place = Place::parse(folder.path().to_str().expect("its name is text")).expect("it was just made");
+    let place = FarLocation::parse(folder.path().to_str().expect("its name is text")).expect("it was just made");
     Some((folder, place))
 }
 
 /// An array, or a printed reason why there is none here.
-fn tiles(place: &Place, tiles: u64, slots: usize) -> Option<Tiles> {
+fn tiles(place: &FarLocation, tiles: u64, slots: usize) -> Option<Tiles> {
     let budget = Bytes((slots * TILE) as u64);
     match Tiles::new(place, TileSettings { tiles, tile: Bytes(TILE as u64), budget, depth: 4 }) {
         Ok(tiles) => Some(tiles),
@@ -334,7 +332,7 @@ fn a_killed_process_leaves_nothing_behind() {
 }
 
 fn hold(folder: &Path) {
-    let place = Place::parse(folder.to_str().unwrap()).unwrap();
+    let place = FarLocation::parse(folder.to_str().unwrap()).unwrap();
     let mut view = View::new(FarFile::new(&place, 512 << 20, Access::Mapped).unwrap()).unwrap();
     view.as_mut_slice::<u8>()[..1 << 20].fill(1);
     let mut tiles = tiles(&place, 8, 4);

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use machine::memory::{HugePages, PlacedMemory};
-use model::placement::MemoryPolicy;
-use model::units::Bytes;
+use model::placements::placement::MemoryPolicy;
+use model::values::units::Bytes;
 
-use super::mover::{Failed, Mover, MoverSettings, Ticket, Traffic};
-use super::near::{Buffer, Near};
-use super::{Access, FarError, FarFile, Place};
+use super::buffers::{Buffer, NearArena};
+use super::mover::{Mover, MoverSettings, TransferError, TransferId, TransferStats};
+use super::{Access, FarError, FarFile, FarLocation};
 
 /// One tile to work on, one to come and one to go.
 const SLOTS_MIN: usize = 3;
@@ -20,7 +20,6 @@ const DIRTY_SHARE: usize = 2;
 /// How large an array is, and its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileSettings {
-    /// How many tiles.
     pub tiles: u64,
     /// Bytes of one, a multiple of 4 KiB; 256 KiB to 1 MiB suit disks.
     pub tile: Bytes,
@@ -41,24 +40,24 @@ pub struct Tiles {
 }
 
 struct Slot {
-    state: State,
+    state: TileState,
     /// By the clock of the array.
     used: u64,
 }
 
-enum State {
+enum TileState {
     Empty(Buffer),
     Clean(Buffer, u64),
     Dirty(Buffer, u64),
-    Reading(Ticket, u64),
-    Writing(Ticket, u64),
+    Reading(TransferId, u64),
+    Writing(TransferId, u64),
     /// Between two of the others, within one function.
     Passing,
 }
 
 impl Tiles {
     /// An array in a file of its own in this folder.
-    pub fn new(place: &Place, settings: TileSettings) -> Result<Self, FarError> {
+    pub fn new(place: &FarLocation, settings: TileSettings) -> Result<Self, FarError> {
         let tile = settings.tile.0 as usize;
         assert!(tile > 0 && tile.is_multiple_of(4096), "a tile is a multiple of 4 KiB, and {tile} bytes are not");
         let slots = (settings.budget.0 as usize / tile).min(usize::try_from(settings.tiles).unwrap_or(usize::MAX));
@@ -71,21 +70,20 @@ impl Tiles {
             usize::try_from(settings.tiles).ok().and_then(|count| count.checked_mul(tile)).ok_or_else(too_many)?;
         let file = Arc::new(FarFile::new(place, bytes, Access::Direct)?);
         let placed = PlacedMemory::new(slots * tile, &MemoryPolicy::Kernel, HugePages::Wanted)?;
-        let (near, mut rest) = Near::new(placed);
+        let (near, mut rest) = NearArena::new(placed);
         let mover = MoverSettings { transfer_bytes: tile.next_multiple_of(file.alignment()), depth: settings.depth };
         let mover = Mover::new(file, &near, mover)?;
         let slots = (0..slots).map(|_| {
             let next = rest.split_off(tile);
-            Slot { state: State::Empty(std::mem::replace(&mut rest, next)), used: 0 }
+            Slot { state: TileState::Empty(std::mem::replace(&mut rest, next)), used: 0 }
         });
         Ok(Self { mover, settings, slots: slots.collect(), of_tile: HashMap::new(), clock: 0 })
     }
 
-    /// A tile to read.
     pub fn read(&mut self, tile: u64) -> Result<&[u8], FarError> {
         let slot = self.fetch(tile)?;
         match &self.slots[slot].state {
-            State::Clean(buffer, _) | State::Dirty(buffer, _) => Ok(buffer.as_slice()),
+            TileState::Clean(buffer, _) | TileState::Dirty(buffer, _) => Ok(buffer.as_slice()),
             _ => unreachable!("a fetched tile is in its slot"),
         }
     }
@@ -93,13 +91,13 @@ impl Tiles {
     /// A tile to change. It is written back later; errors of that come out of a later call, and [`Tiles::flush`] gives the last.
     pub fn write(&mut self, tile: u64) -> Result<&mut [u8], FarError> {
         let slot = self.fetch(tile)?;
-        self.slots[slot].state = match std::mem::replace(&mut self.slots[slot].state, State::Passing) {
-            State::Clean(buffer, tile) => State::Dirty(buffer, tile),
+        self.slots[slot].state = match std::mem::replace(&mut self.slots[slot].state, TileState::Passing) {
+            TileState::Clean(buffer, tile) => TileState::Dirty(buffer, tile),
             state => state,
         };
         self.write_behind(slot);
         match &mut self.slots[slot].state {
-            State::Dirty(buffer, _) => Ok(buffer.as_mut_slice()),
+            TileState::Dirty(buffer, _) => Ok(buffer.as_mut_slice()),
             _ => unreachable!("the tile that is being changed is not written behind"),
         }
     }
@@ -113,8 +111,8 @@ impl Tiles {
         // What was used last is being worked on.
         let recent = self.clock;
         let free = |slot: &Slot| match slot.state {
-            State::Empty(_) => Some(0),
-            State::Clean(..) if slot.used < recent => Some(slot.used + 1),
+            TileState::Empty(_) => Some(0),
+            TileState::Clean(..) if slot.used < recent => Some(slot.used + 1),
             _ => None,
         };
         let oldest = (0..self.slots.len()).filter_map(|slot| Some((free(&self.slots[slot])?, slot))).min();
@@ -141,7 +139,7 @@ impl Tiles {
     }
 
     /// What was moved so far.
-    pub fn traffic(&self) -> Traffic {
+    pub fn traffic(&self) -> TransferStats {
         self.mover.traffic()
     }
 
@@ -173,20 +171,20 @@ impl Tiles {
     /// A slot without a tile: an empty one, else that of the tile whose use is longest ago, after writing it if it was changed.
     fn free_slot(&mut self) -> Result<usize, FarError> {
         let rank = |slot: &Slot| match slot.state {
-            State::Empty(_) => (0, 0),
-            State::Clean(..) => (1, slot.used),
-            State::Writing(..) => (2, slot.used),
-            State::Reading(..) => (3, slot.used),
-            State::Dirty(..) => (4, slot.used),
-            State::Passing => unreachable!("no slot is left in passing"),
+            TileState::Empty(_) => (0, 0),
+            TileState::Clean(..) => (1, slot.used),
+            TileState::Writing(..) => (2, slot.used),
+            TileState::Reading(..) => (3, slot.used),
+            TileState::Dirty(..) => (4, slot.used),
+            TileState::Passing => unreachable!("no slot is left in passing"),
         };
         let slot = (0..self.slots.len()).min_by_key(|slot| rank(&self.slots[*slot])).expect("there are slots");
         self.start_writing(slot);
         self.settle(slot)?;
-        self.slots[slot].state = match std::mem::replace(&mut self.slots[slot].state, State::Passing) {
-            State::Clean(buffer, tile) => {
+        self.slots[slot].state = match std::mem::replace(&mut self.slots[slot].state, TileState::Passing) {
+            TileState::Clean(buffer, tile) => {
                 self.of_tile.remove(&tile);
-                State::Empty(buffer)
+                TileState::Empty(buffer)
             }
             state => state,
         };
@@ -195,41 +193,43 @@ impl Tiles {
 
     /// Reads a tile into an empty or clean slot.
     fn start_reading(&mut self, slot: usize, tile: u64) {
-        let buffer = match std::mem::replace(&mut self.slots[slot].state, State::Passing) {
-            State::Empty(buffer) => buffer,
-            State::Clean(buffer, old) => {
+        let buffer = match std::mem::replace(&mut self.slots[slot].state, TileState::Passing) {
+            TileState::Empty(buffer) => buffer,
+            TileState::Clean(buffer, old) => {
                 self.of_tile.remove(&old);
                 buffer
             }
             _ => unreachable!("only empty and clean slots are read into"),
         };
         let ticket = self.mover.read(buffer, tile * self.settings.tile.0);
-        self.slots[slot] = Slot { state: State::Reading(ticket, tile), used: self.clock };
+        self.slots[slot] = Slot { state: TileState::Reading(ticket, tile), used: self.clock };
         self.of_tile.insert(tile, slot);
     }
 
     /// Begins to write a slot back if it was changed.
     fn start_writing(&mut self, slot: usize) {
-        let state = std::mem::replace(&mut self.slots[slot].state, State::Passing);
+        let state = std::mem::replace(&mut self.slots[slot].state, TileState::Passing);
         self.slots[slot].state = match state {
-            State::Dirty(buffer, tile) => State::Writing(self.mover.write(buffer, tile * self.settings.tile.0), tile),
+            TileState::Dirty(buffer, tile) => {
+                TileState::Writing(self.mover.write(buffer, tile * self.settings.tile.0), tile)
+            }
             other => other,
         };
     }
 
     /// Waits for a slot's request.
     fn settle(&mut self, slot: usize) -> Result<(), FarError> {
-        let (state, result) = match std::mem::replace(&mut self.slots[slot].state, State::Passing) {
-            State::Reading(ticket, tile) => match self.mover.finish(ticket) {
-                Ok(buffer) => (State::Clean(buffer, tile), Ok(())),
-                Err(Failed { buffer, error }) => {
+        let (state, result) = match std::mem::replace(&mut self.slots[slot].state, TileState::Passing) {
+            TileState::Reading(ticket, tile) => match self.mover.finish(ticket) {
+                Ok(buffer) => (TileState::Clean(buffer, tile), Ok(())),
+                Err(TransferError { buffer, error }) => {
                     self.of_tile.remove(&tile);
-                    (State::Empty(buffer), Err(error))
+                    (TileState::Empty(buffer), Err(error))
                 }
             },
-            State::Writing(ticket, tile) => match self.mover.finish(ticket) {
-                Ok(buffer) => (State::Clean(buffer, tile), Ok(())),
-                Err(Failed { buffer, error }) => (State::Dirty(buffer, tile), Err(error)),
+            TileState::Writing(ticket, tile) => match self.mover.finish(ticket) {
+                Ok(buffer) => (TileState::Clean(buffer, tile), Ok(())),
+                Err(TransferError { buffer, error }) => (TileState::Dirty(buffer, tile), Err(error)),
             },
             other => (other, Ok(())),
         };
@@ -240,7 +240,7 @@ impl Tiles {
     /// Begins to write the oldest changed tiles where there are many, but for the one that is worked on.
     fn write_behind(&mut self, worked_on: usize) {
         let mut dirty: Vec<(u64, usize)> = (0..self.slots.len())
-            .filter(|slot| *slot != worked_on && matches!(self.slots[*slot].state, State::Dirty(..)))
+            .filter(|slot| *slot != worked_on && matches!(self.slots[*slot].state, TileState::Dirty(..)))
             .map(|slot| (self.slots[slot].used, slot))
             .collect();
         let keep = (self.slots.len() / DIRTY_SHARE).saturating_sub(1);

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{FarError, FarFile};

@@ -17,24 +17,23 @@ const WALKS_MAX: usize = 32;
 
 /// The last faults of a thread in a neighbourhood.
 #[derive(Clone, Debug, Default)]
-struct Walk {
+struct StridedWalk {
     process: u32,
     thread: u32,
     addresses: Vec<u64>,
     stamp: u64,
 }
 
-/// Where threads faulted lately.
 #[derive(Debug, Default)]
-pub(super) struct Walks {
-    walks: Vec<Walk>,
+pub(super) struct StridedWalks {
+    walks: Vec<StridedWalk>,
     stamp: u64,
 }
 
-impl Walks {
+impl StridedWalks {
     /// Takes a fault; the step of the walk that it is part of, in bytes, once that is clear. What begins with a page goes on
     /// from the page before it, as in a sweep or within a column, and tells no step.
-    pub(super) fn see(&mut self, fault: &Fault, page: u64) -> Option<i64> {
+    pub(super) fn observe(&mut self, fault: &Fault, page: u64) -> Option<i64> {
         if fault.address.is_multiple_of(page) {
             return None;
         }
@@ -63,7 +62,7 @@ impl Walks {
 
     /// The place of its walk: one that it is near to, or a new one.
     fn place(&mut self, fault: &Fault) -> usize {
-        let near = |walk: &Walk| {
+        let near = |walk: &StridedWalk| {
             let last = walk.addresses.last();
             (walk.process, walk.thread) == (fault.process, fault.thread)
                 && last.is_none_or(|last| last.abs_diff(fault.address) <= REACH)
@@ -71,7 +70,7 @@ impl Walks {
         if let Some(at) = self.walks.iter().position(near) {
             return at;
         }
-        let new = Walk { process: fault.process, thread: fault.thread, ..Walk::default() };
+        let new = StridedWalk { process: fault.process, thread: fault.thread, ..StridedWalk::default() };
         if self.walks.len() < WALKS_MAX {
             self.walks.push(new);
             return self.walks.len() - 1;
@@ -105,9 +104,9 @@ mod tests {
     const PAGE: u64 = 4096;
 
     fn last_step(addresses: impl IntoIterator<Item = u64>) -> Option<i64> {
-        let mut walks = Walks::default();
+        let mut walks = StridedWalks::default();
         let fault = |address| Fault { process: 1, thread: 1, instruction: 1, address, major: true };
-        addresses.into_iter().filter_map(|address| walks.see(&fault(address), PAGE)).last()
+        addresses.into_iter().filter_map(|address| walks.observe(&fault(address), PAGE)).last()
     }
 
     #[test]

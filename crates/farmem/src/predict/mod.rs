@@ -3,20 +3,20 @@
 //! calls, no clock, so that recorded faults can be played through it. Must not know how faults are seen or advice is given.
 
 mod columns;
-mod ghosts;
+mod evicted;
+#[cfg(test)]
+mod memory_model;
 #[cfg(test)]
 mod replay;
 mod stream;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 
 use std::ops::Range;
 
-use self::columns::Walks;
-use self::ghosts::Ghosts;
-use self::stream::{CONFIRMED, Kind, Stream};
+use self::columns::StridedWalks;
+use self::evicted::EvictedBlocks;
+use self::stream::{CONFIRMED, Stream, StreamKind};
 
 /// Ranges in one piece of advice: more do not make a call cheaper.
 pub(crate) const RANGES_MAX: usize = 256;
@@ -41,7 +41,7 @@ const AHEAD_FIRST: u64 = 512 << 10;
 /// many such sweeps that end soon, and what each fetches in vain keeps the disk from who waits for it.
 const AHEAD_FIRST_SPARSE: u64 = 32 << 10;
 /// Pages fetched before it counts how many of them were evicted unused: of the first, the program overtakes as many while they are ordered.
-const TOLD_FROM: u64 = 512;
+const WASTE_MIN_SAMPLE: u64 = 512;
 /// The longest column, in pages.
 const COLUMN_PAGES_MAX: u64 = 4;
 /// So many columns before the last one are still of the same walk: loops over several at once take them in any order.
@@ -52,13 +52,10 @@ const REST: Range<u64> = 50_000_000..2_000_000_000;
 /// A page fault as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The process.
     pub process: u32,
-    /// Its thread.
     pub thread: u32,
     /// Where the instruction is that faulted.
     pub instruction: u64,
-    /// What it wanted.
     pub address: u64,
     /// Whether it waited for the far memory; else it found the page in memory and only mapped it.
     pub major: bool,
@@ -97,12 +94,9 @@ impl Tuning {
     }
 }
 
-/// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// In whose memory.
     pub process: u32,
-    /// What.
     pub advice: Advice,
     /// Which stream wants it; for [`Predictor::fetched`].
     stream: usize,
@@ -115,7 +109,6 @@ pub enum Advice {
     Fetch(Range<u64>),
     /// Fetch these pages, far or not: they are single pages far apart.
     FetchEach(Vec<Range<u64>>),
-    /// Page this range out.
     PageOut(Range<u64>),
 }
 
@@ -149,18 +142,17 @@ pub struct Counts {
 pub struct Predictor {
     tuning: Tuning,
     streams: Vec<Stream>,
-    walks: Walks,
-    ghosts: Ghosts,
+    walks: StridedWalks,
+    ghosts: EvictedBlocks,
     /// Counts up with every fault: the age of streams.
     stamp: u64,
     counts: Counts,
 }
 
 impl Predictor {
-    /// Nothing has been seen.
     pub fn new(tuning: Tuning) -> Self {
         let streams = vec![Stream::default(); STREAMS_MAX];
-        let (walks, ghosts, counts) = (Walks::default(), Ghosts::new(tuning.dram), Counts::default());
+        let (walks, ghosts, counts) = (StridedWalks::default(), EvictedBlocks::new(tuning.dram), Counts::default());
         Self { tuning, streams, walks, ghosts, stamp: 0, counts }
     }
 
@@ -178,17 +170,17 @@ impl Predictor {
     }
 
     /// Finds the stream that a fault belongs to, or makes it the beginning of one.
-    pub fn see(&mut self, fault: &Fault) {
+    pub fn observe(&mut self, fault: &Fault) {
         *(if fault.major { &mut self.counts.major } else { &mut self.counts.minor_seen }) += 1;
         self.stamp += 1;
         let address = fault.address & !(self.tuning.page - 1);
-        if self.known(fault, fault.address, |kind| kind == Kind::Columns) {
+        if self.known(fault, fault.address, |kind| kind == StreamKind::Columns) {
             return;
         }
-        if let Some(step) = self.walks.see(fault, self.tuning.page).filter(|_| !self.is_swept(fault)) {
+        if let Some(step) = self.walks.observe(fault, self.tuning.page).filter(|_| !self.is_swept(fault)) {
             return self.begin_columns(fault, step);
         }
-        if self.known(fault, address, |kind| kind != Kind::Columns) {
+        if self.known(fault, address, |kind| kind != StreamKind::Columns) {
             return;
         }
         let own = |stream: &Stream| {
@@ -218,7 +210,7 @@ impl Predictor {
 
     /// A confirmed stream takes any fault near its way, from any thread and instruction: unrolled loops fault at several
     /// instructions, and threads of a team share one sweep.
-    fn known(&mut self, fault: &Fault, address: u64, of: impl Fn(Kind) -> bool) -> bool {
+    fn known(&mut self, fault: &Fault, address: u64, of: impl Fn(StreamKind) -> bool) -> bool {
         let takes = |stream: &&mut Stream| {
             stream.is_confirmed() && of(stream.kind) && stream.process == fault.process && stream.takes(address)
         };
@@ -237,7 +229,7 @@ impl Predictor {
             self.counts.lost += READ_AROUND;
         }
         // At or before the last place: the ring of another cpu was read first, or the same page again.
-        if stream.go_on(address) {
+        if stream.extend(address) {
             stream.due = true;
             self.counts.matched += 1;
         }
@@ -249,7 +241,7 @@ impl Predictor {
     fn is_swept(&self, fault: &Fault) -> bool {
         let takes = |stream: &Stream| {
             stream.is_confirmed()
-                && stream.kind == Kind::Sweep
+                && stream.kind == StreamKind::Sequential
                 && stream.process == fault.process
                 && stream.takes(fault.address)
         };
@@ -259,7 +251,7 @@ impl Predictor {
     /// A walk over columns has shown its step. What looked like a sweep there was that walk.
     fn begin_columns(&mut self, fault: &Fault, step: i64) {
         let swept = |stream: &Stream| {
-            stream.process == fault.process && stream.kind == Kind::Sweep && stream.takes(fault.address)
+            stream.process == fault.process && stream.kind == StreamKind::Sequential && stream.takes(fault.address)
         };
         for stream in self.streams.iter_mut().filter(|stream| swept(stream)) {
             *stream = Stream::default();
@@ -268,7 +260,7 @@ impl Predictor {
         let mut stream = Stream::candidate(fault, fault.address, self.stamp);
         (stream.step, stream.seen, stream.met_far) = (step, CONFIRMED, fault.major);
         self.streams[at] = stream;
-        self.begin(at, Kind::Columns);
+        self.begin(at, StreamKind::Columns);
     }
 
     /// Close to a candidate of the same thread: a sweep, if the direction holds.
@@ -280,7 +272,7 @@ impl Predictor {
         (stream.step, stream.last, stream.stamp) = (step, address, self.stamp);
         stream.met_far |= major;
         if stream.seen >= CONFIRMED {
-            self.begin(at, Kind::Sweep);
+            self.begin(at, StreamKind::Sequential);
         }
     }
 
@@ -294,7 +286,7 @@ impl Predictor {
         if known != 0 && (step < 0) == (known < 0) && step % known == 0 && step / known <= STEPS_SKIPPED_MAX {
             stream.seen += u32::from(step == known);
             if stream.seen >= CONFIRMED {
-                self.begin(at, Kind::Steps);
+                self.begin(at, StreamKind::Steps);
             }
         } else {
             // Learnt anew; random access stays here and takes one entry for each instruction.
@@ -304,25 +296,25 @@ impl Predictor {
     }
 
     /// A candidate has become a stream.
-    fn begin(&mut self, at: usize, kind: Kind) {
+    fn begin(&mut self, at: usize, kind: StreamKind) {
         let mut stream = self.streams[at].clone();
         stream.begin(kind, &self.tuning);
         let others = self.streams.iter_mut().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
         let mut others =
             others.filter(|other| other.is_confirmed() && other.process == stream.process && other.kind == kind);
         match kind {
-            Kind::Sweep => {
+            StreamKind::Sequential => {
                 // One that jumped over resident pages looks new; what is known of it is taken over.
                 if let Some(old) = others.find(|old| stream.goes_on_from(old)) {
-                    stream.take_over(old);
+                    stream.adopt(old);
                     *old = Stream::default();
                 }
             }
-            Kind::Columns => {
+            StreamKind::Columns => {
                 self.counts.stepping += 1;
                 stream.edge = stream.last;
             }
-            Kind::Steps => {
+            StreamKind::Steps => {
                 self.counts.stepping += 1;
                 if let Some(old) = others.find(|old| old.step == stream.step) {
                     stream.width = stream.width_beside(old, &self.tuning);
@@ -357,7 +349,7 @@ impl Predictor {
     fn page_out_behind(&mut self, at: usize, now: u64, mut headroom: i64, orders: &mut Vec<Order>) -> i64 {
         let Tuning { behind, piece, page, .. } = self.tuning;
         let stream = &mut self.streams[at];
-        if stream.kind != Kind::Sweep || !stream.met_far || self.ghosts.suspended(now) {
+        if stream.kind != StreamKind::Sequential || !stream.met_far || self.ghosts.suspended(now) {
             return headroom;
         }
         while stream.past(stream.last, stream.behind) >= (behind + piece) as i64 && headroom < stream.ahead as i64 {
@@ -375,17 +367,17 @@ impl Predictor {
         let stream = &mut self.streams[at];
         if stream.past(stream.edge, stream.last) <= 0 {
             // The program caught up.
-            let beside = if stream.kind == Kind::Columns { 0 } else { self.tuning.page };
+            let beside = if stream.kind == StreamKind::Columns { 0 } else { self.tuning.page };
             stream.edge = stream.onward(stream.last, beside);
         }
         let advice = match stream.kind {
-            Kind::Sweep => stream.next_range(&self.tuning).map(Advice::Fetch),
-            Kind::Steps | Kind::Columns => stream.next_steps(&self.tuning).map(Advice::FetchEach),
+            StreamKind::Sequential => stream.next_range(&self.tuning).map(Advice::Fetch),
+            StreamKind::Steps | StreamKind::Columns => stream.next_steps(&self.tuning).map(Advice::FetchEach),
         };
         if let Some(Advice::FetchEach(ranges)) = &advice {
             // All pages of a column are wanted now; of those beside a step, one by this walk and the others by the next.
             let pages = ranges.iter().map(|range| (range.end - range.start) / self.tuning.page).sum::<u64>();
-            stream.fetched += if stream.kind == Kind::Steps { ranges.len() as u64 } else { pages };
+            stream.fetched += if stream.kind == StreamKind::Steps { ranges.len() as u64 } else { pages };
             self.counts.fetched += pages;
         }
         if let Some(advice) = advice {
@@ -393,7 +385,7 @@ impl Predictor {
         }
     }
 
-    /// How many pages a [`Advice::Fetch`] found far and fetched; and what was wanted again of what had been paged out.
+    /// How many pages a [`Advice::TailReader`] found far and fetched; and what was wanted again of what had been paged out.
     pub fn fetched(&mut self, order: &Order, pages: u64, now: u64) {
         let Advice::Fetch(range) = &order.advice else { return };
         if pages > 0 && self.ghosts.wanted(order.process, range, now) {
@@ -411,9 +403,9 @@ impl Predictor {
         let stream = &mut self.streams[at];
         let page = self.tuning.page;
         let pending = match stream.kind {
-            Kind::Sweep => stream.ahead / page,
-            Kind::Steps => RANGES_MAX as u64,
-            Kind::Columns => RANGES_MAX as u64 * (stream.depth / page + 1),
+            StreamKind::Sequential => stream.ahead / page,
+            StreamKind::Steps => RANGES_MAX as u64,
+            StreamKind::Columns => RANGES_MAX as u64 * (stream.depth / page + 1),
         };
         if stream.fetched <= 2048 + pending {
             return;

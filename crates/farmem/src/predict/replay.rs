@@ -1,21 +1,21 @@
 //! Faults of real programs, recorded with `nearfar expand --engine plain --trace` and shortened by the example `trace` of
-//! this crate, played through the predictor in the memory of [`World`]: what was near at the beginning is not known,
+//! this crate, played through the predictor in the memory of [`MemoryModel`]: what was near at the beginning is not known,
 //! so nothing is. What a program touched while it was mapped is in no trace, so this memory knows less of what is in use than
 //! a kernel does.
 
-use super::world::{PAGE, World};
+use super::memory_model::{MemoryModel, PAGE};
 use super::*;
 use crate::trace::{Decoder, Header, Record};
 
 /// What came of a trace.
-struct Replayed {
+struct ReplayResult {
     /// Faults that waited without the predictor, and with it.
     plain: u64,
     steered: u64,
-    world: World,
+    world: MemoryModel,
 }
 
-impl Replayed {
+impl ReplayResult {
     /// The share of waits that the predictor foresaw.
     fn foreseen(&self) -> f64 {
         1.0 - self.steered as f64 / self.plain.max(1) as f64
@@ -27,7 +27,7 @@ impl Replayed {
     }
 }
 
-fn replay(name: &str, bytes: &[u8]) -> Replayed {
+fn replay(name: &str, bytes: &[u8]) -> ReplayResult {
     let decoder = Decoder::begin(bytes).expect("a trace");
     let header = decoder.header;
     let records: Vec<Record> = decoder.collect::<Result<_, _>>().expect("a whole trace");
@@ -35,7 +35,7 @@ fn replay(name: &str, bytes: &[u8]) -> Replayed {
     let (plain, _) = play(&header, &records, false);
     let (world, counts) = play(&header, &records, true);
     let faults = records.iter().filter(|record| matches!(record, Record::Fault(_))).count() as u64;
-    let replayed = Replayed { plain: plain.waited, steered: world.waited, world };
+    let replayed = ReplayResult { plain: plain.waited, steered: world.waited, world };
     println!(
         "{name}: {faults} faults, {} waits without, {} with: {:.3} foreseen; {} fetched, {:.3} used; {counts:?}",
         replayed.plain,
@@ -47,9 +47,9 @@ fn replay(name: &str, bytes: &[u8]) -> Replayed {
     replayed
 }
 
-fn play(header: &Header, records: &[Record], steered: bool) -> (World, Counts) {
+fn play(header: &Header, records: &[Record], steered: bool) -> (MemoryModel, Counts) {
     let tuning = Tuning::for_dram(header.dram, PAGE);
-    let (mut world, mut predictor) = (World::new(header.dram / PAGE, 0), Predictor::new(tuning));
+    let (mut world, mut predictor) = (MemoryModel::new(header.dram / PAGE, 0), Predictor::new(tuning));
     world.touched.extend(far_at_first(records));
     // As the pilot's.
     let slack = tuning.dram / 12;
@@ -67,10 +67,10 @@ fn play(header: &Header, records: &[Record], steered: bool) -> (World, Counts) {
         if !steered || (!major && !world.minor.is_multiple_of(tuning.minor_period)) {
             continue;
         }
-        predictor.see(&Fault { major, ..*fault });
+        predictor.observe(&Fault { major, ..*fault });
         let headroom = tuning.dram as i64 - (world.near.len() as u64 * PAGE + slack) as i64;
         for order in predictor.orders(now, headroom) {
-            let pages = world.obey(&order);
+            let pages = world.apply(&order);
             predictor.fetched(&order, pages, now);
         }
     }

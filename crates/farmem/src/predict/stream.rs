@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{
     AHEAD_FIRST, AHEAD_FIRST_SPARSE, BESIDE_PAGES, COLUMN_PAGES_MAX, Fault, JITTER, MIB, RANGES_MAX, REACH,
-    READ_AROUND, REST, STEPS_SKIPPED_MAX, TOLD_FROM, Tuning,
+    READ_AROUND, REST, STEPS_SKIPPED_MAX, Tuning, WASTE_MIN_SAMPLE,
 };
 
 /// So many faults in a row that fit make a stream.
@@ -13,10 +13,9 @@ pub(super) const CONFIRMED: u32 = 4;
 
 /// How a stream goes through memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// It touches every page.
+pub(super) enum StreamKind {
     #[default]
-    Sweep,
+    Sequential,
     /// It touches a page and the next one a step away.
     Steps,
     /// It touches a column of a matrix, some pages at most, and the next one a step away; places are exact to the byte.
@@ -33,7 +32,7 @@ pub(super) struct Stream {
     pub last: u64,
     /// From touch to touch; its sign is the direction.
     pub step: i64,
-    pub kind: Kind,
+    pub kind: StreamKind,
     /// Faults in a row that fitted.
     pub seen: u32,
     /// Up to where it has been fetched.
@@ -60,7 +59,6 @@ pub(super) struct Stream {
     pub depth: u64,
     /// Bytes of a page.
     pub page: u64,
-    /// It moved.
     pub due: bool,
     /// It has waited for far memory.
     pub met_far: bool,
@@ -86,15 +84,15 @@ impl Stream {
         self.is_there() && self.seen >= CONFIRMED
     }
 
-    pub(super) fn begin(&mut self, kind: Kind, tuning: &Tuning) {
+    pub(super) fn begin(&mut self, kind: StreamKind, tuning: &Tuning) {
         self.kind = kind;
         self.edge = self.onward(self.last, tuning.page);
         self.behind = self.last;
         let leaves_out = self.met_far && self.step.unsigned_abs() > READ_AROUND * tuning.page;
         self.ahead = match kind {
-            Kind::Sweep if leaves_out => AHEAD_FIRST_SPARSE,
-            Kind::Sweep => AHEAD_FIRST,
-            Kind::Steps | Kind::Columns => RANGES_MAX as u64 / 2 * tuning.page,
+            StreamKind::Sequential if leaves_out => AHEAD_FIRST_SPARSE,
+            StreamKind::Sequential => AHEAD_FIRST,
+            StreamKind::Steps | StreamKind::Columns => RANGES_MAX as u64 / 2 * tuning.page,
         };
         (self.fetched, self.used, self.lost) = (0, 0, 0);
         (self.rest, self.width, self.due) = (REST.start, 1, true);
@@ -122,12 +120,12 @@ impl Stream {
     pub(super) fn takes(&self, address: u64) -> bool {
         let onward = self.past(address, self.last);
         match self.kind {
-            Kind::Sweep => (-REACH..=REACH).contains(&onward),
-            Kind::Steps => {
+            StreamKind::Sequential => (-REACH..=REACH).contains(&onward),
+            StreamKind::Steps => {
                 let step = self.step.abs();
                 onward >= 0 && onward % step == 0 && onward / step <= STEPS_SKIPPED_MAX
             }
-            Kind::Columns => self.column(address).is_some(),
+            StreamKind::Columns => self.column(address).is_some(),
         }
     }
 
@@ -153,8 +151,8 @@ impl Stream {
     }
 
     /// Goes on to where an address that it takes is; whether that is further than it was.
-    pub(super) fn go_on(&mut self, address: u64) -> bool {
-        if self.kind != Kind::Columns {
+    pub(super) fn extend(&mut self, address: u64) -> bool {
+        if self.kind != StreamKind::Columns {
             let onward = self.past(address, self.last) > 0;
             if onward {
                 self.last = address;
@@ -178,7 +176,7 @@ impl Stream {
         same_way && self.past(self.last, old.last) > 0 && self.past(self.last, old.edge) <= MIB as i64
     }
 
-    pub(super) fn take_over(&mut self, old: &Self) {
+    pub(super) fn adopt(&mut self, old: &Self) {
         (self.edge, self.behind, self.ahead) = (old.edge, old.behind, old.ahead);
         (self.fetched, self.used, self.lost) = (old.fetched, old.used, old.lost);
         (self.rests_until, self.rest) = (old.rests_until, old.rest);
@@ -208,7 +206,7 @@ impl Stream {
             return None;
         }
         self.edge = to;
-        let is_lost = self.fetched >= TOLD_FROM && self.lost * 8 > self.fetched;
+        let is_lost = self.fetched >= WASTE_MIN_SAMPLE && self.lost * 8 > self.fetched;
         if self.ahead < tuning.ahead_max && !is_lost {
             self.ahead = (self.ahead * 2).min(tuning.ahead_max);
         }
@@ -238,7 +236,7 @@ impl Stream {
     fn pages_at(&self, at: u64) -> Range<u64> {
         let page = self.page;
         match self.kind {
-            Kind::Columns => at & !(page - 1)..at.saturating_add(self.depth + page) & !(page - 1),
+            StreamKind::Columns => at & !(page - 1)..at.saturating_add(self.depth + page) & !(page - 1),
             _ => at..at.wrapping_add(self.width * page),
         }
     }

@@ -1,7 +1,7 @@
 //! Ways through memory played through the predictor, in a memory that holds half of what they touch: how many faults wait
 //! with it and without.
 
-use super::world::{PAGE, World};
+use super::memory_model::{MemoryModel, PAGE};
 use super::*;
 
 /// Far from any other, as mappings are.
@@ -23,7 +23,7 @@ fn play(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts
 fn play_bytes(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts) {
     let dram = PAGES / 2 * PAGE;
     let tuning = Tuning { minor_period: 4, ..Tuning::for_dram(dram, PAGE) };
-    let (mut world, mut predictor) = (World::new(PAGES / 2, BASE), Predictor::new(tuning));
+    let (mut world, mut predictor) = (MemoryModel::new(PAGES / 2, BASE), Predictor::new(tuning));
     for page in 0..PAGES {
         world.touch(page);
     }
@@ -33,11 +33,11 @@ fn play_bytes(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, 
         if !steered || (!major && !world.minor.is_multiple_of(tuning.minor_period)) {
             continue;
         }
-        predictor.see(&Fault { process: 1, thread, instruction, address: BASE + byte, major });
+        predictor.observe(&Fault { process: 1, thread, instruction, address: BASE + byte, major });
         let now = at as u64 * TOUCH;
         let headroom = dram as i64 - (world.near.len() as u64 * PAGE) as i64;
         for order in predictor.orders(now, headroom) {
-            let pages = world.obey(&order);
+            let pages = world.apply(&order);
             predictor.fetched(&order, pages, now);
         }
     }
@@ -86,7 +86,13 @@ fn budgets_of_no_whole_pages_are_steered_too() {
     let mut predictor = Predictor::new(tuning);
     let mut paged_out = 0;
     for address in (BASE..BASE + (64 << 20)).step_by(16 * PAGE as usize) {
-        predictor.see(&Fault { process: 1, thread: 1, instruction: 0x10, address, major: address < BASE + (1 << 20) });
+        predictor.observe(&Fault {
+            process: 1,
+            thread: 1,
+            instruction: 0x10,
+            address,
+            major: address < BASE + (1 << 20),
+        });
         for order in predictor.orders(0, -1) {
             let Advice::PageOut(range) = &order.advice else { continue };
             assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE), "{range:x?}");
@@ -219,7 +225,7 @@ fn of_many_short_sweeps_each_fetches_little() {
     for (run, start) in (0..).zip(scrambled(RUNS)) {
         for at in (0..6).rev() {
             let address = BASE + (start % (1 << 28) + 13 * at) * PAGE;
-            predictor.see(&Fault { process: 1, thread: 1, instruction: 0x70, address, major: true });
+            predictor.observe(&Fault { process: 1, thread: 1, instruction: 0x70, address, major: true });
             for order in predictor.orders(run, 1 << 30) {
                 predictor.fetched(&order, pages_of(&order), run);
                 fetched += pages_of(&order);
@@ -242,7 +248,7 @@ fn a_sweep_that_outruns_its_first_pieces_is_fetched_far_ahead() {
         // It waits twelve times while it is looked at, and then comes to the end of what was fetched.
         for _ in 0..12 {
             let fault = Fault { process: 1, thread: 1, instruction: 0x10, address: BASE + page * PAGE, major: true };
-            predictor.see(&fault);
+            predictor.observe(&fault);
             page += READ_AROUND + 1;
         }
         for order in predictor.orders(look, 1 << 30) {
@@ -259,12 +265,12 @@ fn a_sweep_that_outruns_its_first_pieces_is_fetched_far_ahead() {
 fn first_touches_are_not_paged_out_behind() {
     let mut predictor = Predictor::new(Tuning::for_dram(1 << 24, PAGE));
     for page in (0..PAGES).step_by(16) {
-        predictor.see(&Fault { process: 1, thread: 1, instruction: 1, address: BASE + page * PAGE, major: false });
+        predictor.observe(&Fault { process: 1, thread: 1, instruction: 1, address: BASE + page * PAGE, major: false });
         let orders = predictor.orders(page, -1);
         assert!(!orders.iter().any(|order| matches!(order.advice, Advice::PageOut(_))), "{orders:?}");
     }
     // With one wait it has met far memory.
-    predictor.see(&Fault { process: 1, thread: 1, instruction: 1, address: BASE + PAGES * PAGE, major: true });
+    predictor.observe(&Fault { process: 1, thread: 1, instruction: 1, address: BASE + PAGES * PAGE, major: true });
     assert!(predictor.orders(0, -1).iter().any(|order| matches!(order.advice, Advice::PageOut(_))));
 }
 
@@ -279,15 +285,15 @@ fn processes_are_told_apart_and_forgotten() {
         major: true,
     };
     for page in 0..40 {
-        predictor.see(&fault(1, page));
-        predictor.see(&fault(2, 1000 - page));
+        predictor.observe(&fault(1, page));
+        predictor.observe(&fault(2, 1000 - page));
     }
     let of = |orders: &[Order], process| orders.iter().filter(|order| order.process == process).count();
     let orders = predictor.orders(0, 1 << 30);
     assert_eq!((of(&orders, 1), of(&orders, 2)), (1, 1), "{orders:?}");
     predictor.forget(1);
     for page in 40..80 {
-        predictor.see(&fault(2, 1000 - page));
+        predictor.observe(&fault(2, 1000 - page));
     }
     let orders = predictor.orders(0, 1 << 30);
     assert_eq!((of(&orders, 1), of(&orders, 2)), (0, 1), "{orders:?}");
@@ -299,7 +305,7 @@ fn odd_addresses_do_no_harm() {
     for start in [0, PAGE, u64::MAX - 64 * PAGE, 1 << 63, (1 << 47) - 32 * PAGE] {
         for (at, step) in (0..64).flat_map(|at| [(at, PAGE), (at, PAGE.wrapping_neg()), (at, 1 << 20)]) {
             let address = start + 0_u64.wrapping_add(step.wrapping_mul(at)) % (32 * PAGE);
-            predictor.see(&Fault { process: 1, thread: step as u32, instruction: step, address, major: true });
+            predictor.observe(&Fault { process: 1, thread: step as u32, instruction: step, address, major: true });
         }
         for order in predictor.orders(0, -1) {
             match order.advice {

@@ -11,7 +11,6 @@ use super::{Encoder, Header, Record};
 #[derive(Clone, Debug)]
 pub struct Trace(Arc<Mutex<Open>>);
 
-/// What is being written.
 #[derive(Debug)]
 pub(crate) struct Open {
     file: BufWriter<File>,

@@ -60,27 +60,19 @@ pub enum Record {
     /// What was seen so far was looked at: nanoseconds since the beginning, in whole microseconds, and the bytes that the
     /// program may take until its budget is short.
     Look {
-        /// When.
         now: u64,
         /// How much, in whole pages.
         headroom: i64,
     },
     /// This was to be fetched.
     Fetch {
-        /// In whose memory.
         process: u32,
-        /// What.
         range: Range<u64>,
         /// How many pages of it were far, where that was asked.
         far: Option<u64>,
     },
     /// This was to be paged out.
-    PageOut {
-        /// In whose memory.
-        process: u32,
-        /// What.
-        range: Range<u64>,
-    },
+    PageOut { process: u32, range: Range<u64> },
 }
 
 impl Record {
@@ -177,7 +169,6 @@ impl Encoder {
 pub struct Damaged {
     /// At which byte.
     pub at: usize,
-    /// What is wrong there.
     pub what: &'static str,
 }
 
@@ -192,7 +183,6 @@ impl std::error::Error for Damaged {}
 /// Reads records; ends at the end of the bytes or with the first error.
 #[derive(Debug)]
 pub struct Decoder<'a> {
-    /// How it was recorded.
     pub header: Header,
     bytes: &'a [u8],
     at: usize,
@@ -205,7 +195,6 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Reads the header.
     pub fn begin(bytes: &'a [u8]) -> Result<Self, Damaged> {
         if !bytes.starts_with(MAGIC) {
             return Err(Damaged { at: 0, what: "other first bytes" });

@@ -29,13 +29,11 @@ pub struct Plan {
     pub threads: u64,
     /// Pages that each has at most.
     pub pages: usize,
-    /// For how long.
     pub time: Duration,
     /// After so many operations a bit of some page is changed behind the model's back before each: that must be seen.
     pub flip_after: Option<u64>,
 }
 
-/// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// In the order of [`OPERATIONS`].
@@ -78,7 +76,6 @@ impl fmt::Display for Trouble {
 
 type Done = Result<(), Trouble>;
 
-/// What a page holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Zeros,

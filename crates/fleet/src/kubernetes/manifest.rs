@@ -1,13 +1,13 @@
 //! The objects that Kubernetes is to make: a map with the order, and either a Job for each node that was named or a `DaemonSet` for nodes
 //! that have something in common. Values in, texts out; nothing of what is written is made by putting texts together.
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::names::{Image, Label, Selection, Toleration, object_name};
-use super::posted::{EXPERIMENT_KEY, ORDER_KEY, Posted};
-use crate::engine::ASKED;
-use crate::{JobName, NodeName, Order};
+use super::job_spec::{EXPERIMENT_KEY, ORDER_KEY, PodJobSpec};
+use super::names::{Image, NodeLabel, Selection, Toleration, object_name};
+use crate::engine::NODE_SUBCOMMAND;
+use crate::{JobName, JobSpec, NodeName};
 
 /// Where pods keep what they measure: the place of a machine's own state, which the container shares with its node.
 pub const FOLDER: &str = "/var/lib/nearfar";
@@ -44,8 +44,7 @@ const HOPELESS: [u8; 4] = [2, 4, 5, 77];
 
 /// What pods are made of, whatever they do.
 #[derive(Clone, Debug)]
-pub struct Pods<'a> {
-    /// On which nodes.
+pub struct PodTemplate<'a> {
     pub on: &'a Selection,
     /// The image that has nearfar.
     pub image: &'a Image,
@@ -57,24 +56,21 @@ pub struct Pods<'a> {
 
 /// A node's processors and memory for the pod alone, as far as Kubernetes gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole {
-    /// So many cpus.
+pub struct DedicatedResources {
     pub cpus: u32,
-    /// So much memory.
     pub memory: Bytes,
 }
 
 /// What is to be run by pods.
 #[derive(Clone, Debug)]
 pub struct Manifest<'a> {
-    /// On what.
-    pub pods: Pods<'a>,
+    pub pods: PodTemplate<'a>,
     /// What, with `{node}` where a node's name belongs.
-    pub order: &'a Order,
+    pub order: &'a JobSpec,
     /// nearfar in the image: a name that is found in PATH there, or a path.
     pub program: &'a str,
     /// What it needs of the node; none leaves it unlimited and unguaranteed.
-    pub whole: Option<Whole>,
+    pub whole: Option<DedicatedResources>,
     /// Whether it changes settings of the node, for which it must be privileged there.
     pub privileged: bool,
     /// After which it is stopped, from its start on a node; none never.
@@ -109,7 +105,7 @@ impl Manifest<'_> {
             "metadata": { "name": self.name(), "labels": labels(&self.order.job) },
             // As on other nodes: a name that is already something else stays that.
             "immutable": true,
-            "data": { EXPERIMENT_KEY: self.order.experiment, ORDER_KEY: Posted::new(self.order).to_text() },
+            "data": { EXPERIMENT_KEY: self.order.experiment, ORDER_KEY: PodJobSpec::new(self.order).to_text() },
         })
     }
 
@@ -144,7 +140,7 @@ impl Manifest<'_> {
     }
 
     /// Its pods never end, so the run is what comes before they are ready; then they give out what was measured.
-    fn daemon_set(&self, on: &[Label]) -> Value {
+    fn daemon_set(&self, on: &[NodeLabel]) -> Value {
         let labels = labels(&self.order.job);
         let mut pod = self.pods.template(&labels, &[self.pods.keeper()], &self.volumes());
         let spec = pod["spec"].as_object_mut().expect("it is made as an object");
@@ -169,7 +165,7 @@ impl Manifest<'_> {
         let mut worker = json!({
             "name": WORKER,
             "image": self.pods.image.0,
-            "command": [self.program, ASKED, "--order", ORDER_FILE, "--node", format!("$({NODE_VARIABLE})")],
+            "command": [self.program, NODE_SUBCOMMAND, "--order", ORDER_FILE, "--node", format!("$({NODE_VARIABLE})")],
             "env": [
                 { "name": NODE_VARIABLE, "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
                 { "name": "NEARFAR_STORE", "value": format!("{FOLDER}/results.db") },
@@ -181,7 +177,7 @@ impl Manifest<'_> {
                 { "name": "turns", "mountPath": TURNS },
             ],
         });
-        if let Some(Whole { cpus, memory }) = self.whole {
+        if let Some(DedicatedResources { cpus, memory }) = self.whole {
             worker["resources"] = guaranteed(&cpus.to_string(), &memory.0.to_string());
         }
         worker
@@ -198,7 +194,7 @@ impl Manifest<'_> {
 
 const WORKER: &str = "nearfar";
 
-impl Pods<'_> {
+impl PodTemplate<'_> {
     /// Pods that do nothing but show the folders of results to `kubectl cp`.
     pub fn collectors(&self) -> Vec<Value> {
         let labels = json!({ OURS.0: "nearfar-collect" });
@@ -209,7 +205,7 @@ impl Pods<'_> {
             }
             pod
         };
-        let daemon_set = |on: &[Label]| {
+        let daemon_set = |on: &[NodeLabel]| {
             let mut pod = of(None);
             pod["spec"].as_object_mut().expect("it is made as an object").extend(selector(on));
             json!({
@@ -306,8 +302,8 @@ fn on_node(node: &NodeName) -> Value {
     }] } })
 }
 
-fn selector(labels: &[Label]) -> Option<(String, Value)> {
-    let labels = labels.iter().map(|Label { key, value }| (key.clone(), Value::from(value.as_str())));
+fn selector(labels: &[NodeLabel]) -> Option<(String, Value)> {
+    let labels = labels.iter().map(|NodeLabel { key, value }| (key.clone(), Value::from(value.as_str())));
     let labels: Map<String, Value> = labels.collect();
     (!labels.is_empty()).then(|| ("nodeSelector".into(), labels.into()))
 }

@@ -1,10 +1,10 @@
 //! Nodes that Kubernetes gives out: what is written for `kubectl apply`, so that every node runs its order once and keeps what it
 //! measures. Must not know what is measured, and asks no cluster.
 
+mod job_spec;
 mod manifest;
 mod names;
-mod posted;
 
-pub use manifest::{FOLDER, Manifest, Pods, Whole, job_selector, to_list, to_yaml};
-pub use names::{Image, Label, Selection, Toleration};
-pub use posted::{EXPERIMENT_KEY, Posted};
+pub use job_spec::{EXPERIMENT_KEY, PodJobSpec};
+pub use manifest::{DedicatedResources, FOLDER, Manifest, PodTemplate, job_selector, to_list, to_yaml};
+pub use names::{Image, NodeLabel, Selection, Toleration};

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use model::trial::short_hash;
+use model::values::trial::short_hash;
 
 use crate::{NODES_MAX, NodeName};
 
@@ -21,15 +21,14 @@ const IMAGE_BYTES_MAX: usize = 512;
 pub enum Selection {
     /// All that take pods of ours.
     All,
-    /// These, by their names.
     Named(Vec<NodeName>),
     /// Those that have all of these labels.
-    Labelled(Vec<Label>),
+    Labelled(Vec<NodeLabel>),
 }
 
 /// A label of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label {
+pub struct NodeLabel {
     /// With its prefix, where it has one.
     pub key: String,
     /// May be empty.
@@ -39,7 +38,6 @@ pub struct Label {
 /// A taint that is no obstacle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toleration {
-    /// The taint's key.
     pub key: String,
     /// Its value; none for any.
     pub value: Option<String>,
@@ -56,7 +54,7 @@ impl Selection {
     pub fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split(',').collect();
         if words.iter().any(|word| word.contains('=')) {
-            return words.into_iter().map(Label::parse).collect::<Result<_, _>>().map(Self::Labelled);
+            return words.into_iter().map(NodeLabel::parse).collect::<Result<_, _>>().map(Self::Labelled);
         }
         let nodes: Vec<NodeName> = words.into_iter().map(node).collect::<Result<_, _>>()?;
         if let Some((_, twice)) = nodes.iter().enumerate().find(|(index, node)| nodes[..*index].contains(node)) {
@@ -78,7 +76,8 @@ impl fmt::Display for Selection {
             Self::All => Ok(()),
             Self::Named(nodes) => f.write_str(&nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(",")),
             Self::Labelled(labels) => {
-                let words: Vec<String> = labels.iter().map(|Label { key, value }| format!("{key}={value}")).collect();
+                let words: Vec<String> =
+                    labels.iter().map(|NodeLabel { key, value }| format!("{key}={value}")).collect();
                 f.write_str(&words.join(","))
             }
         }
@@ -96,7 +95,7 @@ fn node(text: &str) -> Result<NodeName, String> {
     NodeName::parse(text)
 }
 
-impl Label {
+impl NodeLabel {
     /// Reads `KEY=VALUE`.
     fn parse(text: &str) -> Result<Self, String> {
         let shown = text.escape_debug();
@@ -207,8 +206,8 @@ fn is_value(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn label(key: &str, value: &str) -> Label {
-        Label { key: key.into(), value: value.into() }
+    fn label(key: &str, value: &str) -> NodeLabel {
+        NodeLabel { key: key.into(), value: value.into() }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::build::build;
-use crate::tuples::Tuples;
+use crate::edges::Tuples;
 
 fn graph() -> Layout {
-    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(9), &Room::anywhere()).unwrap();
-    build(&Threads(2), &tuples, 6, &Room::anywhere()).unwrap()
+    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(9), &ArrayPlacement::kernel_default()).unwrap();
+    build(&PlainTeam(2), &tuples, 6, &ArrayPlacement::kernel_default()).unwrap()
 }
 
 fn written(layout: &Layout) -> Vec<u8> {
@@ -16,7 +16,7 @@ fn written(layout: &Layout) -> Vec<u8> {
 }
 
 fn again(bytes: &[u8]) -> Result<Layout, FileError> {
-    read(&mut &bytes[..], Threads(2), &Room::anywhere())
+    read(&mut &bytes[..], PlainTeam(2), &ArrayPlacement::kernel_default())
 }
 
 fn refused(bytes: &[u8]) -> FileError {

@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicU64;
 
 use super::{Lanes, WIDTH};
 
-/// See the file's head.
 pub(crate) struct Avx2;
 
 /// For each byte of codes: where the bytes of its four values come from.

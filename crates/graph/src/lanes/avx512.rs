@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicU64;
 
 use super::{Lanes, WIDTH};
 
-/// See the file's head.
 pub(crate) struct Avx512;
 
 /// The words of 32 bits at these indices of a map that other threads may change meanwhile, zero where the mask has no lane. The

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Lanes, WIDTH};
 
-/// See the file's head.
 pub(crate) struct Plain;
 
 /// Calls with each lane of a mask.

@@ -8,10 +8,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use crate::arrays::{Array, ArrayPlacement};
 use crate::error::Error;
-use crate::far::PAGE_BYTES;
-use crate::room::{Array, Room};
-use crate::storage::{Kept, Storage, Trouble};
+use crate::storage::{PartKind, Storage, StorageError};
+use crate::tail_io::PAGE_BYTES;
 
 pub(super) const HEADER_BYTES: usize = 32;
 
@@ -22,8 +22,8 @@ pub(super) fn entry_bytes(bits: u32) -> u32 {
 
 /// How a part's blocks are made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
-    pub(super) part: Kept,
+pub(super) struct BlockFormat {
+    pub(super) part: PartKind,
     /// Of this construction and no other.
     pub(super) stamp: u64,
     pub(super) block: usize,
@@ -32,7 +32,7 @@ pub(super) struct Form {
     pub(super) bits: u32,
 }
 
-impl Form {
+impl BlockFormat {
     fn width(&self) -> usize {
         entry_bytes(self.bits) as usize
     }
@@ -43,7 +43,7 @@ impl Form {
     }
 
     fn damaged(&self, number: u64, how: &str) -> Error {
-        Error::Storage(Trouble::damaged(self.part, format!("block {number} {how}")))
+        Error::Storage(StorageError::damaged(self.part, format!("block {number} {how}")))
     }
 
     /// Bucket and edges of a block that begins like that.
@@ -60,16 +60,20 @@ impl Form {
 
 /// A part's blocks, and of which bucket each is.
 pub(super) struct Blocks<'s> {
-    pub(super) form: Form,
+    pub(super) form: BlockFormat,
     storage: &'s dyn Storage,
     next: AtomicU64,
-    /// By number.
     bucket: Mutex<Vec<u32>>,
 }
 
 impl<'s> Blocks<'s> {
     /// With so many blocks that are there already.
-    pub(super) fn open(form: Form, storage: &'s dyn Storage, count: u64, room: &Room) -> Result<Self, Error> {
+    pub(super) fn open(
+        form: BlockFormat,
+        storage: &'s dyn Storage,
+        count: u64,
+        room: &ArrayPlacement,
+    ) -> Result<Self, Error> {
         let mut page = Aligned::new(PAGE_BYTES as usize, room)?;
         let bucket = (0..count).map(|number| {
             storage.read(form.part, number * form.block as u64, page.bytes())?;
@@ -97,8 +101,7 @@ impl<'s> Blocks<'s> {
         Ok((number, bucket as u32))
     }
 
-    /// The blocks, by bucket.
-    pub(super) fn sorted(self) -> Sorted<'s> {
+    pub(super) fn sorted(self) -> BucketIndex<'s> {
         let bucket = self.bucket.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut from = vec![0_u32; self.form.buckets + 1];
         bucket.iter().for_each(|bucket| from[*bucket as usize + 1] += 1);
@@ -109,12 +112,12 @@ impl<'s> Blocks<'s> {
             numbers[*place as usize] = number as u32;
             *place += 1;
         }
-        Sorted { form: self.form, storage: self.storage, from, numbers }
+        BucketIndex { form: self.form, storage: self.storage, from, numbers }
     }
 }
 
 /// A thread's blocks that are being filled, one for each bucket.
-pub(super) struct Dealer<'b> {
+pub(super) struct BlockWriter<'b> {
     blocks: &'b Blocks<'b>,
     memory: Aligned,
     used: Vec<u32>,
@@ -122,9 +125,9 @@ pub(super) struct Dealer<'b> {
     width: usize,
 }
 
-impl<'b> Dealer<'b> {
-    pub(super) fn new(blocks: &'b Blocks<'b>, room: &Room) -> Result<Self, Error> {
-        let Form { block, buckets, .. } = blocks.form;
+impl<'b> BlockWriter<'b> {
+    pub(super) fn new(blocks: &'b Blocks<'b>, room: &ArrayPlacement) -> Result<Self, Error> {
+        let BlockFormat { block, buckets, .. } = blocks.form;
         let memory = Aligned::new(block * buckets, room)?;
         let used = vec![HEADER_BYTES as u32; buckets];
         Ok(Self { blocks, memory, used, written: Vec::new(), width: blocks.form.width() })
@@ -162,17 +165,17 @@ impl<'b> Dealer<'b> {
 }
 
 /// All blocks of a part, found by bucket.
-pub(super) struct Sorted<'s> {
-    pub(super) form: Form,
+pub(super) struct BucketIndex<'s> {
+    pub(super) form: BlockFormat,
     storage: &'s dyn Storage,
     from: Vec<u32>,
     numbers: Vec<u32>,
 }
 
-impl Sorted<'_> {
+impl BucketIndex<'_> {
     /// Reads a bucket, each number as `of` makes it: ascending, without duplicates, so many.
-    pub(super) fn read(&self, bucket: usize, held: &mut Held, of: impl Fn(u64) -> u64) -> Result<usize, Error> {
-        let Held { entries, block } = held;
+    pub(super) fn read(&self, bucket: usize, held: &mut ReadBuffers, of: impl Fn(u64) -> u64) -> Result<usize, Error> {
+        let ReadBuffers { entries, block } = held;
         let entries = &mut entries[..];
         let (width, mask) = (self.form.width(), (1_u64 << self.form.bits) - 1);
         let mut length = 0;
@@ -215,13 +218,13 @@ fn tidied(entries: &mut [u64]) -> usize {
 }
 
 /// What a thread needs to read buckets.
-pub(super) struct Held {
+pub(super) struct ReadBuffers {
     pub(super) entries: Array<u64>,
     block: Aligned,
 }
 
-impl Held {
-    pub(super) fn new(entries: usize, form: &Form, room: &Room) -> Result<Self, Error> {
+impl ReadBuffers {
+    pub(super) fn new(entries: usize, form: &BlockFormat, room: &ArrayPlacement) -> Result<Self, Error> {
         Ok(Self { entries: room.array(entries)?, block: Aligned::new(form.block, room)? })
     }
 }
@@ -234,7 +237,7 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    pub(super) fn new(length: usize, room: &Room) -> Result<Self, Error> {
+    pub(super) fn new(length: usize, room: &ArrayPlacement) -> Result<Self, Error> {
         let memory: Array<u64> = room.array((length + PAGE_BYTES as usize) / 8)?;
         let from = memory.view::<u8>().as_ptr().align_offset(PAGE_BYTES as usize);
         Ok(Self { memory, from, length })

@@ -10,24 +10,24 @@ use sha2::{Digest, Sha256};
 use super::blocks::placed_sum;
 use super::lists::{LENGTHS_AT, Sizes};
 use super::{Built, Effort, Failures, Work, impossible};
-use crate::classes::Classes;
+use crate::arrays::Array;
 use crate::coded::PADDING;
-use crate::crew::{Crew, Pieces};
-use crate::degrees::Steps;
+use crate::degrees::DegreeRuns;
 use crate::error::Error;
-use crate::file::{HEADER_BYTES, Header, SECTIONS, Section};
+use crate::file::{FileSection, HEADER_BYTES, Header, SECTIONS};
 use crate::index::Index;
+use crate::label_blocks::LabelBlocks;
 use crate::layout::ROWS_ALIGNED;
-use crate::room::Array;
-use crate::storage::{Kept, Storage};
+use crate::storage::{PartKind, Storage};
+use crate::team::{Chunks, Team};
 
 /// Bytes that are read or written at a time.
 const BYTES_AT_ONCE: usize = 1 << 18;
 /// HEAD and TAIL among sections.
 const LISTS: RangeInclusive<usize> = 1..=2;
 
-impl<C: Crew> Work<'_, C> {
-    pub(super) fn finish(&mut self, ranks: &Array<u32>, steps: &Steps, sizes: &Sizes) -> Result<Built, C::Error> {
+impl<C: Team> Work<'_, C> {
+    pub(super) fn finish(&mut self, ranks: &Array<u32>, steps: &DegreeRuns, sizes: &Sizes) -> Result<Built, C::Error> {
         let storage = self.storage;
         let count = steps.ranks();
         let filled = write_rows(storage, sizes, count)?;
@@ -44,14 +44,14 @@ impl<C: Crew> Work<'_, C> {
             sections: self.sections(ends, self.note.sum.wrapping_add(filled).wrapping_sub(lengths))?,
         };
         // The header says that the rest is there: so the rest has to be there first.
-        let done = storage.sync(Kept::Graph).and_then(|()| storage.write(Kept::Graph, 0, &header.bytes()));
-        done.and_then(|()| storage.sync(Kept::Graph)).map_err(Error::Storage)?;
+        let done = storage.sync(PartKind::Graph).and_then(|()| storage.write(PartKind::Graph, 0, &header.bytes()));
+        done.and_then(|()| storage.sync(PartKind::Graph)).map_err(Error::Storage)?;
         let vertices = self.spec.vertices();
         let of_ranks = 4 * (u64::from(count) + ROWS_ALIGNED as u64) + 4 * (u64::from(count).div_ceil(64) + 1);
         let index_bytes = Index::bytes_for(sizes.lists() as usize, long) + of_ranks + 4 * vertices;
         Ok(Built {
             header,
-            index_bytes: index_bytes + Classes::bytes_for(vertices),
+            index_bytes: index_bytes + LabelBlocks::bytes_for(vertices),
             tail_bytes: self.note.tail + PADDING as u64,
         })
     }
@@ -59,7 +59,7 @@ impl<C: Crew> Work<'_, C> {
     /// The labels of ranks, in pieces of as many as fit each thread: each piece is a look at all vertices.
     fn write_labels(&self, ranks: &Array<u32>, count: u32, at: u64) -> Result<(), C::Error> {
         let size = (self.note.split.thread_bytes / 4) as usize;
-        let (pieces, failures) = (Pieces::new(count as usize, size), Failures::default());
+        let (pieces, failures) = (Chunks::new(count as usize, size), Failures::default());
         let (storage, buffers) = (self.storage, &self.buffers);
         self.crew.run(&|_| {
             failures.keep((|| {
@@ -73,7 +73,7 @@ impl<C: Crew> Work<'_, C> {
                         }
                     }
                     let bytes = &labels.view::<u8>()[..4 * piece.len()];
-                    storage.write(Kept::Graph, at + 4 * piece.start as u64, bytes)?;
+                    storage.write(PartKind::Graph, at + 4 * piece.start as u64, bytes)?;
                 }
                 Ok(())
             })());
@@ -83,9 +83,9 @@ impl<C: Crew> Work<'_, C> {
     }
 
     /// Name, length and checksum of each section, which end at these places; HEAD and TAIL have to be as they were written.
-    fn sections(&self, ends: [u64; SECTIONS.len()], expected: u64) -> Result<Vec<Section>, C::Error> {
+    fn sections(&self, ends: [u64; SECTIONS.len()], expected: u64) -> Result<Vec<FileSection>, C::Error> {
         let found = Mutex::new([(0, [0; 32]); SECTIONS.len()]);
-        let (pieces, failures) = (Pieces::new(SECTIONS.len(), 1), Failures::default());
+        let (pieces, failures) = (Chunks::new(SECTIONS.len(), 1), Failures::default());
         let per_byte = self.spec.edges() as f64 / (ends[SECTIONS.len() - 1] as f64).max(1.0);
         let (storage, meter, written) = (self.storage, &self.meter, AtomicU64::new(0));
         self.crew.run(&|_| {
@@ -106,7 +106,7 @@ impl<C: Crew> Work<'_, C> {
         failures.first()?;
         if written.into_inner() != expected {
             return Err(impossible(
-                Kept::Graph,
+                PartKind::Graph,
                 "lists, or how long they are (scratch file lengths), are not as they were written",
             )
             .into());
@@ -122,7 +122,7 @@ fn sum(storage: &dyn Storage, range: Range<u64>, with: &dyn Fn(u64, &[u8])) -> R
     let mut hash = Sha256::new();
     for at in range.clone().step_by(BYTES_AT_ONCE) {
         let part = &mut bytes[..(range.end - at).min(BYTES_AT_ONCE as u64) as usize];
-        storage.read(Kept::Graph, at, part)?;
+        storage.read(PartKind::Graph, at, part)?;
         hash.update(&*part);
         with(at, part);
     }
@@ -132,14 +132,14 @@ fn sum(storage: &dyn Storage, range: Range<u64>, with: &dyn Fn(u64, &[u8])) -> R
 /// How long columns are, and in the rows that they are filled up with a neighbour that no rank has; gives the sum of these.
 fn write_rows(storage: &dyn Storage, sizes: &Sizes, ranks: u32) -> Result<u64, Error> {
     let rows: Vec<u8> = sizes.rows.iter().flat_map(|rows| rows.to_le_bytes()).collect();
-    storage.write(Kept::Graph, HEADER_BYTES as u64, &rows)?;
+    storage.write(PartKind::Graph, HEADER_BYTES as u64, &rows)?;
     let filled = ranks.to_le_bytes().repeat(2 * ROWS_ALIGNED);
     let end = sizes.column_at[sizes.columns()];
     let gaps = sizes.column_at.windows(2).zip(&sizes.rows).map(|(column, rows)| column[0] + *rows as usize..column[1]);
     let mut sum = 0_u64;
     for gap in gaps.chain(std::iter::once(end..end + ROWS_ALIGNED)) {
         let (at, bytes) = (sizes.head + 4 * gap.start as u64, &filled[..4 * gap.len()]);
-        storage.write(Kept::Graph, at, bytes)?;
+        storage.write(PartKind::Graph, at, bytes)?;
         sum = sum.wrapping_add(placed_sum(at, bytes));
     }
     Ok(sum)
@@ -153,7 +153,7 @@ fn write_index(storage: &dyn Storage, sizes: &Sizes, at: u64, tail: u64) -> Resu
     let (mut start, mut long, mut sum) = (0_u64, 0, 0_u64);
     for first in (0..lists).step_by(BYTES_AT_ONCE / 8) {
         let part = &mut lengths[..4 * (lists - first).min(BYTES_AT_ONCE / 8)];
-        storage.read(Kept::Lengths, 4 * first as u64, part)?;
+        storage.read(PartKind::Lengths, 4 * first as u64, part)?;
         sum = sum.wrapping_add(placed_sum(LENGTHS_AT + 4 * first as u64, part));
         starts.clear();
         for (rank, length) in (first..).zip(part.as_chunks::<4>().0) {
@@ -164,11 +164,11 @@ fn write_index(storage: &dyn Storage, sizes: &Sizes, at: u64, tail: u64) -> Resu
                 long = rank + 1;
             }
         }
-        storage.write(Kept::Graph, at + 8 * first as u64, &starts)?;
+        storage.write(PartKind::Graph, at + 8 * first as u64, &starts)?;
     }
     if start != tail {
-        return Err(impossible(Kept::Lengths, "its lists are not as long as TAIL is"));
+        return Err(impossible(PartKind::Lengths, "its lists are not as long as TAIL is"));
     }
-    storage.write(Kept::Graph, at + 8 * lists as u64, &start.to_le_bytes())?;
+    storage.write(PartKind::Graph, at + 8 * lists as u64, &start.to_le_bytes())?;
     Ok((long, sum))
 }

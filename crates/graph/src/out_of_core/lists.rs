@@ -8,21 +8,21 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::blocks::{Blocks, Form, Held, Sorted, placed_sum};
-use super::note::Step;
-use super::split::{STAGED_ROWS, Split, bounds};
+use super::blocks::{BlockFormat, Blocks, BucketIndex, ReadBuffers, placed_sum};
+use super::checkpoint::BuildPhase;
+use super::split::{BucketPlan, STAGED_ROWS, bounds};
 use super::{Effort, Failures, Work, impossible, too_large_a_list};
-use crate::beginnings::Tally;
+use crate::arrays::{Array, ArrayPlacement};
 use crate::budget::COLUMNS_CHOSEN;
 use crate::coded;
-use crate::crew::{Crew, Hand, Pieces, Stopped};
-use crate::degrees::Steps;
+use crate::degrees::DegreeRuns;
 use crate::error::Error;
 use crate::file;
 use crate::head::HeadWriter;
 use crate::layout::{Layout, ROWS_ALIGNED};
-use crate::room::{Array, Room};
-use crate::storage::{Kept, Storage};
+use crate::prefixes::PrefixCost;
+use crate::storage::{PartKind, Storage};
+use crate::team::{Chunks, Team, TeamStopped, TeamWorker};
 
 /// Lengths of lists count in the sum of what is written as if they stood here.
 pub(super) const LENGTHS_AT: u64 = 1 << 50;
@@ -38,7 +38,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn new(steps: &Steps, columns: u32) -> Self {
+    pub(super) fn new(steps: &DegreeRuns, columns: u32) -> Self {
         let rows = steps.rows_of(columns);
         let column_at = Layout::columns_at(&rows[..columns as usize]);
         let head = (file::HEADER_BYTES + 4 * rows.len()) as u64;
@@ -47,7 +47,7 @@ impl Sizes {
     }
 
     /// Of a graph whose part has TAIL alone.
-    pub(super) fn of_tail(steps: &Steps, columns: u32) -> Self {
+    pub(super) fn of_tail(steps: &DegreeRuns, columns: u32) -> Self {
         Self { head: 0, tail: 0, ..Self::new(steps, columns) }
     }
 
@@ -66,37 +66,37 @@ impl Sizes {
     }
 }
 
-impl<'w, C: Crew> Work<'w, C> {
+impl<'w, C: Team> Work<'w, C> {
     /// Writes HEAD and TAIL, or goes on with that.
-    pub(super) fn lists(&mut self, ranks: &Array<u32>, steps: &Steps, sizes: &Sizes) -> Result<(), C::Error> {
+    pub(super) fn lists(&mut self, ranks: &Array<u32>, steps: &DegreeRuns, sizes: &Sizes) -> Result<(), C::Error> {
         let edges = self.spec.edges();
-        if self.note.step == Step::Finish {
+        if self.note.step == BuildPhase::Finish {
             self.meter.add(Effort::DealRanked, edges);
             self.meter.add(Effort::Lists, edges);
             return Ok(());
         }
         let dealt = self.deal_ranked(ranks, steps)?;
         self.write_lists(&dealt, steps, sizes, None)?;
-        self.note.next(Step::Finish);
+        self.note.next(BuildPhase::Finish);
         self.save_note()?;
-        self.storage.discard(Kept::Ranked).map_err(Error::Storage)?;
+        self.storage.discard(PartKind::Ranked).map_err(Error::Storage)?;
         Ok(())
     }
 
     /// Deals both directions of edges to buckets of ranks, or goes on with that.
-    pub(super) fn deal_ranked(&mut self, ranks: &Array<u32>, steps: &Steps) -> Result<Dealt<'w>, C::Error> {
+    pub(super) fn deal_ranked(&mut self, ranks: &Array<u32>, steps: &DegreeRuns) -> Result<RankedEdges<'w>, C::Error> {
         let edges = self.spec.edges();
         let bounds = self.bounds(steps)?;
         let scale = self.spec.scale;
         let widest = bounds.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
-        let form = Form {
-            part: Kept::Ranked,
+        let form = BlockFormat {
+            part: PartKind::Ranked,
             stamp: self.note.stamp(),
             block: self.note.split.block(bounds.len() - 1),
             buckets: bounds.len() - 1,
             bits: scale + (u32::BITS - (widest - 1).leading_zeros()),
         };
-        let dealt = if self.note.step == Step::DealRanked {
+        let dealt = if self.note.step == BuildPhase::DealRanked {
             self.meter.add(Effort::DealRanked, self.note.done);
             let blocks = self.deal(form, (2, Effort::DealRanked), |dealer, a, b| {
                 let (a, b) = (ranks[a as usize], ranks[b as usize]);
@@ -107,7 +107,7 @@ impl<'w, C: Crew> Work<'w, C> {
                 put(a, b)?;
                 put(b, a)
             })?;
-            self.note.next(Step::Lists);
+            self.note.next(BuildPhase::Lists);
             (self.note.tail, self.note.sum) = (0, 0);
             self.save_note()?;
             blocks
@@ -115,19 +115,23 @@ impl<'w, C: Crew> Work<'w, C> {
             self.meter.add(Effort::DealRanked, edges);
             Blocks::open(form, self.storage, self.note.blocks, &self.buffers)?
         };
-        Ok(Dealt { ranked: dealt.sorted(), bounds, scale })
+        Ok(RankedEdges { ranked: dealt.sorted(), bounds, scale })
     }
 
     /// Bytes of all lists, coded whole, without a HEAD; and of beginnings after the columns that are chosen for them.
-    pub(super) fn coded_bytes(&self, dealt: &Dealt<'_>, steps: &Steps) -> Result<(u64, Tally), C::Error> {
-        let (pieces, failures) = (Pieces::new(dealt.buckets(), 1), Failures::default());
-        let sum = Mutex::new((0, Tally::NONE));
+    pub(super) fn coded_bytes(
+        &self,
+        dealt: &RankedEdges<'_>,
+        steps: &DegreeRuns,
+    ) -> Result<(u64, PrefixCost), C::Error> {
+        let (pieces, failures) = (Chunks::new(dealt.buckets(), 1), Failures::default());
+        let sum = Mutex::new((0, PrefixCost::NONE));
         let (entries, buffers) = (self.note.split.entries(), &self.buffers);
         self.crew.run(&|_| {
             failures.keep((|| {
-                let mut held = Held::new(entries, &dealt.ranked.form, buffers)?;
+                let mut held = ReadBuffers::new(entries, &dealt.ranked.form, buffers)?;
                 let (mut coded, mut bytes) = (Vec::new(), 0);
-                let mut begun = Tally::NONE;
+                let mut begun = PrefixCost::NONE;
                 while let Some(piece) = pieces.take().filter(|_| failures.none()) {
                     let (ranks, count) = dealt.read(piece.start, steps, &mut held)?;
                     let mut rest = &held.entries.view::<u32>()[..count];
@@ -152,13 +156,13 @@ impl<'w, C: Crew> Work<'w, C> {
     }
 
     /// Buckets of ranks. Where a hub has more neighbours than was expected, memory is split anew, if there is enough.
-    fn bounds(&mut self, steps: &Steps) -> Result<Vec<u32>, Error> {
+    fn bounds(&mut self, steps: &DegreeRuns) -> Result<Vec<u32>, Error> {
         let found = bounds(&steps.0, self.note.split.filled());
         let Err(degree) = found else { return Ok(found.unwrap_or_default()) };
         let threads = self.crew.threads();
         let columns = self.note.columns;
-        let split = Split::fitting(&self.spec, threads, columns, self.memory)?;
-        if self.note.step != Step::DealRanked || self.note.done > 0 || split.filled() < degree {
+        let split = BucketPlan::fitting(&self.spec, threads, columns, self.memory)?;
+        if self.note.step != BuildPhase::DealRanked || self.note.done > 0 || split.filled() < degree {
             return Err(too_large_a_list(&self.spec, threads, columns, degree, self.memory));
         }
         self.note.split = split;
@@ -169,8 +173,8 @@ impl<'w, C: Crew> Work<'w, C> {
     /// Writes TAIL and, where it does not go to memory, HEAD.
     pub(super) fn write_lists(
         &mut self,
-        dealt: &Dealt<'_>,
-        steps: &Steps,
+        dealt: &RankedEdges<'_>,
+        steps: &DegreeRuns,
         sizes: &Sizes,
         head: Option<HeadWriter<'_>>,
     ) -> Result<(), C::Error> {
@@ -183,7 +187,7 @@ impl<'w, C: Crew> Work<'w, C> {
             let failures = Failures::default();
             let lengths: Vec<[AtomicU64; 2]> = (0..self.crew.threads()).map(|_| [0, 0].map(AtomicU64::new)).collect();
             let (tail, sum) = (AtomicU64::new(0), AtomicU64::new(self.note.sum));
-            let shared = Shared {
+            let shared = BuildShared {
                 dealt,
                 steps,
                 sizes,
@@ -195,14 +199,17 @@ impl<'w, C: Crew> Work<'w, C> {
                 done: &|| self.meter.add(Effort::Lists, edges),
             };
             self.crew.run(&|hand| {
-                let lists = failures.keep(Lists::new(&shared, self.note.split.entries(), &self.buffers));
+                let lists = failures.keep(BucketBuffers::new(&shared, self.note.split.entries(), &self.buffers));
                 let end = shared.rounds(hand, lists, range.clone(), self.note.tail)?;
                 // All have the same.
                 tail.store(end, Relaxed);
                 Ok(())
             })?;
             failures.first()?;
-            self.storage.sync(Kept::Graph).and_then(|()| self.storage.sync(Kept::Lengths)).map_err(Error::Storage)?;
+            self.storage
+                .sync(PartKind::Graph)
+                .and_then(|()| self.storage.sync(PartKind::Lengths))
+                .map_err(Error::Storage)?;
             (self.note.done, self.note.tail, self.note.sum) = (range.end as u64, tail.into_inner(), sum.into_inner());
             self.save_note()?;
         }
@@ -211,20 +218,20 @@ impl<'w, C: Crew> Work<'w, C> {
 }
 
 /// Both directions of every edge, by the rank that they leave.
-pub(super) struct Dealt<'d> {
-    ranked: Sorted<'d>,
+pub(super) struct RankedEdges<'d> {
+    ranked: BucketIndex<'d>,
     /// Ranks of which each bucket begins, and the end of the last.
     bounds: Vec<u32>,
     scale: u32,
 }
 
-impl Dealt<'_> {
+impl RankedEdges<'_> {
     fn buckets(&self) -> usize {
         self.bounds.len() - 1
     }
 
     /// Reads a bucket: its ranks, and how many neighbours they have together, which are the first numbers of 32 bits of what is held.
-    fn read(&self, bucket: usize, steps: &Steps, held: &mut Held) -> Result<(Range<u32>, usize), Error> {
+    fn read(&self, bucket: usize, steps: &DegreeRuns, held: &mut ReadBuffers) -> Result<(Range<u32>, usize), Error> {
         let ranks = self.bounds[bucket]..self.bounds[bucket + 1];
         let count = self.ranked.read(bucket, held, |entry| entry)?;
         self.check(&ranks, steps, &held.entries[..count])?;
@@ -236,27 +243,27 @@ impl Dealt<'_> {
     }
 
     /// Refuses what are not the lists of these ranks, of which it is known how long they are.
-    fn check(&self, ranks: &Range<u32>, steps: &Steps, entries: &[u64]) -> Result<(), Error> {
+    fn check(&self, ranks: &Range<u32>, steps: &DegreeRuns, entries: &[u64]) -> Result<(), Error> {
         let is_of = |at: usize, own: u64| entries.get(at).is_some_and(|entry| entry >> self.scale == own);
         let mut at = 0;
         for (own, degree) in (0..).zip(steps.degrees(ranks.clone())) {
             let end = at + degree as usize;
             if !is_of(at, own) || !is_of(end - 1, own) {
-                return Err(impossible(Kept::Ranked, "edges are missing, or there are others than were counted"));
+                return Err(impossible(PartKind::Ranked, "edges are missing, or there are others than were counted"));
             }
             at = end;
         }
         if at == entries.len() {
             return Ok(());
         }
-        Err(impossible(Kept::Ranked, "there are more edges than were counted"))
+        Err(impossible(PartKind::Ranked, "there are more edges than were counted"))
     }
 }
 
 /// What threads work on together.
-struct Shared<'s> {
-    dealt: &'s Dealt<'s>,
-    steps: &'s Steps,
+struct BuildShared<'s> {
+    dealt: &'s RankedEdges<'s>,
+    steps: &'s DegreeRuns,
     sizes: &'s Sizes,
     /// Where HEAD is to be in memory.
     head: Option<HeadWriter<'s>>,
@@ -269,10 +276,10 @@ struct Shared<'s> {
     done: &'s (dyn Fn() + Sync),
 }
 
-impl Shared<'_> {
+impl BuildShared<'_> {
     /// Writes a part of HEAD or TAIL.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.storage.write(Kept::Graph, at, bytes)?;
+        self.storage.write(PartKind::Graph, at, bytes)?;
         self.sum.fetch_add(placed_sum(at, bytes), Relaxed);
         Ok(())
     }
@@ -280,11 +287,11 @@ impl Shared<'_> {
     /// Writes these buckets, in rounds; gives where TAIL ends then.
     fn rounds(
         &self,
-        hand: &Hand<'_>,
-        mut lists: Option<Lists<'_>>,
+        hand: &TeamWorker<'_>,
+        mut lists: Option<BucketBuffers<'_>>,
         range: Range<usize>,
         mut tail: u64,
-    ) -> Result<u64, Stopped> {
+    ) -> Result<u64, TeamStopped> {
         for (round, first) in range.clone().step_by(hand.of).enumerate() {
             let own = first + hand.index;
             let made = lists.as_mut().filter(|_| own < range.end).map(|lists| self.failures.keep(lists.make(own)));
@@ -296,7 +303,7 @@ impl Shared<'_> {
             // Who failed to write in the round before says so in this one, so that all stop together.
             let length = if self.failures.none() { length } else { STOP };
             self.lengths[hand.index][round % 2].store(length, Relaxed);
-            hand.meet()?;
+            hand.barrier()?;
             // Nobody stores to these before all have met once more.
             let lengths: Vec<u64> = self.lengths.iter().map(|of| of[round % 2].load(Relaxed)).collect();
             if lengths.contains(&STOP) {
@@ -314,17 +321,17 @@ impl Shared<'_> {
 }
 
 /// A thread's buffers, from a bucket to its lists.
-struct Lists<'s> {
-    shared: &'s Shared<'s>,
-    held: Held,
+struct BucketBuffers<'s> {
+    shared: &'s BuildShared<'s>,
+    held: ReadBuffers,
     /// Rows that are still to be written to HEAD, column by column.
     staged: Array<u32>,
     coded: Vec<u8>,
 }
 
-impl<'s> Lists<'s> {
-    fn new(shared: &'s Shared<'s>, entries: usize, room: &Room) -> Result<Self, Error> {
-        let held = Held::new(entries, &shared.dealt.ranked.form, room)?;
+impl<'s> BucketBuffers<'s> {
+    fn new(shared: &'s BuildShared<'s>, entries: usize, room: &ArrayPlacement) -> Result<Self, Error> {
+        let held = ReadBuffers::new(entries, &shared.dealt.ranked.form, room)?;
         let staged = room.array(shared.sizes.columns() * STAGED_ROWS)?;
         // As long as can be: pages that are not needed are not touched.
         Ok(Self { shared, held, staged, coded: Vec::with_capacity(entries / 2 * 9 + 64) })
@@ -332,7 +339,7 @@ impl<'s> Lists<'s> {
 
     /// Writes a bucket's part of HEAD and the lengths of its lists, and codes what is for TAIL.
     fn make(&mut self, bucket: usize) -> Result<(), Error> {
-        let Shared { dealt, steps, sizes, .. } = self.shared;
+        let BuildShared { dealt, steps, sizes, .. } = self.shared;
         let (ranks, count) = dealt.read(bucket, steps, &mut self.held)?;
         let columns = sizes.columns();
         self.coded.clear();
@@ -361,7 +368,7 @@ impl<'s> Lists<'s> {
         let listed = ranks.end.min(sizes.lists()).saturating_sub(ranks.start) as usize;
         let lengths = &self.held.entries.view::<u8>()[4 * count..][..4 * listed];
         let at = 4 * u64::from(ranks.start);
-        self.shared.storage.write(Kept::Lengths, at, lengths)?;
+        self.shared.storage.write(PartKind::Lengths, at, lengths)?;
         self.shared.sum.fetch_add(placed_sum(LENGTHS_AT + at, lengths), Relaxed);
         Ok(())
     }

@@ -5,17 +5,17 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::blocks::{Blocks, Form, Held, Sorted, entry_bytes};
-use super::note::Step;
+use super::blocks::{BlockFormat, Blocks, BucketIndex, ReadBuffers, entry_bytes};
+use super::checkpoint::BuildPhase;
 use super::{Effort, Failures, Work};
-use crate::crew::Crew;
+use crate::arrays::Array;
 use crate::error::Error;
-use crate::room::Array;
-use crate::storage::Kept;
+use crate::storage::PartKind;
+use crate::team::Team;
 
 /// Pairs of vertices as numbers that are spread evenly.
 #[derive(Clone, Copy)]
-struct Spread {
+struct MixedPairs {
     scale: u32,
     /// Bits that are the bucket.
     bits: u32,
@@ -23,7 +23,7 @@ struct Spread {
     inverse: u64,
 }
 
-impl Spread {
+impl MixedPairs {
     fn new(scale: u32, bits: u32) -> Self {
         // The golden ratio's fraction: multiples of it lie far from each other.
         let factor = 0x9E37_79B9_7F4A_7C15_u64 >> (64 - 2 * scale) | 1;
@@ -57,30 +57,30 @@ impl Spread {
     }
 }
 
-impl<C: Crew> Work<'_, C> {
+impl<C: Team> Work<'_, C> {
     /// Counts neighbours, or goes on with that.
     pub(super) fn pairs(&mut self, degrees: &mut Array<u32>) -> Result<(), C::Error> {
         let (edges, split) = (self.spec.edges(), self.note.split);
-        let spread = Spread::new(self.spec.scale, split.bits);
-        let form = Form {
-            part: Kept::Pairs,
+        let spread = MixedPairs::new(self.spec.scale, split.bits);
+        let form = BlockFormat {
+            part: PartKind::Pairs,
             stamp: self.note.stamp(),
             block: split.block(split.buckets()),
             buckets: split.buckets(),
             bits: spread.entry_bits(),
         };
         let dealt = match self.note.step {
-            Step::Deal => {
+            BuildPhase::Deal => {
                 self.meter.add(Effort::Deal, self.note.done);
                 let blocks = self.deal(form, (1, Effort::Deal), |dealer, a, b| {
                     let (bucket, entry) = spread.of(a, b);
                     dealer.put(bucket, entry)
                 })?;
-                self.note.next(Step::Count);
+                self.note.next(BuildPhase::Count);
                 self.save_note()?;
                 blocks
             }
-            Step::Count => {
+            BuildPhase::Count => {
                 self.meter.add(Effort::Deal, edges);
                 Blocks::open(form, self.storage, self.note.blocks, &self.buffers)?
             }
@@ -91,14 +91,14 @@ impl<C: Crew> Work<'_, C> {
             }
         };
         self.count(&dealt.sorted(), spread, degrees)?;
-        self.note.next(Step::DealRanked);
+        self.note.next(BuildPhase::DealRanked);
         self.note.blocks = 0;
         self.save_note()?;
-        self.storage.discard(Kept::Pairs).map_err(Error::Storage)?;
+        self.storage.discard(PartKind::Pairs).map_err(Error::Storage)?;
         Ok(())
     }
 
-    fn count(&mut self, pairs: &Sorted<'_>, spread: Spread, degrees: &mut Array<u32>) -> Result<(), C::Error> {
+    fn count(&mut self, pairs: &BucketIndex<'_>, spread: MixedPairs, degrees: &mut Array<u32>) -> Result<(), C::Error> {
         let buckets = pairs.form.buckets as u64;
         let edges = self.spec.edges() / buckets;
         self.meter.add(Effort::Count, self.note.done * edges);
@@ -112,7 +112,7 @@ impl<C: Crew> Work<'_, C> {
             let counts: &[AtomicU32] = degrees.as_mut();
             self.crew.run(&|_| {
                 failures.keep((|| {
-                    let mut held = Held::new(entries, &pairs.form, buffers)?;
+                    let mut held = ReadBuffers::new(entries, &pairs.form, buffers)?;
                     while let Some(piece) = pieces.take().filter(|_| failures.none()) {
                         let bucket = range.start as usize + piece.start;
                         let count = pairs.read(bucket, &mut held, |entry| spread.pair(bucket, entry))?;
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn pairs_come_back_and_buckets_are_alike() {
         for (scale, bits) in [(1, 0), (4, 2), (12, 5), (20, 8), (31, 11)] {
-            let spread = Spread::new(scale, bits);
+            let spread = MixedPairs::new(scale, bits);
             let last = (1_u64 << scale) - 1;
             for (a, b) in [(0, last), (last, 0), (last / 2, last), (1, 0)] {
                 let (bucket, entry) = spread.of(a as u32, b as u32);
@@ -158,7 +158,7 @@ mod tests {
             }
         }
         // A star, a path and a grid, dealt to 64 buckets.
-        let spread = Spread::new(16, 6);
+        let spread = MixedPairs::new(16, 6);
         let graphs: [fn(u32) -> (u32, u32); 3] =
             [|vertex| (0, vertex + 1), |vertex| (vertex, vertex + 1), |vertex| (vertex & !15, vertex)];
         for (index, graph) in graphs.iter().enumerate() {

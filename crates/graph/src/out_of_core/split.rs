@@ -1,14 +1,14 @@
 //! How the memory that construction may take is used: what belongs to vertices stays in it, the rest is buffers, and from
 //! their size follows in how many buckets edges are dealt. How much is needed at least is said before anything is begun.
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 
 use super::blocks::{HEADER_BYTES, entry_bytes};
-use crate::crew::Pieces;
+use crate::edges::BATCH;
 use crate::error::Error;
-use crate::far::PAGE_BYTES;
 use crate::kronecker::Spec;
-use crate::tuples::BATCH;
+use crate::tail_io::PAGE_BYTES;
+use crate::team::Chunks;
 
 /// Of its own memory a thread takes so many bytes for each edge of a bucket: 8 for the edge, 4.5 for its list as coded if
 /// differences are large, and 2 for the block that is read.
@@ -29,7 +29,7 @@ const NOTED_EVERY_MIN: u64 = 256 << 20;
 
 /// Sizes that follow from the memory. They are noted: who goes on goes on with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Split {
+pub(super) struct BucketPlan {
     /// Bytes of each thread for blocks, or for a bucket.
     pub(super) thread_bytes: u64,
     /// Pairs are dealt to 2^bits buckets.
@@ -38,16 +38,16 @@ pub(super) struct Split {
 
 /// What construction out of core takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needs {
+pub struct BuildRequirements {
     /// The least memory for arrays and buffers, beside what the program has already.
     pub memory: Bytes,
 }
 
-impl Needs {
+impl BuildRequirements {
     /// Of this graph with so many threads and columns.
     pub fn of(spec: &Spec, threads: usize, columns: u32) -> Result<Self, Error> {
         spec.check()?;
-        let least = Split::with(spec, least_thread_bytes(spec)).memory(spec, threads, columns);
+        let least = BucketPlan::with(spec, least_thread_bytes(spec)).memory(spec, threads, columns);
         Ok(Self { memory: Bytes(least) })
     }
 
@@ -71,15 +71,14 @@ fn largest_degree(spec: &Spec) -> u64 {
 }
 
 fn least_thread_bytes(spec: &Spec) -> u64 {
-    // Buckets are at most this many of a bucket's own size (see `Split::with` and `bounds`), and each has a page.
+    // Buckets are at most this many of a bucket's own size (see `BucketPlan::with` and `bounds`), and each has a page.
     let directions = 2.0 * spec.edges() as f64;
     let by_buckets = (2.0 * directions * (BYTES_PER_ENTRY * PAGE_BYTES) as f64 * 100.0 / FILLED_PERCENT as f64).sqrt();
     let by_hub = largest_degree(spec) * BYTES_PER_ENTRY * 100 / FILLED_PERCENT;
     (by_buckets as u64).max(by_hub).max(THREAD_BYTES_MIN).next_multiple_of(PAGE_BYTES)
 }
 
-impl Split {
-    /// The largest that fits.
+impl BucketPlan {
     pub(super) fn fitting(spec: &Spec, threads: usize, columns: u32, memory: Bytes) -> Result<Self, Error> {
         let (mut fits, mut above) = (least_thread_bytes(spec), memory.0.max(1));
         let with = |bytes: u64| Self::with(spec, bytes / PAGE_BYTES * PAGE_BYTES);
@@ -170,6 +169,6 @@ pub(super) fn bounds(steps: &[(u32, u32)], filled: u64) -> Result<Vec<u32>, u64>
 }
 
 /// Pieces of a range, for whoever comes.
-pub(super) fn pieces(range: &std::ops::Range<u64>, size: usize) -> Pieces {
-    Pieces::new((range.end - range.start) as usize, size)
+pub(super) fn pieces(range: &std::ops::Range<u64>, size: usize) -> Chunks {
+    Chunks::new((range.end - range.start) as usize, size)
 }

@@ -8,27 +8,27 @@ use super::*;
 use crate::budget::Dram;
 use crate::build::build;
 use crate::coded;
-use crate::crew::Threads;
-use crate::far::PAGE_BYTES;
+use crate::edges::Tuples;
 use crate::file;
-use crate::tuples::Tuples;
+use crate::tail_io::PAGE_BYTES;
+use crate::team::PlainTeam;
 
 /// Parts in memory, as a disk would keep them, and which fails when it is told to: what was written and not synced may be lost then.
 #[derive(Default)]
-pub(crate) struct Memory {
-    parts: Mutex<HashMap<Kept, Vec<u8>>>,
+pub(crate) struct DiskStub {
+    parts: Mutex<HashMap<PartKind, Vec<u8>>>,
     note: Mutex<Option<Vec<u8>>>,
     /// Writes and notes until it fails; none where it does not.
     left: Option<AtomicUsize>,
     most: AtomicU64,
 }
 
-impl Memory {
+impl DiskStub {
     fn graph(&self) -> Vec<u8> {
-        self.part(Kept::Graph)
+        self.part(PartKind::Graph)
     }
 
-    pub(crate) fn part(&self, part: Kept) -> Vec<u8> {
+    pub(crate) fn part(&self, part: PartKind) -> Vec<u8> {
         self.parts.lock().unwrap()[&part].clone()
     }
 
@@ -38,17 +38,17 @@ impl Memory {
         Self { parts: Mutex::new(parts), note: Mutex::new(note), ..Self::default() }
     }
 
-    fn tick(&self) -> Result<(), Trouble> {
-        let full = || Trouble { kind: TroubleKind::Full, what: "no space left".into() };
+    fn tick(&self) -> Result<(), StorageError> {
+        let full = || StorageError { kind: StorageErrorKind::Full, what: "no space left".into() };
         let Some(left) = &self.left else { return Ok(()) };
         left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).map(drop).map_err(|_| full())
     }
 }
 
-impl Storage for Memory {
-    fn write(&self, part: Kept, at: u64, bytes: &[u8]) -> Result<(), Trouble> {
+impl Storage for DiskStub {
+    fn write(&self, part: PartKind, at: u64, bytes: &[u8]) -> Result<(), StorageError> {
         self.tick()?;
-        if part.in_blocks() {
+        if part.is_blocked() {
             let places = [at, bytes.as_ptr() as u64, bytes.len() as u64];
             assert!(places.iter().all(|place| place.is_multiple_of(PAGE_BYTES)), "{places:?}");
         }
@@ -62,48 +62,49 @@ impl Storage for Memory {
         Ok(())
     }
 
-    fn read(&self, part: Kept, at: u64, bytes: &mut [u8]) -> Result<(), Trouble> {
+    fn read(&self, part: PartKind, at: u64, bytes: &mut [u8]) -> Result<(), StorageError> {
         let parts = self.parts.lock().unwrap();
         let end = at as usize + bytes.len();
         let found = parts.get(&part).and_then(|part| part.get(at as usize..end));
-        bytes.copy_from_slice(found.ok_or_else(|| Trouble::damaged(part, "it was cut"))?);
+        bytes.copy_from_slice(found.ok_or_else(|| StorageError::damaged(part, "it was cut"))?);
         Ok(())
     }
 
-    fn sync(&self, _: Kept) -> Result<(), Trouble> {
+    fn sync(&self, _: PartKind) -> Result<(), StorageError> {
         self.tick()
     }
 
-    fn discard(&self, part: Kept) -> Result<(), Trouble> {
+    fn discard(&self, part: PartKind) -> Result<(), StorageError> {
         self.parts.lock().unwrap().remove(&part);
         Ok(())
     }
 
-    fn note(&self, note: &[u8]) -> Result<(), Trouble> {
+    fn note(&self, note: &[u8]) -> Result<(), StorageError> {
         self.tick()?;
         *self.note.lock().unwrap() = Some(note.to_vec());
         Ok(())
     }
 
-    fn noted(&self) -> Result<Option<Vec<u8>>, Trouble> {
+    fn noted(&self) -> Result<Option<Vec<u8>>, StorageError> {
         Ok(self.note.lock().unwrap().clone())
     }
 }
 
 fn in_core(spec: &Spec, columns: u32) -> Vec<u8> {
-    let tuples = Tuples::generate(&Threads(2), spec, &Room::anywhere()).unwrap();
+    let tuples = Tuples::generate(&PlainTeam(2), spec, &ArrayPlacement::kernel_default()).unwrap();
     let mut bytes = Vec::new();
-    file::write(&build(&Threads(2), &tuples, columns, &Room::anywhere()).unwrap(), &mut bytes).unwrap();
+    file::write(&build(&PlainTeam(2), &tuples, columns, &ArrayPlacement::kernel_default()).unwrap(), &mut bytes)
+        .unwrap();
     bytes
 }
 
-fn try_to(storage: &Memory, spec: &Spec, columns: u32, threads: usize, memory: Bytes) -> Result<Built, Error> {
+fn try_to(storage: &DiskStub, spec: &Spec, columns: u32, threads: usize, memory: Bytes) -> Result<Built, Error> {
     let with = OutOfCore { storage, edges: None, memory, watch: &|_| {} };
-    build_out_of_core(&Threads(threads), spec, columns, &with, &Room::anywhere())
+    build_out_of_core(&PlainTeam(threads), spec, columns, &with, &ArrayPlacement::kernel_default())
 }
 
 fn least(spec: &Spec, threads: usize, columns: u32) -> Bytes {
-    Needs::of(spec, threads, columns).unwrap().memory
+    BuildRequirements::of(spec, threads, columns).unwrap().memory
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn graphs_are_those_made_in_core_byte_by_byte() {
             for threads in crews.iter().copied().filter(|_| scale < 14 || columns > 1) {
                 let least = least(&spec, threads, columns);
                 for memory in [least, Bytes(least.0 * 3 / 2), Bytes(least.0 * 40)] {
-                    let storage = Memory::default();
+                    let storage = DiskStub::default();
                     let built = try_to(&storage, &spec, columns, threads, memory).unwrap();
                     let graph = storage.graph();
                     assert!(
@@ -126,7 +127,7 @@ fn graphs_are_those_made_in_core_byte_by_byte() {
                     );
                     assert_eq!(file::read_header(&mut &graph[..]).unwrap(), built.header);
                 }
-                let refused = try_to(&Memory::default(), &spec, columns, threads, Bytes(least.0 - 1)).unwrap_err();
+                let refused = try_to(&DiskStub::default(), &spec, columns, threads, Bytes(least.0 - 1)).unwrap_err();
                 assert_eq!(refused, Error::Little { scale, needed: least, asked: Bytes(least.0 - 1) });
             }
         }
@@ -145,14 +146,16 @@ fn graphs_beyond_dram_are_those_made_in_core() {
     ] {
         let spec = Spec { edge_factor, ..Spec::graph500(scale) };
         let dram = Dram::parse(dram).unwrap();
-        let storage = Memory::default();
-        let memory = Beyond::of(&spec, threads, dram).unwrap().construction;
+        let storage = DiskStub::default();
+        let memory = SearchFootprint::of(&spec, threads, dram).unwrap().construction;
         let with = OutOfCore { storage: &storage, edges: None, memory, watch: &|_| {} };
-        let (far, budget) = build_beyond(&Threads(threads), &spec, (dram, columns), &with, &Room::anywhere()).unwrap();
-        let tuples = Tuples::generate(&Threads(2), &spec, &Room::anywhere()).unwrap();
-        let near = build(&Threads(2), &tuples, far.columns(), &Room::anywhere()).unwrap();
+        let (far, budget) =
+            build_beyond(&PlainTeam(threads), &spec, (dram, columns), &with, &ArrayPlacement::kernel_default())
+                .unwrap();
+        let tuples = Tuples::generate(&PlainTeam(2), &spec, &ArrayPlacement::kernel_default()).unwrap();
+        let near = build(&PlainTeam(2), &tuples, far.columns(), &ArrayPlacement::kernel_default()).unwrap();
         assert!(far.columns() == columns.unwrap_or(far.columns()) && far.edge_bytes() <= budget.dram.0 + 4096);
-        assert!(storage.part(Kept::Graph) == near.tail(), "scale {scale}");
+        assert!(storage.part(PartKind::Graph) == near.tail(), "scale {scale}");
         let kept = far.tail.len() - coded::PADDING;
         assert!(kept < near.tail().len() && far.tail[..kept] == near.tail()[..kept], "scale {scale}: {kept}");
         assert_eq!(u64::from(far.first_far), near.index.first_beyond(kept as u64) as u64);
@@ -170,8 +173,8 @@ fn graphs_beyond_dram_are_those_made_in_core() {
         }
         assert!(far.label[..] == near.label[..] && far.rank[..] == near.rank[..], "scale {scale}");
         assert!(far.mean_degree[..] == near.mean_degree[..] && far.neighbours == near.neighbours);
-        let left: Vec<Kept> = storage.parts.lock().unwrap().keys().copied().collect();
-        assert_eq!(left, [Kept::Graph], "the rest was given back");
+        let left: Vec<PartKind> = storage.parts.lock().unwrap().keys().copied().collect();
+        assert_eq!(left, [PartKind::Graph], "the rest was given back");
         assert!(storage.noted().unwrap().is_none(), "nobody can go on with it");
     }
 }
@@ -180,13 +183,13 @@ fn graphs_beyond_dram_are_those_made_in_core() {
 fn graphs_beyond_dram_fail_at_any_write_with_the_reason() {
     let spec = Spec::graph500(11);
     let dram = Dram::Percent(40.0);
-    let memory = Beyond::of(&spec, 2, dram).unwrap().construction;
+    let memory = SearchFootprint::of(&spec, 2, dram).unwrap().construction;
     for writes in (0..).step_by(3) {
-        let storage = Memory { left: Some(AtomicUsize::new(writes)), ..Memory::default() };
+        let storage = DiskStub { left: Some(AtomicUsize::new(writes)), ..DiskStub::default() };
         let with = OutOfCore { storage: &storage, edges: None, memory, watch: &|_| {} };
-        match build_beyond(&Threads(2), &spec, (dram, None), &with, &Room::anywhere()) {
+        match build_beyond(&PlainTeam(2), &spec, (dram, None), &with, &ArrayPlacement::kernel_default()) {
             Ok(_) => return assert!(writes > 20, "{writes}"),
-            Err(Error::Storage(Trouble { kind: TroubleKind::Full, .. })) => {}
+            Err(Error::Storage(StorageError { kind: StorageErrorKind::Full, .. })) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -196,15 +199,15 @@ fn graphs_beyond_dram_fail_at_any_write_with_the_reason() {
 fn what_is_said_of_it_is_what_is_said_of_the_same_in_core() {
     for (scale, columns) in [(5, 2), (12, 16), (15, 1)] {
         let spec = Spec::graph500(scale);
-        let built = try_to(&Memory::default(), &spec, columns, 2, Bytes(64 << 20)).unwrap();
-        let tuples = Tuples::generate(&Threads(2), &spec, &Room::anywhere()).unwrap();
-        let layout = build(&Threads(2), &tuples, columns, &Room::anywhere()).unwrap();
+        let built = try_to(&DiskStub::default(), &spec, columns, 2, Bytes(64 << 20)).unwrap();
+        let tuples = Tuples::generate(&PlainTeam(2), &spec, &ArrayPlacement::kernel_default()).unwrap();
+        let layout = build(&PlainTeam(2), &tuples, columns, &ArrayPlacement::kernel_default()).unwrap();
         assert_eq!((built.header.sections[1].1, built.tail_bytes, built.index_bytes), layout.bytes());
         assert_eq!((built.header.ranks, built.header.neighbours / 2), (layout.vertices(), layout.edges()));
     }
 }
 
-/// As `Memory::left` says it, at every write in turn; each time it goes on, with what was there.
+/// As `DiskStub::left` says it, at every write in turn; each time it goes on, with what was there.
 #[test]
 fn who_finds_the_disk_full_at_any_write_goes_on_from_there() {
     let spec = Spec::graph500(12);
@@ -212,7 +215,7 @@ fn who_finds_the_disk_full_at_any_write_goes_on_from_there() {
     let memory = least(&spec, 2, 4);
     let mut stops = 0;
     for (step, threads) in [(1, 1), (7, 2), (31, 2)] {
-        let mut storage = Memory { left: Some(AtomicUsize::new(0)), ..Memory::default() };
+        let mut storage = DiskStub { left: Some(AtomicUsize::new(0)), ..DiskStub::default() };
         let mut steps = Vec::new();
         for left in (0..).step_by(step) {
             *storage.left.as_mut().unwrap() = AtomicUsize::new(left);
@@ -220,7 +223,7 @@ fn who_finds_the_disk_full_at_any_write_goes_on_from_there() {
             steps.extend(storage.noted().unwrap().map(|note| note[9 * 8]));
             match ended {
                 Ok(_) => break,
-                Err(Error::Storage(Trouble { kind: TroubleKind::Full, .. })) => stops += 1,
+                Err(Error::Storage(StorageError { kind: StorageErrorKind::Full, .. })) => stops += 1,
                 Err(error) => panic!("{error}"),
             }
         }
@@ -232,8 +235,8 @@ fn who_finds_the_disk_full_at_any_write_goes_on_from_there() {
 }
 
 /// What is there when it was stopped in each step.
-fn stopped(spec: &Spec, memory: Bytes) -> Vec<(Step, Memory)> {
-    let mut storage = Memory::default();
+fn stopped(spec: &Spec, memory: Bytes) -> Vec<(BuildPhase, DiskStub)> {
+    let mut storage = DiskStub::default();
     let (mut stopped, mut left, mut last) = (Vec::new(), 0, None);
     loop {
         storage.left = Some(AtomicUsize::new(left));
@@ -242,7 +245,7 @@ fn stopped(spec: &Spec, memory: Bytes) -> Vec<(Step, Memory)> {
             return stopped;
         }
         left += 1;
-        let note = Note::find(&storage, spec, 4).unwrap();
+        let note = Checkpoint::find(&storage, spec, 4).unwrap();
         if note != last {
             let step = note.map(|note| note.step);
             stopped.extend(step.filter(|_| step != last.map(|last| last.step)).map(|step| (step, storage.copy())));
@@ -258,14 +261,15 @@ fn what_was_cut_or_changed_is_refused_by_name() {
     let stopped = stopped(&spec, memory);
     // One thread's share may have been larger.
     let memory = Bytes(4 * memory.0);
-    let stopped_in = |step: Step| stopped.iter().find(|(at, _)| *at == step).expect("it was stopped there").1.copy();
+    let stopped_in =
+        |step: BuildPhase| stopped.iter().find(|(at, _)| *at == step).expect("it was stopped there").1.copy();
     for (step, part) in [
-        (Step::Count, Kept::Pairs),
-        (Step::DealRanked, Kept::Degrees),
-        (Step::Lists, Kept::Ranked),
-        (Step::Lists, Kept::Degrees),
-        (Step::Finish, Kept::Lengths),
-        (Step::Finish, Kept::Graph),
+        (BuildPhase::Count, PartKind::Pairs),
+        (BuildPhase::DealRanked, PartKind::Degrees),
+        (BuildPhase::Lists, PartKind::Ranked),
+        (BuildPhase::Lists, PartKind::Degrees),
+        (BuildPhase::Finish, PartKind::Lengths),
+        (BuildPhase::Finish, PartKind::Graph),
     ] {
         let cut: &dyn Fn(&mut Vec<u8>) = &|bytes| bytes.truncate(bytes.len() / 3);
         let flip: &dyn Fn(&mut Vec<u8>) = &|bytes| bytes.iter_mut().step_by(1001).for_each(|byte| *byte ^= 1);
@@ -275,27 +279,27 @@ fn what_was_cut_or_changed_is_refused_by_name() {
             let storage = stopped_in(step);
             how(storage.parts.lock().unwrap().get_mut(&part).expect("it is there"));
             let error = try_to(&storage, &spec, 4, 2, memory).unwrap_err();
-            let Error::Storage(Trouble { kind: TroubleKind::Damaged, what }) = &error else {
+            let Error::Storage(StorageError { kind: StorageErrorKind::Damaged, what }) = &error else {
                 panic!("{step:?}: {error:?}")
             };
             assert!(what.contains(part.name()), "{step:?}: {what}");
         }
         assert!(try_to(&stopped_in(step), &spec, 4, 2, memory).is_ok(), "{step:?}");
     }
-    let storage = stopped_in(Step::Count);
+    let storage = stopped_in(BuildPhase::Count);
     for (spec, columns) in [(Spec::graph500(10), 4), (spec, 5)] {
         let refused = try_to(&storage, &spec, columns, 2, Bytes(1 << 30)).unwrap_err();
-        assert!(matches!(&refused, Error::Storage(Trouble { kind: TroubleKind::Foreign, .. })), "{refused}");
+        assert!(matches!(&refused, Error::Storage(StorageError { kind: StorageErrorKind::Foreign, .. })), "{refused}");
     }
     storage.note.lock().unwrap().as_mut().unwrap()[40] ^= 1;
     let refused = try_to(&storage, &spec, 4, 2, memory).unwrap_err();
-    assert!(matches!(&refused, Error::Storage(Trouble { kind: TroubleKind::Damaged, .. })), "{refused}");
+    assert!(matches!(&refused, Error::Storage(StorageError { kind: StorageErrorKind::Damaged, .. })), "{refused}");
 }
 
 /// Edges of a graph made by hand.
-struct Given<F>(F);
+struct EdgeVec<F>(F);
 
-impl<F: Fn(u64) -> [u64; 2] + Sync> Edges for Given<F> {
+impl<F: Fn(u64) -> [u64; 2] + Sync> Edges for EdgeVec<F> {
     fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
         edges.iter_mut().zip(first..).for_each(|(edge, at)| *edge = (self.0)(at));
         Ok(())
@@ -314,13 +318,14 @@ fn other_graphs_than_kronecker_s_fill_buckets_too() {
     ];
     for (name, graph) in graphs {
         let edges: Vec<(u32, u32)> = (0..spec.edges()).map(graph).map(|[a, b]| (a as u32, b as u32)).collect();
-        let layout = build(&Threads(2), &Tuples::of(12, &edges), 4, &Room::anywhere()).unwrap();
+        let layout = build(&PlainTeam(2), &Tuples::of(12, &edges), 4, &ArrayPlacement::kernel_default()).unwrap();
         let mut expected = Vec::new();
         file::write(&layout, &mut expected).unwrap();
-        let storage = Memory::default();
-        let given = Given(graph);
+        let storage = DiskStub::default();
+        let given = EdgeVec(graph);
         let with = |memory| OutOfCore { storage: &storage, edges: Some(&given), memory, watch: &|_| {} };
-        let build = |memory| build_out_of_core(&Threads(2), &spec, 4, &with(memory), &Room::anywhere());
+        let build =
+            |memory| build_out_of_core(&PlainTeam(2), &spec, 4, &with(memory), &ArrayPlacement::kernel_default());
         let mut ended = build(least(&spec, 2, 4));
         if let Err(Error::Little { needed, .. }) = ended {
             assert_eq!(name, "a star", "its hub has more neighbours than fit");
@@ -331,9 +336,9 @@ fn other_graphs_than_kronecker_s_fill_buckets_too() {
         assert!(storage.graph()[64..96] == expected[64..96], "{name}");
         assert!(storage.graph()[file::HEADER_BYTES..] == expected[file::HEADER_BYTES..], "{name}");
     }
-    let loops = Given(|at| [at % 4096; 2]);
-    let with = OutOfCore { storage: &Memory::default(), edges: Some(&loops), memory: Bytes(1 << 24), watch: &|_| {} };
-    let refused = build_out_of_core(&Threads(2), &spec, 4, &with, &Room::anywhere()).unwrap_err();
+    let loops = EdgeVec(|at| [at % 4096; 2]);
+    let with = OutOfCore { storage: &DiskStub::default(), edges: Some(&loops), memory: Bytes(1 << 24), watch: &|_| {} };
+    let refused = build_out_of_core(&PlainTeam(2), &spec, 4, &with, &ArrayPlacement::kernel_default()).unwrap_err();
     assert_eq!(refused, Error::NoEdges);
 }
 
@@ -342,8 +347,8 @@ fn progress_goes_from_nothing_to_all() {
     let seen = Mutex::new(Vec::new());
     let watch = |progress: Progress| seen.lock().unwrap().push(progress);
     let spec = Spec::graph500(14);
-    let with = OutOfCore { storage: &Memory::default(), edges: None, memory: least(&spec, 1, 16), watch: &watch };
-    build_out_of_core(&Threads(1), &spec, 16, &with, &Room::anywhere()).unwrap();
+    let with = OutOfCore { storage: &DiskStub::default(), edges: None, memory: least(&spec, 1, 16), watch: &watch };
+    build_out_of_core(&PlainTeam(1), &spec, 16, &with, &ArrayPlacement::kernel_default()).unwrap();
     let seen = seen.into_inner().unwrap();
     assert!(seen.is_sorted_by_key(|progress| progress.done) && seen[0].done < seen[0].of / 100);
     let last = seen[seen.len() - 1];
@@ -356,9 +361,9 @@ fn progress_goes_from_nothing_to_all() {
 fn the_disk_that_is_needed_is_said_before() {
     for (scale, times) in [(12, 1), (14, 4), (16, 1), (16, 8)] {
         let spec = Spec::graph500(scale);
-        let (storage, memory) = (Memory::default(), Bytes(times * least(&spec, 2, 16).0));
+        let (storage, memory) = (DiskStub::default(), Bytes(times * least(&spec, 2, 16).0));
         try_to(&storage, &spec, 16, 2, memory).unwrap();
-        let (most, said) = (storage.most.into_inner(), Needs::disk(&spec, memory).0);
+        let (most, said) = (storage.most.into_inner(), BuildRequirements::disk(&spec, memory).0);
         assert!(most <= said && most > said / 3, "scale {scale}: {most} of {said}");
     }
 }

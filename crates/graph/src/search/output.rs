@@ -8,13 +8,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use machine::memory::MemoryError;
-use model::id_set::NodeId;
+use model::values::id_set::NodeId;
 
-use crate::classes::BLOCK;
+use crate::arrays::{Array, ArrayPlacement};
+use crate::label_blocks::BLOCK;
 use crate::layout::{Layout, NO_LABEL};
-use crate::room::{Array, Room};
 
-/// The parents, by label.
 pub(super) struct Output {
     /// Threads write to it through its pointer; references to its elements need an exclusive one to this value.
     parents: Array<u32>,
@@ -22,7 +21,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(vertices: usize, room: &Room) -> Result<Self, MemoryError> {
+    pub(super) fn new(vertices: usize, room: &ArrayPlacement) -> Result<Self, MemoryError> {
         Ok(Self { parents: room.array(vertices)?, vertices })
     }
 

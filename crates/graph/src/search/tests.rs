@@ -4,11 +4,11 @@ mod far;
 
 use super::*;
 use crate::build::build;
-use crate::crew::{Crew, Threads};
+use crate::edges::Tuples;
 use crate::kronecker::Spec;
 use crate::roots::Roots;
-use crate::tuples::Tuples;
-use crate::validate::{NONE, Reached, Validator};
+use crate::team::{PlainTeam, Team};
+use crate::validate::{NONE, TreeStats, Validator};
 
 const DOWN: Tuning = Tuning { alpha: 0.0, beta: 1.0, alone_edges: 0.0 };
 const UP: Tuning = Tuning { alpha: f64::INFINITY, beta: 1e18, alone_edges: 0.0 };
@@ -16,7 +16,7 @@ const ALONE: Tuning = Tuning { alpha: 0.0, beta: 1.0, alone_edges: f64::INFINITY
 
 fn searched(search: &mut Search<'_>, threads: usize, root: u64, tuning: &Tuning) -> Vec<u32> {
     search.check_root(root).unwrap();
-    Threads(threads).run(&|hand| search.run(hand, root, tuning)).unwrap();
+    PlainTeam(threads).run(&|hand| search.run(hand, root, tuning)).unwrap();
     search.copy()
 }
 
@@ -26,8 +26,8 @@ fn on_two_nodes(threads: u32) -> Nodes {
 }
 
 /// Searches a graph in every way, each validated; gives what the first root reaches.
-fn check(tuples: &Tuples, columns: u32, roots: usize) -> Reached {
-    let layout = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
+fn check(tuples: &Tuples, columns: u32, roots: usize) -> TreeStats {
+    let layout = build(&PlainTeam(2), tuples, columns, &ArrayPlacement::kernel_default()).unwrap();
     let validator = Validator::new(tuples);
     let mut first = None;
     let mut next = Roots::new(tuples.spec());
@@ -39,18 +39,18 @@ fn check(tuples: &Tuples, columns: u32, roots: usize) -> Reached {
         }
         for nodes in [Nodes::one(1), Nodes::one(2), on_two_nodes(2), on_two_nodes(3)] {
             let threads = nodes.threads();
-            let mut search = Search::new(&layout, isa, nodes, &Room::anywhere()).unwrap();
-            let touch = |hand: &Hand<'_>| {
+            let mut search = Search::new(&layout, isa, nodes, &ArrayPlacement::kernel_default()).unwrap();
+            let touch = |hand: &TeamWorker<'_>| {
                 search.prepare(hand);
                 Ok(())
             };
-            Threads(threads).run(&touch).unwrap();
+            PlainTeam(threads).run(&touch).unwrap();
             assert_eq!(search.isa(), isa);
             for root in &roots {
                 let mut seen = None;
                 for tuning in [Tuning::DRAM, Tuning::STUDY, DOWN, UP, ALONE] {
                     let parents = searched(&mut search, threads, *root, &tuning);
-                    let reached = validator.check(&Threads(2), *root as u32, &parents).unwrap();
+                    let reached = validator.check(&PlainTeam(2), *root as u32, &parents).unwrap();
                     let reached = reached.unwrap_or_else(|wrong| panic!("{} {threads} {root}: {wrong}", isa.name()));
                     assert_eq!(*seen.get_or_insert(reached), reached);
                     first.get_or_insert(reached);
@@ -64,14 +64,15 @@ fn check(tuples: &Tuples, columns: u32, roots: usize) -> Reached {
 #[test]
 fn all_ways_find_valid_trees() {
     for (scale, columns) in [(4, 1), (5, 3), (8, 2), (10, 16), (11, 10), (12, 64)] {
-        let tuples = Tuples::generate(&Threads(2), &Spec::graph500(scale), &Room::anywhere()).unwrap();
+        let tuples =
+            Tuples::generate(&PlainTeam(2), &Spec::graph500(scale), &ArrayPlacement::kernel_default()).unwrap();
         check(&tuples, columns, 3);
     }
 }
 
 #[test]
 fn the_large_component_of_a_larger_graph_is_reached() {
-    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(16), &Room::anywhere()).unwrap();
+    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(16), &ArrayPlacement::kernel_default()).unwrap();
     let reached = check(&tuples, 4, 2);
     assert!(reached.vertices > 46_000 && reached.levels >= 5, "{reached:?}");
     assert!(reached.tuples - reached.tuples_without_loops <= 491 && reached.tuples < 16 << 16, "{reached:?}");
@@ -92,8 +93,8 @@ fn long_paths_and_hubs_with_several_pieces_are_searched() {
 fn nothing_of_one_search_is_left_for_the_next() {
     // Two components: what the first search finds is no part of the second.
     let tuples = Tuples::of(4, &[(0, 1), (1, 2), (5, 6), (6, 7), (7, 5)]);
-    let layout = build(&Threads(1), &tuples, 2, &Room::anywhere()).unwrap();
-    let mut search = Search::new(&layout, Isa::best(), Nodes::one(2), &Room::anywhere()).unwrap();
+    let layout = build(&PlainTeam(1), &tuples, 2, &ArrayPlacement::kernel_default()).unwrap();
+    let mut search = Search::new(&layout, Isa::best(), Nodes::one(2), &ArrayPlacement::kernel_default()).unwrap();
     for _ in 0..3 {
         let parents = searched(&mut search, 2, 1, &UP);
         assert_eq!(parents, [&[1, 1, 1][..], &[NONE; 13]].concat());
@@ -108,7 +109,7 @@ fn nothing_of_one_search_is_left_for_the_next() {
 
 #[test]
 fn directions_are_chosen_as_beamer_does() {
-    let layout_standing = |way, count, before, edges, unexplored| Standing {
+    let layout_standing = |way, count, before, edges, unexplored| SearchState {
         way,
         frontier: Frontier { count, before, edges, unexplored },
         map: 0,
@@ -120,14 +121,14 @@ fn directions_are_chosen_as_beamer_does() {
     };
     let tuning = Tuning { alpha: 10.0, beta: 4.0, alone_edges: 100.0 };
     for (way, count, before, edges, unexplored, expected) in [
-        (Way::Alone, 1, 0, 50.0, 1e6, Way::Alone),
-        (Way::Alone, 20, 1, 500.0, 1e6, Way::Down),
-        (Way::Down, 200, 20, 1e5, 1e6, Way::Up),
-        (Way::Up, 900, 200, 1e5, 1e5, Way::Up),
-        (Way::Up, 100, 900, 1e5, 1e5, Way::Down),
-        (Way::Up, 300, 900, 1e5, 1e5, Way::Up),
-        (Way::Up, 100, 90, 1e5, 1e5, Way::Up),
-        (Way::Up, 0, 90, 0.0, 1e5, Way::End),
+        (Direction::Alone, 1, 0, 50.0, 1e6, Direction::Alone),
+        (Direction::Alone, 20, 1, 500.0, 1e6, Direction::Down),
+        (Direction::Down, 200, 20, 1e5, 1e6, Direction::Up),
+        (Direction::Up, 900, 200, 1e5, 1e5, Direction::Up),
+        (Direction::Up, 100, 900, 1e5, 1e5, Direction::Down),
+        (Direction::Up, 300, 900, 1e5, 1e5, Direction::Up),
+        (Direction::Up, 100, 90, 1e5, 1e5, Direction::Up),
+        (Direction::Up, 0, 90, 0.0, 1e5, Direction::End),
     ] {
         let standing = layout_standing(way, count, before, edges, unexplored);
         assert_eq!(standing.choice(&tuning, 1000.0), expected, "{standing:?}");

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::crew::Threads;
+use crate::arrays::ArrayPlacement;
 use crate::kronecker::{Generator, Spec};
-use crate::room::Room;
+use crate::team::PlainTeam;
 
 /// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 apart; 8 to 15 alone, with self-loops.
 const EDGES: [(u32, u32); 16] = [
@@ -38,9 +38,9 @@ impl Edges for Anew {
 }
 
 /// With the list in memory and with edges anew, on several threads.
-fn check(parents: &[u32]) -> Result<Reached, Wrong> {
+fn check(parents: &[u32]) -> Result<TreeStats, TreeError> {
     let tuples = Tuples::of(4, &EDGES);
-    let result = |threads, validator: Validator<'_>| validator.check(&Threads(threads), 0, parents).unwrap();
+    let result = |threads, validator: Validator<'_>| validator.check(&PlainTeam(threads), 0, parents).unwrap();
     let listed = [1, 2, 5].map(|threads| result(threads, Validator::new(&tuples)));
     let streamed = [1, 3, 5].map(|threads| result(threads, Validator::streaming(tuples.spec(), &Anew)));
     assert!(
@@ -58,7 +58,7 @@ fn tree() -> Vec<u32> {
     parents
 }
 
-fn spoilt(changes: &[(usize, u32)]) -> Result<Reached, Wrong> {
+fn spoilt(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
     let mut parents = tree();
     changes.iter().for_each(|(vertex, parent)| parents[*vertex] = *parent);
     check(&parents)
@@ -66,7 +66,7 @@ fn spoilt(changes: &[(usize, u32)]) -> Result<Reached, Wrong> {
 
 #[test]
 fn a_right_tree_is_right_and_counted() {
-    let reached = Reached { vertices: 6, levels: 3, tuples: 9, tuples_without_loops: 8 };
+    let reached = TreeStats { vertices: 6, levels: 3, tuples: 9, tuples_without_loops: 8 };
     assert_eq!(spoilt(&[]), Ok(reached));
     // Of two parents on the right level either will do.
     let other = [(0, 1), (1, 2), (0, 3), (2, 3)].to_vec();
@@ -74,54 +74,54 @@ fn a_right_tree_is_right_and_counted() {
     let mut parents = vec![0, 0, 1, 0];
     for parent in [1, 3] {
         parents[2] = parent;
-        assert!(Validator::new(&tuples).check(&Threads(1), 0, &parents).unwrap().is_ok());
+        assert!(Validator::new(&tuples).check(&PlainTeam(1), 0, &parents).unwrap().is_ok());
     }
 }
 
 #[test]
 fn circles_are_found() {
-    assert!(matches!(spoilt(&[(2, 3), (3, 2)]), Err(Wrong::Cycle(_))));
-    assert!(matches!(spoilt(&[(4, 4)]), Err(Wrong::Cycle(4))));
+    assert!(matches!(spoilt(&[(2, 3), (3, 2)]), Err(TreeError::Cycle(_))));
+    assert!(matches!(spoilt(&[(4, 4)]), Err(TreeError::Cycle(4))));
     // A long one, through many pieces of work.
     let ring: Vec<(u32, u32)> = (1..50_000).map(|vertex| (vertex, vertex % 49_999 + 1)).collect();
     let mut parents: Vec<u32> = (0..1 << 16).map(|vertex: u32| vertex % 49_999 + 1).collect();
     parents[0] = 0;
     parents[50_000..].fill(NONE);
-    let found = Validator::new(&Tuples::of(16, &ring)).check(&Threads(2), 0, &parents).unwrap();
-    assert!(matches!(found, Err(Wrong::Cycle(_))), "{found:?}");
+    let found = Validator::new(&Tuples::of(16, &ring)).check(&PlainTeam(2), 0, &parents).unwrap();
+    assert!(matches!(found, Err(TreeError::Cycle(_))), "{found:?}");
 }
 
 #[test]
 fn a_vertex_on_a_wrong_level_is_found() {
     // 3 by way of 2 instead of 1: level 3 beside level 1.
-    assert_eq!(spoilt(&[(3, 2)]), Err(Wrong::Levels(1, 3)));
+    assert_eq!(spoilt(&[(3, 2)]), Err(TreeError::Levels(1, 3)));
     // What check 2 looks at: levels and parents that do not agree, as no tree makes them by itself.
     let tuples = Tuples::of(4, &EDGES);
     let validator = Validator::new(&tuples);
-    assert!(validator.check(&Threads(1), 0, &tree()).unwrap().is_ok());
+    assert!(validator.check(&PlainTeam(1), 0, &tree()).unwrap().is_ok());
     validator.levels[4].store(7, Relaxed);
-    let found = validator.look_at_vertex(0, &tree(), 4, &mut Reached::default());
-    assert_eq!(found, Err(Wrong::TreeLevels(4)));
+    let found = validator.look_at_vertex(0, &tree(), 4, &mut TreeStats::default());
+    assert_eq!(found, Err(TreeError::TreeLevels(4)));
 }
 
 #[test]
 fn a_missing_vertex_is_found() {
-    assert_eq!(spoilt(&[(2, NONE)]), Err(Wrong::Spanning(1, 2)));
-    assert!(matches!(spoilt(&[(5, NONE)]), Err(Wrong::Loose(4))), "its child hangs in the air");
-    assert_eq!(check(&[&[0][..], &[NONE; 15]].concat()), Err(Wrong::Spanning(0, 1)));
+    assert_eq!(spoilt(&[(2, NONE)]), Err(TreeError::Spanning(1, 2)));
+    assert!(matches!(spoilt(&[(5, NONE)]), Err(TreeError::Loose(4))), "its child hangs in the air");
+    assert_eq!(check(&[&[0][..], &[NONE; 15]].concat()), Err(TreeError::Spanning(0, 1)));
 }
 
 #[test]
 fn an_edge_that_is_none_is_found() {
-    assert_eq!(spoilt(&[(2, 5)]), Err(Wrong::NoEdge(2)));
-    assert_eq!(spoilt(&[(9, 0)]), Err(Wrong::NoEdge(9)), "a vertex without edges");
-    assert!(matches!(spoilt(&[(6, 0), (7, 6)]), Err(Wrong::NoEdge(6))), "another component");
+    assert_eq!(spoilt(&[(2, 5)]), Err(TreeError::NoEdge(2)));
+    assert_eq!(spoilt(&[(9, 0)]), Err(TreeError::NoEdge(9)), "a vertex without edges");
+    assert!(matches!(spoilt(&[(6, 0), (7, 6)]), Err(TreeError::NoEdge(6))), "another component");
 }
 
 #[test]
 fn a_wrong_root_and_a_parent_that_is_no_vertex_are_found() {
-    assert_eq!(spoilt(&[(0, 1)]), Err(Wrong::Root(0)));
-    assert_eq!(spoilt(&[(3, 16)]), Err(Wrong::NoVertex(3)));
+    assert_eq!(spoilt(&[(0, 1)]), Err(TreeError::Root(0)));
+    assert_eq!(spoilt(&[(3, 16)]), Err(TreeError::NoVertex(3)));
 }
 
 #[test]
@@ -133,15 +133,15 @@ fn edges_that_cannot_be_had_are_an_error_and_no_verdict() {
         }
     }
     let spec = Spec { edge_factor: 1, ..Spec::graph500(4) };
-    let found = Validator::streaming(&spec, &Cut).check(&Threads(2), 0, &tree());
+    let found = Validator::streaming(&spec, &Cut).check(&PlainTeam(2), 0, &tree());
     assert_eq!(found, Err(Error::Edges("planted".into())));
 }
 
 /// On a Kronecker graph every single change of a parent to one that breaks the tree is found.
 #[test]
 fn changes_of_large_trees_are_found() {
-    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(10), &Room::anywhere()).unwrap();
-    let whole = Hand { index: 0, of: 1, meet: &|| Ok(()) };
+    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(10), &ArrayPlacement::kernel_default()).unwrap();
+    let whole = TeamWorker { index: 0, of: 1, barrier: &|| Ok(()) };
     let edges: Vec<(u32, u32)> = tuples.part(&whole).collect();
     let mut lists = vec![Vec::new(); 1024];
     for (a, b) in edges.iter().filter(|(a, b)| a != b) {
@@ -163,7 +163,7 @@ fn changes_of_large_trees_are_found() {
     let generator = Generator::new(tuples.spec()).unwrap();
     let validators = [Validator::new(&tuples), Validator::streaming(tuples.spec(), &generator)];
     let valid = |parents: &[u32]| {
-        let [listed, streamed] = validators.each_ref().map(|of| of.check(&Threads(2), 458, parents).unwrap());
+        let [listed, streamed] = validators.each_ref().map(|of| of.check(&PlainTeam(2), 458, parents).unwrap());
         assert_eq!(listed.is_ok(), streamed.is_ok());
         assert!(listed.is_err() || listed == streamed);
         listed.is_ok()

@@ -16,10 +16,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use machine::topology::{Source, read};
-use model::plan::stream;
-use model::racing::{INDIFFERENCE, Rules};
-use model::topology::Topology;
+use machine::topology::{TopologySource, read};
+use model::stats::racing::{INDIFFERENCE, Rules};
+use model::values::plan::stream;
+use model::values::topology::Topology;
 use noise::{Machine, Random, Weather};
 use table::{Outcome, Row};
 use world::{PROGRAMS, Program, World};
@@ -149,7 +149,7 @@ fn machines(settings: &Settings) -> (Vec<OnFile>, usize) {
             skipped += 1;
             continue;
         }
-        let topology = read(&Source::XmlFile(path)).expect("the topologies of the bench can be read");
+        let topology = read(&TopologySource::XmlFile(path)).expect("the topologies of the bench can be read");
         machines.push(OnFile { name, topology, threads });
     }
     (machines, skipped)

@@ -1,7 +1,7 @@
 //! What a run sees of the truth: noise, drift, bursts, trials that come to nothing, trials that hang. Must not know
 //! any rule. All of it follows from a seed.
 
-use model::racing::Lap;
+use model::stats::racing::Lap;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -53,7 +53,6 @@ impl Random {
     }
 }
 
-/// What disturbs a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weather {
     /// The standard deviation of a trial's logarithm.
@@ -72,7 +71,6 @@ impl Weather {
     }
 }
 
-/// One machine in time.
 pub struct Machine {
     truth: Vec<f64>,
     noise: Vec<f64>,

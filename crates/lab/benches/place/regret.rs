@@ -1,9 +1,9 @@
 //! What the family of candidates gives away: its best against a search without noise that moves one thread at a time.
 //! A local search, so a lower bound; these models are smooth, so it says less about real machines.
 
-use model::candidates::{Threads, Wish, candidates, neighbours};
-use model::placement::Placement;
-use model::topology::Topology;
+use model::placements::candidates::{SearchSpace, Threads, candidates, neighbours};
+use model::placements::placement::Placement;
+use model::values::topology::Topology;
 
 use crate::world::{Ground, Program};
 
@@ -12,7 +12,7 @@ const MOVES_MAX: usize = 40;
 
 /// Prints one line. An error is of the wish.
 pub fn print(machine: &str, topology: &Topology, program: Program, threads: usize) -> Result<(), String> {
-    let wish = Wish { threads: Threads::Fixed(threads), ..Wish::default() };
+    let wish = SearchSpace { threads: Threads::Fixed(threads), ..SearchSpace::default() };
     let all = candidates(topology, &wish)?;
     let ground = Ground::new(topology);
     let time = |placement: &Placement| ground.log_time(placement, program);

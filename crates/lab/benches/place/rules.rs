@@ -1,9 +1,9 @@
-//! The rules that are compared: the race itself (`model::racing`, not a copy of it), successive halving, and
+//! The rules that are compared: the race itself (`model::stats::racing`, not a copy of it), successive halving, and
 //! measuring every candidate. Must not know the truth.
 
-use model::candidates::Stages;
-use model::racing::{self, Confirmed, Race, Rules, State, confirm, once_more};
-use model::workload::Better;
+use model::placements::candidates::Stages;
+use model::stats::racing::{self, Confirmation, Race, Rules, State, confirm, extend_plan};
+use model::values::workload::Better;
 
 use crate::noise::Machine;
 
@@ -13,7 +13,7 @@ pub struct Found {
     pub search_trials: usize,
     /// With confirmation; the same where the kernel's choice won.
     pub all_trials: usize,
-    pub confirmed: Option<Confirmed>,
+    pub confirmed: Option<Confirmation>,
     /// What the race said beforehand that it would cost, had it known the number of pairs.
     pub estimate: usize,
     pub blocks: u32,
@@ -29,13 +29,13 @@ pub fn place(machine: &mut Machine, stages: &Stages, rules: Rules, seed: u64) ->
     while race.state() == State::Racing {
         let laps = machine.laps(race.active(), Some(limit));
         race.push(&laps);
-        limit = race.kill_limit().unwrap_or(limit);
+        limit = race.abort_limit().unwrap_or(limit);
     }
     let winner = race.leader()?;
     let search_trials = machine.trials;
     let mut planned = race.planned();
     let mut pairs = machine.pairs(winner, planned.pairs);
-    if let Some(again) = once_more(Better::Lower, &pairs, planned) {
+    if let Some(again) = extend_plan(Better::Lower, &pairs, planned) {
         planned = again;
         pairs = machine.pairs(winner, planned.pairs);
     }
@@ -75,7 +75,6 @@ pub fn halving(machine: &mut Machine, count: usize) -> Found {
     }
 }
 
-/// The best so many.
 fn best(columns: &[Vec<f64>], active: &[usize], count: usize) -> Vec<usize> {
     let table: Vec<Vec<f64>> = active.iter().map(|candidate| columns[*candidate].clone()).collect();
     let effects = racing::column_effects(&table);

@@ -2,7 +2,7 @@
 
 use crate::noise::Weather;
 use crate::rules::Found;
-use model::racing::Verdict;
+use model::stats::racing::ConfirmResult;
 
 /// "Right" is the best or within this part of it.
 const RIGHT: f64 = 0.01;
@@ -15,7 +15,6 @@ pub struct Outcome {
     pub halving: Option<Found>,
 }
 
-/// One world.
 pub struct Row {
     pub machine: String,
     pub program: String,
@@ -45,7 +44,7 @@ impl Outcome {
 
     /// Whether it says "faster" of what is not.
     fn false_gain(&self) -> bool {
-        let claim = |found: &Found| found.confirmed.as_ref().is_some_and(|one| one.verdict == Verdict::Faster);
+        let claim = |found: &Found| found.confirmed.as_ref().is_some_and(|one| one.verdict == ConfirmResult::Faster);
         self.found.as_ref().is_some_and(|found| claim(found) && self.truth[found.winner] >= self.truth[0])
     }
 }
@@ -195,7 +194,7 @@ fn print_rows(rows: &[Row]) {
         });
         let wide = row.share(|outcome| {
             let confirmed = outcome.found.as_ref().and_then(|found| found.confirmed.as_ref());
-            confirmed.is_some_and(|one| one.verdict == Verdict::NoDifferenceSeen { wide: true })
+            confirmed.is_some_and(|one| one.verdict == ConfirmResult::NoDifferenceSeen { wide: true })
         });
         println!(
             "{:16} {:10} {:>4} {:>5.1} {:>8.0} | {:>6.1} {:>6.2} {:>7.1} {:>7.1} {:>6.1} {:>6.1} {:>6.1} {:>5.1} | {:>6.1} {:>7.1}",

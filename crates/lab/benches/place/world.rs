@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use model::candidates::{Stages, Threads, Wish, candidates};
-use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::placement::{MemoryPolicy, Placement};
-use model::topology::{ObjectKind, Topology};
+use model::placements::candidates::{SearchSpace, Stages, Threads, candidates};
+use model::placements::placement::{MemoryPolicy, Placement};
+use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::topology::{ObjectKind, Topology};
 
 use crate::noise::Random;
 
@@ -18,10 +18,8 @@ const MIGRATIONS_SD: f64 = 0.02;
 /// Threads that share a larger set of cpus are moved about within it.
 const LOOSE: f64 = 0.01;
 
-/// A kind of program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// Computes; wants fast cores.
     Compute,
     /// Threads that wait for each other's data; wants one last-level cache.
     Sharing,
@@ -52,11 +50,11 @@ pub struct World {
 impl World {
     /// A machine with its candidates for this program, which runs so many threads unless it scales to few.
     pub fn new(machine: &str, topology: &Topology, program: Program, threads: usize) -> Result<Self, String> {
-        let wished = if program == Program::Few { Threads::Free } else { Threads::Fixed(threads) };
-        let all = candidates(topology, &Wish { threads: wished, ..Wish::default() })?;
+        let wished = if program == Program::Few { Threads::Searched } else { Threads::Fixed(threads) };
+        let all = candidates(topology, &SearchSpace { threads: wished, ..SearchSpace::default() })?;
         let ground = Ground::new(topology);
         let base = all.placements.iter().map(|placement| {
-            if placement.is_seated() || placement.memory != MemoryPolicy::Kernel {
+            if placement.is_pinned() || placement.memory != MemoryPolicy::Kernel {
                 ground.log_time(placement, program)
             } else {
                 ground.kernel_log_time(placement, program)
@@ -154,7 +152,7 @@ impl<'a> Ground<'a> {
         let set: CpuSet = seats.iter().copied().collect();
         let objects = &self.topology.objects;
         let threads: Vec<usize> = objects.iter().map(|object| object.cpus.intersection(&set).len()).collect();
-        let used = |wanted: &dyn Fn(&model::topology::Object) -> bool| -> Vec<(usize, usize)> {
+        let used = |wanted: &dyn Fn(&model::values::topology::Object) -> bool| -> Vec<(usize, usize)> {
             let with_threads = objects.iter().zip(&threads).filter(|(object, threads)| **threads > 0 && wanted(object));
             with_threads.map(|(object, threads)| (*threads, object.cpus.len())).collect()
         };
@@ -183,7 +181,7 @@ impl<'a> Ground<'a> {
     /// The logarithm of the time of a placement, up to a constant.
     pub fn log_time(&self, placement: &Placement, program: Program) -> f64 {
         let threads = placement.threads;
-        if !placement.is_seated() {
+        if !placement.is_pinned() {
             return self.of_seats(&self.spread(threads), &placement.memory, program, threads) + MIGRATIONS;
         }
         if placement.seats.len() > threads {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use farmem::{Budget, Engine, Expansion, Refused};
-use machine::child::{Exit, Launch};
-use machine::undo::Site;
-use model::placement::DramBudget;
-use model::trial::{BudgetKept, Status};
-use model::units::{Bytes, Nanos};
+use farmem::{Expansion, ExpansionLimits, PagingMode, Unavailable};
+use machine::child::{Exit, SpawnSpec};
+use machine::undo::SettingsRoot;
+use model::placements::placement::DramBudget;
+use model::values::trial::{DramBudgetUse, TrialStatus};
+use model::values::units::{Bytes, Nanos};
 use workloads::{CommandLine, with_hint};
 
 use super::{bare, run_to_its_end};
@@ -26,31 +26,31 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// Where trials with a budget of DRAM keep what does not fit, and what they change.
 #[derive(Clone, Debug)]
-pub struct FarSite {
+pub struct FarConfig {
     /// The folder of the file for far memory.
     pub folder: PathBuf,
     /// Where settings and their journal are.
-    pub site: Site,
+    pub site: SettingsRoot,
 }
 
 /// Sets up a budget; to be called on the thread that will start the program.
-pub(super) fn begin(budget: DramBudget, far: &FarSite) -> Result<(Expansion, Arc<File>), Status> {
-    let engine = if budget.steered { Engine::Steered } else { Engine::Plain };
-    let budget = Budget { engine, folder: far.folder.clone(), ..Budget::of(budget.dram) };
-    let expansion = Expansion::begin(&budget, &far.site.own()).map_err(|refused| status(&refused))?;
-    let entrance = expansion.entrance().map_err(|refused| status(&refused))?;
+pub(super) fn begin(budget: DramBudget, far: &FarConfig) -> Result<(Expansion, Arc<File>), TrialStatus> {
+    let engine = if budget.steered { PagingMode::Steered } else { PagingMode::Plain };
+    let budget = ExpansionLimits { engine, folder: far.folder.clone(), ..ExpansionLimits::of(budget.dram) };
+    let expansion = Expansion::start(&budget, &far.site.own()).map_err(|refused| status(&refused))?;
+    let entrance = expansion.cgroup_procs().map_err(|refused| status(&refused))?;
     Ok((expansion, Arc::new(entrance)))
 }
 
 /// Takes it away again, with whatever the program left running, and says what became of it.
-pub(super) fn end(expansion: Expansion) -> Result<BudgetKept, Status> {
+pub(super) fn end(expansion: Expansion) -> Result<DramBudgetUse, TrialStatus> {
     let dram = expansion.dram();
     expansion.kill_all();
-    let (state, restored) = expansion.end();
+    let (state, restored) = expansion.stop();
     if let Some(left) = restored.iter().find(|restored| !restored.is_settled()) {
-        return Err(Status::Failed(format!("{left}; hint: nearfar restore tries again")));
+        return Err(TrialStatus::Failed(format!("{left}; hint: nearfar restore tries again")));
     }
-    Ok(BudgetKept {
+    Ok(DramBudgetUse {
         dram,
         read: state.far_read,
         written: state.far_written,
@@ -61,12 +61,17 @@ pub(super) fn end(expansion: Expansion) -> Result<BudgetKept, Status> {
 }
 
 /// What a command holds at most when nothing bounds it: its own memory, without files that the kernel keeps for it.
-pub fn need(argv: &[String], far: &FarSite, time_limit: Nanos, stop: &AtomicBool) -> Result<Bytes, Status> {
-    let unbounded = Budget { engine: Engine::Plain, folder: far.folder.clone(), far: PROBE_FAR, ..Budget::of(ALL) };
-    let expansion = Expansion::begin(&unbounded, &far.site.own()).map_err(|refused| status(&refused))?;
-    let entrance = expansion.entrance().map(Arc::new).map_err(|refused| status(&refused))?;
+pub fn required(argv: &[String], far: &FarConfig, time_limit: Nanos, stop: &AtomicBool) -> Result<Bytes, TrialStatus> {
+    let unbounded = ExpansionLimits {
+        engine: PagingMode::Plain,
+        folder: far.folder.clone(),
+        far: PROBE_FAR,
+        ..ExpansionLimits::of(ALL)
+    };
+    let expansion = Expansion::start(&unbounded, &far.site.own()).map_err(|refused| status(&refused))?;
+    let entrance = expansion.cgroup_procs().map(Arc::new).map_err(|refused| status(&refused))?;
     let line = CommandLine { argv: argv.to_vec(), environment: BTreeMap::new() };
-    let launch = Launch { time_limit, entrance: Some(entrance), ..bare(&line) };
+    let launch = SpawnSpec { time_limit, entrance: Some(entrance), ..bare(&line) };
     let over = AtomicBool::new(false);
     let (finished, most) = std::thread::scope(|scope| {
         let looking = scope.spawn(|| most_held(&expansion, &over));
@@ -79,7 +84,7 @@ pub fn need(argv: &[String], far: &FarSite, time_limit: Nanos, stop: &AtomicBool
     if finished.exit == Exit::Code(0) {
         return Ok(most);
     }
-    Err(Status::Failed(format!("without a budget it ended with {}", finished.last_words())))
+    Err(TrialStatus::Failed(format!("without a budget it ended with {}", finished.stderr_tail())))
 }
 
 fn most_held(expansion: &Expansion, over: &AtomicBool) -> Bytes {
@@ -91,7 +96,7 @@ fn most_held(expansion: &Expansion, over: &AtomicBool) -> Bytes {
     most
 }
 
-fn status(refused: &Refused) -> Status {
+fn status(refused: &Unavailable) -> TrialStatus {
     let words = with_hint(refused, refused.hint.as_deref());
-    if refused.not_permitted { Status::Unavailable(words) } else { Status::Failed(words) }
+    if refused.not_permitted { TrialStatus::Unavailable(words) } else { TrialStatus::Failed(words) }
 }

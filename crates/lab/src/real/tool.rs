@@ -6,12 +6,12 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use machine::child::{self, Exit, Finished, Launch, Server, ServerError};
-use model::trial::{Sample, Status, Trial};
-use model::units::Nanos;
-use workloads::{Failure, Job, Recipe, ServerLine, with_hint};
+use machine::child::{self, Exit, ProcessResult, ServerCommand, ServerError, SpawnSpec};
+use model::values::trial::{Sample, Trial, TrialStatus};
+use model::values::units::Nanos;
+use workloads::{CommandSpec, Failure, ServerLine, TrialContext, with_hint};
 
-use super::{Ended, not_started, run_to_its_end, seated, unseated};
+use super::{TrialOutcome, not_started, run_to_its_end, seated, unseated};
 
 /// After Ctrl-C the user waits, but what a trial has changed should be changed back.
 const CLEANUP_AFTER_STOP_MAX: Nanos = Nanos(10_000_000_000);
@@ -19,9 +19,9 @@ const CLEANUP_AFTER_STOP_MAX: Nanos = Nanos(10_000_000_000);
 /// What runs, and how its output is read.
 pub(super) struct Tool<'a> {
     pub trial: &'a Trial,
-    pub job: Job,
-    pub recipe: Recipe,
-    pub read: fn(&Job, &Finished) -> Result<Vec<Sample>, Failure>,
+    pub job: TrialContext,
+    pub recipe: CommandSpec,
+    pub read: fn(&TrialContext, &ProcessResult) -> Result<Vec<Sample>, Failure>,
     pub stop: &'a AtomicBool,
     /// For each of what surrounds the measured command.
     pub around_limit: Nanos,
@@ -31,7 +31,7 @@ pub(super) struct Tool<'a> {
 
 /// Runs the trial. With a server, that is what preparation and cleaning up are around, and all runs are beside it;
 /// without one they are around each run, as hyperfine has it.
-pub(super) fn run(tool: &Tool<'_>) -> Result<Ended, Status> {
+pub(super) fn run(tool: &Tool<'_>) -> Result<TrialOutcome, TrialStatus> {
     if let Some(server) = &tool.recipe.server {
         return tool.prepared(|| tool.beside(server));
     }
@@ -43,24 +43,24 @@ pub(super) fn run(tool: &Tool<'_>) -> Result<Ended, Status> {
 
 impl Tool<'_> {
     /// What `run` gives, with preparation before it and cleaning up after it, also when preparing or running failed.
-    fn prepared(&self, run: impl FnOnce() -> Result<Ended, Status>) -> Result<Ended, Status> {
+    fn prepared(&self, run: impl FnOnce() -> Result<TrialOutcome, TrialStatus>) -> Result<TrialOutcome, TrialStatus> {
         let ended = self.prepare().and_then(|()| run());
         let cleaned = self.clean_up();
-        let Ended { result, evidence } = ended?;
+        let TrialOutcome { result, evidence } = ended?;
         // What failed first is the reason.
-        Ok(Ended { result: result.and_then(|samples| cleaned.map(|()| samples)), evidence })
+        Ok(TrialOutcome { result: result.and_then(|samples| cleaned.map(|()| samples)), evidence })
     }
 
-    fn prepare(&self) -> Result<(), Status> {
+    fn prepare(&self) -> Result<(), TrialStatus> {
         let Some(command) = &self.recipe.prepare else { return Ok(()) };
-        let launch = Launch { time_limit: self.around_limit, ..unseated(self.trial, command) };
+        let launch = SpawnSpec { time_limit: self.around_limit, ..unseated(self.trial, command) };
         succeed("preparing", &launch, &[self.stop])
     }
 
     /// Not ended by Ctrl-C, within bounds; a second Ctrl-C ends the whole program.
-    fn clean_up(&self) -> Result<(), Status> {
+    fn clean_up(&self) -> Result<(), TrialStatus> {
         let Some(command) = &self.recipe.cleanup else { return Ok(()) };
-        let mut launch = Launch { time_limit: self.around_limit, ..unseated(self.trial, command) };
+        let mut launch = SpawnSpec { time_limit: self.around_limit, ..unseated(self.trial, command) };
         if self.stop.load(Ordering::Relaxed) {
             launch.time_limit = launch.time_limit.min(CLEANUP_AFTER_STOP_MAX);
         }
@@ -68,15 +68,15 @@ impl Tool<'_> {
     }
 
     /// All runs of the command beside the server.
-    fn beside(&self, server: &ServerLine) -> Result<Ended, Status> {
+    fn beside(&self, server: &ServerLine) -> Result<TrialOutcome, TrialStatus> {
         let placement = &self.trial.placement;
-        let launch = Launch {
+        let launch = SpawnSpec {
             cpus: placement.second.clone(),
             time_limit: self.around_limit,
             entrance: self.entrance.clone(),
             ..seated(self.trial, &server.command)
         };
-        let server = Server { launch, ready: server.ready.clone(), measured: placement.cpus() };
+        let server = ServerCommand { launch, ready: server.ready.clone(), measured: placement.cpus() };
         let ran = child::with_server(&server, self.stop, |ended| {
             let stop = [self.stop, ended];
             for _ in 0..self.recipe.warmup {
@@ -90,44 +90,44 @@ impl Tool<'_> {
         Ok(ended)
     }
 
-    fn measure(&self, stop: &[&AtomicBool]) -> Result<Ended, Status> {
-        let launch = Launch { entrance: self.entrance.clone(), ..seated(self.trial, &self.recipe.command) };
+    fn measure(&self, stop: &[&AtomicBool]) -> Result<TrialOutcome, TrialStatus> {
+        let launch = SpawnSpec { entrance: self.entrance.clone(), ..seated(self.trial, &self.recipe.command) };
         let finished = run_to_its_end(&launch, stop)?;
-        let result = (self.read)(&self.job, &finished).map_err(Status::from);
-        Ok(Ended { result, evidence: finished.evidence })
+        let result = (self.read)(&self.job, &finished).map_err(TrialStatus::from);
+        Ok(TrialOutcome { result, evidence: finished.evidence })
     }
 }
 
 /// A run that has to succeed and counts for nothing.
-fn warmed_up(ended: Ended) -> Result<(), Status> {
+fn warmed_up(ended: TrialOutcome) -> Result<(), TrialStatus> {
     ended.result.map(drop).map_err(|status| match status {
-        Status::Failed(why) => Status::Failed(format!("a warm-up run: {why}")),
+        TrialStatus::Failed(why) => TrialStatus::Failed(format!("a warm-up run: {why}")),
         other => other,
     })
 }
 
 /// Runs what is not measured. That it took too long says nothing about how fast the measured command is, so it is a
 /// failure and no time-out.
-fn succeed(what: &str, launch: &Launch, stop: &[&AtomicBool]) -> Result<(), Status> {
+fn succeed(what: &str, launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<(), TrialStatus> {
     let finished = child::run(launch, stop).map_err(|error| match not_started(&error) {
-        Status::Unavailable(why) => Status::Unavailable(format!("{what}: {why}")),
+        TrialStatus::Unavailable(why) => TrialStatus::Unavailable(format!("{what}: {why}")),
         other => other,
     })?;
     match finished.exit {
         Exit::Code(0) => Ok(()),
-        Exit::TimedOut => Err(Status::Failed(format!("{what} had not ended after {}", launch.time_limit))),
+        Exit::TimedOut => Err(TrialStatus::Failed(format!("{what} had not ended after {}", launch.time_limit))),
         Exit::Code(_) | Exit::Signal(_) | Exit::Stopped => {
-            Err(Status::Failed(format!("{what} ended with {}", finished.last_words())))
+            Err(TrialStatus::Failed(format!("{what} ended with {}", finished.stderr_tail())))
         }
     }
 }
 
-fn no_server(error: &ServerError) -> Status {
+fn no_server(error: &ServerError) -> TrialStatus {
     let words = with_hint(error, error.hint());
     match error {
-        ServerError::Launch(launch) if matches!(not_started(launch), Status::Unavailable(_)) => {
-            Status::Unavailable(words)
+        ServerError::Launch(launch) if matches!(not_started(launch), TrialStatus::Unavailable(_)) => {
+            TrialStatus::Unavailable(words)
         }
-        _ => Status::Failed(words),
+        _ => TrialStatus::Failed(words),
     }
 }

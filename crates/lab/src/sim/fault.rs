@@ -1,9 +1,9 @@
 //! What goes wrong on a simulated machine, when asked: the program is killed, the disk is full, a cpu goes away, a
 //! child never ends, a placement is not obeyed.
 
-use model::id_set::CpuId;
-use model::trial::{Outcome, Status, Trial};
-use model::units::Bytes;
+use model::values::id_set::CpuId;
+use model::values::trial::{Outcome, Trial, TrialStatus};
+use model::values::units::Bytes;
 
 /// Faults, all off by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,13 +55,13 @@ impl Faults {
     }
 
     /// Changes the outcome of a trial that a fault strikes.
-    pub fn strike(&self, trial: &Trial, seed: u64, outcome: &mut Outcome) {
+    pub fn inject(&self, trial: &Trial, seed: u64, outcome: &mut Outcome) {
         let chance = seed as f64 / u64::MAX as f64;
         if chance < self.never_ends {
-            outcome.status = Status::timed_out(trial.time_limit);
+            outcome.status = TrialStatus::timed_out(trial.time_limit);
             outcome.samples.clear();
             outcome.took = trial.time_limit;
-        } else if chance < self.never_ends + self.escapes && trial.placement.is_seated() {
+        } else if chance < self.never_ends + self.escapes && trial.placement.is_pinned() {
             // Beyond every seat there is at least the cpu after the highest.
             let beyond = trial.placement.seats.iter().map(|cpu| cpu.0).max().unwrap_or(0) + 1;
             outcome.evidence.cpus_seen.insert(CpuId(beyond));

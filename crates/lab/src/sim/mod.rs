@@ -10,13 +10,15 @@ pub use fault::Faults;
 
 use std::collections::BTreeMap;
 
-use model::id_set::{CpuSet, NodeId};
-use model::placement::Route;
-use model::plan::stream;
-use model::topology::Topology;
-use model::trial::{BudgetKept, DeviceInterrupt, Evidence, FarMemory, Outcome, Sample, Status, ThreadSeat, Trial};
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, WorkloadSpec};
+use model::placements::placement::Route;
+use model::values::id_set::{CpuSet, NodeId};
+use model::values::plan::stream;
+use model::values::topology::Topology;
+use model::values::trial::{
+    DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, Outcome, Sample, ThreadBinding, Trial, TrialStatus,
+};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, WorkloadSpec};
 
 use crate::executor::Executor;
 
@@ -26,7 +28,6 @@ pub const EPOCH_UNIX_MS: u64 = 1_700_000_000_000;
 /// Trials follow each other at this distance in the simulated calendar, whatever they took.
 const TRIAL_DISTANCE_MS: u64 = 1_000;
 
-/// A simulated machine.
 #[derive(Debug)]
 pub struct SimExecutor {
     topology: Topology,
@@ -60,11 +61,11 @@ impl SimExecutor {
     fn evidence(&self, trial: &Trial, wall: Nanos) -> Evidence {
         let second = (!trial.placement.second.is_empty()).then(|| Box::new(second_evidence(trial, wall)));
         let cpus = trial.placement.cpus();
-        let on_seat = |cpu| ThreadSeat { asked: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
+        let on_seat = |cpu| ThreadBinding { asked: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
         Evidence {
-            mask_at_start: trial.placement.is_seated().then(|| cpus.clone()),
-            mask_at_end: trial.placement.is_seated().then(|| cpus.clone()),
-            cpus_seen: if trial.placement.is_seated() { cpus } else { self.topology.allowed_cpus.clone() },
+            mask_at_start: trial.placement.is_pinned().then(|| cpus.clone()),
+            mask_at_end: trial.placement.is_pinned().then(|| cpus.clone()),
+            cpus_seen: if trial.placement.is_pinned() { cpus } else { self.topology.allowed_cpus.clone() },
             looks: 1,
             threads_seen: trial.placement.threads as u64,
             thread_seats: trial.placement.seats.iter().map(|cpu| on_seat(*cpu)).collect(),
@@ -98,10 +99,10 @@ fn second_evidence(trial: &Trial, wall: Nanos) -> Evidence {
 }
 
 /// A budget that was kept, half of the data far.
-fn budget(trial: &Trial) -> Option<BudgetKept> {
+fn budget(trial: &Trial) -> Option<DramBudgetUse> {
     let asked = trial.placement.budget?;
     let (fetched, pilot_cpu) = (asked.steered.then_some(asked.dram), asked.steered.then_some(Nanos(1_000_000)));
-    Some(BudgetKept { dram: asked.dram, read: asked.dram, written: asked.dram, killed: 0, fetched, pilot_cpu })
+    Some(DramBudgetUse { dram: asked.dram, read: asked.dram, written: asked.dram, killed: 0, fetched, pilot_cpu })
 }
 
 /// A file where the policy is one.
@@ -146,19 +147,19 @@ impl Executor for SimExecutor {
         let slowdown = noise::slowdown(self.seed, trial, position);
         let started_unix_ms = EPOCH_UNIX_MS + u64::from(position) * TRIAL_DISTANCE_MS;
         let Some(spec) = self.specs.iter().find(|spec| spec.name == trial.workload) else {
-            let status = Status::Unavailable(format!("the simulator has no workload {}", trial.workload));
+            let status = TrialStatus::Unavailable(format!("the simulator has no workload {}", trial.workload));
             let (evidence, took) = (Evidence::default(), Nanos(0));
             return Some(Outcome { status, samples: Vec::new(), evidence, started_unix_ms, took });
         };
         let took = Nanos((spec.guess(&trial.parameters).0 as f64 * slowdown) as u64);
         let mut outcome = Outcome {
-            status: Status::Completed,
+            status: TrialStatus::Completed,
             samples: self.samples(trial, spec, slowdown),
             evidence: self.evidence(trial, took),
             started_unix_ms,
             took,
         };
-        self.faults.strike(trial, seed, &mut outcome);
+        self.faults.inject(trial, seed, &mut outcome);
         Some(outcome)
     }
 }

@@ -1,7 +1,7 @@
 //! How a simulated machine's speed varies: a factor by which a trial is slower than the model says.
 
-use model::plan::stream;
-use model::trial::Trial;
+use model::values::plan::stream;
+use model::values::trial::Trial;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -15,7 +15,6 @@ const DRIFT: f64 = 0.02;
 const DRIFT_PERIOD_TRIALS: f64 = 400.0;
 /// One block in twenty has other work on the machine, for a contiguous part of it.
 const BURST_SHARE: f64 = 0.05;
-/// What a burst costs.
 const BURST_SLOWDOWN: f64 = 1.3;
 /// The kernel's choice differs from trial to trial because it moves threads.
 const KERNEL_SD_FACTOR: f64 = 1.5;
@@ -25,7 +24,7 @@ pub fn slowdown(seed: u64, trial: &Trial, position: u32) -> f64 {
     let block = format!("block {} {}", trial.role.key(), trial.block);
     let mut of_block = ChaCha8Rng::seed_from_u64(stream(seed, &block));
     let mut of_trial = ChaCha8Rng::seed_from_u64(stream(seed, &format!("noise {}", trial.id)));
-    let sd = if trial.placement.is_seated() { TRIAL_SD } else { TRIAL_SD * KERNEL_SD_FACTOR };
+    let sd = if trial.placement.is_pinned() { TRIAL_SD } else { TRIAL_SD * KERNEL_SD_FACTOR };
     let wave = DRIFT * (f64::from(position) / DRIFT_PERIOD_TRIALS * std::f64::consts::TAU).sin();
     let noise = sd * normal(&mut of_trial) + BLOCK_SD * normal(&mut of_block) + wave;
     let burst = of_block.random::<f64>() < BURST_SHARE && of_trial.random::<f64>() < 0.5;

@@ -1,12 +1,12 @@
 //! How fast a simulated machine runs a workload under a placement: a smooth model of cores, shared threads,
 //! caches and distances. It judges decisions, not machines.
 
-use model::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::placement::MemoryPolicy;
-use model::plan::stream;
-use model::topology::{Object, ObjectKind, Topology};
-use model::trial::Trial;
-use model::workload::Value;
+use model::placements::placement::MemoryPolicy;
+use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::plan::stream;
+use model::values::topology::{Object, ObjectKind, Topology};
+use model::values::trial::Trial;
+use model::values::workload::Value;
 
 /// Two threads on one core are together this much faster than one.
 const SMT_GAIN: f64 = 0.3;
@@ -74,7 +74,7 @@ pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
     let words = format!("{} {} {}", trial.workload, trial.placement.cpus(), trial.placement.memory);
     let unexplained = stream(seed, &words) as f64 / u64::MAX as f64 - 0.5;
     // A uniform number on (-0.5, 0.5) has the standard deviation 1/sqrt(12).
-    let moved = if trial.placement.is_seated() { 1.0 } else { 1.0 - KERNEL_LOSS };
+    let moved = if trial.placement.is_pinned() { 1.0 } else { 1.0 - KERNEL_LOSS };
     // As measured on memory twice its DRAM: docs/results/expand.md.
     let budget =
         trial.placement.budget.map_or(1.0, |budget| if budget.steered { STEERED_SPEED } else { SWAPPED_SPEED });
@@ -85,10 +85,10 @@ pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
 /// from the first core on.
 fn seats(topology: &Topology, trial: &Trial) -> Vec<CpuId> {
     let placement = &trial.placement;
-    if placement.is_seated() && placement.seats.len() <= placement.threads {
+    if placement.is_pinned() && placement.seats.len() <= placement.threads {
         return placement.seats.clone();
     }
-    let allowed = if placement.is_seated() { placement.cpus() } else { topology.allowed_cpus.clone() };
+    let allowed = if placement.is_pinned() { placement.cpus() } else { topology.allowed_cpus.clone() };
     let cores: Vec<CpuSet> = topology.cores().iter().map(|core| core.intersection(&allowed)).collect();
     let widest = cores.iter().map(CpuSet::len).max().unwrap_or(1);
     let in_turn = (0..widest).flat_map(|thread| cores.iter().filter_map(move |core| core.iter().nth(thread)));

@@ -2,11 +2,11 @@
 //! and gone with all its process group afterwards. Never a shell.
 
 mod aside;
-mod attend;
 mod output;
 mod reap;
 mod server;
 mod start;
+mod wait;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,22 +17,22 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use model::id_set::CpuSet;
-use model::placement::MemoryPolicy;
-use model::trial::Evidence;
-use model::units::{Bytes, Nanos};
+use model::placements::placement::MemoryPolicy;
+use model::values::id_set::CpuSet;
+use model::values::trial::Evidence;
+use model::values::units::{Bytes, Nanos};
 
-use crate::evidence::{Counters, Question, Watch};
+use crate::affinity;
+use crate::evidence::{Counters, TrialMonitor, WatchScope};
 use crate::proc::Proc;
-use crate::seat;
-use crate::syscall::{self, Refusal};
+use crate::syscall::{self, SyscallError};
 use crate::sysfs;
 use aside::Aside;
-use attend::{Attended, Cause, Orders};
-use reap::Used;
-pub use server::{Ready, Server, ServerError, with_server};
+use reap::ResourceUsage;
+pub use server::{Readiness, ServerCommand, ServerError, with_server};
 pub use start::find_program;
-use start::{Proof, Started};
+use start::{StartProof, Started};
+use wait::{Cause, WaitOutcome, WaitPolicy};
 
 /// How much of stderr a failure quotes.
 const QUOTED_BYTES_MAX: usize = 1000;
@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// What is to be run, and where.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct SpawnSpec {
     /// The program (a path, or a name to look for in PATH) and its arguments.
     pub argv: Vec<OsString>,
     /// Variables to set on top of our own environment.
@@ -60,7 +60,7 @@ pub struct Launch {
     pub output_max: Bytes,
     /// How its moves from cpu to cpu are counted.
     pub migrations: Migrations,
-    /// A cgroup that it enters before it becomes the program; see [`crate::group::MemoryGroup::entrance`].
+    /// A cgroup that it enters before it becomes the program; see [`crate::cgroup::MemoryCgroup::entrance`].
     pub entrance: Option<Arc<File>>,
 }
 
@@ -76,10 +76,9 @@ pub enum Migrations {
 
 /// A trial's process that has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finished {
-    /// How.
+pub struct ProcessResult {
     pub exit: Exit,
-    /// The beginning of its standard output, up to [`Launch::output_max`].
+    /// The beginning of its standard output, up to [`SpawnSpec::output_max`].
     pub stdout: Vec<u8>,
     /// How much of its standard output was not kept.
     pub stdout_dropped: Bytes,
@@ -89,7 +88,6 @@ pub struct Finished {
     pub stderr_dropped: Bytes,
     /// Time in user mode, of it and the children that were waited for.
     pub user: Nanos,
-    /// Time in the kernel.
     pub system: Nanos,
     /// The most memory that one of its processes had resident.
     pub max_rss: Bytes,
@@ -97,12 +95,10 @@ pub struct Finished {
     pub evidence: Evidence,
 }
 
-/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// By itself, with this status.
     Code(i32),
-    /// By this signal.
     Signal(i32),
     /// We stopped it at its time limit.
     TimedOut,
@@ -117,23 +113,18 @@ pub enum LaunchError {
     NotFound {
         /// As it was asked for.
         program: String,
-        /// The next step.
         hint: String,
     },
     /// The program may not be run.
     NotPermitted {
         /// As it was asked for.
         program: String,
-        /// The next step.
         hint: String,
     },
     /// The kernel refused something else, such as the seats.
-    Refused(Refusal),
+    Refused(SyscallError),
     /// It was killed and did not go: a device or a network file system holds it.
-    WillNotDie {
-        /// Which process.
-        pid: u32,
-    },
+    WillNotDie { pid: u32 },
 }
 
 impl fmt::Display for Exit {
@@ -147,9 +138,9 @@ impl fmt::Display for Exit {
     }
 }
 
-impl Finished {
+impl ProcessResult {
     /// How it ended, and the last of what it said on stderr, up to 1000 bytes: `status 3: no such file`.
-    pub fn last_words(&self) -> String {
+    pub fn stderr_tail(&self) -> String {
         match self.stderr_end().as_str() {
             "" => self.exit.to_string(),
             words => format!("{}: {words}", self.exit),
@@ -191,7 +182,7 @@ static ORIGINAL_MASK: OnceLock<CpuSet> = OnceLock::new();
 /// Remembers the cpus that this process was started with, before it moves itself anywhere; unbound children get
 /// these. To be called first in `main`; otherwise the mask of the first launch counts.
 pub fn remember_original_mask() -> CpuSet {
-    ORIGINAL_MASK.get_or_init(|| seat::mask_of(0).unwrap_or_default()).clone()
+    ORIGINAL_MASK.get_or_init(|| affinity::mask_of(0).unwrap_or_default()).clone()
 }
 
 /// Whether this process was started with a signal ignored, as nohup and shells do for what is to outlive them.
@@ -207,12 +198,12 @@ pub fn is_ignored(signal: i32) -> bool {
 /// process group is killed before this returns; processes that left the group are not followed.
 ///
 /// The child dies with the thread that calls this, even when that is killed; its own children then do not.
-pub fn run(launch: &Launch, stop: &[&AtomicBool]) -> Result<Finished, LaunchError> {
+pub fn run(launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<ProcessResult, LaunchError> {
     let original = remember_original_mask();
     let cpus = seats_or(&launch.cpus, &original);
     adopt_orphans();
     let _aside = Aside::from(&original, &[&cpus]);
-    let orders = Orders {
+    let orders = WaitPolicy {
         output_max: launch.output_max,
         time_limit: Some(Duration::from_nanos(launch.time_limit.0)),
         stop,
@@ -220,7 +211,7 @@ pub fn run(launch: &Launch, stop: &[&AtomicBool]) -> Result<Finished, LaunchErro
         grace: GRACE,
         lines: None,
     };
-    observe(launch, &cpus, |started| attend::attend(started, orders))
+    observe(launch, &cpus, |started| wait::attend(started, orders))
 }
 
 /// The seats, or all that there are when none are named.
@@ -230,10 +221,10 @@ fn seats_or(cpus: &CpuSet, all: &CpuSet) -> CpuSet {
 
 /// Starts a process, watches it while `attend` waits for its end, and reaps it and its group.
 fn observe(
-    launch: &Launch,
+    launch: &SpawnSpec,
     cpus: &CpuSet,
-    attend: impl FnOnce(Started) -> Result<Attended, LaunchError>,
-) -> Result<Finished, LaunchError> {
+    attend: impl FnOnce(Started) -> Result<WaitOutcome, LaunchError>,
+) -> Result<ProcessResult, LaunchError> {
     let proc = Proc::live();
     let before = Counters::read(&proc, cpus);
     let counter = Counter::open(launch.migrations);
@@ -242,7 +233,7 @@ fn observe(
         let (send, receive) = mpsc::channel();
         let watching = {
             let proc = proc.clone();
-            let question = Question {
+            let question = WatchScope {
                 memory: launch.memory.clone(),
                 local_nodes: Some(proc.nodes_of(&launch.cpus)).filter(|nodes| !nodes.is_empty()),
                 migrations_counted: launch.migrations == Migrations::Counted,
@@ -262,7 +253,7 @@ fn observe(
         let mut evidence = evidence(proof, &attended, &used, (&before, &after));
         counter.explain(&mut evidence);
         if let Some(watch) = watch {
-            watch.explain(&mut evidence);
+            watch.into_evidence(&mut evidence);
         }
         Ok(finished(attended, &used, evidence))
     })
@@ -271,19 +262,24 @@ fn observe(
 type Leader = Option<(u32, Instant)>;
 
 /// Looks at the trial from its start until the sender is dropped, and once more then.
-fn watch(proc: Proc, question: Question, from: &Receiver<Leader>) -> Option<Watch> {
+fn watch(proc: Proc, question: WatchScope, from: &Receiver<Leader>) -> Option<TrialMonitor> {
     let (leader, started) = from.recv().ok().flatten()?;
-    let mut watch = Watch::new(proc, leader, started, question);
-    let mut pause = watch.look();
+    let mut watch = TrialMonitor::new(proc, leader, started, question);
+    let mut pause = watch.sample();
     // Nothing more is ever sent: the wait ends with the time or with the trial.
     while from.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
-        pause = watch.look();
+        pause = watch.sample();
     }
-    watch.look();
+    watch.sample();
     Some(watch)
 }
 
-fn evidence(proof: Proof, attended: &Attended, used: &Used, counters: (&Counters, &Counters)) -> Evidence {
+fn evidence(
+    proof: StartProof,
+    attended: &WaitOutcome,
+    used: &ResourceUsage,
+    counters: (&Counters, &Counters),
+) -> Evidence {
     let mut evidence = Evidence {
         mask_at_start: proof.mask,
         switches_voluntary: Some(used.switches_voluntary),
@@ -302,7 +298,7 @@ fn evidence(proof: Proof, attended: &Attended, used: &Used, counters: (&Counters
     evidence
 }
 
-fn finished(attended: Attended, used: &Used, evidence: Evidence) -> Finished {
+fn finished(attended: WaitOutcome, used: &ResourceUsage, evidence: Evidence) -> ProcessResult {
     let exit = match attended.cause {
         Cause::Itself => used.exit,
         Cause::TimeLimit => Exit::TimedOut,
@@ -310,7 +306,7 @@ fn finished(attended: Attended, used: &Used, evidence: Evidence) -> Finished {
     };
     let (stdout, stdout_dropped) = attended.stdout.into_parts();
     let (stderr, stderr_dropped) = attended.stderr.into_parts();
-    Finished {
+    ProcessResult {
         exit,
         stdout,
         stdout_dropped,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 use regex::bytes::Regex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -19,28 +19,28 @@ const REST_CHUNKS_MAX: usize = (1 << 20) / CHUNK_BYTES + 1;
 
 /// Which part of a stream is kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Keep {
+pub(super) enum KeptRange {
     First(usize),
     Last(usize),
 }
 
 /// The kept part of a stream.
 #[derive(Debug)]
-struct Kept {
-    keep: Keep,
+struct KeptOutput {
+    keep: KeptRange,
     bytes: VecDeque<u8>,
     dropped: u64,
 }
 
-impl Kept {
+impl KeptOutput {
     fn add(&mut self, bytes: &[u8]) {
         match self.keep {
-            Keep::First(most) => {
+            KeptRange::First(most) => {
                 let room = most.saturating_sub(self.bytes.len()).min(bytes.len());
                 self.bytes.extend(&bytes[..room]);
                 self.dropped += (bytes.len() - room) as u64;
             }
-            Keep::Last(most) => {
+            KeptRange::Last(most) => {
                 self.bytes.extend(bytes);
                 let excess = self.bytes.len().saturating_sub(most);
                 self.bytes.drain(..excess);
@@ -90,16 +90,16 @@ impl LineWatch {
 pub(super) struct Stream {
     /// None after its end.
     pipe: Option<OwnedFd>,
-    kept: Kept,
+    kept: KeptOutput,
     chunk: Vec<u8>,
     /// None when nobody waits for a line, or no longer.
     lines: Option<LineWatch>,
 }
 
 impl Stream {
-    pub(super) fn new(pipe: OwnedFd, keep: Keep, lines: Option<LineWatch>) -> Result<Self, Errno> {
+    pub(super) fn new(pipe: OwnedFd, keep: KeptRange, lines: Option<LineWatch>) -> Result<Self, Errno> {
         rustix::fs::fcntl_setfl(&pipe, rustix::fs::fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
-        let kept = Kept { keep, bytes: VecDeque::new(), dropped: 0 };
+        let kept = KeptOutput { keep, bytes: VecDeque::new(), dropped: 0 };
         Ok(Self { pipe: Some(pipe), kept, chunk: vec![0; CHUNK_BYTES], lines })
     }
 
@@ -145,8 +145,8 @@ impl Stream {
 mod tests {
     use super::*;
 
-    fn kept(keep: Keep, pieces: &[&str]) -> (String, u64) {
-        let mut kept = Kept { keep, bytes: VecDeque::new(), dropped: 0 };
+    fn kept(keep: KeptRange, pieces: &[&str]) -> (String, u64) {
+        let mut kept = KeptOutput { keep, bytes: VecDeque::new(), dropped: 0 };
         for piece in pieces {
             kept.add(piece.as_bytes());
         }
@@ -179,12 +179,12 @@ mod tests {
     #[test]
     fn the_beginning_or_the_end_is_kept_and_the_rest_counted() {
         let cases = [
-            (Keep::First(4), "abcd", 3),
-            (Keep::First(7), "abcdefg", 0),
-            (Keep::First(0), "", 7),
-            (Keep::Last(4), "defg", 3),
-            (Keep::Last(9), "abcdefg", 0),
-            (Keep::Last(0), "", 7),
+            (KeptRange::First(4), "abcd", 3),
+            (KeptRange::First(7), "abcdefg", 0),
+            (KeptRange::First(0), "", 7),
+            (KeptRange::Last(4), "defg", 3),
+            (KeptRange::Last(9), "abcdefg", 0),
+            (KeptRange::Last(0), "", 7),
         ];
         for (keep, expected, dropped) in cases {
             for pieces in [&["abcdefg"][..], &["abc", "", "d", "efg"]] {

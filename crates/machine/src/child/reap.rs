@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-use model::units::{Bytes, Nanos};
+use model::values::units::{Bytes, Nanos};
 use rustix::process::Signal;
 
-use super::attend::{self, DEATH_MAX};
+use super::wait::{self, DEATH_MAX};
 use super::{Exit, LaunchError};
 use crate::proc::Proc;
-use crate::syscall::{self, Reaped, Refusal};
+use crate::syscall::{self, SyscallError, WaitStatus};
 
 /// What a trial used, from wait4(2): its leader, the children that it waited for, and the ones that it left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Used {
+pub(super) struct ResourceUsage {
     pub exit: Exit,
     pub user: Nanos,
     pub system: Nanos,
@@ -24,17 +24,17 @@ pub(super) struct Used {
 }
 
 /// Kills and reaps a process group that was led by our child `leader`.
-pub(super) fn all(leader: u32, proc: &Proc) -> Result<Used, LaunchError> {
+pub(super) fn all(leader: u32, proc: &Proc) -> Result<ResourceUsage, LaunchError> {
     // Before the leader is reaped: until then nobody else can have its number.
-    attend::signal_group(leader, Signal::KILL);
+    wait::signal_group(leader, Signal::KILL);
     let until = Instant::now() + DEATH_MAX;
     await_end(leader, until)?;
     let first = syscall::reap_child(leader).map_err(|error| refused(&error))?;
-    let mut used = first.as_ref().map(Used::of).ok_or(LaunchError::WillNotDie { pid: leader })?;
+    let mut used = first.as_ref().map(ResourceUsage::of).ok_or(LaunchError::WillNotDie { pid: leader })?;
     // Ends when nobody is left; each turn reaps somebody or waits for somebody.
     loop {
         match syscall::reap_in_group(leader) {
-            Ok(Some(orphan)) => used.add(&Used::of(&orphan)),
+            Ok(Some(orphan)) => used.add(&ResourceUsage::of(&orphan)),
             Ok(None) => await_end(orphan_of(leader, proc), until)?,
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(used),
             Err(error) => return Err(refused(&error)),
@@ -43,12 +43,12 @@ pub(super) fn all(leader: u32, proc: &Proc) -> Result<Used, LaunchError> {
 }
 
 fn refused(error: &std::io::Error) -> LaunchError {
-    LaunchError::Refused(Refusal::new("wait for a child", error))
+    LaunchError::Refused(SyscallError::new("wait for a child", error))
 }
 
 fn await_end(pid: u32, until: Instant) -> Result<(), LaunchError> {
     let left = until.saturating_duration_since(Instant::now());
-    match attend::ends_in(pid, left) {
+    match wait::ends_in(pid, left) {
         Ok(true) => Ok(()),
         // It ended between being found and being waited for; when that repeats itself, something else is wrong.
         Err(rustix::io::Errno::SRCH) if !left.is_zero() => Ok(()),
@@ -67,8 +67,8 @@ fn orphan_of(group: u32, proc: &Proc) -> u32 {
     adopted.into_iter().find(is_one).unwrap_or(0)
 }
 
-impl Used {
-    fn of(reaped: &Reaped) -> Self {
+impl ResourceUsage {
+    fn of(reaped: &WaitStatus) -> Self {
         let usage = &reaped.usage;
         let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
         Self {

@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use model::id_set::CpuSet;
-use model::units::Nanos;
+use model::values::id_set::CpuSet;
+use model::values::units::Nanos;
 use regex::bytes::Regex;
 use rustix::pipe::PipeFlags;
 
 use super::aside::Aside;
-use super::attend::{self, Orders};
 use super::output::LineWatch;
-use super::{Exit, Finished, Launch, LaunchError, adopt_orphans, observe, remember_original_mask, seats_or};
-use crate::syscall::Refusal;
+use super::wait::{self, WaitPolicy};
+use super::{Exit, LaunchError, ProcessResult, SpawnSpec, adopt_orphans, observe, remember_original_mask, seats_or};
+use crate::syscall::SyscallError;
 
 /// Between SIGTERM and SIGKILL: databases write their state and remove their sockets in it.
 const GRACE: Duration = Duration::from_secs(5);
@@ -29,18 +29,18 @@ const CONNECT_MAX: Duration = Duration::from_millis(250);
 
 /// A second command of a trial, beside the measured one.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct ServerCommand {
     /// What is run, and where; its time limit is for becoming ready.
-    pub launch: Launch,
+    pub launch: SpawnSpec,
     /// When the measured command may begin.
-    pub ready: Ready,
+    pub ready: Readiness,
     /// The cpus of the measured command, empty when the kernel chooses: whoever watches the server keeps off them.
     pub measured: CpuSet,
 }
 
 /// What says that a server can be used.
 #[derive(Clone, Debug)]
-pub enum Ready {
+pub enum Readiness {
     /// That it has been started.
     Started,
     /// That a TCP connection to this port of the loopback (IPv4 or IPv6) is accepted; the connection is closed at once.
@@ -71,10 +71,9 @@ pub enum ServerError {
     Ended {
         /// Whether it had been ready.
         was_ready: bool,
-        /// How.
         exit: Exit,
         /// How it ended and what it said last.
-        last_words: String,
+        stderr_tail: String,
     },
     /// `stop` was set before it was ready.
     Stopped,
@@ -87,17 +86,17 @@ pub enum ServerError {
 /// # Errors
 /// As [`ServerError`] says; nothing is left running then either. `meanwhile` may have been called.
 pub fn with_server<T>(
-    server: &Server,
+    server: &ServerCommand,
     stop: &AtomicBool,
     meanwhile: impl FnOnce(&AtomicBool) -> T,
-) -> Result<(T, Finished), ServerError> {
-    let sign = Sign::before_start(&server.ready)?;
+) -> Result<(T, ProcessResult), ServerError> {
+    let sign = ReadinessProbe::before_start(&server.ready)?;
     let original = remember_original_mask();
     let (cpus, measured) = (seats_or(&server.launch.cpus, &original), seats_or(&server.measured, &original));
     adopt_orphans();
     // The server's seats too, if that leaves us any; the measured command's in any case.
     let _aside = Aside::from(&original, &[&cpus.union(&measured), &measured]);
-    let refused = |error: rustix::io::Errno| Refusal::new("make a pipe", &error.into());
+    let refused = |error: rustix::io::Errno| SyscallError::new("make a pipe", &error.into());
     let (hang_up, in_use) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
         .map_err(|error| ServerError::Launch(LaunchError::Refused(refused(error))))?;
     let until = Instant::now().checked_add(Duration::from_nanos(server.launch.time_limit.0));
@@ -110,24 +109,24 @@ pub fn with_server<T>(
         // A thread of its own that lives as long as the server: the server dies with the thread that started it.
         let attending = scope.spawn(move || {
             observe(&server.launch, cpus, |started| {
-                if matches!(server.ready, Ready::Started) {
+                if matches!(server.ready, Readiness::Started) {
                     // Who waits for it does so until this thread is gone.
                     let _ = tell.send(());
                 }
                 let lines = match &server.ready {
-                    Ready::Line(wanted) => Some(LineWatch::new(wanted.clone(), tell)),
-                    Ready::Started | Ready::Port(_) | Ready::File(_) => None,
+                    Readiness::Line(wanted) => Some(LineWatch::new(wanted.clone(), tell)),
+                    Readiness::Started | Readiness::Port(_) | Readiness::File(_) => None,
                 };
                 let output_max = server.launch.output_max;
                 let hang_up = Some(hang_up);
-                let orders = Orders { output_max, time_limit: None, stop: &[stop], hang_up, grace: GRACE, lines };
-                let attended = attend::attend(started, orders);
+                let orders = WaitPolicy { output_max, time_limit: None, stop: &[stop], hang_up, grace: GRACE, lines };
+                let attended = wait::attend(started, orders);
                 ended.store(true, Ordering::Relaxed);
                 attended
             })
         });
         let waited = sign.wait(&told, ended, until, stop);
-        let answer = (waited == Waited::Ready).then(|| meanwhile(ended));
+        let answer = (waited == ReadinessResult::Ready).then(|| meanwhile(ended));
         drop(in_use);
         let finished = attending.join().expect("attending a process has no reason to panic");
         let finished = finished.map_err(ServerError::Launch)?;
@@ -136,19 +135,19 @@ pub fn with_server<T>(
 }
 
 fn conclude<T>(
-    server: &Server,
-    sign: &Sign<'_>,
-    waited: Waited,
+    server: &ServerCommand,
+    sign: &ReadinessProbe<'_>,
+    waited: ReadinessResult,
     answer: Option<T>,
-    finished: Finished,
-) -> Result<(T, Finished), ServerError> {
+    finished: ProcessResult,
+) -> Result<(T, ProcessResult), ServerError> {
     if let Exit::Code(_) | Exit::Signal(_) = finished.exit {
-        let (was_ready, last_words) = (answer.is_some(), finished.last_words());
-        return Err(ServerError::Ended { was_ready, exit: finished.exit, last_words });
+        let (was_ready, last_words) = (answer.is_some(), finished.stderr_tail());
+        return Err(ServerError::Ended { was_ready, exit: finished.exit, stderr_tail: last_words });
     }
     match answer {
         Some(answer) => Ok((answer, finished)),
-        None if waited == Waited::Stopped => Err(ServerError::Stopped),
+        None if waited == ReadinessResult::Stopped => Err(ServerError::Stopped),
         None => {
             let said = finished.stderr_end();
             let said = if said.is_empty() { said } else { format!("; it said: {said}") };
@@ -159,7 +158,7 @@ fn conclude<T>(
 
 /// How waiting for a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waited {
+enum ReadinessResult {
     Ready,
     /// The server has ended, or was never there.
     Ended,
@@ -168,8 +167,8 @@ enum Waited {
 }
 
 /// What a server's readiness is told by, and what it looked like before.
-struct Sign<'a> {
-    ready: &'a Ready,
+struct ReadinessProbe<'a> {
+    ready: &'a Readiness,
     /// The file that was already there.
     stale: Option<FileState>,
 }
@@ -185,27 +184,33 @@ impl FileState {
     }
 }
 
-impl<'a> Sign<'a> {
-    fn before_start(ready: &'a Ready) -> Result<Self, ServerError> {
+impl<'a> ReadinessProbe<'a> {
+    fn before_start(ready: &'a Readiness) -> Result<Self, ServerError> {
         match ready {
-            Ready::Port(port) if answers(*port) => Err(ServerError::PortTaken(*port)),
-            Ready::File(path) => Ok(Self { ready, stale: FileState::of(path) }),
-            Ready::Started | Ready::Port(_) | Ready::Line(_) => Ok(Self { ready, stale: None }),
+            Readiness::Port(port) if answers(*port) => Err(ServerError::PortTaken(*port)),
+            Readiness::File(path) => Ok(Self { ready, stale: FileState::of(path) }),
+            Readiness::Started | Readiness::Port(_) | Readiness::Line(_) => Ok(Self { ready, stale: None }),
         }
     }
 
     /// `told` hears of a line that matches or of the start, and hangs up when the server is gone.
-    fn wait(&self, told: &Receiver<()>, ended: &AtomicBool, until: Option<Instant>, stop: &AtomicBool) -> Waited {
+    fn wait(
+        &self,
+        told: &Receiver<()>,
+        ended: &AtomicBool,
+        until: Option<Instant>,
+        stop: &AtomicBool,
+    ) -> ReadinessResult {
         let (mut pause, longest) = LOOKS;
         loop {
             match told.recv_timeout(pause) {
-                Ok(()) => return Waited::Ready,
-                Err(RecvTimeoutError::Disconnected) => return Waited::Ended,
-                Err(RecvTimeoutError::Timeout) if ended.load(Ordering::Relaxed) => return Waited::Ended,
-                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => return Waited::Stopped,
-                Err(RecvTimeoutError::Timeout) if self.is_seen() => return Waited::Ready,
+                Ok(()) => return ReadinessResult::Ready,
+                Err(RecvTimeoutError::Disconnected) => return ReadinessResult::Ended,
+                Err(RecvTimeoutError::Timeout) if ended.load(Ordering::Relaxed) => return ReadinessResult::Ended,
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => return ReadinessResult::Stopped,
+                Err(RecvTimeoutError::Timeout) if self.is_seen() => return ReadinessResult::Ready,
                 Err(RecvTimeoutError::Timeout) if until.is_some_and(|until| Instant::now() >= until) => {
-                    return Waited::TooLong;
+                    return ReadinessResult::TooLong;
                 }
                 Err(RecvTimeoutError::Timeout) => pause = (pause * 2).min(longest),
             }
@@ -215,21 +220,21 @@ impl<'a> Sign<'a> {
     /// Whether what has to be looked for is there; the other signs are told.
     fn is_seen(&self) -> bool {
         match self.ready {
-            Ready::Port(port) => answers(*port),
-            Ready::File(path) => FileState::of(path).is_some_and(|state| self.stale != Some(state)),
-            Ready::Started | Ready::Line(_) => false,
+            Readiness::Port(port) => answers(*port),
+            Readiness::File(path) => FileState::of(path).is_some_and(|state| self.stale != Some(state)),
+            Readiness::Started | Readiness::Line(_) => false,
         }
     }
 
     fn missing(&self) -> String {
         match self.ready {
-            Ready::Started => "it was not started".into(),
-            Ready::Port(port) => format!("nothing answers on port {port} of 127.0.0.1 and ::1"),
-            Ready::File(path) if self.stale.is_some() => {
+            Readiness::Started => "it was not started".into(),
+            Readiness::Port(port) => format!("nothing answers on port {port} of 127.0.0.1 and ::1"),
+            Readiness::File(path) if self.stale.is_some() => {
                 format!("file '{}' was there before it was started and has not changed since", path.display())
             }
-            Ready::File(path) => format!("there is no file '{}'", path.display()),
-            Ready::Line(wanted) => {
+            Readiness::File(path) => format!("there is no file '{}'", path.display()),
+            Readiness::Line(wanted) => {
                 format!("no line of its output matches '{wanted}' (programs may hold back what they write to a pipe)")
             }
         }
@@ -268,7 +273,7 @@ impl fmt::Display for ServerError {
             Self::NotReady { missing, time_limit, said } => {
                 write!(f, "the server was not ready after {time_limit}: {missing}{said}")
             }
-            Self::Ended { was_ready, last_words, .. } => {
+            Self::Ended { was_ready, stderr_tail: last_words, .. } => {
                 let when = if *was_ready { "before the trial was over" } else { "before it was ready" };
                 write!(f, "the server ended {when} with {last_words}")
             }

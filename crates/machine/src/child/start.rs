@@ -10,51 +10,52 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use model::id_set::CpuSet;
+use model::values::id_set::CpuSet;
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 
-use super::{Launch, LaunchError};
+use super::{LaunchError, SpawnSpec};
+use crate::affinity;
 use crate::mempolicy::{self, PolicyCode};
-use crate::seat;
-use crate::syscall::{self, CpuMask, NodeMask, Refusal};
+use crate::syscall::{self, CpuMask, NodeMask, SyscallError};
 
 /// A process that has been started; nobody has waited for it yet.
 pub(super) struct Started {
     pub pid: u32,
     /// Just before it was forked.
     pub at: Instant,
-    pub proof: Proof,
+    pub proof: StartProof,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
 }
 
 /// What a process said of itself before its first own instruction.
 #[derive(Clone, Debug)]
-pub(super) struct Proof {
+pub(super) struct StartProof {
     /// Its affinity mask; none when the message was lost.
     pub mask: Option<CpuSet>,
     /// Its memory policy in the kernel's words.
-    pub memory_policy: Result<String, Refusal>,
+    pub memory_policy: Result<String, SyscallError>,
 }
 
 /// Starts the program on these cpus.
-pub(super) fn start(launch: &Launch, cpus: &CpuSet) -> Result<Started, LaunchError> {
+pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet) -> Result<Started, LaunchError> {
     let program = launch.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
-    let refused =
-        |what: &str, error: io::Error| LaunchError::Refused(Refusal::new(format!("{what} for '{program}'"), &error));
+    let refused = |what: &str, error: io::Error| {
+        LaunchError::Refused(SyscallError::new(format!("{what} for '{program}'"), &error))
+    };
     if program.is_empty() {
         return Err(LaunchError::NotFound { program, hint: "name a program after --".into() });
     }
     let policy = PolicyCode::of(&launch.memory).map_err(LaunchError::Refused)?;
-    let invalid = || seat::refusal(cpus, &io::Error::from_raw_os_error(libc::EINVAL));
+    let invalid = || affinity::refusal(cpus, &io::Error::from_raw_os_error(libc::EINVAL));
     let mask = CpuMask::from_set(cpus).ok_or_else(|| LaunchError::Refused(invalid()))?;
     let stdin = stdin(&launch.stdin).map_err(|error| refused("make a standard input", error))?;
     let (report, proof) =
         rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| refused("make a pipe", error.into()))?;
     let mut command = command(launch, stdin);
     let entrance = launch.entrance.as_ref().map(AsRawFd::as_raw_fd);
-    let seating = Seating { parent: std::process::id(), mask, policy, entrance };
+    let seating = PreExec { parent: std::process::id(), mask, policy, entrance };
     // SAFETY: between fork and exec `sit` only makes system calls with arguments prepared here: it allocates nothing,
     // takes no locks and touches no memory but its stack.
     unsafe { command.pre_exec(move || seating.sit(&proof)) };
@@ -70,13 +71,13 @@ pub(super) fn start(launch: &Launch, cpus: &CpuSet) -> Result<Started, LaunchErr
     Ok(Started {
         pid: child.id(),
         at,
-        proof: Proof { mask: message.mask(), memory_policy: message.memory_policy() },
+        proof: StartProof { mask: message.mask(), memory_policy: message.memory_policy() },
         stdout: stdout.into(),
         stderr: stderr.into(),
     })
 }
 
-fn command(launch: &Launch, stdin: Stdio) -> Command {
+fn command(launch: &SpawnSpec, stdin: Stdio) -> Command {
     let mut command = Command::new(&launch.argv[0]);
     command.args(&launch.argv[1..]).envs(launch.environment.iter().map(|(name, value)| (name, value)));
     if let Some(directory) = &launch.directory {
@@ -99,7 +100,7 @@ fn stdin(bytes: &[u8]) -> io::Result<Stdio> {
 }
 
 /// What the child does between fork and exec.
-struct Seating {
+struct PreExec {
     parent: u32,
     mask: CpuMask,
     policy: Option<PolicyCode>,
@@ -107,10 +108,9 @@ struct Seating {
     entrance: Option<RawFd>,
 }
 
-/// How far it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-enum Step {
+enum SpawnStage {
     /// It reported nothing: it failed before, or the message was lost.
     Silent,
     Parent,
@@ -120,7 +120,7 @@ enum Step {
     Seated,
 }
 
-impl Seating {
+impl PreExec {
     /// Runs in the child: no allocation, no locks.
     fn sit(&self, proof: &OwnedFd) -> io::Result<()> {
         let mut message = Message::EMPTY;
@@ -133,21 +133,21 @@ impl Seating {
     }
 
     fn steps(&self, message: &mut Message) -> io::Result<()> {
-        message.0[Message::STEP] = Step::Parent as u64;
+        message.0[Message::STEP] = SpawnStage::Parent as u64;
         syscall::die_with_parent()?;
         if syscall::parent_id() != self.parent {
             // It died before it could be asked to take us along.
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        syscall::be_killed_first();
-        message.0[Message::STEP] = Step::Group as u64;
+        syscall::set_oom_score_max();
+        message.0[Message::STEP] = SpawnStage::Group as u64;
         if let Some(entrance) = self.entrance {
             syscall::enter_group(entrance)?;
         }
-        message.0[Message::STEP] = Step::Seats as u64;
+        message.0[Message::STEP] = SpawnStage::Seats as u64;
         syscall::set_affinity(0, &self.mask)?;
         message.words_of_mask().copy_from_slice(syscall::affinity(0)?.words());
-        message.0[Message::STEP] = Step::Memory as u64;
+        message.0[Message::STEP] = SpawnStage::Memory as u64;
         if let Some(policy) = &self.policy {
             syscall::set_mempolicy(policy.mode, &policy.nodes)?;
         }
@@ -159,7 +159,7 @@ impl Seating {
             // Reading back may be forbidden where nothing was set; then it is only not known.
             Err(error) => message.0[Message::ERRNO] = error.raw_os_error().unwrap_or(0) as u64,
         }
-        message.0[Message::STEP] = Step::Seated as u64;
+        message.0[Message::STEP] = SpawnStage::Seated as u64;
         Ok(())
     }
 }
@@ -193,14 +193,14 @@ impl Message {
         bytes
     }
 
-    fn step(&self) -> Step {
+    fn step(&self) -> SpawnStage {
         match self.0[Self::STEP] {
-            1 => Step::Parent,
-            2 => Step::Group,
-            3 => Step::Seats,
-            4 => Step::Memory,
-            5 => Step::Seated,
-            _ => Step::Silent,
+            1 => SpawnStage::Parent,
+            2 => SpawnStage::Group,
+            3 => SpawnStage::Seats,
+            4 => SpawnStage::Memory,
+            5 => SpawnStage::Seated,
+            _ => SpawnStage::Silent,
         }
     }
 
@@ -211,14 +211,14 @@ impl Message {
     fn mask(&self) -> Option<CpuSet> {
         let mut mask = CpuMask::EMPTY;
         mask.words_mut().copy_from_slice(&self.0[Self::MASK..]);
-        (self.step() == Step::Seated).then(|| mask.to_set())
+        (self.step() == SpawnStage::Seated).then(|| mask.to_set())
     }
 
-    fn memory_policy(&self) -> Result<String, Refusal> {
+    fn memory_policy(&self) -> Result<String, SyscallError> {
         let refusal = |error: &io::Error| {
-            Refusal::new("read the memory policy back (get_mempolicy)", error).with_hint(mempolicy::hint(error))
+            SyscallError::new("read the memory policy back (get_mempolicy)", error).with_hint(mempolicy::hint(error))
         };
-        if self.step() != Step::Seated || self.0[Self::ERRNO] != 0 {
+        if self.step() != SpawnStage::Seated || self.0[Self::ERRNO] != 0 {
             return Err(refusal(&self.errno()));
         }
         let mut nodes = NodeMask::EMPTY;
@@ -240,23 +240,25 @@ fn read_message(pipe: &OwnedFd) -> Message {
 }
 
 /// Why it could not be started: the seating says at which step, and otherwise it was the exec.
-fn explain(launch: &Launch, program: &str, message: &Message, error: &io::Error, cpus: &CpuSet) -> LaunchError {
+fn explain(launch: &SpawnSpec, program: &str, message: &Message, error: &io::Error, cpus: &CpuSet) -> LaunchError {
     match message.step() {
-        Step::Seats => LaunchError::Refused(seat::refusal(cpus, &message.errno())),
-        Step::Memory => LaunchError::Refused(mempolicy::refusal("set", &launch.memory, &message.errno())),
-        Step::Group => LaunchError::Refused(Refusal::new("enter a cgroup", &message.errno())),
-        Step::Parent => LaunchError::Refused(Refusal::new("tie a child to this process (prctl)", &message.errno())),
-        Step::Silent | Step::Seated => explain_exec(launch, program, error),
+        SpawnStage::Seats => LaunchError::Refused(affinity::refusal(cpus, &message.errno())),
+        SpawnStage::Memory => LaunchError::Refused(mempolicy::refusal("set", &launch.memory, &message.errno())),
+        SpawnStage::Group => LaunchError::Refused(SyscallError::new("enter a cgroup", &message.errno())),
+        SpawnStage::Parent => {
+            LaunchError::Refused(SyscallError::new("tie a child to this process (prctl)", &message.errno()))
+        }
+        SpawnStage::Silent | SpawnStage::Seated => explain_exec(launch, program, error),
     }
 }
 
-fn explain_exec(launch: &Launch, program: &str, error: &io::Error) -> LaunchError {
+fn explain_exec(launch: &SpawnSpec, program: &str, error: &io::Error) -> LaunchError {
     let place = launch.directory.clone().unwrap_or_else(|| ".".into());
     let directory_missing = launch.directory.as_deref().filter(|directory| !directory.is_dir());
     match (error.raw_os_error(), directory_missing) {
         (Some(libc::ENOENT | libc::ENOTDIR), Some(directory)) => {
             let what = format!("run '{program}' in '{}'", directory.display());
-            LaunchError::Refused(Refusal::new(what, error).with_hint(Some("make the directory, or name another")))
+            LaunchError::Refused(SyscallError::new(what, error).with_hint(Some("make the directory, or name another")))
         }
         (Some(libc::ENOENT), _) => {
             LaunchError::NotFound { program: program.into(), hint: where_to_look(&place, program) }
@@ -264,7 +266,7 @@ fn explain_exec(launch: &Launch, program: &str, error: &io::Error) -> LaunchErro
         (Some(libc::EACCES), _) => {
             LaunchError::NotPermitted { program: program.into(), hint: why_not(&place, program) }
         }
-        _ => LaunchError::Refused(Refusal::new(format!("run '{program}'"), error)),
+        _ => LaunchError::Refused(SyscallError::new(format!("run '{program}'"), error)),
     }
 }
 

@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::id_set::{CpuId, NodeSet};
-use model::placement::Placement;
-use model::trial::{Grade, Role, Status, Trial, TrialId, Verdict, judge};
-use model::workload::Parameters;
+use model::placements::placement::Placement;
+use model::values::id_set::{CpuId, NodeSet};
+use model::values::trial::{Grade, Role, Trial, TrialId, TrialStatus, Verdict, judge};
+use model::values::workload::Parameters;
 
 use super::*;
 
@@ -18,8 +18,8 @@ const LIMIT: Nanos = Nanos(60_000_000_000);
 /// About a third of a second of a cpu, in plain sh.
 pub(super) const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 
-pub(super) fn launch(argv: &[&str]) -> Launch {
-    Launch {
+pub(super) fn launch(argv: &[&str]) -> SpawnSpec {
+    SpawnSpec {
         argv: argv.iter().map(OsString::from).collect(),
         environment: Vec::new(),
         directory: None,
@@ -33,11 +33,11 @@ pub(super) fn launch(argv: &[&str]) -> Launch {
     }
 }
 
-pub(super) fn sh(script: &str) -> Launch {
+pub(super) fn sh(script: &str) -> SpawnSpec {
     launch(&["sh", "-c", script])
 }
 
-fn run(launch: &Launch) -> Result<Finished, LaunchError> {
+fn run(launch: &SpawnSpec) -> Result<ProcessResult, LaunchError> {
     super::run(launch, &[])
 }
 
@@ -68,7 +68,7 @@ pub(super) fn has(program: &str) -> bool {
     there
 }
 
-pub(super) fn verdict(seats: &[CpuId], memory: MemoryPolicy, finished: &Finished) -> Verdict {
+pub(super) fn verdict(seats: &[CpuId], memory: MemoryPolicy, finished: &ProcessResult) -> Verdict {
     let placement = Placement { seats: seats.to_vec(), memory, ..Placement::kernel(1) };
     let trial = Trial {
         id: TrialId("t".into()),
@@ -82,7 +82,7 @@ pub(super) fn verdict(seats: &[CpuId], memory: MemoryPolicy, finished: &Finished
         seed: 1,
         time_limit: LIMIT,
     };
-    judge(&trial, &Status::Completed, &finished.evidence)
+    judge(&trial, &TrialStatus::Completed, &finished.evidence)
 }
 
 pub(super) fn is_gone(pid: &str) -> bool {
@@ -127,7 +127,7 @@ fn unbound_children_get_the_mask_that_we_began_with_and_we_keep_ours() {
     let Some((a, b)) = two_cpus() else { return };
     let original = remember_original_mask();
     std::thread::spawn(move || {
-        seat::sit_on(a).unwrap();
+        affinity::pin_to(a).unwrap();
         let unbound = run(&sh("true")).unwrap();
         assert_eq!(unbound.evidence.mask_at_start, Some(original.clone()));
         // On the seat of the trial there is no room for the one who watches it.
@@ -138,7 +138,7 @@ fn unbound_children_get_the_mask_that_we_began_with_and_we_keep_ours() {
         let watcher = text(&seated.stdout).split_whitespace().last().map(CpuSet::parse_list).unwrap().unwrap();
         assert_eq!(watcher, original.difference(&one(a)));
         assert!(watcher.contains(b));
-        assert_eq!(seat::mask_of(0).unwrap(), one(a), "back where it was");
+        assert_eq!(affinity::mask_of(0).unwrap(), one(a), "back where it was");
     })
     .join()
     .unwrap();
@@ -182,7 +182,7 @@ fn somebody_else_on_the_seat_is_seen() {
         let (ready, wait) = mpsc::channel();
         let done = &done;
         scope.spawn(move || {
-            seat::sit_on(cpu).unwrap();
+            affinity::pin_to(cpu).unwrap();
             ready.send(()).unwrap();
             while !done.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
@@ -379,7 +379,7 @@ fn a_child_dies_with_us() {
     let length = words.read(&mut pid).unwrap();
     let pid: u32 = text(&pid[..length]).trim().parse().unwrap();
     parent.kill().unwrap();
-    let ended = match attend::ends_in(pid, Duration::from_secs(30)) {
+    let ended = match wait::ends_in(pid, Duration::from_secs(30)) {
         // Already reaped by whoever adopted it.
         Err(rustix::io::Errno::SRCH) => true,
         result => result.unwrap(),

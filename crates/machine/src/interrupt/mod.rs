@@ -2,17 +2,17 @@
 
 mod routes;
 
-pub use routes::{RouteError, Routes, Watched};
+pub use routes::{InterruptMonitor, RouteError, Routes};
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use model::topology::{InterruptCounts, Movability};
-use model::undo::{Present, Target};
+use model::values::topology::{InterruptCounts, Movability};
+use model::values::undo::{CurrentValue, SettingTarget};
 
-use crate::undo::{self, ChangeError, Changed};
-use crate::{irqbalance, quiet, sysfs};
+use crate::undo::{self, AppliedSettings, ChangeError};
+use crate::{irqbalance, sysfs, tune};
 
 /// No list of cpus: the kernel looks at whether an interrupt may be moved before it reads where to.
 const NO_LIST: &[u8] = b"?";
@@ -44,13 +44,13 @@ fn ask(number: u32) -> Movability {
 }
 
 /// Tells every irqbalance to leave these interrupts alone too, beside those that it leaves alone already.
-pub fn ban_irqbalance(changed: &mut Changed, numbers: &[u32]) -> Result<(), ChangeError> {
-    for (pid, started) in quiet::irqbalances(changed.root()) {
-        let target = Target::Banned { pid, started };
+pub fn ban_irqbalance(changed: &mut AppliedSettings, numbers: &[u32]) -> Result<(), ChangeError> {
+    for (pid, started) in tune::irqbalances(changed.root()) {
+        let target = SettingTarget::Banned { pid, started };
         let mut all = match undo::read(changed.root(), &target) {
-            Present::Value(list) => irqbalance::numbers(&list),
+            CurrentValue::Value(list) => irqbalance::numbers(&list),
             // Writing tells what is the matter.
-            Present::Gone | Present::Unreadable(_) => Vec::new(),
+            CurrentValue::Gone | CurrentValue::Unreadable(_) => Vec::new(),
         };
         all.extend(numbers);
         changed.set("irqbalance", target, &irqbalance::list(&all))?;

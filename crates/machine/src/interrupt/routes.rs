@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-use model::id_set::{CpuId, CpuSet};
-use model::placement::Route;
-use model::topology::InterruptCounts;
-use model::trial::{DeviceInterrupt, Evidence};
-use model::undo::{Present, Target};
+use model::placements::placement::Route;
+use model::values::id_set::{CpuId, CpuSet};
+use model::values::topology::InterruptCounts;
+use model::values::trial::{DeviceInterrupt, Evidence};
+use model::values::undo::{CurrentValue, SettingTarget};
 
 use crate::sysfs;
-use crate::undo::{self, ChangeError, Changed};
+use crate::undo::{self, AppliedSettings, ChangeError};
 
 /// What the journal calls the setting.
 const SETTING: &str = "interrupt";
@@ -30,13 +30,12 @@ pub struct Routes {
 pub enum RouteError {
     /// The kernel keeps this interrupt to itself.
     Managed(String),
-    /// Anything else.
     Refused(String),
 }
 
 /// What is watched of interrupts from the start of a trial.
 #[derive(Clone, Debug)]
-pub struct Watched {
+pub struct InterruptMonitor {
     root: PathBuf,
     before: Result<InterruptCounts, String>,
     seen: Vec<DeviceInterrupt>,
@@ -45,7 +44,10 @@ pub struct Watched {
 impl Routes {
     /// Journals every affinity that the run may write, and writes none. An interrupt that never leaves its affinity needs
     /// no line.
-    pub fn announce<'a>(changed: &mut Changed, routes: impl Iterator<Item = &'a Route>) -> Result<Self, ChangeError> {
+    pub fn journal_values<'a>(
+        changed: &mut AppliedSettings,
+        routes: impl Iterator<Item = &'a Route>,
+    ) -> Result<Self, ChangeError> {
         let mut wanted: BTreeMap<u32, Vec<String>> = BTreeMap::new();
         for route in routes.filter(|route| !route.cpus.is_empty()) {
             let lists = wanted.entry(route.number).or_default();
@@ -57,7 +59,7 @@ impl Routes {
         let root = changed.root().to_path_buf();
         let mut found = BTreeMap::new();
         for (number, lists) in wanted {
-            found.insert(number, changed.announce(SETTING, target(number), &lists)?);
+            found.insert(number, changed.journal_values(SETTING, target(number), &lists)?);
         }
         Ok(Self { root, found })
     }
@@ -76,12 +78,12 @@ impl Routes {
     fn send_one(&self, number: u32, list: &str) -> Result<(), RouteError> {
         let target = target(number);
         let now = || undo::read(&self.root, &target);
-        if now() == Present::Value(list.into()) {
+        if now() == CurrentValue::Value(list.into()) {
             return Ok(());
         }
         undo::write(&self.root, &target, list).map_err(|error| refused(number, list, &error))?;
         match now() {
-            Present::Value(value) if value == list => Ok(()),
+            CurrentValue::Value(value) if value == list => Ok(()),
             other => Err(RouteError::Refused(format!(
                 "interrupt {number}: the kernel took cpus {list}, but reads back {}",
                 undo::shown(&other)
@@ -90,8 +92,8 @@ impl Routes {
     }
 }
 
-fn target(number: u32) -> Target {
-    Target::File(format!("proc/irq/{number}/smp_affinity_list"))
+fn target(number: u32) -> SettingTarget {
+    SettingTarget::File(format!("proc/irq/{number}/smp_affinity_list"))
 }
 
 fn refused(number: u32, list: &str, error: &io::Error) -> RouteError {
@@ -105,7 +107,7 @@ fn refused(number: u32, list: &str, error: &io::Error) -> RouteError {
     }
 }
 
-impl Watched {
+impl InterruptMonitor {
     /// Looks at these interrupts before a trial. `root` is that of the routes, `/` where nothing is sent.
     pub fn begin(root: PathBuf, routes: &[Route]) -> Self {
         let seen = |route: &Route| DeviceInterrupt {
@@ -143,7 +145,6 @@ impl Watched {
 }
 
 impl Routes {
-    /// Where the affinities are.
     pub fn root(&self) -> PathBuf {
         self.root.clone()
     }
@@ -168,7 +169,7 @@ fn arrived(number: u32, before: &InterruptCounts, after: &InterruptCounts) -> BT
 mod tests {
     use super::*;
     use crate::sysfs::test_tree::tree;
-    use crate::undo::Site;
+    use crate::undo::SettingsRoot;
 
     const SEVEN: &str = "proc/irq/7/smp_affinity_list";
     const EIGHT: &str = "proc/irq/8/smp_affinity_list";
@@ -181,11 +182,11 @@ mod tests {
     fn trials_send_and_the_end_puts_back() {
         let folder =
             tree(&[(SEVEN, "0-3\n"), (EIGHT, "2\n"), ("proc/interrupts", "   CPU0 CPU1\n 7: 5 9 MSI 1-edge x\n")]);
-        let site = Site { root: folder.path().into(), state: folder.path().join("state") };
+        let site = SettingsRoot { root: folder.path().into(), state: folder.path().join("state") };
         let value = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap().trim().to_string();
-        let mut changed = Changed::begin(&site).unwrap();
+        let mut changed = AppliedSettings::begin(&site).unwrap();
         let cells = [route(7, "1"), route(7, ""), route(8, "2"), route(7, "0,2"), route(9, "")];
-        let routes = Routes::announce(&mut changed, cells.iter()).unwrap();
+        let routes = Routes::journal_values(&mut changed, cells.iter()).unwrap();
         let journal = std::fs::read_to_string(folder.path().join("state/undo.journal")).unwrap();
         assert_eq!(journal.lines().count(), 1, "8 is never sent elsewhere: {journal}");
         assert_eq!(value(SEVEN), "0-3", "announced and not written");
@@ -196,13 +197,13 @@ mod tests {
         routes.send(&[]).unwrap();
         assert_eq!(value(SEVEN), "0-3", "a trial that says nothing of it has it as it was found");
         routes.send(&cells[3..4]).unwrap();
-        let watched = Watched::begin(routes.root(), &cells[3..4]);
+        let watched = InterruptMonitor::begin(routes.root(), &cells[3..4]);
         std::fs::write(folder.path().join("proc/interrupts"), "   CPU0 CPU1\n 7: 6 9 MSI 1-edge x\n").unwrap();
         let mut evidence = Evidence::default();
         watched.explain(&mut evidence);
         let seen = &evidence.device_interrupts[0];
         assert_eq!((seen.affinity_at_end.to_string(), &seen.arrived), ("0,2".into(), &[(CpuId(0), 1)].into()));
-        assert_eq!(changed.put_back().len(), 1);
+        assert_eq!(changed.restore().len(), 1);
         assert_eq!((value(SEVEN), value(EIGHT)), ("0-3".into(), "2".into()));
     }
 
@@ -210,9 +211,9 @@ mod tests {
     fn after_a_kill_any_announced_value_is_ours_and_another_is_not() {
         for (left, back) in [("1", "0-3"), ("0,2", "0-3"), ("3", "3")] {
             let folder = tree(&[(SEVEN, "0-3\n")]);
-            let site = Site { root: folder.path().into(), state: folder.path().join("state") };
-            let mut changed = Changed::begin(&site).unwrap();
-            Routes::announce(&mut changed, [route(7, "1"), route(7, "0,2")].iter()).unwrap();
+            let site = SettingsRoot { root: folder.path().into(), state: folder.path().join("state") };
+            let mut changed = AppliedSettings::begin(&site).unwrap();
+            Routes::journal_values(&mut changed, [route(7, "1"), route(7, "0,2")].iter()).unwrap();
             std::mem::forget(changed);
             std::fs::write(folder.path().join(SEVEN), left).unwrap();
             let restored = undo::restore(&site, false).unwrap();
@@ -226,7 +227,7 @@ mod tests {
         let root = std::path::Path::new("/");
         let managed = sysfs::interrupt_lines(root)
             .into_iter()
-            .find(|line| super::super::movability(root, line.number) == model::topology::Movability::Managed);
+            .find(|line| super::super::movability(root, line.number) == model::values::topology::Movability::Managed);
         let Some(line) = managed else { return println!("skipped: no interrupt here is known to be managed") };
         let found = sysfs::read_text(root, &format!("proc/irq/{}/smp_affinity_list", line.number)).unwrap();
         let routes = Routes { root: root.into(), found: [(line.number, found.clone())].into() };

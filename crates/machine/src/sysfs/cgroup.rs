@@ -2,18 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use model::undo::GROUP_PREFIX;
-use model::units::Bytes;
+use model::values::undo::GROUP_PREFIX;
+use model::values::units::Bytes;
 
 use super::read_text;
-use crate::group::Version;
+use crate::cgroup::Version;
 
 /// What the cgroups above us allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct CgroupLimits {
     /// `v1` or `v2`, by which of them has the memory controller.
     pub version: &'static str,
-    /// Thousandths of a cpu.
     pub cpu_quota_milli: Limit<u64>,
     pub memory: Limit<Bytes>,
     /// Swap alone, not memory plus swap.
@@ -44,7 +43,7 @@ impl<T> Limit<T> {
 const UNLIMITED_FROM: u64 = 1 << 62;
 
 /// Our limits; none where no cgroup file system is mounted.
-pub(crate) fn limits(root: &Path) -> Option<Limits> {
+pub(crate) fn limits(root: &Path) -> Option<CgroupLimits> {
     let memberships = read_text(root, "proc/self/cgroup").ok()?;
     let mounts = read_text(root, "proc/self/mountinfo").ok()?;
     let place = |controller: &str| place(root, &memberships, &mounts, controller);
@@ -58,7 +57,7 @@ pub(crate) fn limits(root: &Path) -> Option<Limits> {
     let memory = memory_v1.or_else(|| unified.clone());
     let cpuset = place("cpuset").or(unified);
     let list = |names: [&str; 2]| cpuset.as_ref().and_then(|place| first_list(place, names));
-    Some(Limits {
+    Some(CgroupLimits {
         version,
         cpu_quota_milli: lowest(cpu.as_ref(), cpu_quota),
         memory: lowest(memory.as_ref(), |folder| bytes(folder, &["memory.max", "memory.limit_in_bytes"])),
@@ -70,12 +69,12 @@ pub(crate) fn limits(root: &Path) -> Option<Limits> {
 
 /// Where one hierarchy is mounted, and our group in it.
 #[derive(Clone, Debug)]
-struct Place {
+struct CgroupMount {
     mount: PathBuf,
     group: PathBuf,
 }
 
-impl Place {
+impl CgroupMount {
     /// Our group and its ancestors up to the mount point: every one of them limits us.
     fn chain(&self) -> impl Iterator<Item = &Path> {
         self.group.ancestors().take_while(|folder| folder.starts_with(&self.mount))
@@ -83,7 +82,7 @@ impl Place {
 }
 
 /// Our place in the hierarchy of a version-1 controller, or in that of version 2 for the empty name.
-fn place(root: &Path, memberships: &str, mounts: &str, controller: &str) -> Option<Place> {
+fn place(root: &Path, memberships: &str, mounts: &str, controller: &str) -> Option<CgroupMount> {
     let in_list = |list: &str| list.split(',').any(|name| name == controller);
     let path = memberships.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -102,12 +101,12 @@ fn place(root: &Path, memberships: &str, mounts: &str, controller: &str) -> Opti
             // In a container the mount may begin at our own group, or below it.
             let inside = path.strip_prefix(mount_root).unwrap_or(path).trim_start_matches('/');
             let group = mount.join(inside);
-            Place { group: if group.is_dir() { group } else { mount.clone() }, mount }
+            CgroupMount { group: if group.is_dir() { group } else { mount.clone() }, mount }
         })
     })
 }
 
-fn lowest<T: Ord + Copy>(place: Option<&Place>, read: impl Fn(&Path) -> Option<T>) -> Limit<T> {
+fn lowest<T: Ord + Copy>(place: Option<&CgroupMount>, read: impl Fn(&Path) -> Option<T>) -> Limit<T> {
     place.and_then(|place| place.chain().filter_map(read).min()).map_or(Limit::None, Limit::At)
 }
 
@@ -127,7 +126,7 @@ pub(crate) fn memory_mount(root: &Path) -> Option<(Version, PathBuf)> {
 
 /// How much more memory our cgroup and its ancestors let us use, and the folder of the one that allows least; none
 /// where none of them limits memory. What the page cache holds is given back under pressure and so counts as free.
-pub(crate) fn memory_room(root: &Path) -> Option<(PathBuf, Bytes)> {
+pub(crate) fn available_memory(root: &Path) -> Option<(PathBuf, Bytes)> {
     let memberships = read_text(root, "proc/self/cgroup").ok()?;
     let mounts = read_text(root, "proc/self/mountinfo").ok()?;
     let place = ["memory", ""].iter().find_map(|controller| place(root, &memberships, &mounts, controller))?;
@@ -163,7 +162,7 @@ fn cpu_quota(folder: &Path) -> Option<u64> {
     quota.checked_mul(1000)?.checked_div(period)
 }
 
-fn first_list(place: &Place, names: [&str; 2]) -> Option<String> {
+fn first_list(place: &CgroupMount, names: [&str; 2]) -> Option<String> {
     names.iter().find_map(|name| read_text(&place.group, name).ok()).filter(|list| !list.is_empty())
 }
 
@@ -194,7 +193,7 @@ mod tests {
             ("sys/fs/cgroup/cpuset/cpuset.effective_mems", "0\n"),
         ]);
         let limits = limits(folder.path()).unwrap();
-        let expected = Limits {
+        let expected = CgroupLimits {
             version: "v1",
             cpu_quota_milli: Limit::At(1500),
             memory: Limit::At(Bytes(1 << 20)),
@@ -250,8 +249,8 @@ mod tests {
             ),
         ]);
         let expected = (folder.path().join("sys/fs/cgroup/memory/a"), Bytes(235_000));
-        assert_eq!(memory_room(folder.path()), Some(expected));
-        assert_eq!(memory_room(Path::new("/nowhere")), None);
+        assert_eq!(available_memory(folder.path()), Some(expected));
+        assert_eq!(available_memory(Path::new("/nowhere")), None);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use model::id_set::CpuId;
-use model::topology::{Interrupt, InterruptCounts};
+use model::values::id_set::CpuId;
+use model::values::topology::{Interrupt, InterruptCounts};
 
 use super::{read_list, read_text};
 use crate::interrupt;

@@ -6,13 +6,13 @@ mod interrupts;
 #[cfg(test)]
 pub(crate) mod test_tree;
 
-pub(crate) use cgroup::{Limit, limits, memory_mount, memory_room};
+pub(crate) use cgroup::{Limit, available_memory, limits, memory_mount};
 pub(crate) use interrupts::{InterruptLine, interrupt, interrupt_counts, interrupt_lines};
 
 use std::path::Path;
 
-use model::id_set::{CpuSet, Id, IdSet, NodeId, NodeSet};
-use model::units::Bytes;
+use model::values::id_set::{CpuSet, Id, IdSet, NodeId, NodeSet};
+use model::values::units::Bytes;
 
 /// What the kernel says of one memory node.
 #[derive(Clone, Debug, PartialEq, Eq)]

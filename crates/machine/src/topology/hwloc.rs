@@ -10,17 +10,17 @@ use hwlocality::topology::Topology as Hwloc;
 use hwlocality::topology::builder::BuildFlags;
 use hwlocality::topology::editor::RestrictFlags;
 use hwlocality::topology::export::xml::XMLExportFlags;
-use model::id_set::{CpuId, CpuSet, Id, IdSet, NodeId};
-use model::topology::{Cache, CpuKind, Distances, MemoryAttribute, MemoryNode, Object, ObjectKind, Topology};
-use model::units::Bytes;
+use model::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeId};
+use model::values::topology::{Cache, CpuKind, Distances, MemoryAttribute, MemoryNode, Object, ObjectKind, Topology};
+use model::values::units::Bytes;
 
-/// What hwloc can load.
 pub(super) enum Input<'a> {
     /// This machine; only these cpus of it, where given.
-    Live { only: Option<&'a CpuSet> },
+    Live {
+        only: Option<&'a CpuSet>,
+    },
     /// The text of an XML file.
     Xml(&'a str),
-    /// hwloc's synthetic notation.
     Synthetic(&'a str),
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::{Source, TopologyError, hwloc};
+use super::{TopologyError, TopologySource, hwloc};
 
 /// The largest real export (1152 cpus with I/O) has 1.2 MiB; beyond this a file is a mistake or an attack.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -19,15 +19,13 @@ const SYNTHETIC_CPUS_MAX: u64 = 16_384;
 /// What a file with a machine holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FileText {
-    /// hwloc's XML.
     Xml(String),
-    /// A capture of ours.
     Capture(String),
 }
 
 /// Reads a file and finds out what it holds.
 pub(super) fn read_file(path: &Path) -> Result<FileText, TopologyError> {
-    let refused = |what: String| TopologyError::new(&Source::XmlFile(path.into()), what);
+    let refused = |what: String| TopologyError::new(&TopologySource::XmlFile(path.into()), what);
     let text = read_text(path).map_err(|(what, hint)| match hint {
         Some(hint) => refused(what).with_hint(hint),
         None => refused(what),
@@ -78,9 +76,9 @@ pub(super) fn looks_like_capture(path: &Path) -> bool {
     read && start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
 }
 
-type Refusal = (String, Option<&'static str>);
+type InputError = (String, Option<&'static str>);
 
-fn read_text(path: &Path) -> Result<String, Refusal> {
+fn read_text(path: &Path) -> Result<String, InputError> {
     let facts = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => ("no such file".into(), Some("is the path right, seen from this folder")),
         _ => (error.to_string(), None),

@@ -9,12 +9,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use model::topology::Topology;
+use model::values::topology::Topology;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::{Source, TopologyError, input, read};
+use super::{TopologyError, TopologySource, input, read};
 
-/// The command of our executable that runs [`serve_read`] on the [`Source`] in its one argument.
+/// The command of our executable that runs [`serve_read`] on the [`TopologySource`] in its one argument.
 pub const HIDDEN_COMMAND: &str = "__read-topology";
 
 /// The slowest good file (1152 cpus, unoptimised build) takes half a second.
@@ -31,17 +31,17 @@ const TALK_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a topology in a child process, which runs `exe __read-topology SOURCE`. The child sees no `HWLOC_*`
 /// variables of ours, so a live machine is the live machine.
-pub fn read_isolated(source: &Source, exe: &Path) -> Result<Topology, TopologyError> {
+pub fn read_isolated(source: &TopologySource, exe: &Path) -> Result<Topology, TopologyError> {
     let argument = match source {
         // Ours, and read without hwloc: nothing to be afraid of.
-        Source::CaptureFile(_) => return read(source),
-        Source::Live => OsString::from("live"),
-        Source::XmlFile(path) => {
+        TopologySource::CaptureFile(_) => return read(source),
+        TopologySource::Live => OsString::from("live"),
+        TopologySource::XmlFile(path) => {
             input::read_file(path)?;
             // A relative path could look like an option.
             std::path::absolute(path).map_err(|error| TopologyError::new(source, error.to_string()))?.into_os_string()
         }
-        Source::Synthetic(text) => OsString::from(text),
+        TopologySource::Synthetic(text) => OsString::from(text),
     };
     let ended = run(&mut command(exe, &argument))
         .map_err(|error| TopologyError::new(source, format!("cannot start {}: {error}", exe.display())))?;
@@ -50,7 +50,7 @@ pub fn read_isolated(source: &Source, exe: &Path) -> Result<Topology, TopologyEr
 
 /// The child's side: reads the source, prints the topology as JSON on stdout or the error as JSON on stderr, and
 /// returns the exit status.
-pub fn serve_read(source: &Source) -> u8 {
+pub fn serve_read(source: &TopologySource) -> u8 {
     limit_ourselves();
     let answer = read(source).and_then(|topology| {
         serde_json::to_vec(&topology).map_err(|error| TopologyError::new(source, error.to_string()))
@@ -91,14 +91,14 @@ fn command(exe: &Path, argument: &OsString) -> Command {
 }
 
 /// How a child ended, and what it said.
-struct Ended {
+struct ChildExit {
     /// None when it was killed because it ran too long or said too much.
     status: Option<ExitStatus>,
     output: Vec<u8>,
     talk: Vec<u8>,
 }
 
-fn run(command: &mut Command) -> std::io::Result<Ended> {
+fn run(command: &mut Command) -> std::io::Result<ChildExit> {
     let mut child = command.spawn()?;
     let deadline = Instant::now() + TIME_MAX;
     let output = gather(child.stdout.take(), OUTPUT_BYTES_MAX);
@@ -112,7 +112,7 @@ fn run(command: &mut Command) -> std::io::Result<Ended> {
     }
     // The child is gone, so its end of the pipe is closed and the rest is there at once.
     let talk = until(deadline + Duration::from_secs(1), &talk).unwrap_or_default();
-    Ok(Ended { status, output: output.unwrap_or_default(), talk })
+    Ok(ChildExit { status, output: output.unwrap_or_default(), talk })
 }
 
 /// Reads one byte more than allowed at most, so that too much can be told from just enough.
@@ -147,7 +147,7 @@ fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStat
     }
 }
 
-fn understand(source: &Source, ended: &Ended) -> Result<Topology, TopologyError> {
+fn understand(source: &TopologySource, ended: &ChildExit) -> Result<Topology, TopologyError> {
     let refused = |what: String| TopologyError::new(source, what);
     let Some(status) = ended.status else {
         let what = format!(
@@ -160,7 +160,7 @@ fn understand(source: &Source, ended: &Ended) -> Result<Topology, TopologyError>
     if status.success() {
         let topology: Topology = serde_json::from_slice(&ended.output)
             .map_err(|error| refused(format!("the reader's answer is not a topology: {error}")))?;
-        return model::capture::check_topology(&topology).map(|()| topology).map_err(refused);
+        return model::values::capture::check_topology(&topology).map(|()| topology).map_err(refused);
     }
     let talk = String::from_utf8_lossy(&ended.talk);
     let last = talk.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("");
@@ -183,7 +183,7 @@ mod tests {
     fn script(text: &str) -> Result<Topology, TopologyError> {
         let mut command = Command::new("sh");
         command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        understand(&Source::XmlFile("FILE".into()), &run(&mut command).unwrap())
+        understand(&TopologySource::XmlFile("FILE".into()), &run(&mut command).unwrap())
     }
 
     #[test]

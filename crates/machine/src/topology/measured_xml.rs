@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use model::id_set::{CpuSet, NodeId};
-use model::topology::{Distances, MemoryAttribute};
+use model::values::id_set::{CpuSet, NodeId};
+use model::values::topology::{Distances, MemoryAttribute};
 use quick_xml::events::attributes::AttrError;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, Writer};
@@ -125,7 +125,7 @@ fn mask(cpus: &CpuSet) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{Source, export_xml, read};
+    use crate::topology::{TopologySource, export_xml, read};
 
     const TWO: &str = "pack:2 [numa(memory=1GiB)] core:2 pu:2";
 
@@ -134,15 +134,15 @@ mod tests {
         MemoryAttribute { attr: attr.into(), node: NodeId(node), initiator, value }
     }
 
-    fn read_back(xml: &str) -> model::topology::Topology {
+    fn read_back(xml: &str) -> model::values::topology::Topology {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), xml).unwrap();
-        read(&Source::XmlFile(file.path().into())).unwrap()
+        read(&TopologySource::XmlFile(file.path().into())).unwrap()
     }
 
     #[test]
     fn hwloc_reads_measured_values_back() {
-        let source = Source::Synthetic(TWO.into());
+        let source = TopologySource::Synthetic(TWO.into());
         let attributes = [
             attribute("Bandwidth", 0, "0-3", 12_000),
             attribute("Bandwidth", 1, "0-3", 6_000),
@@ -169,13 +169,13 @@ mod tests {
 
     #[test]
     fn without_values_the_text_stays_as_it_is() {
-        let xml = export_xml(&Source::Synthetic(TWO.into())).unwrap();
+        let xml = export_xml(&TopologySource::Synthetic(TWO.into())).unwrap();
         assert_eq!(with_measured(&xml, &[], None), Ok(xml));
     }
 
     #[test]
     fn nodes_and_texts_that_do_not_fit_are_refused() {
-        let xml = export_xml(&Source::Synthetic(TWO.into())).unwrap();
+        let xml = export_xml(&TopologySource::Synthetic(TWO.into())).unwrap();
         let refusal = |xml: &str| with_measured(xml, &[attribute("Latency", 7, "0", 1)], None).unwrap_err();
         assert_eq!(refusal(&xml), "it has no memory node 7");
         assert!(refusal("<topology><object></topology>").contains("cannot be read"));

@@ -12,8 +12,8 @@ pub use isolated::{HIDDEN_COMMAND, read_isolated, serve_read};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use model::capture::Capture;
-use model::topology::{Distances, MemoryAttribute, Topology};
+use model::values::capture::Capture;
+use model::values::topology::{Distances, MemoryAttribute, Topology};
 use serde::{Deserialize, Serialize};
 
 use crate::{devices, sysfs};
@@ -21,7 +21,7 @@ use input::FileText;
 
 /// Where a topology comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum TopologySource {
     /// This machine, as this process may use it.
     Live,
     /// A file with hwloc's XML.
@@ -39,7 +39,6 @@ pub struct TopologyError {
     pub of: String,
     /// What is wrong with it.
     pub what: String,
-    /// The next step.
     pub hint: Option<String>,
 }
 
@@ -55,16 +54,16 @@ const SYNTHETIC_HINT: &str = "write it like 'pack:2 [numa] l3:2 core:4 pu:2'; se
 
 /// Reads a topology in this process. hwloc may crash on a malformed file: what a stranger wrote goes through
 /// [`read_isolated`].
-pub fn read(source: &Source) -> Result<Topology, TopologyError> {
+pub fn read(source: &TopologySource) -> Result<Topology, TopologyError> {
     let refused = |what| TopologyError::new(source, what);
     match source {
-        Source::Live => read_live(Path::new("/")),
-        Source::XmlFile(path) => match input::read_file(path)? {
+        TopologySource::Live => read_live(Path::new("/")),
+        TopologySource::XmlFile(path) => match input::read_file(path)? {
             FileText::Xml(text) => checked(hwloc::load(&hwloc::Input::Xml(&text))).map_err(refused),
             FileText::Capture(text) => capture(source, &text).map(|capture| capture.topology),
         },
-        Source::CaptureFile(path) => read_capture(path).map(|capture| capture.topology),
-        Source::Synthetic(text) => input::check_synthetic(text)
+        TopologySource::CaptureFile(path) => read_capture(path).map(|capture| capture.topology),
+        TopologySource::Synthetic(text) => input::check_synthetic(text)
             .and_then(|()| checked(hwloc::load(&hwloc::Input::Synthetic(text))))
             .map_err(|what| refused(what).with_hint(SYNTHETIC_HINT)),
     }
@@ -72,7 +71,7 @@ pub fn read(source: &Source) -> Result<Topology, TopologyError> {
 
 /// Reads a capture with everything in it.
 pub fn read_capture(path: &Path) -> Result<Capture, TopologyError> {
-    let source = Source::CaptureFile(path.into());
+    let source = TopologySource::CaptureFile(path.into());
     match input::read_file(path)? {
         FileText::Capture(text) => capture(&source, &text),
         FileText::Xml(_) => Err(TopologyError::new(&source, "is hwloc's XML and not a capture".into())),
@@ -81,19 +80,19 @@ pub fn read_capture(path: &Path) -> Result<Capture, TopologyError> {
 
 /// The topology in hwloc's XML, version 2, for other programs. Runs in this process: read a stranger's file by
 /// [`read_isolated`] first. On a live machine with hwloc before 2.10 it lacks the nodes that share their cpus.
-pub fn export_xml(source: &Source) -> Result<String, TopologyError> {
+pub fn export_xml(source: &TopologySource) -> Result<String, TopologyError> {
     let refused = |what| TopologyError::new(source, what);
     match source {
-        Source::Live => {
+        TopologySource::Live => {
             refuse_misleading_variables()?;
             hwloc::export_xml(&hwloc::Input::Live { only: None }).map_err(refused)
         }
-        Source::XmlFile(path) => match input::read_file(path)? {
+        TopologySource::XmlFile(path) => match input::read_file(path)? {
             FileText::Xml(text) => hwloc::export_xml(&hwloc::Input::Xml(&text)).map_err(refused),
             FileText::Capture(_) => Err(no_xml_of_a_capture(source)),
         },
-        Source::CaptureFile(_) => Err(no_xml_of_a_capture(source)),
-        Source::Synthetic(text) => input::check_synthetic(text)
+        TopologySource::CaptureFile(_) => Err(no_xml_of_a_capture(source)),
+        TopologySource::Synthetic(text) => input::check_synthetic(text)
             .and_then(|()| hwloc::export_xml(&hwloc::Input::Synthetic(text)))
             .map_err(|what| refused(what).with_hint(SYNTHETIC_HINT)),
     }
@@ -101,7 +100,7 @@ pub fn export_xml(source: &Source) -> Result<String, TopologyError> {
 
 /// As [`export_xml`], with measured memory attributes and a matrix of measured distances between nodes.
 pub fn export_measured_xml(
-    source: &Source,
+    source: &TopologySource,
     attributes: &[MemoryAttribute],
     distances: Option<&Distances>,
 ) -> Result<String, TopologyError> {
@@ -111,7 +110,7 @@ pub fn export_measured_xml(
     })
 }
 
-fn no_xml_of_a_capture(source: &Source) -> TopologyError {
+fn no_xml_of_a_capture(source: &TopologySource) -> TopologyError {
     TopologyError::new(source, "is a capture, which hwloc cannot take".into())
         .with_hint("export the XML on the machine itself, or with lstopo there")
 }
@@ -120,7 +119,7 @@ fn read_live(root: &Path) -> Result<Topology, TopologyError> {
     refuse_misleading_variables()?;
     let allowed = sysfs::allowed(root);
     let mut topology = hwloc::load(&hwloc::Input::Live { only: allowed.cpus.as_ref() })
-        .map_err(|what| TopologyError::new(&Source::Live, what))?;
+        .map_err(|what| TopologyError::new(&TopologySource::Live, what))?;
     reconcile::with_sysfs(&mut topology, root);
     topology.devices = devices::read(root);
     Ok(topology)
@@ -129,25 +128,26 @@ fn read_live(root: &Path) -> Result<Topology, TopologyError> {
 fn refuse_misleading_variables() -> Result<(), TopologyError> {
     match MISLEADING_VARIABLES.iter().find(|name| std::env::var_os(name).is_some()) {
         None => Ok(()),
-        Some(name) => {
-            Err(TopologyError::new(&Source::Live, format!("{name} is set, so hwloc would describe another machine"))
-                .with_hint(&format!("start with 'env -u {name}', or name the file with --from")))
-        }
+        Some(name) => Err(TopologyError::new(
+            &TopologySource::Live,
+            format!("{name} is set, so hwloc would describe another machine"),
+        )
+        .with_hint(&format!("start with 'env -u {name}', or name the file with --from"))),
     }
 }
 
-fn capture(source: &Source, text: &str) -> Result<Capture, TopologyError> {
+fn capture(source: &TopologySource, text: &str) -> Result<Capture, TopologyError> {
     Capture::parse(text).map_err(|what| TopologyError::new(source, what))
 }
 
 /// hwloc's own checks let contradictions through that later code would trip over.
 fn checked(loaded: Result<Topology, String>) -> Result<Topology, String> {
     let topology = loaded?;
-    model::capture::check_topology(&topology)?;
+    model::values::capture::check_topology(&topology)?;
     Ok(topology)
 }
 
-impl Source {
+impl TopologySource {
     /// Reads a `--from` argument: a file with XML or a capture, a synthetic description, or `live`.
     pub fn parse(text: &str) -> Result<Self, TopologyError> {
         let path = Path::new(text);
@@ -181,7 +181,7 @@ fn looks_synthetic(text: &str) -> bool {
 }
 
 impl TopologyError {
-    pub(crate) fn new(source: &Source, what: String) -> Self {
+    pub(crate) fn new(source: &TopologySource, what: String) -> Self {
         Self { of: source.to_string(), what, hint: None }
     }
 
@@ -191,7 +191,7 @@ impl TopologyError {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for TopologySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Live => f.write_str("this machine"),
@@ -225,15 +225,15 @@ mod tests {
         let xml = file("a.xml", "<topology/>");
         let json = file("a.json", " \n{\"version\":1}");
         let odd = file("pack:2 core:4", "<topology/>");
-        assert_eq!(Source::parse(xml.to_str().unwrap()), Ok(Source::XmlFile(xml)));
-        assert_eq!(Source::parse(json.to_str().unwrap()), Ok(Source::CaptureFile(json)));
-        assert_eq!(Source::parse(odd.to_str().unwrap()), Ok(Source::XmlFile(odd)));
-        assert_eq!(Source::parse("live"), Ok(Source::Live));
+        assert_eq!(TopologySource::parse(xml.to_str().unwrap()), Ok(TopologySource::XmlFile(xml)));
+        assert_eq!(TopologySource::parse(json.to_str().unwrap()), Ok(TopologySource::CaptureFile(json)));
+        assert_eq!(TopologySource::parse(odd.to_str().unwrap()), Ok(TopologySource::XmlFile(odd)));
+        assert_eq!(TopologySource::parse("live"), Ok(TopologySource::Live));
         for text in ["pack:2 core:4 pu:2", "[numa:1] PU:3", "package:1 [numa(memory=16GiB)] l3:2(size=8MiB) core:3"] {
-            assert_eq!(Source::parse(text), Ok(Source::Synthetic(text.into())));
+            assert_eq!(TopologySource::parse(text), Ok(TopologySource::Synthetic(text.into())));
         }
         for text in ["", "nowhere.xml", "/no/such:file", "C:\\box.xml", "pack core", "hello: world"] {
-            let error = Source::parse(text).unwrap_err();
+            let error = TopologySource::parse(text).unwrap_err();
             assert!(error.of.contains(text) && error.hint.is_some(), "{error:?}");
         }
     }
@@ -241,19 +241,19 @@ mod tests {
     #[test]
     fn a_bad_synthetic_description_is_an_error_with_a_hint() {
         for text in ["pack:", "pack:x core:2", "core:2 pack:2", "pack:1 pu:1 core:1"] {
-            let error = read(&Source::Synthetic(text.into())).unwrap_err();
+            let error = read(&TopologySource::Synthetic(text.into())).unwrap_err();
             assert!(error.to_string().contains(text) && error.hint.is_some(), "{error:?}");
         }
     }
 
     #[test]
     fn a_capture_is_read_and_has_no_xml() {
-        let topology = read(&Source::Synthetic("pack:1 core:2 pu:2".into())).unwrap();
-        let text =
-            serde_json::to_string(&Capture::new(topology.clone(), model::settings::Settings::default())).unwrap();
+        let topology = read(&TopologySource::Synthetic("pack:1 core:2 pu:2".into())).unwrap();
+        let text = serde_json::to_string(&Capture::new(topology.clone(), model::values::settings::Settings::default()))
+            .unwrap();
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), text).unwrap();
-        let source = Source::parse(path.path().to_str().unwrap()).unwrap();
+        let source = TopologySource::parse(path.path().to_str().unwrap()).unwrap();
         assert_eq!(read(&source), Ok(topology));
         assert!(export_xml(&source).unwrap_err().to_string().contains("is a capture"));
     }
@@ -261,10 +261,10 @@ mod tests {
     #[test]
     fn exported_xml_reads_back_the_same() {
         let source =
-            Source::Synthetic("pack:2 [numa(memory=1GiB)] l2:2(size=1MiB) core:2 pu:2(indexes=2*8:1*2)".into());
+            TopologySource::Synthetic("pack:2 [numa(memory=1GiB)] l2:2(size=1MiB) core:2 pu:2(indexes=2*8:1*2)".into());
         let xml = export_xml(&source).unwrap();
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), xml).unwrap();
-        assert_eq!(read(&Source::XmlFile(path.path().into())), read(&source));
+        assert_eq!(read(&TopologySource::XmlFile(path.path().into())), read(&source));
     }
 }

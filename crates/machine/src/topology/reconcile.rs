@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use model::id_set::{CpuSet, NodeId, NodeSet};
-use model::topology::{Distances, MemoryNode, ObjectKind, Topology};
-use model::units::Bytes;
+use model::values::id_set::{CpuSet, NodeId, NodeSet};
+use model::values::topology::{Distances, MemoryNode, ObjectKind, Topology};
+use model::values::units::Bytes;
 
 use crate::sysfs::{self, NodeFacts};
 
@@ -142,10 +142,10 @@ fn distances(nodes: &[MemoryNode], facts: &[NodeFacts]) -> Option<Distances> {
 mod tests {
     use super::*;
     use crate::sysfs::test_tree::tree;
-    use crate::topology::{Source, read};
+    use crate::topology::{TopologySource, read};
 
     fn synthetic(text: &str) -> Topology {
-        read(&Source::Synthetic(text.into())).unwrap()
+        read(&TopologySource::Synthetic(text.into())).unwrap()
     }
 
     fn node_files(os: u32, cpus: &str, kib: u64, distance: &str) -> Vec<(String, String)> {
@@ -179,7 +179,7 @@ mod tests {
             topology.notes,
             ["hwloc shows 1 memory node, /sys/devices/system/node 7: believed /sys and added 1-6"]
         );
-        model::capture::check_topology(&topology).unwrap();
+        model::values::capture::check_topology(&topology).unwrap();
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(topology.counts().numa_without_cpus, 1);
         let note = "memory node 1 has no cpus of its own by /sys; hwloc hangs it where cpus 0-1 are";
         assert_eq!(topology.notes, [note]);
-        model::capture::check_topology(&topology).unwrap();
+        model::values::capture::check_topology(&topology).unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use model::undo::Change;
+use model::values::undo::SettingChange;
 
 /// Its name in the folder of the state.
 const NAME: &str = "undo.journal";
@@ -23,13 +23,12 @@ impl Journal {
         Self { folder: folder.into() }
     }
 
-    /// Its file.
     pub(super) fn path(&self) -> PathBuf {
         self.folder.join(NAME)
     }
 
     /// What it holds, oldest first; empty where there is none.
-    pub(super) fn read(&self) -> io::Result<Vec<Change>> {
+    pub(super) fn read(&self) -> io::Result<Vec<SettingChange>> {
         match std::fs::read_to_string(self.path()) {
             Ok(text) => parse(&text).map_err(|why| io::Error::new(ErrorKind::InvalidData, why)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -38,7 +37,7 @@ impl Journal {
     }
 
     /// Adds a line. When this comes back the line is on the disk, and so is the file's name.
-    pub(super) fn add(&self, change: &Change) -> io::Result<()> {
+    pub(super) fn add(&self, change: &SettingChange) -> io::Result<()> {
         make_folder(&self.folder)?;
         let mut file = OpenOptions::new()
             .append(true)
@@ -52,7 +51,7 @@ impl Journal {
     }
 
     /// Keeps these lines and no others; without any the file goes. Whoever is killed in between leaves the old lines.
-    pub(super) fn keep(&self, changes: &[Change]) -> io::Result<()> {
+    pub(super) fn keep(&self, changes: &[SettingChange]) -> io::Result<()> {
         let gone = |error: io::Error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) };
         if changes.is_empty() {
             std::fs::remove_file(self.path()).or_else(gone)?;
@@ -67,12 +66,12 @@ impl Journal {
     }
 }
 
-fn line(change: &Change) -> String {
+fn line(change: &SettingChange) -> String {
     serde_json::to_string(change).expect("text and numbers are JSON") + "\n"
 }
 
 /// A last line without its end was cut off while it was written: its setting was not changed yet.
-fn parse(text: &str) -> Result<Vec<Change>, String> {
+fn parse(text: &str) -> Result<Vec<SettingChange>, String> {
     let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).enumerate();
     whole.map(|(at, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", at + 1))).collect()
 }
@@ -92,14 +91,14 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use model::undo::Target;
+    use model::values::undo::SettingTarget;
 
     use super::*;
 
-    fn change(old: &str) -> Change {
-        Change {
+    fn change(old: &str) -> SettingChange {
+        SettingChange {
             setting: "thp".into(),
-            target: Target::File("x".into()),
+            target: SettingTarget::File("x".into()),
             old: old.into(),
             new: "n".into(),
             also: Vec::new(),

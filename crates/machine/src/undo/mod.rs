@@ -8,7 +8,9 @@ mod target;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use model::undo::{Change, GROUP_PREFIX, Present, Restoration, Restored, Step, Target, step};
+use model::values::undo::{
+    CurrentValue, GROUP_PREFIX, RestoreAction, RestoreStatus, Restored, SettingChange, SettingTarget, step,
+};
 
 use self::journal::Journal;
 pub use self::target::{ABSENT, OFF, ON, THERE};
@@ -17,7 +19,7 @@ use crate::sysfs;
 
 /// Where settings are and where it is kept what was changed.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct SettingsRoot {
     /// `/`, or a recorded tree.
     pub root: PathBuf,
     /// The folder of the journal.
@@ -28,7 +30,7 @@ pub struct Site {
 /// may be several at once, and while any other run.
 const EXPANSIONS: &str = "expand";
 
-impl Site {
+impl SettingsRoot {
     /// A site for this process alone.
     #[must_use]
     pub fn own(&self) -> Self {
@@ -45,7 +47,7 @@ impl Site {
     }
 
     /// What those have journalled; what cannot be read says nothing.
-    fn changes_beside(&self) -> impl Iterator<Item = Change> {
+    fn changes_beside(&self) -> impl Iterator<Item = SettingChange> {
         self.beside().into_iter().flat_map(|site| Journal::in_folder(&site.state).read()).flatten()
     }
 
@@ -67,25 +69,24 @@ impl Site {
 pub struct ChangeError {
     /// What, on what, and the kernel's answer.
     pub what: String,
-    /// The next step.
     pub hint: String,
     /// Whether it was a matter of permission.
     pub not_permitted: bool,
 }
 
-/// Settings that are changed while this lives. Dropping it puts them back, as [`Changed::put_back`] does.
+/// Settings that are changed while this lives. Dropping it puts them back, as [`AppliedSettings::restore`] does.
 #[derive(Debug)]
-pub struct Changed {
-    site: Site,
+pub struct AppliedSettings {
+    site: SettingsRoot,
     journal: Journal,
-    changes: Vec<Change>,
+    changes: Vec<SettingChange>,
     /// What asks the kernel for something for as long as it is open; nothing of it is left when we are gone.
     held: Vec<File>,
 }
 
-impl Changed {
+impl AppliedSettings {
     /// Nothing is changed yet. Fails while a journal of an interrupted run is left.
-    pub fn begin(site: &Site) -> Result<Self, ChangeError> {
+    pub fn begin(site: &SettingsRoot) -> Result<Self, ChangeError> {
         let journal = Journal::in_folder(&site.state);
         let left = read_journal(&journal)?;
         if !left.is_empty() {
@@ -103,20 +104,25 @@ impl Changed {
         &self.site.root
     }
 
-    /// Whether anything is changed.
-    pub fn is_anything(&self) -> bool {
+    pub fn has_changes(&self) -> bool {
         !self.changes.is_empty() || !self.held.is_empty()
     }
 
     /// Writes a value, with the old one in the journal before. Gives the old value; none where it had the new one.
-    pub fn set(&mut self, setting: &str, target: Target, new: &str) -> Result<Option<String>, ChangeError> {
+    pub fn set(&mut self, setting: &str, target: SettingTarget, new: &str) -> Result<Option<String>, ChangeError> {
         let old = self.found(setting, &target)?;
         if old == new {
             return Ok(None);
         }
         let boot = boot_id(&self.site.root);
-        let change =
-            Change { setting: setting.into(), target, old: old.clone(), new: new.into(), also: Vec::new(), boot };
+        let change = SettingChange {
+            setting: setting.into(),
+            target,
+            old: old.clone(),
+            new: new.into(),
+            also: Vec::new(),
+            boot,
+        };
         self.journal.add(&change).map_err(|error| cannot_write(&self.journal, &error))?;
         self.changes.push(change);
         let change = self.changes.last().expect("it was pushed");
@@ -125,7 +131,7 @@ impl Changed {
             refused(setting, &change.target, &format!("write {new} to"), &error, target::is_permission(&error))
         })?;
         match read(&self.site.root, &change.target) {
-            Present::Value(value) if value == new => Ok(Some(old)),
+            CurrentValue::Value(value) if value == new => Ok(Some(old)),
             other => {
                 let why = format!("the kernel took it, but reads back {}", shown(&other));
                 Err(refused(setting, &change.target, &format!("write {new} to"), &why, false))
@@ -133,13 +139,18 @@ impl Changed {
         }
     }
 
-    /// As [`Changed::set`], for what several of our processes need at once: where another of them has written the value,
+    /// As [`AppliedSettings::set`], for what several of our processes need at once: where another of them has written the value,
     /// this one journals that change too, so that the last of them puts it back, whoever that is.
-    pub fn set_together(&mut self, setting: &str, target: Target, new: &str) -> Result<Option<String>, ChangeError> {
-        let is_same = |change: &Change| change.target == target && change.new == new;
+    pub fn set_together(
+        &mut self,
+        setting: &str,
+        target: SettingTarget,
+        new: &str,
+    ) -> Result<Option<String>, ChangeError> {
+        let is_same = |change: &SettingChange| change.target == target && change.new == new;
         let boot = boot_id(&self.site.root);
         let theirs = self.site.changes_beside().find(|change| is_same(change) && change.boot == boot);
-        let there = read(&self.site.root, &target) == Present::Value(new.into());
+        let there = read(&self.site.root, &target) == CurrentValue::Value(new.into());
         match theirs.filter(|_| there) {
             Some(change) => {
                 self.journal.add(&change).map_err(|error| cannot_write(&self.journal, &error))?;
@@ -152,24 +163,30 @@ impl Changed {
 
     /// Journals values of which some may be written later, again and again, without the journal: a value that changes with
     /// every trial would else cost a write to the disk each time. Gives the value that was found.
-    pub(crate) fn announce(&mut self, setting: &str, target: Target, values: &[String]) -> Result<String, ChangeError> {
+    pub(crate) fn journal_values(
+        &mut self,
+        setting: &str,
+        target: SettingTarget,
+        values: &[String],
+    ) -> Result<String, ChangeError> {
         let old = self.found(setting, &target)?;
         let mut values = values.iter().filter(|value| **value != old);
         if let Some(new) = values.next() {
             let boot = boot_id(&self.site.root);
             let also = values.cloned().collect();
-            let change = Change { setting: setting.into(), target, old: old.clone(), new: new.clone(), also, boot };
+            let change =
+                SettingChange { setting: setting.into(), target, old: old.clone(), new: new.clone(), also, boot };
             self.journal.add(&change).map_err(|error| cannot_write(&self.journal, &error))?;
             self.changes.push(change);
         }
         Ok(old)
     }
 
-    fn found(&self, setting: &str, target: &Target) -> Result<String, ChangeError> {
+    fn found(&self, setting: &str, target: &SettingTarget) -> Result<String, ChangeError> {
         match read(&self.site.root, target) {
-            Present::Value(old) => Ok(old),
-            Present::Gone => Err(refused(setting, target, "read", &"it is not there any more", false)),
-            Present::Unreadable(why) => Err(refused(setting, target, "read", &why, false)),
+            CurrentValue::Value(old) => Ok(old),
+            CurrentValue::Gone => Err(refused(setting, target, "read", &"it is not there any more", false)),
+            CurrentValue::Unreadable(why) => Err(refused(setting, target, "read", &why, false)),
         }
     }
 
@@ -180,7 +197,7 @@ impl Changed {
 
     /// Puts everything back, the last change first, and says what became of each. What could not be put back stays in
     /// the journal.
-    pub fn put_back(mut self) -> Vec<Restored> {
+    pub fn restore(mut self) -> Vec<Restored> {
         self.back()
     }
 
@@ -194,7 +211,7 @@ impl Changed {
     }
 }
 
-impl Drop for Changed {
+impl Drop for AppliedSettings {
     fn drop(&mut self) {
         // Whoever wants to know calls put_back; what is not back is in the journal.
         let _ = self.back();
@@ -202,7 +219,7 @@ impl Drop for Changed {
 }
 
 /// What an interrupted run left changed and what is still so, oldest first.
-pub fn left(site: &Site) -> Result<Vec<Change>, ChangeError> {
+pub fn pending(site: &SettingsRoot) -> Result<Vec<SettingChange>, ChangeError> {
     let boot = boot_id(&site.root);
     let mut changes = read_journal(&Journal::in_folder(&site.state))?;
     for abandoned in site.abandoned() {
@@ -210,13 +227,16 @@ pub fn left(site: &Site) -> Result<Vec<Change>, ChangeError> {
     }
     changes.retain(|change| {
         let step = step(change, &read(&site.root, &change.target), boot.as_deref(), false);
-        !matches!(step, Step::Nothing(Restoration::WasBack | Restoration::Restarted | Restoration::Ended))
+        !matches!(
+            step,
+            RestoreAction::Nothing(RestoreStatus::WasBack | RestoreStatus::Restarted | RestoreStatus::Ended)
+        )
     });
     Ok(changes)
 }
 
 /// Puts back what the journal has, the last change first. `force` also writes over what somebody else has set since.
-pub fn restore(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
+pub fn restore(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, ChangeError> {
     let mut restored = restore_one(site, force)?;
     for abandoned in site.abandoned() {
         restored.extend(restore_one(&abandoned, force)?);
@@ -226,7 +246,7 @@ pub fn restore(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
     Ok(restored)
 }
 
-fn restore_one(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
+fn restore_one(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, ChangeError> {
     let journal = Journal::in_folder(&site.state);
     let changes = read_journal(&journal)?;
     if changes.is_empty() {
@@ -237,7 +257,7 @@ fn restore_one(site: &Site, force: bool) -> Result<Vec<Restored>, ChangeError> {
 }
 
 /// Empties the journal, whatever is still changed.
-pub fn forget(site: &Site) -> Result<(), ChangeError> {
+pub fn forget(site: &SettingsRoot) -> Result<(), ChangeError> {
     for abandoned in site.abandoned() {
         forget_one(&abandoned)?;
         let _ = std::fs::remove_dir(&abandoned.state); // there may be more in it
@@ -245,7 +265,7 @@ pub fn forget(site: &Site) -> Result<(), ChangeError> {
     forget_one(site)
 }
 
-fn forget_one(site: &Site) -> Result<(), ChangeError> {
+fn forget_one(site: &SettingsRoot) -> Result<(), ChangeError> {
     let journal = Journal::in_folder(&site.state);
     if !journal.path().exists() {
         return Ok(());
@@ -253,12 +273,12 @@ fn forget_one(site: &Site) -> Result<(), ChangeError> {
     journal.keep(&[]).map_err(|error| cannot_write(&journal, &error))
 }
 
-fn settle(site: &Site, journal: &Journal, changes: &[Change], force: bool) -> Vec<Restored> {
+fn settle(site: &SettingsRoot, journal: &Journal, changes: &[SettingChange], force: bool) -> Vec<Restored> {
     let boot = boot_id(&site.root);
     let restored: Vec<Restored> =
         changes.iter().rev().map(|change| undo(site, changes, change, boot.as_deref(), force)).collect();
     let open = restored.iter().rev().filter(|restored| !restored.is_settled());
-    let open: Vec<Change> = open.map(|restored| restored.change.clone()).collect();
+    let open: Vec<SettingChange> = open.map(|restored| restored.change.clone()).collect();
     if !changes.is_empty() {
         // A journal that is too long does no harm: what it has is found as it was.
         let _ = journal.keep(&open);
@@ -267,22 +287,31 @@ fn settle(site: &Site, journal: &Journal, changes: &[Change], force: bool) -> Ve
 }
 
 /// Undoes one of these changes.
-fn undo(site: &Site, changes: &[Change], change: &Change, boot: Option<&str>, force: bool) -> Restored {
+fn undo(
+    site: &SettingsRoot,
+    changes: &[SettingChange],
+    change: &SettingChange,
+    boot: Option<&str>,
+    force: bool,
+) -> Restored {
     let root = site.root.as_path();
     let outcome = match step(change, &read(root, &change.target), boot, force) {
-        Step::Nothing(outcome) => outcome,
+        RestoreAction::Nothing(outcome) => outcome,
         // What is swapped of programs that still run in a small group would not fit when it came back.
-        Step::Write
-            if matches!(change.target, Target::Swap { .. } | Target::Controller { .. }) && has_group(root, changes) =>
+        RestoreAction::Write
+            if matches!(change.target, SettingTarget::Swap { .. } | SettingTarget::Controller { .. })
+                && has_group(root, changes) =>
         {
-            Restoration::Failed { why: "programs still use it; end them first".into(), not_permitted: false }
+            RestoreStatus::Failed { why: "programs still use it; end them first".into(), not_permitted: false }
         }
-        Step::Write if is_needed(site, changes, change) => Restoration::StillNeeded,
-        Step::Write => match target::write(root, &change.target, &change.old) {
-            Err(error) => Restoration::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) },
+        RestoreAction::Write if is_needed(site, changes, change) => RestoreStatus::StillNeeded,
+        RestoreAction::Write => match target::write(root, &change.target, &change.old) {
+            Err(error) => {
+                RestoreStatus::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) }
+            }
             Ok(()) => match read(root, &change.target) {
-                Present::Value(value) if value == change.old => Restoration::PutBack,
-                other => Restoration::Failed {
+                CurrentValue::Value(value) if value == change.old => RestoreStatus::PutBack,
+                other => RestoreStatus::Failed {
                     why: format!("the kernel took it, but reads back {}", shown(&other)),
                     not_permitted: false,
                 },
@@ -293,28 +322,28 @@ fn undo(site: &Site, changes: &[Change], change: &Change, boot: Option<&str>, fo
 }
 
 /// Whether a group that was made with these changes is still there.
-fn has_group(root: &Path, changes: &[Change]) -> bool {
-    let groups = changes.iter().map(|change| &change.target).filter(|target| matches!(target, Target::Group(_)));
-    groups.into_iter().any(|group| read(root, group) == Present::Value(THERE.into()))
+fn has_group(root: &Path, changes: &[SettingChange]) -> bool {
+    let groups = changes.iter().map(|change| &change.target).filter(|target| matches!(target, SettingTarget::Group(_)));
+    groups.into_iter().any(|group| read(root, group) == CurrentValue::Value(THERE.into()))
 }
 
 /// Whether somebody else needs it as it is by now: a file's value another process of ours, which has journalled the same change
 /// and puts it back later.
-fn is_needed(site: &Site, changes: &[Change], change: &Change) -> bool {
+fn is_needed(site: &SettingsRoot, changes: &[SettingChange], change: &SettingChange) -> bool {
     match &change.target {
-        Target::Controller { group, .. } => is_bounding(&site.root, changes, group),
-        Target::File(_) => site.changes_beside().any(|other| other == *change),
+        SettingTarget::Controller { group, .. } => is_bounding(&site.root, changes, group),
+        SettingTarget::File(_) => site.changes_beside().any(|other| other == *change),
         _ => false,
     }
 }
 
 /// Whether the controller bounds somebody else: another program of ours, or a group that somebody has bounded since. Taking
 /// it away would take the bound away.
-fn is_bounding(root: &Path, changes: &[Change], group: &str) -> bool {
+fn is_bounding(root: &Path, changes: &[SettingChange], group: &str) -> bool {
     let is_bounded = |path: &str| sysfs::read_text(root, &format!("{path}/memory.max")).is_ok_and(|max| max != "max");
     let below = sysfs::names(&root.join(group)).into_iter().map(|name| (format!("{group}/{name}"), name));
     let mut others =
-        below.filter(|(path, _)| !changes.iter().any(|change| change.target == Target::Group(path.clone())));
+        below.filter(|(path, _)| !changes.iter().any(|change| change.target == SettingTarget::Group(path.clone())));
     others.any(|(path, name)| root.join(&path).is_dir() && (name.starts_with(GROUP_PREFIX) || is_bounded(&path)))
 }
 
@@ -322,15 +351,15 @@ fn boot_id(root: &Path) -> Option<String> {
     sysfs::read_text(root, "proc/sys/kernel/random/boot_id").ok()
 }
 
-pub(crate) fn shown(present: &Present) -> String {
+pub(crate) fn shown(present: &CurrentValue) -> String {
     match present {
-        Present::Value(value) => value.clone(),
-        Present::Gone => "nothing".into(),
-        Present::Unreadable(why) => why.clone(),
+        CurrentValue::Value(value) => value.clone(),
+        CurrentValue::Gone => "nothing".into(),
+        CurrentValue::Unreadable(why) => why.clone(),
     }
 }
 
-fn read_journal(journal: &Journal) -> Result<Vec<Change>, ChangeError> {
+fn read_journal(journal: &Journal) -> Result<Vec<SettingChange>, ChangeError> {
     journal.read().map_err(|error| ChangeError {
         what: format!("cannot read the journal of changed settings {}: {error}", journal.path().display()),
         hint: "each line has a file, its old and its new value: put them back by hand and remove the file".into(),
@@ -350,15 +379,17 @@ fn cannot_write(journal: &Journal, error: &std::io::Error) -> ChangeError {
 
 fn refused(
     setting: &str,
-    target: &Target,
+    target: &SettingTarget,
     verb: &str,
     why: &dyn std::fmt::Display,
     not_permitted: bool,
 ) -> ChangeError {
     let instead = match target {
-        Target::Banned { .. } => "--quieten irqbalance pauses it instead".into(),
-        Target::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
-        Target::Swap { .. } | Target::Group(_) | Target::Controller { .. } => "run it without a budget of DRAM".into(),
+        SettingTarget::Banned { .. } => "--quieten irqbalance pauses it instead".into(),
+        SettingTarget::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
+        SettingTarget::Swap { .. } | SettingTarget::Group(_) | SettingTarget::Controller { .. } => {
+            "run it without a budget of DRAM".into()
+        }
         _ => format!("leave {setting} out of --quieten"),
     };
     let hint = if not_permitted {

@@ -7,10 +7,10 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use model::undo::{Present, Target};
+use model::values::undo::{CurrentValue, SettingTarget};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{group, irqbalance, swap, sysfs};
+use crate::{cgroup, irqbalance, swap, sysfs};
 
 /// The value of a process that runs.
 pub(crate) const RUNNING: &str = "running";
@@ -29,37 +29,39 @@ pub const ABSENT: &str = "absent";
 /// A signal to stop or to go on takes effect when the process is next on a cpu.
 const SIGNAL_TIME: Duration = Duration::from_secs(2);
 
-/// The value now.
-pub(crate) fn read(root: &Path, target: &Target) -> Present {
+pub(crate) fn read(root: &Path, target: &SettingTarget) -> CurrentValue {
     match target {
-        Target::File(path) => match sysfs::read_text(root, path) {
-            Ok(text) => Present::Value(sysfs::selected(&text).into()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Present::Gone,
-            Err(error) => Present::Unreadable(error.to_string()),
+        SettingTarget::File(path) => match sysfs::read_text(root, path) {
+            Ok(text) => CurrentValue::Value(sysfs::selected(&text).into()),
+            Err(error) if error.kind() == ErrorKind::NotFound => CurrentValue::Gone,
+            Err(error) => CurrentValue::Unreadable(error.to_string()),
         },
-        Target::Process { pid, started } => match process(root, *pid) {
+        SettingTarget::Process { pid, started } => match process(root, *pid) {
             Some((state, began)) if began == *started && state != 'Z' && state != 'X' => {
-                Present::Value(if state == 'T' { PAUSED } else { RUNNING }.into())
+                CurrentValue::Value(if state == 'T' { PAUSED } else { RUNNING }.into())
             }
-            _ => Present::Gone,
+            _ => CurrentValue::Gone,
         },
-        Target::Banned { pid, started } => match process(root, *pid) {
-            Some(('T', began)) if began == *started => Present::Unreadable("it is paused and does not answer".into()),
-            Some((_, began)) if began == *started && root == Path::new("/") => {
-                irqbalance::banned(*pid).map_or_else(|error| Present::Unreadable(error.to_string()), Present::Value)
+        SettingTarget::Banned { pid, started } => match process(root, *pid) {
+            Some(('T', began)) if began == *started => {
+                CurrentValue::Unreadable("it is paused and does not answer".into())
             }
-            _ => Present::Gone,
+            Some((_, began)) if began == *started && root == Path::new("/") => irqbalance::banned(*pid)
+                .map_or_else(|error| CurrentValue::Unreadable(error.to_string()), CurrentValue::Value),
+            _ => CurrentValue::Gone,
         },
-        Target::Swap { device, backing } => match swap_is_on(root, device, backing) {
-            Ok(on) => Present::Value(if on { ON } else { OFF }.into()),
-            Err(error) => Present::Unreadable(error.to_string()),
+        SettingTarget::Swap { device, backing } => match swap_is_on(root, device, backing) {
+            Ok(on) => CurrentValue::Value(if on { ON } else { OFF }.into()),
+            Err(error) => CurrentValue::Unreadable(error.to_string()),
         },
-        Target::Group(path) => Present::Value(if root.join(path).is_dir() { THERE } else { ABSENT }.into()),
-        Target::Controller { group, name } => match sysfs::read_text(root, &format!("{group}/{}", group::CONTROL)) {
-            Ok(text) => Present::Value(if group::has_word(&text, name) { ON } else { OFF }.into()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Present::Gone,
-            Err(error) => Present::Unreadable(error.to_string()),
-        },
+        SettingTarget::Group(path) => CurrentValue::Value(if root.join(path).is_dir() { THERE } else { ABSENT }.into()),
+        SettingTarget::Controller { group, name } => {
+            match sysfs::read_text(root, &format!("{group}/{}", cgroup::CONTROL)) {
+                Ok(text) => CurrentValue::Value(if cgroup::supports(&text, name) { ON } else { OFF }.into()),
+                Err(error) if error.kind() == ErrorKind::NotFound => CurrentValue::Gone,
+                Err(error) => CurrentValue::Unreadable(error.to_string()),
+            }
+        }
     }
 }
 
@@ -75,7 +77,7 @@ fn write_group(root: &Path, path: &str, value: &str) -> io::Result<()> {
     if value == THERE {
         return std::fs::create_dir(folder);
     }
-    std::fs::remove_dir(&folder).map_err(|error| match group::processes(&folder).first() {
+    std::fs::remove_dir(&folder).map_err(|error| match cgroup::processes(&folder).first() {
         Some(pid) => io::Error::other(format!("process {pid} is still in it; end it first")),
         None => error,
     })
@@ -84,7 +86,7 @@ fn write_group(root: &Path, path: &str, value: &str) -> io::Result<()> {
 /// Has a group give a controller to those below it, or not any more. The kernel takes `+memory` and shows `memory`; the plain
 /// file of a recorded tree has to be written as it is shown.
 fn write_controller(root: &Path, group: &str, name: &str, on: bool) -> io::Result<()> {
-    let path = format!("{group}/{}", group::CONTROL);
+    let path = format!("{group}/{}", cgroup::CONTROL);
     if root == Path::new("/") {
         return write_file(root, &path, &format!("{}{name}", if on { '+' } else { '-' }));
     }
@@ -103,17 +105,17 @@ pub(crate) fn process(root: &Path, pid: u32) -> Option<(char, u64)> {
 }
 
 /// Writes a value. That the kernel took it is seen by reading it back.
-pub(crate) fn write(root: &Path, target: &Target, value: &str) -> io::Result<()> {
+pub(crate) fn write(root: &Path, target: &SettingTarget, value: &str) -> io::Result<()> {
     match target {
-        Target::File(path) => write_file(root, path, value),
-        Target::Banned { pid, .. } => irqbalance::ban(*pid, value),
+        SettingTarget::File(path) => write_file(root, path, value),
+        SettingTarget::Banned { pid, .. } => irqbalance::ban(*pid, value),
         // A recorded tree has no devices.
-        Target::Swap { .. } if root != Path::new("/") => Err(io::Error::from(ErrorKind::Unsupported)),
-        Target::Swap { device, .. } if value == ON => swap::on(Path::new(device)),
-        Target::Swap { device, .. } => swap::off(Path::new(device)),
-        Target::Group(path) => write_group(root, path, value),
-        Target::Controller { group, name } => write_controller(root, group, name, value == ON),
-        Target::Process { pid, .. } => {
+        SettingTarget::Swap { .. } if root != Path::new("/") => Err(io::Error::from(ErrorKind::Unsupported)),
+        SettingTarget::Swap { device, .. } if value == ON => swap::on(Path::new(device)),
+        SettingTarget::Swap { device, .. } => swap::off(Path::new(device)),
+        SettingTarget::Group(path) => write_group(root, path, value),
+        SettingTarget::Controller { group, name } => write_controller(root, group, name, value == ON),
+        SettingTarget::Process { pid, .. } => {
             // A recorded tree has no processes, and its numbers belong to somebody else here.
             if root != Path::new("/") {
                 return Err(io::Error::from(ErrorKind::Unsupported));
@@ -121,7 +123,7 @@ pub(crate) fn write(root: &Path, target: &Target, value: &str) -> io::Result<()>
             let whom = i32::try_from(*pid).ok().and_then(Pid::from_raw).ok_or(ErrorKind::InvalidInput)?;
             kill_process(whom, if value == PAUSED { Signal::STOP } else { Signal::CONT })?;
             let end = Instant::now() + SIGNAL_TIME;
-            while read(root, target) != Present::Value(value.into()) && Instant::now() < end {
+            while read(root, target) != CurrentValue::Value(value.into()) && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Ok(())

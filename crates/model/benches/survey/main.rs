@@ -11,8 +11,8 @@ mod world;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use model::survey::{Change, FALSE_ALARMS_PERCENT, Moment, Survey, Worth};
-use model::workload::Better;
+use model::analysis::survey::{FALSE_ALARMS_PERCENT, LevelChange, OutlierSide, RunTime, Survey};
+use model::values::workload::Better;
 use world::{Fleet, Plant, WEATHERS, Weather, surveyed};
 
 /// Two, as many as the smallest machine that builds this has.
@@ -110,7 +110,7 @@ fn nulls(settings: &Settings) -> bool {
                 let classes = || survey.classes.iter();
                 let out = classes().flat_map(|class| &class.machines).any(|machine| machine.stands_out.is_some());
                 // What the whole class does in a season is a change; that each machine has it is none.
-                let own = |change: &&Change| weather != Weather::Drift || change.machine.is_some();
+                let own = |change: &&LevelChange| weather != Weather::Drift || change.machine.is_some();
                 (out, classes().flat_map(|class| &class.changes).any(|change| own(&change)))
             });
             let count =
@@ -181,7 +181,7 @@ fn powers(settings: &Settings) -> bool {
 fn outliers(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
     let found = each(fleet, settings.surveys, |survey| {
         let class = &survey.classes[0];
-        let out = |at: usize| class.machines[at].stands_out == Some(Worth::Worse);
+        let out = |at: usize| class.machines[at].stands_out == Some(OutlierSide::Worse);
         let others = class.machines[plant.machines..].iter().any(|machine| machine.stands_out.is_some());
         let fact = class.facts_of_worse.first().is_some_and(|fact| fact.key == "cpu.microcode" && fact.value == "0x1");
         Found { itself: (0..plant.machines).all(out), others, fact, place: None, size: None }
@@ -226,7 +226,7 @@ fn changes(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
     let whole = plant.machines == fleet.machines && plant.machines > 1;
     let found = each(fleet, settings.surveys, |survey| {
         let class = &survey.classes[0];
-        let of_it = |change: &&Change| match &change.machine {
+        let of_it = |change: &&LevelChange| match &change.machine {
             None => whole,
             Some(name) => !whole && *name == class.machines[0].name,
         };
@@ -234,7 +234,7 @@ fn changes(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
         let others = class.changes.iter().any(|change| !of_it(&change));
         let near = own.is_some_and(|change| {
             let round =
-                |moment: &Moment| moment.run.trim_start_matches("run-").parse::<usize>().unwrap_or(0) / fleet.machines;
+                |moment: &RunTime| moment.run.trim_start_matches("run-").parse::<usize>().unwrap_or(0) / fleet.machines;
             round(&change.earliest) < plant.from && plant.from <= round(&change.latest)
         });
         let held = own.and_then(|change| {
@@ -257,7 +257,7 @@ fn changes(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
 }
 
 /// What was planted, as it shows in a change's test, in percent.
-fn truth(change: &Change, plant: Plant, fleet: &Fleet) -> f64 {
+fn truth(change: &LevelChange, plant: Plant, fleet: &Fleet) -> f64 {
     let left: f64 = 1.0 - plant.slower;
     let ratio = match (change.unit.as_str(), change.better) {
         ("", _) => left.powf(plant.tests as f64 / fleet.tests as f64),

@@ -1,17 +1,17 @@
 //! Made fleets whose truth is known: machines of one class, their runs in rounds, the noise that real ones have. All of it follows
 //! from a seed. Must not know how a survey decides.
 
-use model::capture::Capture;
-use model::compare::ComparedRun;
-use model::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
-use model::plan::{Plan, Repeat};
-use model::record::{RunId, RunRecord};
-use model::settings::{FactValue, Settings};
-use model::statistics::{CONFIDENCE, median, median_interval};
-use model::survey::{Survey, Wish, survey};
-use model::topology::Topology;
-use model::units::Nanos;
-use model::workload::Better;
+use model::analysis::compare::ComparedRun;
+use model::analysis::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
+use model::analysis::survey::{Survey, SurveyOptions, survey};
+use model::stats::statistics::{CONFIDENCE, median, median_interval};
+use model::values::capture::Capture;
+use model::values::plan::{Plan, StoppingRule};
+use model::values::record::{RunId, RunRecord};
+use model::values::settings::{FactValue, Settings};
+use model::values::topology::Topology;
+use model::values::units::Nanos;
+use model::values::workload::Better;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -24,7 +24,6 @@ pub const MACHINE_SD: f64 = 0.01;
 const RUN_SD: f64 = 0.008;
 const WEEK_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// What noise is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weather {
     /// Log-normal in trials, days and machines.
@@ -55,7 +54,6 @@ pub struct Plant {
     pub from: usize,
 }
 
-/// One fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct Fleet {
     pub weather: Weather,
@@ -94,7 +92,7 @@ pub fn surveyed(fleet: &Fleet, seed: u64) -> Survey {
         }
     }
     let runs: Vec<ComparedRun<'_>> = made.iter().map(|(record, finding)| ComparedRun { record, finding }).collect();
-    survey(&runs, &Wish::default()).expect("the runs are alike")
+    survey(&runs, &SurveyOptions::default()).expect("the runs are alike")
 }
 
 struct Random(ChaCha8Rng);
@@ -174,7 +172,7 @@ fn record(machine: usize, run: usize, round: usize, planted: bool, seed: u64) ->
         settings.record(key, FactValue::Known(value.into()));
     }
     let second = Nanos(1_000_000_000);
-    let repeat = Repeat { warmup: 0, min: 7, max: 7, precision: 0.1, budget: second, time_limit: second };
+    let repeat = StoppingRule { warmup: 0, min: 7, max: 7, precision: 0.1, budget: second, time_limit: second };
     RunRecord {
         id: RunId(format!("run-{run}")),
         plan: Plan {

@@ -1,6 +1,6 @@
 //! The model machines that tests place things on. captures/README.md says how they were made.
 
-use model::topology::Topology;
+use model::values::topology::Topology;
 
 /// All of them: name and text.
 pub const MODELS: [(&str, &str); 7] = [
@@ -13,7 +13,6 @@ pub const MODELS: [(&str, &str); 7] = [
     ("grace-cxl-nohmat", include_str!("../captures/grace-cxl-nohmat.json")),
 ];
 
-/// One by its name.
 pub fn model(name: &str) -> Topology {
     let (_, text) = MODELS.iter().find(|(model, _)| *model == name).expect("it is in the list");
     serde_json::from_str(text).expect("captures are JSON of the present shape")

@@ -2,17 +2,17 @@
 
 use clap::Args;
 
-use super::{TextOrJson, Which};
+use super::{GraphArgs, TextOrJson};
 
 /// `nearfar bfs`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mpirun -n 4 nearfar bfs --scale 22\n\
                         Example: nearfar bfs --scale 16 --parts 2\n\n\
                         Over MPI each rank is a part. Only builds with the feature have it: cargo build --release -p nearfar --features mpi")]
-pub struct Bfs {
+pub struct BfsArgs {
     /// Which graph
     #[command(flatten)]
-    pub which: Which,
+    pub which: GraphArgs,
     /// How many searches, from the roots that the Graph500's rule chooses
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub roots: u32,

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use model::units::Bytes;
+use model::values::units::Bytes;
 
 /// `nearfar expand`
 #[derive(Args, Debug)]
-pub struct Expand {
+pub struct ExpandArgs {
     /// At most this much DRAM: 2GiB, or 50% of what the program needs
     #[arg(long, value_name = "SIZE|PERCENT")]
     pub dram: String,
@@ -20,7 +20,7 @@ pub struct Expand {
     pub engine: EngineName,
     /// Where the rest goes
     #[command(flatten)]
-    pub far: Far,
+    pub far: FarArgs,
     /// Write what came of it to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct Expand {
 /// Where far memory is.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Far memory")]
-pub struct Far {
+pub struct FarArgs {
     /// A folder for the file that takes what DRAM does not, or the file's name there: on a disk of this machine
     /// [default: what `NEARFAR_FAR` names, else /var/tmp]
     #[arg(long = "far-file", value_name = "PATH")]

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use fleet::kubernetes::{FOLDER, Image, Toleration};
-use fleet::{JobName, On};
-use model::units::{Bytes, Nanos};
+use fleet::{JobName, NodeSelector};
+use model::values::units::{Bytes, Nanos};
 
 use super::TextOrJson;
 
 /// `nearfar fleet`
 #[derive(Args, Debug)]
-pub struct Fleet {
+pub struct FleetArgs {
     /// What to do.
     #[command(subcommand)]
     pub command: FleetCommand,
@@ -21,22 +21,22 @@ pub struct Fleet {
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
     /// Run an experiment on every node; the same command again goes on where nodes were cut off, and starts nothing twice
-    Run(Box<FleetRun>),
+    Run(Box<FleetRunArgs>),
     /// How far the nodes are
-    Status(FleetAsk),
+    Status(FleetQueryArgs),
     /// Fetch what the nodes have stored into the results file here; again and again does no harm
-    Collect(FleetCollect),
+    Collect(FleetCollectArgs),
     /// Machines of the results file side by side: who stands out of its class, what changed when, and which facts go with it
-    Compare(FleetCompare),
+    Compare(FleetCompareArgs),
 }
 
 /// Which machines, and how they are reached.
 #[derive(Args, Debug)]
-pub struct Reach {
+pub struct NodeArgs {
     /// The engine and its nodes: hosts as `ssh` knows them, all nodes of a partition of Slurm, or nodes of a cluster of
     /// Kubernetes by names, by labels or all
-    #[arg(long, value_name = "ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]", value_parser = On::parse)]
-    pub on: On,
+    #[arg(long, value_name = "ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]", value_parser = NodeSelector::parse)]
+    pub on: NodeSelector,
     /// nearfar on the nodes: a name that a shell without a terminal finds there, or a path, below the home folder where it is relative
     #[arg(long, value_name = "PATH", default_value = "nearfar")]
     pub program: String,
@@ -51,12 +51,12 @@ pub struct Reach {
                         Example: nearfar fleet run my.toml --on ssh:node-1,node-2 --detach -- --budget 1h --wait\n\
                         Example: nearfar fleet run quick --on kubernetes:node-1,node-2 --image registry.example.org/nearfar:0.1 -o job.yaml\n\
                         Then: nearfar fleet collect --on ssh:node-1,node-2; nearfar fleet compare")]
-pub struct FleetRun {
+pub struct FleetRunArgs {
     /// A built-in experiment's name or a TOML file on this machine
     pub experiment: String,
     /// Which machines
     #[command(flatten)]
-    pub reach: Reach,
+    pub reach: NodeArgs,
     /// What to call it on the nodes; another name runs it once more [default: made of the experiment and its flags]
     #[arg(long, value_name = "NAME", value_parser = JobName::parse)]
     pub name: Option<JobName>,
@@ -71,7 +71,7 @@ pub struct FleetRun {
     pub format: TextOrJson,
     /// The manifest's
     #[command(flatten)]
-    pub manifest: ManifestFlags,
+    pub manifest: ManifestArgs,
     /// Processors for the pod of each node; with --memory it is guaranteed, and has them for itself where the node's policy is static
     #[arg(long, value_name = "N", requires = "memory", value_parser = clap::value_parser!(u32).range(1..=1 << 20), help_heading = "Kubernetes")]
     pub cpus: Option<u32>,
@@ -88,7 +88,7 @@ pub struct FleetRun {
 #[command(after_help = "Example: nearfar fleet compare\n\
                         Example: nearfar fleet compare --class cpu.model,rack --workload stream\n\
                         Example: nearfar fleet compare --format json | jq '.classes[].changes'")]
-pub struct FleetCompare {
+pub struct FleetCompareArgs {
     /// Runs to look at [default: all of the results file, real ones or simulated ones as the latest is]
     pub runs: Vec<String>,
     /// What machines of a class agree in: facts and labels [default: the cpu's model, and how many packages, cores, cpus and
@@ -102,7 +102,7 @@ pub struct FleetCompare {
     #[arg(long)]
     pub all_metrics: bool,
     /// Of a hundred surveys of machines that do not differ, so many at most may name one or a change
-    #[arg(long, value_name = "PERCENT", default_value_t = model::survey::FALSE_ALARMS_PERCENT)]
+    #[arg(long, value_name = "PERCENT", default_value_t = model::analysis::survey::FALSE_ALARMS_PERCENT)]
     pub false_alarms: f64,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
@@ -124,13 +124,13 @@ pub enum SurveyFormat {
 
 /// `nearfar fleet status` and `nearfar fleet collect`
 #[derive(Args, Debug)]
-pub struct FleetAsk {
+pub struct FleetQueryArgs {
     /// Which of what the nodes ran, by the names that status shows [default: all]
     #[arg(value_name = "NAME", value_parser = JobName::parse)]
     pub names: Vec<JobName>,
     /// Which machines
     #[command(flatten)]
-    pub reach: Reach,
+    pub reach: NodeArgs,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -138,18 +138,18 @@ pub struct FleetAsk {
 
 /// `nearfar fleet collect`
 #[derive(Args, Debug)]
-pub struct FleetCollect {
+pub struct FleetCollectArgs {
     /// What, from which machines.
     #[command(flatten)]
-    pub ask: FleetAsk,
+    pub ask: FleetQueryArgs,
     /// The manifest's
     #[command(flatten)]
-    pub manifest: ManifestFlags,
+    pub manifest: ManifestArgs,
 }
 
 /// What is written for Kubernetes.
 #[derive(Args, Debug)]
-pub struct ManifestFlags {
+pub struct ManifestArgs {
     /// The image that has nearfar
     #[arg(long, value_name = "IMAGE", value_parser = Image::parse, help_heading = "Kubernetes")]
     pub image: Option<Image>,
@@ -164,7 +164,7 @@ pub struct ManifestFlags {
     pub tolerations: Vec<Toleration>,
 }
 
-impl ManifestFlags {
+impl ManifestArgs {
     /// Where the nodes keep results.
     pub fn folder(&self) -> &str {
         self.results.as_deref().unwrap_or(FOLDER)

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use model::units::Bytes;
+use model::values::units::Bytes;
 
 use super::TextOrJson;
 
 /// `nearfar graph`
 #[derive(Args, Debug)]
-pub struct Graph {
+pub struct GraphCommandArgs {
     /// What to do
     #[command(subcommand)]
     pub what: GraphCommand,
@@ -19,16 +19,16 @@ pub struct Graph {
 #[derive(Debug, Subcommand)]
 pub enum GraphCommand {
     /// Generate the edge list, bit for bit as the Graph500's reference code does
-    Edges(Edges),
+    Edges(EdgesArgs),
     /// Construct the graph that workload bfs searches, and write it to a file
-    Build(Build),
+    Build(BuildArgs),
     /// What a graph of a scale takes, or what a file has
-    Info(Info),
+    Info(InfoArgs),
 }
 
 /// Which graph.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Which {
+pub struct GraphArgs {
     /// 2^S vertices, as in --scale 20
     #[arg(long, value_name = "S")]
     pub scale: u32,
@@ -41,10 +41,10 @@ pub struct Which {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar graph edges --scale 20 --sha256\n\
                         Example: nearfar graph edges --scale 16 --edges text --output edges.txt")]
-pub struct Edges {
+pub struct EdgesArgs {
     /// Which graph
     #[command(flatten)]
-    pub which: Which,
+    pub which: GraphArgs,
     /// Write the edges to this file; `-` is standard output [default: they are only counted and hashed]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
@@ -77,10 +77,10 @@ pub enum EdgeFormat {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar graph build --scale 20 --output g20.graph\n\
                         Example: nearfar graph build --scale 26 --dram 2GiB --output g26.graph")]
-pub struct Build {
+pub struct BuildArgs {
     /// Which graph
     #[command(flatten)]
-    pub which: Which,
+    pub which: GraphArgs,
     /// The file; one that is there is left as it is
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
@@ -108,7 +108,7 @@ pub struct Build {
 /// `nearfar graph info`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar graph info --scale 26\nExample: nearfar graph info g20.graph")]
-pub struct Info {
+pub struct InfoArgs {
     /// A file that `nearfar graph build` has written; all of it is read and checked
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "scale")]
     pub file: Option<PathBuf>,

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use model::undo::Quieting;
+use model::values::undo::TunedSetting;
 
 use super::TextOrJson;
 
 /// Having the machine for oneself while trials run.
 #[derive(Args, Debug)]
-pub struct Hold {
+pub struct HoldArgs {
     /// Change system settings for the run and put them back after it: governor, turbo, smt, thp, numa-balancing, aslr,
     /// irqbalance, c-states; `all` is what this machine has
     #[arg(long, value_name = "LIST", value_parser = list, conflicts_with = "sim", help_heading = "The machine")]
@@ -27,15 +27,15 @@ pub struct Hold {
 
 /// What to make quiet.
 #[derive(Clone, Debug)]
-pub struct Quieten(pub Vec<Quieting>);
+pub struct Quieten(pub Vec<TunedSetting>);
 
 fn list(text: &str) -> Result<Quieten, String> {
-    Quieting::parse_list(text).map(Quieten)
+    TunedSetting::parse_list(text).map(Quieten)
 }
 
 /// `nearfar restore`
 #[derive(Args, Debug)]
-pub struct Restore {
+pub struct RestoreArgs {
     /// Also over what somebody else has set since
     #[arg(long)]
     pub force: bool,

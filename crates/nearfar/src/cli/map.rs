@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Hold, Subject};
+use super::{HoldArgs, MachineArgs};
 
 /// `nearfar map`
 #[derive(Args, Debug)]
-pub struct Map {
+pub struct MapCommandArgs {
     /// A hwloc XML file, a capture, or a hwloc synthetic string such as 'pack:2 core:4 pu:2' [default: this machine]
     #[arg(long, value_name = "FILE|STRING", conflicts_with = "measure")]
     pub from: Option<String>,
@@ -20,13 +20,13 @@ pub struct Map {
     pub format: MapFormat,
     /// What is measured
     #[command(flatten, next_help_heading = "Measured maps")]
-    pub measured: Measured,
+    pub measured: MeasureArgs,
     /// What is measured on
     #[command(flatten, next_help_heading = "Measured maps")]
-    pub subject: Subject,
+    pub subject: MachineArgs,
     /// Having the machine for oneself
     #[command(flatten)]
-    pub hold: Hold,
+    pub hold: HoldArgs,
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub struct Map {
 /// What of a machine is measured.
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
 #[derive(Args, Debug)]
-pub struct Measured {
+pub struct MeasureArgs {
     /// Measure: from core to core, from cpus to memory, by working-set size; the same command again goes on
     #[arg(long)]
     pub measure: bool,

@@ -17,18 +17,19 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use bfs::Bfs;
-pub use expand::{EngineName, Expand, Far};
+pub use bfs::BfsArgs;
+pub use expand::{EngineName, ExpandArgs, FarArgs};
 pub use fleet::{
-    Fleet, FleetAsk, FleetCollect, FleetCommand, FleetCompare, FleetRun, ManifestFlags, Reach, SurveyFormat,
+    FleetArgs, FleetCollectArgs, FleetCommand, FleetCompareArgs, FleetQueryArgs, FleetRunArgs, ManifestArgs, NodeArgs,
+    SurveyFormat,
 };
-pub use graph::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, Which};
-pub use hold::{Hold, Restore};
-pub use map::{Map, MapFormat};
-pub use place::{Objective, Place};
-pub use serve::Serve;
-pub use share::{Completions, Keep, ManPages, Share};
-pub use size::{Engines, Size};
+pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
+pub use hold::{HoldArgs, RestoreArgs};
+pub use map::{MapCommandArgs, MapFormat};
+pub use place::{Objective, PlaceArgs};
+pub use serve::ServeArgs;
+pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
+pub use size::{Engines, SizeArgs};
 
 /// Finds out by measuring where code and data should live on this machine.
 #[derive(Debug, Parser)]
@@ -39,12 +40,12 @@ pub struct Cli {
     pub command: Command,
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: GlobalArgs,
 }
 
 /// Flags of every command.
 #[derive(Args, Debug)]
-pub struct Common {
+pub struct GlobalArgs {
     /// The results file, or the address of a PostgreSQL server [default: nearfar/results.db under `XDG_DATA_HOME`, which is ~/.local/share]
     // Its value may be an address with a password, which help has no reason to print.
     #[arg(
@@ -65,55 +66,55 @@ pub struct Common {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// What this machine is: topology, devices, interrupts, settings; with --measure also how fast
-    Map(Map),
+    Map(MapCommandArgs),
     /// The placements that a machine offers, by name, with reasons and ready-to-paste lines
-    Placements(Placements),
+    Placements(PlacementsArgs),
     /// Workloads with their parameters, experiments, placement policies
-    List(List),
+    List(ListArgs),
     /// Measure one workload now
-    Measure(Box<Measure>),
+    Measure(Box<MeasureCommandArgs>),
     /// Run an experiment; the same command again goes on where it was cut off
-    Run(Run),
+    Run(RunArgs),
     /// Find the best placement of a command, against leaving it to the kernel
-    Place(Box<Place>),
+    Place(Box<PlaceArgs>),
     /// Run a program on more memory than it gets DRAM
-    Expand(Box<Expand>),
+    Expand(Box<ExpandArgs>),
     /// How fast a command is with less DRAM, and how much it needs
-    Size(Box<Size>),
+    Size(Box<SizeArgs>),
     /// Look at a run: its cells, or its trials
-    Show(Show),
+    Show(ShowArgs),
     /// Compare placements, thread counts, machines, kernels or any recorded fact
-    Compare(Compare),
+    Compare(CompareArgs),
     /// Write one self-contained HTML file
-    Report(Report),
+    Report(ReportArgs),
     /// Show runs in a browser, also while they go on: the pages of report, live, on this machine alone
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Write results for other programs
-    Export(Export),
+    Export(ExportArgs),
     /// Read published tables, reports of other programs, or another results file
-    Import(Import),
+    Import(ImportArgs),
     /// Write a results file to give away: a run or a table without host name, paths, addresses and commands
-    Share(Share),
+    Share(ShareArgs),
     /// The Graph500's graphs: edge lists, and the files that a search reads
-    Graph(Graph),
+    Graph(GraphCommandArgs),
     /// Search the Graph500's graph in several parts: ranks over MPI, where one machine is not enough
-    Bfs(Bfs),
+    Bfs(BfsArgs),
     /// Many machines: run an experiment on all of them over ssh, Slurm or Kubernetes, and bring the results together
-    Fleet(Fleet),
+    Fleet(FleetArgs),
     /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// Put back the system settings that an interrupted run left changed
-    Restore(Restore),
+    Restore(RestoreArgs),
     /// Print what completes commands and flags in a shell
-    Completions(Completions),
+    Completions(CompletionsArgs),
     /// Write the manual pages, or print one
-    Man(ManPages),
+    Man(ManPagesArgs),
     /// The process that a kernel runs in.
     #[command(name = "__worker", hide = true)]
     Worker,
     /// The node's side of a fleet.
     #[command(name = "__node", hide = true)]
-    Node(Node),
+    Node(NodeCommandArgs),
     /// The process that hwloc reads an untrusted file in.
     #[command(name = "__read-topology", hide = true)]
     ReadTopology {
@@ -124,7 +125,7 @@ pub enum Command {
 
 /// The node's side of a fleet: asked on its standard input, or with an order that lies there.
 #[derive(Args, Debug)]
-pub struct Node {
+pub struct NodeCommandArgs {
     /// The order's file, with the experiment's beside it; the run is this process.
     #[arg(long, value_name = "FILE", requires = "node")]
     pub order: Option<PathBuf>,
@@ -135,7 +136,7 @@ pub struct Node {
 
 /// `nearfar placements`
 #[derive(Args, Debug)]
-pub struct Placements {
+pub struct PlacementsArgs {
     /// A hwloc XML file, a capture, or a hwloc synthetic string [default: this machine]
     #[arg(long, value_name = "FILE|STRING")]
     pub from: Option<String>,
@@ -147,7 +148,7 @@ pub struct Placements {
     pub placements: Vec<String>,
     /// By which measured map
     #[command(flatten)]
-    pub by: ByMap,
+    pub by: MapArgs,
     /// The device that irq: is about, may be repeated [default: all whose interrupts can be moved]
     #[arg(long = "device", value_name = "NAME")]
     pub devices: Vec<String>,
@@ -170,10 +171,10 @@ pub enum TextOrJson {
 
 /// `nearfar list`
 #[derive(Args, Debug)]
-pub struct List {
+pub struct ListArgs {
     /// What to list
     #[arg(value_enum, default_value = "workloads")]
-    pub what: Listed,
+    pub what: ListKind,
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -181,7 +182,7 @@ pub struct List {
 
 /// What can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Listed {
+pub enum ListKind {
     /// Workloads with every parameter, its unit, default and range
     Workloads,
     /// Built-in experiments with their questions
@@ -192,7 +193,7 @@ pub enum Listed {
 
 /// What is measured on: this machine or a simulated one.
 #[derive(Args, Debug)]
-pub struct Subject {
+pub struct MachineArgs {
     /// Simulate: a hwloc XML file, a capture or a synthetic string, then a seed
     #[arg(long, value_name = "CAPTURE[:SEED]")]
     pub sim: Option<String>,
@@ -230,7 +231,7 @@ const LABEL_BYTES_MAX: usize = 40;
 
 /// Whether placements go by a measured map.
 #[derive(Args, Debug)]
-pub struct ByMap {
+pub struct MapArgs {
     /// Make placements by this measured map: its run, `latest` or `none` [default: the newest of this machine]
     #[arg(long, value_name = "RUN")]
     pub map: Option<String>,
@@ -238,7 +239,7 @@ pub struct ByMap {
 
 /// How often a trial is repeated, and how long it may take.
 #[derive(Args, Debug)]
-pub struct Repeats {
+pub struct RepetitionArgs {
     /// How often
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub runs: u32,
@@ -252,7 +253,7 @@ pub struct Repeats {
 
 /// `nearfar measure`
 #[derive(Args, Debug)]
-pub struct Measure {
+pub struct MeasureCommandArgs {
     /// The workload; `nearfar list workloads` shows them
     pub workload: String,
     /// A parameter, may be repeated
@@ -284,7 +285,7 @@ pub struct Measure {
     pub threads: Option<usize>,
     /// How often, how long
     #[command(flatten)]
-    pub repeats: Repeats,
+    pub repeats: RepetitionArgs,
     /// The exact path of a file or disk that workload io may write to although it was there before: all in it is lost
     #[arg(long, value_name = "PATH")]
     pub allow_overwrite: Option<String>,
@@ -293,13 +294,13 @@ pub struct Measure {
     pub smoke: bool,
     /// By which measured map
     #[command(flatten)]
-    pub by: ByMap,
+    pub by: MapArgs,
     /// What is measured on
     #[command(flatten)]
-    pub subject: Subject,
+    pub subject: MachineArgs,
     /// Having the machine for oneself
     #[command(flatten)]
-    pub hold: Hold,
+    pub hold: HoldArgs,
     /// How to show the result
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -310,7 +311,7 @@ pub struct Measure {
 
 /// `nearfar run`
 #[derive(Args, Debug)]
-pub struct Run {
+pub struct RunArgs {
     /// A built-in experiment's name or a TOML file
     #[arg(required_unless_present = "fio", conflicts_with = "fio")]
     pub experiment: Option<String>,
@@ -337,7 +338,7 @@ pub struct Run {
     pub smoke: bool,
     /// By which measured map
     #[command(flatten)]
-    pub by: ByMap,
+    pub by: MapArgs,
     /// A device whose interrupts are watched, and go where an irq: part of a placement says; instead of the experiment's
     #[arg(long = "device", value_name = "NAME")]
     pub devices: Vec<String>,
@@ -346,10 +347,10 @@ pub struct Run {
     pub allow_overwrite: Option<String>,
     /// What is measured on
     #[command(flatten)]
-    pub subject: Subject,
+    pub subject: MachineArgs,
     /// Having the machine for oneself
     #[command(flatten)]
-    pub hold: Hold,
+    pub hold: HoldArgs,
     /// How to show the result
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -357,7 +358,7 @@ pub struct Run {
 
 /// `nearfar doctor`
 #[derive(Args, Debug)]
-pub struct Doctor {
+pub struct DoctorArgs {
     /// How to show it
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -366,7 +367,7 @@ pub struct Doctor {
 /// `nearfar show`
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
 #[derive(Args, Debug)]
-pub struct Show {
+pub struct ShowArgs {
     /// A run's id or its beginning
     #[arg(default_value = "latest")]
     pub run: String,
@@ -389,7 +390,7 @@ pub struct Show {
 
 /// `nearfar compare`
 #[derive(Args, Debug)]
-pub struct Compare {
+pub struct CompareArgs {
     /// Runs to compare [default: the latest; with --by host, kernel, boot, run or a fact: every run of its experiment]
     pub runs: Vec<String>,
     /// What the columns are: placement, threads, host, kernel, boot, run, set.PARAMETER, any recorded fact, or column for an
@@ -404,8 +405,8 @@ pub struct Compare {
     pub table: Option<String>,
     /// Compare what was exported instead of the results file: the folder of export --format parquet, or one in it. Read by `DuckDB`
     /// (`duckdb`, or what `NEARFAR_DUCKDB` names)
-    #[arg(long, value_name = "parquet:FOLDER", value_parser = Exported::parse, conflicts_with = "table")]
-    pub from: Option<Exported>,
+    #[arg(long, value_name = "parquet:FOLDER", value_parser = ParquetArg::parse, conflicts_with = "table")]
+    pub from: Option<ParquetArg>,
     /// Show the index of a suite instead, for each thing compared
     #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "all_metrics")]
     pub index: Option<Suite>,
@@ -419,12 +420,12 @@ pub struct Compare {
 
 /// Where results are that were exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exported {
+pub enum ParquetArg {
     /// A folder of Parquet files.
     Parquet(String),
 }
 
-impl Exported {
+impl ParquetArg {
     fn parse(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("parquet", folder)) if !folder.is_empty() => Ok(Self::Parquet(folder.into())),
@@ -457,7 +458,7 @@ pub enum TableFormat {
 
 /// `nearfar report`
 #[derive(Args, Debug)]
-pub struct Report {
+pub struct ReportArgs {
     /// Runs to report [default: the latest of every experiment]
     pub runs: Vec<String>,
     /// The HTML file; `-` is standard output [default: report.html beside the results file]
@@ -476,7 +477,7 @@ pub struct Report {
                         Example: nearfar export --format parquet --to results --all\n\
                         Example: AWS_REGION=eu-central-1 nearfar export --format parquet --to s3://lab/nearfar"
 )]
-pub struct Export {
+pub struct ExportArgs {
     /// A run's id or its beginning
     #[arg(default_value = "latest")]
     pub run: String,
@@ -512,7 +513,7 @@ pub enum ExportFormat {
 
 /// `nearfar import`
 #[derive(Args, Debug)]
-pub struct Import {
+pub struct ImportArgs {
     /// The files; several become columns of one table
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -527,7 +528,7 @@ pub struct Import {
     pub name: Option<String>,
 }
 
-/// The formats that can be imported: `model::reports` has the list of those that are reports.
+/// The formats that can be imported: `model::import::reports` has the list of those that are reports.
 fn import_formats() -> PossibleValuesParser {
     let own = [
         ("auto", "Whatever the file turns out to be"),
@@ -537,6 +538,6 @@ fn import_formats() -> PossibleValuesParser {
             "A CSV of published figures: test,metric,unit,better, then one column per configuration",
         ),
     ];
-    let reports = model::reports::FORMATS.iter().map(|format| (format.name, format.about));
+    let reports = model::import::reports::FORMATS.iter().map(|format| (format.name, format.about));
     own.into_iter().chain(reports).map(|(name, about)| PossibleValue::new(name).help(about)).collect::<Vec<_>>().into()
 }

@@ -2,35 +2,35 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{ByMap, Hold, Subject, TextOrJson};
+use super::{HoldArgs, MachineArgs, MapArgs, TextOrJson};
 
 /// `nearfar place`
 #[derive(Args, Debug)]
-pub struct Place {
+pub struct PlaceArgs {
     /// What may be tried
     #[command(flatten, next_help_heading = "What may be tried")]
-    pub tried: Tried,
+    pub tried: SearchSpaceArgs,
     /// What is run
     #[command(flatten, next_help_heading = "What is run")]
-    pub ran: Ran,
+    pub ran: CommandArgs,
     /// What is to be best
     #[command(flatten, next_help_heading = "What is to be best")]
-    pub best: Best,
+    pub best: ObjectiveArgs,
     /// How it is decided
     #[command(flatten, next_help_heading = "How it is decided")]
-    pub decided: Decided,
+    pub decided: StoppingArgs,
     /// What then
     #[command(flatten, next_help_heading = "What then")]
-    pub then: Then,
+    pub then: ResultArgs,
     /// By which measured map
     #[command(flatten)]
-    pub by: ByMap,
+    pub by: MapArgs,
     /// What is measured on
     #[command(flatten)]
-    pub subject: Subject,
+    pub subject: MachineArgs,
     /// Having the machine for oneself
     #[command(flatten)]
-    pub hold: Hold,
+    pub hold: HoldArgs,
     /// How to show the answer
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
@@ -41,7 +41,7 @@ pub struct Place {
 
 /// What may be tried.
 #[derive(Args, Debug)]
-pub struct Tried {
+pub struct SearchSpaceArgs {
     /// How many threads the command runs; `{threads}` in it stands for them [default: searched where it has {threads}]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
@@ -67,7 +67,7 @@ pub struct Tried {
 
 /// What is run.
 #[derive(Args, Debug)]
-pub struct Ran {
+pub struct CommandArgs {
     /// A server that CMD talks to: started before each trial, stopped after it, with cpus of its own
     #[arg(long, value_name = "'SERVER ARGS'")]
     pub server: Option<String>,
@@ -102,7 +102,7 @@ pub struct Ran {
 
 /// What is to be best.
 #[derive(Args, Debug)]
-pub struct Best {
+pub struct ObjectiveArgs {
     /// What is to be best, when no number in the output is
     #[arg(long, value_enum, default_value = "wall-time")]
     pub objective: Objective,
@@ -119,7 +119,7 @@ pub struct Best {
 
 /// How it is decided.
 #[derive(Args, Debug)]
-pub struct Decided {
+pub struct StoppingArgs {
     /// Gains below this are not worth finding
     #[arg(long, value_name = "SHARE", default_value = "1%")]
     pub indifference: String,
@@ -142,7 +142,7 @@ pub struct Decided {
 
 /// What then.
 #[derive(Args, Debug)]
-pub struct Then {
+pub struct ResultArgs {
     /// Then start the command once under the winner, in place of this program
     #[arg(long, conflicts_with_all = ["server", "with"])]
     pub apply: bool,

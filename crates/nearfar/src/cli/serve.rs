@@ -8,7 +8,7 @@ use super::TextOrJson;
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar serve\n\
                         Example, from another machine: ssh -L 6327:localhost:6327 MACHINE nearfar serve")]
-pub struct Serve {
+pub struct ServeArgs {
     /// The port; 0 takes any that is free [default: 6327, or the next free one after it]
     #[arg(short, long, value_name = "N", conflicts_with = "listen")]
     pub port: Option<u16>,

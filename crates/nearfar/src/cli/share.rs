@@ -11,7 +11,7 @@ use super::TextOrJson;
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar share latest --host-label 'board, fan on' -o for-the-forum.db\n\
                         Whoever gets it: nearfar import for-the-forum.db; nearfar compare --by host")]
-pub struct Share {
+pub struct ShareArgs {
     /// A run's id or its beginning
     #[arg(default_value = "latest")]
     pub run: String,
@@ -44,7 +44,7 @@ pub enum Keep {
 /// `nearfar completions`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar completions bash > ~/.local/share/bash-completion/completions/nearfar")]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// The shell
     pub shell: Shell,
 }
@@ -52,7 +52,7 @@ pub struct Completions {
 /// `nearfar man`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar man place | man -l -")]
-pub struct ManPages {
+pub struct ManPagesArgs {
     /// The command whose page is printed [default: the program's own page]
     #[arg(conflicts_with = "folder", value_name = "COMMAND")]
     pub command: Option<String>,

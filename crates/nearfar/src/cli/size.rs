@@ -2,11 +2,11 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{Hold, Repeats, Subject, TextOrJson};
+use super::{HoldArgs, MachineArgs, RepetitionArgs, TextOrJson};
 
 /// `nearfar size`
 #[derive(Args, Debug)]
-pub struct Size {
+pub struct SizeArgs {
     /// How much DRAM: sizes, or percent of what the command holds when nothing bounds it
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "25%,50%,75%,100%")]
     pub dram: Vec<String>,
@@ -18,13 +18,13 @@ pub struct Size {
     pub within: String,
     /// How often, how long
     #[command(flatten)]
-    pub repeats: Repeats,
+    pub repeats: RepetitionArgs,
     /// What is measured on
     #[command(flatten)]
-    pub subject: Subject,
+    pub subject: MachineArgs,
     /// Having the machine for oneself
     #[command(flatten)]
-    pub hold: Hold,
+    pub hold: HoldArgs,
     /// How to show the answer
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,

@@ -2,24 +2,24 @@
 
 use std::process::ExitCode;
 
-use graph::{Link, Spec, Threads, Tuning};
+use graph::{Link, PlainTeam, Spec, Tuning};
 use serde_json::{Map, Value, json};
-use workloads::{PartsAsked, PartsFailure, PartsSearched, search_in_parts};
+use workloads::{ShardError, ShardRequest, ShardResult, search_in_parts};
 
-use crate::cli::{Bfs, Common, TextOrJson};
+use crate::cli::{BfsArgs, GlobalArgs, TextOrJson};
 #[cfg(not(feature = "mpi"))]
-use crate::failure::Status;
-use crate::failure::{Failure, Outcome};
-use crate::{launcher, output};
+use crate::error::CliStatus;
+use crate::error::{CliError, CommandResult};
+use crate::{mpi_launch, output};
 
 /// Runs the searches with the other ranks where a launcher has started this process as one, else with parts of its own.
-pub fn run(args: &Bfs, settings: &Common) -> Outcome {
-    if launcher::is_there() { as_rank(args, settings) } else { alone(args, settings) }
+pub fn run(args: &BfsArgs, settings: &GlobalArgs) -> CommandResult {
+    if mpi_launch::is_there() { as_rank(args, settings) } else { alone(args, settings) }
 }
 
-fn alone(args: &Bfs, settings: &Common) -> Outcome {
+fn alone(args: &BfsArgs, settings: &GlobalArgs) -> CommandResult {
     let parts = args.parts.map_or(1, |parts| parts as usize);
-    let results = graph::together(&Threads(parts), |link| Ok(searched(link, args, settings)))?;
+    let results = graph::together(&PlainTeam(parts), |link| Ok(searched(link, args, settings)))?;
     let (done, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
     match failed.into_iter().find_map(|result| result.err().flatten()) {
         Some(failure) => Err(failure),
@@ -28,10 +28,10 @@ fn alone(args: &Bfs, settings: &Common) -> Outcome {
 }
 
 #[cfg(feature = "mpi")]
-fn as_rank(args: &Bfs, settings: &Common) -> Outcome {
+fn as_rank(args: &BfsArgs, settings: &GlobalArgs) -> CommandResult {
     crate::mpi::run(|world| {
         if args.parts.is_some() {
-            let failure = Failure::usage("the launcher has said how many parts there are: its ranks");
+            let failure = CliError::usage("the launcher has said how many parts there are: its ranks");
             return Err(Some(failure.hint("leave --parts out, or start nearfar without a launcher")));
         }
         let searched = searched(world, args, settings)?;
@@ -44,9 +44,9 @@ fn as_rank(args: &Bfs, settings: &Common) -> Outcome {
 
 /// Without MPI the processes know nothing of each other: each would search the whole graph by itself.
 #[cfg(not(feature = "mpi"))]
-fn as_rank(_: &Bfs, _: &Common) -> Outcome {
+fn as_rank(_: &BfsArgs, _: &GlobalArgs) -> CommandResult {
     let failure =
-        Failure::with(Status::Skipped, "this build of nearfar has no MPI, and a launcher of MPI has started it");
+        CliError::with(CliStatus::Skipped, "this build of nearfar has no MPI, and a launcher of MPI has started it");
     Err(failure.hint(
         "cargo build --release -p nearfar --features mpi (on Debian it needs libopenmpi-dev and libclang-dev); \
          without a launcher, nearfar bfs --parts N searches in N parts of one process",
@@ -54,27 +54,27 @@ fn as_rank(_: &Bfs, _: &Common) -> Outcome {
 }
 
 /// What this part and all others do together. A failure without a reason is another part's.
-fn searched(link: &impl Link, args: &Bfs, settings: &Common) -> Result<PartsSearched, Option<Failure>> {
+fn searched(link: &impl Link, args: &BfsArgs, settings: &GlobalArgs) -> Result<ShardResult, Option<CliError>> {
     let say = |what: &str| {
         if link.part() == 0 && !settings.quiet {
             anstream::eprintln!("nearfar: {what}");
         }
     };
     search_in_parts(link, &asked(args), &say).map_err(|failure| match failure {
-        PartsFailure::Graph(error) => Some(Failure::from(error)),
-        PartsFailure::Search(failure) => Some(Failure::of(failure)),
-        PartsFailure::Elsewhere => None,
+        ShardError::Graph(error) => Some(CliError::from(error)),
+        ShardError::Search(failure) => Some(CliError::of(failure)),
+        ShardError::Elsewhere => None,
     })
 }
 
-fn asked(args: &Bfs) -> PartsAsked {
+fn asked(args: &BfsArgs) -> ShardRequest {
     let spec = Spec { edge_factor: args.which.edge_factor, ..Spec::graph500(args.which.scale) };
     let tuning = Tuning { alpha: args.alpha.into(), beta: args.beta.into(), ..Tuning::DRAM };
-    PartsAsked { spec, roots: args.roots as usize, from: args.from.clone(), tuning, hubs: args.hubs as usize }
+    ShardRequest { spec, roots: args.roots as usize, from: args.from.clone(), tuning, hubs: args.hubs as usize }
 }
 
-fn unknown() -> Failure {
-    Failure::of("the parts of the search ended without saying why")
+fn unknown() -> CliError {
+    CliError::of("the parts of the search ended without saying why")
 }
 
 /// Counts as what they are.
@@ -86,7 +86,7 @@ fn number(value: f64) -> Value {
 const BY_ROOT: [&str; 5] = ["TEPS", "time", "nedge", "nedge_with_loops", "levels"];
 
 /// The fields of the Graph500's output, and in JSON each root's.
-fn say(searched: &PartsSearched, args: &Bfs, processes: usize, parts: usize) -> Outcome {
+fn say(searched: &ShardResult, args: &BfsArgs, processes: usize, parts: usize) -> CommandResult {
     let samples = &searched.measured.samples;
     let mut fields = Map::new();
     fields.insert("SCALE".into(), json!(args.which.scale));

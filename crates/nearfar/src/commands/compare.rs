@@ -2,30 +2,30 @@
 
 use std::process::ExitCode;
 
-use model::compare::{compare, compare_table, index, index_table};
-use model::comparison::Comparison;
-use model::record::ImportedTable;
-use model::unixbench::IndexTable;
+use model::analysis::compare::{compare, compare_table, index, index_table};
+use model::import::unixbench::IndexTable;
+use model::values::comparison::Comparison;
+use model::values::record::ImportedTable;
 use store::Store;
 
-use crate::cli::{Common, Compare, Exported, Suite, TableFormat};
+use crate::cli::{CompareArgs, GlobalArgs, ParquetArg, Suite, TableFormat};
 use crate::compared::Compared;
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::subject::existing_store;
+use crate::target_machine::existing_store;
 
 /// Compares stored or exported runs, or the columns of an imported table.
-pub fn run(args: &Compare, common: &Common) -> Outcome {
-    if let Some(Exported::Parquet(folder)) = &args.from {
+pub fn run(args: &CompareArgs, common: &GlobalArgs) -> CommandResult {
+    if let Some(ParquetArg::Parquet(folder)) = &args.from {
         if by_column(args) {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 "--by column: imported tables are in the results file and not in exported ones",
             ));
         }
         let compared = Compared::of_folder(args, folder)?;
         return match args.index {
-            Some(Suite::Unixbench) => show_index(&compared.come_to(args, index)?, args.format),
-            None => show(&compared.come_to(args, compare)?, args),
+            Some(Suite::Unixbench) => show_index(&compared.compare_with(args, index)?, args.format),
+            None => show(&compared.compare_with(args, compare)?, args),
         };
     }
     let store = existing_store(common)?;
@@ -35,7 +35,7 @@ pub fn run(args: &Compare, common: &Common) -> Outcome {
     }
 }
 
-fn show(comparison: &Comparison, args: &Compare) -> Outcome {
+fn show(comparison: &Comparison, args: &CompareArgs) -> CommandResult {
     let shown = || if args.all_metrics { comparison.clone() } else { comparison.clone().main_metrics() };
     let text = match args.format {
         TableFormat::Text => report::table::comparison(&shown(), &output::look()),
@@ -52,48 +52,47 @@ fn show(comparison: &Comparison, args: &Compare) -> Outcome {
 }
 
 /// The comparison that is asked for.
-pub fn made(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
-    if by_column(args) { imported(args, store) } else { Compared::of_store(args, store)?.come_to(args, compare) }
+pub fn made(args: &CompareArgs, store: &Store) -> Result<Comparison, CliError> {
+    if by_column(args) { imported(args, store) } else { Compared::of_store(args, store)?.compare_with(args, compare) }
 }
 
-fn nothing_to_draw() -> Failure {
-    Failure::usage("there is no change to draw: only one column, or no results")
+fn nothing_to_draw() -> CliError {
+    CliError::usage("there is no change to draw: only one column, or no results")
         .hint("nearfar compare shows what there is")
 }
 
-fn show_index(table: &IndexTable, format: TableFormat) -> Outcome {
+fn show_index(table: &IndexTable, format: TableFormat) -> CommandResult {
     match format {
         TableFormat::Text => output::print(&report::table::index(table, &output::look()))?,
         TableFormat::Markdown => output::print(&report::table::index_markdown(table))?,
         TableFormat::Csv => output::print(&report::table::index_csv(table))?,
         TableFormat::Json => output::print_json(&report::json::index(table))?,
         TableFormat::Svg => {
-            return Err(Failure::usage("an index has no picture").hint("--format text, or nearfar report"));
+            return Err(CliError::usage("an index has no picture").hint("--format text, or nearfar report"));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn by_column(args: &Compare) -> bool {
+fn by_column(args: &CompareArgs) -> bool {
     args.by.as_deref().map_or(args.table.is_some(), |by| by == "column")
 }
 
-fn indices(args: &Compare, store: &Store) -> Result<IndexTable, Failure> {
+fn indices(args: &CompareArgs, store: &Store) -> Result<IndexTable, CliError> {
     if by_column(args) {
-        return index_table(&table(args, store)?, args.baseline.as_deref()).map_err(Failure::usage);
+        return index_table(&table(args, store)?, args.baseline.as_deref()).map_err(CliError::usage);
     }
-    Compared::of_store(args, store)?.come_to(args, index)
+    Compared::of_store(args, store)?.compare_with(args, index)
 }
 
-fn imported(args: &Compare, store: &Store) -> Result<Comparison, Failure> {
-    compare_table(&table(args, store)?, args.baseline.as_deref()).map_err(Failure::usage)
+fn imported(args: &CompareArgs, store: &Store) -> Result<Comparison, CliError> {
+    compare_table(&table(args, store)?, args.baseline.as_deref()).map_err(CliError::usage)
 }
 
-fn table(args: &Compare, store: &Store) -> Result<ImportedTable, Failure> {
-    let names = store.tables().map_err(Failure::of)?;
-    let name =
-        args.table.as_ref().or(names.last()).ok_or_else(|| {
-            Failure::usage("there is no imported table to compare by column").hint("nearfar import FILE")
-        })?;
-    store.table(name).map_err(Failure::usage)
+fn table(args: &CompareArgs, store: &Store) -> Result<ImportedTable, CliError> {
+    let names = store.tables().map_err(CliError::of)?;
+    let name = args.table.as_ref().or(names.last()).ok_or_else(|| {
+        CliError::usage("there is no imported table to compare by column").hint("nearfar import FILE")
+    })?;
+    store.table(name).map_err(CliError::usage)
 }

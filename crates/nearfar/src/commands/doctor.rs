@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use model::doctor::diagnose;
+use model::analysis::doctor::diagnose;
 
-use crate::cli::{Common, Doctor, TextOrJson};
-use crate::failure::Outcome;
-use crate::hold::site;
+use crate::cli::{DoctorArgs, GlobalArgs, TextOrJson};
+use crate::error::CommandResult;
 use crate::output;
-use crate::subject::beside_store;
+use crate::run_guard::site;
+use crate::target_machine::store_sibling;
 
 /// Looks at this machine. What it finds is no failure.
-pub fn run(args: &Doctor, common: &Common) -> Outcome {
-    let store = beside_store(common, "results.db")?;
-    let signs = machine::signs::read(store.parent().unwrap_or(Path::new(".")), &site(None));
+pub fn run(args: &DoctorArgs, common: &GlobalArgs) -> CommandResult {
+    let store = store_sibling(common, "results.db")?;
+    let signs = machine::probes::read(store.parent().unwrap_or(Path::new(".")), &site(None));
     let diagnosis = diagnose(&machine::settings::read(), &signs);
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::diagnosis(&diagnosis))?,

@@ -4,27 +4,28 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
-use fleet::{JobName, JobState, Look, NodeName, On, Order};
-use model::experiment::Experiment;
-use model::shell::quoted;
-use model::trial::short_hash;
+use fleet::{JobName, JobSpec, JobState, JobStatus, NodeName, NodeSelector};
+use model::experiments::experiment::Experiment;
+use model::values::shell::quote_argv;
+use model::values::trial::short_hash;
 use serde_json::json;
 
 use crate::cli::{
-    Cli, Command, Common, Fleet, FleetAsk, FleetCollect, FleetCommand, FleetRun, ManifestFlags, Run, TextOrJson,
+    Cli, Command, FleetArgs, FleetCollectArgs, FleetCommand, FleetQueryArgs, FleetRunArgs, GlobalArgs, ManifestArgs,
+    RunArgs, TextOrJson,
 };
 use crate::commands::kubernetes;
 use crate::commands::run::{asked, text};
-use crate::coordinator::{self, Came, Collected, Wish, complain, problems};
-use crate::failure::{Failure, Outcome, Status};
+use crate::coordinator::{self, Collected, FollowOptions, PerNode, problems, warn};
+use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::subject::open_store;
+use crate::target_machine::open_store;
 
 /// What in the flags for the nodes is the node's name.
 const NODE: &str = "{node}";
 
 /// Does what is asked with many machines.
-pub fn run(args: &Fleet, common: &Common) -> Outcome {
+pub fn run(args: &FleetArgs, common: &GlobalArgs) -> CommandResult {
     match &args.command {
         FleetCommand::Run(args) => run_on_all(args, common),
         FleetCommand::Status(args) => status(args),
@@ -33,8 +34,8 @@ pub fn run(args: &Fleet, common: &Common) -> Outcome {
     }
 }
 
-fn run_on_all(args: &FleetRun, common: &Common) -> Outcome {
-    if let On::Kubernetes(on) = &args.reach.on {
+fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
+    if let NodeSelector::Kubernetes(on) = &args.reach.on {
         return kubernetes::run(args, on, common);
     }
     refuse_manifest(&args.manifest, args.cpus.is_some())?;
@@ -45,9 +46,10 @@ fn run_on_all(args: &FleetRun, common: &Common) -> Outcome {
         eprintln!("{job} on {} nodes; they go on without this program", fleet.nodes().len());
     }
     let patience = Duration::from_nanos(args.patience.0);
-    let came = coordinator::follow(&fleet, &Wish { orders, watch: !args.detach, patience, quiet: common.quiet });
+    let came =
+        coordinator::follow(&fleet, &FollowOptions { orders, watch: !args.detach, patience, quiet: common.quiet });
     coordinator::show(&came, args.format == TextOrJson::Json)?;
-    complain(problems(&came));
+    warn(problems(&came));
     fleet.complain_of_clocks();
     if !common.quiet {
         say_next(args, &came);
@@ -56,19 +58,19 @@ fn run_on_all(args: &FleetRun, common: &Common) -> Outcome {
 }
 
 /// What each node is to run. Mistakes are told before a node is asked: the words are read as the same program there reads them.
-fn orders(args: &FleetRun, nodes: &[NodeName]) -> Result<Vec<Order>, Failure> {
+fn orders(args: &FleetRunArgs, nodes: &[NodeName]) -> Result<Vec<JobSpec>, CliError> {
     let (order, _, _) = order(args, &nodes[0])?;
-    Ok(nodes.iter().map(|node| Order { words: for_node(&order.words, node), ..order.clone() }).collect())
+    Ok(nodes.iter().map(|node| JobSpec { words: for_node(&order.words, node), ..order.clone() }).collect())
 }
 
 /// What every node is to run, with `{node}` in its words, and what that is when read as one of them will.
-pub fn order(args: &FleetRun, node: &NodeName) -> Result<(Order, Box<Run>, Experiment), Failure> {
+pub fn order(args: &FleetRunArgs, node: &NodeName) -> Result<(JobSpec, Box<RunArgs>, Experiment), CliError> {
     let (_, experiment) = text(&args.experiment)?;
     let words = labelled(&args.words);
     let (run, read) = check(args, &for_node(&words, node))?;
     let apart = short_hash(&format!("{experiment}\0{}", args.words.join("\0")));
     let job = args.name.clone().unwrap_or_else(|| JobName::of(&read.name, &apart[..8]));
-    Ok((Order { job, experiment, words }, run, read))
+    Ok((JobSpec { job, experiment, words }, run, read))
 }
 
 /// Machines of a fleet are told apart by their names, where nothing else is said.
@@ -83,16 +85,16 @@ pub fn for_node(words: &[String], node: &NodeName) -> Vec<String> {
 }
 
 /// Reads the words as a node will.
-fn check(args: &FleetRun, words: &[String]) -> Result<(Box<Run>, Experiment), Failure> {
+fn check(args: &FleetRunArgs, words: &[String]) -> Result<(Box<RunArgs>, Experiment), CliError> {
     let line = ["nearfar", "run", &args.experiment].into_iter().map(String::from).chain(words.iter().cloned());
     let parsed = Cli::command().try_get_matches_from(line).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.map_err(|error| {
         let said = error.to_string();
         let what = said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
-        Failure::usage(format!("flags for the nodes: {what}")).hint("'nearfar run --help' has those that nodes take")
+        CliError::usage(format!("flags for the nodes: {what}")).hint("'nearfar run --help' has those that nodes take")
     })?;
     let Command::Run(run) = cli.command else {
-        return Err(Failure::usage("flags for the nodes: they are for nearfar run"));
+        return Err(CliError::usage("flags for the nodes: they are for nearfar run"));
     };
     refuse(&run, words)?;
     let experiment = asked(&run, &cli.common)?.0;
@@ -100,7 +102,7 @@ fn check(args: &FleetRun, words: &[String]) -> Result<(Box<Run>, Experiment), Fa
 }
 
 /// What makes no sense on a node.
-fn refuse(run: &Run, words: &[String]) -> Result<(), Failure> {
+fn refuse(run: &RunArgs, words: &[String]) -> Result<(), CliError> {
     let given = |flag: &str| words.iter().any(|word| word == flag || word.starts_with(&format!("{flag}=")));
     let refused = [
         (run.dry_run, "--dry-run", "nearfar run --dry-run shows the plan of this machine"),
@@ -115,29 +117,31 @@ fn refuse(run: &Run, words: &[String]) -> Result<(), Failure> {
         ),
     ];
     match refused.iter().find(|(is_given, ..)| *is_given) {
-        Some((_, flag, hint)) => Err(Failure::usage(format!("flags for the nodes: {flag} is not for them")).hint(hint)),
+        Some((_, flag, hint)) => {
+            Err(CliError::usage(format!("flags for the nodes: {flag} is not for them")).hint(hint))
+        }
         None => Ok(()),
     }
 }
 
 /// Failures first, then what could not be proven.
-fn verdict(came: &Came<Vec<Look>>, detached: bool) -> ExitCode {
+fn verdict(came: &PerNode<Vec<JobStatus>>, detached: bool) -> ExitCode {
     if let Some(status) = coordinator::status(problems(came).map(|(_, problem)| problem)) {
         return status.into();
     }
     let mut looks = came.iter().filter_map(|(_, looks)| looks.as_ref().ok()?.first());
-    let stopped = |look: &Look| look.state == JobState::Stopped;
-    let unproven = |look: &Look| look.state == JobState::Ended && look.counted == 0;
+    let stopped = |look: &JobStatus| look.state == JobState::Stopped;
+    let unproven = |look: &JobStatus| look.state == JobState::Ended && look.counted == 0;
     if looks.clone().any(|look| stopped(look) && !detached) {
-        Status::Failure.into()
+        CliStatus::Failure.into()
     } else if looks.any(unproven) {
-        Status::Invalid.into()
+        CliStatus::Invalid.into()
     } else {
         ExitCode::SUCCESS
     }
 }
 
-fn say_next(args: &FleetRun, came: &Came<Vec<Look>>) {
+fn say_next(args: &FleetRunArgs, came: &PerNode<Vec<JobStatus>>) {
     let stopped = came.iter().any(|(_, looks)| looks.iter().flatten().any(|look| look.state == JobState::Stopped));
     if stopped {
         eprintln!("hint: the same command goes on where nodes have stopped");
@@ -148,11 +152,11 @@ fn say_next(args: &FleetRun, came: &Came<Vec<Look>>) {
         words.push(format!("--program={}", args.reach.program));
     }
     words.extend(args.reach.ssh_options.iter().map(|option| format!("--ssh-option={option}")));
-    eprintln!("next: {}", quoted(&words));
+    eprintln!("next: {}", quote_argv(&words));
 }
 
 /// Flags that only a manifest has.
-fn refuse_manifest(flags: &ManifestFlags, sized: bool) -> Result<(), Failure> {
+fn refuse_manifest(flags: &ManifestArgs, sized: bool) -> Result<(), CliError> {
     let given = [
         (flags.image.is_some(), "--image"),
         (flags.output.is_some(), "--output"),
@@ -161,25 +165,25 @@ fn refuse_manifest(flags: &ManifestFlags, sized: bool) -> Result<(), Failure> {
         (sized, "--cpus"),
     ];
     match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, flag)) => Err(Failure::usage(format!("{flag} is for --on kubernetes, where a manifest is written"))),
+        Some((_, flag)) => Err(CliError::usage(format!("{flag} is for --on kubernetes, where a manifest is written"))),
         None => Ok(()),
     }
 }
 
-fn status(args: &FleetAsk) -> Outcome {
-    if let On::Kubernetes(_) = args.reach.on {
+fn status(args: &FleetQueryArgs) -> CommandResult {
+    if let NodeSelector::Kubernetes(_) = args.reach.on {
         return Err(kubernetes::not_asked());
     }
     let fleet = coordinator::Fleet::of(&args.reach)?;
     let came = fleet.look(&args.names);
     coordinator::show(&came, args.format == TextOrJson::Json)?;
-    complain(problems(&came));
+    warn(problems(&came));
     fleet.complain_of_clocks();
     Ok(coordinator::status(problems(&came).map(|(_, problem)| problem)).map_or(ExitCode::SUCCESS, Into::into))
 }
 
-fn collect(args: &FleetCollect, common: &Common) -> Outcome {
-    if let On::Kubernetes(on) = &args.ask.reach.on {
+fn collect(args: &FleetCollectArgs, common: &GlobalArgs) -> CommandResult {
+    if let NodeSelector::Kubernetes(on) = &args.ask.reach.on {
         return kubernetes::collect(args, on, common);
     }
     refuse_manifest(&args.manifest, false)?;
@@ -192,16 +196,16 @@ fn collect(args: &FleetCollect, common: &Common) -> Outcome {
         TextOrJson::Text if !common.quiet => say_collected(&came),
         TextOrJson::Text => {}
     }
-    complain(problems(&came));
+    warn(problems(&came));
     fleet.complain_of_clocks();
     let conflicts = came.iter().any(|(_, collected)| {
         collected.iter().flat_map(|collected| &collected.jobs).any(|(_, report)| !report.conflicts.is_empty())
     });
     let status = coordinator::status(problems(&came).map(|(_, problem)| problem));
-    Ok(status.or(conflicts.then_some(Status::Failure)).map_or(ExitCode::SUCCESS, Into::into))
+    Ok(status.or(conflicts.then_some(CliStatus::Failure)).map_or(ExitCode::SUCCESS, Into::into))
 }
 
-fn say_collected(came: &Came<Collected>) {
+fn say_collected(came: &PerNode<Collected>) {
     for (node, collected) in came {
         let Ok(collected) = collected else { continue };
         if collected.jobs.is_empty() {
@@ -213,8 +217,8 @@ fn say_collected(came: &Came<Collected>) {
     }
 }
 
-fn collected_json(came: &Came<Collected>) -> serde_json::Value {
-    let node = |(node, collected): &(NodeName, Result<Collected, fleet::Problem>)| match collected {
+fn collected_json(came: &PerNode<Collected>) -> serde_json::Value {
+    let node = |(node, collected): &(NodeName, Result<Collected, fleet::NodeError>)| match collected {
         Err(problem) => json!({ "node": node, "problem": problem.what, "hint": problem.hint }),
         Ok(Collected { jobs }) => {
             let job = |(job, report): &(JobName, store::MergeReport)| {

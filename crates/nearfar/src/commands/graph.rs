@@ -1,9 +1,9 @@
 //! `nearfar graph`: edge lists and constructed graphs of the Graph500.
 
-mod folder;
-mod left;
+mod atomic_file;
+mod build_dir;
 mod out_of_core;
-mod target;
+mod progress;
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use graph::{FileError, Form, Layout, Needs, Room, Spec, Threads, Tuples};
-use model::units::Bytes;
+use graph::{ArrayPlacement, BuildRequirements, EdgeEncoding, FileError, Layout, PlainTeam, Spec, Tuples};
+use model::values::units::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use self::target::Target;
-use crate::cli::{Build, EdgeFormat, Edges, Graph, GraphCommand, Info, TextOrJson, Which};
-use crate::failure::{Failure, Outcome, Status};
+use self::atomic_file::AtomicFile;
+use crate::cli::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs, TextOrJson};
+use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 
 /// Columns that `build` makes unless it is told.
@@ -27,7 +27,7 @@ const DEFAULT_K: u32 = 16;
 const BUFFER: usize = 1 << 20;
 
 /// Does one of the three.
-pub fn run(args: &Graph) -> Outcome {
+pub fn run(args: &GraphCommandArgs) -> CommandResult {
     match &args.what {
         GraphCommand::Edges(args) => edges(args),
         GraphCommand::Build(args) => build(args),
@@ -36,24 +36,24 @@ pub fn run(args: &Graph) -> Outcome {
 }
 
 /// What is said about a graph: a name, and a value with its unit in words.
-type Facts = Vec<(&'static str, Value)>;
+type GraphFacts = Vec<(&'static str, Value)>;
 
-fn edges(args: &Edges) -> Outcome {
+fn edges(args: &EdgesArgs) -> CommandResult {
     let spec = spec(args.which)?;
     let form = match args.edges {
-        EdgeFormat::Pairs => Form::Pairs,
-        EdgeFormat::Packed => Form::Packed,
-        EdgeFormat::Text => Form::Text,
+        EdgeFormat::Pairs => EdgeEncoding::Pairs,
+        EdgeFormat::Packed => EdgeEncoding::Packed,
+        EdgeFormat::Text => EdgeEncoding::Text,
     };
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let file = args.output.as_deref().filter(|_| !to_stdout);
-    let mut target = file.map(|path| Target::new(path, Bytes(form.bytes(&spec)))).transpose()?;
+    let mut target = file.map(|path| AtomicFile::new(path, Bytes(form.bytes(&spec)))).transpose()?;
     let mut hash = args.sha256.then(Sha256::new);
     let mut bytes = Vec::new();
     graph::stream(&spec, threads(args.threads), |edges| {
         if let Some(hash) = &mut hash {
             bytes.clear();
-            Form::Pairs.append(edges, &mut bytes);
+            EdgeEncoding::Pairs.append(edges, &mut bytes);
             hash.update(&bytes);
         }
         if target.is_some() || to_stdout {
@@ -79,11 +79,11 @@ fn edges(args: &Edges) -> Outcome {
     if to_stdout { Ok(ExitCode::SUCCESS) } else { say(&facts, args.format) }
 }
 
-fn build(args: &Build) -> Outcome {
+fn build(args: &BuildArgs) -> CommandResult {
     let spec = spec(args.which)?;
     graph::check_columns(args.k)?;
     if args.output.exists() {
-        folder::clean(&args.output);
+        build_dir::clean(&args.output);
         return Err(exists(&args.output));
     }
     let crew = threads(args.threads);
@@ -96,10 +96,10 @@ fn build(args: &Build) -> Outcome {
     say(&facts, args.format)
 }
 
-fn in_core(args: &Build, spec: &Spec, crew: Threads) -> Result<Facts, Failure> {
+fn in_core(args: &BuildArgs, spec: &Spec, crew: PlainTeam) -> Result<GraphFacts, CliError> {
     graph::check_fits(spec).map_err(|error| {
-        let with_less = Needs::of(spec, crew.0, args.k).map(|needs| needs.memory);
-        let failure = Failure::from(error);
+        let with_less = BuildRequirements::of(spec, crew.0, args.k).map(|needs| needs.memory);
+        let failure = CliError::from(error);
         match with_less {
             Ok(memory) => {
                 failure.hint(format!("out of core it needs little more than {memory}, and a disk: --dram SIZE"))
@@ -108,7 +108,7 @@ fn in_core(args: &Build, spec: &Spec, crew: Threads) -> Result<Facts, Failure> {
         }
     })?;
     let began = Instant::now();
-    let room = Room::anywhere();
+    let room = ArrayPlacement::kernel_default();
     let tuples = Tuples::generate(&crew, spec, &room)?;
     let generation = began.elapsed().as_secs_f64();
     let began = Instant::now();
@@ -116,7 +116,7 @@ fn in_core(args: &Build, spec: &Spec, crew: Threads) -> Result<Facts, Failure> {
     let construction = began.elapsed().as_secs_f64();
     drop(tuples);
     let (head, tail, index) = layout.bytes();
-    let mut target = Target::new(&args.output, Bytes(head + tail + index))?;
+    let mut target = AtomicFile::new(&args.output, Bytes(head + tail + index))?;
     graph::write(&layout, target.file()).map_err(|error| target.failed(&error))?;
     target.finish()?;
     let mut facts = facts_of_layout(&layout);
@@ -126,26 +126,26 @@ fn in_core(args: &Build, spec: &Spec, crew: Threads) -> Result<Facts, Failure> {
     Ok(facts)
 }
 
-fn info(args: &Info) -> Outcome {
+fn info(args: &InfoArgs) -> CommandResult {
     let facts = match (&args.file, args.scale) {
         (Some(path), _) => {
-            let refused = |error: FileError| Failure::usage(format!("{}: {error}", path.display()));
+            let refused = |error: FileError| CliError::usage(format!("{}: {error}", path.display()));
             let file = File::open(path).map_err(|error| refused(FileError::Io(error.to_string())))?;
             let mut from = BufReader::with_capacity(BUFFER, file);
-            let layout = graph::read(&mut from, threads(None), &Room::anywhere()).map_err(|error| {
+            let layout = graph::read(&mut from, threads(None), &ArrayPlacement::kernel_default()).map_err(|error| {
                 let hint = hint(&error);
                 refused(error).hint(hint)
             })?;
             facts_of_layout(&layout)
         }
         (None, scale) => {
-            let spec = spec(Which { scale: scale.unwrap_or_default(), edge_factor: args.edge_factor })?;
+            let spec = spec(GraphArgs { scale: scale.unwrap_or_default(), edge_factor: args.edge_factor })?;
             let mut facts = facts_of(&spec);
-            facts.push(("edge_list_bytes", json!(Form::Pairs.bytes(&spec))));
+            facts.push(("edge_list_bytes", json!(EdgeEncoding::Pairs.bytes(&spec))));
             facts.push(("construction_bytes", json!(graph::bytes_needed(&spec).0)));
-            if let Ok(needs) = Needs::of(&spec, threads(None).0, DEFAULT_K) {
+            if let Ok(needs) = BuildRequirements::of(&spec, threads(None).0, DEFAULT_K) {
                 facts.push(("out_of_core_bytes", json!(needs.memory.0)));
-                facts.push(("out_of_core_disk_bytes", json!(Needs::disk(&spec, needs.memory).0)));
+                facts.push(("out_of_core_disk_bytes", json!(BuildRequirements::disk(&spec, needs.memory).0)));
             }
             facts.push(("fits", json!(graph::check_fits(&spec).is_ok())));
             facts
@@ -163,29 +163,29 @@ fn hint(error: &FileError) -> &'static str {
     }
 }
 
-fn spec(which: Which) -> Result<Spec, Failure> {
+fn spec(which: GraphArgs) -> Result<Spec, CliError> {
     let spec = Spec { edge_factor: which.edge_factor, ..Spec::graph500(which.scale) };
     spec.check()?;
     Ok(spec)
 }
 
-fn threads(given: Option<usize>) -> Threads {
-    Threads(given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
+fn threads(given: Option<usize>) -> PlainTeam {
+    PlainTeam(given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
 }
 
-impl From<graph::Error> for Failure {
+impl From<graph::Error> for CliError {
     fn from(error: graph::Error) -> Self {
         use graph::Error::{Columns, EdgeFactor, Little, Parts, Root, Scale, TooLarge};
         let failure = match error {
             Scale { .. } | EdgeFactor { .. } | Columns { .. } | Parts { .. } | Root(_) => Self::usage(&error),
-            TooLarge { .. } | Little { .. } => Self::with(Status::Skipped, &error),
+            TooLarge { .. } | Little { .. } => Self::with(CliStatus::Skipped, &error),
             _ => Self::of(&error),
         };
         failure.hint_of(error.hint())
     }
 }
 
-fn facts_of(spec: &Spec) -> Facts {
+fn facts_of(spec: &Spec) -> GraphFacts {
     vec![
         ("scale", json!(spec.scale)),
         ("edge_factor", json!(spec.edge_factor)),
@@ -194,12 +194,12 @@ fn facts_of(spec: &Spec) -> Facts {
     ]
 }
 
-fn facts_of_layout(layout: &Layout) -> Facts {
+fn facts_of_layout(layout: &Layout) -> GraphFacts {
     facts_of_graph(layout.spec(), layout.vertices(), layout.edges(), layout.columns(), layout.bytes())
 }
 
 /// With bytes of HEAD, TAIL, and what finds both.
-fn facts_of_graph(spec: &Spec, vertices: u64, edges: u64, columns: u32, bytes: (u64, u64, u64)) -> Facts {
+fn facts_of_graph(spec: &Spec, vertices: u64, edges: u64, columns: u32, bytes: (u64, u64, u64)) -> GraphFacts {
     let (head, tail, index) = bytes;
     let mut facts = facts_of(spec);
     facts.extend([
@@ -214,7 +214,7 @@ fn facts_of_graph(spec: &Spec, vertices: u64, edges: u64, columns: u32, bytes: (
     facts
 }
 
-fn say(facts: &Facts, format: TextOrJson) -> Outcome {
+fn say(facts: &GraphFacts, format: TextOrJson) -> CommandResult {
     match format {
         TextOrJson::Json => {
             let map: serde_json::Map<String, Value> =
@@ -233,15 +233,15 @@ fn say(facts: &Facts, format: TextOrJson) -> Outcome {
 }
 
 /// Edges to whoever reads stdout; who has read enough ends it.
-fn to_pipe(bytes: &[u8]) -> Result<(), Failure> {
+fn to_pipe(bytes: &[u8]) -> Result<(), CliError> {
     match std::io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => other.map_err(|error| Failure::of(format!("cannot write to standard output: {error}"))),
+        other => other.map_err(|error| CliError::of(format!("cannot write to standard output: {error}"))),
     }
 }
 
-fn exists(path: &Path) -> Failure {
-    Failure::usage(format!("{} is there already", path.display()))
+fn exists(path: &Path) -> CliError {
+    CliError::usage(format!("{} is there already", path.display()))
         .hint("choose another name, or remove that file first")
 }
 

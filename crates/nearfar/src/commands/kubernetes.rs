@@ -5,15 +5,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use fleet::NodeName;
-use fleet::kubernetes::{FOLDER, Image, Manifest, Pods, Selection, Whole, job_selector, to_list, to_yaml};
-use model::experiment::Experiment;
-use model::shell::{quote, quoted};
-use model::units::Nanos;
+use fleet::kubernetes::{
+    DedicatedResources, FOLDER, Image, Manifest, PodTemplate, Selection, job_selector, to_list, to_yaml,
+};
+use model::experiments::experiment::Experiment;
+use model::values::shell::{quote_arg, quote_argv};
+use model::values::units::Nanos;
 use serde_json::Value;
 
-use crate::cli::{Common, FleetCollect, FleetRun, ManifestFlags, Reach, Run, TextOrJson};
+use crate::cli::{FleetCollectArgs, FleetRunArgs, GlobalArgs, ManifestArgs, NodeArgs, RunArgs, TextOrJson};
 use crate::commands::fleet::order;
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CommandResult};
 use crate::output;
 
 /// What an image and a node take before the first trial and after the last, at most; longer than that something hangs.
@@ -23,10 +25,10 @@ const MARGIN_SECONDS: u64 = 600;
 const COLLECTORS: &str = "app.kubernetes.io/name=nearfar-collect";
 
 /// Writes the objects that have nodes run an experiment.
-pub fn run(args: &FleetRun, on: &Selection, common: &Common) -> Outcome {
+pub fn run(args: &FleetRunArgs, on: &Selection, common: &GlobalArgs) -> CommandResult {
     refuse(&args.reach, args.detach)?;
     let image = image(&args.manifest)?;
-    let any = NodeName::parse("node").map_err(Failure::of)?;
+    let any = NodeName::parse("node").map_err(CliError::of)?;
     let node = if let Selection::Named(nodes) = on { &nodes[0] } else { &any };
     let (order, run, experiment) = order(args, node)?;
     let why = privileges(&run, &experiment);
@@ -34,11 +36,11 @@ pub fn run(args: &FleetRun, on: &Selection, common: &Common) -> Outcome {
         pods: pods(on, image, &args.manifest),
         order: &order,
         program: &args.reach.program,
-        whole: args.cpus.zip(args.memory).map(|(cpus, memory)| Whole { cpus, memory }),
+        whole: args.cpus.zip(args.memory).map(|(cpus, memory)| DedicatedResources { cpus, memory }),
         privileged: !why.is_empty(),
         deadline_seconds: deadline(&run, &experiment)?,
     };
-    write(&manifest.objects().map_err(Failure::usage)?, &args.manifest, args.format)?;
+    write(&manifest.objects().map_err(CliError::usage)?, &args.manifest, args.format)?;
     if !common.quiet {
         let made = match on {
             Selection::Named(nodes) => format!("a Job for each of {} nodes", nodes.len()),
@@ -55,16 +57,16 @@ pub fn run(args: &FleetRun, on: &Selection, common: &Common) -> Outcome {
         let of_job = job_selector(&order.job);
         say(&["next", &format!("kubectl apply -f {}", file(&args.manifest))]);
         say(&["then", &format!("kubectl get pods -l {of_job} -o wide; kubectl logs -l {of_job} -c nearfar --prefix")]);
-        say(&["then", &quoted(&collecting(args, on, image))]);
+        say(&["then", &quote_argv(&collecting(args, on, image))]);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes pods that show what nodes have measured, and says how it is brought here.
-pub fn collect(args: &FleetCollect, on: &Selection, common: &Common) -> Outcome {
+pub fn collect(args: &FleetCollectArgs, on: &Selection, common: &GlobalArgs) -> CommandResult {
     refuse(&args.ask.reach, false)?;
     if let Some(name) = args.ask.names.first() {
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "'{name}': on Kubernetes all that a node has is copied, whatever it is of"
         ))
         .hint("name no job; nearfar import takes the results files that you want"));
@@ -84,8 +86,8 @@ pub fn collect(args: &FleetCollect, on: &Selection, common: &Common) -> Outcome 
 }
 
 /// Why the cluster is not asked from here.
-pub fn not_asked() -> Failure {
-    Failure::usage("nearfar writes what kubectl applies, and does not ask a cluster itself")
+pub fn not_asked() -> CliError {
+    CliError::usage("nearfar writes what kubectl applies, and does not ask a cluster itself")
         .hint("'kubectl get jobs,daemonsets,pods -l app.kubernetes.io/name=nearfar -o wide' shows how they stand")
 }
 
@@ -94,29 +96,29 @@ fn say([word, what]: &[&str; 2]) {
 }
 
 /// What has no meaning where nobody is reached.
-fn refuse(reach: &Reach, detach: bool) -> Result<(), Failure> {
+fn refuse(reach: &NodeArgs, detach: bool) -> Result<(), CliError> {
     if !reach.ssh_options.is_empty() {
-        return Err(Failure::usage("--ssh-option: Kubernetes is not reached by ssh"));
+        return Err(CliError::usage("--ssh-option: Kubernetes is not reached by ssh"));
     }
     if detach {
-        return Err(Failure::usage("--detach: a manifest is written here, and nothing is watched"));
+        return Err(CliError::usage("--detach: a manifest is written here, and nothing is watched"));
     }
     Ok(())
 }
 
-fn image(flags: &ManifestFlags) -> Result<&Image, Failure> {
+fn image(flags: &ManifestArgs) -> Result<&Image, CliError> {
     flags.image.as_ref().ok_or_else(|| {
-        Failure::usage("--on kubernetes needs --image, which has nearfar")
+        CliError::usage("--on kubernetes needs --image, which has nearfar")
             .hint("the Containerfile of nearfar's source makes one; docs/guides/install.md says how")
     })
 }
 
-fn pods<'a>(on: &'a Selection, image: &'a Image, flags: &'a ManifestFlags) -> Pods<'a> {
-    Pods { on, image, results: flags.folder(), tolerations: &flags.tolerations }
+fn pods<'a>(on: &'a Selection, image: &'a Image, flags: &'a ManifestArgs) -> PodTemplate<'a> {
+    PodTemplate { on, image, results: flags.folder(), tolerations: &flags.tolerations }
 }
 
 /// For what a run must be privileged on its node: to change settings, to send interrupts elsewhere, to take memory away, to use a disk.
-fn privileges(run: &Run, experiment: &Experiment) -> Vec<String> {
+fn privileges(run: &RunArgs, experiment: &Experiment) -> Vec<String> {
     let placements = experiment.tasks.iter().flat_map(|task| &task.placements);
     let parts = placements.flat_map(|placement| placement.split(['+', ' ']));
     let of_parts = parts.filter(|part| ["irq:", "expand:", "swap:"].iter().any(|begin| part.starts_with(begin)));
@@ -135,35 +137,35 @@ fn privileges(run: &Run, experiment: &Experiment) -> Vec<String> {
 }
 
 /// Seconds after which a run is stopped that should have ended long ago; none where it may wait for somebody else first.
-fn deadline(run: &Run, experiment: &Experiment) -> Result<Option<u32>, Failure> {
+fn deadline(run: &RunArgs, experiment: &Experiment) -> Result<Option<u32>, CliError> {
     if run.hold.wait {
         return Ok(None);
     }
-    let given = run.budget.as_deref().map(Nanos::parse).transpose().map_err(Failure::usage)?;
+    let given = run.budget.as_deref().map(Nanos::parse).transpose().map_err(CliError::usage)?;
     let budget = given.unwrap_or(experiment.repeat.budget);
     let seconds = budget.0.saturating_add(experiment.repeat.time_limit.0).div_ceil(1_000_000_000) + MARGIN_SECONDS;
     // Kubernetes takes no more than 31 bits.
     Ok(Some(u32::try_from(seconds).unwrap_or(u32::MAX).min(i32::MAX as u32)))
 }
 
-fn write(objects: &[Value], flags: &ManifestFlags, format: TextOrJson) -> Result<(), Failure> {
+fn write(objects: &[Value], flags: &ManifestArgs, format: TextOrJson) -> Result<(), CliError> {
     let text = match format {
-        TextOrJson::Text => to_yaml(objects).map_err(Failure::of)?,
-        TextOrJson::Json => serde_json::to_string_pretty(&to_list(objects)).map_err(Failure::of)? + "\n",
+        TextOrJson::Text => to_yaml(objects).map_err(CliError::of)?,
+        TextOrJson::Json => serde_json::to_string_pretty(&to_list(objects)).map_err(CliError::of)? + "\n",
     };
     output::write(flags.output.as_deref().unwrap_or(Path::new("-")), &text)
 }
 
 /// The manifest's file as a shell takes it.
-fn file(flags: &ManifestFlags) -> String {
+fn file(flags: &ManifestArgs) -> String {
     match flags.output.as_deref().filter(|path| *path != Path::new("-")) {
-        Some(path) => quote(&path.to_string_lossy()),
+        Some(path) => quote_arg(&path.to_string_lossy()),
         None => "FILE".into(),
     }
 }
 
 /// The command that collects what this one has measured.
-fn collecting(args: &FleetRun, on: &Selection, image: &Image) -> Vec<String> {
+fn collecting(args: &FleetRunArgs, on: &Selection, image: &Image) -> Vec<String> {
     let on = if *on == Selection::All { "--on=kubernetes".into() } else { format!("--on=kubernetes:{on}") };
     let mut words = ["nearfar", "fleet", "collect"].map(String::from).to_vec();
     words.extend([on, format!("--image={}", image.0), "--output=collect.yaml".into()]);
@@ -179,7 +181,7 @@ mod tests {
     use crate::commands::run::asked;
     use clap::Parser;
 
-    fn read(words: &[&str]) -> (Box<Run>, Experiment) {
+    fn read(words: &[&str]) -> (Box<RunArgs>, Experiment) {
         let line = ["nearfar", "run"].iter().chain(words);
         let cli = Cli::try_parse_from(line).unwrap();
         let Command::Run(run) = cli.command else { panic!("it is a run") };

@@ -2,26 +2,26 @@
 
 use std::process::ExitCode;
 
-use model::placement::POLICIES;
+use model::placements::placement::POLICIES;
 
-use crate::cli::{Common, List, Listed, TextOrJson};
+use crate::cli::{GlobalArgs, ListArgs, ListKind, TextOrJson};
 use crate::commands::run::BUILT_IN;
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CommandResult};
 use crate::output;
 
 /// Lists one kind of thing.
-pub fn run(args: &List, _common: &Common) -> Outcome {
+pub fn run(args: &ListArgs, _common: &GlobalArgs) -> CommandResult {
     let look = output::look();
     let (text, json) = match args.what {
-        Listed::Workloads => {
+        ListKind::Workloads => {
             let specs = workloads::specs();
             (report::table::workloads(&specs, &look), report::json::workloads(&specs))
         }
-        Listed::Experiments => {
+        ListKind::Experiments => {
             let experiments = built_in()?;
             (report::table::experiments(&experiments, &look), report::json::experiments(&experiments))
         }
-        Listed::Policies => (report::table::policies(POLICIES, &look), report::json::policies(POLICIES)),
+        ListKind::Policies => (report::table::policies(POLICIES, &look), report::json::policies(POLICIES)),
     };
     match args.format {
         TextOrJson::Text => output::print(&text)?,
@@ -31,8 +31,9 @@ pub fn run(args: &List, _common: &Common) -> Outcome {
 }
 
 /// Name and question of every built-in experiment.
-fn built_in() -> Result<Vec<(String, String)>, Failure> {
+fn built_in() -> Result<Vec<(String, String)>, CliError> {
     let specs = workloads::specs();
-    let read = |(file, text): &(&str, &str)| model::experiment::parse(text, file, &specs).map_err(Failure::of);
+    let read =
+        |(file, text): &(&str, &str)| model::experiments::experiment::parse(text, file, &specs).map_err(CliError::of);
     BUILT_IN.iter().map(read).map(|experiment| experiment.map(|one| (one.name, one.question))).collect()
 }

@@ -7,22 +7,21 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::cli::{Cli, Completions, ManPages};
-use crate::failure::{Failure, Outcome};
+use crate::cli::{Cli, CompletionsArgs, ManPagesArgs};
+use crate::error::{CliError, CommandResult};
 use crate::output;
 
 const PROGRAM: &str = "nearfar";
 
-/// Prints a shell's completions.
-pub fn completions(args: &Completions) -> Outcome {
+pub fn completions(args: &CompletionsArgs) -> CommandResult {
     let mut bytes = Vec::new();
     clap_complete::generate(args.shell, &mut public(&Cli::command(), &with_names), PROGRAM, &mut bytes);
-    output::print(&String::from_utf8(bytes).map_err(Failure::of)?)?;
+    output::print(&String::from_utf8(bytes).map_err(CliError::of)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints one page, or writes all of them.
-pub fn man(args: &ManPages) -> Outcome {
+pub fn man(args: &ManPagesArgs) -> CommandResult {
     let pages = pages()?;
     if let Some(folder) = &args.folder {
         write_all(folder, &pages)?;
@@ -33,31 +32,31 @@ pub fn man(args: &ManPages) -> Outcome {
     let page = pages.iter().find(|(file, _)| *file == wanted).ok_or_else(|| {
         let commands: Vec<&str> =
             pages.iter().filter_map(|(file, _)| file.strip_prefix("nearfar-")?.strip_suffix(".1")).collect();
-        Failure::usage(format!("there is no page {name}")).hint(format!("commands are {}", commands.join(", ")))
+        CliError::usage(format!("there is no page {name}")).hint(format!("commands are {}", commands.join(", ")))
     })?;
     output::print(&page.1)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_all(folder: &Path, pages: &[(String, String)]) -> Result<(), Failure> {
-    let refused = |error: std::io::Error| Failure::of(format!("cannot write to {}: {error}", folder.display()));
+fn write_all(folder: &Path, pages: &[(String, String)]) -> Result<(), CliError> {
+    let refused = |error: std::io::Error| CliError::of(format!("cannot write to {}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(refused)?;
     pages.iter().try_for_each(|(file, text)| output::write(&folder.join(file), text))
 }
 
 /// Every page's file name and text, the program's own first.
-fn pages() -> Result<Vec<(String, String)>, Failure> {
+fn pages() -> Result<Vec<(String, String)>, CliError> {
     let mut program = public(&Cli::command(), &|_, argument| argument).disable_help_subcommand(true);
     program.build();
     let commands = program.get_subcommands().cloned();
     std::iter::once(program.clone()).chain(commands).map(page).collect()
 }
 
-fn page(command: Command) -> Result<(String, String), Failure> {
+fn page(command: Command) -> Result<(String, String), CliError> {
     let page = Man::new(command).manual("Nearfar");
     let mut bytes = Vec::new();
-    page.render(&mut bytes).map_err(Failure::of)?;
-    Ok((page.get_filename(), String::from_utf8(bytes).map_err(Failure::of)?))
+    page.render(&mut bytes).map_err(CliError::of)?;
+    Ok((page.get_filename(), String::from_utf8(bytes).map_err(CliError::of)?))
 }
 
 /// The commands and flags that people use. Generators show hidden ones too, and clap cannot take one away. Each argument
@@ -81,7 +80,8 @@ fn public(command: &Command, change: &dyn Fn(&str, Arg) -> Arg) -> Command {
 /// Workloads, experiments and policies are words to complete, not words to refuse: that is done with a better message
 /// where they are read.
 fn with_names(command: &str, argument: Arg) -> Arg {
-    let policies = || PossibleValuesParser::new(model::placement::POLICIES.iter().map(|policy| policy.name));
+    let policies =
+        || PossibleValuesParser::new(model::placements::placement::POLICIES.iter().map(|policy| policy.name));
     match (command, argument.get_id().as_str()) {
         ("measure", "workload") => {
             let names = workloads::specs().into_iter().map(|spec| &*spec.name.leak());

@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::cli::{Common, Map, MapFormat};
+use crate::cli::{GlobalArgs, MapCommandArgs, MapFormat};
 use crate::commands::measured_map;
-use crate::failure::{Failure, Outcome};
-use crate::{output, subject};
+use crate::error::{CliError, CommandResult};
+use crate::{output, target_machine};
 
-/// Shows a topology.
-pub fn run(args: &Map, common: &Common) -> Outcome {
+pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
     if args.measured.measure || args.measured.run.is_some() {
         return measured_map::run(args, common);
     }
@@ -23,7 +22,7 @@ pub fn run(args: &Map, common: &Common) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn refuse_flags_of_measuring(args: &Map) -> Result<(), Failure> {
+fn refuse_flags_of_measuring(args: &MapCommandArgs) -> Result<(), CliError> {
     let subject = &args.subject;
     let given = [
         ("--sim", subject.sim.is_some()),
@@ -33,16 +32,16 @@ fn refuse_flags_of_measuring(args: &Map) -> Result<(), Failure> {
         ("--format csv", args.format == MapFormat::Csv),
     ];
     match given.into_iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(Failure::usage(format!("{flag} is about measured maps")).hint("add --measure")),
+        Some((flag, _)) => Err(CliError::usage(format!("{flag} is about measured maps")).hint("add --measure")),
         None => Ok(()),
     }
 }
 
-fn rendered(args: &Map) -> Result<String, Failure> {
-    let topology = subject::read_topology(args.from.as_deref())?;
+fn rendered(args: &MapCommandArgs) -> Result<String, CliError> {
+    let topology = target_machine::read_topology(args.from.as_deref())?;
     let settings = args.from.is_none().then(machine::settings::read);
     let counts = args.from.is_none().then(machine::interrupt::counts).transpose();
-    let counts = counts.map_err(|error| Failure::of(format!("/proc/interrupts: {error}")))?;
+    let counts = counts.map_err(|error| CliError::of(format!("/proc/interrupts: {error}")))?;
     Ok(match args.format {
         MapFormat::Json => pretty(&report::map::json(&topology, settings.as_ref(), counts.as_ref()))?,
         MapFormat::Svg => report::map::svg(&topology, None),
@@ -59,23 +58,23 @@ fn rendered(args: &Map) -> Result<String, Failure> {
     })
 }
 
-fn xml(args: &Map) -> Result<String, Failure> {
-    let source = subject::source(args.from.as_deref())?;
+fn xml(args: &MapCommandArgs) -> Result<String, CliError> {
+    let source = target_machine::source(args.from.as_deref())?;
     // First in a child process: what hwloc survives there it survives here.
-    subject::read_topology(args.from.as_deref())?;
-    machine::topology::export_xml(&source).map_err(|error| Failure::topology(&error))
+    target_machine::read_topology(args.from.as_deref())?;
+    machine::topology::export_xml(&source).map_err(|error| CliError::topology(&error))
 }
 
-fn capture(args: &Map) -> Result<String, Failure> {
+fn capture(args: &MapCommandArgs) -> Result<String, CliError> {
     if args.from.is_some() {
-        let topology = subject::read_topology(args.from.as_deref())?;
-        let settings = model::settings::Settings::default();
-        return pretty(&model::capture::Capture::new(topology, settings));
+        let topology = target_machine::read_topology(args.from.as_deref())?;
+        let settings = model::values::settings::Settings::default();
+        return pretty(&model::values::capture::Capture::new(topology, settings));
     }
-    let own = subject::own_program()?;
-    pretty(&machine::capture::read_live_isolated(&own).map_err(|error| Failure::topology(&error))?)
+    let own = target_machine::current_exe()?;
+    pretty(&machine::capture::read_live_isolated(&own).map_err(|error| CliError::topology(&error))?)
 }
 
-fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(Failure::of)
+fn pretty(value: &impl serde::Serialize) -> Result<String, CliError> {
+    serde_json::to_string_pretty(value).map_err(CliError::of)
 }

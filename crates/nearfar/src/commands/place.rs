@@ -4,42 +4,42 @@ use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
-use model::candidates::{Threads, Wish};
-use model::id_set::CpuSet;
-use model::place::{Answer, Claim, Objective, Question};
-use model::placement::{NoPlacement, Placement, check_movable};
-use model::plan::Plan;
-use model::racing::Rules;
-use model::record::{RunRecord, SavedPlacement};
-use model::shell::quoted;
-use model::units::{Nanos, parse_share};
-use model::workload::WorkloadSpec;
+use model::analysis::place::{Claim, Objective, PlaceRequest, PlaceResult};
+use model::placements::candidates::{SearchSpace, Threads};
+use model::placements::placement::{Placement, PlacementError, check_movable};
+use model::stats::racing::Rules;
+use model::values::id_set::CpuSet;
+use model::values::plan::Plan;
+use model::values::record::{RunRecord, SavedPlacement};
+use model::values::shell::quote_argv;
+use model::values::units::{Nanos, parse_share};
+use model::values::workload::WorkloadSpec;
 use store::Store;
-use workloads::{Job, Meanwhile, Runner};
+use workloads::{CpuTimes, Runner, TrialContext};
 
-use crate::cli::{self, Common, Place, TextOrJson};
-use crate::conduct::{check, conduct, resume_or_begin};
-use crate::failure::{Failure, Outcome, Status};
-use crate::hold::Hold;
-use crate::offering::Offering;
+use crate::catalogue::PlacementCatalogue;
+use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
+use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::subject::{Subject, existing_store};
+use crate::run_guard::RunGuard;
+use crate::session::{check, execute, resume_or_begin};
+use crate::target_machine::{TargetMachine, existing_store};
 
 /// The word that stands for the number of threads.
 const THREADS: &str = "{threads}";
 
 /// Finds the best placement, or applies one that was found before.
-pub fn run(args: &Place, common: &Common) -> Outcome {
+pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     if let Some(name) = &args.then.used {
         return use_saved(name, args, common);
     }
     check_then(args)?;
     let question = question(args)?;
     if args.decided.explain {
-        return explain(&Asked::prepared(args, &question, common)?.plan, args.format);
+        return explain(&PlaceContext::prepared(args, &question, common)?.plan, args.format);
     }
-    let (hold, asked) = Hold::take(&args.hold, common, args.subject.sim.is_some(), || {
-        let asked = Asked::prepared(args, &question, common)?;
+    let (hold, asked) = RunGuard::acquire(&args.hold, common, args.subject.sim.is_some(), || {
+        let asked = PlaceContext::prepared(args, &question, common)?;
         check(&asked.plan, &asked.subject)?;
         Ok(asked)
     })?;
@@ -48,7 +48,7 @@ pub fn run(args: &Place, common: &Common) -> Outcome {
     if let Some(plan) = refined(args, &asked, &record, &answer)? {
         (record, answer) = race(&mut store, &asked.subject, plan, &hold, args, common)?;
     }
-    hold.give_back();
+    hold.release();
     show(&record, &answer, args.format)?;
     let decided = matches!(answer.claim, Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen);
     if let Some(winner) = winner(&record, &answer).filter(|_| decided) {
@@ -65,24 +65,24 @@ pub fn run(args: &Place, common: &Common) -> Outcome {
 }
 
 /// The machine, what is asked of it, and the race of what it offers.
-struct Asked {
-    subject: Subject,
-    offering: Offering,
-    question: Question,
+struct PlaceContext {
+    subject: TargetMachine,
+    offering: PlacementCatalogue,
+    question: PlaceRequest,
     plan: Plan,
 }
 
-impl Asked {
-    fn prepared(args: &Place, question: &Question, common: &Common) -> Result<Self, Failure> {
+impl PlaceContext {
+    fn prepared(args: &PlaceArgs, question: &PlaceRequest, common: &GlobalArgs) -> Result<Self, CliError> {
         let mut question = question.clone();
-        let subject = Subject::from_flags(&args.subject)?;
-        let offering = Offering::of(&subject, &args.by, common)?;
+        let subject = TargetMachine::from_flags(&args.subject)?;
+        let offering = PlacementCatalogue::of(&subject, &args.by, common)?;
         question.wish.measured.clone_from(&offering.classes);
         check_movable(&offering.topology, &args.tried.devices).map_err(|none| match none {
-            NoPlacement::Mistake(why) => Failure::usage(why),
-            NoPlacement::Unavailable(why) => Failure::with(Status::Skipped, why),
+            PlacementError::Mistake(why) => CliError::usage(why),
+            PlacementError::Unavailable(why) => CliError::with(CliStatus::Skipped, why),
         })?;
-        let mut plan = question.plan(&offering.topology, &command_spec()).map_err(Failure::usage)?;
+        let mut plan = question.plan(&offering.topology, &command_spec()).map_err(CliError::usage)?;
         plan.command = words(args, &offering);
         Ok(Self { subject, offering, question, plan })
     }
@@ -90,18 +90,18 @@ impl Asked {
 
 fn race(
     store: &mut Store,
-    subject: &Subject,
+    subject: &TargetMachine,
     plan: Plan,
-    hold: &Hold,
-    args: &Place,
-    common: &Common,
-) -> Result<(RunRecord, Answer), Failure> {
+    hold: &RunGuard,
+    args: &PlaceArgs,
+    common: &GlobalArgs,
+) -> Result<(RunRecord, PlaceResult), CliError> {
     let record = resume_or_begin(store, subject, plan, args.decided.fresh, common.quiet)?;
-    conduct(store, &record, subject, hold, common.quiet)?;
+    execute(store, &record, subject, hold, common.quiet)?;
     // What ended it is in the store by now.
-    let record = store.run(&record.id.0).map_err(Failure::of)?;
-    let trials = store.trials(&record.id).map_err(Failure::of)?;
-    let answer = Answer::of(&record, &trials).ok_or_else(|| Failure::of("the plan of this run is no race"))?;
+    let record = store.run(&record.id.0).map_err(CliError::of)?;
+    let trials = store.trials(&record.id).map_err(CliError::of)?;
+    let answer = PlaceResult::of(&record, &trials).ok_or_else(|| CliError::of("the plan of this run is no race"))?;
     Ok((record, answer))
 }
 
@@ -110,26 +110,31 @@ fn command_spec() -> WorkloadSpec {
 }
 
 /// The race around the winner, where it was asked for and there is something around it.
-fn refined(args: &Place, asked: &Asked, record: &RunRecord, answer: &Answer) -> Result<Option<Plan>, Failure> {
-    let Some(winner) = winner(record, answer).filter(|winner| args.tried.refine && winner.is_seated()) else {
+fn refined(
+    args: &PlaceArgs,
+    asked: &PlaceContext,
+    record: &RunRecord,
+    answer: &PlaceResult,
+) -> Result<Option<Plan>, CliError> {
+    let Some(winner) = winner(record, answer).filter(|winner| args.tried.refine && winner.is_pinned()) else {
         return Ok(None);
     };
     let (reference, topology) = (&record.plan.cells[0].placement, &asked.offering.topology);
-    let plan = asked.question.refined(reference, winner, topology, &command_spec()).map_err(Failure::usage)?;
+    let plan = asked.question.refined(reference, winner, topology, &command_spec()).map_err(CliError::usage)?;
     Ok(plan.map(|plan| Plan { command: record.plan.command.clone(), ..plan }))
 }
 
-fn question(args: &Place) -> Result<Question, Failure> {
+fn question(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
     let measured = args.ran.with.as_deref().map_or(Ok(args.command.clone()), |load| split("--with", load))?;
     let program = measured.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
-    Ok(Question {
+    Ok(PlaceRequest {
         name: program.to_string(),
         given: parameters(args)?,
         objective: objective(args),
         wish: wish(args)?,
         rules: Rules {
             indifference: parse_share(&args.decided.indifference)
-                .map_err(|why| Failure::usage(format!("--indifference: {why}")))?,
+                .map_err(|why| CliError::usage(format!("--indifference: {why}")))?,
             strict: args.decided.strict,
             max_trials: args.decided.max_trials,
         },
@@ -138,15 +143,15 @@ fn question(args: &Place) -> Result<Question, Failure> {
     })
 }
 
-fn time(flag: &str, text: &str) -> Result<Nanos, Failure> {
+fn time(flag: &str, text: &str) -> Result<Nanos, CliError> {
     match Nanos::parse(text) {
-        Ok(Nanos(0)) => Err(Failure::usage(format!("{flag} {text} is no time at all"))),
+        Ok(Nanos(0)) => Err(CliError::usage(format!("{flag} {text} is no time at all"))),
         Ok(time) => Ok(time),
-        Err(why) => Err(Failure::usage(format!("{flag}: {why}"))),
+        Err(why) => Err(CliError::usage(format!("{flag}: {why}"))),
     }
 }
 
-fn objective(args: &Place) -> Objective {
+fn objective(args: &PlaceArgs) -> Objective {
     match (
         args.best.metric.is_some() || args.best.metric_json.is_some(),
         args.best.higher_is_better,
@@ -161,7 +166,7 @@ fn objective(args: &Place) -> Objective {
 }
 
 /// What the workload `command` is told.
-fn parameters(args: &Place) -> Result<BTreeMap<String, String>, Failure> {
+fn parameters(args: &PlaceArgs) -> Result<BTreeMap<String, String>, CliError> {
     let list = |words: &[String]| serde_json::json!(words).to_string();
     let line = |flag: &str, text: &String| {
         // With a shell the text is the shell's.
@@ -191,36 +196,37 @@ fn parameters(args: &Place) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 /// A command given as one text, taken apart as a shell would, with nothing replaced in it.
-fn split(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
+fn split(flag: &str, text: &str) -> Result<Vec<String>, CliError> {
     let words = shlex::split(text).filter(|words| !words.is_empty());
-    words.ok_or_else(|| Failure::usage(format!("{flag} '{text}' is no command: it is empty, or a quote is not closed")))
+    words
+        .ok_or_else(|| CliError::usage(format!("{flag} '{text}' is no command: it is empty, or a quote is not closed")))
 }
 
-fn wish(args: &Place) -> Result<Wish, Failure> {
+fn wish(args: &PlaceArgs) -> Result<SearchSpace, CliError> {
     let texts = [&args.ran.server, &args.ran.with].into_iter().flatten().chain(&args.command);
     let free = texts.into_iter().any(|text| text.contains(THREADS));
     let threads = match (args.tried.threads, free) {
-        (Some(0), _) => return Err(Failure::usage("--threads 0: a command runs on at least 1 thread")),
+        (Some(0), _) => return Err(CliError::usage("--threads 0: a command runs on at least 1 thread")),
         (Some(threads), _) => Threads::Fixed(threads),
-        (None, true) => Threads::Free,
-        (None, false) => Threads::Natural,
+        (None, true) => Threads::Searched,
+        (None, false) => Threads::Unspecified,
     };
     let within = args.tried.within.as_ref().map(|list| CpuSet::parse_list(list)).transpose();
-    Ok(Wish {
+    Ok(SearchSpace {
         threads,
         cpus_max: args.tried.cpus_max,
-        within: within.map_err(|error| Failure::usage(format!("-C: {error}")))?,
+        within: within.map_err(|error| CliError::usage(format!("-C: {error}")))?,
         only: args.tried.only.clone(),
         exclude: args.tried.exclude.clone(),
         devices: args.tried.devices.clone(),
         second: args.ran.server.is_some() || args.ran.with.is_some(),
         kernel: workloads::offers(),
-        ..Wish::default()
+        ..SearchSpace::default()
     })
 }
 
 /// The words that ask for the same plan again.
-fn words(args: &Place, offering: &Offering) -> Vec<String> {
+fn words(args: &PlaceArgs, offering: &PlacementCatalogue) -> Vec<String> {
     let mut words = vec!["place".to_string()];
     words.extend(offering.words());
     let mut flag = |name: &str, value: &Option<String>| {
@@ -264,7 +270,7 @@ fn words(args: &Place, offering: &Offering) -> Vec<String> {
     words
 }
 
-fn explain(plan: &Plan, format: TextOrJson) -> Outcome {
+fn explain(plan: &Plan, format: TextOrJson) -> CommandResult {
     let steps = plan.race.as_ref().map_or(&[][..], |race| &race.steps);
     match format {
         TextOrJson::Json => output::print_json(&report::json::explanation(plan, steps))?,
@@ -273,7 +279,7 @@ fn explain(plan: &Plan, format: TextOrJson) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(record: &RunRecord, answer: &Answer, format: TextOrJson) -> Result<(), Failure> {
+fn show(record: &RunRecord, answer: &PlaceResult, format: TextOrJson) -> Result<(), CliError> {
     match format {
         TextOrJson::Json => output::print_json(&report::json::answer(record, answer)),
         TextOrJson::Text => output::print(&report::table::answer(record, answer, &output::look())),
@@ -282,44 +288,44 @@ fn show(record: &RunRecord, answer: &Answer, format: TextOrJson) -> Result<(), F
 
 fn status(claim: Claim, interrupted: bool) -> ExitCode {
     match claim {
-        _ if interrupted => Status::Interrupted.into(),
+        _ if interrupted => CliStatus::Interrupted.into(),
         Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen => ExitCode::SUCCESS,
-        Claim::Inconclusive | Claim::Unfinished => Status::Inconclusive.into(),
-        Claim::NoReference => Status::Failure.into(),
+        Claim::Inconclusive | Claim::Unfinished => CliStatus::Inconclusive.into(),
+        Claim::NoReference => CliStatus::Failure.into(),
     }
 }
 
-fn winner<'a>(record: &'a RunRecord, answer: &Answer) -> Option<&'a Placement> {
+fn winner<'a>(record: &'a RunRecord, answer: &PlaceResult) -> Option<&'a Placement> {
     let winner = answer.winner.as_ref()?;
     let mut placements = record.plan.cells.iter().map(|cell| &cell.placement);
     placements.find(|placement| placement.name == winner.placement)
 }
 
-fn save(store: &mut Store, name: &str, record: &RunRecord, winner: &Placement, quiet: bool) -> Result<(), Failure> {
-    store.save_placement(&SavedPlacement::new(name, record, winner)).map_err(Failure::of)?;
+fn save(store: &mut Store, name: &str, record: &RunRecord, winner: &Placement, quiet: bool) -> Result<(), CliError> {
+    store.save_placement(&SavedPlacement::new(name, record, winner)).map_err(CliError::of)?;
     if !quiet {
-        eprintln!("kept as {name}: nearfar place --use {} -- COMMAND applies it", quoted(&[name]));
+        eprintln!("kept as {name}: nearfar place --use {} -- COMMAND applies it", quote_argv(&[name]));
     }
     Ok(())
 }
 
 /// What can be kept or started must have been measured here.
-fn check_then(args: &Place) -> Result<(), Failure> {
+fn check_then(args: &PlaceArgs) -> Result<(), CliError> {
     if args.subject.sim.is_some() && (args.then.apply || args.then.save.is_some()) {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "--save and --apply are for placements that were measured, and --sim measures none",
         ));
     }
     match &args.then.save {
-        Some(name) if name.trim().is_empty() => Err(Failure::usage("--save '': a placement is kept under a name")),
+        Some(name) if name.trim().is_empty() => Err(CliError::usage("--save '': a placement is kept under a name")),
         _ => Ok(()),
     }
 }
 
 /// Applies a placement that was kept, and says when the machine is another since.
-fn use_saved(name: &str, args: &Place, common: &Common) -> Outcome {
-    let saved = existing_store(common)?.saved_placement(name).map_err(Failure::usage)?;
-    let here = Subject::from_flags(&args.subject)?;
+fn use_saved(name: &str, args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
+    let saved = existing_store(common)?.saved_placement(name).map_err(CliError::usage)?;
+    let here = TargetMachine::from_flags(&args.subject)?;
     for change in saved.changes(&here.machine) {
         eprintln!("nearfar: since {name} was measured, {change}; measure again to be sure");
     }
@@ -327,45 +333,46 @@ fn use_saved(name: &str, args: &Place, common: &Common) -> Outcome {
 }
 
 /// Turns this process into the command, seated. Comes back only when that fails.
-fn become_command(args: &Place, placement: &Placement) -> Failure {
+fn become_command(args: &PlaceArgs, placement: &Placement) -> CliError {
     let words = match argv(args, placement) {
         Ok(words) => words,
         Err(failure) => return failure,
     };
-    if placement.is_seated() {
-        match machine::seat::sit_on_any(&placement.cpus()) {
+    if placement.is_pinned() {
+        match machine::affinity::pin_to_any(&placement.cpus()) {
             Ok(mask) if mask == placement.cpus() => {}
             Ok(mask) => {
                 let what = format!("asked for cpus {}, the kernel gave {mask}", placement.cpus());
-                return Failure::with(Status::NotPermitted, what).hint("this machine has others; measure again here");
+                return CliError::with(CliStatus::NotPermitted, what)
+                    .hint("this machine has others; measure again here");
             }
-            Err(error) => return Failure::with(Status::NotPermitted, error).hint("measure again on this machine"),
+            Err(error) => return CliError::with(CliStatus::NotPermitted, error).hint("measure again on this machine"),
         }
     }
-    if let Err(refusal) = machine::seat::set_memory_policy(&placement.memory) {
-        return Failure::with(Status::NotPermitted, refusal);
+    if let Err(refusal) = machine::affinity::set_memory_policy(&placement.memory) {
+        return CliError::with(CliStatus::NotPermitted, refusal);
     }
     let error = std::process::Command::new(&words[0]).args(&words[1..]).exec();
-    Failure::of(format!("cannot run '{}': {error}", words[0]))
+    CliError::of(format!("cannot run '{}': {error}", words[0]))
 }
 
 /// The command as a trial would run it, with what stands for the placement filled in.
-fn argv(args: &Place, placement: &Placement) -> Result<Vec<String>, Failure> {
+fn argv(args: &PlaceArgs, placement: &Placement) -> Result<Vec<String>, CliError> {
     let list = if args.ran.shell { args.command.join(" ") } else { serde_json::json!(args.command).to_string() };
     let given = BTreeMap::from([("argv".to_string(), list), ("shell".to_string(), args.ran.shell.to_string())]);
-    let parameters = command_spec().resolve(&given, None).map_err(Failure::usage)?;
-    let job = Job {
+    let parameters = command_spec().resolve(&given, None).map_err(CliError::usage)?;
+    let job = TrialContext {
         parameters,
         threads: placement.threads,
         seats: placement.seats.clone(),
-        second: placement.second.clone(),
+        server_cpus: placement.second.clone(),
         memory: placement.memory.clone(),
         seed: 0,
         time_limit: Nanos(0),
-        meanwhile: Meanwhile::default(),
+        meanwhile: CpuTimes::default(),
     };
     match &workloads::find("command").expect("it is in the registry").runner {
-        Runner::Tool { recipe, .. } => Ok(recipe(&job).map_err(Failure::usage)?.command.argv),
-        Runner::Kernel(_) => Err(Failure::of("the workload command is no tool")),
+        Runner::Tool { recipe, .. } => Ok(recipe(&job).map_err(CliError::usage)?.command.argv),
+        Runner::Kernel(_) => Err(CliError::of("the workload command is no tool")),
     }
 }

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cli::{Common, Report, TextOrJson};
-use crate::failure::{Failure, Outcome};
+use crate::cli::{GlobalArgs, ReportArgs, TextOrJson};
+use crate::error::{CliError, CommandResult};
 use crate::output;
 use crate::reported;
-use crate::subject::{beside_store, existing_store};
+use crate::target_machine::{existing_store, store_sibling};
 
 /// Writes the report and says where it is.
-pub fn run(args: &Report, common: &Common) -> Outcome {
+pub fn run(args: &ReportArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
     let html =
         if args.runs.is_empty() { reported::latest(&store, None)? } else { reported::of(&store, &args.runs, None)? };
@@ -23,16 +23,16 @@ pub fn run(args: &Report, common: &Common) -> Outcome {
 }
 
 /// Beside the results; where they are on a server, that folder may not be there yet.
-fn beside(common: &Common) -> Result<PathBuf, Failure> {
-    let path = beside_store(common, "report.html")?;
+fn beside(common: &GlobalArgs) -> Result<PathBuf, CliError> {
+    let path = store_sibling(common, "report.html")?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::of(format!("cannot make the folder {}: {error}", folder.display())))?;
+            .map_err(|error| CliError::of(format!("cannot make the folder {}: {error}", folder.display())))?;
     }
     Ok(path)
 }
 
-fn say_where(path: &Path, format: TextOrJson) -> Result<(), Failure> {
+fn say_where(path: &Path, format: TextOrJson) -> Result<(), CliError> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     match format {
         TextOrJson::Text => output::print(&path.display().to_string()),

@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 
 use machine::undo;
-use model::undo::{Restoration, Restored};
+use model::values::undo::{RestoreStatus, Restored};
 
-use crate::cli::{Restore, TextOrJson};
-use crate::failure::{Failure, Outcome, Status};
-use crate::hold::{failure, site, turn_now};
+use crate::cli::{RestoreArgs, TextOrJson};
+use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
+use crate::run_guard::{failure, site, turn_now};
 
 /// Puts back what the journal has.
-pub fn run(args: &Restore) -> Outcome {
+pub fn run(args: &RestoreArgs) -> CommandResult {
     // The settings of a run that is not over are its own.
     let _turn = turn_now()?;
     let site = site(args.settings_root.as_deref());
@@ -30,12 +30,13 @@ pub fn run(args: &Restore) -> Outcome {
     }
 }
 
-fn not_back(restored: &Restored) -> Failure {
+fn not_back(restored: &Restored) -> CliError {
     match &restored.outcome {
-        Restoration::Failed { not_permitted: true, .. } => {
-            Failure::with(Status::NotPermitted, "not everything could be put back").hint("settings are changed by root")
+        RestoreStatus::Failed { not_permitted: true, .. } => {
+            CliError::with(CliStatus::NotPermitted, "not everything could be put back")
+                .hint("settings are changed by root")
         }
-        _ => Failure::of("not everything could be put back")
+        _ => CliError::of("not everything could be put back")
             .hint("--force writes the old values over anything, --forget leaves all as it is"),
     }
 }

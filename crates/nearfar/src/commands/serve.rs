@@ -7,23 +7,23 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store::Store;
 
-use crate::cli::{Common, Serve, TextOrJson};
-use crate::failure::{Failure, Outcome, Status};
+use crate::cli::{GlobalArgs, ServeArgs, TextOrJson};
+use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::serve::{Address, Server};
-use crate::subject::store_path;
+use crate::serve::{Address, HttpServer};
+use crate::target_machine::store_path;
 
 /// Says where the pages are, and gives them out until it is told to end.
-pub fn run(args: &Serve, common: &Common) -> Outcome {
+pub fn run(args: &ServeArgs, common: &GlobalArgs) -> CommandResult {
     let path = store_path(common)?;
     // What is wrong with the file is said now and not in a browser.
-    drop(Store::open_to_read(&path).map_err(|error| Failure::store(&error, Status::Usage))?);
+    drop(Store::open_to_read(&path).map_err(|error| CliError::store(&error, CliStatus::Usage))?);
     let mut signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::of(format!("cannot watch for signals: {error}")))?;
+        Signals::new([SIGINT, SIGTERM]).map_err(|error| CliError::of(format!("cannot watch for signals: {error}")))?;
     let address = Address::asked(args.listen.as_deref(), args.port)?;
     // Nobody's trial should wait for a page; threads have this from the one that makes them.
-    machine::modest::step_back();
-    let server = Server::start(&address, &path, common.quiet)?;
+    machine::priority::lower_priority();
+    let server = HttpServer::start(&address, &path, common.quiet)?;
     match args.format {
         TextOrJson::Text => output::print(&server.url())?,
         TextOrJson::Json => output::print_json(&json!({

@@ -4,53 +4,54 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use model::record::{ImportedTable, RunRecord};
-use model::share::Wish;
+use model::sharing::share::ShareOptions;
+use model::values::record::{ImportedTable, RunRecord};
 use serde_json::json;
 use store::shared::{Content, write};
 
-use crate::cli::{Common, Keep, Share, TextOrJson};
-use crate::failure::{Failure, Outcome};
+use crate::cli::{GlobalArgs, Keep, ShareArgs, TextOrJson};
+use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::subject::existing_store;
+use crate::target_machine::existing_store;
 
 /// Names of people's accounts are in these, or the folder named in it.
 const NAMES: [&str; 4] = ["USER", "LOGNAME", "SUDO_USER", "HOME"];
 
 /// Writes the file and says what is in it, because what people have named themselves only they can judge.
-pub fn run(args: &Share, common: &Common) -> Outcome {
+pub fn run(args: &ShareArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
-    let mut wish = Wish { keep_commands: args.keep.contains(&Keep::Commands), host: None, names: private_names() };
+    let mut wish =
+        ShareOptions { keep_commands: args.keep.contains(&Keep::Commands), host: None, names: private_names() };
     let shared = if let Some(name) = &args.table {
-        let shared = model::share::table(&store.table(name).map_err(Failure::usage)?, &wish);
+        let shared = model::sharing::share::table(&store.table(name).map_err(CliError::usage)?, &wish);
         put(&args.output, Content::Table(&shared.table))?;
-        Done { what: table_in_words(&shared.table), names: table_names(&shared.table), taken: shared.taken }
+        ShareSummary { what: table_in_words(&shared.table), names: table_names(&shared.table), taken: shared.taken }
     } else {
-        let record = store.run(&args.run).map_err(Failure::usage)?;
+        let record = store.run(&args.run).map_err(CliError::usage)?;
         let kept = record.host.clone().filter(|_| args.keep.contains(&Keep::HostLabel));
         wish.host = args.host_label.clone().or(kept);
-        let shared = model::share::run(&record, &store.trials(&record.id).map_err(Failure::of)?, &wish);
+        let shared = model::sharing::share::run(&record, &store.trials(&record.id).map_err(CliError::of)?, &wish);
         put(&args.output, Content::Run(&shared.record, &shared.trials))?;
         let trials = shared.trials.len();
         let what =
             format!("run {} with {} cells and {trials} trials", shared.record.id, shared.record.plan.cells.len());
-        Done { what, names: run_names(&shared.record), taken: shared.taken }
+        ShareSummary { what, names: run_names(&shared.record), taken: shared.taken }
     };
     say(&shared, args, common)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// What was shared, for the last look.
-struct Done {
+struct ShareSummary {
     what: String,
     /// What people have named, or may have.
     names: Vec<(&'static str, String)>,
     taken: BTreeMap<&'static str, usize>,
 }
 
-fn put(path: &Path, content: Content<'_>) -> Result<(), Failure> {
+fn put(path: &Path, content: Content<'_>) -> Result<(), CliError> {
     write(path, content).map_err(|error| {
-        let failure = Failure::usage(&error);
+        let failure = CliError::usage(&error);
         if path.exists() { failure.hint("choose another name, or remove that file first") } else { failure }
     })
 }
@@ -89,8 +90,8 @@ fn table_in_words(table: &ImportedTable) -> String {
     format!("table {} with {} columns and {} rows", table.name, table.columns.len(), table.rows.len())
 }
 
-fn say(done: &Done, args: &Share, common: &Common) -> Result<(), Failure> {
-    let Done { what, names, taken } = done;
+fn say(done: &ShareSummary, args: &ShareArgs, common: &GlobalArgs) -> Result<(), CliError> {
+    let ShareSummary { what, names, taken } = done;
     if args.format == TextOrJson::Json {
         let names: serde_json::Map<_, _> = names.iter().map(|(kind, name)| ((*kind).into(), json!(name))).collect();
         return output::print_json(&json!({ "file": args.output, "what": what, "names": names, "taken_out": taken }));
@@ -106,7 +107,7 @@ fn say(done: &Done, args: &Share, common: &Common) -> Result<(), Failure> {
     names.iter().for_each(|(kind, name)| eprintln!("  {kind}: {name}"));
     eprintln!(
         "hint: nearfar --store {} show looks at it as others will",
-        model::shell::quote(&args.output.display().to_string())
+        model::values::shell::quote_arg(&args.output.display().to_string())
     );
     Ok(())
 }

@@ -2,34 +2,33 @@
 
 use std::process::ExitCode;
 
-use model::compare::{ComparedRun, planned};
-use model::finding::summarise;
-use model::place::Answer;
-use model::size::SizeAnswer;
+use model::analysis::compare::{ComparedRun, planned};
+use model::analysis::finding::summarise;
+use model::analysis::place::PlaceResult;
+use model::analysis::size::SizeAnswer;
 
 use report::table::Metrics;
 
-use crate::cli::{Common, Show, TextOrJson};
-use crate::failure::{Failure, Outcome};
+use crate::cli::{GlobalArgs, ShowArgs, TextOrJson};
+use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::subject::existing_store;
+use crate::target_machine::existing_store;
 
-/// Shows what is stored.
-pub fn run(args: &Show, common: &Common) -> Outcome {
+pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
     let look = output::look();
     if args.runs {
-        let runs = store.runs().map_err(Failure::of)?;
+        let runs = store.runs().map_err(CliError::of)?;
         return print(args.format, || report::table::runs(&runs, &look), || report::json::runs(&runs));
     }
-    let record = store.run(&args.run).map_err(Failure::usage)?;
-    let trials = store.trials(&record.id).map_err(Failure::of)?;
+    let record = store.run(&args.run).map_err(CliError::usage)?;
+    let trials = store.trials(&record.id).map_err(CliError::of)?;
     if args.trials {
         return print(args.format, || report::table::trials(&record, &trials, &look), || report::json::trials(&trials));
     }
     let finding = summarise(&record.plan, &trials);
     let load = || if args.cpu_load { report::table::cpu_load(&record, &finding, &look) } else { String::new() };
-    if let Some(answer) = Answer::of(&record, &trials) {
+    if let Some(answer) = PlaceResult::of(&record, &trials) {
         let text = || report::table::answer(&record, &answer, &look) + &load();
         return print(args.format, text, || report::json::race(&record, &finding, &answer));
     }
@@ -46,7 +45,7 @@ pub fn run(args: &Show, common: &Common) -> Outcome {
     )
 }
 
-fn print(format: TextOrJson, text: impl FnOnce() -> String, json: impl FnOnce() -> serde_json::Value) -> Outcome {
+fn print(format: TextOrJson, text: impl FnOnce() -> String, json: impl FnOnce() -> serde_json::Value) -> CommandResult {
     match format {
         TextOrJson::Text => output::print(&text())?,
         TextOrJson::Json => output::print_json(&json())?,

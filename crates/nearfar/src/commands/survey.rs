@@ -2,18 +2,18 @@
 
 use std::process::ExitCode;
 
-use model::survey::Wish;
+use model::analysis::survey::SurveyOptions;
 
-use crate::cli::{Common, FleetCompare, SurveyFormat};
-use crate::failure::{Failure, Outcome};
+use crate::cli::{FleetCompareArgs, GlobalArgs, SurveyFormat};
+use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::subject::existing_store;
+use crate::target_machine::existing_store;
 use crate::{reported, surveyed};
 
 /// Shows who stands out, what changed, and which facts go with it.
-pub fn run(args: &FleetCompare, common: &Common) -> Outcome {
+pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
-    let wish = Wish {
+    let wish = SurveyOptions {
         class: args.class.iter().map(|fact| fact.trim().to_string()).collect(),
         workload: args.workload.clone(),
         all_metrics: args.all_metrics,
@@ -21,7 +21,7 @@ pub fn run(args: &FleetCompare, common: &Common) -> Outcome {
     };
     let survey = surveyed::of(&store, &args.runs, &wish)?;
     if survey.classes.is_empty() {
-        return Err(Failure::usage("no run here measured the same on several machines")
+        return Err(CliError::usage("no run here measured the same on several machines")
             .hint("runs of place and of map --measure are not compared; nearfar run and nearfar fleet run are"));
     }
     match args.format {

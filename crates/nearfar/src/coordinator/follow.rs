@@ -6,10 +6,13 @@ use std::io::IsTerminal;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use fleet::{Ask, JobState, Kind, Look, NodeName, Order, Problem, Queue, Request, Stands, plain};
+use fleet::{
+    JobSpec, JobState, JobStatus, NodeError, NodeErrorKind, NodeName, QueueState, Request, RequestBody, Scheduler,
+    plain,
+};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{Came, Fleet, looks, senseless};
+use super::{Fleet, PerNode, looks, senseless};
 
 /// Between two tries to reach a node that is away.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -18,9 +21,9 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 const LINES_APART: Duration = Duration::from_secs(10);
 
 /// What is to be run, and how it is watched.
-pub struct Wish {
+pub struct FollowOptions {
     /// What each node is to run, in the order of the nodes.
-    pub orders: Vec<Order>,
+    pub orders: Vec<JobSpec>,
     /// Whether it is watched at all.
     pub watch: bool,
     /// How long a node that has answered and went away is waited for.
@@ -30,15 +33,15 @@ pub struct Wish {
 }
 
 /// What is heard of a node meanwhile.
-enum News {
-    Look(Look),
-    Away(Problem),
+enum NodeEvent {
+    Look(JobStatus),
+    Away(NodeError),
 }
 
 /// Has every node run its order, and gives how each stands in the end.
-pub fn follow(fleet: &Fleet, wish: &Wish) -> Came<Vec<Look>> {
+pub fn follow(fleet: &Fleet, wish: &FollowOptions) -> PerNode<Vec<JobStatus>> {
     let (send, receive) = channel();
-    let mut shown = Shown::new(fleet.nodes(), wish.quiet || !wish.watch);
+    let mut shown = StatusLines::new(fleet.nodes(), wish.quiet || !wish.watch);
     std::thread::scope(|scope| {
         let mut followers = Vec::new();
         for (index, (node, order)) in fleet.nodes().iter().zip(&wish.orders).enumerate() {
@@ -60,22 +63,22 @@ pub fn follow(fleet: &Fleet, wish: &Wish) -> Came<Vec<Look>> {
 struct Follower<'a> {
     fleet: &'a Fleet,
     node: &'a NodeName,
-    order: &'a Order,
-    wish: &'a Wish,
+    order: &'a JobSpec,
+    wish: &'a FollowOptions,
     index: usize,
-    tell: Sender<(usize, News)>,
+    tell: Sender<(usize, NodeEvent)>,
     /// Whether it has been given to a queue.
     submitted: Cell<bool>,
 }
 
 impl Follower<'_> {
     /// Until it does not run any more, or is away for too long. Who never answered is not waited for.
-    fn to_the_end(&self) -> Result<Look, Problem> {
+    fn to_the_end(&self) -> Result<JobStatus, NodeError> {
         let mut heard = None;
         loop {
             match self.listen(&mut heard) {
-                Err(problem) if problem.kind == Kind::Away && self.is_worth_waiting(heard) => {
-                    self.tell(News::Away(problem));
+                Err(problem) if problem.kind == NodeErrorKind::Away && self.is_worth_waiting(heard) => {
+                    self.tell(NodeEvent::Away(problem));
                     std::thread::sleep(TRY_AGAIN);
                 }
                 end => return end,
@@ -88,32 +91,32 @@ impl Follower<'_> {
     }
 
     /// Asking again starts nothing that runs or has ended, and what a reboot cut off goes on.
-    fn listen(&self, heard: &mut Option<Instant>) -> Result<Look, Problem> {
+    fn listen(&self, heard: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
         match self.fleet.engine.queue() {
-            None => self.hear(Ask::Start { order: self.order.clone(), watch: self.wish.watch }, heard),
+            None => self.hear(RequestBody::Start { order: self.order.clone(), watch: self.wish.watch }, heard),
             Some(queue) => self.wait_in(queue, heard),
         }
     }
 
     /// Until its job has had its node. What the node ran before is for the job to find.
-    fn wait_in(&self, queue: &dyn Queue, heard: &mut Option<Instant>) -> Result<Look, Problem> {
+    fn wait_in(&self, queue: &dyn Scheduler, heard: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
         let job = &self.order.job;
         loop {
             let stands = queue.stands(self.node, job)?;
             *heard = Some(Instant::now());
             let look = match stands {
-                Stands::Running => self.hear(Ask::Follow(job.clone()), heard)?,
-                Stands::Waiting(why) => Look::bare(job, JobState::Waiting, why),
-                Stands::Absent if self.submitted.replace(true) => {
-                    return self.hear(Ask::Look(vec![job.clone()]), heard);
+                QueueState::Running => self.hear(RequestBody::Follow(job.clone()), heard)?,
+                QueueState::Waiting(why) => JobStatus::bare(job, JobState::Waiting, why),
+                QueueState::Absent if self.submitted.replace(true) => {
+                    return self.hear(RequestBody::Look(vec![job.clone()]), heard);
                 }
-                Stands::Absent => {
-                    let ask = Ask::Start { order: self.order.clone(), watch: true };
+                QueueState::Absent => {
+                    let ask = RequestBody::Start { order: self.order.clone(), watch: true };
                     queue.submit(self.node, job, &Request::new(self.node, ask))?;
-                    Look::bare(job, JobState::Waiting, "submitted".into())
+                    JobStatus::bare(job, JobState::Waiting, "submitted".into())
                 }
             };
-            self.tell(News::Look(look.clone()));
+            self.tell(NodeEvent::Look(look.clone()));
             if look.state == JobState::Ended || !self.wish.watch {
                 return Ok(look);
             }
@@ -121,28 +124,27 @@ impl Follower<'_> {
         }
     }
 
-    /// Over one connection.
-    fn hear(&self, ask: Ask, heard: &mut Option<Instant>) -> Result<Look, Problem> {
+    fn hear(&self, ask: RequestBody, heard: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
         let (mut talk, mut answer) = self.fleet.ask(self.node, ask)?;
         loop {
             let look = looks(answer)?.pop().ok_or_else(senseless)?;
             *heard = Some(Instant::now());
-            self.tell(News::Look(look.clone()));
-            match talk.hear()? {
+            self.tell(NodeEvent::Look(look.clone()));
+            match talk.next_response()? {
                 Some(next) => answer = next,
                 None => return Ok(look),
             }
         }
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: NodeEvent) {
         // Who shows it is there until all have ended.
         let _ = self.tell.send((self.index, news));
     }
 }
 
 /// One line for each node, on stderr.
-struct Shown<'a> {
+struct StatusLines<'a> {
     nodes: &'a [NodeName],
     width: usize,
     bars: Vec<ProgressBar>,
@@ -150,14 +152,14 @@ struct Shown<'a> {
     quiet: bool,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> StatusLines<'a> {
     fn new(nodes: &'a [NodeName], quiet: bool) -> Self {
         let width = nodes.iter().map(|node| node.as_str().chars().count()).max().unwrap_or(0);
         let bars = if !quiet && std::io::stderr().is_terminal() { lines(nodes) } else { Vec::new() };
         Self { nodes, width, bars, last: vec![None; nodes.len()], quiet }
     }
 
-    fn show(&mut self, index: usize, news: &News) {
+    fn show(&mut self, index: usize, news: &NodeEvent) {
         let (kind, words) = in_words(news);
         let line = format!("{:width$}  {words}", self.nodes[index], width = self.width);
         if let Some(bar) = self.bars.get(index) {
@@ -185,10 +187,10 @@ fn lines(nodes: &[NodeName]) -> Vec<ProgressBar> {
 }
 
 /// What is told, and by what it differs from the line before.
-fn in_words(news: &News) -> (String, String) {
+fn in_words(news: &NodeEvent) -> (String, String) {
     match news {
-        News::Away(problem) => ("away".into(), format!("away: {}", problem.what)),
-        News::Look(look) => {
+        NodeEvent::Away(problem) => ("away".into(), format!("away: {}", problem.what)),
+        NodeEvent::Look(look) => {
             let kind = look.state.name();
             let words = match look.state {
                 JobState::Running => plain(&look.says),

@@ -9,17 +9,18 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fleet::{
-    Answer, Ask, Engine, JobName, JobState, Kind, Look, NodeName, On, Problem, Slurm, Ssh, Talk, for_each, plain,
+    Engine, JobName, JobState, JobStatus, NodeError, NodeErrorKind, NodeName, NodeSelector, NodeSession, RequestBody,
+    ResponseBody, Slurm, Ssh, map_bounded, plain,
 };
 use indicatif::HumanDuration;
 use serde_json::{Value, json};
 
-use crate::cli::Reach;
-use crate::failure::{Failure, Status};
+use crate::cli::NodeArgs;
+use crate::error::{CliError, CliStatus};
 use crate::output;
 
 pub use collect::{Collected, collect};
-pub use follow::{Wish, follow};
+pub use follow::{FollowOptions, follow};
 
 /// Logins at a time: enough to hide how long one takes, few enough for the machine that makes them all.
 const AT_ONCE: usize = 32;
@@ -36,38 +37,36 @@ pub struct Fleet {
 }
 
 /// What came of each node, in the order in which they were named.
-pub type Came<T> = Vec<(NodeName, Result<T, Problem>)>;
+pub type PerNode<T> = Vec<(NodeName, Result<T, NodeError>)>;
 
 impl Fleet {
-    /// What the flags name.
-    pub fn of(reach: &Reach) -> Result<Self, Failure> {
+    pub fn of(reach: &NodeArgs) -> Result<Self, CliError> {
         let program = reach.program.clone();
         let (engine, nodes): (Box<dyn Engine>, _) = match reach.on.clone() {
-            On::Ssh(nodes) => (Box::new(Ssh { options: reach.ssh_options.clone(), program }), nodes),
-            On::Slurm(partition) => {
+            NodeSelector::Ssh(nodes) => (Box::new(Ssh { options: reach.ssh_options.clone(), program }), nodes),
+            NodeSelector::Slurm(partition) => {
                 let slurm = Slurm { partition, program };
-                let nodes = slurm.nodes().map_err(|problem| Failure::with(status_of(&problem), &problem))?;
+                let nodes = slurm.nodes().map_err(|problem| CliError::with(status_of(&problem), &problem))?;
                 (Box::new(slurm), nodes)
             }
             // Whoever writes a manifest is not a coordinator.
-            On::Kubernetes(_) => return Err(crate::commands::kubernetes::not_asked()),
+            NodeSelector::Kubernetes(_) => return Err(crate::commands::kubernetes::not_asked()),
         };
         Ok(Self { engine, nodes, clocks: Mutex::default() })
     }
 
-    /// Its nodes.
     pub fn nodes(&self) -> &[NodeName] {
         &self.nodes
     }
 
     /// How jobs stand on every node, all that there are when none is named.
-    pub fn look(&self, jobs: &[JobName]) -> Came<Vec<Look>> {
-        self.each(|node| looks(self.ask(node, Ask::Look(jobs.to_vec()))?.1))
+    pub fn look(&self, jobs: &[JobName]) -> PerNode<Vec<JobStatus>> {
+        self.each(|node| looks(self.ask(node, RequestBody::Look(jobs.to_vec()))?.1))
     }
 
     /// Asks a node; gives its first answer and what else it may say.
-    fn ask<'a>(&'a self, node: &'a NodeName, ask: Ask) -> Result<(Talk<'a>, Answer), Problem> {
-        let mut talk = Talk::begin(&*self.engine, node, ask)?;
+    fn ask<'a>(&'a self, node: &'a NodeName, ask: RequestBody) -> Result<(NodeSession<'a>, ResponseBody), NodeError> {
+        let mut talk = NodeSession::begin(&*self.engine, node, ask)?;
         let answer = talk.answer()?;
         if let Some(ahead) = talk.clock_ahead_ms() {
             self.clocks.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), ahead);
@@ -92,24 +91,24 @@ impl Fleet {
         }
     }
 
-    fn each<T: Send>(&self, ask: impl Fn(&NodeName) -> Result<T, Problem> + Sync) -> Came<T> {
-        for_each(&self.nodes, AT_ONCE, |node| (node.clone(), ask(node)))
+    fn each<T: Send>(&self, ask: impl Fn(&NodeName) -> Result<T, NodeError> + Sync) -> PerNode<T> {
+        map_bounded(&self.nodes, AT_ONCE, |node| (node.clone(), ask(node)))
     }
 }
 
-fn looks(answer: Answer) -> Result<Vec<Look>, Problem> {
+fn looks(answer: ResponseBody) -> Result<Vec<JobStatus>, NodeError> {
     match answer {
-        Answer::Looks(looks) => Ok(looks),
+        ResponseBody::Looks(looks) => Ok(looks),
         _ => Err(senseless()),
     }
 }
 
-fn senseless() -> Problem {
-    Problem::new(Kind::Refused, "it answers what was not asked")
+fn senseless() -> NodeError {
+    NodeError::new(NodeErrorKind::Refused, "it answers what was not asked")
 }
 
 /// Says on stderr what went wrong with which node; a hint that many share stands once.
-pub fn complain<'a>(problems: impl IntoIterator<Item = (&'a NodeName, &'a Problem)>) {
+pub fn warn<'a>(problems: impl IntoIterator<Item = (&'a NodeName, &'a NodeError)>) {
     let mut hints = BTreeSet::new();
     for (node, problem) in problems {
         anstream::eprintln!("nearfar: {node}: {}", problem.what);
@@ -119,31 +118,33 @@ pub fn complain<'a>(problems: impl IntoIterator<Item = (&'a NodeName, &'a Proble
 }
 
 /// The status that all problems have in common; that of a failure when they differ.
-pub fn status<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Option<Status> {
+pub fn status<'a>(problems: impl IntoIterator<Item = &'a NodeError>) -> Option<CliStatus> {
     let mut statuses = problems.into_iter().map(status_of);
     let first = statuses.next()?;
-    Some(if statuses.all(|status| status == first) { first } else { Status::Failure })
+    Some(if statuses.all(|status| status == first) { first } else { CliStatus::Failure })
 }
 
-fn status_of(problem: &Problem) -> Status {
+fn status_of(problem: &NodeError) -> CliStatus {
     match problem.kind {
-        Kind::Unknown => Status::Usage,
-        Kind::NotPermitted => Status::NotPermitted,
-        Kind::NotInstalled => Status::Skipped,
-        Kind::Away | Kind::OtherVersion | Kind::Refused | Kind::Engine => Status::Failure,
+        NodeErrorKind::Unknown => CliStatus::Usage,
+        NodeErrorKind::NotPermitted => CliStatus::NotPermitted,
+        NodeErrorKind::NotInstalled => CliStatus::Skipped,
+        NodeErrorKind::Away | NodeErrorKind::OtherVersion | NodeErrorKind::Refused | NodeErrorKind::Engine => {
+            CliStatus::Failure
+        }
     }
 }
 
 /// The problems among what came.
-pub fn problems<T>(came: &Came<T>) -> impl Iterator<Item = (&NodeName, &Problem)> {
+pub fn problems<T>(came: &PerNode<T>) -> impl Iterator<Item = (&NodeName, &NodeError)> {
     came.iter().filter_map(|(node, result)| Some((node, result.as_ref().err()?)))
 }
 
 /// One line for each job of each node that answered, for stdout.
-pub fn table(came: &Came<Vec<Look>>) -> String {
-    let rows: Vec<(&NodeName, &Look)> =
+pub fn table(came: &PerNode<Vec<JobStatus>>) -> String {
+    let rows: Vec<(&NodeName, &JobStatus)> =
         came.iter().flat_map(|(node, looks)| looks.iter().flatten().map(move |look| (node, look))).collect();
-    let width = |text: fn(&NodeName, &Look) -> usize, least: usize| {
+    let width = |text: fn(&NodeName, &JobStatus) -> usize, least: usize| {
         rows.iter().map(|(node, look)| text(node, look)).max().unwrap_or(0).max(least)
     };
     let nodes = width(|node, _| node.as_str().chars().count(), 4);
@@ -163,19 +164,17 @@ pub fn table(came: &Came<Vec<Look>>) -> String {
     text
 }
 
-/// The same for programs.
-pub fn looks_json(came: &Came<Vec<Look>>) -> Value {
-    let node = |(node, result): &(NodeName, Result<Vec<Look>, Problem>)| match result {
+pub fn status_json(came: &PerNode<Vec<JobStatus>>) -> Value {
+    let node = |(node, result): &(NodeName, Result<Vec<JobStatus>, NodeError>)| match result {
         Ok(looks) => json!({ "node": node, "jobs": looks }),
         Err(problem) => json!({ "node": node, "problem": problem.what, "hint": problem.hint }),
     };
     json!({ "nodes": came.iter().map(node).collect::<Vec<_>>() })
 }
 
-/// Shows what came.
-pub fn show(came: &Came<Vec<Look>>, as_json: bool) -> Result<(), Failure> {
+pub fn show(came: &PerNode<Vec<JobStatus>>, as_json: bool) -> Result<(), CliError> {
     if as_json {
-        return output::print_json(&looks_json(came));
+        return output::print_json(&status_json(came));
     }
     output::print(&table(came))
 }

@@ -3,14 +3,13 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
-use crate::failure::{Failure, Status};
+use crate::error::{CliError, CliStatus};
 
 /// "NEAR" on the keys of a telephone; nobody has registered it.
 pub const PORT: u16 = 6327;
 /// So many ports are tried from there, as long as nobody named one.
 const TRIES: u16 = 20;
 
-/// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     ip: IpAddr,
@@ -22,7 +21,7 @@ pub struct Address {
 
 impl Address {
     /// What `--listen` and `--port` ask for.
-    pub fn asked(listen: Option<&str>, port: Option<u16>) -> Result<Self, Failure> {
+    pub fn asked(listen: Option<&str>, port: Option<u16>) -> Result<Self, CliError> {
         let Some(text) = listen else {
             return Ok(Self { ip: Ipv4Addr::LOCALHOST.into(), port, name: None });
         };
@@ -40,8 +39,7 @@ impl Address {
         self.name.as_deref()
     }
 
-    /// Listens there.
-    pub fn listen(&self) -> Result<TcpListener, Failure> {
+    pub fn listen(&self) -> Result<TcpListener, CliError> {
         let ports = match self.port {
             Some(port) => port..=port,
             None => PORT..=PORT + TRIES - 1,
@@ -58,15 +56,14 @@ impl Address {
         Err(self.refused(port, &error))
     }
 
-    fn refused(&self, port: u16, error: &std::io::Error) -> Failure {
+    fn refused(&self, port: u16, error: &std::io::Error) -> CliError {
         let what = format!("cannot listen on {}: {error}", SocketAddr::new(self.ip, port));
         match error.kind() {
-            ErrorKind::AddrInUse => Failure::usage(what).hint("--port 0 takes a port that is free"),
-            ErrorKind::PermissionDenied => {
-                Failure::with(Status::NotPermitted, what).hint("ports below 1024 are root's; --port 0 takes a free one")
-            }
-            ErrorKind::AddrNotAvailable => Failure::usage(what).hint("ip address lists what this machine has"),
-            _ => Failure::of(what),
+            ErrorKind::AddrInUse => CliError::usage(what).hint("--port 0 takes a port that is free"),
+            ErrorKind::PermissionDenied => CliError::with(CliStatus::NotPermitted, what)
+                .hint("ports below 1024 are root's; --port 0 takes a free one"),
+            ErrorKind::AddrNotAvailable => CliError::usage(what).hint("ip address lists what this machine has"),
+            _ => CliError::of(what),
         }
     }
 
@@ -84,8 +81,8 @@ impl Address {
     }
 }
 
-fn wrong(text: &str, why: &str) -> Failure {
-    Failure::usage(format!("--listen {text}: {why}")).hint("as in --listen 192.168.1.7:6327, or --listen [::1]:6327")
+fn wrong(text: &str, why: &str) -> CliError {
+    CliError::usage(format!("--listen {text}: {why}")).hint("as in --listen 192.168.1.7:6327, or --listen [::1]:6327")
 }
 
 /// `ADDRESS`, `ADDRESS:PORT`, `[V6]`, `[V6]:PORT`, and a bare address of IPv6, which has colons itself.

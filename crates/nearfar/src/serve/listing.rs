@@ -1,15 +1,15 @@
 //! How far things are, in words and as short texts that change when they do.
 
-use model::finding::VerdictCounts;
-use store::{Extent, Progress};
+use model::analysis::finding::VerdictCounts;
+use store::{Progress, StoreVersion};
 
 /// Equal where nothing has changed in a file.
-pub fn extent_id(extent: Extent) -> String {
+pub fn extent_id(extent: StoreVersion) -> String {
     format!("{}-{}-{}-{}", extent.runs, extent.ended, extent.trials, extent.tables)
 }
 
 /// `3 runs, 120 trials`.
-pub fn extent_in_words(extent: Extent) -> String {
+pub fn extent_in_words(extent: StoreVersion) -> String {
     format!("{}, {}", counted(extent.runs, "run"), counted(extent.trials, "trial"))
 }
 
@@ -38,13 +38,13 @@ fn counted(count: u32, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::record::Ending;
+    use model::values::record::EndReason;
 
     #[test]
     fn what_has_changed_has_another_id() {
         let some = Progress { trials: 3, verdicts: VerdictCounts::default(), ended: None };
         let more = Progress { trials: 4, ..some.clone() };
-        let ended = Progress { ended: Some(Ending::Budget), ..some.clone() };
+        let ended = Progress { ended: Some(EndReason::Budget), ..some.clone() };
         assert_ne!(progress_id(&some), progress_id(&more));
         assert_ne!(progress_id(&some), progress_id(&ended));
         assert_eq!(progress_in_words(&some), "3 trials so far");

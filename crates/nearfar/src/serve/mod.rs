@@ -3,13 +3,13 @@
 //! What is asked for is looked up in the results file by its id; no part of a request ever becomes a path. The file is only
 //! read. Must not know HTML, which is `report`'s.
 
+mod access;
 mod address;
-mod desk;
-mod feed;
-mod guard;
-mod head;
+mod events;
 mod listing;
-mod reply;
+mod pages;
+mod request;
+mod response;
 mod route;
 
 use std::io::{self, Read};
@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 
 pub use address::Address;
 
-use crate::failure::Failure;
-use desk::{Answer, Desk};
-use feed::Feed;
-use guard::{Guard, Verdict};
-use head::{Head, Method, Refused};
-use reply::{Reply, Status};
+use crate::error::CliError;
+use access::{AccessDecision, Guard};
+use events::EventHub;
+use pages::{PageCache, PageReply};
+use request::{HeadError, Method, RequestHead};
+use response::{HttpResponse, HttpStatus};
 
 /// Connections at once: a few browsers have tens of them. Each is a thread that mostly waits.
 const CONNECTIONS_MAX: usize = 128;
@@ -45,40 +45,40 @@ const LINGER: Duration = Duration::from_secs(1);
 const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// A running server. It ends with [`Server::end`] or with the process.
-pub struct Server {
-    shared: Arc<Shared>,
+pub struct HttpServer {
+    shared: Arc<ServerState>,
     address: SocketAddr,
     url: String,
 }
 
-struct Shared {
+struct ServerState {
     guard: Guard,
-    desk: Desk,
-    feed: Feed,
-    connections: Permits,
-    streams: Permits,
+    desk: PageCache,
+    feed: EventHub,
+    connections: Semaphore,
+    streams: Semaphore,
     ending: AtomicBool,
     quiet: bool,
 }
 
-impl Server {
+impl HttpServer {
     /// Listens, and answers from now on.
-    pub fn start(address: &Address, store: &Path, quiet: bool) -> Result<Self, Failure> {
-        let token = machine::secret::token()
-            .map_err(|error| Failure::of(format!("the kernel gives no random bits for a token: {error}")))?;
+    pub fn start(address: &Address, store: &Path, quiet: bool) -> Result<Self, CliError> {
+        let token = machine::token::token()
+            .map_err(|error| CliError::of(format!("the kernel gives no random bits for a token: {error}")))?;
         let listener = address.listen()?;
-        let bound = listener.local_addr().map_err(|error| Failure::of(format!("no address to listen on: {error}")))?;
+        let bound = listener.local_addr().map_err(|error| CliError::of(format!("no address to listen on: {error}")))?;
         let url = format!("http://{}/?token={token}", address.in_url(bound));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             guard: Guard::new(token, bound, address.name()),
-            desk: Desk::new(store),
-            feed: Feed::new(store),
-            connections: Permits::new(CONNECTIONS_MAX),
-            streams: Permits::new(STREAMS_MAX),
+            desk: PageCache::new(store),
+            feed: EventHub::new(store),
+            connections: Semaphore::new(CONNECTIONS_MAX),
+            streams: Semaphore::new(STREAMS_MAX),
             ending: AtomicBool::new(false),
             quiet,
         });
-        let started = |error: io::Error| Failure::of(format!("cannot start a thread: {error}"));
+        let started = |error: io::Error| CliError::of(format!("cannot start a thread: {error}"));
         let watching = shared.clone();
         thread::Builder::new().name("watch".into()).spawn(move || watching.feed.watch()).map_err(started)?;
         let accepting = shared.clone();
@@ -86,7 +86,6 @@ impl Server {
         Ok(Self { shared, address: bound, url })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -96,7 +95,6 @@ impl Server {
         self.url.clone()
     }
 
-    /// The token alone.
     pub fn token(&self) -> &str {
         self.shared.guard.token()
     }
@@ -109,7 +107,7 @@ impl Server {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, shared: &Arc<ServerState>) {
     for stream in listener.incoming() {
         if shared.ending.load(Ordering::Relaxed) {
             return;
@@ -123,7 +121,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// A thread for the connection, or the answer that there is none.
-fn welcome(stream: TcpStream, shared: &Arc<Shared>) {
+fn welcome(stream: TcpStream, shared: &Arc<ServerState>) {
     let Some(permit) = shared.connections.take(PERMIT_WAIT) else {
         busy(stream);
         return;
@@ -141,48 +139,49 @@ fn welcome(stream: TcpStream, shared: &Arc<Shared>) {
 fn busy(mut stream: TcpStream) {
     let _ = stream.set_read_timeout(Some(Duration::from_millis(100)));
     let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
-    let _ = stream.read(&mut [0; head::BYTES_MAX]);
-    let mut reply = Reply::refusal(Status::Unavailable, "all connections are in use", None);
+    let _ = stream.read(&mut [0; request::BYTES_MAX]);
+    let mut reply = HttpResponse::refusal(HttpStatus::Unavailable, "all connections are in use", None);
     reply.header("Retry-After", "1".into());
     let _ = reply.send(&mut stream, Method::Get, Duration::from_millis(200));
     let _ = stream.shutdown(Shutdown::Write);
 }
 
 /// One connection from its first byte to its last. What the network refuses is nobody's concern but the client's, who is gone.
-fn serve(mut stream: TcpStream, shared: &Shared) {
+fn serve(mut stream: TcpStream, shared: &ServerState) {
     let _ = stream.set_nodelay(true);
-    let head = match head::read(&mut stream, HEAD_LIMIT) {
+    let head = match request::read(&mut stream, HEAD_LIMIT) {
         Ok(head) => head,
-        Err(Refused::Gone) => return,
-        Err(Refused::With(status, why)) => {
-            let _ = Reply::refusal(status, why, None).send(&mut stream, Method::Get, ANSWER_LIMIT);
+        Err(HeadError::Gone) => return,
+        Err(HeadError::With(status, why)) => {
+            let _ = HttpResponse::refusal(status, why, None).send(&mut stream, Method::Get, ANSWER_LIMIT);
             linger(stream);
             return;
         }
     };
     let method = head.method;
     match answer(&head, shared) {
-        Answer::Reply(reply) => {
+        PageReply::Reply(reply) => {
             let _ = reply.send(&mut stream, method, ANSWER_LIMIT);
         }
-        Answer::Stream(topic) => {
+        PageReply::Stream(topic) => {
             let _ = follow(&mut stream, &head, &topic, shared);
         }
     }
     linger(stream);
 }
 
-fn answer(head: &Head, shared: &Shared) -> Answer {
+fn answer(head: &RequestHead, shared: &ServerState) -> PageReply {
     match shared.guard.judge(head) {
-        Verdict::Let => shared.desk.answer(head, shared.quiet),
-        Verdict::Refuse(reply) | Verdict::Remember(reply) => Answer::Reply(reply),
+        AccessDecision::Let => shared.desk.answer(head, shared.quiet),
+        AccessDecision::Refuse(reply) | AccessDecision::Remember(reply) => PageReply::Reply(reply),
     }
 }
 
 /// A stream of events, where there is a permit for one.
-fn follow(stream: &mut TcpStream, head: &Head, topic: &feed::Topic, shared: &Shared) -> io::Result<()> {
+fn follow(stream: &mut TcpStream, head: &RequestHead, topic: &events::Topic, shared: &ServerState) -> io::Result<()> {
     let Some(_permit) = shared.streams.take(Duration::ZERO) else {
-        let mut reply = Reply::refusal(Status::Unavailable, "too many pages follow their runs already", None);
+        let mut reply =
+            HttpResponse::refusal(HttpStatus::Unavailable, "too many pages follow their runs already", None);
         reply.header("Retry-After", "10".into());
         return reply.send(stream, head.method, ANSWER_LIMIT);
     };
@@ -207,22 +206,22 @@ fn linger(mut stream: TcpStream) {
 }
 
 /// So many may do something at once.
-struct Permits {
-    inner: Arc<PermitsInner>,
+struct Semaphore {
+    inner: Arc<SemaphoreInner>,
 }
 
-struct PermitsInner {
+struct SemaphoreInner {
     max: usize,
     taken: Mutex<usize>,
     given_back: Condvar,
 }
 
 /// Leave to be one of them, until it is dropped.
-struct Permit(Arc<PermitsInner>);
+struct Permit(Arc<SemaphoreInner>);
 
-impl Permits {
+impl Semaphore {
     fn new(max: usize) -> Self {
-        Self { inner: Arc::new(PermitsInner { max, taken: Mutex::new(0), given_back: Condvar::new() }) }
+        Self { inner: Arc::new(SemaphoreInner { max, taken: Mutex::new(0), given_back: Condvar::new() }) }
     }
 
     /// None when all are still taken after this time.
@@ -258,7 +257,7 @@ mod tests {
 
     #[test]
     fn permits_are_given_back_also_by_who_panics() {
-        let permits = Permits::new(2);
+        let permits = Semaphore::new(2);
         let (one, _two) = (permits.take(Duration::ZERO).unwrap(), permits.take(Duration::ZERO).unwrap());
         assert!(permits.take(Duration::from_millis(1)).is_none());
         let thread = thread::spawn(move || {

@@ -1,28 +1,23 @@
 //! What an address asks for. It is taken apart here and looked up in the results file: names that are not there are not found,
 //! whatever they look like.
 
-use super::head::percent_decoded;
+use super::request::percent_decoded;
 
 /// What can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// The list of runs.
     Runs,
-    /// The same as JSON.
     RunsJson,
     /// News of the whole file.
     Events,
     /// A run's page, by its id.
     Run(String),
-    /// The same as JSON.
     RunJson(String),
-    /// News of one run.
     RunEvents(String),
     /// The report of the latest runs.
     Report,
     /// A comparison, or the form that asks for one.
     Compare,
-    /// The same as JSON.
     CompareJson,
 }
 

@@ -27,9 +27,7 @@ pub struct Node {
 
 /// Some of them, and a place for whoever asks them.
 pub struct Nodes {
-    /// Everything is in here.
     pub folder: Scratch,
-    /// The machines.
     pub nodes: Vec<Node>,
 }
 

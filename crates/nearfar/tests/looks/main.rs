@@ -113,7 +113,6 @@ fn nearfar(folder: &Path, args: &[&str]) {
     assert!(fine, "nearfar {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Where the pictures go.
 fn album() -> PathBuf {
     let album = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("looks");
     std::fs::create_dir_all(&album).expect("the target folder can be written");

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
-use model::finding::{CellFinding, CpuLoad};
-use model::id_set::CpuId;
+use model::analysis::finding::{CellFinding, CpuLoad};
+use model::values::id_set::CpuId;
 
-use crate::look::{clean, shortened};
 use crate::number::significant;
-use crate::picture::pixels;
+use crate::style::{clean, shortened};
+use crate::svg::pixels;
 
 const WIDTH: f64 = 760.0;
 const ROW_HEIGHT: f64 = 58.0;
@@ -26,7 +26,6 @@ const LABEL_MAX: usize = 27;
 const NUMBER_WIDTH: f64 = 17.0;
 /// More bars would be thinner than a pixel on a phone.
 pub(crate) const CPUS_MAX: usize = 230;
-/// Rows of one figure.
 pub(crate) const ROWS_MAX: usize = 40;
 
 /// Kinds of work from the bottom of a bar to its top, by the class that colours them.
@@ -35,19 +34,19 @@ const KINDS: [&str; 6] = ["user", "system", "irq", "softirq", "iowait", "steal"]
 /// A figure, ready for its template.
 #[derive(Template)]
 #[template(path = "loads.svg")]
-pub(crate) struct Loads {
+pub(crate) struct LoadFigure {
     title: String,
     description: String,
     width: String,
     height: String,
     bottom: String,
     value_x: String,
-    rows: Vec<Row>,
+    rows: Vec<LoadRow>,
     cpus: Vec<(String, String)>,
     legend: Vec<(String, &'static str)>,
 }
 
-struct Row {
+struct LoadRow {
     title: String,
     label: String,
     value: String,
@@ -55,12 +54,11 @@ struct Row {
     line_y: String,
     /// The whole of each bar: 100 percent.
     frames: String,
-    /// Class and path.
     kinds: Vec<(&'static str, String)>,
 }
 
 /// Draws the cells of one test; none when no load is known of them.
-pub(crate) fn loads(test: &str, cells: &[CellFinding]) -> Option<Loads> {
+pub(crate) fn loads(test: &str, cells: &[CellFinding]) -> Option<LoadFigure> {
     let all: BTreeSet<CpuId> = cells.iter().flat_map(|cell| &cell.cpu_load).map(|load| load.cpu).collect();
     let cpus: Vec<CpuId> = all.into_iter().take(CPUS_MAX).collect();
     let metric = cells.first()?.metrics.first()?;
@@ -74,7 +72,7 @@ pub(crate) fn loads(test: &str, cells: &[CellFinding]) -> Option<Loads> {
     // So that numbers do not run into each other.
     let stride = (NUMBER_WIDTH / pitch).ceil() as usize;
     let numbers = cpus.iter().enumerate().step_by(stride);
-    Some(Loads {
+    Some(LoadFigure {
         description: description(shown),
         title,
         width: pixels(WIDTH),
@@ -99,7 +97,7 @@ fn description(cells: &[CellFinding]) -> String {
     text
 }
 
-fn row(cell: &CellFinding, index: usize, cpus: &[CpuId], pitch: f64) -> Row {
+fn row(cell: &CellFinding, index: usize, cpus: &[CpuId], pitch: f64) -> LoadRow {
     let top = ROW_HEIGHT * index as f64 + 6.0;
     let (mut frames, mut kinds) = (String::new(), KINDS.map(|kind| (kind, String::new())));
     for (at, cpu) in cpus.iter().enumerate() {
@@ -121,7 +119,7 @@ fn row(cell: &CellFinding, index: usize, cpus: &[CpuId], pitch: f64) -> Row {
     let value = clean(&value.unwrap_or_else(|| "no result".into()));
     let name = clean(&cell.placement);
     let label = shortened(&name, LABEL_MAX);
-    Row {
+    LoadRow {
         title: format!("{name}: {value}"),
         label,
         value,
@@ -163,7 +161,7 @@ mod tests {
             reason: String::new(),
             metrics: Vec::new(),
             cpu_load: vec![load(0, 50.0, 25.0), load(2, 0.0, 0.0)],
-            verdicts: model::finding::VerdictCounts::default(),
+            verdicts: model::analysis::finding::VerdictCounts::default(),
             reasons: Vec::new(),
             caveats: Vec::new(),
         };

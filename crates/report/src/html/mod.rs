@@ -1,35 +1,35 @@
 //! A report as one HTML file: no network, nothing that depends on when or where it is made, and one script without which it
 //! reads the same. All HTML of the workspace is made here and in `templates`.
 
+mod http_pages;
 mod load;
 mod plot;
 mod race;
 mod run;
-mod served;
 mod size;
 mod survey;
 mod sweep;
 mod table;
 
 use askama::Template;
-use model::comparison::Comparison;
-use model::finding::RunFinding;
-use model::measured_map::MeasuredMap;
-use model::place::Answer;
-use model::record::{ImportedTable, RunRecord, TrialRecord};
-use model::size::SizeAnswer;
-use model::survey::Survey;
-use model::unixbench::IndexTable;
+use model::analysis::finding::RunFinding;
+use model::analysis::place::PlaceResult;
+use model::analysis::size::SizeAnswer;
+use model::analysis::survey::Survey;
+use model::import::unixbench::IndexTable;
+use model::placements::measured_map::MeasuredMap;
+use model::values::comparison::Comparison;
+use model::values::record::{ImportedTable, RunRecord, TrialRecord};
 
 use crate::changes;
-use crate::look::clean;
-use crate::sentence::{Sentence, sentences};
+use crate::claim_text::{ClaimText, sentences};
+use crate::style::clean;
 use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, long_grid};
 use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
 
-pub use served::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, Served, query, refusal, runs};
+pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, query, refusal, runs};
 
 /// Sorts and filters tables, tells samples of figures, changes units. Pages have it between `<script>` and `</script>` as it
 /// is, so that a server can name it by its hash.
@@ -46,14 +46,13 @@ pub struct ReportPage<'a> {
     pub comparisons: Vec<&'a Comparison>,
     /// Indices of suites, each with the name of the run or table that it is of.
     pub indices: Vec<(&'a str, &'a IndexTable)>,
-    /// Imported tables.
     pub tables: Vec<TableSection<'a>>,
     /// Many machines side by side, where there are several.
     pub survey: Option<&'a Survey>,
     /// The program and its version.
     pub generated_by: String,
     /// Where a server gives it out; none for a file.
-    pub served: Option<Served>,
+    pub served: Option<ServedHeader>,
     /// What was or may be compared, on a server's page for that.
     pub form: Option<CompareForm>,
 }
@@ -61,14 +60,12 @@ pub struct ReportPage<'a> {
 /// One run with its findings.
 #[derive(Clone, Copy, Debug)]
 pub struct RunSection<'a> {
-    /// The run.
     pub record: &'a RunRecord,
-    /// Its cells.
     pub finding: &'a RunFinding,
     /// Its columns side by side, where it has something to compare.
     pub comparison: Option<&'a Comparison>,
     /// What its race came to, where it is one.
-    pub answer: Option<&'a Answer>,
+    pub answer: Option<&'a PlaceResult>,
     /// How much DRAM its command needs, where it asked that.
     pub size: Option<&'a SizeAnswer>,
     /// What it measured of the machine itself, where it is a measured map.
@@ -80,9 +77,7 @@ pub struct RunSection<'a> {
 /// One imported table with its columns side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct TableSection<'a> {
-    /// The table.
     pub table: &'a ImportedTable,
-    /// Its comparison.
     pub comparison: &'a Comparison,
 }
 
@@ -96,7 +91,7 @@ const POINTS_MAX: usize = 20_000;
 
 /// The page. Equal input gives equal bytes.
 pub fn render(page: &ReportPage) -> String {
-    let limits = Limits::of(page);
+    let limits = PageLimits::of(page);
     let runs: Vec<RunPart> =
         page.runs.iter().enumerate().map(|(index, run)| RunPart::new(run, &page.runs[..index], &limits)).collect();
     let compared = page
@@ -105,7 +100,7 @@ pub fn render(page: &ReportPage) -> String {
         .map(|comparison| ComparedPart::new(&format!("By {}", comparison.by), comparison, limits.rows));
     let tables =
         page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
-    let report = Report {
+    let report = ReportTemplate {
         title: title(page),
         simulated: page.runs.iter().any(|run| run.record.simulated.is_some())
             || page.survey.is_some_and(|survey| survey.simulated),
@@ -126,14 +121,12 @@ pub fn render(page: &ReportPage) -> String {
 }
 
 /// How much each part may take.
-pub(crate) struct Limits {
-    /// Rows of one table.
+pub(crate) struct PageLimits {
     pub(crate) rows: usize,
-    /// Points of one strip.
     pub(crate) points: usize,
 }
 
-impl Limits {
+impl PageLimits {
     fn of(page: &ReportPage) -> Self {
         let cells: usize = page.runs.iter().map(|run| run.finding.cells.len()).sum();
         let parts = page.runs.len() + page.comparisons.len() + page.indices.len() + page.tables.len();
@@ -144,7 +137,7 @@ impl Limits {
 
 #[derive(Template)]
 #[template(path = "report.html")]
-struct Report<'a> {
+struct ReportTemplate<'a> {
     title: String,
     simulated: bool,
     /// How many of them are there beside those in lists.
@@ -155,7 +148,7 @@ struct Report<'a> {
     indices: Vec<IndexPart>,
     tables: Vec<ComparedPart>,
     generated_by: String,
-    served: Option<&'a Served>,
+    served: Option<&'a ServedHeader>,
     form: Option<&'a CompareForm>,
     style: &'static str,
     script: &'static str,
@@ -165,8 +158,8 @@ struct Report<'a> {
 /// A comparison with what it says in words.
 pub(crate) struct ComparedPart {
     pub(crate) name: String,
-    pub(crate) sentences: Vec<Sentence>,
-    pub(crate) more: Vec<Sentence>,
+    pub(crate) sentences: Vec<ClaimText>,
+    pub(crate) more: Vec<ClaimText>,
     /// Every change with its interval.
     pub(crate) picture: Option<String>,
     pub(crate) table: HtmlTable,

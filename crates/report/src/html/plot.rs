@@ -2,12 +2,12 @@
 //! them. Decides pixels only; every number comes from the finding.
 
 use askama::Template;
-use model::finding::{CellFinding, MetricFinding};
+use model::analysis::finding::{CellFinding, MetricFinding};
 
-use crate::axis::{Axis, better_words};
-use crate::look::{clean, shortened};
+use crate::axis::{Axis, direction_label};
 use crate::number::{Scale, significant};
-use crate::picture::pixels;
+use crate::style::{clean, shortened};
+use crate::svg::pixels;
 
 /// The width of a figure in its own units; the page scales it.
 const WIDTH: f64 = 760.0;
@@ -50,7 +50,6 @@ pub(crate) struct Figure {
 
 struct DrawnStrip {
     label: String,
-    /// Anchors in its middle.
     label_y: String,
     line_y: String,
     class: &'static str,
@@ -79,7 +78,7 @@ pub(crate) fn figure(test: &str, strips: &[Strip], points_max: usize) -> Option<
     let longest = strips.iter().map(|strip| label(strip).chars().count()).max().unwrap_or(0);
     let left = (longest as f64 * CHARACTER + 14.0).min(LABEL_WIDTH_MAX);
     let scale = Axis::over(&values(strips), &ends(strips))?;
-    let axis = Across { scale, left };
+    let axis = XScale { scale, left };
     let bottom = STRIP_HEIGHT * strips.len() as f64 + 4.0;
     let title = clean(&format!("{test}: {} in {}", first.name, first.unit));
     Some(Figure {
@@ -97,12 +96,12 @@ pub(crate) fn figure(test: &str, strips: &[Strip], points_max: usize) -> Option<
 }
 
 /// The axis from the labels to the right edge.
-struct Across {
+struct XScale {
     scale: Axis,
     left: f64,
 }
 
-impl Across {
+impl XScale {
     fn x(&self, value: f64) -> f64 {
         self.left + self.scale.share(value) * (WIDTH - RIGHT - self.left)
     }
@@ -132,14 +131,14 @@ fn label(strip: &Strip) -> String {
 }
 
 fn axis_label(metric: &MetricFinding, logarithmic: bool) -> String {
-    let better = better_words(metric.better);
+    let better = direction_label(metric.better);
     let scale = if logarithmic { ", logarithmic" } else { "" };
     clean(&format!("{}, {} ({better}{scale})", metric.name, metric.unit))
 }
 
-fn drawn(strip: &Strip, index: usize, axis: &Across, points_max: usize) -> DrawnStrip {
+fn drawn(strip: &Strip, index: usize, axis: &XScale, points_max: usize) -> DrawnStrip {
     let top = STRIP_HEIGHT * index as f64 + 4.0;
-    let Marks { points, crosses, values } = marks(strip, axis, top, points_max);
+    let StripMarks { points, crosses, values } = marks(strip, axis, top, points_max);
     let metric = strip.metric;
     let scale = metric.median.map(Scale::of);
     let median = metric.median.filter(|median| median.is_finite()).map(|median| {
@@ -178,7 +177,7 @@ fn drawn(strip: &Strip, index: usize, axis: &Across, points_max: usize) -> Drawn
 
 /// Samples as paths, and as numbers in the order in which they are drawn.
 #[derive(Default)]
-struct Marks {
+struct StripMarks {
     points: String,
     crosses: String,
     /// `3:1.85321e4` is the third; `4x1.9e4` the fourth, a cross.
@@ -186,9 +185,9 @@ struct Marks {
 }
 
 /// Every sample as a short path: dots, and crosses for disturbed trials.
-fn marks(strip: &Strip, axis: &Across, top: f64, points_max: usize) -> Marks {
+fn marks(strip: &Strip, axis: &XScale, top: f64, points_max: usize) -> StripMarks {
     let samples = &strip.metric.samples;
-    let mut marks = Marks::default();
+    let mut marks = StripMarks::default();
     for index in chosen(samples, points_max) {
         let value = samples[index];
         if !value.is_finite() || (axis.scale.logarithmic && value <= 0.0) {

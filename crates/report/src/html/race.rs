@@ -1,15 +1,15 @@
 //! A race on a page: the answer in words, who stayed in for how long, the ranking, the lines to paste.
 
 use askama::Template;
-use model::place::Answer;
-use model::placement::Lines;
-use model::racing::Word;
+use model::analysis::place::PlaceResult;
+use model::placements::placement::CommandLines;
+use model::stats::racing::RankClaim;
 
 use super::table::HtmlTable;
 use super::unbroken;
 use crate::json::value;
-use crate::look::clean;
 use crate::race::{grid, headline, lines_of, sentences, verdict};
+use crate::style::clean;
 
 /// Candidates drawn; the table has all.
 const DRAWN_MAX: usize = 40;
@@ -46,16 +46,14 @@ struct Bar {
     label: String,
     class: &'static str,
     top: usize,
-    /// Where its texts stand.
     middle: usize,
     width: String,
-    /// Where its verdict begins.
     beside: String,
     verdict: String,
 }
 
 impl RacePart {
-    pub(crate) fn new(answer: &Answer, rows_max: usize) -> Self {
+    pub(crate) fn new(answer: &PlaceResult, rows_max: usize) -> Self {
         let (text, tone) = headline(answer);
         Self {
             headline: unbroken(&text),
@@ -68,7 +66,7 @@ impl RacePart {
     }
 }
 
-fn pasted(lines: &Lines) -> Vec<(String, String)> {
+fn pasted(lines: &CommandLines) -> Vec<(String, String)> {
     let lines = value(lines);
     let fields = lines.as_object().into_iter().flatten();
     fields.filter_map(|(tool, line)| Some((tool.replace('_', "-"), clean_lines(line.as_str()?)))).collect()
@@ -78,7 +76,7 @@ fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
-fn picture(answer: &Answer) -> Option<RacePicture> {
+fn picture(answer: &PlaceResult) -> Option<RacePicture> {
     let most = answer.standings.iter().map(|one| one.blocks).max().filter(|most| *most > 0)?;
     let per_block = (WIDTH - LABEL_WIDTH - VERDICT_WIDTH) / f64::from(most);
     let shown = answer.standings.iter().take(DRAWN_MAX).enumerate();
@@ -88,8 +86,8 @@ fn picture(answer: &Answer) -> Option<RacePicture> {
             Bar {
                 label: clean(&one.placed.placement),
                 class: match one.word {
-                    Word::Leads => "leads",
-                    Word::NotSeenToDiffer { .. } => "ties",
+                    RankClaim::Leads => "leads",
+                    RankClaim::NotSeenToDiffer { .. } => "ties",
                     _ => "left",
                 },
                 top: row * ROW_HEIGHT + 4,

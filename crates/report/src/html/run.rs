@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
-use model::finding::{CellFinding, RunFinding, load_belongs_to};
-use model::place::Answer;
-use model::placement::Placement;
-use model::record::{RunRecord, TrialRecord};
-use model::settings::{FactValue, Settings};
-use model::shell::quoted;
-use model::sweep::sweeps;
-use model::trial::{Grade, Role, TrialId};
+use model::analysis::curves::sweeps;
+use model::analysis::finding::{CellFinding, RunFinding, load_belongs_to};
+use model::analysis::place::PlaceResult;
+use model::placements::placement::Placement;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::settings::{FactValue, Settings};
+use model::values::shell::quote_argv;
+use model::values::trial::{Grade, Role, TrialId};
 
 use super::load::{self, loads};
 use super::plot::{Strip, figure};
@@ -18,13 +18,14 @@ use super::race::RacePart;
 use super::size::SizePart;
 use super::sweep;
 use super::table::HtmlTable;
-use super::{ComparedPart, Limits, RunSection};
+use super::{ComparedPart, PageLimits, RunSection};
 use crate::grid::{Grid, GridCell};
-use crate::look::{Tone, clean};
 use crate::map as maps;
 use crate::number::date;
+use crate::style::{Tone, clean};
 use crate::table::{
-    Metrics, caveats_grid, ending, headed_grid, load_grid, machine, run_grid, simulated, skipped_grid, troubled_grid,
+    Metrics, caveats_grid, ending, headed_grid, invalid_trials_grid, load_grid, machine, run_grid, simulated,
+    skipped_grid,
 };
 
 /// Sentences about each run at the top of a page with several.
@@ -33,7 +34,6 @@ const HEADLINES: usize = 3;
 const STRIPS_MAX: usize = 40;
 /// Figures that stand open; the others are folded away.
 const FIGURES_OPEN: usize = 12;
-/// Figures at most.
 const FIGURES_MAX: usize = 150;
 /// Pictures of placements, on machines small enough for several pictures.
 const PICTURES_MAX: usize = 12;
@@ -59,7 +59,6 @@ pub(crate) struct RunPart {
     pub(crate) compared: Option<ComparedPart>,
     pub(crate) results: HtmlTable,
     pub(crate) all_results: Option<HtmlTable>,
-    /// Metrics against parameters.
     pub(crate) sweeps: Vec<FigurePart>,
     pub(crate) figures: Vec<FigurePart>,
     pub(crate) more_figures: Vec<FigurePart>,
@@ -91,7 +90,7 @@ pub(crate) struct FigurePart {
 
 impl RunPart {
     /// `before` are the runs above it, whose machine it may share.
-    pub(crate) fn new(section: &RunSection, before: &[RunSection], limits: &Limits) -> Self {
+    pub(crate) fn new(section: &RunSection, before: &[RunSection], limits: &PageLimits) -> Self {
         let RunSection { record, finding, comparison, answer, size, map, trials } = section;
         let same = before.iter().find(|other| other.record.machine.topology == record.machine.topology);
         let mut figures = figures(section, limits);
@@ -100,7 +99,7 @@ impl RunPart {
         let more_figures = figures.split_off(figures.len().min(FIGURES_OPEN));
         let several = finding.cells.iter().any(|cell| cell.metrics.len() > 1);
         let all = || HtmlTable::new("All metrics", headed_grid(finding, Metrics::All), limits.rows).folded();
-        let troubled = troubled_grid(finding);
+        let troubled = invalid_trials_grid(finding);
         let topology = &record.machine.topology;
         let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
         let race = answer.map(|answer| RacePart::new(answer, limits.rows));
@@ -174,13 +173,13 @@ fn facts(record: &RunRecord) -> Vec<(&'static str, String)> {
 }
 
 /// Curves of what the run has several values of; further ones are in the tables.
-fn drawn_sweeps(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
+fn drawn_sweeps(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
     let all = sweeps(&section.record.plan, section.finding);
     all.iter().filter_map(|one| sweep::figure(one, limits.rows)).take(FIGURES_OPEN).collect()
 }
 
 /// One figure per test, of its main metric, and where the load of the cpus belongs to the result, one of that.
-fn figures(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
+fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
     let disturbed: BTreeSet<&TrialId> = section
         .trials
         .iter()
@@ -209,7 +208,7 @@ fn figures(section: &RunSection, limits: &Limits) -> Vec<FigurePart> {
 }
 
 /// What each cpu did, beside the medians of a test.
-fn load_part(cells: &[CellFinding], limits: &Limits) -> Option<FigurePart> {
+fn load_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
     let test = &cells[0].test;
     let svg = loads(test, cells)?.render().expect("a template of values that are there renders");
     let all: Vec<&CellFinding> = cells.iter().collect();
@@ -226,7 +225,7 @@ fn load_part(cells: &[CellFinding], limits: &Limits) -> Option<FigurePart> {
     Some(FigurePart { svg, caption, table: HtmlTable::new("The same as a table", grid, limits.rows).folded() })
 }
 
-fn figure_part(test: &str, strips: &[Strip], limits: &Limits) -> Option<FigurePart> {
+fn figure_part(test: &str, strips: &[Strip], limits: &PageLimits) -> Option<FigurePart> {
     let shown = &strips[..strips.len().min(STRIPS_MAX)];
     let figure = figure(test, shown, limits.points)?;
     let cells = strips.iter().map(|strip| strip.cell.clone()).collect();
@@ -261,7 +260,7 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
 
 /// How far the trials can be believed, in one sentence.
 fn validity(finding: &RunFinding) -> String {
-    let any = |troubled: fn(&model::finding::VerdictCounts) -> u32| {
+    let any = |troubled: fn(&model::analysis::finding::VerdictCounts) -> u32| {
         finding.cells.iter().filter(|cell| troubled(&cell.verdicts) > 0).count()
     };
     let cells = finding.cells.len();
@@ -311,7 +310,7 @@ fn placements(record: &RunRecord) -> Vec<&Placement> {
 fn placement_grid(record: &RunRecord) -> Grid {
     let mut grid = Grid::new(&["placement", "threads", "cpus", "memory", "why"]).numbers(&["threads"]);
     for placement in placements(record) {
-        let cpus = if placement.is_seated() { placement.cpus().to_string() } else { "any".into() };
+        let cpus = if placement.is_pinned() { placement.cpus().to_string() } else { "any".into() };
         let texts = [
             &placement.name,
             &placement.threads.to_string(),
@@ -325,10 +324,10 @@ fn placement_grid(record: &RunRecord) -> Grid {
 }
 
 /// Where a race's winner sits; none where that is the kernel's choice.
-fn winner(record: &RunRecord, answer: &Answer) -> Option<(String, String)> {
+fn winner(record: &RunRecord, answer: &PlaceResult) -> Option<(String, String)> {
     let won = answer.winner.as_ref()?;
     let is_it = |placement: &&Placement| {
-        placement.is_seated() && placement.name == won.placement && placement.threads == won.threads
+        placement.is_pinned() && placement.name == won.placement && placement.threads == won.threads
     };
     let placement = placements(record).into_iter().find(is_it)?;
     let drawn = record.machine.topology.counts().pus <= OPEN_CPUS_MAX;
@@ -341,7 +340,7 @@ fn pictures(record: &RunRecord) -> Vec<(String, String)> {
     if topology.counts().pus > PICTURE_CPUS_MAX {
         return Vec::new();
     }
-    let seated = placements(record).into_iter().filter(|placement| placement.is_seated()).take(PICTURES_MAX);
+    let seated = placements(record).into_iter().filter(|placement| placement.is_pinned()).take(PICTURES_MAX);
     seated.map(|placement| (clean(&placement.name), maps::svg(topology, Some(placement)))).collect()
 }
 
@@ -362,7 +361,7 @@ fn command(record: &RunRecord) -> String {
     // What stands after `--` belongs to another program.
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     words.splice(end..end, machine);
-    clean(&quoted(&words))
+    clean(&quote_argv(&words))
 }
 
 fn steps(record: &RunRecord) -> Vec<(&'static str, String)> {

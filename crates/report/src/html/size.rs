@@ -3,16 +3,16 @@
 //! from a hundredth more to a hundredfold. Decides pixels only.
 
 use askama::Template;
-use model::size::{SizeAnswer, SizePoint};
-use model::units::Bytes;
+use model::analysis::size::{SizeAnswer, SizePoint};
+use model::values::units::Bytes;
 
 use super::run::FigurePart;
 use super::table::HtmlTable;
 use crate::axis::Axis;
 use crate::frame::{Frame, through};
-use crate::look::Tone;
 use crate::number::{signed_percent, significant};
-use crate::picture::{Line, Picture, Point, pixels};
+use crate::style::Tone;
+use crate::svg::{Svg, SvgDot, SvgPath, pixels};
 use crate::table::size_grid;
 
 const WIDTH: f64 = 760.0;
@@ -102,14 +102,14 @@ fn times(slower_percent: f64) -> f64 {
     (1.0 + slower_percent / 100.0).max(0.01)
 }
 
-fn drawn(answer: &SizeAnswer) -> Picture {
+fn drawn(answer: &SizeAnswer) -> Svg {
     let plot = frame(answer);
-    let mut picture = Picture {
+    let mut picture = Svg {
         title: "How much slower with less DRAM".into(),
         description: description(answer),
         width: pixels(WIDTH),
         height: pixels(HEADING + HEIGHT + AXIS + LEGEND),
-        ..Picture::default()
+        ..Svg::default()
     };
     picture.label("h", 4.0, 16.0, "How many times as long as with all of its memory near, by DRAM");
     axes(&mut picture, &plot);
@@ -120,7 +120,7 @@ fn drawn(answer: &SizeAnswer) -> Picture {
         if !own.is_empty() {
             curve(&mut picture, &plot, &own, steered);
             let y = HEADING + HEIGHT + AXIS + LEGEND / 2.0;
-            picture.lines.push(Line { class: class(steered), path: format!("M{} {}h24", pixels(x), pixels(y)) });
+            picture.lines.push(SvgPath { class: class(steered), path: format!("M{} {}h24", pixels(x), pixels(y)) });
             picture.label("q", x + 30.0, y + 4.0, name);
             x += 230.0;
         }
@@ -133,7 +133,7 @@ fn class(steered: bool) -> String {
     if steered { "curve" } else { "curve warm l1" }.into()
 }
 
-fn axes(picture: &mut Picture, plot: &Frame) {
+fn axes(picture: &mut Svg, plot: &Frame) {
     for tick in ticks(plot) {
         plot.level(picture, tick, &format!("{tick}x"));
         plot.across(picture, "grid", tick);
@@ -148,7 +148,7 @@ fn axes(picture: &mut Picture, plot: &Frame) {
 }
 
 /// What it holds, how slow it may be, and the answer.
-fn marks(picture: &mut Picture, plot: &Frame, answer: &SizeAnswer) {
+fn marks(picture: &mut Svg, plot: &Frame, answer: &SizeAnswer) {
     let mut upright = |bytes: Bytes, class: &str, words: &str, row: f64| {
         plot.upright(picture, class, bytes.0 as f64);
         picture.label("e", plot.x(bytes.0 as f64) - 4.0, plot.top + 12.0 + 14.0 * row, words);
@@ -162,20 +162,19 @@ fn marks(picture: &mut Picture, plot: &Frame, answer: &SizeAnswer) {
     picture.label("q", LEFT + 4.0, plot.y(within) - 4.0, &format!("within {} %", answer.within_percent));
 }
 
-fn curve(picture: &mut Picture, plot: &Frame, own: &[&SizePoint], steered: bool) {
+fn curve(picture: &mut Svg, plot: &Frame, own: &[&SizePoint], steered: bool) {
     let (whisker, dot, aside) =
         if steered { ("whisker", "point", -ASIDE) } else { ("whisker warm", "point open", ASIDE) };
     let place = |point: &&SizePoint| (plot.x(point.dram.0 as f64) + aside, plot.y(times(point.slower_percent)));
     let places: Vec<(f64, f64)> = own.iter().map(place).collect();
     for (point, (x, y)) in own.iter().zip(&places) {
         plot.whisker(picture, whisker, *x, (point.ci_low.map(times), point.ci_high.map(times)));
-        picture.points.push(Point { class: dot, x: pixels(*x), y: pixels(*y), title: told(point) });
+        picture.points.push(SvgDot { class: dot, x: pixels(*x), y: pixels(*y), title: caption(point) });
     }
-    picture.lines.push(Line { class: class(steered), path: through(&places) });
+    picture.lines.push(SvgPath { class: class(steered), path: through(&places) });
 }
 
-/// A budget in words.
-fn told(point: &SizePoint) -> String {
+fn caption(point: &SizePoint) -> String {
     let swap = if point.steered { "steered" } else { "the kernel's own swap" };
     let interval = point
         .ci_low
@@ -187,7 +186,7 @@ fn told(point: &SizePoint) -> String {
 
 /// What the eye sees, for those who do not see it.
 fn description(answer: &SizeAnswer) -> String {
-    let points: String = answer.points.iter().map(|point| format!(" {}.", told(point))).collect();
+    let points: String = answer.points.iter().map(|point| format!(" {}.", caption(point))).collect();
     format!("Against the time with all of its {} near, by budget of DRAM.{points}", answer.need)
 }
 

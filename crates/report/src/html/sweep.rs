@@ -1,17 +1,17 @@
 //! A metric against a parameter, one line per placement, each point with its 95 % interval. Decides pixels only; which cells
-//! belong together is decided by `model::sweep`.
+//! belong together is decided by `model::curves`.
 
 use askama::Template;
-use model::sweep::{Line, Point, Sweep};
+use model::analysis::curves::{Curve, CurvePoint, CurveSet};
 
 use super::run::FigurePart;
 use super::table::HtmlTable;
-use crate::axis::{Axis, better_words};
+use crate::axis::{Axis, direction_label};
 use crate::frame::{Frame, through};
-use crate::grid::{Grid, GridCell, Holds};
-use crate::look::{clean, shortened};
+use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::{Scale, interval};
-use crate::picture::{self, Picture, pixels};
+use crate::style::{clean, shortened};
+use crate::svg::{self, Svg, pixels};
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 64.0;
@@ -37,7 +37,7 @@ const LINES: [&str; LINES_MAX] =
 const POINTS: [&str; LINES_MAX] = ["dot k0", "dot k1", "dot k2", "dot k3", "dot k4", "dot k5", "dot k6", "dot k7"];
 
 /// The figure with its caption and its table.
-pub(crate) fn figure(sweep: &Sweep, rows_max: usize) -> Option<FigurePart> {
+pub(crate) fn figure(sweep: &CurveSet, rows_max: usize) -> Option<FigurePart> {
     let shown = &sweep.lines[..sweep.lines.len().min(LINES_MAX)];
     let svg = drawn(sweep, shown)?.render().expect("a template of values that are there renders");
     let mut caption = format!(
@@ -52,9 +52,9 @@ pub(crate) fn figure(sweep: &Sweep, rows_max: usize) -> Option<FigurePart> {
     Some(FigurePart { svg, caption, table: HtmlTable::new("The same as a table", grid(sweep), rows_max).folded() })
 }
 
-fn grid(sweep: &Sweep) -> Grid {
+fn grid(sweep: &CurveSet) -> Grid {
     let titles = ["placement", &sweep.over, &sweep.metric, "95 % interval"];
-    let mut grid = Grid::new(&titles).numbers(&titles[1..3]).holding(Holds::Word, &titles[3..]);
+    let mut grid = Grid::new(&titles).numbers(&titles[1..3]).holding(CellKind::Word, &titles[3..]);
     for line in &sweep.lines {
         for point in &line.points {
             let scale = Scale::of(point.median);
@@ -68,7 +68,7 @@ fn grid(sweep: &Sweep) -> Grid {
 }
 
 /// Where values stand on the page.
-fn frame(sweep: &Sweep, lines: &[Line]) -> Option<Frame> {
+fn frame(sweep: &CurveSet, lines: &[Curve]) -> Option<Frame> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let (ats, medians): (Vec<f64>, Vec<f64>) = points().map(|point| (point.at, point.median)).unzip();
     let ends: Vec<f64> = points().flat_map(|point| [point.ci_low, point.ci_high]).flatten().collect();
@@ -86,17 +86,17 @@ fn frame(sweep: &Sweep, lines: &[Line]) -> Option<Frame> {
     (low < high).then_some(Frame { x, y, left: LEFT, right, top: HEADING, height: HEIGHT, inside: INSIDE })
 }
 
-fn drawn(sweep: &Sweep, lines: &[Line]) -> Option<Picture> {
+fn drawn(sweep: &CurveSet, lines: &[Curve]) -> Option<Svg> {
     let plot = frame(sweep, lines)?;
-    let mut picture = Picture {
+    let mut picture = Svg {
         title: clean(&format!("{}: {} against {}", sweep.name, sweep.metric, sweep.over)),
         description: description(sweep, lines),
         width: pixels(WIDTH),
         height: pixels(HEADING + HEIGHT + AXIS),
-        ..Picture::default()
+        ..Svg::default()
     };
     let scale = if plot.y.logarithmic { ", logarithmic" } else { "" };
-    let heading = format!("{}, {} ({}{scale})", sweep.metric, sweep.unit, better_words(sweep.better));
+    let heading = format!("{}, {} ({}{scale})", sweep.metric, sweep.unit, direction_label(sweep.better));
     picture.label("h", 4.0, 16.0, &clean(&heading));
     axes(&mut picture, &plot, sweep, lines);
     for (index, line) in lines.iter().enumerate() {
@@ -106,7 +106,7 @@ fn drawn(sweep: &Sweep, lines: &[Line]) -> Option<Picture> {
     Some(picture)
 }
 
-fn axes(picture: &mut Picture, plot: &Frame, sweep: &Sweep, lines: &[Line]) {
+fn axes(picture: &mut Svg, plot: &Frame, sweep: &CurveSet, lines: &[Curve]) {
     for (tick, text) in plot.y.ticks() {
         plot.level(picture, tick, &text);
         plot.across(picture, "grid", tick);
@@ -131,7 +131,7 @@ fn axes(picture: &mut Picture, plot: &Frame, sweep: &Sweep, lines: &[Line]) {
 }
 
 /// The measured values of a parameter as they are written, round numbers of a metric.
-fn ticks(plot: &Frame, sweep: &Sweep, lines: &[Line]) -> Vec<(f64, String)> {
+fn ticks(plot: &Frame, sweep: &CurveSet, lines: &[Curve]) -> Vec<(f64, String)> {
     if sweep.over_unit.is_some() {
         return plot.x.ticks();
     }
@@ -142,25 +142,25 @@ fn ticks(plot: &Frame, sweep: &Sweep, lines: &[Line]) -> Vec<(f64, String)> {
     values
 }
 
-fn curve(picture: &mut Picture, plot: &Frame, sweep: &Sweep, line: &Line, index: usize) {
+fn curve(picture: &mut Svg, plot: &Frame, sweep: &CurveSet, line: &Curve, index: usize) {
     let places: Vec<(f64, f64)> = line.points.iter().map(|point| (plot.x(point.at), plot.y(point.median))).collect();
     for (point, (x, y)) in line.points.iter().zip(&places) {
         plot.whisker(picture, &format!("range k{index}"), *x, (point.ci_low, point.ci_high));
-        let title = clean(&format!("{}, {}", line.name, told(sweep, point)));
-        picture.points.push(picture::Point { class: POINTS[index], x: pixels(*x), y: pixels(*y), title });
+        let title = clean(&format!("{}, {}", line.name, caption(sweep, point)));
+        picture.points.push(svg::SvgDot { class: POINTS[index], x: pixels(*x), y: pixels(*y), title });
     }
-    picture.lines.push(picture::Line { class: LINES[index].into(), path: through(&places) });
+    picture.lines.push(svg::SvgPath { class: LINES[index].into(), path: through(&places) });
 }
 
 /// Each line's name at its right end, moved down where another one's stands.
-fn names(picture: &mut Picture, plot: &Frame, lines: &[Line]) {
-    let end = |line: &Line| {
+fn names(picture: &mut Svg, plot: &Frame, lines: &[Curve]) {
+    let end = |line: &Curve| {
         line.points
             .iter()
             .map(|point| (plot.x(point.at), plot.y(point.median)))
             .reduce(|a, b| if b.0 >= a.0 { b } else { a })
     };
-    let mut ends: Vec<(f64, &Line, usize)> =
+    let mut ends: Vec<(f64, &Curve, usize)> =
         lines.iter().enumerate().filter_map(|(index, line)| Some((end(line)?.1, line, index))).collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     let room = ((WIDTH - plot.right - 18.0) / CHARACTER) as usize;
@@ -172,13 +172,12 @@ fn names(picture: &mut Picture, plot: &Frame, lines: &[Line]) {
         let y = wished.min(lowest).max(free_from);
         free_from = y + NAMES_APART;
         let sample = format!("M{} {}h12", pixels(plot.right + 2.0), pixels(y));
-        picture.lines.push(picture::Line { class: LINES[index].into(), path: sample });
+        picture.lines.push(svg::SvgPath { class: LINES[index].into(), path: sample });
         picture.label("", plot.right + 17.0, y + 4.0, &shortened(&clean(&line.name), room));
     }
 }
 
-/// A point in words.
-fn told(sweep: &Sweep, point: &Point) -> String {
+fn caption(sweep: &CurveSet, point: &CurvePoint) -> String {
     let scale = Scale::of(point.median);
     let ends =
         interval(point.ci_low, point.ci_high, scale).map_or(String::new(), |ends| format!(", 95 % interval {ends}"));
@@ -190,9 +189,9 @@ fn told(sweep: &Sweep, point: &Point) -> String {
 }
 
 /// What the eye sees, for those who do not see it.
-fn description(sweep: &Sweep, lines: &[Line]) -> String {
-    let line = |line: &Line| {
-        let points: Vec<String> = line.points.iter().map(|point| told(sweep, point)).collect();
+fn description(sweep: &CurveSet, lines: &[Curve]) -> String {
+    let line = |line: &Curve| {
+        let points: Vec<String> = line.points.iter().map(|point| caption(sweep, point)).collect();
         format!(" {}: {}.", line.name, points.join("; "))
     };
     clean(&format!("{} by {}.{}", sweep.metric, sweep.over, lines.iter().map(line).collect::<String>()))
@@ -200,23 +199,23 @@ fn description(sweep: &Sweep, lines: &[Line]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::workload::Better;
+    use model::values::workload::Better;
 
     use super::*;
 
-    fn line(name: &str, points: &[(f64, f64)]) -> Line {
-        let point = |(at, median): &(f64, f64)| Point {
+    fn line(name: &str, points: &[(f64, f64)]) -> Curve {
+        let point = |(at, median): &(f64, f64)| CurvePoint {
             at: *at,
             written: format!("{at}B"),
             median: *median,
             ci_low: Some(median - 1.0),
             ci_high: Some(median + 1.0),
         };
-        Line { name: name.into(), points: points.iter().map(point).collect() }
+        Curve { name: name.into(), points: points.iter().map(point).collect() }
     }
 
-    fn sweep(lines: Vec<Line>) -> Sweep {
-        Sweep {
+    fn sweep(lines: Vec<Curve>) -> CurveSet {
+        CurveSet {
             name: "stream".into(),
             over: "size".into(),
             over_unit: None,
@@ -227,7 +226,7 @@ mod tests {
         }
     }
 
-    fn svg(sweep: &Sweep) -> String {
+    fn svg(sweep: &CurveSet) -> String {
         figure(sweep, 50).expect("it has several values").svg
     }
 

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::grid::{Grid, GridCell, Holds, Measure};
+use crate::grid::{CellKind, Grid, GridCell, NumericCell};
 
 /// More rows than this are folded away, so that the page can still be read from top to bottom.
 const FOLD_FROM: usize = 40;
@@ -13,7 +13,6 @@ const FOLD_FROM: usize = 40;
 pub(crate) struct HtmlTable {
     caption: String,
     folded: bool,
-    /// Title and class.
     columns: Vec<(String, &'static str)>,
     rows: Vec<HtmlRow>,
     rows_all: usize,
@@ -27,10 +26,9 @@ struct HtmlRow {
 
 struct HtmlCell {
     text: String,
-    /// Classes.
     class: String,
     /// What the page's script sorts by and changes the unit of.
-    measure: Option<Measure>,
+    measure: Option<NumericCell>,
     /// Whether it is the unit of the numbers in its row.
     names_unit: bool,
 }
@@ -39,9 +37,9 @@ impl HtmlTable {
     /// With at most so many rows.
     pub(crate) fn new(caption: &str, grid: Grid, rows_max: usize) -> Self {
         let class = |holds| match holds {
-            Holds::Text => "",
-            Holds::Word => "word",
-            Holds::Number => "number",
+            CellKind::Text => "",
+            CellKind::Word => "word",
+            CellKind::Number => "number",
         };
         let columns: Vec<(String, &'static str)> =
             grid.columns.into_iter().map(|column| (column.title, class(column.holds))).collect();

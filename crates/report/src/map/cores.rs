@@ -1,7 +1,7 @@
 //! Cores as people think of them: a core with the caches that are its own. Trees and pictures show these as one thing.
 
-use model::id_set::{CpuId, CpuSet};
-use model::topology::{Cache, Object, ObjectKind, Topology};
+use model::values::id_set::{CpuId, CpuSet};
+use model::values::topology::{Cache, Object, ObjectKind, Topology};
 
 /// A listing of a bit more than a line of a terminal is shortened.
 const LISTING_MAX: usize = 90;

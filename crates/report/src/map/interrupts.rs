@@ -1,18 +1,18 @@
 //! The interrupts of a machine's devices as a table: whether they can be moved, where they may go and go, how often they
 //! came.
 
-use model::id_set::CpuSet;
-use model::topology::{InterruptCounts, Topology};
+use model::values::id_set::CpuSet;
+use model::values::topology::{InterruptCounts, Topology};
 
 use super::text::section;
 use crate::grid::{Grid, GridCell};
-use crate::look::Look;
+use crate::style::TextStyle;
 
 /// More cpus than this are not listed one by one; the JSON has them.
 const CPUS_LISTED_MAX: usize = 6;
 
 /// Every interrupt of every device. Ends in a line feed.
-pub fn interrupts(topology: &Topology, counts: Option<&InterruptCounts>, look: &Look) -> String {
+pub fn interrupts(topology: &Topology, counts: Option<&InterruptCounts>, look: &TextStyle) -> String {
     let titles = ["device", "irq", "name", "kind", "cpus", "taken by", "came"];
     let mut grid = Grid::new(&titles).numbers(&["irq"]);
     for device in &topology.devices {

@@ -1,8 +1,8 @@
 //! A topology as JSON. The fields `counts`, `numa`, `package_cpus`, `l3_cpus`, `core_cpus`, `cpukinds`, `distances`
 //! and `memattrs` have the shape that other tools' fixtures use; they are part of the JSON contract.
 
-use model::settings::Settings;
-use model::topology::{CpuKind, Distances, InterruptCounts, MemoryNode, Object, ObjectKind, Topology};
+use model::values::settings::Settings;
+use model::values::topology::{CpuKind, Distances, InterruptCounts, MemoryNode, Object, ObjectKind, Topology};
 use serde_json::{Value, json};
 
 use crate::json::value;

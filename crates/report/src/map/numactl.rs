@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use model::id_set::{NodeId, NodeSet};
-use model::measured_map::{MeasuredMap, NodeDistance};
-use model::topology::{MemoryNode, Topology};
-use model::units::Bytes;
+use model::placements::measured_map::{MeasuredMap, NodeDistance};
+use model::values::id_set::{NodeId, NodeSet};
+use model::values::topology::{MemoryNode, Topology};
+use model::values::units::Bytes;
 
 /// The kernel's distance from a node to itself (`LOCAL_DISTANCE`), which a machine with one node need not state.
 const LOCAL_DISTANCE: u64 = 10;

@@ -1,11 +1,11 @@
 //! The tree of a topology in words, with like siblings told together. Knows nothing of the lines that join them.
 
-use model::id_set::{CpuId, CpuSet, NodeSet};
-use model::topology::{MemoryNode, Object, ObjectKind, Topology};
-use model::units::Bytes;
+use model::values::id_set::{CpuId, CpuSet, NodeSet};
+use model::values::topology::{MemoryNode, Object, ObjectKind, Topology};
+use model::values::units::Bytes;
 
 use super::cores::{Core, cache_label, common, core_at, cpu_listing};
-use crate::look::clean;
+use crate::style::clean;
 
 /// More lines than a terminal shows at once: then siblings like the first are told in one line each.
 const LINES_MAX: usize = 45;
@@ -23,9 +23,8 @@ pub(crate) struct Branch {
     whose: String,
 }
 
-/// The whole machine.
 pub(crate) fn outline(topology: &Topology) -> Branch {
-    let telling = Telling { topology, common: common(topology) };
+    let telling = OutlineContext { topology, common: common(topology) };
     let mut root = telling.branch(0);
     if root.lines() > LINES_MAX {
         root.fold();
@@ -54,13 +53,13 @@ impl Branch {
 }
 
 /// What every line needs to know.
-struct Telling<'a> {
+struct OutlineContext<'a> {
     topology: &'a Topology,
     /// What all cores have in common, which lines then need not repeat.
     common: Option<String>,
 }
 
-impl Telling<'_> {
+impl OutlineContext<'_> {
     /// An object with its only children in one line, as far as it goes.
     fn branch(&self, index: usize) -> Branch {
         let first = &self.topology.objects[index];

@@ -1,14 +1,14 @@
 //! A machine as a picture: nested boxes, memory above what it belongs to, cpus as the smallest boxes.
 
 use askama::Template;
-use model::id_set::{CpuId, NodeId, NodeSet};
-use model::placement::{MemoryPolicy, Placement};
-use model::topology::{MemoryNode, Object, ObjectKind, Topology};
-use model::units::thread_count;
+use model::placements::placement::{MemoryPolicy, Placement};
+use model::values::id_set::{CpuId, NodeId, NodeSet};
+use model::values::topology::{MemoryNode, Object, ObjectKind, Topology};
+use model::values::units::thread_count;
 
 use super::cores::{Core, all_cores, cache_label, common, core_at};
 use super::outline::node_facts;
-use crate::look::clean;
+use crate::style::clean;
 
 /// The width that boxes wrap at: a page's text column on a screen.
 const WIDTH_MAX: f64 = 1080.0;
@@ -31,7 +31,7 @@ pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
     let legend = drawing.legend();
     let legend_top = block.height + LABEL_HEIGHT + 2.0;
     let legend_width = legend.iter().map(|line| text_width(line, CHARACTER)).fold(0.0, f64::max);
-    let picture = Picture {
+    let picture = SvgWriter {
         title: topology.summary(),
         description: drawing.description(),
         width: number(block.width.max(legend_width)),
@@ -41,7 +41,7 @@ pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
         legend: legend
             .into_iter()
             .enumerate()
-            .map(|(index, line)| Label::new(0.0, legend_top + LABEL_HEIGHT * index as f64, "t", line))
+            .map(|(index, line)| SvgText::new(0.0, legend_top + LABEL_HEIGHT * index as f64, "t", line))
             .collect(),
     };
     picture.render().expect("a template of values that are there renders")
@@ -50,14 +50,14 @@ pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
 /// The finished picture; coordinates are text already, so that equal pictures are equal bytes.
 #[derive(Template)]
 #[template(path = "map.svg")]
-struct Picture {
+struct SvgWriter {
     title: String,
     description: String,
     width: String,
     height: String,
     boxes: Vec<Rectangle>,
-    labels: Vec<Label>,
-    legend: Vec<Label>,
+    labels: Vec<SvgText>,
+    legend: Vec<SvgText>,
 }
 
 struct Rectangle {
@@ -70,7 +70,7 @@ struct Rectangle {
     title: String,
 }
 
-struct Label {
+struct SvgText {
     x: f64,
     y: f64,
     class: &'static str,
@@ -84,7 +84,7 @@ impl Rectangle {
     }
 }
 
-impl Label {
+impl SvgText {
     fn new(x: f64, y: f64, class: &'static str, text: String) -> Self {
         Self { x, y, class, text }
     }
@@ -106,17 +106,17 @@ fn text_width(text: &str, character: f64) -> f64 {
 
 /// A drawn part with its own origin.
 #[derive(Default)]
-struct Block {
+struct SvgGroup {
     width: f64,
     height: f64,
     boxes: Vec<Rectangle>,
-    labels: Vec<Label>,
+    labels: Vec<SvgText>,
 }
 
-impl Block {
+impl SvgGroup {
     fn take(&mut self, other: Self, x: f64, y: f64) {
         self.boxes.extend(other.boxes.into_iter().map(|part| Rectangle { x: part.x + x, y: part.y + y, ..part }));
-        self.labels.extend(other.labels.into_iter().map(|part| Label { x: part.x + x, y: part.y + y, ..part }));
+        self.labels.extend(other.labels.into_iter().map(|part| SvgText { x: part.x + x, y: part.y + y, ..part }));
     }
 
     /// Draws its own frame behind everything in it.
@@ -128,7 +128,7 @@ impl Block {
 }
 
 /// Puts blocks side by side and wraps them where that leaves little space empty and a shape near [`SHAPE`].
-fn flow(blocks: Vec<Block>, room: f64) -> Block {
+fn flow(blocks: Vec<SvgGroup>, room: f64) -> SvgGroup {
     let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
     let mut best: Option<(f64, Vec<(f64, f64)>)> = None;
     for columns in 1..=sizes.len() {
@@ -141,7 +141,7 @@ fn flow(blocks: Vec<Block>, room: f64) -> Block {
             best = Some((cost, places));
         }
     }
-    let mut all = Block::default();
+    let mut all = SvgGroup::default();
     for (block, (x, y)) in blocks.into_iter().zip(best.map(|(_, places)| places).unwrap_or_default()) {
         all.width = f64::max(all.width, x + block.width);
         all.height = f64::max(all.height, y + block.height);
@@ -189,7 +189,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn object(&self, index: usize, room: f64) -> Block {
+    fn object(&self, index: usize, room: f64) -> SvgGroup {
         if let Some(core) = core_at(self.topology, index) {
             return self.core(index, &core);
         }
@@ -199,11 +199,11 @@ impl<'a> Drawing<'a> {
         let children = flow(children, inner);
         let memory = flow(object.memory.iter().map(|node| self.node(&self.topology.nodes[*node])).collect(), inner);
         let label = label(object);
-        let mut block = Block::default();
+        let mut block = SvgGroup::default();
         let label_width = text_width(&label, CHARACTER);
         block.width = children.width.max(memory.width).max(label_width) + 2.0 * PADDING;
         let mut y = PADDING + LABEL_HEIGHT;
-        block.labels.push(Label::new(PADDING, y - 4.0, "t", label));
+        block.labels.push(SvgText::new(PADDING, y - 4.0, "t", label));
         for part in [memory, children] {
             if part.height > 0.0 {
                 let height = part.height;
@@ -215,7 +215,7 @@ impl<'a> Drawing<'a> {
         block.framed(class(object.kind).into(), String::new())
     }
 
-    fn node(&self, node: &MemoryNode) -> Block {
+    fn node(&self, node: &MemoryNode) -> SvgGroup {
         let used = self.nodes.contains(node.os);
         let mut text = format!("node {}, {}", node.os, node_facts(node));
         if node.cpus.is_empty() {
@@ -226,12 +226,12 @@ impl<'a> Drawing<'a> {
         }
         // Bold text is wider.
         let character = if used { CHARACTER * 1.15 } else { CHARACTER };
-        let mut block = Block { width: text_width(&text, character) + 12.0, height: 21.0, ..Block::default() };
-        block.labels.push(Label::new(6.0, 14.5, if used { "t on" } else { "t" }, text));
+        let mut block = SvgGroup { width: text_width(&text, character) + 12.0, height: 21.0, ..SvgGroup::default() };
+        block.labels.push(SvgText::new(6.0, 14.5, if used { "t on" } else { "t" }, text));
         block.framed(if used { "mem on" } else { "mem" }.into(), String::new())
     }
 
-    fn core(&self, index: usize, core: &Core) -> Block {
+    fn core(&self, index: usize, core: &Core) -> SvgGroup {
         let cpus = self.threads(core);
         if !core.named && core.caches.is_empty() {
             return cpus;
@@ -244,11 +244,11 @@ impl<'a> Drawing<'a> {
             lines.insert(0, format!("kind {kind}"));
         }
         let text = lines.iter().map(|line| text_width(line, CHARACTER_SMALL)).fold(0.0, f64::max);
-        let mut block = Block { width: cpus.width.max(text) + 8.0, ..Block::default() };
+        let mut block = SvgGroup { width: cpus.width.max(text) + 8.0, ..SvgGroup::default() };
         let mut y = 4.0;
         for line in lines {
             y += 11.0;
-            block.labels.push(Label::new(4.0, y - 2.5, "s", line));
+            block.labels.push(SvgText::new(4.0, y - 2.5, "s", line));
         }
         y += if y > 4.0 { 2.0 } else { 0.0 };
         let (left, height) = ((block.width - cpus.width) / 2.0, cpus.height);
@@ -259,9 +259,9 @@ impl<'a> Drawing<'a> {
     }
 
     /// In rows of up to four.
-    fn threads(&self, core: &Core) -> Block {
+    fn threads(&self, core: &Core) -> SvgGroup {
         const GAP: f64 = 2.0;
-        let mut all = Block::default();
+        let mut all = SvgGroup::default();
         for (index, cpu) in core.cpus.iter().enumerate() {
             let (x, y) = ((index % 4) as f64 * (self.cpu_width + GAP), (index / 4) as f64 * (CPU_HEIGHT + GAP));
             all.width = f64::max(all.width, x + self.cpu_width);
@@ -278,16 +278,15 @@ impl<'a> Drawing<'a> {
         format!("core{number}{kind}{caches}")
     }
 
-    fn cpu(&self, cpu: CpuId) -> Block {
+    fn cpu(&self, cpu: CpuId) -> SvgGroup {
         let seat = self.placement.and_then(|placement| placement.seats.iter().position(|seat| *seat == cpu));
-        let mut block = Block { width: self.cpu_width, height: CPU_HEIGHT, ..Block::default() };
+        let mut block = SvgGroup { width: self.cpu_width, height: CPU_HEIGHT, ..SvgGroup::default() };
         let class = if seat.is_some() { "s c on" } else { "s c" };
-        block.labels.push(Label::new(self.cpu_width / 2.0, 12.0, class, cpu.to_string()));
+        block.labels.push(SvgText::new(self.cpu_width / 2.0, 12.0, class, cpu.to_string()));
         let title = seat.map_or(String::new(), |thread| format!("cpu {cpu}: seat of thread {thread}"));
         block.framed(if seat.is_some() { "pu on" } else { "pu" }.into(), title)
     }
 
-    /// Lines below the picture.
     fn legend(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if !self.labelled {
@@ -312,7 +311,7 @@ impl<'a> Drawing<'a> {
 }
 
 fn placement_line(placement: &Placement) -> String {
-    let seats = if placement.is_seated() { format!("on cpus {}", placement.cpus()) } else { "not bound".into() };
+    let seats = if placement.is_pinned() { format!("on cpus {}", placement.cpus()) } else { "not bound".into() };
     let threads = thread_count(placement.threads);
     clean(&format!("placement {}: {threads}, {seats}, memory {}", placement.name, placement.memory))
 }

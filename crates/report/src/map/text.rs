@@ -1,14 +1,14 @@
 //! A machine for a person at a terminal: the tree, the memory, the kinds of cores, devices, settings.
 
-use model::id_set::{CpuId, CpuSet};
-use model::settings::{Fact, FactValue, Settings};
-use model::topology::{Device, DeviceKind, Distances, MemoryNode, Topology};
-use model::units::Bytes;
+use model::values::id_set::{CpuId, CpuSet};
+use model::values::settings::{Fact, FactValue, Settings};
+use model::values::topology::{Device, DeviceKind, Distances, MemoryNode, Topology};
+use model::values::units::Bytes;
 
 use super::cores::common;
 use super::outline::{Branch, node_facts, outline};
 use crate::grid::{Grid, GridCell};
-use crate::look::{Look, Tone, clean, finished, marked, wrapped};
+use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// A matrix of more nodes than this says less than a sentence about it.
 const MATRIX_NODES_MAX: usize = 16;
@@ -16,7 +16,7 @@ const MATRIX_NODES_MAX: usize = 16;
 const ATTRIBUTES_MAX: usize = 24;
 
 /// The map. Ends in a line feed.
-pub fn text(topology: &Topology, settings: Option<&Settings>, look: &Look) -> String {
+pub fn text(topology: &Topology, settings: Option<&Settings>, look: &TextStyle) -> String {
     let mut sections = vec![head(topology, settings, look)];
     sections.push(tree(&outline(topology), look));
     sections.extend(memory(topology, look));
@@ -28,17 +28,17 @@ pub fn text(topology: &Topology, settings: Option<&Settings>, look: &Look) -> St
     sections.join("\n")
 }
 
-fn paragraph(text: &str, look: &Look) -> String {
+fn paragraph(text: &str, look: &TextStyle) -> String {
     wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
 }
 
-pub(super) fn section(title: &str, body: &str, look: &Look) -> String {
-    format!("{}\n{body}", finished(&marked(title, Tone::Strong), look))
+pub(super) fn section(title: &str, body: &str, look: &TextStyle) -> String {
+    format!("{}\n{body}", finished(&with_symbol(title, Tone::Strong), look))
 }
 
-fn head(topology: &Topology, settings: Option<&Settings>, look: &Look) -> String {
+fn head(topology: &Topology, settings: Option<&Settings>, look: &TextStyle) -> String {
     let model = settings.and_then(|settings| settings.get("cpu.model")).map(clean);
-    let mut out = model.map_or(String::new(), |model| paragraph(&marked(&model, Tone::Strong), look));
+    let mut out = model.map_or(String::new(), |model| paragraph(&with_symbol(&model, Tone::Strong), look));
     out += &paragraph(&topology.summary(), look);
     if let Some(facts) = common(topology) {
         out += &paragraph(&format!("every core: {facts}"), look);
@@ -50,14 +50,14 @@ fn head(topology: &Topology, settings: Option<&Settings>, look: &Look) -> String
     out
 }
 
-fn tree(root: &Branch, look: &Look) -> String {
+fn tree(root: &Branch, look: &TextStyle) -> String {
     let mut out = String::new();
     draw(root, "", "", look, &mut out);
     out
 }
 
 /// `first` stands before the head, `rest` before all lines below it.
-fn draw(branch: &Branch, first: &str, rest: &str, look: &Look, out: &mut String) {
+fn draw(branch: &Branch, first: &str, rest: &str, look: &TextStyle, out: &mut String) {
     let below = if branch.children.is_empty() { "   " } else { "│  " };
     // Deep in a tree on a narrow terminal, lines that are too long read better than lines of one word.
     let room = look.width.saturating_sub(first.chars().count()).max(24);
@@ -73,7 +73,7 @@ fn draw(branch: &Branch, first: &str, rest: &str, look: &Look, out: &mut String)
 }
 
 /// Nodes with their distances; those without cpus are called so.
-fn memory(topology: &Topology, look: &Look) -> Option<String> {
+fn memory(topology: &Topology, look: &TextStyle) -> Option<String> {
     let far: Vec<&MemoryNode> = topology.nodes.iter().filter(|node| node.cpus.is_empty()).collect();
     if topology.nodes.len() < 2 {
         return None;
@@ -138,7 +138,7 @@ fn spread(matrix: &Distances) -> String {
     parts.join(", ")
 }
 
-fn attributes(topology: &Topology, look: &Look) -> Option<String> {
+fn attributes(topology: &Topology, look: &TextStyle) -> Option<String> {
     let values = &topology.memory_attributes;
     let groups = values.chunk_by(|a, b| a.attr == b.attr).flat_map(|same| {
         let mut initiators: Vec<_> = Vec::new();
@@ -179,7 +179,7 @@ fn unit(attribute: &str) -> &'static str {
     }
 }
 
-fn kinds(topology: &Topology, look: &Look) -> Option<String> {
+fn kinds(topology: &Topology, look: &TextStyle) -> Option<String> {
     if topology.cpu_kinds.len() < 2 {
         return None;
     }
@@ -194,7 +194,7 @@ fn kinds(topology: &Topology, look: &Look) -> Option<String> {
     Some(section("Kinds of cores, least power-hungry first", &grid.terminal(look), look))
 }
 
-fn devices(devices: &[Device], look: &Look) -> Option<String> {
+fn devices(devices: &[Device], look: &TextStyle) -> Option<String> {
     let mut grid = Grid::new(&["device", "what", "bus", "node", "interrupts", "taken by cpus"]);
     for device in devices {
         let kind = match device.kind {
@@ -224,7 +224,7 @@ fn interrupt_numbers(device: &Device) -> String {
     }
 }
 
-fn facts(settings: &Settings, look: &Look) -> Option<String> {
+fn facts(settings: &Settings, look: &TextStyle) -> Option<String> {
     let mut grid = Grid::new(&["setting", "value"]);
     for fact in &settings.facts {
         let tone = if matches!(fact.value, FactValue::Unavailable(_)) { Tone::Quiet } else { Tone::Plain };
@@ -245,7 +245,7 @@ pub(crate) fn fact_text(fact: &Fact) -> String {
     }
 }
 
-fn notes(topology: &Topology, look: &Look) -> Option<String> {
+fn notes(topology: &Topology, look: &TextStyle) -> Option<String> {
     let body: String = topology.notes.iter().map(|note| paragraph(&clean(note), look)).collect();
     (!body.is_empty()).then(|| section("Where sources disagreed", &body, look))
 }

@@ -1,26 +1,26 @@
 //! The tables of a survey: machines, tests by machine, facts, and the points of a change.
 
-use model::survey::{Change, Class, Parting, Standing, Test, Worth};
-use model::workload::Better;
+use model::analysis::survey::{Association, LevelChange, MachineClass, MachineScore, OutlierSide, Test};
+use model::values::workload::Better;
 
-use super::words::interval;
-use crate::grid::{Grid, GridCell, Holds};
-use crate::look::{HARD_SPACE, Tone, clean};
+use super::text::interval;
+use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::{date, signed_percent, significant};
+use crate::style::{HARD_SPACE, Tone, clean};
 
 /// One line for each machine, with where it stands over all tests of an experiment, or in the first one.
-pub(crate) fn machines_grid(class: &Class) -> Grid {
+pub(crate) fn machines_grid(class: &MachineClass) -> Grid {
     let overall: Vec<&Test> = class.tests.iter().filter(|test| test.median.is_none()).collect();
     let shown: Vec<&Test> = if overall.is_empty() { class.tests.iter().take(1).collect() } else { overall };
     let mut titles = vec!["machine", "runs", "last run"];
     titles.extend(shown.iter().map(|test| test.test.as_str()));
     titles.push("stands out");
-    let mut grid = Grid::new(&titles).numbers(&["runs"]).holding(Holds::Word, &["last run", "stands out"]);
+    let mut grid = Grid::new(&titles).numbers(&["runs"]).holding(CellKind::Word, &["last run", "stands out"]);
     for machine in &class.machines {
         let mut cells = vec![
             GridCell::plain(&machine.name),
             GridCell::plain(&machine.runs.to_string()),
-            GridCell::quiet(&held(&date(machine.last_unix_ms))),
+            GridCell::muted(&held(&date(machine.last_unix_ms))),
         ];
         cells.extend(
             shown.iter().map(|test| against(test.values.iter().find(|value| value.machine == machine.name), test)),
@@ -33,11 +33,11 @@ pub(crate) fn machines_grid(class: &Class) -> Grid {
 }
 
 /// One line for each machine in each test.
-pub(crate) fn tests_grid(class: &Class) -> Grid {
+pub(crate) fn tests_grid(class: &MachineClass) -> Grid {
     let titles = ["test", "metric", "machine", "median", "unit", "against the others", "95 % interval", "stands out"];
     let mut grid = Grid::new(&titles)
         .numbers(&["median", "against the others"])
-        .holding(Holds::Word, &["95 % interval", "stands out"]);
+        .holding(CellKind::Word, &["95 % interval", "stands out"]);
     for test in &class.tests {
         for value in &test.values {
             let (word, tone) = worth(value.stands_out);
@@ -49,9 +49,9 @@ pub(crate) fn tests_grid(class: &Class) -> Grid {
                 GridCell::plain(&test.metric),
                 GridCell::plain(&value.machine),
                 median,
-                GridCell::quiet(&test.unit),
+                GridCell::muted(&test.unit),
                 GridCell::new(&signed_percent(value.change_percent), tone).of(value.change_percent, None),
-                GridCell::quiet(&interval(value.ci_low, value.ci_high, value.change_percent)),
+                GridCell::muted(&interval(value.ci_low, value.ci_high, value.change_percent)),
                 GridCell::new(word, tone),
             ]);
         }
@@ -60,9 +60,9 @@ pub(crate) fn tests_grid(class: &Class) -> Grid {
 }
 
 /// Facts with their counts on both sides.
-pub(crate) fn facts_grid(facts: &[Parting], sides: [&str; 2]) -> Grid {
+pub(crate) fn facts_grid(facts: &[Association], sides: [&str; 2]) -> Grid {
     let titles = ["fact", "value", sides[0], sides[1], "by chance"];
-    let mut grid = Grid::new(&titles).holding(Holds::Word, &titles[2..]);
+    let mut grid = Grid::new(&titles).holding(CellKind::Word, &titles[2..]);
     for fact in facts {
         let count = |have: usize, all: usize| format!("{have} of {all}");
         grid.rows.push(vec![
@@ -70,16 +70,15 @@ pub(crate) fn facts_grid(facts: &[Parting], sides: [&str; 2]) -> Grid {
             GridCell::plain(&fact.value),
             GridCell::plain(&count(fact.here, fact.here_of)),
             GridCell::plain(&count(fact.elsewhere, fact.elsewhere_of)),
-            GridCell::quiet(&chance(fact.p_value)),
+            GridCell::muted(&chance(fact.p_value)),
         ]);
     }
     grid
 }
 
-/// The series that changed.
-pub(crate) fn points_grid(change: &Change) -> Grid {
+pub(crate) fn points_grid(change: &LevelChange) -> Grid {
     let titles = ["run", "began", "against its median"];
-    let mut grid = Grid::new(&titles).holding(Holds::Word, &titles[..2]).numbers(&titles[2..]);
+    let mut grid = Grid::new(&titles).holding(CellKind::Word, &titles[..2]).numbers(&titles[2..]);
     for point in &change.points {
         grid.rows.push(vec![
             GridCell::plain(&point.run),
@@ -90,8 +89,8 @@ pub(crate) fn points_grid(change: &Change) -> Grid {
     grid
 }
 
-fn against(value: Option<&Standing>, test: &Test) -> GridCell {
-    let Some(value) = value else { return GridCell::quiet("not measured") };
+fn against(value: Option<&MachineScore>, test: &Test) -> GridCell {
+    let Some(value) = value else { return GridCell::muted("not measured") };
     let ends = interval(value.ci_low, value.ci_high, value.change_percent);
     let ends = if ends.is_empty() { ends } else { format!(" ({})", ends.trim_end_matches(" %")) };
     let tone = match (value.stands_out, (value.change_percent > 0.0) == (test.better == Better::Higher)) {
@@ -99,14 +98,14 @@ fn against(value: Option<&Standing>, test: &Test) -> GridCell {
         (Some(_), true) => Tone::Good,
         (Some(_), false) => Tone::Bad,
     };
-    GridCell::ours(&held(&format!("{}{ends}", signed_percent(value.change_percent))), tone)
+    GridCell::trusted(&held(&format!("{}{ends}", signed_percent(value.change_percent))), tone)
         .of(value.change_percent, None)
 }
 
-fn worth(worth: Option<Worth>) -> (&'static str, Tone) {
+fn worth(worth: Option<OutlierSide>) -> (&'static str, Tone) {
     match worth {
-        Some(Worth::Worse) => ("worse", Tone::Bad),
-        Some(Worth::Better) => ("better", Tone::Good),
+        Some(OutlierSide::Worse) => ("worse", Tone::Bad),
+        Some(OutlierSide::Better) => ("better", Tone::Good),
         None => ("", Tone::Plain),
     }
 }

@@ -2,34 +2,34 @@
 //! facts go with it.
 
 mod grids;
-mod words;
+mod text;
 
-use model::survey::{Class, Survey};
+use model::analysis::survey::{MachineClass, Survey};
 
 pub(crate) use grids::{facts_grid, machines_grid, points_grid, tests_grid};
-pub(crate) use words::{changes, promise, standings};
+pub(crate) use text::{changes, promise, standings};
 
+use crate::claim_text::ClaimText;
 use crate::grid::{Grid, markdown_text};
-use crate::look::{Look, Tone, clean, finished, marked, wrapped};
-use crate::sentence::Sentence;
+use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-/// For the terminal.
-pub fn text(survey: &Survey, look: &Look) -> String {
+pub fn text(survey: &Survey, look: &TextStyle) -> String {
     let mut parts: Vec<String> = Vec::new();
     for class in &survey.classes {
         let said = said(class);
         let said: String = said.iter().map(|sentence| paragraph(&toned(sentence), look)).collect();
         let tables: String = tables(class)
             .iter()
-            .map(|(title, grid)| format!("\n{}{}", paragraph(&marked(title, Tone::Strong), look), grid.terminal(look)))
+            .map(|(title, grid)| {
+                format!("\n{}{}", paragraph(&with_symbol(title, Tone::Strong), look), grid.terminal(look))
+            })
             .collect();
-        parts.push(paragraph(&marked(&heading(class), Tone::Strong), look) + &said + &tables);
+        parts.push(paragraph(&with_symbol(&heading(class), Tone::Strong), look) + &said + &tables);
     }
     parts.push(paragraph(&promise(survey), look));
     parts.join("\n")
 }
 
-/// The same as Markdown.
 pub fn markdown(survey: &Survey) -> String {
     let mut parts: Vec<String> = Vec::new();
     for class in &survey.classes {
@@ -42,16 +42,16 @@ pub fn markdown(survey: &Survey) -> String {
 }
 
 /// The name of a class and how many machines it has.
-pub(crate) fn heading(class: &Class) -> String {
+pub(crate) fn heading(class: &MachineClass) -> String {
     let count = class.machines.len();
     format!("{}: {count} {}", clean(&class.name), if count == 1 { "machine" } else { "machines" })
 }
 
-fn said(class: &Class) -> Vec<Sentence> {
+fn said(class: &MachineClass) -> Vec<ClaimText> {
     standings(class).into_iter().chain(changes(class)).collect()
 }
 
-fn tables(class: &Class) -> Vec<(&'static str, Grid)> {
+fn tables(class: &MachineClass) -> Vec<(&'static str, Grid)> {
     let mut tables = vec![("Machines", machines_grid(class))];
     for (title, facts) in [
         ("What those have who do worse than their class", &class.facts_of_worse),
@@ -64,15 +64,15 @@ fn tables(class: &Class) -> Vec<(&'static str, Grid)> {
     tables
 }
 
-fn toned(sentence: &Sentence) -> String {
+fn toned(sentence: &ClaimText) -> String {
     let tone = match sentence.better {
         Some(true) => Tone::Good,
         Some(false) => Tone::Bad,
         None => Tone::Plain,
     };
-    marked(&sentence.text, tone)
+    with_symbol(&sentence.text, tone)
 }
 
-fn paragraph(text: &str, look: &Look) -> String {
+fn paragraph(text: &str, look: &TextStyle) -> String {
     wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use model::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
-use model::units::thread_count;
-use model::workload::Better;
+use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use model::values::units::thread_count;
+use model::values::workload::Better;
 
 use super::run::better_word;
 use super::{csv_number, csv_text};
-use crate::grid::{Grid, GridCell, Holds, markdown_text};
-use crate::look::{HARD_SPACE, Look, Tone, clean, finished, marked, wrapped};
+use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::{percent_interval, signed_percent, significant};
+use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// A column of changes is hard to read when narrower; with less room per column each change gets a line of its own.
 const CHANGE_WIDTH_MIN: usize = 20;
@@ -21,8 +21,7 @@ const NONE_SEEN: &str = "no difference seen";
 /// Instead of an interval, which takes two tests.
 const ONE_TEST: &str = "one test only";
 
-/// For the terminal.
-pub fn comparison(comparison: &Comparison, look: &Look) -> String {
+pub fn comparison(comparison: &Comparison, look: &TextStyle) -> String {
     let others = comparison.columns.len().saturating_sub(1);
     let grid = if FIXED_WIDTH + others * CHANGE_WIDTH_MIN > look.width {
         long_grid(comparison)
@@ -32,14 +31,13 @@ pub fn comparison(comparison: &Comparison, look: &Look) -> String {
     let title = clean(&format!("Against {}, by {}", comparison.baseline, comparison.by));
     let above: String = headnotes(comparison).iter().map(|note| paragraph(note, look)).collect();
     let below: String = footnotes(comparison).iter().map(|note| format!("\n{}", paragraph(note, look))).collect();
-    paragraph(&marked(&title, Tone::Strong), look) + &above + &grid.terminal(look) + &below
+    paragraph(&with_symbol(&title, Tone::Strong), look) + &above + &grid.terminal(look) + &below
 }
 
-fn paragraph(text: &str, look: &Look) -> String {
+fn paragraph(text: &str, look: &TextStyle) -> String {
     wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
 }
 
-/// The same as Markdown.
 pub fn comparison_markdown(comparison: &Comparison) -> String {
     let above: String = headnotes(comparison).iter().map(|note| format!("{}\n\n", markdown_text(note))).collect();
     let below: String = footnotes(comparison).iter().map(|note| format!("\n{}\n", markdown_text(note))).collect();
@@ -106,7 +104,7 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
         let mut cells = vec![
             GridCell::plain(&row.test),
             GridCell::plain(&row.metric),
-            GridCell::quiet(better_word(row.better)),
+            GridCell::muted(better_word(row.better)),
             own(row, row.values.get(&comparison.baseline)),
         ];
         cells.extend(others(comparison).map(|column| joined(parts(row, row.values.get(column)))));
@@ -114,7 +112,7 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
     }
     for threads in over(comparison) {
         let mut cells = vec![GridCell::new(&mean_name(threads), Tone::Strong), GridCell::plain("main ones")];
-        cells.extend([GridCell::quiet("higher"), GridCell::quiet("baseline")]);
+        cells.extend([GridCell::muted("higher"), GridCell::muted("baseline")]);
         cells.extend(others(comparison).map(|column| {
             let mean = means(comparison).iter().find(|mean| mean.name == column && mean.threads == threads);
             mean.map_or_else(missing, |mean| joined(mean_parts(mean)))
@@ -136,7 +134,7 @@ fn mean_name(threads: Option<usize>) -> String {
 /// One line per compared thing, for comparisons that are wider than the terminal.
 pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
     let titles = [comparison.by.as_str(), "median", "change", "95 % interval"];
-    let mut grid = Grid::new(&titles).holding(Holds::Word, &["median", "change", "95 % interval"]);
+    let mut grid = Grid::new(&titles).holding(CellKind::Word, &["median", "change", "95 % interval"]);
     for row in &comparison.rows {
         grid.heading(&format!("{}: {}, {} is better", row.test, row.metric, better_word(row.better)));
         // A line for each column that has the test; what is absent here was not asked for or is under "skipped".
@@ -145,7 +143,7 @@ pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
             let value = row.values.get(column);
             let mut cells = vec![GridCell::plain(column), own(row, value)];
             cells.extend(if *column == comparison.baseline {
-                [GridCell::quiet("baseline"), GridCell::plain("")]
+                [GridCell::muted("baseline"), GridCell::plain("")]
             } else {
                 parts(row, value)
             });
@@ -177,18 +175,18 @@ fn others(comparison: &Comparison) -> impl Iterator<Item = &str> {
 fn own(row: &ComparisonRow, value: Option<&ComparedValue>) -> GridCell {
     value.map_or_else(missing, |value| {
         let text = format!("{}{HARD_SPACE}{}", significant(value.median), clean(&row.unit));
-        GridCell::ours(&text, Tone::Plain).of(value.median, Some(&row.unit))
+        GridCell::trusted(&text, Tone::Plain).of(value.median, Some(&row.unit))
     })
 }
 
 fn missing() -> GridCell {
-    GridCell::quiet("not measured")
+    GridCell::muted("not measured")
 }
 
 /// What is said of a change: the words for it, and its interval.
 fn parts(row: &ComparisonRow, value: Option<&ComparedValue>) -> [GridCell; 2] {
     let Some(value) = value else { return [missing(), GridCell::plain("")] };
-    let Some(change) = value.change_percent else { return [GridCell::quiet("no ratio"), GridCell::plain("")] };
+    let Some(change) = value.change_percent else { return [GridCell::muted("no ratio"), GridCell::plain("")] };
     let better = |higher: bool| if higher == (row.better == Better::Higher) { Tone::Good } else { Tone::Bad };
     let tone = match value.difference {
         Some(Difference::Higher) => Some(better(true)),
@@ -202,8 +200,8 @@ fn parts(row: &ComparisonRow, value: Option<&ComparedValue>) -> [GridCell; 2] {
 fn mean_parts(mean: &GeomeanChange) -> [GridCell; 2] {
     let Some((low, high)) = mean.ci_low.zip(mean.ci_high) else {
         let change =
-            GridCell::ours(&held(&signed_percent(mean.change_percent)), Tone::Quiet).of(mean.change_percent, None);
-        return [change, GridCell::ours(&held(ONE_TEST), Tone::Quiet)];
+            GridCell::trusted(&held(&signed_percent(mean.change_percent)), Tone::Quiet).of(mean.change_percent, None);
+        return [change, GridCell::trusted(&held(ONE_TEST), Tone::Quiet)];
     };
     let tone = match mean.change_percent {
         _ if low <= 0.0 && 0.0 <= high => None,
@@ -220,7 +218,7 @@ fn change_parts(change: f64, ends: Option<(f64, f64)>, tone: Option<Tone>) -> [G
         None => (NONE_SEEN.into(), Tone::Quiet),
     };
     let ends = ends.map_or(String::new(), |(low, high)| format!("{} %", percent_interval(low, high, change)));
-    [GridCell::ours(&words, tone).of(change, None), GridCell::ours(&held(&ends), tone)]
+    [GridCell::trusted(&words, tone).of(change, None), GridCell::trusted(&held(&ends), tone)]
 }
 
 /// `+12.3 % (10.1 to 14.5)`, `no difference seen (-0.4 to 0.9 %)`, or `+12.3 %` for a single figure.

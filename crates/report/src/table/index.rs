@@ -1,28 +1,26 @@
 //! UnixBench's index: for each set of tests one row per test and a last one for the index, one column per compared thing.
 
-use model::unixbench::{Index, IndexGroup, IndexTable, ScoreIndex, TESTS, TestIndex};
+use model::import::unixbench::{Index, IndexGroup, IndexTable, ScoreIndex, TESTS, TestIndex};
 
 use super::{csv_number, csv_text};
 use crate::grid::{Grid, GridCell, markdown_text};
-use crate::look::{HARD_SPACE, Look, Tone, clean, finished, marked, wrapped};
 use crate::number::{signed_percent, significant};
+use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-/// For the terminal.
-pub fn index(table: &IndexTable, look: &Look) -> String {
+pub fn index(table: &IndexTable, look: &TextStyle) -> String {
     let mut out: String = table.notes.iter().map(|note| paragraph(&clean(note), look)).collect();
     for group in &table.groups {
-        out += &paragraph(&marked(&caption(table, group), Tone::Strong), look);
+        out += &paragraph(&with_symbol(&caption(table, group), Tone::Strong), look);
         out += &index_grid(table, group).terminal(look);
         out += "\n";
     }
     out
 }
 
-fn paragraph(text: &str, look: &Look) -> String {
+fn paragraph(text: &str, look: &TextStyle) -> String {
     wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
 }
 
-/// The same as Markdown.
 pub fn index_markdown(table: &IndexTable) -> String {
     let group = |group: &IndexGroup| {
         format!("{}\n\n{}\n", markdown_text(&caption(table, group)), index_grid(table, group).markdown())
@@ -86,7 +84,7 @@ pub(crate) fn index_grid(table: &IndexTable, group: &IndexGroup) -> Grid {
     for test in &group.tests {
         let mut cells = vec![
             GridCell::plain(&test.name),
-            GridCell::ours(&format!("{}{HARD_SPACE}{}", test.baseline, clean(&test.unit)), Tone::Quiet),
+            GridCell::trusted(&format!("{}{HARD_SPACE}{}", test.baseline, clean(&test.unit)), Tone::Quiet),
         ];
         cells.extend(test.scores.iter().map(|score| score_cell(test, *score)));
         grid.rows.push(cells);
@@ -99,16 +97,19 @@ pub(crate) fn index_grid(table: &IndexTable, group: &IndexGroup) -> Grid {
 
 /// `571.6 (6670000 lps)`.
 fn score_cell(test: &TestIndex, score: Option<ScoreIndex>) -> GridCell {
-    let Some(score) = score else { return GridCell::quiet("not measured") };
+    let Some(score) = score else { return GridCell::muted("not measured") };
     let raw = format!("({}{HARD_SPACE}{})", significant(score.score), clean(&test.unit));
-    GridCell::ours(&format!("{:.1}{HARD_SPACE}{raw}", score.index), Tone::Plain)
+    GridCell::trusted(&format!("{:.1}{HARD_SPACE}{raw}", score.index), Tone::Plain)
 }
 
 /// `571.6 (+12.3 %), 9 of 12 tests`.
 fn index_cell(index: Option<Index>) -> GridCell {
-    let Some(index) = index else { return GridCell::quiet("not measured") };
+    let Some(index) = index else { return GridCell::muted("not measured") };
     let change = index.change_percent.map_or(String::new(), |change| format!(" ({})", signed_percent(change)));
     let partial =
         if index.tests < TESTS.len() { format!(", {} of {} tests", index.tests, TESTS.len()) } else { String::new() };
-    GridCell::ours(&format!("{:.1}{change}{partial}", index.value).replace(' ', &HARD_SPACE.to_string()), Tone::Strong)
+    GridCell::trusted(
+        &format!("{:.1}{change}{partial}", index.value).replace(' ', &HARD_SPACE.to_string()),
+        Tone::Strong,
+    )
 }

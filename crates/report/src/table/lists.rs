@@ -1,30 +1,30 @@
 //! Lists of what there is: trials, runs, workloads, policies, placements.
 
-use model::finding::metric_value;
-use model::placement::{Lines, Offer, Placement, PolicyInfo};
-use model::plan::Plan;
-use model::record::{Ending, RunRecord, RunSummary, TrialRecord};
-use model::trial::{Grade, Role};
-use model::undo::Restored;
-use model::units::{Nanos, thread_count};
-use model::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+use model::analysis::finding::metric_value;
+use model::placements::placement::{CommandLines, Placement, PolicyInfo, PolicyResult};
+use model::values::plan::Plan;
+use model::values::record::{EndReason, RunRecord, RunSummary, TrialRecord};
+use model::values::trial::{Grade, Role};
+use model::values::undo::Restored;
+use model::values::units::{Nanos, thread_count};
+use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
 use super::run::{better_word, skipped_grid};
-use crate::grid::{Grid, GridCell, Holds};
+use crate::grid::{CellKind, Grid, GridCell};
 use crate::json::value;
-use crate::look::{Look, Tone, clean, finished, marked, wrapped};
 use crate::number::{date, significant};
+use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// A list of trials has room for all of its columns on lines of at least this length.
 const ALL_WIDTH_MIN: usize = 110;
 
 /// What a policy makes of this machine, and how to apply it by hand.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OfferLines<'a> {
+pub struct PolicyLines<'a> {
     /// The placement, or why there is none.
-    pub offer: &'a Offer,
+    pub offer: &'a PolicyResult,
     /// Lines to paste; none to leave them out.
-    pub lines: Option<Lines>,
+    pub lines: Option<CommandLines>,
 }
 
 /// What became of the settings that an interrupted run had changed.
@@ -36,9 +36,9 @@ pub fn restored(restored: &[Restored]) -> String {
 }
 
 /// Every trial of a run in the order of the run, with its verdict.
-pub fn trials(record: &RunRecord, trials: &[TrialRecord], look: &Look) -> String {
+pub fn trials(record: &RunRecord, trials: &[TrialRecord], look: &TextStyle) -> String {
     let titles = ["trial", "id", "test", "placement", "repetition", "result", "took", "verdict", "reasons"];
-    let mut grid = Grid::new(&titles).numbers(&["trial", "result", "took"]).holding(Holds::Word, &["id"]);
+    let mut grid = Grid::new(&titles).numbers(&["trial", "result", "took"]).holding(CellKind::Word, &["id"]);
     for trial in trials {
         grid.rows.push(trial_row(record, trial));
     }
@@ -59,7 +59,7 @@ fn trial_row(record: &RunRecord, trial: &TrialRecord) -> Vec<GridCell> {
     };
     vec![
         GridCell::plain(&trial.position.to_string()),
-        GridCell::quiet(&trial.trial.id.0),
+        GridCell::muted(&trial.trial.id.0),
         GridCell::plain(cell.map_or(&trial.trial.workload, |cell| &cell.test)),
         GridCell::plain(&trial.trial.placement.name),
         GridCell::plain(&repetition(trial)),
@@ -82,9 +82,9 @@ fn repetition(trial: &TrialRecord) -> String {
 }
 
 /// The runs of a results file.
-pub fn runs(runs: &[RunSummary], look: &Look) -> String {
+pub fn runs(runs: &[RunSummary], look: &TextStyle) -> String {
     let titles = ["run", "experiment", "machine", "begun", "cells", "trials", "ended"];
-    let mut grid = Grid::new(&titles).numbers(&["cells", "trials"]).holding(Holds::Word, &["run"]);
+    let mut grid = Grid::new(&titles).numbers(&["cells", "trials"]).holding(CellKind::Word, &["run"]);
     for run in runs {
         let simulated = run.simulated.as_ref().map(|simulated| format!("simulated {simulated}"));
         let tone = if simulated.is_some() { Tone::Warning } else { Tone::Plain };
@@ -104,7 +104,7 @@ pub fn runs(runs: &[RunSummary], look: &Look) -> String {
 }
 
 /// What a run would do: its cells, how many trials that makes, how long they take.
-pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &Look) -> String {
+pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &TextStyle) -> String {
     let titles = ["placement", "threads", "cpus", "memory", "why"];
     let mut grid = Grid::new(&titles).numbers(&["threads"]);
     for cell in &plan.cells {
@@ -119,16 +119,17 @@ pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &Look) -> String {
         grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
     }
     let head = format!("{}: {} cells, about {trials} trials in {time}", clean(&plan.experiment), plan.cells.len());
-    let mut out = format!("{}\n\n{}", finished(&marked(&head, Tone::Strong), look), grid.terminal(look));
+    let mut out = format!("{}\n\n{}", finished(&with_symbol(&head, Tone::Strong), look), grid.terminal(look));
     if !plan.skipped.is_empty() {
-        out += &format!("\n{}\n", finished(&marked("Skipped: this machine cannot offer them", Tone::Strong), look));
+        out +=
+            &format!("\n{}\n", finished(&with_symbol("Skipped: this machine cannot offer them", Tone::Strong), look));
         out += &skipped_grid(&plan.skipped).without_repeats(1).terminal(look);
     }
     out
 }
 
 /// Experiments by name and question.
-pub fn experiments(experiments: &[(String, String)], look: &Look) -> String {
+pub fn experiments(experiments: &[(String, String)], look: &TextStyle) -> String {
     let mut grid = Grid::new(&["experiment", "question"]);
     for (name, question) in experiments {
         grid.rows.push(vec![GridCell::plain(name), GridCell::plain(question)]);
@@ -136,24 +137,24 @@ pub fn experiments(experiments: &[(String, String)], look: &Look) -> String {
     grid.terminal(look)
 }
 
-pub(crate) fn ending(ended: Option<Ending>) -> (&'static str, Tone) {
+pub(crate) fn ending(ended: Option<EndReason>) -> (&'static str, Tone) {
     match ended {
-        Some(Ending::Precise) => ("as precise as asked", Tone::Plain),
-        Some(Ending::AllBlocks) => ("all repetitions", Tone::Plain),
-        Some(Ending::Budget) => ("time was up", Tone::Plain),
-        Some(Ending::Resolved) => ("resolved", Tone::Plain),
-        Some(Ending::NoReference) => ("no reference", Tone::Warning),
+        Some(EndReason::Precise) => ("as precise as asked", Tone::Plain),
+        Some(EndReason::AllBlocks) => ("all repetitions", Tone::Plain),
+        Some(EndReason::Budget) => ("time was up", Tone::Plain),
+        Some(EndReason::Resolved) => ("resolved", Tone::Plain),
+        Some(EndReason::NoReference) => ("no reference", Tone::Warning),
         None => ("not finished", Tone::Warning),
     }
 }
 
 /// Every workload with its parameters and metrics.
-pub fn workloads(specs: &[WorkloadSpec], look: &Look) -> String {
+pub fn workloads(specs: &[WorkloadSpec], look: &TextStyle) -> String {
     specs.iter().map(|spec| workload(spec, look)).collect::<Vec<_>>().join("\n")
 }
 
-fn workload(spec: &WorkloadSpec, look: &Look) -> String {
-    let mut out = format!("{}\n", finished(&marked(&clean(&spec.name), Tone::Strong), look));
+fn workload(spec: &WorkloadSpec, look: &TextStyle) -> String {
+    let mut out = format!("{}\n", finished(&with_symbol(&clean(&spec.name), Tone::Strong), look));
     let threads = spec.threads_exactly.map(|threads| format!("It runs exactly {threads} threads."));
     for text in [&spec.summary, &spec.about].into_iter().chain(&threads).filter(|text| !text.is_empty()) {
         let lines = wrapped(&clean(text), look.width, look.width);
@@ -195,7 +196,7 @@ fn range(kind: &ParameterKind) -> String {
 }
 
 /// The names of policies and what each makes.
-pub fn policies(policies: &[PolicyInfo], look: &Look) -> String {
+pub fn policies(policies: &[PolicyInfo], look: &TextStyle) -> String {
     let mut grid = Grid::new(&["policy", "what it makes"]);
     for policy in policies {
         grid.rows.push(vec![GridCell::plain(policy.name), GridCell::plain(policy.about)]);
@@ -204,12 +205,12 @@ pub fn policies(policies: &[PolicyInfo], look: &Look) -> String {
 }
 
 /// What a machine offers, with reasons and lines; then what it does not offer.
-pub fn placements(offers: &[OfferLines], look: &Look) -> String {
+pub fn placements(offers: &[PolicyLines], look: &TextStyle) -> String {
     let mut out = String::new();
     let mut lacking = Grid::new(&["not here", "why"]);
-    for OfferLines { offer, lines } in offers {
+    for PolicyLines { offer, lines } in offers {
         match &offer.placement {
-            Err(why) => lacking.rows.push(vec![GridCell::plain(&offer.policy), GridCell::quiet(why)]),
+            Err(why) => lacking.rows.push(vec![GridCell::plain(&offer.policy), GridCell::muted(why)]),
             Ok(placement) => out += &offered(placement, offer.same_as.as_deref(), lines.as_ref(), look),
         }
     }
@@ -219,12 +220,12 @@ pub fn placements(offers: &[OfferLines], look: &Look) -> String {
     out
 }
 
-fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&Lines>, look: &Look) -> String {
-    let seats = if placement.is_seated() { placement.cpus().to_string() } else { "as the kernel likes".into() };
+fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&CommandLines>, look: &TextStyle) -> String {
+    let seats = if placement.is_pinned() { placement.cpus().to_string() } else { "as the kernel likes".into() };
     let threads = thread_count(placement.threads);
     let facts = format!("{threads}, cpus {seats}, memory {}", placement.memory);
     let same = same_as.map(|other| format!("here the same as {}", clean(other)));
-    let mut out = finished(&marked(&clean(&placement.name), Tone::Strong), look);
+    let mut out = finished(&with_symbol(&clean(&placement.name), Tone::Strong), look);
     let room = look.width.saturating_sub(2);
     for text in [facts, clean(&placement.reason)].into_iter().chain(same) {
         for line in wrapped(&text, room, room) {
@@ -235,11 +236,11 @@ fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&Lines>, 
 }
 
 /// Each tool's line below its name; never wrapped, since it is to be pasted.
-pub(super) fn pasted(lines: &Lines, look: &Look) -> String {
+pub(super) fn pasted(lines: &CommandLines, look: &TextStyle) -> String {
     let lines = value(lines);
     let fields = lines.as_object().into_iter().flatten().filter_map(|(tool, line)| Some((tool, line.as_str()?)));
     let written = fields.map(|(tool, line)| {
-        let name = finished(&marked(&tool.replace('_', " "), Tone::Quiet), look);
+        let name = finished(&with_symbol(&tool.replace('_', " "), Tone::Quiet), look);
         let body: String = line.lines().map(|line| format!("      {}\n", clean(line))).collect();
         format!("    {name}:\n{body}")
     });

@@ -1,20 +1,20 @@
 //! How busy each cpu was in each cell, one row per cpu.
 
-use model::finding::{CellFinding, RunFinding};
-use model::record::RunRecord;
+use model::analysis::finding::{CellFinding, RunFinding};
+use model::values::record::RunRecord;
 
 use super::section;
 use crate::grid::{Grid, GridCell};
-use crate::look::{Look, Tone, finished, marked};
+use crate::style::{TextStyle, Tone, finished, with_symbol};
 
 /// For the terminal; says so where nobody looked.
-pub fn cpu_load(record: &RunRecord, finding: &RunFinding, look: &Look) -> String {
+pub fn cpu_load(record: &RunRecord, finding: &RunFinding, look: &TextStyle) -> String {
     let mut out = section("What each cpu did, percent of its time, mean of the trials", look);
     let cells: Vec<&CellFinding> = finding.cells.iter().collect();
     let grid = load_grid(&cells);
     if grid.rows.is_empty() {
         let why = if record.simulated.is_some() { "on a simulated machine" } else { "in this run" };
-        return out + &finished(&marked(&format!("No cpu was looked at {why}."), Tone::Quiet), look) + "\n";
+        return out + &finished(&with_symbol(&format!("No cpu was looked at {why}."), Tone::Quiet), look) + "\n";
     }
     out += &grid.without_repeats(3).terminal(look);
     out

@@ -10,7 +10,7 @@ mod size;
 
 pub use comparison::{comparison, comparison_csv, comparison_markdown};
 pub use index::{index, index_csv, index_markdown};
-pub use lists::{OfferLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
+pub use lists::{PolicyLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use load::cpu_load;
 pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
@@ -21,7 +21,7 @@ pub(crate) use index::{caption as index_caption, index_grid};
 pub(crate) use lists::ending;
 pub(crate) use load::load_grid;
 pub(crate) use run::{
-    caveats_grid, headed_grid, heading, machine, run_grid, section, simulated, skipped_grid, troubled_grid,
+    caveats_grid, headed_grid, heading, invalid_trials_grid, machine, run_grid, section, simulated, skipped_grid,
 };
 pub(crate) use size::size_grid;
 

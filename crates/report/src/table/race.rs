@@ -1,21 +1,21 @@
 //! A race's answer on a terminal: who is best and by how much, what ties with it, the lines to paste; and the ranked
 //! list while it runs.
 
-use model::place::{Answer, Step};
-use model::plan::Plan;
-use model::record::RunRecord;
+use model::analysis::place::{PlaceResult, ReductionStep};
+use model::values::plan::Plan;
+use model::values::record::RunRecord;
 
 use super::lists::pasted;
 use super::run::simulated;
 use crate::grid::{Grid, GridCell};
-use crate::look::{Look, Tone, clean, finished, marked, wrapped};
 use crate::race::{grid, headline, lines_of, sentences, verdict};
+use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// A ranking has room for all of its columns on lines of at least this length.
 const ALL_WIDTH_MIN: usize = 120;
 
 /// The answer, its reasons, the ranking, the lines.
-pub fn answer(record: &RunRecord, answer: &Answer, look: &Look) -> String {
+pub fn answer(record: &RunRecord, answer: &PlaceResult, look: &TextStyle) -> String {
     let mut out = simulated(record).map_or(String::new(), |stamp| line(&stamp, Tone::Warning, look));
     let (text, tone) = headline(answer);
     out += &line(&text, tone, look);
@@ -33,7 +33,7 @@ pub fn answer(record: &RunRecord, answer: &Answer, look: &Look) -> String {
 }
 
 /// How raw placements became candidates, and the candidates.
-pub fn explanation(plan: &Plan, steps: &[Step], look: &Look) -> String {
+pub fn explanation(plan: &Plan, steps: &[ReductionStep], look: &TextStyle) -> String {
     let mut out = String::new();
     for step in steps {
         let count = step.count.as_ref().map_or(String::new(), |count| format!("{count:>14}  "));
@@ -49,7 +49,7 @@ pub fn explanation(plan: &Plan, steps: &[Step], look: &Look) -> String {
             GridCell::plain(if cpus.is_empty() { "any" } else { &cpus }),
             GridCell::plain(&placement.memory.to_string()),
             GridCell::plain(&placement.second.to_string()),
-            GridCell::quiet(&placement.reason),
+            GridCell::muted(&placement.reason),
         ]);
     }
     let second = plan.cells.iter().any(|cell| !cell.placement.second.is_empty());
@@ -58,24 +58,24 @@ pub fn explanation(plan: &Plan, steps: &[Step], look: &Look) -> String {
 }
 
 /// The best few candidates, a line each, for a display that is drawn anew after each block.
-pub fn ranking(answer: &Answer, lines: usize, look: &Look) -> Vec<String> {
+pub fn ranking(answer: &PlaceResult, lines: usize, look: &TextStyle) -> Vec<String> {
     let best = answer.standings.iter().take(lines).enumerate();
     let line = best.map(|(rank, one)| {
         let (verdict, tone) = verdict(one, answer.metric.better);
         let text = format!("{:>3}  {:<32} {verdict}", rank + 1, clean(&one.placed.placement));
         let short: String = text.chars().take(look.width).collect();
-        finished(&marked(&short, tone), look)
+        finished(&with_symbol(&short, tone), look)
     });
     line.collect()
 }
 
 /// How a race stands, on one line of a log.
-pub fn standing(answer: &Answer, blocks: u32, left: usize) -> String {
+pub fn standing(answer: &PlaceResult, blocks: u32, left: usize) -> String {
     let leader = answer.winner.as_ref().map_or("nobody yet".into(), |leader| clean(&leader.placement));
     format!("block {blocks}: {left} of {} candidates left, {leader} leads", answer.candidates)
 }
 
-fn line(text: &str, tone: Tone, look: &Look) -> String {
+fn line(text: &str, tone: Tone, look: &TextStyle) -> String {
     let lines = wrapped(text, look.width, look.width);
-    lines.iter().map(|line| format!("{}\n", finished(&marked(line, tone), look))).collect()
+    lines.iter().map(|line| format!("{}\n", finished(&with_symbol(line, tone), look))).collect()
 }

@@ -1,29 +1,28 @@
 //! A run's cells with their medians and intervals, what was skipped, and how far trials can be believed.
 
-use model::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
-use model::plan::Skipped;
-use model::record::RunRecord;
-use model::workload::Better;
+use model::analysis::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
+use model::values::plan::SkippedCell;
+use model::values::record::RunRecord;
+use model::values::workload::Better;
 
 use super::{csv_number, csv_text};
-use crate::grid::{Grid, GridCell, Holds, markdown_text};
-use crate::look::{Look, Tone, clean, finished, marked, wrapped};
+use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::{Scale, interval};
+use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// Which metrics of each cell are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metrics {
     /// Each workload's first.
     Main,
-    /// All of them.
     All,
 }
 
 /// For the terminal: what was asked, the cells, what was skipped and why.
-pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, look: &Look) -> String {
+pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, look: &TextStyle) -> String {
     let mut out = heading(record, look);
     out += &headed_grid(finding, metrics).terminal(look);
-    let troubled = troubled_grid(finding);
+    let troubled = invalid_trials_grid(finding);
     if !troubled.rows.is_empty() {
         out += &section("Trials that were disturbed or could not be proven", look);
         out += &troubled.without_repeats(2).terminal(look);
@@ -93,16 +92,16 @@ pub(crate) fn better_word(better: Better) -> &'static str {
     }
 }
 
-pub(crate) fn section(title: &str, look: &Look) -> String {
-    format!("\n{}\n", finished(&marked(title, Tone::Strong), look))
+pub(crate) fn section(title: &str, look: &TextStyle) -> String {
+    format!("\n{}\n", finished(&with_symbol(title, Tone::Strong), look))
 }
 
-pub(crate) fn heading(record: &RunRecord, look: &Look) -> String {
+pub(crate) fn heading(record: &RunRecord, look: &TextStyle) -> String {
     let plan = &record.plan;
-    let mut lines = vec![marked(&clean(&plan.experiment), Tone::Strong)];
+    let mut lines = vec![with_symbol(&clean(&plan.experiment), Tone::Strong)];
     lines.extend((!plan.question.is_empty()).then(|| clean(&plan.question)));
-    lines.push(marked(&machine(record), Tone::Quiet));
-    lines.extend(simulated(record).map(|stamp| marked(&stamp, Tone::Warning)));
+    lines.push(with_symbol(&machine(record), Tone::Quiet));
+    lines.extend(simulated(record).map(|stamp| with_symbol(&stamp, Tone::Warning)));
     let wrapped = lines.iter().flat_map(|line| wrapped(line, look.width, look.width));
     let text: Vec<String> = wrapped.map(|line| finished(&line, look)).collect();
     format!("{}\n\n", text.join("\n"))
@@ -129,7 +128,7 @@ pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
     for (cell, metric) in shown(finding, metrics) {
         let [placement, threads, samples, trials] = row(cell, metric);
         let [test, name] = [&cell.test, &metric.name].map(|text| GridCell::plain(text));
-        let [better, unit] = [better_word(metric.better), &metric.unit].map(GridCell::quiet);
+        let [better, unit] = [better_word(metric.better), &metric.unit].map(GridCell::muted);
         let names = vec![test, name, better, placement, threads];
         grid.rows.push([names, figures(metric, passes), vec![unit, samples, trials]].concat());
     }
@@ -169,7 +168,7 @@ fn titles<'t>(first: &[&'t str], passes: bool, last: &[&'t str]) -> Vec<&'t str>
 }
 
 fn numbered(grid: Grid) -> Grid {
-    grid.numbers(&["threads", "median", "best", "mean", "n"]).holding(Holds::Word, &["95 % interval"])
+    grid.numbers(&["threads", "median", "best", "mean", "n"]).holding(CellKind::Word, &["95 % interval"])
 }
 
 fn figures(metric: &MetricFinding, passes: bool) -> Vec<GridCell> {
@@ -214,7 +213,7 @@ pub(crate) fn verdict_words(verdicts: VerdictCounts) -> (String, Tone) {
 }
 
 /// Why trials are not valid, cell by cell.
-pub(crate) fn troubled_grid(finding: &RunFinding) -> Grid {
+pub(crate) fn invalid_trials_grid(finding: &RunFinding) -> Grid {
     let mut grid = Grid::new(&["test", "placement", "trials", "reason"]).numbers(&["trials"]);
     for cell in &finding.cells {
         for (reason, count) in &cell.reasons {
@@ -247,7 +246,7 @@ pub(crate) fn caveats_grid(finding: &RunFinding) -> Grid {
     grid
 }
 
-pub(crate) fn skipped_grid(skipped: &[Skipped]) -> Grid {
+pub(crate) fn skipped_grid(skipped: &[SkippedCell]) -> Grid {
     let mut grid = Grid::new(&["test", "placement", "why"]);
     for skipped in skipped {
         let texts = [&skipped.test, &skipped.placement, &skipped.why];

@@ -1,20 +1,20 @@
 //! A command's speed against its DRAM, as a table with a curve in it.
 
-use model::size::{SizeAnswer, SizePoint};
+use model::analysis::size::{SizeAnswer, SizePoint};
 
 use crate::grid::{Grid, GridCell};
-use crate::look::{Look, Tone, finished, marked, wrapped};
 use crate::number::signed_percent;
+use crate::style::{TextStyle, Tone, finished, with_symbol, wrapped};
 
 /// A bar of so many characters is the slowest of the table; slowdowns are drawn by their logarithm, because they go from
 /// a hundredth to a hundredfold.
 const BAR: usize = 24;
 
 /// The answer, then the curve.
-pub fn size(answer: &SizeAnswer, look: &Look) -> String {
+pub fn size(answer: &SizeAnswer, look: &TextStyle) -> String {
     let said = [(Some(answer.sentence()), Tone::Strong), (answer.plain_sentence(), Tone::Plain)];
     let lines =
-        said.into_iter().filter_map(|(text, tone)| Some(wrapped(&marked(&text?, tone), look.width, look.width)));
+        said.into_iter().filter_map(|(text, tone)| Some(wrapped(&with_symbol(&text?, tone), look.width, look.width)));
     let said: String = lines.flatten().map(|line| format!("{}\n", finished(&line, look))).collect();
     format!("{said}\n{}", size_grid(answer).terminal(look))
 }
@@ -40,8 +40,8 @@ fn row(answer: &SizeAnswer, point: &SizePoint, slowest: f64) -> Vec<GridCell> {
         GridCell::new(&point.dram.to_string(), tone),
         GridCell::plain(&format!("{share:.0} %")),
         GridCell::plain(&signed_percent(point.slower_percent)),
-        GridCell::quiet(&interval),
-        GridCell::quiet(&bar),
+        GridCell::muted(&interval),
+        GridCell::muted(&bar),
     ]
 }
 
@@ -51,7 +51,7 @@ fn length(point: &SizePoint) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use model::units::Bytes;
+    use model::values::units::Bytes;
 
     use super::*;
 
@@ -73,7 +73,7 @@ mod tests {
             enough_plain: None,
             saves: Some(Bytes(2 << 30)),
         };
-        let text = size(&answer, &Look { width: 120, ascii: true, colour: false });
+        let text = size(&answer, &TextStyle { width: 120, ascii: true, colour: false });
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("it holds 4GiB and needs 2GiB of DRAM to be within 5 % of full speed"), "{text}");
         let bar = |line: &str| line.chars().rev().take_while(|c| *c == '-').count();

@@ -1,16 +1,18 @@
 //! A believable run: 3 workloads x 4 placements x 12 blocks, its numbers from a fixed formula.
 
-use model::capture::Capture;
-use model::compare::{By, ComparedRun, compare};
-use model::comparison::Comparison;
-use model::finding::{RunFinding, summarise};
-use model::id_set::{CpuId, NodeId};
-use model::placement::{MemoryPolicy, Placement};
-use model::plan::{Cell, Plan, Repeat, Skipped};
-use model::record::{Ending, RunId, RunRecord, TrialRecord};
-use model::trial::{Evidence, Grade, Outcome, Role, Sample, Status, Verdict};
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec};
+use model::analysis::compare::{By, ComparedRun, compare};
+use model::analysis::finding::{RunFinding, summarise};
+use model::placements::placement::{MemoryPolicy, Placement};
+use model::values::capture::Capture;
+use model::values::comparison::Comparison;
+use model::values::id_set::{CpuId, NodeId};
+use model::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
+use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
+use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, TrialStatus, Verdict};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{
+    Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec,
+};
 
 use crate::machines;
 
@@ -169,7 +171,7 @@ fn record(shape: &Shape) -> RunRecord {
         placements(shape.placements).into_iter().map(cell).collect::<Vec<_>>()
     });
     let second = Nanos(1_000_000_000);
-    let skipped = |test: &str| Skipped {
+    let skipped = |test: &str| SkippedCell {
         test: test.into(),
         placement: "remote".into(),
         why: "this machine has one memory node, so no memory is remote".into(),
@@ -180,7 +182,7 @@ fn record(shape: &Shape) -> RunRecord {
         cells: cells.collect(),
         skipped: tests.iter().map(|test| skipped(test)).collect(),
         workloads,
-        repeat: Repeat {
+        repeat: StoppingRule {
             warmup: 1,
             min: 5,
             max: shape.blocks,
@@ -202,7 +204,7 @@ fn record(shape: &Shape) -> RunRecord {
         host: Some("ryzen-desk".into()),
         simulated: None,
         started_unix_ms: 1_768_000_000_000,
-        ended: Some(Ending::AllBlocks),
+        ended: Some(EndReason::AllBlocks),
         program: "nearfar 0.1.0".into(),
     }
 }
@@ -232,7 +234,7 @@ fn trials(record: &RunRecord, shape: &Shape) -> Vec<TrialRecord> {
     let plan = &record.plan;
     let warmup = plan.block(&record.id.0, record.seed, Role::Warmup, 0);
     let measured = (0..shape.blocks).flat_map(|block| plan.block(&record.id.0, record.seed, Role::Measured, block));
-    let trial = |(position, trial): (usize, model::trial::Trial)| {
+    let trial = |(position, trial): (usize, model::values::trial::Trial)| {
         let position = position as u32;
         let value = level(&trial.workload, trial.cell % shape.placements) * noise(position);
         let series = record.plan.spec(&trial.workload).unwrap().metrics.iter().map(|metric| metric.series.clone());
@@ -242,7 +244,7 @@ fn trials(record: &RunRecord, shape: &Shape) -> Vec<TrialRecord> {
         TrialRecord {
             position,
             outcome: Outcome {
-                samples: if status == Status::Completed { samples.collect() } else { Vec::new() },
+                samples: if status == TrialStatus::Completed { samples.collect() } else { Vec::new() },
                 status,
                 evidence: Evidence { wall: Nanos(1_002_000_000), ..Evidence::default() },
                 started_unix_ms: record.started_unix_ms + u64::from(position) * 1_050,
@@ -255,18 +257,18 @@ fn trials(record: &RunRecord, shape: &Shape) -> Vec<TrialRecord> {
     warmup.into_iter().chain(measured).enumerate().map(trial).collect()
 }
 
-fn fate(position: u32, troubled: bool) -> (Status, Verdict) {
+fn fate(position: u32, troubled: bool) -> (TrialStatus, Verdict) {
     let verdict = |grade, reason: &str| Verdict { grade, reasons: vec![reason.into()] };
     match position {
         29 | 77 if troubled => {
-            (Status::Completed, verdict(Grade::Suspect, "other programs used 4 % of the seats' time"))
+            (TrialStatus::Completed, verdict(Grade::Suspect, "other programs used 4 % of the seats' time"))
         }
-        50 if troubled => (Status::Completed, verdict(Grade::Invalid, "it ran on cpus 9, outside its seats 0-5")),
+        50 if troubled => (TrialStatus::Completed, verdict(Grade::Invalid, "it ran on cpus 9, outside its seats 0-5")),
         91 if troubled => {
             let why = "the child was killed by signal 9";
-            (Status::Failed(why.into()), verdict(Grade::Invalid, &format!("failed: {why}")))
+            (TrialStatus::Failed(why.into()), verdict(Grade::Invalid, &format!("failed: {why}")))
         }
-        _ => (Status::Completed, Verdict { grade: Grade::Valid, reasons: Vec::new() }),
+        _ => (TrialStatus::Completed, Verdict { grade: Grade::Valid, reasons: Vec::new() }),
     }
 }
 
@@ -293,7 +295,7 @@ pub fn hostile() -> Run {
         trial.trial.placement.name.push_str(nasty);
         trial.verdict.reasons.iter_mut().for_each(|reason| *reason = nasty.into());
     }
-    record.machine.settings.record(nasty, model::settings::FactValue::Known(nasty.into()));
+    record.machine.settings.record(nasty, model::values::settings::FactValue::Known(nasty.into()));
     record.machine.topology.nodes[0].subtype = Some(nasty.into());
     record.machine.topology.notes = vec![nasty.into()];
     record.simulated = Some(nasty.into());

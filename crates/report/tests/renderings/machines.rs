@@ -1,12 +1,12 @@
 //! Machines for tests, built from nested parts: no file, no hwloc.
 
-use model::id_set::{CpuId, CpuSet, NodeId};
-use model::settings::{FactValue, Settings};
-use model::topology::{
+use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::settings::{FactValue, Settings};
+use model::values::topology::{
     Cache, CpuKind, Device, DeviceKind, Distances, Interrupt, MemoryAttribute, MemoryNode, Movability, Object,
     ObjectKind, Topology,
 };
-use model::units::Bytes;
+use model::values::units::Bytes;
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;

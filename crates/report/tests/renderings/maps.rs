@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use insta::assert_snapshot;
-use model::id_set::{CpuId, NodeId};
-use model::units::Bytes;
-use report::{Look, map};
+use model::values::id_set::{CpuId, NodeId};
+use model::values::units::Bytes;
+use report::{TextStyle, map};
 
 use crate::{fixture, machines};
 
-const LOOK: Look = Look { width: 80, ascii: false, colour: false };
+const LOOK: TextStyle = TextStyle { width: 80, ascii: false, colour: false };
 
 #[test]
 fn a_desktop_with_its_devices_and_settings() {
@@ -18,7 +18,7 @@ fn a_desktop_with_its_devices_and_settings() {
 
 #[test]
 fn the_same_in_ascii() {
-    let text = map::text(&machines::ryzen(), Some(&machines::settings()), &Look { ascii: true, ..LOOK });
+    let text = map::text(&machines::ryzen(), Some(&machines::settings()), &TextStyle { ascii: true, ..LOOK });
     assert!(text.is_ascii());
     assert_snapshot!(text);
 }
@@ -54,7 +54,7 @@ fn a_machine_of_1152_cpus_fits_a_screen() {
 fn no_line_of_a_map_is_longer_than_the_terminal() {
     for topology in [machines::ryzen(), machines::rk3399(), machines::grace_cxl(), machines::thirty_two_sockets()] {
         for width in [60, 80, 120] {
-            let text = map::text(&topology, Some(&machines::settings()), &Look { width, ..LOOK });
+            let text = map::text(&topology, Some(&machines::settings()), &TextStyle { width, ..LOOK });
             let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(longest <= width, "{longest} characters on {width} columns:\n{text}");
         }

@@ -1,11 +1,11 @@
 //! The HTML report: what it shows, that nothing breaks out of it, that it stays small and always the same.
 
-use model::compare::compare_table;
-use model::id_set::CpuId;
-use model::record::{ImportedRow, ImportedTable};
-use model::trial::CpuTime;
-use model::units::Nanos;
-use model::workload::Better;
+use model::analysis::compare::compare_table;
+use model::values::id_set::CpuId;
+use model::values::record::{ImportedRow, ImportedTable};
+use model::values::trial::CpuTime;
+use model::values::units::Nanos;
+use model::values::workload::Better;
 use report::html::{ReportPage, RunSection, TableSection, render};
 
 use crate::fixture::{Run, Shape, finished, hostile, run, run_of};

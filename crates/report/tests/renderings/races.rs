@@ -1,62 +1,66 @@
 //! The answer of a race: what is said first, the ranking, the lines; in every kind of outcome.
 
 use insta::{assert_json_snapshot, assert_snapshot};
-use model::place::{Answer, Claim, Metric, Placed, Ranked, Step};
-use model::placement::Lines;
-use model::racing::{Confirmed, Effect, Planned, State, Verdict, Word};
-use model::statistics::Interval;
-use model::workload::Better;
+use model::analysis::place::{Claim, Metric, PlaceResult, PlacementText, RankingRow, ReductionStep};
+use model::placements::placement::CommandLines;
+use model::stats::racing::{ConfirmPlan, ConfirmResult, Confirmation, Effect, RankClaim, State};
+use model::stats::statistics::Interval;
+use model::values::workload::Better;
 use report::html::{ReportPage, RunSection, render};
-use report::{Look, json, table};
+use report::{TextStyle, json, table};
 
 use crate::fixture::{Run, run};
 
-const LOOK: Look = Look { width: 100, ascii: false, colour: false };
+const LOOK: TextStyle = TextStyle { width: 100, ascii: false, colour: false };
 
 fn interval(low: f64, high: f64) -> Interval {
     Interval::between(low, high).unwrap()
 }
 
-fn placed(placement: &str, cpus: &str, threads: usize) -> Placed {
+fn placed(placement: &str, cpus: &str, threads: usize) -> PlacementText {
     let reason = format!("{threads} threads somewhere");
     let (placement, cpus) = (placement.to_string(), cpus.to_string());
-    Placed { placement, reason, threads, cpus, memory: "kernel".into(), second: String::new() }
+    PlacementText { placement, reason, threads, cpus, memory: "kernel".into(), second: String::new() }
 }
 
-fn ranked(cell: usize, placed: Placed, word: Word) -> Ranked {
+fn ranked(cell: usize, placed: PlacementText, word: RankClaim) -> RankingRow {
     let effect = |mean: f64| Effect {
         mean_percent: mean,
         median_percent: mean,
         interval: Interval::between(mean - 1.5, mean + 1.75),
     };
-    let against = (word != Word::Leads).then(|| effect(4.0 * cell as f64));
-    Ranked { placed, cell, blocks: 14 - cell as u32, word, effect: against, against_kernel: Some(effect(-11.0)) }
+    let against = (word != RankClaim::Leads).then(|| effect(4.0 * cell as f64));
+    RankingRow { placed, cell, blocks: 14 - cell as u32, word, effect: against, against_kernel: Some(effect(-11.0)) }
 }
 
 /// One candidate of every kind of fate.
-fn answer() -> Answer {
+fn answer() -> PlaceResult {
     let standings = vec![
-        ranked(3, placed("compact", "0-2", 3), Word::Leads),
-        ranked(1, placed("-C 0,3,6", "0,3,6", 3), Word::NotSeenToDiffer { at_most: Some(2.6) }),
-        ranked(2, placed("spread", "0,3", 2), Word::NotSeenToDiffer { at_most: None }),
-        ranked(0, placed("kernel", "", 12), Word::Worse { by: interval(11.2, 14.0) }),
-        ranked(4, placed("one-core", "0,6", 2), Word::TooSlow { times: Some(2.4) }),
-        ranked(5, placed("smt-pairs", "0-1,6-7", 4), Word::NotProven("it ran on cpus 9, outside its seats".into())),
-        ranked(6, placed("-C 5", "5", 1), Word::Failed("it ended with status 1: <out of memory>".into())),
-        ranked(7, placed("-C 4", "4", 1), Word::NotRaced),
+        ranked(3, placed("compact", "0-2", 3), RankClaim::Leads),
+        ranked(1, placed("-C 0,3,6", "0,3,6", 3), RankClaim::NotSeenToDiffer { at_most: Some(2.6) }),
+        ranked(2, placed("spread", "0,3", 2), RankClaim::NotSeenToDiffer { at_most: None }),
+        ranked(0, placed("kernel", "", 12), RankClaim::Worse { by: interval(11.2, 14.0) }),
+        ranked(4, placed("one-core", "0,6", 2), RankClaim::TooSlow { times: Some(2.4) }),
+        ranked(
+            5,
+            placed("smt-pairs", "0-1,6-7", 4),
+            RankClaim::NotProven("it ran on cpus 9, outside its seats".into()),
+        ),
+        ranked(6, placed("-C 5", "5", 1), RankClaim::Failed("it ended with status 1: <out of memory>".into())),
+        ranked(7, placed("-C 4", "4", 1), RankClaim::NotRaced),
     ];
-    let confirmed = Confirmed {
+    let confirmed = Confirmation {
         pairs: 40,
-        planned: Planned { pairs: 40, half_width: 0.012 },
+        planned: ConfirmPlan { pairs: 40, half_width: 0.012 },
         change_percent: -12.3,
         ci_low: -13.5,
         ci_high: -11.1,
         median_ratio: 0.879,
         median_interval: Interval::between(0.868, 0.891),
         two_modes: false,
-        verdict: Verdict::Faster,
+        verdict: ConfirmResult::Faster,
     };
-    Answer {
+    PlaceResult {
         claim: Claim::Better,
         search: State::Resolved,
         reference_failed: None,
@@ -70,14 +74,14 @@ fn answer() -> Answer {
         candidates: standings.len(),
         raw_placements: "4095".into(),
         threads_searched: true,
-        lines: Some(Lines { taskset: Some("taskset -c 0-2 ./app -t 3".into()), ..Lines::default() }),
+        lines: Some(CommandLines { taskset: Some("taskset -c 0-2 ./app -t 3".into()), ..CommandLines::default() }),
         second_lines: None,
         standings,
     }
 }
 
 /// The first lines of the text, up to the ranking.
-fn words(run: &Run, answer: &Answer) -> String {
+fn words(run: &Run, answer: &PlaceResult) -> String {
     let text = table::answer(&run.record, answer, &LOOK);
     text.split("\n\n").next().unwrap().to_string()
 }
@@ -94,12 +98,12 @@ fn a_race_that_found_something() {
 #[test]
 fn every_claim_has_its_words() {
     let run = run();
-    let with = |change: &dyn Fn(&mut Answer)| {
+    let with = |change: &dyn Fn(&mut PlaceResult)| {
         let mut changed = answer();
         change(&mut changed);
         words(&run, &changed)
     };
-    let undecided = |answer: &mut Answer, claim| {
+    let undecided = |answer: &mut PlaceResult, claim| {
         let versus = answer.versus_kernel.as_mut().unwrap();
         (versus.change_percent, versus.ci_low, versus.ci_high) = (-0.4, -1.3, 0.5);
         (answer.claim, answer.lines) = (claim, None);
@@ -135,7 +139,8 @@ fn a_pair_of_commands_gets_lines_for_both() {
     let mut answer = answer();
     answer.standings[0].placed.second = "3-5".into();
     answer.winner = Some(answer.standings[0].placed.clone());
-    answer.second_lines = Some(Lines { taskset: Some("taskset -c 3-5 ./server".into()), ..Lines::default() });
+    answer.second_lines =
+        Some(CommandLines { taskset: Some("taskset -c 3-5 ./server".into()), ..CommandLines::default() });
     let text = table::answer(&run.record, &answer, &LOOK);
     assert!(text.contains("compact is best"), "{text}");
     assert!(text.contains("To apply it to what was measured:\n    taskset:\n      taskset -c 0-2 ./app"), "{text}");
@@ -167,9 +172,9 @@ fn a_race_on_a_page() {
 fn explanations_count_down() {
     let run = run();
     let steps = [
-        Step { count: Some("4095".into()), text: "sets of any size of 12 cpus".into() },
-        Step { count: None, text: "alike: 2 parts of 3 cores".into() },
-        Step { count: Some("38".into()), text: "candidates, raced together".into() },
+        ReductionStep { count: Some("4095".into()), text: "sets of any size of 12 cpus".into() },
+        ReductionStep { count: None, text: "alike: 2 parts of 3 cores".into() },
+        ReductionStep { count: Some("38".into()), text: "candidates, raced together".into() },
     ];
     assert_snapshot!("race_explanation", table::explanation(&run.record.plan, &steps, &LOOK));
 }

@@ -1,18 +1,20 @@
 //! Surveys of many machines: as text and on the page, and that nothing others wrote breaks out of it.
 
-use model::survey::{Change, Class, Machine, Moment, Parting, Point, Standing, Survey, Test, Worth};
-use model::workload::Better;
-use report::Look;
+use model::analysis::survey::{
+    Association, LevelChange, Machine, MachineClass, MachineScore, OutlierSide, RunTime, SeriesPoint, Survey, Test,
+};
+use model::values::workload::Better;
+use report::TextStyle;
 use report::html::{ReportPage, render};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-fn moment(day: u64) -> Moment {
-    Moment { run: format!("run{day}"), unix_ms: 1_772_323_500_000 + day * DAY_MS }
+fn moment(day: u64) -> RunTime {
+    RunTime { run: format!("run{day}"), unix_ms: 1_772_323_500_000 + day * DAY_MS }
 }
 
-fn parting(value: &str) -> Parting {
-    Parting {
+fn parting(value: &str) -> Association {
+    Association {
         key: "cpu.microcode".into(),
         value: value.into(),
         here: 1,
@@ -26,14 +28,14 @@ fn parting(value: &str) -> Parting {
 /// Eight machines, of which the second is slow and the third became so.
 fn survey(name: fn(usize) -> String) -> Survey {
     let change = |at: usize| if at == 1 { 11.5 } else { at as f64 / 10.0 - 0.4 };
-    let standing = |at: usize| Standing {
+    let standing = |at: usize| MachineScore {
         machine: name(at),
         median: Some(5.0 + change(at) / 20.0),
         change_percent: change(at),
         ci_low: Some(change(at) - 0.5),
         ci_high: Some(change(at) + 0.6),
         p_value: Some(0.5),
-        stands_out: (at == 1).then_some(Worth::Worse),
+        stands_out: (at == 1).then_some(OutlierSide::Worse),
     };
     let machine = |at: usize| Machine {
         name: name(at),
@@ -52,10 +54,10 @@ fn survey(name: fn(usize) -> String) -> Survey {
         values: (0..8).map(standing).collect(),
     };
     let point = |day: u64| {
-        let Moment { run, unix_ms } = moment(day);
-        Point { run, unix_ms, change_percent: if day < 5 { 0.1 } else { 6.3 } }
+        let RunTime { run, unix_ms } = moment(day);
+        SeriesPoint { run, unix_ms, change_percent: if day < 5 { 0.1 } else { 6.3 } }
     };
-    let change = Change {
+    let change = LevelChange {
         machine: Some(name(2)),
         test: "queens".into(),
         metric: "time".into(),
@@ -64,7 +66,7 @@ fn survey(name: fn(usize) -> String) -> Survey {
         change_percent: 6.2,
         ci_low: Some(5.0),
         ci_high: Some(7.4),
-        worth: Worth::Worse,
+        worth: OutlierSide::Worse,
         p_value: 0.001,
         before: moment(4),
         after: moment(5),
@@ -73,7 +75,7 @@ fn survey(name: fn(usize) -> String) -> Survey {
         points: (0..8).map(point).collect(),
         facts: vec![parting(&name(9))],
     };
-    let class = Class {
+    let class = MachineClass {
         name: name(8),
         machines: (0..8).map(machine).collect(),
         not_judged: None,
@@ -92,7 +94,7 @@ fn page(survey: &Survey) -> String {
 #[test]
 fn it_says_who_by_how_much_since_when_and_with_what() {
     let survey = survey(|at| format!("node-{at}"));
-    let text = report::survey::text(&survey, &Look { width: 400, ascii: true, colour: false });
+    let text = report::survey::text(&survey, &TextStyle { width: 400, ascii: true, colour: false });
     for words in [
         "node-8: 8 machines\n",
         "node-1 takes 11.5 % more time than the others for queens, 95 % interval 11.0 to 12.1 %; it was measured once",

@@ -1,20 +1,20 @@
 //! Tables at the width of a terminal, their Markdown and CSV twins, the JSON contract.
 
 use insta::{assert_json_snapshot, assert_snapshot};
-use model::comparison::Comparison;
-use model::finding::VerdictCounts;
-use model::placement::{Lines, Offer};
-use model::plan::{Plan, Repeat};
-use model::record::{Ending, RunId, RunRecord, RunSummary};
-use model::units::Nanos;
-use model::workload::Better;
-use report::table::{self, Metrics, OfferLines};
-use report::{Look, json};
+use model::analysis::finding::VerdictCounts;
+use model::placements::placement::{CommandLines, PolicyResult};
+use model::values::comparison::Comparison;
+use model::values::plan::{Plan, StoppingRule};
+use model::values::record::{EndReason, RunId, RunRecord, RunSummary};
+use model::values::units::Nanos;
+use model::values::workload::Better;
+use report::table::{self, Metrics, PolicyLines};
+use report::{TextStyle, json};
 
 use crate::fixture::{self, Run, Shape, run, run_of};
 
-const LOOK: Look = Look { width: 80, ascii: false, colour: false };
-const WIDE: Look = Look { width: 120, ..LOOK };
+const LOOK: TextStyle = TextStyle { width: 80, ascii: false, colour: false };
+const WIDE: TextStyle = TextStyle { width: 120, ..LOOK };
 
 fn comparison(run: &Run) -> &Comparison {
     run.comparison.as_ref().unwrap()
@@ -32,9 +32,9 @@ fn passes_have_their_best_and_their_mean() {
     let run = run_of(&shape);
     let plan = &run.record.plan;
     let shown = |max: u32| {
-        let repeat = Repeat { min: max, max, ..plan.repeat.clone() };
+        let repeat = StoppingRule { min: max, max, ..plan.repeat.clone() };
         let record = RunRecord { plan: Plan { repeat, ..plan.clone() }, ..run.record.clone() };
-        let finding = model::finding::summarise(&record.plan, &run.trials);
+        let finding = model::analysis::finding::summarise(&record.plan, &run.trials);
         table::run(&record, &finding, Metrics::Main, &WIDE)
     };
     let head = |text: String| text.lines().find(|line| line.starts_with("placement")).map(str::to_string);
@@ -52,7 +52,7 @@ fn passes_have_their_best_and_their_mean() {
 #[test]
 fn results_of_all_metrics_in_ascii() {
     let run = run();
-    let text = table::run(&run.record, &run.finding, Metrics::All, &Look { ascii: true, ..LOOK });
+    let text = table::run(&run.record, &run.finding, Metrics::All, &TextStyle { ascii: true, ..LOOK });
     assert!(text.is_ascii());
     assert_snapshot!(text);
 }
@@ -62,7 +62,7 @@ fn colours_only_repeat_what_words_say() {
     let run = run();
     let plain =
         table::run(&run.record, &run.finding, Metrics::Main, &LOOK) + &table::comparison(comparison(&run), &LOOK);
-    let look = Look { colour: true, ..LOOK };
+    let look = TextStyle { colour: true, ..LOOK };
     let coloured =
         table::run(&run.record, &run.finding, Metrics::Main, &look) + &table::comparison(comparison(&run), &look);
     assert!(!plain.contains('\u{1b}') && coloured.contains("\u{1b}[32m"));
@@ -151,7 +151,7 @@ fn runs_plans_and_lists() {
         host: Some("ryzen-desk".into()),
         simulated: None,
         started_unix_ms: 1_768_000_000_000,
-        ended: Some(Ending::Precise),
+        ended: Some(EndReason::Precise),
         cells: 12,
         fingerprint: "8d1b6f02c3e94a75".into(),
         trials: 156,
@@ -172,7 +172,7 @@ fn runs_plans_and_lists() {
 #[test]
 fn placements_with_their_lines() {
     let made = fixture::placements(4);
-    let offer = |index: usize, same_as: Option<&str>| Offer {
+    let offer = |index: usize, same_as: Option<&str>| PolicyResult {
         policy: made[index].name.clone(),
         placement: Ok(made[index].clone()),
         same_as: same_as.map(Into::into),
@@ -180,17 +180,21 @@ fn placements_with_their_lines() {
     let offers = [
         offer(1, None),
         offer(2, Some("one-core")),
-        Offer { policy: "remote".into(), placement: Err("this machine has one memory node".into()), same_as: None },
+        PolicyResult {
+            policy: "remote".into(),
+            placement: Err("this machine has one memory node".into()),
+            same_as: None,
+        },
     ];
-    let lines = Lines {
+    let lines = CommandLines {
         taskset: Some("taskset -c 0-2,6-8 CMD".into()),
         systemd: Some("[Service]\nCPUAffinity=0-2 6-8".into()),
-        ..Lines::default()
+        ..CommandLines::default()
     };
     let shown = [
-        OfferLines { offer: &offers[0], lines: Some(lines) },
-        OfferLines { offer: &offers[1], lines: None },
-        OfferLines { offer: &offers[2], lines: None },
+        PolicyLines { offer: &offers[0], lines: Some(lines) },
+        PolicyLines { offer: &offers[1], lines: None },
+        PolicyLines { offer: &offers[2], lines: None },
     ];
     assert_snapshot!(table::placements(&shown, &LOOK));
     assert_json_snapshot!(json::placements(&shown)["placements"][2]);
@@ -235,7 +239,7 @@ fn the_json_of_a_comparison_keeps_its_contract() {
 fn no_line_is_longer_than_the_terminal() {
     let run = run_of(&Shape { name: "many", placements: 9, blocks: 3, troubled: true, compared: true });
     for width in [80, 100, 120, 160] {
-        let look = Look { width, ..LOOK };
+        let look = TextStyle { width, ..LOOK };
         let texts = [
             table::run(&run.record, &run.finding, Metrics::All, &look),
             table::comparison(comparison(&run), &look),

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use model::plan::Plan;
-use model::record::{RunRecord, TrialRecord};
-use model::trial::{Sample, Status};
+use model::values::plan::Plan;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::trial::{Sample, TrialStatus};
 
 use crate::run::{json, word};
 
@@ -63,10 +63,10 @@ fn write_rows(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -
 
 fn about(record: &RunRecord, TrialRecord { position, trial, outcome, verdict }: &TrialRecord) -> [String; 22] {
     let (status, why) = match &outcome.status {
-        Status::Completed => ("completed", ""),
-        Status::Failed(why) => ("failed", why.as_str()),
-        Status::TimedOut(why) => ("timed-out", why.as_str()),
-        Status::Unavailable(why) => ("unavailable", why.as_str()),
+        TrialStatus::Completed => ("completed", ""),
+        TrialStatus::Failed(why) => ("failed", why.as_str()),
+        TrialStatus::TimedOut(why) => ("timed-out", why.as_str()),
+        TrialStatus::Unavailable(why) => ("unavailable", why.as_str()),
     };
     let test = record.plan.cells.get(trial.cell).map_or(&trial.workload, |cell| &cell.test);
     [

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use model::finding::{CellFinding, MetricFinding, summarise};
-use model::record::{RunRecord, TrialRecord};
-use model::statistics::median;
-use model::workload::Better;
+use model::analysis::finding::{CellFinding, MetricFinding, summarise};
+use model::stats::statistics::median;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::workload::Better;
 use serde::Serialize;
 
 use super::ExportError;
@@ -16,11 +16,11 @@ const SIMULATED: &str = "simulated";
 
 #[derive(Serialize)]
 struct Export {
-    results: Vec<Entry>,
+    results: Vec<HyperfineResult>,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct HyperfineResult {
     command: String,
     mean: f64,
     /// hyperfine too writes null for a single run.
@@ -41,7 +41,7 @@ struct Entry {
 
 pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> Result<(), ExportError> {
     let finding = summarise(&record.plan, trials);
-    let mut results: Vec<Entry> = finding.cells.iter().filter_map(|cell| entry(record, cell)).collect();
+    let mut results: Vec<HyperfineResult> = finding.cells.iter().filter_map(|cell| entry(record, cell)).collect();
     if results.is_empty() {
         return Err(ExportError::NoTimes(record.id.clone()));
     }
@@ -50,11 +50,11 @@ pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Wr
     Ok(out.write_all(b"\n")?)
 }
 
-fn entry(record: &RunRecord, cell: &CellFinding) -> Option<Entry> {
+fn entry(record: &RunRecord, cell: &CellFinding) -> Option<HyperfineResult> {
     let times = times(cell)?;
     let mean_of =
         |name| cell.metrics.iter().find(|metric| metric.name == name).and_then(seconds).and_then(|t| mean(&t));
-    Some(Entry {
+    Some(HyperfineResult {
         command: format!("{} @ {}", cell.test, cell.placement),
         mean: mean(&times)?,
         stddev: deviation(&times),

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use model::finding::{RunFinding, summarise};
-use model::record::{RunRecord, TrialRecord};
+use model::analysis::finding::{RunFinding, summarise};
+use model::values::record::{RunRecord, TrialRecord};
 use serde::Serialize;
 
 /// Grows when a field changes its meaning or goes; more fields may come without.

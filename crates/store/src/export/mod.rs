@@ -12,14 +12,14 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 
-use model::record::{RunId, RunRecord, TrialRecord};
+use model::values::record::{RunId, RunRecord, TrialRecord};
 
 use crate::{Store, StoreError};
 
 #[cfg(feature = "s3")]
-pub use self::parquet::{Bucket, BucketError, Uploaded, parquet_to_bucket};
+pub use self::parquet::{Bucket, BucketError, UploadedRun, parquet_to_bucket};
 #[cfg(feature = "parquet")]
-pub use self::parquet::{Written, parquet, parquet_of};
+pub use self::parquet::{ExportedRun, parquet, parquet_of};
 
 /// Why a run was not exported.
 #[derive(Debug)]
@@ -31,12 +31,7 @@ pub enum ExportError {
     /// No cell of the run has a metric that is a time, which is all that hyperfine's format knows.
     NoTimes(RunId),
     /// A file or folder of an export to a folder could not be made or written.
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    Folder { path: PathBuf, error: io::Error },
     /// An object store could not be asked, or refused.
     #[cfg(feature = "s3")]
     Bucket(BucketError),

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::finding::{CellFinding, MetricFinding, summarise};
-use model::record::{RunRecord, TrialRecord};
-use model::workload::Better;
+use model::analysis::finding::{CellFinding, MetricFinding, summarise};
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::workload::Better;
 
 /// One metric with its samples, by their labels. Equal labels would be one sample twice, which no reader takes.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use postgres::{Client, Config, Statement};
 
 use crate::StoreError;
 use crate::address::Address;
-use crate::error::Fault;
+use crate::error::StoreErrorKind;
 use crate::sql::{Column, Value};
 
 /// Who does not answer the call within this is not there.
@@ -34,36 +34,30 @@ const WRITERS: &str = "SELECT pg_advisory_xact_lock(1313227090)";
 /// mean nothing (the first of the private ones) stands before what stands for it.
 const ESCAPE: char = '\u{e000}';
 
-/// An open connection.
-pub(crate) struct Server {
+pub(crate) struct PgConnection {
     client: RefCell<Client>,
     statements: RefCell<HashMap<String, Statement>>,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for PgConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
     }
 }
 
 /// A transaction that goes on; it ends with this.
-pub(crate) struct Transaction<'a>(Option<&'a Server>);
+pub(crate) struct Transaction<'a>(Option<&'a PgConnection>);
 
-/// What a column holds.
-pub(crate) enum Cell {
-    /// Nothing.
+pub(crate) enum PgValue {
     Null,
     /// A whole number; a truth is 0 or 1.
     Whole(i64),
-    /// Any other number.
     Real(f64),
-    /// A text.
     Text(String),
 }
 
-impl Server {
-    /// Signs in.
-    pub(crate) fn connect(address: &Address) -> Result<Self, Fault> {
+impl PgConnection {
+    pub(crate) fn connect(address: &Address) -> Result<Self, StoreErrorKind> {
         let Address { url, password, tls, shown } = address;
         let mistake = |what: String| StoreError::BadAddress { path: shown.clone(), what };
         let mut config: Config = url.parse().map_err(|error: postgres::Error| mistake(refusal::cause(&error)))?;
@@ -81,13 +75,13 @@ impl Server {
         Ok(Self { client: client.into(), statements: RefCell::default() })
     }
 
-    pub(crate) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, Fault> {
+    pub(crate) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreErrorKind> {
         let statement = self.statement(sql)?;
         let values: Vec<Value<'_>> = values.iter().map(escaped).collect();
         Ok(self.client.borrow_mut().execute(&statement, &parameters(&values))?)
     }
 
-    pub(crate) fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<postgres::Row>, Fault> {
+    pub(crate) fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<postgres::Row>, StoreErrorKind> {
         let statement = self.statement(sql)?;
         let values: Vec<Value<'_>> = values.iter().map(escaped).collect();
         Ok(self.client.borrow_mut().query(&statement, &parameters(&values))?)
@@ -100,7 +94,7 @@ impl Server {
         table: &str,
         columns: [&str; N],
         mut rows: impl Iterator<Item = [Value<'v>; N]>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreErrorKind> {
         let Some(first) = rows.next() else { return Ok(()) };
         let Some(second) = rows.next() else { return self.execute(sql, &first).map(|_| ()) };
         let types = first.each_ref().map(kind);
@@ -115,18 +109,18 @@ impl Server {
         Ok(())
     }
 
-    pub(crate) fn batch(&self, sql: &str) -> Result<(), Fault> {
+    pub(crate) fn batch(&self, sql: &str) -> Result<(), StoreErrorKind> {
         Ok(self.client.borrow_mut().batch_execute(sql)?)
     }
 
     /// One state of the database for all that is read.
-    pub(crate) fn hold(&self) -> Result<Transaction<'_>, Fault> {
+    pub(crate) fn hold(&self) -> Result<Transaction<'_>, StoreErrorKind> {
         self.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
         Ok(Transaction(Some(self)))
     }
 
     /// After the lock every statement sees what was committed before: not one state for all, as the lock would come too late.
-    pub(crate) fn begin(&self) -> Result<Transaction<'_>, Fault> {
+    pub(crate) fn begin(&self) -> Result<Transaction<'_>, StoreErrorKind> {
         self.batch("BEGIN ISOLATION LEVEL READ COMMITTED")?;
         let transaction = Transaction(Some(self));
         self.batch(WRITERS)?;
@@ -134,7 +128,7 @@ impl Server {
     }
 
     /// Prepared on its first use.
-    fn statement(&self, sql: &str) -> Result<Statement, Fault> {
+    fn statement(&self, sql: &str) -> Result<Statement, StoreErrorKind> {
         if let Some(statement) = self.statements.borrow().get(sql) {
             return Ok(statement.clone());
         }
@@ -145,7 +139,7 @@ impl Server {
 }
 
 impl Transaction<'_> {
-    pub(crate) fn commit(mut self) -> Result<(), Fault> {
+    pub(crate) fn commit(mut self) -> Result<(), StoreErrorKind> {
         self.0.take().map_or(Ok(()), |server| server.batch("COMMIT"))
     }
 }
@@ -159,9 +153,9 @@ impl Drop for Transaction<'_> {
 }
 
 /// A column of a row.
-pub(crate) fn get<T: Column>(row: &postgres::Row, index: usize) -> Result<T, Fault> {
-    let cell: Cell = row.try_get(index)?;
-    T::of(cell).ok_or_else(|| Fault::Unreadable(format!("column {index} of a row is not what it should be")))
+pub(crate) fn get<T: Column>(row: &postgres::Row, index: usize) -> Result<T, StoreErrorKind> {
+    let cell: PgValue = row.try_get(index)?;
+    T::of(cell).ok_or_else(|| StoreErrorKind::Unreadable(format!("column {index} of a row is not what it should be")))
 }
 
 fn parameters<'a>(values: &'a [Value<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
@@ -184,7 +178,7 @@ fn kind(value: &Value<'_>) -> Type {
     }
 }
 
-impl<'a> FromSql<'a> for Cell {
+impl<'a> FromSql<'a> for PgValue {
     fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         Ok(match *kind {
             Type::BOOL => Self::Whole(bool::from_sql(kind, raw)?.into()),

@@ -31,7 +31,10 @@ pub(super) fn connector(tls: &Tls) -> Result<MakeRustlsConnect, String> {
     let builder = builder.map_err(|error| error.to_string())?;
     let config = match tls {
         Tls::Proven(roots) => builder.with_root_certificates(trusted(roots.as_deref())?).with_no_client_auth(),
-        _ => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth(),
+        _ => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(NoVerification(provider)))
+            .with_no_client_auth(),
     };
     Ok(MakeRustlsConnect::new(config))
 }
@@ -57,9 +60,9 @@ fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
 
 /// Whoever the server is: `require` encrypts, and proves nothing. That it has the key of the certificate that it shows is looked at.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct NoVerification(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for NoVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

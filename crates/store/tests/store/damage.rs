@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use model::record::TrialRecord;
+use model::values::record::TrialRecord;
 use rusqlite::Connection;
 use store::{Store, StoreError};
 

@@ -1,6 +1,6 @@
 //! What other programs get.
 
-use model::record::{RunId, RunRecord, TrialRecord};
+use model::values::record::{RunId, RunRecord, TrialRecord};
 use serde_json::Value;
 use store::Store;
 use store::export::{self, ExportError};
@@ -115,7 +115,7 @@ fn hyperfine_json_is_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("times.json");
     std::fs::write(&file, &text).unwrap();
-    let store::import::Found::Report(report, format) = store::import::read(&file, None).unwrap() else {
+    let store::import::ImportFormat::Report(report, format) = store::import::read(&file, None).unwrap() else {
         panic!("it is a report")
     };
     assert_eq!(format, "hyperfine");

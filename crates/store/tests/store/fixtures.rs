@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use model::capture::Capture;
-use model::id_set::{CpuId, CpuSet, NodeId};
-use model::placement::{MemoryPolicy, Placement};
-use model::plan::{Cell, Plan, Repeat, Skipped};
-use model::record::{RunId, RunRecord, TrialRecord};
-use model::settings::{FactValue, Settings};
-use model::topology::{Object, ObjectKind, Topology};
-use model::trial::{Evidence, Grade, Outcome, Role, Sample, Status, ThreadSeat, Verdict};
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec};
+use model::placements::placement::{MemoryPolicy, Placement};
+use model::values::capture::Capture;
+use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
+use model::values::record::{RunId, RunRecord, TrialRecord};
+use model::values::settings::{FactValue, Settings};
+use model::values::topology::{Object, ObjectKind, Topology};
+use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, ThreadBinding, TrialStatus, Verdict};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{
+    Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec,
+};
 
 /// How many cells the plan has.
 pub const CELLS: usize = 12;
@@ -94,9 +96,9 @@ fn plan() -> Plan {
         experiment: "bandwidth".into(),
         question: "How fast, and where?".into(),
         cells: (0..CELLS).map(cell).collect(),
-        skipped: vec![Skipped { test: "stream".into(), placement: "remote".into(), why: "one memory node".into() }],
+        skipped: vec![SkippedCell { test: "stream".into(), placement: "remote".into(), why: "one memory node".into() }],
         workloads: vec![spec],
-        repeat: Repeat {
+        repeat: StoppingRule {
             warmup: 1,
             min: 5,
             max: 9,
@@ -137,15 +139,17 @@ pub fn trial(run: &RunRecord, position: u32, samples: usize) -> TrialRecord {
 }
 
 /// Every 17th fails and every 5th is disturbed.
-fn ending(position: u32) -> (Status, Verdict) {
+fn ending(position: u32) -> (TrialStatus, Verdict) {
     let verdict =
         |grade, reasons: &[&str]| Verdict { grade, reasons: reasons.iter().map(ToString::to_string).collect() };
     match (position % 17, position % 5) {
-        (16, 0) => (Status::TimedOut("after 5s".into()), verdict(Grade::Invalid, &["stopped: after 5s"])),
-        (16, 1) => (Status::Unavailable("no node 1".into()), verdict(Grade::Invalid, &["cannot be measured here"])),
-        (16, _) => (Status::Failed("exit \"1\"\n".into()), verdict(Grade::Invalid, &["failed", "and, moved"])),
-        (_, 4) => (Status::Completed, verdict(Grade::Suspect, &["the hypervisor took 3 % of the seats' time"])),
-        _ => (Status::Completed, verdict(Grade::Valid, &[])),
+        (16, 0) => (TrialStatus::TimedOut("after 5s".into()), verdict(Grade::Invalid, &["stopped: after 5s"])),
+        (16, 1) => {
+            (TrialStatus::Unavailable("no node 1".into()), verdict(Grade::Invalid, &["cannot be measured here"]))
+        }
+        (16, _) => (TrialStatus::Failed("exit \"1\"\n".into()), verdict(Grade::Invalid, &["failed", "and, moved"])),
+        (_, 4) => (TrialStatus::Completed, verdict(Grade::Suspect, &["the hypervisor took 3 % of the seats' time"])),
+        _ => (TrialStatus::Completed, verdict(Grade::Valid, &[])),
     }
 }
 
@@ -157,7 +161,7 @@ fn values(position: u32, samples: usize) -> Vec<Sample> {
 
 fn evidence(position: u32) -> Evidence {
     let cpus = CpuSet::parse_list("0").expect("one cpu is a list");
-    let seat = ThreadSeat { asked: CpuId(0), mask: cpus.clone(), before: CpuId(0), after: CpuId(0) };
+    let seat = ThreadBinding { asked: CpuId(0), mask: cpus.clone(), before: CpuId(0), after: CpuId(0) };
     Evidence {
         mask_at_start: Some(cpus.clone()),
         cpus_seen: cpus,

@@ -38,7 +38,7 @@ fn a_killed_writer_leaves_whole_trials_and_loses_none() {
 fn write_and_kill(path: &Path, round: u64, known: &BTreeSet<u32>) -> BTreeSet<u32> {
     let mut child = writer(path, RUN, TRIALS);
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-    let random = model::plan::stream(round, "kill");
+    let random = model::values::plan::stream(round, "kill");
     let wanted = (random % 8) as usize;
     let mut told = BTreeSet::new();
     while told.difference(known).count() < wanted {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use model::record::{Ending, ImportedTable, RunRecord};
+use model::values::record::{EndReason, ImportedTable, RunRecord};
 use store::{MergeReport, Store, StoreError};
 use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ fn a_merge_adds_what_is_missing_once() {
     fill(&mut here, &both, 0..10);
     fill(&mut there, &both, 0..25);
     fill(&mut there, &only_there, 0..7);
-    there.end_run(&both.id, Ending::Precise).unwrap();
+    there.end_run(&both.id, EndReason::Precise).unwrap();
     there.add_table(&table(0.1 + 0.2)).unwrap();
     let report = here.merge(&path).unwrap();
     let expected = MergeReport {

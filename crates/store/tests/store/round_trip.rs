@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use model::id_set::CpuId;
-use model::placement::Placement;
-use model::record::{RunRecord, TrialRecord};
-use model::trial::{Evidence, Grade, Outcome, Role, Sample, Status, Trial, TrialId, Verdict};
-use model::units::{Bytes, Nanos};
-use model::workload::{Parameters, Value};
+use model::placements::placement::Placement;
+use model::values::id_set::CpuId;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, Trial, TrialId, TrialStatus, Verdict};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Parameters, Value};
 use proptest::prelude::*;
 use store::Store;
 
@@ -49,12 +49,12 @@ fn finite() -> impl Strategy<Value = f64> {
     NORMAL | SUBNORMAL | ZERO | POSITIVE | NEGATIVE
 }
 
-fn status() -> impl Strategy<Value = Status> {
+fn status() -> impl Strategy<Value = TrialStatus> {
     prop_oneof![
-        Just(Status::Completed),
-        any::<String>().prop_map(Status::Failed),
-        any::<String>().prop_map(Status::TimedOut),
-        any::<String>().prop_map(Status::Unavailable),
+        Just(TrialStatus::Completed),
+        any::<String>().prop_map(TrialStatus::Failed),
+        any::<String>().prop_map(TrialStatus::TimedOut),
+        any::<String>().prop_map(TrialStatus::Unavailable),
     ]
 }
 

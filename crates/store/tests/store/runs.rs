@@ -1,6 +1,6 @@
 //! Runs are found again by what people and programs know of them.
 
-use model::record::{Ending, RunId, RunRecord};
+use model::values::record::{EndReason, RunId, RunRecord};
 use rusqlite::Connection;
 use store::{Store, StoreError};
 use tempfile::TempDir;
@@ -54,11 +54,11 @@ fn runs_are_listed_in_the_order_of_their_beginning() {
     store.begin_run(&first).unwrap();
     store.begin_run(&second).unwrap();
     (0..30).for_each(|position| store.add_trial(&first.id, &fixtures::trial(&first, position, 2)).unwrap());
-    store.end_run(&first.id, Ending::Budget).unwrap();
+    store.end_run(&first.id, EndReason::Budget).unwrap();
     let runs = store.runs().unwrap();
     let ids: Vec<&str> = runs.iter().map(|run| run.id.0.as_str()).collect();
     assert_eq!(ids, ["bb", "aa"]);
-    assert_eq!((runs[0].trials, runs[0].counted, runs[0].cells, runs[0].ended), (30, 17, 12, Some(Ending::Budget)));
+    assert_eq!((runs[0].trials, runs[0].counted, runs[0].cells, runs[0].ended), (30, 17, 12, Some(EndReason::Budget)));
     assert_eq!((runs[1].trials, runs[1].ended, runs[1].started_unix_ms), (0, None, 3));
     assert_eq!((runs[0].host.as_deref(), runs[1].host.as_deref()), (Some("Test cpu 9000"), Some("alpha")));
     assert_eq!((&runs[0].simulated, runs[1].simulated.as_deref()), (&None, Some("box:1")));
@@ -85,13 +85,13 @@ fn an_unfinished_run_is_found_by_plan_and_machine() {
     let (key, fingerprint) = (runs[0].plan.key(), runs[0].machine.settings.fingerprint());
     let find = |store: &Store, simulated| store.find_unfinished(&key, &fingerprint, simulated).unwrap();
     assert_eq!(find(&store, None), Some(runs[1].clone()), "the newest");
-    store.end_run(&RunId("b".into()), Ending::Precise).unwrap();
+    store.end_run(&RunId("b".into()), EndReason::Precise).unwrap();
     assert_eq!(find(&store, None), Some(runs[0].clone()));
-    store.end_run(&RunId("a".into()), Ending::AllBlocks).unwrap();
+    store.end_run(&RunId("a".into()), EndReason::AllBlocks).unwrap();
     assert_eq!(find(&store, None), None);
     assert_eq!(find(&store, Some("box:1")), Some(runs[4].clone()));
     assert_eq!(find(&store, Some("box:2")), None);
-    assert_eq!(store.run("a").unwrap().ended, Some(Ending::AllBlocks));
+    assert_eq!(store.run("a").unwrap().ended, Some(EndReason::AllBlocks));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn nothing_is_stored_twice_or_into_nowhere() {
     let trial = fixtures::trial(&run, 0, 3);
     for error in [
         store.add_trial(&run.id, &trial).unwrap_err(),
-        store.end_run(&run.id, Ending::Budget).unwrap_err(),
+        store.end_run(&run.id, EndReason::Budget).unwrap_err(),
         store.trials(&run.id).unwrap_err(),
         store.trial_ids(&run.id).unwrap_err(),
     ] {
@@ -110,7 +110,7 @@ fn nothing_is_stored_twice_or_into_nowhere() {
     store.begin_run(&run).unwrap();
     assert!(matches!(store.begin_run(&run), Err(StoreError::RunAlreadyStored { .. })));
     store.add_trial(&run.id, &trial).unwrap();
-    let again = model::record::TrialRecord { position: 9, ..trial.clone() };
+    let again = model::values::record::TrialRecord { position: 9, ..trial.clone() };
     let error = store.add_trial(&run.id, &again).unwrap_err();
     assert_eq!(error.to_string(), format!("trial {} of run aa is stored already", trial.trial.id));
     let mut other = fixtures::trial(&run, 1, 3);

@@ -1,7 +1,7 @@
 //! Placements kept under names.
 
-use model::placement::Placement;
-use model::record::SavedPlacement;
+use model::placements::placement::Placement;
+use model::values::record::SavedPlacement;
 use store::Store;
 
 use crate::fixtures::run;

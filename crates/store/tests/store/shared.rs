@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use model::candidates::Stages;
-use model::id_set::{CpuId, CpuSet, NodeId};
-use model::place::{RacePlan, Step};
-use model::placement::Route;
-use model::plan::Cell;
-use model::racing::Rules;
-use model::record::{RunRecord, TrialRecord};
-use model::settings::FactValue;
-use model::share::{self, Wish};
-use model::topology::{CpuKind, Device, DeviceKind, Distances, Interrupt, MemoryAttribute, MemoryNode, Movability};
-use model::trial::{CpuTime, DeviceInterrupt, Evidence, Status};
-use model::units::{Bytes, Nanos};
-use model::workload::{ParameterKind, ParameterSpec, Value};
+use model::analysis::place::{RacePlan, ReductionStep};
+use model::placements::candidates::Stages;
+use model::placements::placement::Route;
+use model::sharing::share::{self, ShareOptions};
+use model::stats::racing::Rules;
+use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::plan::Cell;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::settings::FactValue;
+use model::values::topology::{
+    CpuKind, Device, DeviceKind, Distances, Interrupt, MemoryAttribute, MemoryNode, Movability,
+};
+use model::values::trial::{CpuTime, DeviceInterrupt, Evidence, TrialStatus};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{ParameterKind, ParameterSpec, Value};
 use serde_json::Value as Json;
 use store::shared::{Content, write};
 use store::{Store, StoreError};
@@ -40,8 +42,8 @@ const NAMES: [&str; 3] = ["basalt", "alice", "S4EWNX0R512345"];
 const TRACES: [&str; 11] =
     ["/home", "payroll", "~/", "00:1a", "0d6e6ef3", "192.168", "example.org", "basalt", "alice", "S4EWN", "5000c500"];
 
-fn wish() -> Wish {
-    Wish { names: vec!["basalt".into(), "alice".into()], ..Wish::default() }
+fn wish() -> ShareOptions {
+    ShareOptions { names: vec!["basalt".into(), "alice".into()], ..ShareOptions::default() }
 }
 
 /// A run in which every field that may hold a text does.
@@ -164,7 +166,7 @@ fn fill_plan(run: &mut RunRecord, cpus: &CpuSet) {
         rules: Rules { indifference: 0.01, strict: false, max_trials: None },
         stages: Stages::default(),
         raw_placements: "12".into(),
-        steps: vec![Step { count: Some("3".into()), text: "alike".into() }],
+        steps: vec![ReductionStep { count: Some("3".into()), text: "alike".into() }],
     });
     plan.baseline = Some("kernel".into());
     plan.command = ["place", "--", "./payroll", "--password=hunter2"].map(String::from).to_vec();
@@ -287,11 +289,13 @@ fn no_byte_of_the_file_is_a_secret() {
 fn what_is_compared_is_as_it_was() {
     let (run, trials) = full();
     let shared = share::run(&run, &trials, &wish());
-    let (before, after) =
-        (model::finding::summarise(&run.plan, &trials), model::finding::summarise(&shared.record.plan, &shared.trials));
+    let (before, after) = (
+        model::analysis::finding::summarise(&run.plan, &trials),
+        model::analysis::finding::summarise(&shared.record.plan, &shared.trials),
+    );
     assert_eq!(before.cells.len(), after.cells.len());
     for (before, after) in before.cells.iter().zip(&after.cells) {
-        let figures = |cell: &model::finding::CellFinding| {
+        let figures = |cell: &model::analysis::finding::CellFinding| {
             cell.metrics
                 .iter()
                 .map(|metric| (metric.name.clone(), metric.samples.clone(), metric.ci_low))
@@ -350,15 +354,15 @@ fn it_is_the_same_each_time_and_imports_beside_the_original() {
 #[test]
 fn commands_stay_where_the_owner_says_so() {
     let (run, trials) = full();
-    let shared = share::run(&run, &trials, &Wish { keep_commands: true, host: Some("left".into()), ..wish() });
+    let shared = share::run(&run, &trials, &ShareOptions { keep_commands: true, host: Some("left".into()), ..wish() });
     let command = &shared.record.plan.cells[11];
     assert_eq!(command.parameters.0["argv"], Value::Text("[\"PATH\",\"--password=hunter2\"]".into()));
     assert_eq!((command.test.as_str(), shared.record.host.as_deref()), ("stream \"11\"", Some("left")));
     assert_eq!(shared.record.plan.command, ["place", "--", "PATH", "--password=hunter2"]);
-    let failed = shared.trials.iter().filter(|trial| matches!(trial.outcome.status, Status::Failed(_)));
+    let failed = shared.trials.iter().filter(|trial| matches!(trial.outcome.status, TrialStatus::Failed(_)));
     assert!(failed.clone().count() > 0);
     for trial in failed {
-        assert_eq!(trial.outcome.status, Status::Failed("what it said is not shared".into()));
+        assert_eq!(trial.outcome.status, TrialStatus::Failed("what it said is not shared".into()));
     }
 }
 
@@ -371,11 +375,11 @@ fn two_cells_stay_two() {
         let parameters =
             BTreeMap::from([("argv".to_string(), argv), ("metric".to_string(), Value::Text(String::new()))]);
         let placement = run.plan.cells[0].placement.clone();
-        Cell::new(&spec, "app".into(), model::workload::Parameters(parameters), placement)
+        Cell::new(&spec, "app".into(), model::values::workload::Parameters(parameters), placement)
     };
     run.plan.cells = vec![cell("[\"/home/alice/old\"]"), cell("[\"/home/alice/new\"]")];
     for keep_commands in [false, true] {
-        let shared = share::run(&run, &[], &Wish { keep_commands, ..wish() });
+        let shared = share::run(&run, &[], &ShareOptions { keep_commands, ..wish() });
         assert_ne!(shared.record.plan.cells[0].key, shared.record.plan.cells[1].key, "{keep_commands}");
     }
 }

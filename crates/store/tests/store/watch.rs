@@ -1,10 +1,10 @@
 //! Who only reads a results file sees what others write, and writes nothing.
 
-use model::finding::VerdictCounts;
-use model::record::{Ending, RunId};
-use model::trial::{Grade, Role};
+use model::analysis::finding::VerdictCounts;
+use model::values::record::{EndReason, RunId};
+use model::values::trial::{Grade, Role};
 use rusqlite::Connection;
-use store::{Extent, Store, StoreError};
+use store::{Store, StoreError, StoreVersion};
 
 use crate::fixtures;
 
@@ -37,9 +37,9 @@ fn what_another_program_stores_is_seen() {
     }
     assert!(verdicts.valid > 0 && verdicts.valid < 30, "the fixtures differ: {verdicts:?}");
     assert_eq!(reader.runs().unwrap()[0].verdicts, verdicts);
-    assert_eq!(reader.extent().unwrap(), Extent { runs: 1, ended: 0, trials: 30, tables: 0 });
-    writer.end_run(&run.id, Ending::Precise).unwrap();
-    assert_eq!(reader.progress(&run.id).unwrap().ended, Some(Ending::Precise));
+    assert_eq!(reader.extent().unwrap(), StoreVersion { runs: 1, ended: 0, trials: 30, tables: 0 });
+    writer.end_run(&run.id, EndReason::Precise).unwrap();
+    assert_eq!(reader.progress(&run.id).unwrap().ended, Some(EndReason::Precise));
     assert_eq!(reader.extent().unwrap().ended, 1);
     let error = reader.progress(&RunId("cd".into())).unwrap_err();
     assert!(matches!(error, StoreError::NoSuchRun { .. }), "{error}");

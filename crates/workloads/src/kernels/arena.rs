@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-use farmem::array::{Access, Backing, FarError, FarFile, Place, View};
+use farmem::array::{Access, Backing, FarError, FarFile, FarLocation, View};
 use machine::memory::{HugePages, MemoryError, PlacedMemory, cast_slice_mut};
-use model::id_set::NodeId;
-use model::placement::MemoryPolicy;
-use model::trial::FarMemory;
-use model::workload::ARRAYS_PARAMETER;
+use model::placements::placement::MemoryPolicy;
+use model::values::id_set::NodeId;
+use model::values::trial::FarMemory;
+use model::values::workload::ARRAYS_PARAMETER;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::describe::{Parameter, choice};
-use crate::job::{Failure, Found, Job, with_hint};
+use crate::job::{Failure, MemoryReport, TrialContext, with_hint};
 
 /// Asking the kernel about a page costs some 100 ns, so of large memory this many pages spread over it are asked about.
 pub(super) const PAGES_ASKED_MAX: usize = 1 << 16;
@@ -24,7 +24,6 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// on each, because huge pages are dealt out whole; with one or two it lies on one node.
 const HUGE_PAGES_PER_NODE_MIN: usize = 8;
 
-/// Placed memory.
 pub(super) enum Arena {
     /// Anonymous pages.
     Near(PlacedMemory),
@@ -45,7 +44,7 @@ pub(super) fn huge_pages_parameter() -> Parameter {
 
 impl Arena {
     /// Memory for a kernel with the parameter `huge-pages`.
-    pub(super) fn new(job: &Job, bytes: usize) -> Result<Self, Failure> {
+    pub(super) fn new(job: &TrialContext, bytes: usize) -> Result<Self, Failure> {
         let huge_pages = match job.parameters.text("huge-pages") {
             "yes" if takes_turns_unevenly(&job.memory, bytes) => HugePages::Never,
             "yes" => HugePages::Wanted,
@@ -56,11 +55,11 @@ impl Arena {
     }
 
     /// Memory in ordinary pages, for a kernel that uses a line or two.
-    pub(super) fn small(job: &Job, bytes: usize) -> Result<Self, Failure> {
+    pub(super) fn small(job: &TrialContext, bytes: usize) -> Result<Self, Failure> {
         Self::with_pages(job, bytes, HugePages::Never)
     }
 
-    fn with_pages(job: &Job, bytes: usize, huge_pages: HugePages) -> Result<Self, Failure> {
+    fn with_pages(job: &TrialContext, bytes: usize, huge_pages: HugePages) -> Result<Self, Failure> {
         match job.memory {
             MemoryPolicy::Far => far(bytes).map(Self::Far).map_err(|error| far_failure(&error)),
             _ => PlacedMemory::new(bytes, &job.memory, huge_pages).map(Self::Near).map_err(|error| failure(&error)),
@@ -95,7 +94,7 @@ impl Arena {
     }
 
     /// Where the memory is now: its pages by node, or what is behind it beyond DRAM.
-    pub(super) fn found(&self) -> Result<Found, Failure> {
+    pub(super) fn found(&self) -> Result<MemoryReport, Failure> {
         let far = match self {
             Self::Near(_) => None,
             Self::Far(view) => Some(view.backing().map_err(|error| far_failure(&error))?),
@@ -106,7 +105,7 @@ impl Arena {
             resident,
             file_system,
         });
-        Ok(Found { pages: self.pages_by_node()?, far })
+        Ok(MemoryReport { pages: self.pages_by_node()?, far })
     }
 
     /// Where the pages are now; nothing from a kernel without NUMA, as many boards have. A placement that names nodes is
@@ -130,7 +129,7 @@ pub(super) fn pages(told: Result<BTreeMap<NodeId, u64>, MemoryError>) -> Result<
 
 /// A file of its own for each arena, in the folder that is named for such files.
 fn far(bytes: usize) -> Result<View, FarError> {
-    View::new(FarFile::new(&Place::found()?, bytes, Access::Mapped)?)
+    View::new(FarFile::new(&FarLocation::found()?, bytes, Access::Mapped)?)
 }
 
 /// What this machine lacks cannot be measured; a disk that fails has gone wrong.
@@ -164,7 +163,7 @@ pub(super) fn failure(error: &MemoryError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use model::id_set::NodeSet;
+    use model::values::id_set::NodeSet;
 
     use super::*;
     use crate::kernels::{job_for_tests, pages_can_be_asked, set};
@@ -176,7 +175,7 @@ mod tests {
         let failure = crate::kernels::stream::run(&job).unwrap_err();
         assert!(matches!(failure, Failure::Unavailable(_)), "{failure}");
         let nowhere = MemoryPolicy::Bind(NodeSet::parse_list("1023").unwrap());
-        let failure = Arena::small(&Job { memory: nowhere, ..job }, 4096).err().unwrap();
+        let failure = Arena::small(&TrialContext { memory: nowhere, ..job }, 4096).err().unwrap();
         assert!(matches!(failure, Failure::Failed(_)) && failure.to_string().contains("hint: "), "{failure}");
     }
 
@@ -189,7 +188,7 @@ mod tests {
             if !spec.has_arrays() {
                 continue;
             }
-            let job = Job { memory: MemoryPolicy::Far, ..job_for_tests(&spec.name) };
+            let job = TrialContext { memory: MemoryPolicy::Far, ..job_for_tests(&spec.name) };
             match run(&job) {
                 Ok(measured) => {
                     let far = measured.far.unwrap_or_else(|| panic!("{} shows no file", spec.name));
@@ -204,7 +203,7 @@ mod tests {
 
     #[test]
     fn threads_with_far_memory_of_their_own_show_all_of_it() {
-        let job = |threads| Job { memory: MemoryPolicy::Far, threads, ..job_for_tests("chase") };
+        let job = |threads| TrialContext { memory: MemoryPolicy::Far, threads, ..job_for_tests("chase") };
         let bytes = |threads| match crate::kernels::chase::run(&job(threads)) {
             Ok(measured) => Some(measured.far.unwrap().bytes.0),
             Err(failure) => {
@@ -236,7 +235,7 @@ mod tests {
     #[test]
     fn bound_pages_are_found_on_their_node() {
         let bound = MemoryPolicy::Bind(NodeSet::parse_list("0").unwrap());
-        let mut job = Job { memory: bound, ..job_for_tests("stream") };
+        let mut job = TrialContext { memory: bound, ..job_for_tests("stream") };
         if !pages_can_be_asked() {
             return println!("skipped: this kernel has no NUMA");
         }

@@ -11,14 +11,14 @@
 
 use std::time::{Duration, Instant};
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::{self, Arena};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Found, Job, Measured};
+use crate::job::{Failure, KernelOutput, MemoryReport, TrialContext};
 use crate::random::Random;
-use crate::team::{self, Member};
+use crate::team::{self, Worker};
 
 /// Loads without a branch between them; the loop's own cost is then below a hundredth of a load from L1.
 pub(super) const UNROLLED: usize = 64;
@@ -74,9 +74,9 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let crew = team::run(job, |member| one_thread(job, member))?;
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     for (latencies, found) in crew.results {
         for latency in latencies {
             measured.push("latency", latency)?;
@@ -87,9 +87,9 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
 }
 
 /// One thread's samples, and where its memory was.
-type Walked = (Vec<f64>, Found);
+type ChaseResult = (Vec<f64>, MemoryReport);
 
-fn one_thread(job: &Job, member: &Member<'_>) -> Result<Walked, Failure> {
+fn one_thread(job: &TrialContext, member: &Worker<'_>) -> Result<ChaseResult, Failure> {
     let stride = job.parameters.size("stride");
     let bytes = job.parameters.size("size");
     // Allocated by the thread that uses it, so that a first-touch policy puts it beside the thread.
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn smoke_runs_on_two_threads() {
-        let job = Job { threads: 2, ..job_for_tests("chase") };
+        let job = TrialContext { threads: 2, ..job_for_tests("chase") };
         let measured = run(&job).unwrap();
         check_smoke("chase", &measured);
         assert_eq!(measured.samples.len(), 2 * ROUNDS as usize);

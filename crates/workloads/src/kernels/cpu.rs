@@ -11,14 +11,14 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::units::Nanos;
-use model::workload::{ParameterKind, WorkloadSpec};
+use model::values::units::Nanos;
+use model::values::workload::{ParameterKind, WorkloadSpec};
 
 use super::events::{Histograms, Totals, Until};
 use super::sysbench;
 use crate::describe::{Parameter, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::team::{self, Lap, Member};
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::team::{self, TimedSpan, Worker};
 
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
@@ -46,7 +46,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let below = job.parameters.integer("max-prime") as u64;
     let expected = count_by_sieve(below);
     let histograms = Histograms::new();
@@ -56,18 +56,18 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         check(*primes, totals.count, expected)?;
     }
     let threads: Vec<Totals> = crew.results.iter().map(|(totals, ..)| *totals).collect();
-    let seconds = Lap::seconds_of_all(crew.results.iter().map(|(.., lap)| *lap));
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let seconds = TimedSpan::seconds_of_all(crew.results.iter().map(|(.., lap)| *lap));
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     histograms.report(&threads, seconds, &mut measured)?;
     Ok(measured)
 }
 
 fn one_thread(
-    job: &Job,
-    member: &Member<'_>,
+    job: &TrialContext,
+    member: &Worker<'_>,
     histograms: &Histograms,
     asked: &AtomicU64,
-) -> Result<(Totals, u64, Lap), Failure> {
+) -> Result<(Totals, u64, TimedSpan), Failure> {
     let below = job.parameters.integer("max-prime") as u64;
     let limit = match job.parameters.integer("events") as u64 {
         0 => u64::MAX,
@@ -151,15 +151,15 @@ mod tests {
 
     #[test]
     fn smoke_runs_on_more_threads_than_cpus() {
-        check_smoke("cpu", &run(&Job { threads: 3, ..job_for_tests("cpu") }).unwrap());
+        check_smoke("cpu", &run(&TrialContext { threads: 3, ..job_for_tests("cpu") }).unwrap());
     }
 
     #[test]
     fn an_event_limit_is_kept_to_the_event() {
-        let mut job = Job { threads: 2, ..job_for_tests("cpu") };
+        let mut job = TrialContext { threads: 2, ..job_for_tests("cpu") };
         set(&mut job, "events", "7");
         set(&mut job, "time", "60s");
-        let per_thread = |sample: &&model::trial::Sample| sample.series == "events-per-thread";
+        let per_thread = |sample: &&model::values::trial::Sample| sample.series == "events-per-thread";
         let measured = run(&job).unwrap();
         let events: f64 = measured.samples.iter().filter(per_thread).map(|sample| sample.value).sum();
         assert!((events - 7.0).abs() < 0.5, "{events}");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::xoroshiro::Xoroshiro;
-use crate::job::{Failure, Measured};
+use crate::job::{Failure, KernelOutput};
 
 /// sysbench's number of histograms; a thread takes one of them at random for each event.
 const HISTOGRAMS: usize = 128;
@@ -26,8 +26,7 @@ pub(super) struct Histograms {
     per_ln: f64,
 }
 
-/// One thread's book.
-pub(super) struct Book<'h> {
+pub(super) struct EventLog<'h> {
     histograms: &'h Histograms,
     random: Xoroshiro,
     lock: AtomicU32,
@@ -44,10 +43,8 @@ pub(super) struct Totals {
     sum_ns: u64,
 }
 
-/// Until when events begin.
 #[derive(Clone, Copy)]
 pub(super) struct Until {
-    /// Of all threads.
     pub start: Instant,
     pub time: Duration,
 }
@@ -74,8 +71,8 @@ impl Histograms {
         }
     }
 
-    pub(super) fn book(&self, seed: u64, thread: usize) -> Book<'_> {
-        Book {
+    pub(super) fn book(&self, seed: u64, thread: usize) -> EventLog<'_> {
+        EventLog {
             histograms: self,
             random: Xoroshiro::of_thread(seed, thread),
             lock: AtomicU32::new(0),
@@ -112,7 +109,7 @@ impl Histograms {
     }
 
     /// Adds what sysbench prints of the events of all threads, in `seconds` together.
-    pub(super) fn report(&self, threads: &[Totals], seconds: f64, measured: &mut Measured) -> Result<(), Failure> {
+    pub(super) fn report(&self, threads: &[Totals], seconds: f64, measured: &mut KernelOutput) -> Result<(), Failure> {
         let all = threads.iter().fold(Totals::NONE, Totals::and);
         if all.count == 0 {
             return Err(Failure::Failed("no event ended within the time".into()));
@@ -130,14 +127,12 @@ impl Histograms {
     }
 }
 
-impl Book<'_> {
-    /// An event begins.
+impl EventLog<'_> {
     #[inline]
     pub(super) fn begin(&mut self) {
         self.locked(|book| book.began = Instant::now());
     }
 
-    /// The event has ended.
     #[inline]
     pub(super) fn end(&mut self) {
         let mut took_ns = 0;
@@ -202,7 +197,7 @@ mod tests {
         let histograms = Histograms::new();
         let times: Vec<u64> = (1..=100).map(|us| us * 1000).collect();
         let halves = [write(&histograms, &times[..50]), write(&histograms, &times[50..])];
-        let mut measured = Measured::default();
+        let mut measured = KernelOutput::default();
         histograms.report(&halves, 2.0, &mut measured).unwrap();
         let value = |name: &str| measured.samples.iter().find(|sample| sample.series == name).unwrap().value;
         let exact = [("events", 50.0), ("latency-average", 0.0505), ("latency-min", 0.001), ("latency-max", 0.1)];
@@ -227,7 +222,7 @@ mod tests {
         let mut book = histograms.book(1, 0);
         book.begin();
         book.end();
-        let mut measured = Measured::default();
+        let mut measured = KernelOutput::default();
         assert_eq!(histograms.report(&[book.totals()], 1.0, &mut measured), Ok(()));
         let twice = [book.totals(); 2];
         assert!(histograms.report(&twice, 1.0, &mut measured).unwrap_err().to_string().contains("1 were counted"));

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::job::{Failure, Measured};
+use crate::job::{Failure, KernelOutput};
 
 /// Events longer than an hour are counted as an hour; the extremes stay exact.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
@@ -25,7 +25,6 @@ impl Latencies {
         Self { histogram, shortest_ns: u64::MAX, longest_ns: 0, sum_ns: 0 }
     }
 
-    /// Counts one event.
     pub(super) fn record(&mut self, took_ns: u64) {
         self.histogram.saturating_record(took_ns);
         self.shortest_ns = self.shortest_ns.min(took_ns);
@@ -59,7 +58,6 @@ impl Latencies {
         self.histogram.value_at_quantile(share)
     }
 
-    /// Adds another thread's.
     pub(super) fn merge(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("all have the same bounds");
         self.shortest_ns = self.shortest_ns.min(other.shortest_ns);
@@ -68,7 +66,7 @@ impl Latencies {
     }
 
     /// Adds the numbers that sysbench prints, in milliseconds, as series of one sample each.
-    pub(super) fn report(&self, measured: &mut Measured) -> Result<(), Failure> {
+    pub(super) fn report(&self, measured: &mut KernelOutput) -> Result<(), Failure> {
         if self.count() == 0 {
             return Err(Failure::Failed("no event ended within the time".into()));
         }
@@ -92,7 +90,7 @@ mod tests {
             half.for_each(|ms| thread.record(ms * 1_000_000));
             all.merge(&thread);
         }
-        let mut measured = Measured::default();
+        let mut measured = KernelOutput::default();
         all.report(&mut measured).unwrap();
         let values: Vec<f64> = measured.samples.iter().map(|sample| sample.value).collect();
         for (value, expected) in values.iter().zip([50.5, 95.0, 1.0, 100.0]) {

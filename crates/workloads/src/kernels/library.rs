@@ -8,19 +8,19 @@ use libloading::Library;
 use crate::job::Failure;
 
 /// A name under which a library is looked for, and the one that was found under it.
-pub(super) struct Found {
+pub(super) struct LoadedLibrary {
     pub library: Library,
     pub name: String,
 }
 
 /// Opens the first of these that is there; `hint` says what to do where none is.
 #[allow(unsafe_code)]
-pub(super) fn open_first(names: &[&str], hint: &str) -> Result<Found, Failure> {
+pub(super) fn open_first(names: &[&str], hint: &str) -> Result<LoadedLibrary, Failure> {
     let mut last = String::new();
     for name in names {
         // SAFETY: loading runs the library's own initialisers; these are installed system libraries, or what the user named.
         match unsafe { Library::new(*name) } {
-            Ok(library) => return Ok(Found { library, name: (*name).into() }),
+            Ok(library) => return Ok(LoadedLibrary { library, name: (*name).into() }),
             Err(error) => last = cause(&error),
         }
     }

@@ -11,15 +11,15 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::{self, Arena};
 use super::chase::{Cycle, UNROLLED, steps_per_round};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::random::Random;
-use crate::team::{self, Lap, Member};
+use crate::team::{self, TimedSpan, Worker};
 
 /// Samples of the chasing thread: enough for a median and its spread.
 const ROUNDS: u32 = 100;
@@ -76,14 +76,14 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 /// What a thread brought back.
-enum Did {
+enum ThreadOutcome {
     /// Latencies of the rounds in ns.
     Chased(Vec<f64>),
     /// So many bytes in so long.
-    Read(u64, Lap),
+    Read(u64, TimedSpan),
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let over = AtomicBool::new(false);
     let crew = team::run(job, |member| {
         let mut arena = Arena::new(job, job.parameters.size("size"))?;
@@ -96,12 +96,16 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         over.store(true, Ordering::Relaxed);
         Ok((did?, arena.found()?))
     })?;
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     let mut rate = 0.0;
     for (did, found) in crew.results {
         match did {
-            Did::Chased(latencies) => latencies.into_iter().try_for_each(|ns| measured.push("latency", ns))?,
-            Did::Read(bytes, lap) => rate += bytes as f64 / (lap.end - lap.start).as_secs_f64().max(1e-9) / 1e6,
+            ThreadOutcome::Chased(latencies) => {
+                latencies.into_iter().try_for_each(|ns| measured.push("latency", ns))?
+            }
+            ThreadOutcome::Read(bytes, lap) => {
+                rate += bytes as f64 / (lap.end - lap.start).as_secs_f64().max(1e-9) / 1e6
+            }
         }
         measured.found(found);
     }
@@ -111,7 +115,12 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-fn chase(job: &Job, member: &Member<'_>, memory: &mut [u64], over: &AtomicBool) -> Result<Did, Failure> {
+fn chase(
+    job: &TrialContext,
+    member: &Worker<'_>,
+    memory: &mut [u64],
+    over: &AtomicBool,
+) -> Result<ThreadOutcome, Failure> {
     let mut cycle = Cycle::new(memory, 64)?;
     cycle.shuffle(cycle.lines, &mut Random::of_thread(job.seed, member.index));
     let mut latencies = Vec::with_capacity(ROUNDS as usize);
@@ -129,10 +138,15 @@ fn chase(job: &Job, member: &Member<'_>, memory: &mut [u64], over: &AtomicBool) 
         Ok(())
     })?;
     super::chase::check(&cycle)?;
-    Ok(Did::Chased(latencies))
+    Ok(ThreadOutcome::Chased(latencies))
 }
 
-fn read(job: &Job, member: &Member<'_>, memory: &mut [u64], over: &AtomicBool) -> Result<Did, Failure> {
+fn read(
+    job: &TrialContext,
+    member: &Worker<'_>,
+    memory: &mut [u64],
+    over: &AtomicBool,
+) -> Result<ThreadOutcome, Failure> {
     let delay = job.time("delay");
     for (index, word) in memory.iter_mut().enumerate() {
         *word = index as u64;
@@ -152,14 +166,14 @@ fn read(job: &Job, member: &Member<'_>, memory: &mut [u64], over: &AtomicBool) -
                     break 'reading;
                 }
             }
-            member.go_on()?;
+            member.check_abort()?;
         }
-        lap = Some(Lap { start, end: Instant::now() });
+        lap = Some(TimedSpan { start, end: Instant::now() });
         Ok(())
     })?;
     check(memory.len(), runs, found)?;
     let lap = lap.expect("the timed region has set it");
-    Ok(Did::Read(runs * (RUN_WORDS * size_of::<u64>()) as u64, lap))
+    Ok(ThreadOutcome::Read(runs * (RUN_WORDS * size_of::<u64>()) as u64, lap))
 }
 
 /// Adds up a run. Never inlined, and its result is used, so that nothing of the reading is left out.
@@ -205,7 +219,7 @@ mod tests {
 
     #[test]
     fn smoke_runs_under_load() {
-        let job = Job { threads: 2, ..job_for_tests("loaded") };
+        let job = TrialContext { threads: 2, ..job_for_tests("loaded") };
         let measured = run(&job).unwrap();
         check_smoke("loaded", &measured);
         assert_eq!(measured.samples.len(), ROUNDS as usize + 1);
@@ -221,7 +235,7 @@ mod tests {
     #[test]
     fn a_delay_lightens_the_load() {
         let load = |delay: &str| {
-            let mut job = Job { threads: 2, ..job_for_tests("loaded") };
+            let mut job = TrialContext { threads: 2, ..job_for_tests("loaded") };
             set(&mut job, "delay", delay);
             run(&job).unwrap().samples.last().unwrap().value
         };

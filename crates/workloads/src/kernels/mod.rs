@@ -36,32 +36,32 @@ mod for_tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use machine::memory::{HugePages, MemoryError, PlacedMemory};
-    use model::id_set::CpuSet;
-    use model::placement::MemoryPolicy;
-    use model::units::{Bytes, Nanos};
-    use model::workload::WorkloadSpec;
+    use model::placements::placement::MemoryPolicy;
+    use model::values::id_set::CpuSet;
+    use model::values::units::{Bytes, Nanos};
+    use model::values::workload::WorkloadSpec;
 
-    use crate::job::{Job, Meanwhile, Measured};
+    use crate::job::{CpuTimes, KernelOutput, TrialContext};
 
     /// A job of a workload at smoke size, on as many threads as it needs, seated nowhere.
-    pub(crate) fn job_for_tests(workload: &str) -> Job {
+    pub(crate) fn job_for_tests(workload: &str) -> TrialContext {
         let spec = (crate::find(workload).unwrap().describe)();
         let smoke = spec.parameters.iter().filter_map(|p| Some((p.name.clone(), p.smoke.clone()?))).collect();
-        Job {
+        TrialContext {
             parameters: spec.resolve(&smoke, Some(Bytes(1 << 20))).unwrap(),
             threads: spec.threads_exactly.unwrap_or(1),
             seats: Vec::new(),
-            second: CpuSet::new(),
+            server_cpus: CpuSet::new(),
             memory: MemoryPolicy::Kernel,
             seed: 1,
             time_limit: Nanos(60_000_000_000),
-            meanwhile: Meanwhile::default(),
+            meanwhile: CpuTimes::default(),
         }
     }
 
     /// Gives one parameter another value, read as the job's own workload reads it: the one that has all its parameters
     /// and no others.
-    pub(crate) fn set(job: &mut Job, name: &str, text: &str) {
+    pub(crate) fn set(job: &mut TrialContext, name: &str, text: &str) {
         let is_it = |spec: &WorkloadSpec| {
             let names: BTreeSet<&String> = spec.parameters.iter().map(|parameter| &parameter.name).collect();
             names == job.parameters.0.keys().collect()
@@ -78,7 +78,7 @@ mod for_tests {
     }
 
     /// Every metric of a workload has samples, and all samples are numbers above zero.
-    pub(crate) fn check_smoke(workload: &str, measured: &Measured) {
+    pub(crate) fn check_smoke(workload: &str, measured: &KernelOutput) {
         let mut by_series: BTreeMap<&str, usize> = BTreeMap::new();
         for sample in &measured.samples {
             // Where all is in DRAM nothing is far.

@@ -11,16 +11,16 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use model::units::Nanos;
-use model::workload::{ParameterKind, WorkloadSpec};
+use model::values::units::Nanos;
+use model::values::workload::{ParameterKind, WorkloadSpec};
 
 use super::latency::Latencies;
 use super::pthread::PthreadMutex;
 use super::sysbench;
 use crate::describe::{Parameter, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::random::Random;
-use crate::team::{self, Lap, Member};
+use crate::team::{self, TimedSpan, Worker};
 
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
@@ -60,7 +60,6 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// sysbench's padding.
 const PADDING: usize = 256;
 
 /// A lock as sysbench lays it out, but for a count in the padding that only its holder writes: it shows afterwards
@@ -72,8 +71,8 @@ struct PaddedMutex {
     _padding: [u8; PADDING - size_of::<AtomicU64>()],
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
-    let job = &job.crowded();
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
+    let job = &job.oversubscribed();
     let mutexes: Vec<PaddedMutex> = (0..job.parameters.size("mutexes")).map(|_| PaddedMutex::new()).collect();
     let counter = AtomicU32::new(0);
     let crew = team::run(job, |member| one_thread(job, member, &mutexes, &counter))?;
@@ -82,13 +81,18 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
 
     let mut all = Latencies::new();
     crew.results.iter().for_each(|lap| all.record(lap.end.duration_since(lap.start).as_nanos() as u64));
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
-    measured.push("events", all.count() as f64 / Lap::seconds_of_all(crew.results.iter().copied()))?;
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
+    measured.push("events", all.count() as f64 / TimedSpan::seconds_of_all(crew.results.iter().copied()))?;
     all.report(&mut measured)?;
     Ok(measured)
 }
 
-fn one_thread(job: &Job, member: &Member<'_>, mutexes: &[PaddedMutex], counter: &AtomicU32) -> Result<Lap, Failure> {
+fn one_thread(
+    job: &TrialContext,
+    member: &Worker<'_>,
+    mutexes: &[PaddedMutex],
+    counter: &AtomicU32,
+) -> Result<TimedSpan, Failure> {
     let (locks, loops) = (job.parameters.size("locks"), job.parameters.size("loops") as u32);
     let mut random = Random::of_thread(job.seed, member.index);
     let ((), lap) = member.timed_lap(|| event(mutexes, counter, &mut random, Amount { locks, loops }))?;
@@ -148,12 +152,12 @@ mod tests {
 
     #[test]
     fn smoke_runs_on_more_threads_than_cpus() {
-        check_smoke("mutex", &run(&Job { threads: 5, ..job_for_tests("mutex") }).unwrap());
+        check_smoke("mutex", &run(&TrialContext { threads: 5, ..job_for_tests("mutex") }).unwrap());
     }
 
     #[test]
     fn one_contended_mutex_loses_nothing() {
-        let mut job = Job { threads: 4, ..job_for_tests("mutex") };
+        let mut job = TrialContext { threads: 4, ..job_for_tests("mutex") };
         set(&mut job, "mutexes", "1");
         set(&mut job, "loops", "0");
         run(&job).unwrap();

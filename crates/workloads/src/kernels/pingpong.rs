@@ -13,14 +13,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use model::id_set::CpuSet;
-use model::units::Nanos;
-use model::workload::{Better, ParameterKind, WorkloadSpec};
+use model::values::id_set::CpuSet;
+use model::values::units::Nanos;
+use model::values::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::Arena;
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::team::{self, Member};
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::team::{self, Worker};
 
 /// A wait this long means that the other thread is not running: on one shared cpu it then gets it. Some 100 us.
 const SPINS_BEFORE_YIELD: u32 = 1 << 14;
@@ -62,7 +62,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     refuse_one_cpu(job)?;
     let rounds = job.parameters.size("rounds");
     let trips = job.parameters.size("round-trips") as u64;
@@ -73,7 +73,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let crew = team::run(job, |member| one_thread(member, line, op, rounds, trips))?;
     check(line.load(Ordering::SeqCst), rounds, trips)?;
 
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     for nanos in &crew.results[0] {
         measured.push("latency", nanos / (2 * trips) as f64)?;
     }
@@ -81,7 +81,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-fn refuse_one_cpu(job: &Job) -> Result<(), Failure> {
+fn refuse_one_cpu(job: &TrialContext) -> Result<(), Failure> {
     let seats: CpuSet = job.seats.iter().copied().collect();
     if seats.len() == 1 {
         return Err(Failure::Failed(format!("both threads were to sit on cpu {seats}; a line bounces between two")));
@@ -99,17 +99,19 @@ enum Op {
     CompareAndSwap,
 }
 
-fn one_thread(member: &Member<'_>, line: &AtomicU64, op: Op, rounds: usize, trips: u64) -> Result<Vec<f64>, Failure> {
+fn one_thread(member: &Worker<'_>, line: &AtomicU64, op: Op, rounds: usize, trips: u64) -> Result<Vec<f64>, Failure> {
     let mut times = Vec::with_capacity(rounds);
     let mine = member.index as u64;
     member.timed(|| {
         for round in 0..rounds as u64 {
-            member.meet()?;
+            member.barrier()?;
             let turn = round * 2 * trips + mine;
             let began = Instant::now();
             match op {
-                Op::Store => bounce(turn, trips, |turn| store(line, turn), || member.go_on())?,
-                Op::CompareAndSwap => bounce(turn, trips, |turn| compare_and_swap(line, turn), || member.go_on())?,
+                Op::Store => bounce(turn, trips, |turn| store(line, turn), || member.check_abort())?,
+                Op::CompareAndSwap => {
+                    bounce(turn, trips, |turn| compare_and_swap(line, turn), || member.check_abort())?
+                }
             }
             times.push(began.elapsed().as_nanos() as f64);
         }
@@ -170,7 +172,7 @@ fn check(counter: u64, rounds: usize, trips: u64) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use model::id_set::CpuId;
+    use model::values::id_set::CpuId;
 
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests, set};
@@ -191,20 +193,20 @@ mod tests {
 
     #[test]
     fn two_threads_on_one_cpu_are_refused() {
-        let job = Job { seats: vec![CpuId(0); 2], ..job_for_tests("pingpong") };
+        let job = TrialContext { seats: vec![CpuId(0); 2], ..job_for_tests("pingpong") };
         assert!(run(&job).unwrap_err().to_string().contains("both threads"));
     }
 
     #[test]
     fn turns_end_even_when_both_threads_share_a_cpu() {
         // The refusal above guards the measurement, not the ending: here the players are sat on one cpu by hand.
-        let cpu = machine::seat::current_cpu();
+        let cpu = machine::affinity::current_cpu();
         for take in [store, compare_and_swap] {
             let line = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 for turn in [0, 1] {
                     let take = |turn| take(&line, turn);
-                    scope.spawn(move || machine::seat::sit_on(cpu).map(|_| bounce(turn, 20, take, || Ok(()))));
+                    scope.spawn(move || machine::affinity::pin_to(cpu).map(|_| bounce(turn, 20, take, || Ok(()))));
                 }
             });
             assert_eq!(check(line.into_inner(), 1, 20), Ok(()));
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_never_comes_is_not_waited_for_longer_than_the_time_limit() {
-        let job = Job { threads: 3, time_limit: Nanos(50_000_000), ..job_for_tests("pingpong") };
+        let job = TrialContext { threads: 3, time_limit: Nanos(50_000_000), ..job_for_tests("pingpong") };
         assert!(matches!(run(&job), Err(Failure::TimedOut(_))));
     }
 

@@ -11,12 +11,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use model::units::Nanos;
-use model::workload::{Better, ParameterKind, WorkloadSpec};
+use model::values::units::Nanos;
+use model::values::workload::{Better, ParameterKind, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::team::{self, Lap, Member};
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::team::{self, TimedSpan, Worker};
 
 /// OEIS A000170, from N = 0.
 const SOLUTIONS: [u64; 22] = [
@@ -73,7 +73,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let n = job.parameters.size("n");
     let starts = starts(n);
     let next = AtomicUsize::new(0);
@@ -82,14 +82,14 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let solutions = counts.solutions();
     check(n, solutions)?;
 
-    let seconds = Lap::seconds_of_all(crew.results.iter().map(|(_, lap)| *lap));
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let seconds = TimedSpan::seconds_of_all(crew.results.iter().map(|(_, lap)| *lap));
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     measured.push("solutions", solutions as f64 / seconds)?;
     measured.push("time", seconds)?;
     Ok(measured)
 }
 
-fn one_thread(member: &Member<'_>, starts: &[Start], next: &AtomicUsize) -> Result<(Counts, Lap), Failure> {
+fn one_thread(member: &Worker<'_>, starts: &[Start], next: &AtomicUsize) -> Result<(Counts, TimedSpan), Failure> {
     member.timed_lap(|| {
         let mut counts = Counts::default();
         while let Some(start) = starts.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -138,7 +138,6 @@ impl Board {
 #[derive(Clone)]
 struct Rows {
     n: usize,
-    /// By row.
     allowed: [u32; N_MAX],
     /// By row, the squares where another border's queen is just as near to a corner as the first row's.
     ties: [u32; N_MAX],
@@ -294,13 +293,13 @@ mod tests {
 
     #[test]
     fn smoke_runs_on_three_threads() {
-        check_smoke("queens", &run(&Job { threads: 3, ..job_for_tests("queens") }).unwrap());
+        check_smoke("queens", &run(&TrialContext { threads: 3, ..job_for_tests("queens") }).unwrap());
     }
 
     #[test]
     fn every_size_up_to_thirteen_is_counted_right() {
         for n in 4..=13 {
-            let mut job = Job { threads: 2, ..job_for_tests("queens") };
+            let mut job = TrialContext { threads: 2, ..job_for_tests("queens") };
             set(&mut job, "n", &n.to_string());
             assert!(run(&job).is_ok(), "{n}");
         }

@@ -7,18 +7,17 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::arena::{self, Arena};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Found, Job, Measured};
+use crate::job::{Failure, KernelOutput, MemoryReport, TrialContext};
 use crate::random::Random;
-use crate::team::{self, Member};
+use crate::team::{self, Worker};
 
 /// What a touched page counts as, bytes, on machines with larger pages too.
 const PAGE: usize = 4096;
-/// Words in it.
 const WORDS: usize = PAGE / 8;
 /// From touch to touch in steps, bytes.
 const STEP: usize = 128 << 10;
@@ -84,22 +83,22 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let crew = team::run(job, |member| one_thread(job, member))?;
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     measured.push("touched", crew.results.iter().map(|(rate, _)| rate).sum())?;
     crew.results.into_iter().for_each(|(_, found)| measured.found(found));
     Ok(measured)
 }
 
 /// Pages touched in a second, and where they were.
-fn one_thread(job: &Job, member: &Member<'_>) -> Result<(f64, Found), Failure> {
+fn one_thread(job: &TrialContext, member: &Worker<'_>) -> Result<(f64, MemoryReport), Failure> {
     let mut arena = Arena::new(job, job.parameters.size("size"))?;
     let rate = touch(job, member, arena.as_u64())?;
     Ok((rate, arena.found()?))
 }
 
-fn touch(job: &Job, member: &Member<'_>, words: &mut [u64]) -> Result<f64, Failure> {
+fn touch(job: &TrialContext, member: &Worker<'_>, words: &mut [u64]) -> Result<f64, Failure> {
     let pattern = job.parameters.text("pattern");
     if pattern == "first-touch" {
         let began = Instant::now();
@@ -236,9 +235,9 @@ mod tests {
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests};
 
-    fn job(pattern: &str) -> Job {
+    fn job(pattern: &str) -> TrialContext {
         let mut job = job_for_tests("sweep");
-        job.parameters.0.insert("pattern".into(), model::workload::Value::Text(pattern.into()));
+        job.parameters.0.insert("pattern".into(), model::values::workload::Value::Text(pattern.into()));
         job
     }
 
@@ -246,7 +245,7 @@ mod tests {
     fn every_pattern_touches_pages_and_finds_its_data() {
         for pattern in PATTERNS {
             for threads in [1, 2] {
-                check_smoke("sweep", &run(&Job { threads, ..job(pattern) }).unwrap());
+                check_smoke("sweep", &run(&TrialContext { threads, ..job(pattern) }).unwrap());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What sysbench's tests have in common: parameters, and what is reported of events.
 
-use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind};
+use model::values::units::Nanos;
+use model::values::workload::{Better, MetricSpec, ParameterKind};
 
 use crate::describe::{self, Metric, Parameter};
 

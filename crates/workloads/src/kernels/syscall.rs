@@ -9,12 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-use model::units::Nanos;
-use model::workload::{Better, ParameterKind, WorkloadSpec};
+use model::values::units::Nanos;
+use model::values::workload::{Better, ParameterKind, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::team::{self, Member};
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::team::{self, Worker};
 
 /// Samples per trial.
 const ROUNDS: u32 = 10;
@@ -43,7 +43,6 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// One thread's round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Round {
     calls: u64,
@@ -52,13 +51,13 @@ struct Round {
     took: Duration,
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let round = job.time("time") / ROUNDS;
     let crew = team::run(job, |member| one_thread(member, round))?;
     for round in crew.results.iter().flatten() {
         check(*round, std::os::unix::process::parent_id())?;
     }
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     for index in 0..ROUNDS as usize {
         let rates = crew.results.iter().map(|rounds| rounds[index].calls as f64 / rounds[index].took.as_secs_f64());
         measured.push("calls", rates.sum())?;
@@ -66,11 +65,11 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-fn one_thread(member: &Member<'_>, round: Duration) -> Result<Vec<Round>, Failure> {
+fn one_thread(member: &Worker<'_>, round: Duration) -> Result<Vec<Round>, Failure> {
     let mut rounds = Vec::with_capacity(ROUNDS as usize);
     member.timed(|| {
         for _ in 0..ROUNDS {
-            member.meet()?;
+            member.barrier()?;
             rounds.push(call_for(round));
         }
         Ok(())
@@ -111,7 +110,7 @@ mod tests {
 
     #[test]
     fn smoke_runs_on_two_threads() {
-        let measured = run(&Job { threads: 2, ..job_for_tests("syscall") }).unwrap();
+        let measured = run(&TrialContext { threads: 2, ..job_for_tests("syscall") }).unwrap();
         check_smoke("syscall", &measured);
         assert_eq!(measured.samples.len(), ROUNDS as usize);
     }

@@ -9,15 +9,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use model::units::Nanos;
-use model::workload::{ParameterKind, WorkloadSpec};
+use model::values::units::Nanos;
+use model::values::workload::{ParameterKind, WorkloadSpec};
 
 use super::latency::Latencies;
 use super::pthread::PthreadMutex;
 use super::sysbench;
 use crate::describe::{Parameter, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::team::{self, Lap, Member};
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::team::{self, TimedSpan, Worker};
 
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
@@ -53,24 +53,24 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 /// What an event needs to know; plain numbers for the loop.
-struct Limits {
+struct EventLimits {
     yields: u64,
     events: u64,
     time: Duration,
 }
 
 /// Where the threads take their turns.
-struct Turns {
+struct TurnLocks {
     /// Events asked for, the refused ones beyond the limit included.
     asked: AtomicU64,
     /// Events begun; the lock of an event is its number here.
     begun: AtomicU64,
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
-    let job = &job.crowded();
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
+    let job = &job.oversubscribed();
     let locks: Vec<PthreadMutex> = (0..job.parameters.size("locks")).map(|_| PthreadMutex::new()).collect();
-    let limits = Limits {
+    let limits = EventLimits {
         yields: job.parameters.size("yields") as u64,
         events: match job.parameters.size("events") as u64 {
             0 => u64::MAX,
@@ -78,7 +78,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         },
         time: job.time("time"),
     };
-    let turns = Turns { asked: AtomicU64::new(0), begun: AtomicU64::new(0) };
+    let turns = TurnLocks { asked: AtomicU64::new(0), begun: AtomicU64::new(0) };
     let crew = team::run(job, |member| one_thread(member, &locks, &limits, &turns))?;
 
     let mut all = Latencies::new();
@@ -86,8 +86,8 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     check(all.count(), turns.begun.into_inner(), limits.events)?;
     check_exclusion(&locks, job.threads)?;
 
-    let seconds = Lap::seconds_of_all(crew.results.iter().map(|(_, lap)| *lap));
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let seconds = TimedSpan::seconds_of_all(crew.results.iter().map(|(_, lap)| *lap));
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     measured.push("events", all.count() as f64 / seconds)?;
     all.report(&mut measured)?;
     // How evenly the scheduler served the threads; no metric, but raw numbers stay.
@@ -98,18 +98,18 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
 }
 
 fn one_thread(
-    member: &Member<'_>,
+    member: &Worker<'_>,
     locks: &[PthreadMutex],
-    limits: &Limits,
-    turns: &Turns,
-) -> Result<(Latencies, Lap), Failure> {
+    limits: &EventLimits,
+    turns: &TurnLocks,
+) -> Result<(Latencies, TimedSpan), Failure> {
     let mut latencies = Latencies::new();
     let ((), lap) = member.timed_lap(|| take_turns(locks, limits, turns, &mut latencies))?;
     Ok((latencies, lap))
 }
 
 #[inline(never)]
-fn take_turns(locks: &[PthreadMutex], limits: &Limits, turns: &Turns, latencies: &mut Latencies) {
+fn take_turns(locks: &[PthreadMutex], limits: &EventLimits, turns: &TurnLocks, latencies: &mut Latencies) {
     let began = Instant::now();
     while began.elapsed() < limits.time && turns.asked.fetch_add(1, Ordering::Relaxed) < limits.events {
         let turn = turns.begun.fetch_add(1, Ordering::Relaxed);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn smoke_runs_with_more_threads_than_locks() {
-        let job = Job { threads: 12, ..job_for_tests("threads") };
+        let job = TrialContext { threads: 12, ..job_for_tests("threads") };
         let measured = run(&job).unwrap();
         check_smoke("threads", &measured);
         assert_eq!(measured.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 12);
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn workers_share_the_seats_and_sit_on_none() {
-        let cpu = machine::seat::current_cpu();
-        let mut job = Job { threads: 1, seats: vec![cpu], ..job_for_tests("threads") };
+        let cpu = machine::affinity::current_cpu();
+        let mut job = TrialContext { threads: 1, seats: vec![cpu], ..job_for_tests("threads") };
         set(&mut job, "workers", "5");
         let measured = run(&job).unwrap();
         assert!(measured.thread_seats.is_empty());
@@ -189,10 +189,10 @@ mod tests {
 
     #[test]
     fn an_event_limit_is_kept_to_the_event() {
-        let mut job = Job { threads: 3, ..job_for_tests("threads") };
+        let mut job = TrialContext { threads: 3, ..job_for_tests("threads") };
         set(&mut job, "events", "10");
         set(&mut job, "time", "60s");
-        let per_thread = |sample: &&model::trial::Sample| sample.series == "events-per-thread";
+        let per_thread = |sample: &&model::values::trial::Sample| sample.series == "events-per-thread";
         let events: f64 = run(&job).unwrap().samples.iter().filter(per_thread).map(|sample| sample.value).sum();
         assert!((events - 10.0).abs() < 0.5, "{events}");
     }

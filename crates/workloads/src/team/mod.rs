@@ -1,34 +1,34 @@
 //! The threads of a kernel: thread i sits on seat i, proves it before and after the timed region, and all start
 //! together. An error or a panic of any thread ends the job with a failure; nobody is waited for without a bound.
 
-mod gate;
+mod barrier;
 
 use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
 
-use machine::seat;
-use model::id_set::{CpuId, CpuSet};
-use model::trial::ThreadSeat;
+use machine::affinity;
+use model::values::id_set::{CpuId, CpuSet};
+use model::values::trial::ThreadBinding;
 
-use crate::job::{Failure, Job, with_hint};
-use gate::Gate;
+use crate::job::{Failure, TrialContext, with_hint};
+use barrier::Barrier;
 
 /// More threads than any machine has cpus several times over; the bound keeps a typing mistake from filling memory.
 const THREADS_MAX: usize = 65_536;
 
 /// What a team's threads brought back, in the order of the seats.
-pub(crate) struct Crew<T> {
+pub(crate) struct TeamResult<T> {
     pub results: Vec<T>,
     /// Empty when nobody was seated.
-    pub seats: Vec<ThreadSeat>,
+    pub seats: Vec<ThreadBinding>,
 }
 
 /// One thread of a team, as its work sees it.
-pub(crate) struct Member<'t> {
+pub(crate) struct Worker<'t> {
     /// Which one, from 0.
     pub index: usize,
-    gate: &'t Gate,
+    gate: &'t Barrier,
     seat: Option<(CpuId, CpuSet)>,
     /// The cpus before and after the timed region.
     ran_on: Cell<Option<(CpuId, CpuId)>>,
@@ -36,22 +36,22 @@ pub(crate) struct Member<'t> {
 
 /// When something began and ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lap {
+pub(crate) struct TimedSpan {
     pub start: Instant,
     pub end: Instant,
 }
 
 /// Runs `work` on every thread of the job's team and collects what it returns.
-pub(crate) fn run<T, W>(job: &Job, work: W) -> Result<Crew<T>, Failure>
+pub(crate) fn run<T, W>(job: &TrialContext, work: W) -> Result<TeamResult<T>, Failure>
 where
     T: Send,
-    W: Fn(&Member<'_>) -> Result<T, Failure> + Sync,
+    W: Fn(&Worker<'_>) -> Result<T, Failure> + Sync,
 {
     check_size(job)?;
     let deadline = Instant::now() + Duration::from_nanos(job.time_limit.0);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let gate = Gate::new(job.threads, every_thread_has_a_cpu(job, cpus), deadline);
-    let ended: Vec<Option<(T, Option<ThreadSeat>)>> = std::thread::scope(|scope| {
+    let gate = Barrier::new(job.threads, every_thread_has_a_cpu(job, cpus), deadline);
+    let ended: Vec<Option<(T, Option<ThreadBinding>)>> = std::thread::scope(|scope| {
         let (gate, work) = (&gate, &work);
         let start = |index: usize| {
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
@@ -59,7 +59,7 @@ where
             let body = move || member(index, asked, gate, work);
             let handle = thread.spawn_scoped(scope, body);
             let refused = |error: &io::Error| {
-                gate.stop(Failure::Failed(format!("thread {index} could not be started: {error}")));
+                gate.abort(Failure::Failed(format!("thread {index} could not be started: {error}")));
             };
             handle.inspect_err(refused)
         };
@@ -70,15 +70,14 @@ where
     collect(ended, job)
 }
 
-impl Member<'_> {
-    /// Waits for all others.
-    pub(crate) fn meet(&self) -> Result<(), Failure> {
-        self.gate.meet()
+impl Worker<'_> {
+    pub(crate) fn barrier(&self) -> Result<(), Failure> {
+        self.gate.wait()
     }
 
     /// For loops that wait for another thread without meeting it: a failure when the team has failed or is out of time.
-    pub(crate) fn go_on(&self) -> Result<(), Failure> {
-        self.gate.go_on()
+    pub(crate) fn check_abort(&self) -> Result<(), Failure> {
+        self.gate.check_abort()
     }
 
     /// Stops the team if this thread is unwinding from a panic. Values whose drop waits for other threads call it first,
@@ -89,25 +88,25 @@ impl Member<'_> {
 
     /// Runs the timed region, and notes on which cpu the thread was before and after it.
     pub(crate) fn timed<T>(&self, region: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-        self.meet()?;
-        let before = seat::current_cpu();
+        self.barrier()?;
+        let before = affinity::current_cpu();
         let result = region()?;
-        self.ran_on.set(Some((before, seat::current_cpu())));
+        self.ran_on.set(Some((before, affinity::current_cpu())));
         Ok(result)
     }
 
-    /// As [`Member::timed`] for a region that needs no meeting in its middle: also when it began and ended.
-    pub(crate) fn timed_lap<T>(&self, region: impl FnOnce() -> T) -> Result<(T, Lap), Failure> {
+    /// As [`Worker::timed`] for a region that needs no meeting in its middle: also when it began and ended.
+    pub(crate) fn timed_lap<T>(&self, region: impl FnOnce() -> T) -> Result<(T, TimedSpan), Failure> {
         self.timed(|| {
-            self.meet()?;
+            self.barrier()?;
             let start = Instant::now();
             let result = region();
-            Ok((result, Lap { start, end: Instant::now() }))
+            Ok((result, TimedSpan { start, end: Instant::now() }))
         })
     }
 }
 
-impl Lap {
+impl TimedSpan {
     /// From the first start to the last end, in seconds.
     pub(crate) fn seconds_of_all(laps: impl Iterator<Item = Self> + Clone) -> f64 {
         let start = laps.clone().map(|lap| lap.start).min();
@@ -118,7 +117,7 @@ impl Lap {
 
 /// Opens the gate when a thread panics, so that the others do not wait for it.
 struct StopOnPanic<'t> {
-    gate: &'t Gate,
+    gate: &'t Barrier,
     index: usize,
 }
 
@@ -128,44 +127,44 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-fn member<T, W>(index: usize, asked: Option<CpuId>, gate: &Gate, work: &W) -> Option<(T, Option<ThreadSeat>)>
+fn member<T, W>(index: usize, asked: Option<CpuId>, gate: &Barrier, work: &W) -> Option<(T, Option<ThreadBinding>)>
 where
-    W: Fn(&Member<'_>) -> Result<T, Failure>,
+    W: Fn(&Worker<'_>) -> Result<T, Failure>,
 {
     let _stop = StopOnPanic { gate, index };
     let result = sit(asked).and_then(|seat| {
-        let member = Member { index, gate, seat, ran_on: Cell::new(None) };
+        let member = Worker { index, gate, seat, ran_on: Cell::new(None) };
         let result = work(&member)?;
         Ok((result, member.proof()?))
     });
-    result.inspect_err(|failure| gate.stop(failure.clone())).ok()
+    result.inspect_err(|failure| gate.abort(failure.clone())).ok()
 }
 
 fn sit(asked: Option<CpuId>) -> Result<Option<(CpuId, CpuSet)>, Failure> {
     let Some(cpu) = asked else { return Ok(None) };
-    let mask = seat::sit_on(cpu).map_err(|error| Failure::Failed(with_hint(&error, error.hint.as_deref())))?;
+    let mask = affinity::pin_to(cpu).map_err(|error| Failure::Failed(with_hint(&error, error.hint.as_deref())))?;
     Ok(Some((cpu, mask)))
 }
 
-impl Member<'_> {
-    fn proof(self) -> Result<Option<ThreadSeat>, Failure> {
+impl Worker<'_> {
+    fn proof(self) -> Result<Option<ThreadBinding>, Failure> {
         let Some((asked, mask)) = self.seat else { return Ok(None) };
         let Some((before, after)) = self.ran_on.get() else {
             return Err(Failure::Failed("a seated thread ran nothing, which is a fault of this program".into()));
         };
-        Ok(Some(ThreadSeat { asked, mask, before, after }))
+        Ok(Some(ThreadBinding { asked, mask, before, after }))
     }
 }
 
-fn collect<T>(ended: Vec<Option<(T, Option<ThreadSeat>)>>, job: &Job) -> Result<Crew<T>, Failure> {
-    let (results, seats): (Vec<T>, Vec<Option<ThreadSeat>>) = ended.into_iter().flatten().unzip();
+fn collect<T>(ended: Vec<Option<(T, Option<ThreadBinding>)>>, job: &TrialContext) -> Result<TeamResult<T>, Failure> {
+    let (results, seats): (Vec<T>, Vec<Option<ThreadBinding>>) = ended.into_iter().flatten().unzip();
     if results.len() != job.threads {
         return Err(Failure::Failed(format!("{} of {} threads came back", results.len(), job.threads)));
     }
-    Ok(Crew { results, seats: seats.into_iter().flatten().collect() })
+    Ok(TeamResult { results, seats: seats.into_iter().flatten().collect() })
 }
 
-fn check_size(job: &Job) -> Result<(), Failure> {
+fn check_size(job: &TrialContext) -> Result<(), Failure> {
     if job.threads == 0 || job.threads > THREADS_MAX {
         return Err(Failure::Failed(format!("{} threads were asked for; 1 to {THREADS_MAX} can be", job.threads)));
     }
@@ -179,7 +178,7 @@ fn check_size(job: &Job) -> Result<(), Failure> {
     Ok(())
 }
 
-fn every_thread_has_a_cpu(job: &Job, cpus: usize) -> bool {
+fn every_thread_has_a_cpu(job: &TrialContext, cpus: usize) -> bool {
     let seats: CpuSet = job.seats.iter().copied().collect();
     let places = if job.seats.is_empty() { cpus } else { seats.len() };
     job.threads <= places
@@ -189,13 +188,13 @@ fn every_thread_has_a_cpu(job: &Job, cpus: usize) -> bool {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use model::units::Nanos;
+    use model::values::units::Nanos;
 
     use super::*;
     use crate::kernels::job_for_tests;
 
-    fn job(threads: usize, seats: &[u32]) -> Job {
-        Job {
+    fn job(threads: usize, seats: &[u32]) -> TrialContext {
+        TrialContext {
             threads,
             seats: seats.iter().map(|cpu| CpuId(*cpu)).collect(),
             time_limit: Nanos(2_000_000_000),
@@ -205,11 +204,11 @@ mod tests {
 
     #[test]
     fn seats_are_proven_thread_by_thread() {
-        let cpu = seat::current_cpu().0;
+        let cpu = affinity::current_cpu().0;
         let crew = run(&job(3, &[cpu; 3]), |member| member.timed(|| Ok(member.index))).unwrap();
         assert_eq!(crew.results, [0, 1, 2]);
         let alone: CpuSet = [CpuId(cpu)].into_iter().collect();
-        let proof = ThreadSeat { asked: CpuId(cpu), mask: alone, before: CpuId(cpu), after: CpuId(cpu) };
+        let proof = ThreadBinding { asked: CpuId(cpu), mask: alone, before: CpuId(cpu), after: CpuId(cpu) };
         assert_eq!(crew.seats, vec![proof; 3]);
         assert!(run(&job(3, &[]), |member| member.timed(|| Ok(()))).unwrap().seats.is_empty());
     }
@@ -221,9 +220,9 @@ mod tests {
             let crew = run(&job(threads, &[]), |member| {
                 for round in 1..=50 {
                     come.fetch_add(1, Ordering::SeqCst);
-                    member.meet()?;
+                    member.barrier()?;
                     assert!(come.load(Ordering::SeqCst) >= round * threads);
-                    member.meet()?;
+                    member.barrier()?;
                 }
                 Ok(())
             });
@@ -233,13 +232,13 @@ mod tests {
 
     #[test]
     fn a_failing_thread_ends_the_job_and_nobody_hangs() {
-        let failure = |job: &Job, fail: fn() -> Result<(), Failure>| {
+        let failure = |job: &TrialContext, fail: fn() -> Result<(), Failure>| {
             let went_on = AtomicUsize::new(0);
             let failed = run(job, |member| {
                 if member.index == 1 {
                     fail()?;
                 }
-                member.meet()?;
+                member.barrier()?;
                 went_on.fetch_add(1, Ordering::SeqCst);
                 Ok(())
             });
@@ -252,14 +251,14 @@ mod tests {
 
     #[test]
     fn waiting_ends_at_the_deadline() {
-        let short = Job { time_limit: Nanos(30_000_000), ..job(9, &[]) };
-        let failure = run(&short, |member| if member.index == 0 { Ok(()) } else { member.meet() }).err().unwrap();
+        let short = TrialContext { time_limit: Nanos(30_000_000), ..job(9, &[]) };
+        let failure = run(&short, |member| if member.index == 0 { Ok(()) } else { member.barrier() }).err().unwrap();
         assert!(matches!(failure, Failure::TimedOut(_)), "{failure}");
     }
 
     #[test]
     fn impossible_teams_are_refused() {
-        let error = |job: &Job| run(job, |member| member.timed(|| Ok(()))).err().unwrap().to_string();
+        let error = |job: &TrialContext| run(job, |member| member.timed(|| Ok(()))).err().unwrap().to_string();
         assert!(error(&job(2, &[0])).contains("1 seats for 2 threads"));
         assert!(error(&job(0, &[])).contains("0 threads"));
         assert!(!error(&job(1, &[60_000])).is_empty());

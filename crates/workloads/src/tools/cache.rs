@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::job::Failure;
-use crate::scratch::cannot;
+use crate::scratch::io_failure;
 
 /// The folder, in this one; made when it is not there. Anybody may write to a folder for temporary files, so one that
 /// others own or may write to is not used.
@@ -16,10 +16,10 @@ pub(super) fn folder(parent: &Path) -> Result<PathBuf, Failure> {
     let user = own_user();
     let path = parent.join(format!("nearfar-cache-{user}"));
     match DirBuilder::new().mode(0o700).create(&path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(cannot("make", &path, &error)),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_failure("make", &path, &error)),
         _ => {}
     }
-    let found = fs::symlink_metadata(&path).map_err(|error| cannot("look at", &path, &error))?;
+    let found = fs::symlink_metadata(&path).map_err(|error| io_failure("look at", &path, &error))?;
     if found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
         return Ok(path);
     }
@@ -34,7 +34,7 @@ fn own_user() -> u32 {
 
 /// What has this name in the folder, made by `make` when it is not there. It is made under another name first, so that it
 /// is there whole or not at all.
-pub(super) fn once(
+pub(super) fn get_or_create(
     folder: &Path,
     name: &str,
     make: impl FnOnce(&Path) -> Result<(), Failure>,
@@ -50,7 +50,7 @@ pub(super) fn once(
     let made = make(&unfinished).and_then(|()| written(folder)).and_then(|()| match fs::rename(&unfinished, &path) {
         // A folder that somebody else has finished meanwhile.
         Err(_) if path.is_dir() => remove(&unfinished),
-        renamed => renamed.map_err(|error| cannot("name", &path, &error)),
+        renamed => renamed.map_err(|error| io_failure("name", &path, &error)),
     });
     if made.is_err() {
         // The first failure is the reason; a rest of it has a name that says what it is.
@@ -61,8 +61,8 @@ pub(super) fn once(
 
 /// Waits until all is on the disk: a machine that loses power must not be left with a whole name for half a tree.
 fn written(folder: &Path) -> Result<(), Failure> {
-    let open = fs::File::open(folder).map_err(|error| cannot("open", folder, &error))?;
-    rustix::fs::syncfs(&open).map_err(|error| cannot("write", folder, &error.into()))
+    let open = fs::File::open(folder).map_err(|error| io_failure("open", folder, &error))?;
+    rustix::fs::syncfs(&open).map_err(|error| io_failure("write", folder, &error.into()))
 }
 
 /// Removes what processes that are gone have begun to make under this name: a trial that is out of time is killed.
@@ -71,15 +71,15 @@ fn remove_what_the_dead_left(folder: &Path, name: &str) -> Result<(), Failure> {
         let numbers = file.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".unfinished")?;
         numbers.split('-').next()?.parse().ok()
     };
-    let left = machine::leftovers::of_the_dead(folder, process);
-    left.map_err(|error| cannot("look into", folder, &error))?.iter().try_for_each(|path| remove(path))
+    let left = machine::stale::stale_entries(folder, process);
+    left.map_err(|error| io_failure("look into", folder, &error))?.iter().try_for_each(|path| remove(path))
 }
 
 /// Removes a file or a folder with all that is in it; nothing there is fine.
 pub(super) fn remove(path: &Path) -> Result<(), Failure> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot("remove", path, &error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io_failure("remove", path, &error)),
         _ => Ok(()),
     }
 }
@@ -98,11 +98,11 @@ mod tests {
             fs::write(path, "half").unwrap();
             Err(Failure::Failed("planted".into()))
         };
-        assert!(once(&folder, "file", fail).is_err());
+        assert!(get_or_create(&folder, "file", fail).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        let whole = |path: &Path| fs::write(path, "whole").map_err(|error| cannot("write", path, &error));
-        let path = once(&folder, "file", whole).unwrap();
-        assert_eq!(once(&folder, "file", |_| panic!("it is there")), Ok(path.clone()));
+        let whole = |path: &Path| fs::write(path, "whole").map_err(|error| io_failure("write", path, &error));
+        let path = get_or_create(&folder, "file", whole).unwrap();
+        assert_eq!(get_or_create(&folder, "file", |_| panic!("it is there")), Ok(path.clone()));
         assert_eq!(fs::read_to_string(path).unwrap(), "whole");
     }
 
@@ -115,7 +115,8 @@ mod tests {
         for path in [&dead, &live] {
             fs::create_dir_all(path.join("half")).unwrap();
         }
-        once(&folder, "tree", |path| fs::create_dir(path).map_err(|error| cannot("make", path, &error))).unwrap();
+        get_or_create(&folder, "tree", |path| fs::create_dir(path).map_err(|error| io_failure("make", path, &error)))
+            .unwrap();
         assert_eq!((dead.exists(), live.exists()), (false, true));
     }
 

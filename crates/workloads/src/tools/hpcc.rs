@@ -6,15 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use machine::child::{Exit, Finished};
-use model::trial::Sample;
-use model::units::Nanos;
-use model::workload::{Better, MetricSpec, WorkloadSpec};
+use machine::child::{Exit, ProcessResult};
+use model::values::trial::Sample;
+use model::values::units::Nanos;
+use model::values::workload::{Better, MetricSpec, WorkloadSpec};
 
 use super::{installed, linpack};
+use crate::command_spec::CommandSpec;
 use crate::describe::{Metric, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::recipe::Recipe;
+use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// What its summary calls a number, what we call it, its unit, and how many of its units make one of ours.
 const NUMBERS: [(&str, &str, &str, f64); 17] = [
@@ -63,14 +63,14 @@ fn all_metrics() -> Vec<MetricSpec> {
     NUMBERS.iter().flat_map(|(_, name, unit, _)| metrics([metric(name, unit)])).collect()
 }
 
-pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
-    installed::need("hpcc", "hpcc")?;
+pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
+    installed::require("hpcc", "hpcc")?;
     linpack::recipe(job, "hpcc", "hpccinf.txt", "hpccoutf.txt")
 }
 
-pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {
     if finished.exit != Exit::Code(0) {
-        return Err(Failure::Failed(format!("it ended with {}", finished.last_words())));
+        return Err(Failure::Failed(format!("it ended with {}", finished.stderr_tail())));
     }
     samples(job.threads, &String::from_utf8_lossy(&finished.stdout))
 }
@@ -98,7 +98,7 @@ fn samples(processes: usize, output: &str) -> Result<Vec<Sample>, Failure> {
             "its output line {line}: it ran {count} processes, {processes} were asked for"
         )));
     }
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     for (name, series, _, factor) in NUMBERS {
         let (line, value) = text(name)?;
         let number: f64 = value

@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::placement::MemoryPolicy;
-use model::units::Bytes;
-use model::workload::ParameterKind;
+use model::placements::placement::MemoryPolicy;
+use model::values::units::Bytes;
+use model::values::workload::ParameterKind;
 
 use super::installed;
+use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::Parameter;
-use crate::job::{Failure, Job};
-use crate::recipe::{CommandLine, Recipe};
+use crate::job::{Failure, TrialContext};
 
 /// The input as HPL's example has it, but for sizes and the grid: `(first word, what it is)`.
 const INPUT: [(&str, &str); 31] = [
@@ -71,7 +71,7 @@ pub(super) fn size_and_block(about: &'static str) -> [Parameter; 2] {
 }
 
 /// Runs this program, which reads `input` and writes `output`, whose text is what the trial's command prints.
-pub(super) fn recipe(job: &Job, program: &str, input: &str, output: &str) -> Result<Recipe, Failure> {
+pub(super) fn recipe(job: &TrialContext, program: &str, input: &str, output: &str) -> Result<CommandSpec, Failure> {
     let (n, nb) = (job.parameters.size("n"), job.parameters.size("nb"));
     let matrix = Bytes((n as u64).pow(2) * size_of::<f64>() as u64);
     // The program itself would skip the test and say so between its lines.
@@ -80,7 +80,7 @@ pub(super) fn recipe(job: &Job, program: &str, input: &str, output: &str) -> Res
     let (rows, columns) = grid(job.threads);
     let mut words: Vec<String> = Vec::new();
     if job.threads > 1 {
-        installed::need("mpirun", "openmpi-bin")?;
+        installed::require("mpirun", "openmpi-bin")?;
         // Where processes run is the placement's matter, so MPI binds none; containers run as root.
         let mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np"];
         words.extend(mpirun.map(String::from));
@@ -101,7 +101,7 @@ pub(super) fn recipe(job: &Job, program: &str, input: &str, output: &str) -> Res
     let mut command = shell("cd \"$0\" && output=$1 && shift && \"$@\" >&2 && cat \"$output\"", words);
     command.environment = crate::worker::environment();
     let cleanup = shell("rm -rf \"$0\"", vec![folder]);
-    Ok(Recipe { prepare: Some(prepare), server: None, warmup: 0, command, cleanup: Some(cleanup) })
+    Ok(CommandSpec { prepare: Some(prepare), server: None, warmup: 0, command, cleanup: Some(cleanup) })
 }
 
 /// Rows and columns of processes: as square as the count allows, no more rows than columns, as HPL likes it.

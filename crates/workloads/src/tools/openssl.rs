@@ -8,15 +8,15 @@
 
 use std::collections::BTreeMap;
 
-use machine::child::{Exit, Finished};
-use model::trial::Sample;
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
+use machine::child::{Exit, ProcessResult};
+use model::values::trial::Sample;
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
+use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::kernels::crypto::{cipher, instructions};
-use crate::recipe::{CommandLine, Recipe};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -103,7 +103,7 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
+pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     check(&job.parameters).map_err(Failure::Failed)?;
     let text = |name| job.parameters.text(name);
     let seconds = job.parameters.size("time") as u64 / SECOND;
@@ -123,18 +123,18 @@ pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
         environment.insert(variable.into(), instructions::software_value());
     }
     let command = CommandLine { argv, environment };
-    Ok(Recipe { prepare: None, server: None, warmup: 0, command, cleanup: None })
+    Ok(CommandSpec { prepare: None, server: None, warmup: 0, command, cleanup: None })
 }
 
-pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {
     if finished.exit != Exit::Code(0) {
-        return Err(Failure::Failed(format!("it ended with {}", finished.last_words())));
+        return Err(Failure::Failed(format!("it ended with {}", finished.stderr_tail())));
     }
     samples(job, &String::from_utf8_lossy(&finished.stdout))
         .map_err(|why| Failure::Failed(format!("its output: {why}")))
 }
 
-fn samples(job: &Job, output: &str) -> Result<Vec<Sample>, String> {
+fn samples(job: &TrialContext, output: &str) -> Result<Vec<Sample>, String> {
     let text = |name| job.parameters.text(name);
     let printed = parse(output, text("cipher"))?;
     let software = text("instructions") == "software";
@@ -150,7 +150,7 @@ fn samples(job: &Job, output: &str) -> Result<Vec<Sample>, String> {
     if let Some(other) = printed.blocks.iter().find(|bytes| **bytes != block as u64) {
         return Err(format!("it had blocks of {other} bytes, {block} were asked for"));
     }
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     let rate = printed.kilobytes_per_second * 8.0 / 1e6;
     for (series, value) in [("throughput", printed.kilobytes_per_second), ("rate", rate)] {
         measured.push(series, value).map_err(|failure| failure.to_string())?;
@@ -158,7 +158,6 @@ fn samples(job: &Job, output: &str) -> Result<Vec<Sample>, String> {
     Ok(measured.samples)
 }
 
-/// What it prints.
 #[derive(Debug, PartialEq)]
 struct Printed {
     /// Of all copies together, in 1000 bytes.
@@ -217,7 +216,7 @@ mod tests {
     const MULTI: &str = include_str!("openssl/multi-3.0.22.txt");
     const SOFTWARE: &str = include_str!("openssl/software-3.0.22.txt");
 
-    fn job(pairs: &[(&str, &str)]) -> Job {
+    fn job(pairs: &[(&str, &str)]) -> TrialContext {
         let mut job = job_for_tests("openssl");
         for (name, text) in pairs {
             crate::kernels::set(&mut job, name, text);
@@ -225,7 +224,7 @@ mod tests {
         job
     }
 
-    fn throughput(job: &Job, output: &str) -> Result<f64, String> {
+    fn throughput(job: &TrialContext, output: &str) -> Result<f64, String> {
         samples(job, output).map(|samples| samples[0].value)
     }
 
@@ -236,7 +235,7 @@ mod tests {
     #[test]
     fn what_it_prints_is_read() {
         assert!(close(throughput(&job(&[]), ONE).unwrap(), 1_056_033.79));
-        let two = Job { threads: 2, ..job(&[("cipher", "chacha20-poly1305"), ("block", "16")]) };
+        let two = TrialContext { threads: 2, ..job(&[("cipher", "chacha20-poly1305"), ("block", "16")]) };
         assert!(close(throughput(&two, MULTI).unwrap(), 189_003.89));
         if instructions::VARIABLE == Some("OPENSSL_ia32cap") {
             let software = job(&[("cipher", "aes-256-gcm"), ("block", "16KiB"), ("instructions", "software")]);
@@ -246,9 +245,9 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_for_is_no_result() {
-        let wrong = |job: &Job, output: &str| throughput(job, output).unwrap_err();
+        let wrong = |job: &TrialContext, output: &str| throughput(job, output).unwrap_err();
         assert!(wrong(&job(&[("block", "16")]), ONE).contains("blocks of 1024 bytes, 16 were"));
-        assert!(wrong(&Job { threads: 2, ..job(&[]) }, ONE).contains("1 copies, 2 were"));
+        assert!(wrong(&TrialContext { threads: 2, ..job(&[]) }, ONE).contains("1 copies, 2 were"));
         assert!(wrong(&job(&[("cipher", "aes-256-cbc")]), ONE).contains("line 8: not known: 'AES-128-CBC "));
         if instructions::VARIABLE == Some("OPENSSL_ia32cap") {
             assert!(wrong(&job(&[("instructions", "software")]), ONE).contains("although told not to"));
@@ -271,7 +270,7 @@ mod tests {
     #[test]
     fn its_command_line_says_what_was_asked_for() {
         let asked = [("direction", "decrypt"), ("message", "block"), ("cipher", "aes-128-gcm"), ("time", "2s")];
-        let recipe = recipe(&Job { threads: 3, ..job(&asked) }).unwrap();
+        let recipe = recipe(&TrialContext { threads: 3, ..job(&asked) }).unwrap();
         assert_eq!(
             recipe.command.argv.join(" "),
             "openssl speed -elapsed -evp aes-128-gcm -bytes 1024 -seconds 2 -decrypt -aead -multi 3"

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::job::Failure;
-use crate::scratch::{Scratch, cannot};
+use crate::scratch::{Scratch, io_failure};
 
 /// The end of what a program says is why it failed; compilers say more than anybody wants to read.
 const SAID_MAX: usize = 600;
@@ -15,11 +15,11 @@ const SAID_MAX: usize = 600;
 /// well, unless the command has one.
 pub(super) fn run(mut command: Command, what: &str, scratch: &Scratch) -> Result<Duration, Failure> {
     let said = scratch.path("said");
-    let file = File::create(&said).map_err(|error| cannot("make", &said, &error))?;
+    let file = File::create(&said).map_err(|error| io_failure("make", &said, &error))?;
     command.stdin(Stdio::null()).stderr(file);
     let program = command.get_program().to_os_string();
     let start = Instant::now();
-    let status = command.status().map_err(|error| cannot("run", program.as_ref(), &error))?;
+    let status = command.status().map_err(|error| io_failure("run", program.as_ref(), &error))?;
     let took = start.elapsed();
     if status.success() {
         return Ok(took);

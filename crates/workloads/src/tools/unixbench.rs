@@ -8,16 +8,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use machine::child::{Exit, Finished};
-use model::reports::{ReportError, unixbench as report};
-use model::trial::Sample;
-use model::units::Nanos;
-use model::unixbench::TESTS;
-use model::workload::{Better, MetricSpec, ParameterKind, Parameters, WorkloadSpec};
+use machine::child::{Exit, ProcessResult};
+use model::import::reports::{ReportError, unixbench as report};
+use model::import::unixbench::TESTS;
+use model::values::trial::Sample;
+use model::values::units::Nanos;
+use model::values::workload::{Better, MetricSpec, ParameterKind, Parameters, WorkloadSpec};
 
+use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::recipe::{CommandLine, Recipe};
+use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// Where it can be had.
 const SOURCE: &str = "https://github.com/kdlucas/byte-unixbench, tag v5.1.3; make there, then --set dir=.../UnixBench";
@@ -79,7 +79,7 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     }
 }
 
-pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
+pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     let folder = job.parameters.text("dir");
     if !Path::new(folder).join("Run").is_file() {
         return Err(Failure::Unavailable(format!("there is no UnixBench in {folder}; hint: {SOURCE}")));
@@ -88,12 +88,12 @@ pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
     argv.extend([job.parameters.integer("passes").to_string(), "-c".into(), job.threads.to_string()]);
     argv.extend(job.parameters.text("tests").split_whitespace().map(String::from));
     let command = CommandLine { argv, environment: BTreeMap::new() };
-    Ok(Recipe { prepare: None, server: None, warmup: 0, command, cleanup: None })
+    Ok(CommandSpec { prepare: None, server: None, warmup: 0, command, cleanup: None })
 }
 
-pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {
     if finished.exit != Exit::Code(0) {
-        return Err(Failure::Failed(format!("it ended with {}", finished.last_words())));
+        return Err(Failure::Failed(format!("it ended with {}", finished.stderr_tail())));
     }
     samples(job.threads, &String::from_utf8_lossy(&finished.stdout))
 }
@@ -108,7 +108,7 @@ fn samples(copies: usize, output: &str) -> Result<Vec<Sample>, Failure> {
         // Version 5.1.3 stops at 16.
         return Err(Failure::Failed(format!("it ran {} copies, {copies} were asked for", run.copies)));
     }
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     run.index.map_or(Ok(()), |index| measured.push("index", index))?;
     run.scores.iter().try_for_each(|score| measured.push(&score.test, score.score))?;
     Ok(measured.samples)

@@ -5,16 +5,16 @@
 //! (together they may use the placement's cpus), nor search for the best block or grid.
 //! Source: HPL 2 (netlib.org/benchmark/hpl), a program of its own; no line of it is in here. Debian has no package of it.
 
-use machine::child::{Exit, Finished, find_program};
-use model::reports;
-use model::trial::Sample;
-use model::units::Nanos;
-use model::workload::{Better, ParameterKind, WorkloadSpec};
+use machine::child::{Exit, ProcessResult, find_program};
+use model::import::reports;
+use model::values::trial::Sample;
+use model::values::units::Nanos;
+use model::values::workload::{Better, ParameterKind, WorkloadSpec};
 
 use super::linpack;
+use crate::command_spec::CommandSpec;
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::recipe::Recipe;
+use crate::job::{Failure, KernelOutput, TrialContext};
 
 pub(crate) fn describe() -> WorkloadSpec {
     let program = Parameter {
@@ -42,7 +42,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
+pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     let program = job.parameters.text("program");
     let hint = "hint: Debian has no package of it; docs/guides/linear-algebra.md says how to build it, and workload hpcc runs the same code";
     find_program(program).map_err(|error| Failure::Unavailable(format!("{error}; {hint}")))?;
@@ -53,9 +53,9 @@ pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
     linpack::recipe(job, &program, "HPL.dat", "HPL.out")
 }
 
-pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {
     if finished.exit != Exit::Code(0) {
-        return Err(Failure::Failed(format!("it ended with {}", finished.last_words())));
+        return Err(Failure::Failed(format!("it ended with {}", finished.stderr_tail())));
     }
     samples(job.parameters.size("n"), &String::from_utf8_lossy(&finished.stdout))
 }
@@ -63,7 +63,7 @@ pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failur
 fn samples(n: usize, output: &str) -> Result<Vec<Sample>, Failure> {
     let format = reports::find("hpl").expect("hpl is one of the formats");
     let report = reports::read(format, output).map_err(|error| Failure::Failed(format!("its HPL.out: {error}")))?;
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     for (metric, series) in [("rate", "gflops"), ("time", "time")] {
         let [row] = report.rows.iter().filter(|row| row.metric == metric).collect::<Vec<_>>()[..] else {
             return Err(Failure::Failed("its HPL.out has another number of systems than the one asked for".into()));

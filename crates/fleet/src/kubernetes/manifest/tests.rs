@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 
-fn order(experiment: &str) -> Order {
-    Order {
+fn order(experiment: &str) -> JobSpec {
+    JobSpec {
         job: JobName::parse("Monday_1").unwrap(),
         experiment: experiment.into(),
         words: ["--seed", "7", "--host-label={node}"].map(String::from).into(),
@@ -21,14 +21,14 @@ fn tolerations() -> Vec<Toleration> {
 }
 
 /// With all that there is, or with as little as may be.
-fn with(on: &Selection, order: &Order, all: bool) -> Vec<Value> {
+fn with(on: &Selection, order: &JobSpec, all: bool) -> Vec<Value> {
     let (image, tolerations) = (Image::parse("registry.example.org/nearfar:0.1").unwrap(), tolerations());
     let tolerations: &[Toleration] = if all { &tolerations } else { &[] };
     let manifest = Manifest {
-        pods: Pods { on, image: &image, results: "/srv/results", tolerations },
+        pods: PodTemplate { on, image: &image, results: "/srv/results", tolerations },
         order,
         program: "nearfar",
-        whole: all.then_some(Whole { cpus: 16, memory: Bytes(32 << 30) }),
+        whole: all.then_some(DedicatedResources { cpus: 16, memory: Bytes(32 << 30) }),
         privileged: all,
         deadline_seconds: all.then_some(4500),
     };
@@ -161,7 +161,7 @@ fn texts_survive_the_way_out_and_back() {
     let large = order(&"#".repeat(EXPERIMENT_BYTES_MAX + 1));
     let on = Selection::All;
     let image = Image("nearfar".into());
-    let pods = Pods { on: &on, image: &image, results: FOLDER, tolerations: &[] };
+    let pods = PodTemplate { on: &on, image: &image, results: FOLDER, tolerations: &[] };
     let manifest =
         Manifest { pods, order: &large, program: "nearfar", whole: None, privileged: false, deadline_seconds: None };
     assert!(manifest.objects().unwrap_err().contains("Kubernetes keeps 921600 at most"));

@@ -4,17 +4,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 
 use super::*;
-use crate::beginnings::LENGTH_MAX;
-use crate::budget::{Budget, COLUMNS_CHOSEN, Dram, Shape};
+use crate::budget::{COLUMNS_CHOSEN, Dram, DramLayout, HeadBudget};
 use crate::coded::PADDING;
-use crate::degrees::Steps;
-use crate::far::{PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
-use crate::out_of_core::tests::Memory;
+use crate::degrees::DegreeRuns;
+use crate::out_of_core::tests::DiskStub;
 use crate::out_of_core::{OutOfCore, build_beyond};
-use crate::storage::Kept;
+use crate::prefixes::LENGTH_MAX;
+use crate::storage::PartKind;
+use crate::tail_io::{PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
 
 /// TAIL as a disk would have it, in whole pages.
 struct Shelf {
@@ -28,8 +28,8 @@ struct Shelf {
     asked: usize,
 }
 
-impl Fetch for Shelf {
-    fn places(&self) -> usize {
+impl TailReader for Shelf {
+    fn queue_depth(&self) -> usize {
         self.places
     }
 
@@ -75,22 +75,23 @@ impl Fetch for Shelf {
 }
 
 /// The graph with so much of it in memory, and TAIL in pages.
-fn beyond(tuples: &Tuples, dram: Dram, columns: Option<u32>) -> Result<(Layout, Budget, Arc<Vec<u8>>), Error> {
-    let (storage, spec) = (Memory::default(), tuples.spec());
+fn beyond(tuples: &Tuples, dram: Dram, columns: Option<u32>) -> Result<(Layout, HeadBudget, Arc<Vec<u8>>), Error> {
+    let (storage, spec) = (DiskStub::default(), tuples.spec());
     let memory = Bytes(64 << 20);
     let with = OutOfCore { storage: &storage, edges: Some(tuples), memory, watch: &|_| {} };
-    let (layout, budget) = build_beyond(&Threads(2), spec, (dram, columns), &with, &Room::anywhere())?;
-    let mut bytes = storage.part(Kept::Graph);
+    let (layout, budget) =
+        build_beyond(&PlainTeam(2), spec, (dram, columns), &with, &ArrayPlacement::kernel_default())?;
+    let mut bytes = storage.part(PartKind::Graph);
     bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES as usize) + READ_PADDING, 0xFF);
     Ok((layout, budget, Arc::new(bytes)))
 }
 
 /// The least that it can have in memory with so many columns, and room for so many bytes of lists.
 fn with_little(tuples: &Tuples, columns: u32, kept: u64) -> (Layout, Arc<Vec<u8>>) {
-    let near = build(&Threads(2), tuples, columns, &Room::anywhere()).unwrap();
+    let near = build(&PlainTeam(2), tuples, columns, &ArrayPlacement::kernel_default()).unwrap();
     let mut degrees: Vec<u32> = (0..near.ranks).map(|rank| near.list(rank).unwrap().len() as u32).collect();
     degrees.sort_unstable();
-    let least = Shape::of_columns(columns).bytes(&Steps::of(&degrees).0);
+    let least = DramLayout::of_columns(columns).bytes(&DegreeRuns::of(&degrees).0);
     let dram = Dram::Bytes(Bytes(least + kept));
     let (layout, _, bytes) = beyond(tuples, dram, Some(columns)).unwrap();
     let left = layout.tail.len() - PADDING;
@@ -107,7 +108,7 @@ fn shelved(search: &Search<'_>, threads: usize, bytes: &Arc<Vec<u8>>, places: us
         fails_after,
         asked: 0,
     };
-    Threads(threads)
+    PlainTeam(threads)
         .run(&|hand| {
             search.fetch_by(hand, Box::new(shelf()));
             Ok(())
@@ -128,24 +129,24 @@ fn levels(parents: &[u32]) -> Vec<Option<u32>> {
 }
 
 /// Searches in all ways a graph of which so many columns and bytes of TAIL are in memory.
-fn check_little(tuples: &Tuples, columns: u32, kept: u64, roots: usize) -> Io {
+fn check_little(tuples: &Tuples, columns: u32, kept: u64, roots: usize) -> IoCounts {
     let (layout, bytes) = with_little(tuples, columns, kept);
     check_far(tuples, &layout, &bytes, roots)
 }
 
 /// Searches in all ways, and compares with searches that have all of TAIL in memory.
-fn check_far(tuples: &Tuples, layout: &Layout, bytes: &Arc<Vec<u8>>, roots: usize) -> Io {
-    let near = build(&Threads(2), tuples, layout.columns(), &Room::anywhere()).unwrap();
+fn check_far(tuples: &Tuples, layout: &Layout, bytes: &Arc<Vec<u8>>, roots: usize) -> IoCounts {
+    let near = build(&PlainTeam(2), tuples, layout.columns(), &ArrayPlacement::kernel_default()).unwrap();
     assert!(layout.edge_bytes() < near.edge_bytes());
     let validator = Validator::new(tuples);
-    let mut most = Io::default();
+    let mut most = IoCounts::default();
     let mut next = Roots::new(tuples.spec());
     let roots: Vec<u64> = std::iter::from_fn(|| next.next(|vertex| layout.has_edge(vertex))).take(roots).collect();
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
         for (nodes, places) in [(Nodes::one(1), 1), (Nodes::one(2), 3), (on_two_nodes(2), 3), (on_two_nodes(3), 40)] {
             let threads = nodes.threads();
-            let mut search = Search::new(layout, isa, nodes, &Room::anywhere()).unwrap();
-            let mut in_core = Search::new(&near, isa, Nodes::one(threads), &Room::anywhere()).unwrap();
+            let mut search = Search::new(layout, isa, nodes, &ArrayPlacement::kernel_default()).unwrap();
+            let mut in_core = Search::new(&near, isa, Nodes::one(threads), &ArrayPlacement::kernel_default()).unwrap();
             shelved(&search, threads, bytes, places, None);
             for root in &roots {
                 let expected = levels(&searched(&mut in_core, threads, *root, &Tuning::DRAM));
@@ -153,7 +154,7 @@ fn check_far(tuples: &Tuples, layout: &Layout, bytes: &Arc<Vec<u8>>, roots: usiz
                     let parents = searched(&mut search, threads, *root, &tuning);
                     let io = search.io().unwrap();
                     most = if io.lists > most.lists { io } else { most };
-                    validator.check(&Threads(2), *root as u32, &parents).unwrap().unwrap();
+                    validator.check(&PlainTeam(2), *root as u32, &parents).unwrap().unwrap();
                     assert!(levels(&parents) == expected, "{} {threads} {root} {tuning:?}", isa.name());
                 }
             }
@@ -165,7 +166,8 @@ fn check_far(tuples: &Tuples, layout: &Layout, bytes: &Arc<Vec<u8>>, roots: usiz
 #[test]
 fn levels_are_those_of_a_search_in_memory() {
     for (scale, columns, kept) in [(4, 1, 0), (8, 2, 100), (10, 1, 0), (11, 4, 5000), (13, 3, 20_000)] {
-        let tuples = Tuples::generate(&Threads(2), &Spec::graph500(scale), &Room::anywhere()).unwrap();
+        let tuples =
+            Tuples::generate(&PlainTeam(2), &Spec::graph500(scale), &ArrayPlacement::kernel_default()).unwrap();
         let io = check_little(&tuples, columns, kept, 3);
         assert!(io.lists > 0 && io.reads > 0 && io.bytes >= io.reads * PAGE_BYTES, "{io:?}");
         assert!(io.reads < io.lists || scale == 4, "lists that lie together are read together: {io:?}");
@@ -184,7 +186,7 @@ fn hubs_with_several_pieces_are_read_by_pieces() {
 
 #[test]
 fn lists_elsewhere_begin_in_dram() {
-    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
+    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(13), &ArrayPlacement::kernel_default()).unwrap();
     let mut before = u64::MAX;
     for (percent, least) in [(34.0, 3), (40.0, 7), (50.0, 16)] {
         let (layout, _, bytes) = beyond(&tuples, Dram::Percent(percent), None).unwrap();
@@ -200,12 +202,13 @@ fn lists_elsewhere_begin_in_dram() {
 
 #[test]
 fn reads_that_fail_end_the_search_with_the_reason() {
-    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(10), &Room::anywhere()).unwrap();
+    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(10), &ArrayPlacement::kernel_default()).unwrap();
     let (layout, bytes) = with_little(&tuples, 1, 0);
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
     for tuning in [Tuning::FAR, DOWN, UP, ALONE] {
         for (threads, fails_after) in [(1, 0), (2, 0), (1, 1), (3, 1)] {
-            let mut search = Search::new(&layout, Isa::best(), Nodes::one(threads), &Room::anywhere()).unwrap();
+            let mut search =
+                Search::new(&layout, Isa::best(), Nodes::one(threads), &ArrayPlacement::kernel_default()).unwrap();
             shelved(&search, threads, &bytes, 4, Some(fails_after));
             // Which thread reads how often is not known; one alone reads more than once where it goes top-down.
             searched(&mut search, threads, root, &tuning);
@@ -217,20 +220,20 @@ fn reads_that_fail_end_the_search_with_the_reason() {
             shelved(&search, threads, &bytes, 4, None);
             let parents = searched(&mut search, threads, root, &tuning);
             search.io().unwrap();
-            Validator::new(&tuples).check(&Threads(1), root as u32, &parents).unwrap().unwrap();
+            Validator::new(&tuples).check(&PlainTeam(1), root as u32, &parents).unwrap().unwrap();
         }
     }
 }
 
 #[test]
 fn bytes_that_were_never_written_are_found_out() {
-    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(9), &Room::anywhere()).unwrap();
+    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(9), &ArrayPlacement::kernel_default()).unwrap();
     let (layout, bytes) = with_little(&tuples, 1, 0);
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_here()) {
         for byte in [0, 0xFF, 0x7F, 0x80] {
             let changed = Arc::new(vec![byte; bytes.len()]);
-            let mut search = Search::new(&layout, isa, Nodes::one(2), &Room::anywhere()).unwrap();
+            let mut search = Search::new(&layout, isa, Nodes::one(2), &ArrayPlacement::kernel_default()).unwrap();
             shelved(&search, 2, &changed, 4, None);
             searched(&mut search, 2, root, &UP);
             let error = search.io().unwrap_err();
@@ -241,17 +244,17 @@ fn bytes_that_were_never_written_are_found_out() {
 
 #[test]
 fn who_has_no_way_to_the_bytes_is_told_so() {
-    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(8), &Room::anywhere()).unwrap();
+    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(8), &ArrayPlacement::kernel_default()).unwrap();
     let (layout, _) = with_little(&tuples, 1, 0);
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
-    let mut search = Search::new(&layout, Isa::best(), Nodes::one(2), &Room::anywhere()).unwrap();
+    let mut search = Search::new(&layout, Isa::best(), Nodes::one(2), &ArrayPlacement::kernel_default()).unwrap();
     searched(&mut search, 2, root, &Tuning::FAR);
     assert!(search.io().unwrap_err().contains("no way"));
 }
 
 #[test]
 fn as_much_of_each_list_is_in_dram_as_fits_and_the_rest_is_for_hubs() {
-    let tuples = Tuples::generate(&Threads(2), &Spec::graph500(13), &Room::anywhere()).unwrap();
+    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(13), &ArrayPlacement::kernel_default()).unwrap();
     let within = |dram, columns| beyond(&tuples, dram, columns).map(|(layout, budget, _)| (layout, budget));
     let mut before = 0;
     for percent in [12.5, 25.0, 50.0, 100.0] {
@@ -265,7 +268,7 @@ fn as_much_of_each_list_is_in_dram_as_fits_and_the_rest_is_for_hubs() {
     let (layout, budget) = within(Dram::Percent(50.0), Some(2)).unwrap();
     assert_eq!((layout.columns(), layout.beginnings()), (2, 0));
     // All of the graph's lists, coded in the plainest way.
-    let near = build(&Threads(2), &tuples, 2, &Room::anywhere()).unwrap();
+    let near = build(&PlainTeam(2), &tuples, 2, &ArrayPlacement::kernel_default()).unwrap();
     let coded: usize = (0..near.ranks)
         .map(|rank| {
             let mut bytes = Vec::new();

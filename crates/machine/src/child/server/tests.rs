@@ -4,34 +4,37 @@ use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use model::id_set::CpuId;
-use model::placement::{MemoryPolicy, Placement};
-use model::trial::{Grade, Role, Status, Trial, TrialId, Verdict, judge};
-use model::workload::Parameters;
+use model::placements::placement::{MemoryPolicy, Placement};
+use model::values::id_set::CpuId;
+use model::values::trial::{Grade, Role, Trial, TrialId, TrialStatus, Verdict, judge};
+use model::values::workload::Parameters;
 
 use super::super::tests::{WORK, has, is_gone, launch, one, sh, text, two_cpus};
-use super::super::{run, seat};
+use super::super::{affinity, run};
 use super::*;
 
 const PORT: &str = "TEST_PORT_OF_A_SERVER";
 
-fn server(launch: Launch, ready: Ready) -> Server {
-    Server { launch, ready, measured: CpuSet::new() }
+fn server(launch: SpawnSpec, ready: Readiness) -> ServerCommand {
+    ServerCommand { launch, ready, measured: CpuSet::new() }
 }
 
-fn line(wanted: &str) -> Ready {
-    Ready::Line(Regex::new(wanted).unwrap())
+fn line(wanted: &str) -> Readiness {
+    Readiness::Line(Regex::new(wanted).unwrap())
 }
 
-fn with<T>(server: &Server, meanwhile: impl FnOnce(&AtomicBool) -> T) -> Result<(T, Finished), ServerError> {
+fn with<T>(
+    server: &ServerCommand,
+    meanwhile: impl FnOnce(&AtomicBool) -> T,
+) -> Result<(T, ProcessResult), ServerError> {
     with_server(server, &AtomicBool::new(false), meanwhile)
 }
 
-fn fails(server: &Server) -> String {
+fn fails(server: &ServerCommand) -> String {
     with(server, |_| panic!("it is not ready")).unwrap_err().to_string()
 }
 
-fn short(mut launch: Launch) -> Launch {
+fn short(mut launch: SpawnSpec) -> SpawnSpec {
     launch.time_limit = Nanos(200_000_000);
     launch
 }
@@ -42,7 +45,7 @@ fn free_port() -> u16 {
 }
 
 /// This program again, as a server on a port.
-fn listener(port: u16) -> Launch {
+fn listener(port: u16) -> SpawnSpec {
     let own = std::env::current_exe().unwrap();
     let mut launch = launch(&[own.to_str().unwrap(), "--exact", "child::server::tests::a_server_that_listens"]);
     launch.environment = vec![(PORT.into(), port.to_string().into())];
@@ -67,7 +70,7 @@ fn fifo(folder: &tempfile::TempDir) -> PathBuf {
 #[test]
 fn a_port_that_answers_is_ready_and_closed_afterwards() {
     let port = free_port();
-    let server = server(listener(port), Ready::Port(port));
+    let server = server(listener(port), Readiness::Port(port));
     let (answered, finished) = with(&server, |_| answers(port)).unwrap();
     assert!(answered);
     assert_eq!(finished.exit, Exit::Stopped);
@@ -81,7 +84,7 @@ fn the_port_of_somebody_else_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut launch = sh("touch started; exec sleep 1000");
     launch.directory = Some(folder.path().into());
-    let error = fails(&server(launch, Ready::Port(port)));
+    let error = fails(&server(launch, Readiness::Port(port)));
     assert!(error.contains("another program already answers") && error.contains(&port.to_string()), "{error}");
     assert!(!folder.path().join("started").exists(), "it was not even started");
 }
@@ -103,7 +106,7 @@ fn a_file_is_ready_unless_it_is_stale() {
         launch.directory = Some(folder.path().into());
         launch
     };
-    let ready = Ready::File(path.clone());
+    let ready = Readiness::File(path.clone());
     let none = fails(&server(short(in_folder("exec sleep 1000")), ready.clone()));
     assert!(none.contains("there is no file") && none.contains("after 200ms"), "{none}");
     let writes = server(in_folder("echo one > socket; exec sleep 1000"), ready.clone());
@@ -116,7 +119,7 @@ fn a_file_is_ready_unless_it_is_stale() {
 
 #[test]
 fn without_a_sign_it_is_ready_when_started() {
-    let ((), finished) = with(&server(sh("exec sleep 1000"), Ready::Started), |_| ()).unwrap();
+    let ((), finished) = with(&server(sh("exec sleep 1000"), Readiness::Started), |_| ()).unwrap();
     assert_eq!((finished.exit, finished.evidence.mask_at_start), (Exit::Stopped, Some(remember_original_mask())));
 }
 
@@ -132,7 +135,7 @@ fn one_that_never_gets_ready_says_what_is_missing_and_what_it_said() {
 
 #[test]
 fn one_that_ends_before_it_is_ready_says_why() {
-    for ready in [line("ready"), Ready::Port(free_port()), Ready::File("/no/such/file".into())] {
+    for ready in [line("ready"), Readiness::Port(free_port()), Readiness::File("/no/such/file".into())] {
         let error = fails(&server(sh("echo no disk >&2; exit 3"), ready));
         assert_eq!(error, "the server ended before it was ready with status 3: no disk");
     }
@@ -142,7 +145,7 @@ fn one_that_ends_before_it_is_ready_says_why() {
 
 #[test]
 fn one_that_is_not_there_is_named() {
-    for ready in [Ready::Started, line("x")] {
+    for ready in [Readiness::Started, line("x")] {
         let error = fails(&server(launch(&["no-such-program"]), ready));
         assert_eq!(error, "the server: cannot run 'no-such-program': no such program");
     }
@@ -219,7 +222,7 @@ fn nothing_is_left_after_a_panic() {
 }
 
 /// What a trial of two commands is worth: the measured one on the first cpu, the server on the second.
-fn verdict(first: CpuId, second: CpuId, command: Finished, server: Finished) -> Verdict {
+fn verdict(first: CpuId, second: CpuId, command: ProcessResult, server: ProcessResult) -> Verdict {
     let placement = Placement { seats: vec![first], second: one(second), ..Placement::kernel(1) };
     let trial = Trial {
         id: TrialId("t".into()),
@@ -235,16 +238,16 @@ fn verdict(first: CpuId, second: CpuId, command: Finished, server: Finished) -> 
     };
     let mut evidence = command.evidence;
     evidence.second = Some(Box::new(server.evidence));
-    judge(&trial, &Status::Completed, &evidence)
+    judge(&trial, &TrialStatus::Completed, &evidence)
 }
 
 /// A command that works on the one cpu beside a server on the other.
-fn two_commands(first: CpuId, second: CpuId, script: &str) -> (Finished, Finished, CpuSet) {
+fn two_commands(first: CpuId, second: CpuId, script: &str) -> (ProcessResult, ProcessResult, CpuSet) {
     // Three looks take a second at most, also where who watches has to wait for a cpu.
     let (mut command, mut serves) = (sh(&[WORK; 3].join("; ")), sh(script));
     (command.cpus, serves.cpus) = (one(first), one(second));
-    let server = Server { measured: one(first), ..server(serves, line("ready")) };
-    let meanwhile = |ended: &AtomicBool| (run(&command, &[ended]).unwrap(), seat::mask_of(0).unwrap());
+    let server = ServerCommand { measured: one(first), ..server(serves, line("ready")) };
+    let meanwhile = |ended: &AtomicBool| (run(&command, &[ended]).unwrap(), affinity::mask_of(0).unwrap());
     let ((command, watcher), server) = with(&server, meanwhile).unwrap();
     (command, server, watcher)
 }
@@ -252,7 +255,7 @@ fn two_commands(first: CpuId, second: CpuId, script: &str) -> (Finished, Finishe
 #[test]
 fn both_commands_are_proven_on_their_seats() {
     let Some((a, b)) = two_cpus() else { return };
-    let home = seat::mask_of(0).unwrap();
+    let home = affinity::mask_of(0).unwrap();
     for (first, second) in [(a, b), (b, a)] {
         let script = "grep Cpus_allowed_list /proc/self/status; echo ready; while :; do :; done";
         let (command, server, watcher) = two_commands(first, second, script);
@@ -268,7 +271,7 @@ fn both_commands_are_proven_on_their_seats() {
         let verdict = verdict(first, second, command, server);
         assert_ne!(verdict.grade, Grade::Invalid, "{verdict:?}");
     }
-    assert_eq!(seat::mask_of(0).unwrap(), home, "back where it was");
+    assert_eq!(affinity::mask_of(0).unwrap(), home, "back where it was");
 }
 
 #[test]
@@ -296,7 +299,7 @@ fn a_server_that_leaves_its_seats_is_caught() {
 #[test]
 fn a_server_has_its_memory_policy() {
     let mut serves = sh(&format!("{WORK}; echo ready; exec sleep 1000"));
-    serves.memory = MemoryPolicy::Bind(model::id_set::NodeSet::parse_list("0").unwrap());
+    serves.memory = MemoryPolicy::Bind(model::values::id_set::NodeSet::parse_list("0").unwrap());
     match with(&server(serves, line("ready")), |_| ()) {
         Err(ServerError::Launch(LaunchError::Refused(refusal)))
             if matches!(refusal.errno, libc::EPERM | libc::ENOSYS) =>

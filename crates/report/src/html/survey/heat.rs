@@ -2,12 +2,12 @@
 //! no red or green tell apart as well.
 
 use askama::Template;
-use model::survey::{Class, Standing, Test, Worth};
-use model::workload::Better;
+use model::analysis::survey::{MachineClass, MachineScore, OutlierSide, Test};
+use model::values::workload::Better;
 
-use crate::look::{clean, shortened};
 use crate::number::{percent_interval, signed_percent};
-use crate::picture::{Cell, Line, Picture, pixels};
+use crate::style::{clean, shortened};
+use crate::svg::{Svg, SvgPath, SvgRect, pixels};
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 150.0;
@@ -20,7 +20,6 @@ const COLUMN_WIDTH_MIN: f64 = 48.0;
 const LEGEND_HEIGHT: f64 = 16.0;
 /// About one character of names.
 const CHARACTER: f64 = 6.6;
-/// The table has all.
 const ROWS_MAX: usize = 60;
 /// Text is read on the fullest colour too.
 const OPACITY_MAX: f64 = 0.4;
@@ -28,7 +27,7 @@ const OPACITY_MAX: f64 = 0.4;
 const FULLEST_MIN: f64 = 2.0;
 
 /// None where there is nothing to be compared with.
-pub(super) fn svg(class: &Class) -> Option<String> {
+pub(super) fn svg(class: &MachineClass) -> Option<String> {
     if class.machines.len() < 2 || class.tests.is_empty() {
         return None;
     }
@@ -37,12 +36,12 @@ pub(super) fn svg(class: &Class) -> Option<String> {
     let width = COLUMN_WIDTH_MAX.min((WIDTH - LEFT) / tests.len() as f64);
     let top = HEADING + NUMBERS;
     let bottom = top + ROW_HEIGHT * rows as f64;
-    let mut picture = Picture {
+    let mut picture = Svg {
         title: clean(&format!("{}: machines by tests", class.name)),
         description: description(class),
         width: pixels(WIDTH),
         height: pixels(bottom + 10.0 + LEGEND_HEIGHT * (tests.len() + 1) as f64),
-        ..Picture::default()
+        ..Svg::default()
     };
     picture.label("h", 4.0, 16.0, "Against the others of the class, percent");
     let fullest = tests.iter().flat_map(|test| &test.values).map(|value| value.change_percent.abs());
@@ -71,10 +70,10 @@ pub(super) fn svg(class: &Class) -> Option<String> {
 }
 
 fn cell(
-    picture: &mut Picture,
+    picture: &mut Svg,
     test: &Test,
     machine: &str,
-    value: Option<&Standing>,
+    value: Option<&MachineScore>,
     (x, y): (f64, f64),
     width: f64,
     fullest: f64,
@@ -86,40 +85,39 @@ fn cell(
         Some(value) if (value.change_percent > 0.0) == (test.better == Better::Higher) => "heat",
         Some(_) => "heat worse",
     };
-    let title = told(test, machine, value);
+    let title = caption(test, machine, value);
     let [left, top, wide, high] = [x, y, width, height].map(pixels);
-    picture.boxes.push(Cell { class, x: left, y: top, width: wide, height: high, heat, title });
+    picture.boxes.push(SvgRect { class, x: left, y: top, width: wide, height: high, heat, title });
     let Some(value) = value else { return };
     let text = signed_percent(value.change_percent);
     picture.label("c", x + width / 2.0, y + height / 2.0 + 4.0, text.trim_end_matches(" %"));
     if value.stands_out.is_some() {
         let path = format!("M{} {}h{}v{}h-{}z", pixels(x), pixels(y), pixels(width), pixels(height), pixels(width));
-        picture.lines.push(Line { class: "axis answer".into(), path });
+        picture.lines.push(SvgPath { class: "axis answer".into(), path });
     }
 }
 
-/// A cell in words.
-pub(super) fn told(test: &Test, machine: &str, value: Option<&Standing>) -> String {
+pub(super) fn caption(test: &Test, machine: &str, value: Option<&MachineScore>) -> String {
     let name = format!("{machine}, {}", test.test);
     let Some(value) = value else { return clean(&format!("{name}: not measured")) };
     let ends = value.ci_low.zip(value.ci_high).map_or(String::new(), |(low, high)| {
         format!(", 95 % interval {} %", percent_interval(low, high, value.change_percent))
     });
     let worth = match value.stands_out {
-        Some(Worth::Better) => ", stands out as better",
-        Some(Worth::Worse) => ", stands out as worse",
+        Some(OutlierSide::Better) => ", stands out as better",
+        Some(OutlierSide::Worse) => ", stands out as worse",
         None => "",
     };
     clean(&format!("{name}: {}{ends}{worth}", signed_percent(value.change_percent)))
 }
 
 /// What the eye sees, for those who do not see it: the span of each test, and who stands out.
-fn description(class: &Class) -> String {
+fn description(class: &MachineClass) -> String {
     let test = |test: &Test| {
         let changes = test.values.iter().map(|value| value.change_percent);
         let (low, high) = changes.fold((f64::MAX, f64::MIN), |(low, high), change| (low.min(change), high.max(change)));
         let out = test.values.iter().filter(|value| value.stands_out.is_some());
-        let out: String = out.map(|value| format!(" {}.", told(test, &value.machine, Some(value)))).collect();
+        let out: String = out.map(|value| format!(" {}.", caption(test, &value.machine, Some(value)))).collect();
         format!(" {}: {} to {}.{out}", test.test, signed_percent(low), signed_percent(high))
     };
     let tests = class.tests.iter().filter(|test| !test.values.is_empty());

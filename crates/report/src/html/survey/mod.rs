@@ -1,37 +1,34 @@
 //! Many machines on a page: each class in words, as a map of machines by tests, those who stand out against their class, and what
 //! changed over time. Decides pixels only.
 
-mod against;
+mod facts;
 mod heat;
 mod timeline;
 
-use model::survey::{Class, Survey, Worth};
+use model::analysis::survey::{MachineClass, OutlierSide, Survey};
 
 use super::run::FigurePart;
 use super::table::HtmlTable;
 use super::unbroken;
-use crate::sentence::Sentence;
+use crate::claim_text::ClaimText;
 use crate::survey::{changes, facts_grid, heading, machines_grid, points_grid, promise, standings, tests_grid};
 
 /// Pictures of machines, and of changes; the sentences name all.
 const PICTURES_MAX: usize = 12;
 
-/// All classes.
 pub(crate) struct SurveyPart {
     pub(crate) promise: String,
     pub(crate) simulated: bool,
     pub(crate) classes: Vec<ClassPart>,
 }
 
-/// One class.
 pub(crate) struct ClassPart {
     pub(crate) heading: String,
-    pub(crate) sentences: Vec<Sentence>,
-    pub(crate) changes: Vec<Sentence>,
+    pub(crate) sentences: Vec<ClaimText>,
+    pub(crate) changes: Vec<ClaimText>,
     /// Facts that go with who stands out.
     pub(crate) facts: Vec<HtmlTable>,
     pub(crate) machines: HtmlTable,
-    /// Machines by tests.
     pub(crate) map: Option<FigurePart>,
     /// Each machine that stands out.
     pub(crate) standing: Vec<FigurePart>,
@@ -50,14 +47,14 @@ impl SurveyPart {
 }
 
 impl ClassPart {
-    fn new(class: &Class, rows_max: usize) -> Self {
+    fn new(class: &MachineClass, rows_max: usize) -> Self {
         let facts = [
             ("Facts of those who do worse than their class", &class.facts_of_worse),
             ("Facts of those who do better than their class", &class.facts_of_better),
         ];
         let facts = facts.into_iter().filter(|(_, facts)| !facts.is_empty());
         let mut standing: Vec<_> = class.machines.iter().filter(|machine| machine.stands_out.is_some()).collect();
-        standing.sort_by_key(|machine| machine.stands_out == Some(Worth::Better));
+        standing.sort_by_key(|machine| machine.stands_out == Some(OutlierSide::Better));
         let timeline = |change| {
             let figure = FigurePart {
                 svg: timeline::svg(change)?,
@@ -71,7 +68,7 @@ impl ClassPart {
             let table = (!change.facts.is_empty()).then(|| HtmlTable::new("What came with it", facts, rows_max));
             Some((figure, table))
         };
-        let worded = |mut sentences: Vec<Sentence>| {
+        let worded = |mut sentences: Vec<ClaimText>| {
             sentences.iter_mut().for_each(|sentence| sentence.text = unbroken(&sentence.text));
             sentences
         };
@@ -93,7 +90,7 @@ impl ClassPart {
             standing: standing
                 .into_iter()
                 .take(PICTURES_MAX)
-                .filter_map(|machine| against::figure(class, &machine.name, rows_max))
+                .filter_map(|machine| facts::figure(class, &machine.name, rows_max))
                 .collect(),
             timelines: class.changes.iter().take(PICTURES_MAX).filter_map(timeline).collect(),
         }

@@ -1,13 +1,13 @@
 //! A change over time: the runs of a machine or the rounds of a class, where the level changed, and where it may have.
 
 use askama::Template;
-use model::survey::{Change, Moment};
+use model::analysis::survey::{LevelChange, RunTime};
 
 use crate::axis::Axis;
 use crate::frame::Frame;
-use crate::look::clean;
 use crate::number::{date, signed_percent};
-use crate::picture::{Cell, Picture, Point, pixels};
+use crate::style::clean;
+use crate::svg::{Svg, SvgDot, SvgRect, pixels};
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 64.0;
@@ -19,21 +19,21 @@ const AXIS: f64 = 44.0;
 const DATE: f64 = 62.0;
 
 /// None without a point.
-pub(super) fn svg(change: &Change) -> Option<String> {
+pub(super) fn svg(change: &LevelChange) -> Option<String> {
     let values: Vec<f64> = change.points.iter().map(|point| point.change_percent).collect();
     let y = Axis::over(&values, &[])?;
-    let line = Line::of(change)?;
+    let line = TimeAxis::of(change)?;
     let ats: Vec<f64> = (0..change.points.len()).map(|at| line.at(at)).collect();
     let x = Axis { low: ats[0], high: ats[ats.len() - 1].max(ats[0] + 1.0), logarithmic: false };
     let frame = Frame { x, y, left: LEFT, right: WIDTH - RIGHT, top: TOP, height: HEIGHT, inside: 10.0 };
     let whose = change.machine.as_deref().unwrap_or("the whole class");
     let title = clean(&format!("{whose}: {} over time", change.test));
-    let mut picture = Picture {
+    let mut picture = Svg {
         description: description(change, &title),
         title: title.clone(),
         width: pixels(WIDTH),
         height: pixels(TOP + HEIGHT + AXIS),
-        ..Picture::default()
+        ..Svg::default()
     };
     picture.label("h", 4.0, 16.0, &title);
     for (tick, text) in frame.y.ticks() {
@@ -41,12 +41,12 @@ pub(super) fn svg(change: &Change) -> Option<String> {
         frame.across(&mut picture, "grid", tick);
     }
     frame.edges(&mut picture);
-    let between = |one: &Moment, other: &Moment| Some((line.find(one)?, line.find(other)?));
+    let between = |one: &RunTime, other: &RunTime| Some((line.find(one)?, line.find(other)?));
     if let Some((earliest, latest)) = between(&change.earliest, &change.latest) {
         let (left, right) = (frame.x(earliest), frame.x(latest));
         let [x, y, width, height] = [left, TOP, right - left, HEIGHT].map(pixels);
         let title = format!("between {} and {} (95 %)", date(change.earliest.unix_ms), date(change.latest.unix_ms));
-        picture.boxes.push(Cell { class: "heat", x, y, width, height, heat: Some(0.15), title });
+        picture.boxes.push(SvgRect { class: "heat", x, y, width, height, heat: Some(0.15), title });
     }
     if let Some((before, after)) = between(&change.before, &change.after) {
         frame.upright(&mut picture, "axis answer", f64::midpoint(before, after));
@@ -55,14 +55,14 @@ pub(super) fn svg(change: &Change) -> Option<String> {
         let title =
             clean(&format!("run {}, {}: {}", point.run, date(point.unix_ms), signed_percent(point.change_percent)));
         let (x, y) = (pixels(frame.x(*at)), pixels(frame.y(point.change_percent)));
-        picture.points.push(Point { class: "point", x, y, title });
+        picture.points.push(SvgDot { class: "point", x, y, title });
     }
     dates(&mut picture, &frame, change, &line);
     Some(picture.render().expect("a template of values that are there renders"))
 }
 
 /// The first, the last, and the one of the change where there is room between them.
-fn dates(picture: &mut Picture, frame: &Frame, change: &Change, line: &Line<'_>) {
+fn dates(picture: &mut Svg, frame: &Frame, change: &LevelChange, line: &TimeAxis<'_>) {
     let last = change.points.len() - 1;
     let of_change = change.points.iter().position(|point| point.run == change.after.run).unwrap_or(last);
     let mut taken: Vec<f64> = Vec::new();
@@ -78,13 +78,13 @@ fn dates(picture: &mut Picture, frame: &Frame, change: &Change, line: &Line<'_>)
 }
 
 /// Where runs stand from left to right: in time, or one after the other where time does not tell them apart.
-struct Line<'c> {
-    change: &'c Change,
+struct TimeAxis<'c> {
+    change: &'c LevelChange,
     in_time: bool,
 }
 
-impl<'c> Line<'c> {
-    fn of(change: &'c Change) -> Option<Self> {
+impl<'c> TimeAxis<'c> {
+    fn of(change: &'c LevelChange) -> Option<Self> {
         let in_time = change.points.first()?.unix_ms < change.points.last()?.unix_ms;
         Some(Self { change, in_time })
     }
@@ -93,14 +93,14 @@ impl<'c> Line<'c> {
         if self.in_time { self.change.points[index].unix_ms as f64 } else { index as f64 }
     }
 
-    fn find(&self, moment: &Moment) -> Option<f64> {
+    fn find(&self, moment: &RunTime) -> Option<f64> {
         let index = self.change.points.iter().position(|point| point.run == moment.run)?;
         Some(self.at(index))
     }
 }
 
 /// What the eye sees, for those who do not see it.
-fn description(change: &Change, title: &str) -> String {
+fn description(change: &LevelChange, title: &str) -> String {
     let points = change.points.iter().map(|point| signed_percent(point.change_percent)).collect::<Vec<_>>().join(", ");
     clean(&format!(
         "{title}, run by run against the median: {points}. The level changed by {} before run {} of {}.",

@@ -1,7 +1,7 @@
 //! A measured map as CSV: one number per line, unrounded.
 
-use model::measured_map::MeasuredMap;
-use model::record::RunRecord;
+use model::placements::measured_map::MeasuredMap;
+use model::values::record::RunRecord;
 
 use super::rows;
 use crate::table::{csv_number, csv_text};

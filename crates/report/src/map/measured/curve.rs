@@ -1,15 +1,15 @@
 //! Latency by size as a curve, both axes logarithmic: a line for each kind of core, the caches as named steps. Decides
 //! pixels only.
 
-use model::id_set::CpuId;
-use model::measured_map::{SizePoint, Step};
+use model::placements::measured_map::{CacheLevel, LatencyPoint};
+use model::values::id_set::CpuId;
 
 use super::loaded::tick;
 use super::svg::WIDTH;
 use crate::axis::Axis;
 use crate::frame::{Frame, through};
 use crate::number::significant;
-use crate::picture::{Line, Picture, Point, pixels};
+use crate::svg::{Svg, SvgDot, SvgPath, pixels};
 
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 24.0;
@@ -18,7 +18,7 @@ const HEIGHT: f64 = 230.0;
 const AXIS: f64 = 26.0;
 
 /// Draws it below `top`; where it ends. Nothing for a single point.
-pub(super) fn draw(picture: &mut Picture, points: &[SizePoint], steps: &[Step], top: f64) -> f64 {
+pub(super) fn draw(picture: &mut Svg, points: &[LatencyPoint], steps: &[CacheLevel], top: f64) -> f64 {
     let bytes = points.iter().map(|point| point.bytes.0).filter(|bytes| *bytes > 0);
     let (Some(first), Some(last)) = (bytes.clone().min(), bytes.max()) else { return top };
     let medians = || points.iter().map(|point| point.latency.median).filter(|median| *median > 0.0);
@@ -43,7 +43,7 @@ pub(super) fn draw(picture: &mut Picture, points: &[SizePoint], steps: &[Step], 
     let mut cpus: Vec<CpuId> = points.iter().map(|point| point.cpu).collect();
     cpus.dedup();
     for (number, cpu) in cpus.iter().enumerate() {
-        let own: Vec<&SizePoint> = points.iter().filter(|point| point.cpu == *cpu).collect();
+        let own: Vec<&LatencyPoint> = points.iter().filter(|point| point.cpu == *cpu).collect();
         line(picture, &plot, number, &own);
         for step in steps.iter().filter(|step| step.cpu == *cpu && step.cache_bytes.0 > 0) {
             mark(picture, &plot, step, number, cpus.len() > 1);
@@ -52,7 +52,7 @@ pub(super) fn draw(picture: &mut Picture, points: &[SizePoint], steps: &[Step], 
     top + HEADING + HEIGHT + AXIS
 }
 
-fn sizes(picture: &mut Picture, plot: &Frame, points: &[SizePoint]) {
+fn sizes(picture: &mut Svg, plot: &Frame, points: &[LatencyPoint]) {
     let mut labelled_to = f64::MIN;
     for point in points {
         let x = plot.x(point.bytes.0 as f64);
@@ -64,8 +64,8 @@ fn sizes(picture: &mut Picture, plot: &Frame, points: &[SizePoint]) {
     }
 }
 
-fn line(picture: &mut Picture, plot: &Frame, number: usize, own: &[&SizePoint]) {
-    let place = |point: &&SizePoint| (plot.x(point.bytes.0 as f64), plot.y(point.latency.median));
+fn line(picture: &mut Svg, plot: &Frame, number: usize, own: &[&LatencyPoint]) {
+    let place = |point: &&LatencyPoint| (plot.x(point.bytes.0 as f64), plot.y(point.latency.median));
     let places: Vec<(f64, f64)> = own.iter().map(place).collect();
     for (point, (x, y)) in own.iter().zip(&places) {
         let title = format!(
@@ -75,9 +75,9 @@ fn line(picture: &mut Picture, plot: &Frame, number: usize, own: &[&SizePoint]) 
             point.level,
             significant(point.latency.median)
         );
-        picture.points.push(Point { class: "point", x: pixels(*x), y: pixels(*y), title });
+        picture.points.push(SvgDot { class: "point", x: pixels(*x), y: pixels(*y), title });
     }
-    picture.lines.push(Line { class: format!("curve l{}", number % 3), path: through(&places) });
+    picture.lines.push(SvgPath { class: format!("curve l{}", number % 3), path: through(&places) });
     if let (Some(last), true) = (own.last(), number > 0) {
         let words = format!("cpu {}", last.cpu);
         picture.label("e", WIDTH - RIGHT, plot.y(last.latency.median) - 8.0, &words);
@@ -85,7 +85,7 @@ fn line(picture: &mut Picture, plot: &Frame, number: usize, own: &[&SizePoint]) 
 }
 
 /// Where a cache ends, by name.
-fn mark(picture: &mut Picture, plot: &Frame, step: &Step, number: usize, several: bool) {
+fn mark(picture: &mut Svg, plot: &Frame, step: &CacheLevel, number: usize, several: bool) {
     let bytes = step.cache_bytes.0 as f64;
     if !(plot.x.low..=plot.x.high).contains(&bytes) {
         return;

@@ -1,7 +1,7 @@
-//! A measured map as JSON: the run it comes from, then the fields of `model::measured_map`, whose names are promises.
+//! A measured map as JSON: the run it comes from, then the fields of `model::placements::measured_map`, whose names are promises.
 
-use model::measured_map::MeasuredMap;
-use model::record::RunRecord;
+use model::placements::measured_map::MeasuredMap;
+use model::values::record::RunRecord;
 use serde_json::Value;
 
 use crate::json::{about, value};

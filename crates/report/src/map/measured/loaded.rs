@@ -1,15 +1,15 @@
 //! Loaded latency as curves: what one load takes against the load that was reached, a line for each group of cpus, its
 //! interval as a whisker. Both axes begin at zero, so that steepness is not a matter of the cut. Decides pixels only.
 
-use model::id_set::{CpuSet, NodeId};
-use model::measured_map::LoadedPoint;
+use model::placements::measured_map::LoadedPoint;
+use model::values::id_set::{CpuSet, NodeId};
 
 use super::beside;
-use super::svg::{WIDTH, told};
+use super::svg::{WIDTH, caption};
 use crate::axis::Axis;
 use crate::frame::{Frame, through};
 use crate::number::significant;
-use crate::picture::{Line, Picture, Point, pixels};
+use crate::svg::{Svg, SvgDot, SvgPath, pixels};
 
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 24.0;
@@ -32,7 +32,7 @@ fn axis_to(largest: f64) -> (Axis, Vec<f64>) {
 }
 
 /// Draws it below `top`; where it ends. Nothing where no point has a load.
-pub(super) fn draw(picture: &mut Picture, points: &[LoadedPoint], top: f64) -> f64 {
+pub(super) fn draw(picture: &mut Svg, points: &[LoadedPoint], top: f64) -> f64 {
     let most = points.iter().map(load_of).fold(0.0, f64::max);
     let slowest = points.iter().map(|point| point.latency.median).fold(0.0, f64::max);
     if most <= 0.0 || slowest <= 0.0 {
@@ -82,30 +82,30 @@ pub(super) fn tick(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-fn line(picture: &mut Picture, plot: &Frame, number: usize, own: &[&LoadedPoint]) {
+fn line(picture: &mut Svg, plot: &Frame, number: usize, own: &[&LoadedPoint]) {
     let place = |point: &&LoadedPoint| (plot.x(load_of(point)), plot.y(point.latency.median));
     let places: Vec<(f64, f64)> = own.iter().map(place).collect();
     for (point, (x, y)) in own.iter().zip(&places) {
         plot.whisker(picture, "whisker", *x, (point.latency.ci_low, point.latency.ci_high));
         let load = point.load.as_ref().map_or(String::new(), |load| format!(", {} MB/s", significant(load.median)));
         let words = format!("cpus {}, {}{load}", point.cpus, beside(point));
-        picture.points.push(Point {
+        picture.points.push(SvgDot {
             class: "point",
             x: pixels(*x),
             y: pixels(*y),
-            title: told(&words, Some(&point.latency)),
+            title: caption(&words, Some(&point.latency)),
         });
     }
-    picture.lines.push(Line { class: format!("curve l{}", number % 3), path: through(&places) });
+    picture.lines.push(SvgPath { class: format!("curve l{}", number % 3), path: through(&places) });
 }
 
 /// Which curve is whose; how much room it took.
-fn legend(picture: &mut Picture, curves: &[(&CpuSet, NodeId)], top: f64) -> f64 {
+fn legend(picture: &mut Svg, curves: &[(&CpuSet, NodeId)], top: f64) -> f64 {
     let across = ((WIDTH - LEFT) / ENTRY.0).floor().max(1.0) as usize;
     for (number, (cpus, node)) in curves.iter().enumerate() {
         let (x, y) = (LEFT + ENTRY.0 * (number % across) as f64, top + ENTRY.1 * ((number / across) as f64 + 0.5));
         let path = format!("M{} {}h24", pixels(x), pixels(y));
-        picture.lines.push(Line { class: format!("curve l{}", number % 3), path });
+        picture.lines.push(SvgPath { class: format!("curve l{}", number % 3), path });
         let whose = super::svg::shortened(&format!("cpus {cpus}, node {node}"));
         let words = if curves.len() > 1 { format!("{}: {whose}", mark(number)) } else { whose };
         picture.label("q", x + 30.0, y + 4.0, &words);

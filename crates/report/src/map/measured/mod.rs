@@ -12,11 +12,11 @@ pub use json::json;
 pub use svg::svg;
 pub use text::text;
 
-use model::measured_map::{Bandwidth, LoadedPoint, Measured, MeasuredMap};
-use model::units::Nanos;
+use model::placements::measured_map::{Bandwidth, LoadedPoint, MeasuredMap, MeasuredValue};
+use model::values::units::Nanos;
 
 /// One number of a map with what it is about, in the order in which maps are read. Text and CSV list these.
-pub(crate) struct Row<'a> {
+pub(crate) struct MapRow<'a> {
     /// `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`, `loaded-latency`, `load`, `smt`.
     pub(crate) what: &'static str,
     /// From which cpus.
@@ -26,14 +26,14 @@ pub(crate) struct Row<'a> {
     /// What more there is to say: the relation, the loop, the level.
     pub(crate) how: String,
     pub(crate) bytes: Option<u64>,
-    pub(crate) value: &'a Measured,
+    pub(crate) value: &'a MeasuredValue,
 }
 
 /// Every number of the map.
-pub(crate) fn rows(map: &MeasuredMap) -> Vec<Row<'_>> {
+pub(crate) fn rows(map: &MeasuredMap) -> Vec<MapRow<'_>> {
     let mut rows = Vec::new();
     let mut push = |what, from: String, to: String, how: String, bytes, value| {
-        rows.push(Row { what, from, to, how, bytes, value });
+        rows.push(MapRow { what, from, to, how, bytes, value });
     };
     for pair in &map.core_to_core {
         let (from, to) = (pair.a.to_string(), format!("cpu {}", pair.b));

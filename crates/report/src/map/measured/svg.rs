@@ -3,12 +3,12 @@
 //! pixels only.
 
 use askama::Template as _;
-use model::measured_map::{Bandwidth, Measured, MeasuredMap};
+use model::placements::measured_map::{Bandwidth, MeasuredMap, MeasuredValue};
 
 use super::{curve, loaded};
-use crate::look;
 use crate::number::significant;
-use crate::picture::{Cell, Picture, pixels};
+use crate::style;
+use crate::svg::{Svg, SvgRect, pixels};
 
 const LEFT: f64 = 150.0;
 const HEADING: f64 = 24.0;
@@ -31,20 +31,18 @@ struct Matrix<'a> {
     title: String,
     rows: Vec<String>,
     columns: Vec<String>,
-    /// By row and column.
-    cells: Vec<Vec<Option<&'a Measured>>>,
+    cells: Vec<Vec<Option<&'a MeasuredValue>>>,
 }
 
-/// Draws the picture.
 pub fn svg(map: &MeasuredMap) -> String {
-    let mut picture = Picture {
+    let mut picture = Svg {
         title: "Measured map".into(),
         description: "Heat maps of latency from core to core and from cpus to memory nodes, and of bandwidth; fuller \
                       colour is a larger number, which stands in the cell. Below them latency by working-set size, \
                       both axes logarithmic, with the caches named, and latency by the load of other cores."
             .into(),
         width: pixels(WIDTH),
-        ..Picture::default()
+        ..Svg::default()
     };
     let bandwidth = |mix: &'static str| {
         let title = format!("From cpus to memory, {mix} in MB/s");
@@ -65,7 +63,8 @@ fn cores(map: &MeasuredMap) -> Matrix<'_> {
     cpus.sort_unstable();
     cpus.dedup();
     let between = |a, b| map.core_to_core.iter().find(|pair| (pair.a, pair.b) == (a, b) || (pair.b, pair.a) == (a, b));
-    let row = |a: &model::id_set::CpuId| cpus.iter().map(|b| between(*a, *b).map(|pair| &pair.latency)).collect();
+    let row =
+        |a: &model::values::id_set::CpuId| cpus.iter().map(|b| between(*a, *b).map(|pair| &pair.latency)).collect();
     Matrix {
         title: "From core to core, ns one way by loads and stores".into(),
         rows: cpus.iter().map(|cpu| format!("cpu {cpu}")).collect(),
@@ -82,7 +81,7 @@ fn is_ordinary(bandwidth: &Bandwidth, mix: &str) -> bool {
     bandwidth.mix == mix && !bandwidth.non_temporal
 }
 
-type Chosen<'c> = &'c dyn for<'m> Fn(&'m model::measured_map::MemoryPath) -> Option<&'m Measured>;
+type Chosen<'c> = &'c dyn for<'m> Fn(&'m model::placements::measured_map::MemoryPath) -> Option<&'m MeasuredValue>;
 
 fn memory<'a>(map: &'a MeasuredMap, title: String, value: Chosen<'_>) -> Matrix<'a> {
     let mut groups: Vec<_> = map.memory.iter().map(|path| &path.cpus).collect();
@@ -100,7 +99,7 @@ fn memory<'a>(map: &'a MeasuredMap, title: String, value: Chosen<'_>) -> Matrix<
     }
 }
 
-impl Picture {
+impl Svg {
     /// Draws what of these has values, two beside each other where both are narrow; where the next thing begins.
     fn heats(&mut self, matrices: &[Matrix<'_>], top: f64) -> f64 {
         let full = matrices.iter().filter(|matrix| !matrix.cells.iter().flatten().all(Option::is_none));
@@ -147,7 +146,7 @@ impl Picture {
                     let (x, y) = (x + width / 2.0, y + row_height / 2.0 + 4.0);
                     self.label(class, x, y, &significant(value.median));
                 }
-                self.cell(x, y, (width, row_height), heat, told(&words, *value));
+                self.cell(x, y, (width, row_height), heat, caption(&words, *value));
             }
         }
         first + row_height * matrix.rows.len() as f64
@@ -156,7 +155,7 @@ impl Picture {
     fn cell(&mut self, x: f64, y: f64, (width, height): (f64, f64), heat: Option<f64>, title: String) {
         let class = if heat.is_some() { "heat" } else { "none" };
         let [x, y, width, height] = [x, y, width, height].map(pixels);
-        self.boxes.push(Cell { class, x, y, width, height, heat, title });
+        self.boxes.push(SvgRect { class, x, y, width, height, heat, title });
     }
 }
 
@@ -167,10 +166,10 @@ fn column_width(matrix: &Matrix<'_>) -> f64 {
 /// A list of many cpus is longer than the room beside the cells; the table has it in full.
 pub(super) fn shortened(name: &str) -> String {
     const CHARACTERS: usize = 24;
-    look::shortened(name, CHARACTERS)
+    style::shortened(name, CHARACTERS)
 }
 
-pub(super) fn told(words: &str, value: Option<&Measured>) -> String {
+pub(super) fn caption(words: &str, value: Option<&MeasuredValue>) -> String {
     let Some(value) = value else { return format!("{words}: not measured") };
     let low_high = value.ci_low.zip(value.ci_high);
     let interval =

@@ -1,19 +1,19 @@
 //! A measured map for a person at a terminal.
 
-use model::measured_map::{Measured, MeasuredMap};
-use model::record::RunRecord;
+use model::placements::measured_map::{MeasuredMap, MeasuredValue};
+use model::values::record::RunRecord;
 
 use super::{beside, mix};
-use crate::grid::{Grid, GridCell, Holds};
-use crate::look::{Look, Tone};
+use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::{Scale, interval, significant};
+use crate::style::{TextStyle, Tone};
 use crate::table::{heading, section};
 
 /// More pairs than this say less than a picture of them.
 const PAIRS_MAX: usize = 60;
 
 /// The map. Ends in a line feed.
-pub fn text(record: &RunRecord, map: &MeasuredMap, look: &Look) -> String {
+pub fn text(record: &RunRecord, map: &MeasuredMap, look: &TextStyle) -> String {
     let mut out = heading(record, look);
     let parts = [
         ("From core to core, one way by loads and stores", pairs(map)),
@@ -41,16 +41,16 @@ const VALUE: [&str; 4] = ["median", "95 % interval", "unit", "n"];
 
 fn grid(titles: &[&str], numbers: &[&str]) -> Grid {
     let all: Vec<&str> = titles.iter().copied().chain(VALUE).collect();
-    Grid::new(&all).numbers(&["median", "n"]).numbers(numbers).holding(Holds::Word, &["95 % interval"])
+    Grid::new(&all).numbers(&["median", "n"]).numbers(numbers).holding(CellKind::Word, &["95 % interval"])
 }
 
-fn row(about: &[String], value: &Measured) -> Vec<GridCell> {
+fn row(about: &[String], value: &MeasuredValue) -> Vec<GridCell> {
     let scale = Scale::of(value.median);
     let between = interval(value.ci_low, value.ci_high, scale);
     let mut cells: Vec<GridCell> = about.iter().map(|text| GridCell::plain(text)).collect();
     cells.push(GridCell::plain(&scale.write(value.median)));
-    cells.push(between.map_or_else(|| GridCell::quiet("too few trials"), |text| GridCell::plain(&text)));
-    cells.push(GridCell::quiet(&value.unit));
+    cells.push(between.map_or_else(|| GridCell::muted("too few trials"), |text| GridCell::plain(&text)));
+    cells.push(GridCell::muted(&value.unit));
     cells.push(GridCell::plain(&value.samples.len().to_string()));
     cells
 }
@@ -113,7 +113,7 @@ fn loaded(map: &MeasuredMap) -> Grid {
 fn smt(map: &MeasuredMap) -> Grid {
     let titles = ["cpus", "what", "alone", "both", "unit", "both / alone", "95 % interval", "n"];
     let mut grid =
-        Grid::new(&titles).numbers(&["alone", "both", "both / alone", "n"]).holding(Holds::Word, &["95 % interval"]);
+        Grid::new(&titles).numbers(&["alone", "both", "both / alone", "n"]).holding(CellKind::Word, &["95 % interval"]);
     for pair in &map.smt {
         let scale = Scale::of(pair.ratio);
         let between = interval(pair.ratio_ci_low, pair.ratio_ci_high, scale);
@@ -122,9 +122,9 @@ fn smt(map: &MeasuredMap) -> Grid {
             GridCell::plain(&pair.what),
             GridCell::plain(&significant(pair.alone.median)),
             GridCell::plain(&significant(pair.both.median)),
-            GridCell::quiet(&pair.both.unit),
+            GridCell::muted(&pair.both.unit),
             GridCell::plain(&scale.write(pair.ratio)),
-            between.map_or_else(|| GridCell::quiet("too few trials"), |text| GridCell::plain(&text)),
+            between.map_or_else(|| GridCell::muted("too few trials"), |text| GridCell::plain(&text)),
             GridCell::plain(&pair.both.samples.len().to_string()),
         ]);
     }

@@ -13,8 +13,8 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Runtime;
 
-use self::refusal::{Refusal, of_credentials, of_request};
-use super::Trouble;
+use self::refusal::{S3Error, of_credentials, of_request};
+use super::ExportFault;
 use crate::export::ExportError;
 
 mod refusal;
@@ -46,19 +46,17 @@ pub struct Bucket {
 
 /// A run that was uploaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Uploaded {
+pub struct UploadedRun {
     /// Its file, as `s3://BUCKET/…`.
     pub url: String,
     /// How many rows it has: one per sample, and one per trial without any.
     pub rows: usize,
 }
 
-/// Why nothing was uploaded.
 #[derive(Debug)]
 pub enum BucketError {
     /// It is no URL of a bucket, which is the user's mistake.
     Url {
-        /// What was given.
         url: String,
         /// What is wrong with it.
         why: String,
@@ -67,7 +65,6 @@ pub enum BucketError {
     Refused {
         /// What, on what, and what was said.
         what: String,
-        /// The next step.
         hint: String,
     },
 }
@@ -100,7 +97,7 @@ impl Bucket {
     pub fn over(store: Arc<dyn ObjectStore>, url: &str, endpoint: &str) -> Result<Self, BucketError> {
         let (name, prefix) = parts(url)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Refusal::plain(&error).about("cannot wait for answers"))?;
+        let runtime = runtime.map_err(|error| S3Error::plain(&error).about("cannot wait for answers"))?;
         let url = format!("s3://{name}/{prefix}").trim_end_matches('/').to_string();
         Ok(Self { store, url, prefix, endpoint: endpoint.into(), runtime })
     }
@@ -114,7 +111,7 @@ impl Bucket {
     pub(super) fn write<T>(
         &self,
         name: &str,
-        fill: impl FnOnce(Upload<'_>) -> Result<T, Trouble>,
+        fill: impl FnOnce(Upload<'_>) -> Result<T, ExportFault>,
     ) -> Result<T, ExportError> {
         let refused = |error: io::Error| {
             let about = format!("cannot write {} at {}", self.url_of(name), self.endpoint);
@@ -129,8 +126,8 @@ impl Bucket {
             Err(trouble) => {
                 let _ = self.runtime.block_on(to.abort()); // gives back the room of its parts; the first error is what matters
                 Err(match trouble {
-                    Trouble::Said(error) => error,
-                    Trouble::File(error) => refused(error),
+                    ExportFault::Said(error) => error,
+                    ExportFault::File(error) => refused(error),
                 })
             }
         }
@@ -168,7 +165,7 @@ fn parts(url: &str) -> Result<(&str, String), BucketError> {
 }
 
 /// Who speaks with the store, and the URL at which.
-fn client(name: &str) -> Result<(AmazonS3, String), Refusal> {
+fn client(name: &str) -> Result<(AmazonS3, String), S3Error> {
     // Whoever was first has chosen; then that one is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let from = AmazonS3Builder::from_env().with_bucket_name(name);
@@ -189,9 +186,9 @@ fn client(name: &str) -> Result<(AmazonS3, String), Refusal> {
 }
 
 /// The URL of a store as everybody reads it, without a slash at its end: the library panics at what it cannot read.
-fn address(given: &str) -> Result<String, Refusal> {
+fn address(given: &str) -> Result<String, S3Error> {
     let url = reqwest::Url::parse(given).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or_else(|| Refusal::of_address(given))?;
+    let url = url.ok_or_else(|| S3Error::of_address(given))?;
     Ok(url.as_str().trim_end_matches('/').to_string())
 }
 

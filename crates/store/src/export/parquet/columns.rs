@@ -5,21 +5,21 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::calendar::utc_date;
-use model::machine_class::machine_class;
-use model::plan::Plan;
-use model::record::{RunRecord, TrialRecord};
-use model::settings::FactValue;
-use model::topology::Counts;
-use model::trial::{Sample, Status};
-use model::workload::{Better, MetricSpec};
+use model::values::calendar::utc_date;
+use model::values::machine_class::machine_class;
+use model::values::plan::Plan;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::settings::FactValue;
+use model::values::topology::Counts;
+use model::values::trial::{Sample, TrialStatus};
+use model::values::workload::{Better, MetricSpec};
 use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::{Type, TypePtr};
 
 use crate::run::{json, word};
 
 /// A run, with what its columns would otherwise make again for each trial.
-pub(super) struct OfRun<'a> {
+pub(super) struct RunRow<'a> {
     pub(super) record: &'a RunRecord,
     /// The day on which it began, in UTC.
     pub(super) date: String,
@@ -33,7 +33,7 @@ pub(super) struct OfRun<'a> {
     facts: String,
 }
 
-impl<'a> OfRun<'a> {
+impl<'a> RunRow<'a> {
     pub(super) fn new(record: &'a RunRecord) -> Self {
         let facts = &record.machine.settings.facts;
         let known: BTreeMap<&str, &str> = facts
@@ -77,21 +77,21 @@ fn plan_json(plan: &Plan) -> String {
 }
 
 /// A trial, with its run and what its samples are.
-pub(super) struct OfTrial<'a> {
-    run: &'a OfRun<'a>,
+pub(super) struct TrialRow<'a> {
+    run: &'a RunRow<'a>,
     pub(super) record: &'a TrialRecord,
     metrics: &'a [MetricSpec],
 }
 
-impl<'a> OfTrial<'a> {
-    pub(super) fn new(run: &'a OfRun<'a>, record: &'a TrialRecord) -> Self {
+impl<'a> TrialRow<'a> {
+    pub(super) fn new(run: &'a RunRow<'a>, record: &'a TrialRecord) -> Self {
         let metrics = run.record.plan.spec(&record.trial.workload).map_or(&[][..], |spec| &spec.metrics);
         Self { run, record, metrics }
     }
 
-    pub(super) fn samples(&self) -> impl Iterator<Item = OfSample<'a>> + use<'a> {
+    pub(super) fn samples(&self) -> impl Iterator<Item = SampleRow<'a>> + use<'a> {
         let metrics = self.metrics;
-        self.record.outcome.samples.iter().enumerate().map(move |(ordinal, sample)| OfSample {
+        self.record.outcome.samples.iter().enumerate().map(move |(ordinal, sample)| SampleRow {
             ordinal,
             sample,
             metric: metrics.iter().find(|metric| metric.series == sample.series),
@@ -105,16 +105,16 @@ impl<'a> OfTrial<'a> {
 
     fn status(&self) -> (&'static str, Option<&str>) {
         match &self.record.outcome.status {
-            Status::Completed => ("completed", None),
-            Status::Failed(why) => ("failed", Some(why)),
-            Status::TimedOut(why) => ("timed-out", Some(why)),
-            Status::Unavailable(why) => ("unavailable", Some(why)),
+            TrialStatus::Completed => ("completed", None),
+            TrialStatus::Failed(why) => ("failed", Some(why)),
+            TrialStatus::TimedOut(why) => ("timed-out", Some(why)),
+            TrialStatus::Unavailable(why) => ("unavailable", Some(why)),
         }
     }
 }
 
 /// One sample, and what it is a sample of.
-pub(super) struct OfSample<'a> {
+pub(super) struct SampleRow<'a> {
     ordinal: usize,
     sample: &'a Sample,
     metric: Option<&'a MetricSpec>,
@@ -122,77 +122,76 @@ pub(super) struct OfSample<'a> {
 
 /// How a column's cells are found; none is null.
 #[derive(Clone, Copy)]
-pub(super) enum Cell {
-    Text(for<'a> fn(&'a OfTrial<'a>) -> Option<Cow<'a, str>>),
-    Whole(for<'a> fn(&'a OfTrial<'a>) -> Option<i64>),
+pub(super) enum CellReader {
+    Text(for<'a> fn(&'a TrialRow<'a>) -> Option<Cow<'a, str>>),
+    Whole(for<'a> fn(&'a TrialRow<'a>) -> Option<i64>),
     /// Milliseconds since 1970.
-    Time(for<'a> fn(&'a OfTrial<'a>) -> Option<i64>),
-    SampleText(for<'a> fn(&OfSample<'a>) -> Option<Cow<'a, str>>),
-    SampleWhole(for<'a> fn(&OfSample<'a>) -> i64),
-    SampleReal(for<'a> fn(&OfSample<'a>) -> f64),
+    Time(for<'a> fn(&'a TrialRow<'a>) -> Option<i64>),
+    SampleText(for<'a> fn(&SampleRow<'a>) -> Option<Cow<'a, str>>),
+    SampleWhole(for<'a> fn(&SampleRow<'a>) -> i64),
+    SampleReal(for<'a> fn(&SampleRow<'a>) -> f64),
 }
 
-/// A column.
 pub(super) struct Column {
     pub(super) name: &'static str,
-    pub(super) cell: Cell,
+    pub(super) cell: CellReader,
 }
 
-const fn column(name: &'static str, cell: Cell) -> Column {
+const fn column(name: &'static str, cell: CellReader) -> Column {
     Column { name, cell }
 }
 
 pub(super) const COLUMNS: [Column; 50] = [
-    column("run", Cell::Text(|of| text(&of.run.record.id.0))),
-    column("plan", Cell::Text(|of| text(&of.run.plan_key))),
-    column("program", Cell::Text(|of| text(&of.run.record.program))),
-    column("host", Cell::Text(|of| of.run.record.host.as_deref().map(Cow::from))),
-    column("simulated", Cell::Text(|of| of.run.record.simulated.as_deref().map(Cow::from))),
-    column("run_started", Cell::Time(|of| whole(of.run.record.started_unix_ms))),
-    column("ended", Cell::Text(|of| of.run.record.ended.map(|ended| word(&ended).into()))),
-    column("trial", Cell::Text(|of| text(&of.record.trial.id.0))),
-    column("position", Cell::Whole(|of| Some(of.record.position.into()))),
-    column("role", Cell::Text(|of| Some(word(&of.record.trial.role).into()))),
-    column("block", Cell::Whole(|of| Some(of.record.trial.block.into()))),
-    column("attempt", Cell::Whole(|of| Some(of.record.trial.attempt.into()))),
-    column("workload", Cell::Text(|of| text(&of.record.trial.workload))),
-    column("test", Cell::Text(|of| text(of.test()))),
-    column("parameters", Cell::Text(|of| Some(json(&of.record.trial.parameters).into()))),
-    column("placement", Cell::Text(|of| text(&of.record.trial.placement.name))),
-    column("threads", Cell::Whole(|of| whole(of.record.trial.placement.threads as u64))),
-    column("cpus", Cell::Text(|of| Some(of.record.trial.placement.cpus().to_string().into()))),
-    column("memory", Cell::Text(|of| Some(of.record.trial.placement.memory.to_string().into()))),
-    column("trial_started", Cell::Time(|of| whole(of.record.outcome.started_unix_ms))),
-    column("took_ns", Cell::Whole(|of| whole(of.record.outcome.took.0))),
-    column("status", Cell::Text(|of| text(of.status().0))),
-    column("why", Cell::Text(|of| of.status().1.map(Cow::from))),
-    column("verdict", Cell::Text(|of| Some(word(&of.record.verdict.grade).into()))),
-    column("reasons", Cell::Text(|of| Some(of.record.verdict.reasons.join("; ").into()))),
-    column("series", Cell::SampleText(|of| text(&of.sample.series))),
-    column("unit", Cell::SampleText(|of| of.metric.map(|metric| Cow::from(&metric.unit)))),
-    column("better", Cell::SampleText(|of| of.metric.map(better))),
-    column("ordinal", Cell::SampleWhole(|of| of.ordinal as i64)),
-    column("value", Cell::SampleReal(|of| of.sample.value)),
-    column("cpu_model", Cell::Text(|of| of.run.fact("cpu.model"))),
-    column("microcode", Cell::Text(|of| of.run.fact("cpu.microcode"))),
-    column("architecture", Cell::Text(|of| of.run.fact("machine.architecture"))),
-    column("machine_model", Cell::Text(|of| of.run.fact("machine.model"))),
-    column("virtualization", Cell::Text(|of| of.run.fact("machine.virtualization"))),
-    column("kernel", Cell::Text(|of| of.run.fact("kernel.release"))),
-    column("governor", Cell::Text(|of| of.run.fact("cpu.governor"))),
-    column("thp", Cell::Text(|of| of.run.fact("memory.thp"))),
-    column("packages", Cell::Whole(|of| whole(of.run.counts.packages as u64))),
-    column("l3_caches", Cell::Whole(|of| whole(of.run.counts.l3 as u64))),
-    column("cores", Cell::Whole(|of| whole(of.run.record.machine.topology.cores().len() as u64))),
-    column("machine_cpus", Cell::Whole(|of| whole(of.run.counts.pus as u64))),
-    column("memory_nodes", Cell::Whole(|of| whole(of.run.counts.numa as u64))),
-    column("memory_bytes", Cell::Whole(memory_bytes)),
-    column("settings_fingerprint", Cell::Text(|of| text(&of.run.fingerprint))),
-    column("settings", Cell::Text(|of| text(&of.run.settings))),
-    column("cell", Cell::Whole(|of| whole(of.record.trial.cell as u64))),
-    column("seed", Cell::Text(|of| text(&of.run.seed))),
-    column("plan_json", Cell::Text(|of| text(&of.run.plan))),
-    column("facts", Cell::Text(|of| text(&of.run.facts))),
+    column("run", CellReader::Text(|of| text(&of.run.record.id.0))),
+    column("plan", CellReader::Text(|of| text(&of.run.plan_key))),
+    column("program", CellReader::Text(|of| text(&of.run.record.program))),
+    column("host", CellReader::Text(|of| of.run.record.host.as_deref().map(Cow::from))),
+    column("simulated", CellReader::Text(|of| of.run.record.simulated.as_deref().map(Cow::from))),
+    column("run_started", CellReader::Time(|of| whole(of.run.record.started_unix_ms))),
+    column("ended", CellReader::Text(|of| of.run.record.ended.map(|ended| word(&ended).into()))),
+    column("trial", CellReader::Text(|of| text(&of.record.trial.id.0))),
+    column("position", CellReader::Whole(|of| Some(of.record.position.into()))),
+    column("role", CellReader::Text(|of| Some(word(&of.record.trial.role).into()))),
+    column("block", CellReader::Whole(|of| Some(of.record.trial.block.into()))),
+    column("attempt", CellReader::Whole(|of| Some(of.record.trial.attempt.into()))),
+    column("workload", CellReader::Text(|of| text(&of.record.trial.workload))),
+    column("test", CellReader::Text(|of| text(of.test()))),
+    column("parameters", CellReader::Text(|of| Some(json(&of.record.trial.parameters).into()))),
+    column("placement", CellReader::Text(|of| text(&of.record.trial.placement.name))),
+    column("threads", CellReader::Whole(|of| whole(of.record.trial.placement.threads as u64))),
+    column("cpus", CellReader::Text(|of| Some(of.record.trial.placement.cpus().to_string().into()))),
+    column("memory", CellReader::Text(|of| Some(of.record.trial.placement.memory.to_string().into()))),
+    column("trial_started", CellReader::Time(|of| whole(of.record.outcome.started_unix_ms))),
+    column("took_ns", CellReader::Whole(|of| whole(of.record.outcome.took.0))),
+    column("status", CellReader::Text(|of| text(of.status().0))),
+    column("why", CellReader::Text(|of| of.status().1.map(Cow::from))),
+    column("verdict", CellReader::Text(|of| Some(word(&of.record.verdict.grade).into()))),
+    column("reasons", CellReader::Text(|of| Some(of.record.verdict.reasons.join("; ").into()))),
+    column("series", CellReader::SampleText(|of| text(&of.sample.series))),
+    column("unit", CellReader::SampleText(|of| of.metric.map(|metric| Cow::from(&metric.unit)))),
+    column("better", CellReader::SampleText(|of| of.metric.map(better))),
+    column("ordinal", CellReader::SampleWhole(|of| of.ordinal as i64)),
+    column("value", CellReader::SampleReal(|of| of.sample.value)),
+    column("cpu_model", CellReader::Text(|of| of.run.fact("cpu.model"))),
+    column("microcode", CellReader::Text(|of| of.run.fact("cpu.microcode"))),
+    column("architecture", CellReader::Text(|of| of.run.fact("machine.architecture"))),
+    column("machine_model", CellReader::Text(|of| of.run.fact("machine.model"))),
+    column("virtualization", CellReader::Text(|of| of.run.fact("machine.virtualization"))),
+    column("kernel", CellReader::Text(|of| of.run.fact("kernel.release"))),
+    column("governor", CellReader::Text(|of| of.run.fact("cpu.governor"))),
+    column("thp", CellReader::Text(|of| of.run.fact("memory.thp"))),
+    column("packages", CellReader::Whole(|of| whole(of.run.counts.packages as u64))),
+    column("l3_caches", CellReader::Whole(|of| whole(of.run.counts.l3 as u64))),
+    column("cores", CellReader::Whole(|of| whole(of.run.record.machine.topology.cores().len() as u64))),
+    column("machine_cpus", CellReader::Whole(|of| whole(of.run.counts.pus as u64))),
+    column("memory_nodes", CellReader::Whole(|of| whole(of.run.counts.numa as u64))),
+    column("memory_bytes", CellReader::Whole(memory_bytes)),
+    column("settings_fingerprint", CellReader::Text(|of| text(&of.run.fingerprint))),
+    column("settings", CellReader::Text(|of| text(&of.run.settings))),
+    column("cell", CellReader::Whole(|of| whole(of.record.trial.cell as u64))),
+    column("seed", CellReader::Text(|of| text(&of.run.seed))),
+    column("plan_json", CellReader::Text(|of| text(&of.run.plan))),
+    column("facts", CellReader::Text(|of| text(&of.run.facts))),
 ];
 
 #[allow(clippy::unnecessary_wraps)] // as a column's cell is wanted
@@ -213,7 +212,7 @@ fn whole(number: u64) -> Option<i64> {
 }
 
 /// Nodes that do not say how large they are make the sum unknown, not small.
-fn memory_bytes(of: &OfTrial<'_>) -> Option<i64> {
+fn memory_bytes(of: &TrialRow<'_>) -> Option<i64> {
     let nodes = &of.run.record.machine.topology.nodes;
     let sum: u64 = nodes.iter().map(|node| node.bytes.0).sum();
     whole(sum).filter(|_| !nodes.is_empty() && nodes.iter().all(|node| node.bytes.0 > 0))
@@ -227,10 +226,10 @@ pub(super) fn schema() -> TypePtr {
 
 fn field(column: &Column) -> Type {
     let (physical, logical) = match column.cell {
-        Cell::Text(_) | Cell::SampleText(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-        Cell::Whole(_) | Cell::SampleWhole(_) => (Physical::INT64, None),
-        Cell::Time(_) => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MILLIS))),
-        Cell::SampleReal(_) => (Physical::DOUBLE, None),
+        CellReader::Text(_) | CellReader::SampleText(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        CellReader::Whole(_) | CellReader::SampleWhole(_) => (Physical::INT64, None),
+        CellReader::Time(_) => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MILLIS))),
+        CellReader::SampleReal(_) => (Physical::DOUBLE, None),
     };
     Type::primitive_type_builder(column.name, physical)
         .with_logical_type(logical)
@@ -259,10 +258,10 @@ mod tests {
             .iter()
             .map(|column| {
                 let kind = match column.cell {
-                    Cell::Text(_) | Cell::SampleText(_) => "text",
-                    Cell::Whole(_) | Cell::SampleWhole(_) => "int64",
-                    Cell::Time(_) => "timestamp",
-                    Cell::SampleReal(_) => "double",
+                    CellReader::Text(_) | CellReader::SampleText(_) => "text",
+                    CellReader::Whole(_) | CellReader::SampleWhole(_) => "int64",
+                    CellReader::Time(_) => "timestamp",
+                    CellReader::SampleReal(_) => "double",
                 };
                 (column.name, kind)
             })

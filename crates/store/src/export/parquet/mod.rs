@@ -2,19 +2,19 @@
 //! know SQL; the columns are in `columns`, the names in `place`, that a file is whole or not there at all in `whole`, and object
 //! stores in `bucket`.
 
+mod atomic;
 #[cfg(feature = "s3")]
 mod bucket;
 mod columns;
-mod place;
-mod whole;
+mod path;
 
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::record::{RunId, RunRecord, TrialRecord};
-use model::trial::Evidence;
+use model::values::record::{RunId, RunRecord, TrialRecord};
+use model::values::trial::Evidence;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -24,8 +24,8 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::ColumnPath;
 
 #[cfg(feature = "s3")]
-pub use self::bucket::{Bucket, BucketError, Uploaded};
-use self::columns::{COLUMNS, Cell, OfRun, OfSample, OfTrial};
+pub use self::bucket::{Bucket, BucketError, UploadedRun};
+use self::columns::{COLUMNS, CellReader, RunRow, SampleRow, TrialRow};
 use super::ExportError;
 use crate::{Store, StoreError};
 
@@ -39,8 +39,7 @@ const BATCH_CELLS: usize = 8_192;
 
 /// A run that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// Its file.
+pub struct ExportedRun {
     pub path: PathBuf,
     /// How many rows it has: one per sample, and one per trial without any.
     pub rows: usize,
@@ -49,7 +48,7 @@ pub struct Written {
 /// Writes a run to `date=DAY/experiment=NAME/machine=CLASS/RUN.parquet` under a folder, which is made when it is not there.
 /// The name follows from the run alone and the content from what is stored of it, so repeating it changes nothing, and a
 /// run that has gone on replaces its file.
-pub fn parquet(store: &Store, run: &RunId, folder: &Path) -> Result<Written, ExportError> {
+pub fn parquet(store: &Store, run: &RunId, folder: &Path) -> Result<ExportedRun, ExportError> {
     let record = store.run(&run.0)?;
     write(&record, folder, |visit| store.each_trial(run, visit))
 }
@@ -59,7 +58,7 @@ pub fn parquet_of(
     record: &RunRecord,
     trials: impl Iterator<Item = TrialRecord>,
     folder: &Path,
-) -> Result<Written, ExportError> {
+) -> Result<ExportedRun, ExportError> {
     let mut trials = trials;
     write(record, folder, |visit| {
         let _ = trials.try_for_each(visit); // who ends it early knows why
@@ -71,11 +70,11 @@ fn write(
     record: &RunRecord,
     folder: &Path,
     each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
-) -> Result<Written, ExportError> {
-    let of_run = OfRun::new(record);
-    let path = folder.join(place::file(record, &of_run.machine_class, &of_run.date));
-    let rows = whole::write(&path, |file| fill(each, &of_run, file))?;
-    Ok(Written { path, rows })
+) -> Result<ExportedRun, ExportError> {
+    let of_run = RunRow::new(record);
+    let path = folder.join(path::file(record, &of_run.machine_class, &of_run.date));
+    let rows = atomic::write(&path, |file| fill(each, &of_run, file))?;
+    Ok(ExportedRun { path, rows })
 }
 
 /// What is done with each trial; it may end the visits.
@@ -83,22 +82,22 @@ type Visit<'a> = dyn FnMut(TrialRecord) -> ControlFlow<()> + 'a;
 
 /// Writes a run as [`parquet()`] does, under the same name with the same bytes, to an object store.
 #[cfg(feature = "s3")]
-pub fn parquet_to_bucket(store: &Store, run: &RunId, bucket: &Bucket) -> Result<Uploaded, ExportError> {
+pub fn parquet_to_bucket(store: &Store, run: &RunId, bucket: &Bucket) -> Result<UploadedRun, ExportError> {
     let record = store.run(&run.0)?;
-    let of_run = OfRun::new(&record);
-    let name = place::file(&record, &of_run.machine_class, &of_run.date);
+    let of_run = RunRow::new(&record);
+    let name = path::file(&record, &of_run.machine_class, &of_run.date);
     let rows = bucket.write(&name, |upload| fill(|visit| store.each_trial(run, visit), &of_run, upload))?;
-    Ok(Uploaded { url: bucket.url_of(&name), rows })
+    Ok(UploadedRun { url: bucket.url_of(&name), rows })
 }
 
 /// What went wrong inside, before the file's name is added.
 #[derive(Debug)]
-enum Trouble {
+enum ExportFault {
     Said(ExportError),
     File(std::io::Error),
 }
 
-impl From<ParquetError> for Trouble {
+impl From<ParquetError> for ExportFault {
     fn from(error: ParquetError) -> Self {
         match error {
             // What the system said comes wrapped.
@@ -113,11 +112,11 @@ impl From<ParquetError> for Trouble {
 
 fn fill<W: Write + Send>(
     each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
-    of_run: &OfRun<'_>,
+    of_run: &RunRow<'_>,
     out: W,
-) -> Result<usize, Trouble> {
+) -> Result<usize, ExportFault> {
     let mut writer = SerializedFileWriter::new(out, columns::schema(), Arc::new(properties(of_run)))?;
-    let mut group = Group::default();
+    let mut group = RowGroup::default();
     let mut written = 0;
     let mut trouble = None;
     let loading = each(&mut |trial| {
@@ -130,14 +129,14 @@ fn fill<W: Write + Send>(
         if trouble.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     trouble.map_or(Ok(()), Err)?;
-    loading.map_err(|error| Trouble::Said(error.into()))?;
+    loading.map_err(|error| ExportFault::Said(error.into()))?;
     written += group.rows;
     group.write(of_run, &mut writer)?;
     writer.close()?;
     Ok(written)
 }
 
-fn properties(of_run: &OfRun<'_>) -> WriterProperties {
+fn properties(of_run: &RunRow<'_>) -> WriterProperties {
     let about = |key: &str, value: &str| KeyValue::new(format!("nearfar.{key}"), value.to_string());
     WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -156,12 +155,12 @@ fn properties(of_run: &OfRun<'_>) -> WriterProperties {
 
 /// Trials that wait to be written together.
 #[derive(Default)]
-struct Group {
+struct RowGroup {
     trials: Vec<TrialRecord>,
     rows: usize,
 }
 
-impl Group {
+impl RowGroup {
     fn add(&mut self, mut trial: TrialRecord) {
         // No column has it, and it is the larger part of most trials.
         trial.outcome.evidence = Evidence::default();
@@ -170,24 +169,34 @@ impl Group {
     }
 
     /// Column by column, as the format lies in the file.
-    fn write<W: Write + Send>(self, of_run: &OfRun<'_>, writer: &mut SerializedFileWriter<W>) -> Result<(), Trouble> {
+    fn write<W: Write + Send>(
+        self,
+        of_run: &RunRow<'_>,
+        writer: &mut SerializedFileWriter<W>,
+    ) -> Result<(), ExportFault> {
         if self.trials.is_empty() {
             return Ok(());
         }
-        let trials: Vec<OfTrial<'_>> = self.trials.iter().map(|trial| OfTrial::new(of_run, trial)).collect();
+        let trials: Vec<TrialRow<'_>> = self.trials.iter().map(|trial| TrialRow::new(of_run, trial)).collect();
         let mut group = writer.next_row_group()?;
         for column in &COLUMNS {
             let mut out = group.next_column()?.expect("the schema is made of the same list of columns");
             match column.cell {
-                Cell::Text(cell) => {
+                CellReader::Text(cell) => {
                     put::<ByteArrayType>(&mut out, repeated(&trials, |trial| cell(trial).map(bytes)))?;
                 }
-                Cell::Whole(cell) | Cell::Time(cell) => put::<Int64Type>(&mut out, repeated(&trials, cell))?,
-                Cell::SampleText(cell) => {
+                CellReader::Whole(cell) | CellReader::Time(cell) => {
+                    put::<Int64Type>(&mut out, repeated(&trials, cell))?
+                }
+                CellReader::SampleText(cell) => {
                     put::<ByteArrayType>(&mut out, single(&trials, |sample| cell(sample).map(bytes)))?;
                 }
-                Cell::SampleWhole(cell) => put::<Int64Type>(&mut out, single(&trials, |sample| Some(cell(sample))))?,
-                Cell::SampleReal(cell) => put::<DoubleType>(&mut out, single(&trials, |sample| Some(cell(sample))))?,
+                CellReader::SampleWhole(cell) => {
+                    put::<Int64Type>(&mut out, single(&trials, |sample| Some(cell(sample))))?
+                }
+                CellReader::SampleReal(cell) => {
+                    put::<DoubleType>(&mut out, single(&trials, |sample| Some(cell(sample))))?
+                }
             }
             out.close()?;
         }
@@ -207,16 +216,16 @@ fn bytes(text: std::borrow::Cow<'_, str>) -> ByteArray {
 
 /// One cell of each trial, with the number of its rows.
 fn repeated<'a, T: 'a>(
-    trials: &'a [OfTrial<'a>],
-    cell: impl Fn(&'a OfTrial<'a>) -> Option<T> + 'a,
+    trials: &'a [TrialRow<'a>],
+    cell: impl Fn(&'a TrialRow<'a>) -> Option<T> + 'a,
 ) -> impl Iterator<Item = (Option<T>, usize)> + 'a {
     trials.iter().map(move |trial| (cell(trial), rows(trial.record)))
 }
 
 /// One cell of each sample, and an empty one of each trial that has none.
 fn single<'a, T: 'a>(
-    trials: &'a [OfTrial<'a>],
-    cell: impl Fn(&OfSample<'a>) -> Option<T> + Copy + 'a,
+    trials: &'a [TrialRow<'a>],
+    cell: impl Fn(&SampleRow<'a>) -> Option<T> + Copy + 'a,
 ) -> impl Iterator<Item = (Option<T>, usize)> + 'a {
     trials.iter().flat_map(move |trial| {
         let none = trial.record.outcome.samples.is_empty().then_some((None, 1));

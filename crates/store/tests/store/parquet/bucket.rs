@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::record::{RunId, RunRecord};
+use model::values::record::{RunId, RunRecord};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 use store::Store;

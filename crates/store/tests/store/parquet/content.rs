@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use model::record::{Ending, RunId, RunRecord};
-use model::units::Bytes;
+use model::values::record::{EndReason, RunId, RunRecord};
+use model::values::units::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use store::export;
@@ -13,7 +13,7 @@ use crate::parquet::{export, files, rows, stored};
 
 fn run() -> RunRecord {
     let host = Some("board, left".into());
-    RunRecord { host, simulated: Some("box.json:7".into()), ended: Some(Ending::Precise), ..fixtures::run("aa", 1) }
+    RunRecord { host, simulated: Some("box.json:7".into()), ended: Some(EndReason::Precise), ..fixtures::run("aa", 1) }
 }
 
 /// A cell as the CSV export writes it.
@@ -57,10 +57,10 @@ fn rows_are_those_of_the_csv_export() {
 fn a_row_says_what_the_machine_was() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = run();
-    run.machine.settings.record("cpu.microcode", model::settings::FactValue::Known("0x2b".into()));
-    let node = model::topology::MemoryNode {
-        os: model::id_set::NodeId(0),
-        cpus: model::id_set::CpuSet::parse_list("0").unwrap(),
+    run.machine.settings.record("cpu.microcode", model::values::settings::FactValue::Known("0x2b".into()));
+    let node = model::values::topology::MemoryNode {
+        os: model::values::id_set::NodeId(0),
+        cpus: model::values::id_set::CpuSet::parse_list("0").unwrap(),
         bytes: Bytes(16 << 30),
         subtype: None,
     };
@@ -90,10 +90,10 @@ fn a_row_says_what_the_machine_was() {
     }
     assert_eq!(cell("settings_fingerprint"), run.machine.settings.fingerprint());
     assert_eq!(cell("plan"), run.plan.key());
-    let facts: model::settings::Settings = serde_json::from_str(&cell("facts")).unwrap();
+    let facts: model::values::settings::Settings = serde_json::from_str(&cell("facts")).unwrap();
     assert_eq!(facts, run.machine.settings, "those that are not known too, in their order");
     // Sentences for people are left out, and nothing that makes it this plan.
-    let plan: model::plan::Plan = serde_json::from_str(&cell("plan_json")).unwrap();
+    let plan: model::values::plan::Plan = serde_json::from_str(&cell("plan_json")).unwrap();
     assert_eq!(plan.key(), run.plan.key());
     assert_eq!(plan.workloads[0].metrics, run.plan.workloads[0].metrics);
     assert!(plan.cells.iter().all(|cell| cell.placement.reason.is_empty()));

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use model::record::{RunRecord, TrialRecord};
-use model::trial::Evidence;
+use model::values::record::{RunRecord, TrialRecord};
+use model::values::trial::Evidence;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use store::Store;
 use store::shared::{Content, write};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use model::record::{RunId, RunRecord};
+use model::values::record::{RunId, RunRecord};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use store::Store;
@@ -26,7 +26,7 @@ fn stored(folder: &Path, run: &RunRecord, trials: u32, samples: usize) -> Store 
     store
 }
 
-fn export(store: &Store, run: &RunId, folder: &Path) -> store::export::Written {
+fn export(store: &Store, run: &RunId, folder: &Path) -> store::export::ExportedRun {
     store::export::parquet(store, run, folder).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use model::record::RunRecord;
+use model::values::record::RunRecord;
 use store::Store;
 
 use crate::fixtures;

@@ -8,9 +8,9 @@ mod writers;
 
 use std::path::Path;
 
-use model::placement::Placement;
-use model::record::{Ending, ImportedTable, RunId, RunRecord, SavedPlacement};
-use store::{Extent, MergeReport, Store, StoreError, export};
+use model::placements::placement::Placement;
+use model::values::record::{EndReason, ImportedTable, RunId, RunRecord, SavedPlacement};
+use store::{MergeReport, Store, StoreError, StoreVersion, export};
 
 use crate::fixtures;
 
@@ -69,7 +69,8 @@ fn live(store: &mut Store) -> String {
     }
     store.add_trial(&run.id, &extreme).unwrap();
     let stored = store.trials(&run.id).unwrap();
-    let values = |samples: &[model::trial::Sample]| samples.iter().map(|one| one.value.to_bits()).collect::<Vec<_>>();
+    let values =
+        |samples: &[model::values::trial::Sample]| samples.iter().map(|one| one.value.to_bits()).collect::<Vec<_>>();
     assert_eq!(values(&stored[40].outcome.samples), values(&extreme.outcome.samples), "to the last bit");
     assert_eq!(store.run("ab12").unwrap(), run, "every character");
     said.extend([twice, taken, infinite].map(|error| error.to_string()));
@@ -80,7 +81,7 @@ fn live(store: &mut Store) -> String {
     let find =
         |store: &Store, simulated| store.find_unfinished(&key, &fingerprint, simulated).unwrap().map(|run| run.id);
     said.push(format!("{:?}", [None, Some("box:1"), Some("box:2")].map(|simulated| find(store, simulated))));
-    store.end_run(&run.id, Ending::Budget).unwrap();
+    store.end_run(&run.id, EndReason::Budget).unwrap();
     said.push(format!("{:?} {:?}", find(store, None), store.progress(&run.id).unwrap()));
     said.push(store.begin_run(&run).unwrap_err().to_string());
     said.push(format!("{:?}", [store.add_table(&table(0.1)), store.add_table(&table(0.1))].map(Result::unwrap)));
@@ -104,7 +105,7 @@ fn a_server_keeps_and_says_what_a_file_does() {
     assert!(remote.is_on_server() && !file.is_on_server());
     assert_eq!(live(&mut remote), live(&mut file));
     assert_eq!(content(&remote), content(&file));
-    assert_eq!(file.extent().unwrap(), Extent { runs: 2, ended: 1, trials: 44, tables: 1 });
+    assert_eq!(file.extent().unwrap(), StoreVersion { runs: 2, ended: 1, trials: 44, tables: 1 });
 
     // People see the same through the two views.
     for (sql, expected) in [
@@ -167,7 +168,7 @@ fn file(folder: &Path, name: &str, runs: &[(&RunRecord, u32)], samples: usize) -
     let mut store = Store::open(&path).unwrap();
     for (run, trials) in runs {
         fill(&mut store, run, *trials, samples);
-        store.end_run(&run.id, Ending::Precise).unwrap();
+        store.end_run(&run.id, EndReason::Precise).unwrap();
     }
     path
 }

@@ -2,7 +2,7 @@
 
 use store::{Store, StoreError};
 
-use model::record::Ending;
+use model::values::record::EndReason;
 
 use super::server::{self, DATABASE, Server};
 use super::{content, file, table};
@@ -42,7 +42,7 @@ fn a_writer_adds_and_changes_nothing() {
     let own = fixtures::run("bb", 2);
     writer.begin_run(&own).unwrap();
     writer.add_trial(&own.id, &fixtures::trial(&own, 0, 3)).unwrap();
-    writer.end_run(&own.id, Ending::Budget).unwrap();
+    writer.end_run(&own.id, EndReason::Budget).unwrap();
     assert!(writer.add_table(&table(0.1)).unwrap());
     let before = content(&writer);
 
@@ -67,7 +67,7 @@ fn a_writer_adds_and_changes_nothing() {
         let is_refused = ["permission denied", "must be owner", "has ended"].iter().any(|word| said.contains(word));
         assert!(!output.status.success() && is_refused, "{sql}: {said}");
     }
-    let error = writer.end_run(&own.id, Ending::Precise).unwrap_err();
+    let error = writer.end_run(&own.id, EndReason::Precise).unwrap_err();
     assert!(error.to_string().contains("run bb has ended (budget)\nhint: docs/guides/shared-store.md"), "{error}");
     assert_eq!(content(&writer), before);
 }
@@ -90,7 +90,7 @@ fn a_reader_reads_and_adds_nothing() {
             store.merge(&other).map(|_| ()),
             store.begin_run(&fixtures::run("cc", 3)),
             store.add_trial(&run.id, &fixtures::trial(&run, 20, 5)),
-            store.end_run(&run.id, Ending::Budget),
+            store.end_run(&run.id, EndReason::Budget),
             store.add_table(&table(0.1)).map(|_| ()),
         ];
         for error in refused.map(Result::unwrap_err) {

@@ -61,7 +61,6 @@ fn programs() -> Option<PathBuf> {
 }
 
 impl Server {
-    /// Something in its folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -76,7 +75,6 @@ impl Server {
         format!("postgres://{user}:{password}@localhost:{}/{database}", self.port).into()
     }
 
-    /// Makes a database.
     pub fn create(&self, database: &str) {
         self.sql("postgres", &format!("CREATE DATABASE {database}"));
     }
@@ -170,7 +168,6 @@ impl Server {
         true
     }
 
-    /// Whether it can encrypt.
     pub fn has_certificates(&self) -> bool {
         self.path("server.crt").exists()
     }

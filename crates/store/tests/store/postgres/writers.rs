@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Barrier;
 
-use model::record::RunRecord;
+use model::values::record::RunRecord;
 use store::{MergeReport, Store};
 
 use super::{content, file, server};

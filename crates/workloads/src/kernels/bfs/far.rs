@@ -4,10 +4,12 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farmem::array::{FarError, FarFile, Place, Reader, ScratchFile};
-use graph::{Beyond, Fetch, Kept, READ_BYTES_MAX, READ_PADDING, Storage, Trouble, TroubleKind};
-use model::placement::MemoryPolicy;
-use model::units::Bytes;
+use farmem::array::{FarError, FarFile, FarLocation, Reader, ScratchFile};
+use graph::{
+    PartKind, READ_BYTES_MAX, READ_PADDING, SearchFootprint, Storage, StorageError, StorageErrorKind, TailReader,
+};
+use model::placements::placement::MemoryPolicy;
+use model::values::units::Bytes;
 
 use crate::job::{Failure, with_hint};
 use crate::kernels::arena::far_failure;
@@ -15,20 +17,19 @@ use crate::kernels::arena::far_failure;
 /// Reads of a thread that are under way at once: more a disk does not take from one queue without making each wait.
 const READS: usize = 48;
 
-/// Where the files lie.
-pub(super) fn place(folder: &str) -> Result<Place, Failure> {
-    Place::parse(folder).map_err(|error| far_failure(&error))
+pub(super) fn place(folder: &str) -> Result<FarLocation, Failure> {
+    FarLocation::parse(folder).map_err(|error| far_failure(&error))
 }
 
 /// Refuses what the searches could not be made in, before hours of construction: a disk without room, or one that is not read past the
 /// page cache.
-pub(super) fn check(place: &Place, needs: &Beyond) -> Result<(), Failure> {
+pub(super) fn check(place: &FarLocation, needs: &SearchFootprint) -> Result<(), Failure> {
     let page = ScratchFile::unnamed(place, false).and_then(|file| FarFile::of_scratch(file, 1));
     let reader =
         page.and_then(|page| Reader::new(Arc::new(page), 1, READ_BYTES_MAX, READ_PADDING, &MemoryPolicy::Kernel));
     reader.map_err(|error| far_failure(&error))?;
     // Where the system does not say, only trying can tell.
-    let Ok(free) = machine::signs::room_on_disk(place.folder()) else { return Ok(()) };
+    let Ok(free) = machine::probes::free_disk_bytes(place.folder()) else { return Ok(()) };
     if needs.disk <= free {
         return Ok(());
     }
@@ -42,47 +43,48 @@ pub(super) fn check(place: &Place, needs: &Beyond) -> Result<(), Failure> {
 
 /// Parts of a graph under construction.
 pub(super) struct Parts {
-    place: Place,
+    place: FarLocation,
     /// What they may take of the disk.
     needed: Bytes,
-    open: Mutex<[Option<Arc<ScratchFile>>; Kept::ALL.len()]>,
+    open: Mutex<[Option<Arc<ScratchFile>>; PartKind::ALL.len()]>,
 }
 
 impl Parts {
-    pub(super) fn new(place: Place, needed: Bytes) -> Self {
+    pub(super) fn new(place: FarLocation, needed: Bytes) -> Self {
         Self { place, needed, open: Mutex::default() }
     }
 
-    fn open(&self) -> MutexGuard<'_, [Option<Arc<ScratchFile>>; Kept::ALL.len()]> {
+    fn open(&self) -> MutexGuard<'_, [Option<Arc<ScratchFile>>; PartKind::ALL.len()]> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn part(&self, part: Kept) -> Result<Arc<ScratchFile>, Trouble> {
+    fn part(&self, part: PartKind) -> Result<Arc<ScratchFile>, StorageError> {
         let mut open = self.open();
         if let Some(file) = &open[part as usize] {
             return Ok(Arc::clone(file));
         }
-        let file = ScratchFile::unnamed(&self.place, part.in_blocks());
-        let refused = |error: FarError| Trouble { kind: TroubleKind::Other, what: with_hint(&error, error.hint()) };
+        let file = ScratchFile::unnamed(&self.place, part.is_blocked());
+        let refused =
+            |error: FarError| StorageError { kind: StorageErrorKind::Other, what: with_hint(&error, error.hint()) };
         let file = Arc::new(file.map_err(refused)?);
         open[part as usize] = Some(Arc::clone(&file));
         Ok(file)
     }
 
-    fn trouble(&self, verb: &str, part: Kept, error: &io::Error) -> Trouble {
-        let (kind, folder) = (TroubleKind::from(error.kind()), self.place.folder().display());
+    fn trouble(&self, verb: &str, part: PartKind, error: &io::Error) -> StorageError {
+        let (kind, folder) = (StorageErrorKind::from(error.kind()), self.place.folder().display());
         let what = format!("cannot {verb} scratch file {} in {folder}: {error}", part.name());
         match kind {
-            TroubleKind::Full => {
-                Trouble { kind, what: format!("{what}; construction takes about {} of its disk", self.needed) }
+            StorageErrorKind::Full => {
+                StorageError { kind, what: format!("{what}; construction takes about {} of its disk", self.needed) }
             }
-            _ => Trouble { kind, what },
+            _ => StorageError { kind, what },
         }
     }
 
     /// TAIL, which part `Kept::Graph` has by now; all else is given back.
     pub(super) fn into_tail(self, bytes: u64) -> Result<FarTail, Failure> {
-        let file = self.part(Kept::Graph).map_err(|trouble| Failure::Failed(trouble.to_string()))?;
+        let file = self.part(PartKind::Graph).map_err(|trouble| Failure::Failed(trouble.to_string()))?;
         drop(self);
         let file = Arc::into_inner(file).ok_or_else(|| Failure::Failed("somebody still writes TAIL".into()))?;
         let file = FarFile::of_scratch(file, bytes as usize).map_err(|error| far_failure(&error))?;
@@ -91,50 +93,48 @@ impl Parts {
 }
 
 impl Storage for Parts {
-    fn write(&self, part: Kept, at: u64, bytes: &[u8]) -> Result<(), Trouble> {
+    fn write(&self, part: PartKind, at: u64, bytes: &[u8]) -> Result<(), StorageError> {
         self.part(part)?.write(at, bytes).map_err(|error| self.trouble("write", part, &error))
     }
 
-    fn read(&self, part: Kept, at: u64, bytes: &mut [u8]) -> Result<(), Trouble> {
+    fn read(&self, part: PartKind, at: u64, bytes: &mut [u8]) -> Result<(), StorageError> {
         self.part(part)?.read(at, bytes).map_err(|error| self.trouble("read", part, &error))
     }
 
     /// Nobody is to find it after a crash.
-    fn sync(&self, _: Kept) -> Result<(), Trouble> {
+    fn sync(&self, _: PartKind) -> Result<(), StorageError> {
         Ok(())
     }
 
-    fn discard(&self, part: Kept) -> Result<(), Trouble> {
+    fn discard(&self, part: PartKind) -> Result<(), StorageError> {
         self.open()[part as usize] = None;
         Ok(())
     }
 
-    /// As above.
-    fn note(&self, _: &[u8]) -> Result<(), Trouble> {
+    fn note(&self, _: &[u8]) -> Result<(), StorageError> {
         Ok(())
     }
 
-    fn noted(&self) -> Result<Option<Vec<u8>>, Trouble> {
+    fn noted(&self) -> Result<Option<Vec<u8>>, StorageError> {
         Ok(None)
     }
 }
 
-/// TAIL on its disk.
 pub(super) struct FarTail(Arc<FarFile>);
 
 impl FarTail {
     /// A way to it for the thread that asks. Its memory is placed like that of the graph.
-    pub(super) fn way(&self, policy: &MemoryPolicy) -> Result<Box<dyn Fetch>, Failure> {
+    pub(super) fn way(&self, policy: &MemoryPolicy) -> Result<Box<dyn TailReader>, Failure> {
         let reader = Reader::new(Arc::clone(&self.0), READS, READ_BYTES_MAX, READ_PADDING, policy);
-        Ok(Box::new(Way(reader.map_err(|error| far_failure(&error))?)))
+        Ok(Box::new(TailFile(reader.map_err(|error| far_failure(&error))?)))
     }
 }
 
 /// A reader, in the words of the search.
-struct Way(Reader);
+struct TailFile(Reader);
 
-impl Fetch for Way {
-    fn places(&self) -> usize {
+impl TailReader for TailFile {
+    fn queue_depth(&self) -> usize {
         self.0.places()
     }
 
@@ -147,7 +147,7 @@ impl Fetch for Way {
     }
 
     fn hand_over(&mut self) {
-        self.0.hand_over();
+        self.0.submit();
     }
 
     fn ended(&mut self) -> usize {
@@ -155,7 +155,7 @@ impl Fetch for Way {
     }
 
     fn take(&mut self, wait: bool, with: &mut dyn FnMut(usize, &[u8])) -> (usize, Result<(), String>) {
-        let (ended, result) = self.0.take(wait, with);
+        let (ended, result) = self.0.reap(wait, with);
         (ended, result.map_err(|error| error.to_string()))
     }
 }

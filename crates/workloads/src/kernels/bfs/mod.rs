@@ -13,33 +13,33 @@
 //! reference code counts; `nedge_with_loops` has the specification's own count.
 //! Checked in every trial, for every root, by the specification's five checks against the edge list as generated.
 
-mod crew;
 mod far;
 mod options;
 pub(crate) mod parts;
 mod rates;
+mod trial_team;
 mod tune;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use graph::{
-    Beyond, Budget, Crew, Dram, Generator, Io, Layout, Nodes, OutOfCore, Room, Roots, Search, Spec, Tuning, Tuples,
-    Validator,
+    ArrayPlacement, Dram, Generator, HeadBudget, IoCounts, Layout, Nodes, OutOfCore, Roots, Search, SearchFootprint,
+    Spec, Team, Tuning, Tuples, Validator,
 };
-use model::id_set::NodeId;
-use model::placement::MemoryPolicy;
-use model::units::Nanos;
-use model::workload::{Better, Parameters, WorkloadSpec};
+use model::placements::placement::MemoryPolicy;
+use model::values::id_set::NodeId;
+use model::values::units::Nanos;
+use model::values::workload::{Better, Parameters, WorkloadSpec};
 
 use crate::describe::{Metric, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::kernels::arena;
-use crate::team::Lap;
-use crew::Seated;
+use crate::team::TimedSpan;
 use far::{FarTail, Parts};
 use options::Options;
 use rates::Searched;
+use trial_team::TrialTeam;
 
 /// Edges that a thread generates at a time: enough that the way to the first costs nothing.
 const EDGES_AT_ONCE: usize = 1 << 12;
@@ -75,17 +75,17 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     options::dram(parameters).map(drop)
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     if job.memory.is_beyond_dram() {
         return Err(Failure::Unavailable("a graph in a file is mode=semi-external, not a memory policy".into()));
     }
     let options = Options::read(&job.parameters)?;
     match options.dram {
         None => graph::check_fits(&options.spec)?,
-        Some(dram) => Beyond::of(&options.spec, job.threads, dram)?.check_fits(&options.spec)?,
+        Some(dram) => SearchFootprint::of(&options.spec, job.threads, dram)?.check_fits(&options.spec)?,
     }
     let room = options.room(job);
-    let (mut measured, seats) = crew::lead(job, |crew| {
+    let (mut measured, seats) = trial_team::lead(job, |crew| {
         let nodes = nodes(job, crew)?;
         measure(&options, crew, nodes, &room)
     })?;
@@ -98,7 +98,7 @@ struct Graph {
     layout: Layout,
     /// Where the rest of TAIL lies.
     far: Option<FarTail>,
-    budget: Option<Budget>,
+    budget: Option<HeadBudget>,
     edges: EdgeList,
     /// Seconds.
     generation: f64,
@@ -121,14 +121,14 @@ impl EdgeList {
     }
 }
 
-fn construct(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Graph, Failure> {
+fn construct(options: &Options, crew: &TrialTeam<'_>, room: &ArrayPlacement) -> Result<Graph, Failure> {
     match options.dram {
         None => in_core(options, crew, room),
         Some(dram) => beyond(options, dram, crew, room),
     }
 }
 
-fn in_core(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Graph, Failure> {
+fn in_core(options: &Options, crew: &TrialTeam<'_>, room: &ArrayPlacement) -> Result<Graph, Failure> {
     let began = Instant::now();
     let tuples = Tuples::generate(crew, &options.spec, room)?;
     let generation = began.elapsed().as_secs_f64();
@@ -144,9 +144,9 @@ fn in_core(options: &Options, crew: &Seated<'_>, room: &Room) -> Result<Graph, F
 }
 
 /// In no more memory than it is then searched in.
-fn beyond(options: &Options, dram: Dram, crew: &Seated<'_>, room: &Room) -> Result<Graph, Failure> {
+fn beyond(options: &Options, dram: Dram, crew: &TrialTeam<'_>, room: &ArrayPlacement) -> Result<Graph, Failure> {
     let spec = &options.spec;
-    let needs = Beyond::of(spec, crew.threads(), dram)?;
+    let needs = SearchFootprint::of(spec, crew.threads(), dram)?;
     let place = far::place(&options.folder)?;
     far::check(&place, &needs)?;
     let generator = Generator::new(spec)?;
@@ -162,10 +162,10 @@ fn beyond(options: &Options, dram: Dram, crew: &Seated<'_>, room: &Room) -> Resu
 }
 
 /// Seconds in which all threads generate the edges, keeping none.
-fn generation(spec: &Spec, generator: &Generator, crew: &Seated<'_>) -> Result<f64, Failure> {
+fn generation(spec: &Spec, generator: &Generator, crew: &TrialTeam<'_>) -> Result<f64, Failure> {
     let began = Instant::now();
     crew.run(&|hand| {
-        let own = hand.part(spec.edges() as usize);
+        let own = hand.share(spec.edges() as usize);
         let mut edges = vec![[0; 2]; EDGES_AT_ONCE];
         for first in own.clone().step_by(EDGES_AT_ONCE) {
             let batch = &mut edges[..EDGES_AT_ONCE.min(own.end - first)];
@@ -177,21 +177,26 @@ fn generation(spec: &Spec, generator: &Generator, crew: &Seated<'_>) -> Result<f
 }
 
 /// The nodes of the threads, where they have seats: others may be elsewhere in a moment.
-fn nodes(job: &Job, crew: &Seated<'_>) -> Result<Nodes, Failure> {
+fn nodes(job: &TrialContext, crew: &TrialTeam<'_>) -> Result<Nodes, Failure> {
     let one = Nodes::one(crew.threads());
     if job.seats.is_empty() {
         return Ok(one);
     }
     let known = Mutex::new(vec![None; crew.threads()]);
     crew.run(&|hand| {
-        known.lock().unwrap_or_else(PoisonError::into_inner)[hand.index] = machine::seat::current_node();
+        known.lock().unwrap_or_else(PoisonError::into_inner)[hand.index] = machine::affinity::current_node();
         Ok(())
     })?;
     let known: Option<Vec<NodeId>> = known.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
     Ok(known.map_or(one, |nodes| Nodes::of_threads(&nodes)))
 }
 
-fn measure(options: &Options, crew: &Seated<'_>, nodes: Nodes, room: &Room) -> Result<Measured, Failure> {
+fn measure(
+    options: &Options,
+    crew: &TrialTeam<'_>,
+    nodes: Nodes,
+    room: &ArrayPlacement,
+) -> Result<KernelOutput, Failure> {
     let graph = construct(options, crew, room)?;
     let layout = &graph.layout;
     // A policy that names nodes is the user's.
@@ -208,7 +213,7 @@ fn measure(options: &Options, crew: &Seated<'_>, nodes: Nodes, room: &Room) -> R
     let validator = graph.edges.validator(&options.spec);
     let searched = searches(options, &tuning, crew, &validator, &mut search)?;
 
-    let mut measured = Measured { pages, ..Measured::default() };
+    let mut measured = KernelOutput { pages, ..KernelOutput::default() };
     rates::push(&mut measured, &searched)?;
     rates::push_io(&mut measured, &searched)?;
     measured.push("graph_generation", graph.generation)?;
@@ -235,7 +240,12 @@ fn measure(options: &Options, crew: &Seated<'_>, nodes: Nodes, room: &Room) -> R
 }
 
 /// Touches all memory, and gives each thread its way to what lies elsewhere.
-fn prepare(crew: &Seated<'_>, search: &Search<'_>, far: Option<&FarTail>, room: &Room) -> Result<(), Failure> {
+fn prepare(
+    crew: &TrialTeam<'_>,
+    search: &Search<'_>,
+    far: Option<&FarTail>,
+    room: &ArrayPlacement,
+) -> Result<(), Failure> {
     let refused = Mutex::new(None);
     crew.run(&|hand| {
         search.prepare(hand);
@@ -269,7 +279,7 @@ fn pages(layout: &Layout, search: &Search<'_>) -> Result<std::collections::BTree
 fn searches(
     options: &Options,
     tuning: &Tuning,
-    crew: &Seated<'_>,
+    crew: &TrialTeam<'_>,
     validator: &Validator<'_>,
     search: &mut Search<'_>,
 ) -> Result<Vec<Searched>, Failure> {
@@ -289,20 +299,20 @@ fn searches(
 }
 
 /// One search: seconds from the first thread's start to the last one's end, and what it read from a disk.
-fn timed(tuning: &Tuning, crew: &Seated<'_>, search: &Search<'_>, root: u64) -> Result<(f64, Io), Failure> {
+fn timed(tuning: &Tuning, crew: &TrialTeam<'_>, search: &Search<'_>, root: u64) -> Result<(f64, IoCounts), Failure> {
     search.check_root(root)?;
     let laps = Mutex::new(Vec::new());
     crew.run(&|hand| {
-        hand.meet()?;
+        hand.barrier()?;
         let start = Instant::now();
         search.run(hand, root, tuning)?;
-        let lap = Lap { start, end: Instant::now() };
+        let lap = TimedSpan { start, end: Instant::now() };
         laps.lock().unwrap_or_else(PoisonError::into_inner).push(lap);
         Ok(())
     })?;
     let laps = laps.into_inner().unwrap_or_else(PoisonError::into_inner);
     let io = search.io().map_err(|why| Failure::Failed(format!("the search from root {root} failed: {why}")))?;
-    Ok((Lap::seconds_of_all(laps.into_iter()), io))
+    Ok((TimedSpan::seconds_of_all(laps.into_iter()), io))
 }
 
 #[cfg(test)]

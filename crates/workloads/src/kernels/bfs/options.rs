@@ -1,18 +1,17 @@
 //! What a trial of workload `bfs` is told.
 
-use graph::{COLUMNS_MAX, Dram, Isa, Room, Spec, Tuning};
+use graph::{ArrayPlacement, COLUMNS_MAX, Dram, Isa, Spec, Tuning};
 use machine::memory::HugePages;
-use model::workload::{ParameterKind, Parameters};
+use model::values::workload::{ParameterKind, Parameters};
 
 use crate::describe::{Parameter, choice};
-use crate::job::{Failure, Job};
+use crate::job::{Failure, TrialContext};
 
 /// Neighbours of each vertex in columns: a seventh of all at scale 22, and beyond them each column finds ever fewer parents.
 const COLUMNS: u32 = 16;
 /// The study's "at most 10 edges per vertex in DRAM".
 const COLUMNS_STUDY: u32 = 10;
 
-/// Parameters, read.
 pub(super) struct Options {
     pub(super) spec: Spec,
     pub(super) roots: usize,
@@ -154,8 +153,8 @@ impl Options {
         self.columns.unwrap_or(COLUMNS)
     }
 
-    pub(super) fn room(&self, job: &Job) -> Room {
-        Room { policy: job.memory.clone(), huge_pages: self.huge_pages }
+    pub(super) fn room(&self, job: &TrialContext) -> ArrayPlacement {
+        ArrayPlacement { policy: job.memory.clone(), huge_pages: self.huge_pages }
     }
 }
 

@@ -8,15 +8,14 @@
 
 use std::time::Instant;
 
-use graph::{Error, Io, Link, Part, PartSearch, PartValidator, Reduce, Roots, Spec, Stopped, Tuning};
+use graph::{Error, IoCounts, Link, PartValidator, Reduce, Roots, Shard, ShardSearch, Spec, TeamStopped, Tuning};
 
 use super::rates::{self, Searched};
-use crate::job::{Failure, Measured};
+use crate::job::{Failure, KernelOutput};
 
 /// What all parts are asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartsAsked {
-    /// Which graph.
+pub struct ShardRequest {
     pub spec: Spec,
     /// So many roots by the Graph500's rule, where `from` has none.
     pub roots: usize,
@@ -30,16 +29,16 @@ pub struct PartsAsked {
 
 /// What came of it; the same in all parts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartsSearched {
+pub struct ShardResult {
     /// In the order of the searches.
     pub roots: Vec<u64>,
     /// Samples of each search and of all, named as those of `bfs` are.
-    pub measured: Measured,
+    pub measured: KernelOutput,
 }
 
 /// Why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PartsFailure {
+pub enum ShardError {
     /// There is no such graph, or no search in it.
     Graph(Error),
     /// A result was wrong, or could not be timed.
@@ -50,59 +49,55 @@ pub enum PartsFailure {
 
 /// Generates, constructs, searches and validates, together with all other parts. When one fails all do. `say` is told what has been
 /// done.
-pub fn search_in_parts(
-    link: &impl Link,
-    asked: &PartsAsked,
-    say: &dyn Fn(&str),
-) -> Result<PartsSearched, PartsFailure> {
+pub fn search_in_parts(link: &impl Link, asked: &ShardRequest, say: &dyn Fn(&str)) -> Result<ShardResult, ShardError> {
     let began = Instant::now();
     let share =
-        Part::generate(link, &asked.spec).map_err(|error| error.map_or(PartsFailure::Elsewhere, PartsFailure::from))?;
+        Shard::generate(link, &asked.spec).map_err(|error| error.map_or(ShardError::Elsewhere, ShardError::from))?;
     let generation = slowest(link, began)?;
     say(&format!("generated {} edges in {generation:.3} s", asked.spec.edges()));
     let began = Instant::now();
-    let part = Part::build(link, &share, asked.hubs)?;
+    let part = Shard::build(link, &share, asked.hubs)?;
     let construction = slowest(link, began)?;
     let roots = roots(link, asked, &part)?;
     say(&format!("constructed {} parts in {construction:.3} s; {} searches follow", link.parts(), roots.len()));
     let mut validator = PartValidator::new(link, &share)?;
-    let mut search = PartSearch::new(&part);
+    let mut search = ShardSearch::new(&part);
     let mut searched = Vec::new();
     for root in &roots {
         searched.push(one(link, asked, &mut search, &mut validator, *root)?);
     }
-    let mut measured = Measured::default();
-    fill(&mut measured, &searched, asked, &part, (generation, construction)).map_err(PartsFailure::Search)?;
-    Ok(PartsSearched { roots, measured })
+    let mut measured = KernelOutput::default();
+    fill(&mut measured, &searched, asked, &part, (generation, construction)).map_err(ShardError::Search)?;
+    Ok(ShardResult { roots, measured })
 }
 
 /// One search and its checks.
 fn one(
     link: &impl Link,
-    asked: &PartsAsked,
-    search: &mut PartSearch<'_>,
+    asked: &ShardRequest,
+    search: &mut ShardSearch<'_>,
     validator: &mut PartValidator<'_>,
     root: u64,
-) -> Result<Searched, PartsFailure> {
-    link.meet()?;
+) -> Result<Searched, ShardError> {
+    link.barrier()?;
     let began = Instant::now();
     search.run(link, root as u32, &asked.tuning)?;
     let seconds = slowest(link, began)?;
     let began = Instant::now();
     let checked = validator.check(link, root as u32, search.parents())?;
     let reached = checked.map_err(|wrong| match wrong {
-        Some(wrong) => PartsFailure::Search(Failure::Failed(format!("the search from root {root} is wrong: {wrong}"))),
-        None => PartsFailure::Elsewhere,
+        Some(wrong) => ShardError::Search(Failure::Failed(format!("the search from root {root} is wrong: {wrong}"))),
+        None => ShardError::Elsewhere,
     })?;
     let validation = slowest(link, began)?;
-    Ok(Searched { seconds, reached, io: Io::default(), validation })
+    Ok(Searched { seconds, reached, io: IoCounts::default(), validation })
 }
 
 fn fill(
-    measured: &mut Measured,
+    measured: &mut KernelOutput,
     searched: &[Searched],
-    asked: &PartsAsked,
-    part: &Part,
+    asked: &ShardRequest,
+    part: &Shard,
     (generation, construction): (f64, f64),
 ) -> Result<(), Failure> {
     rates::push(measured, searched)?;
@@ -117,7 +112,7 @@ fn fill(
 }
 
 /// Those that are asked for, or the Graph500's; a small graph has fewer than are asked for.
-fn roots(link: &impl Link, asked: &PartsAsked, part: &Part) -> Result<Vec<u64>, Error> {
+fn roots(link: &impl Link, asked: &ShardRequest, part: &Shard) -> Result<Vec<u64>, Error> {
     let everywhere = part.everywhere(link)?;
     if let Some(none) = asked.from.iter().find(|root| !everywhere.has_edge(**root)) {
         return Err(Error::Root(*none));
@@ -128,20 +123,20 @@ fn roots(link: &impl Link, asked: &PartsAsked, part: &Part) -> Result<Vec<u64>, 
 }
 
 /// Seconds since then of the part that took longest.
-fn slowest(link: &impl Link, began: Instant) -> Result<f64, Stopped> {
+fn slowest(link: &impl Link, began: Instant) -> Result<f64, TeamStopped> {
     let mut nanos = [began.elapsed().as_nanos() as u64];
     link.all_reduce(&mut nanos, Reduce::Max)?;
     Ok(nanos[0] as f64 * 1e-9)
 }
 
-impl From<Stopped> for PartsFailure {
-    fn from(_: Stopped) -> Self {
+impl From<TeamStopped> for ShardError {
+    fn from(_: TeamStopped) -> Self {
         // Who stopped all knows why.
         Self::Elsewhere
     }
 }
 
-impl From<Error> for PartsFailure {
+impl From<Error> for ShardError {
     fn from(error: Error) -> Self {
         if error == Error::Stopped { Self::Elsewhere } else { Self::Graph(error) }
     }
@@ -149,19 +144,19 @@ impl From<Error> for PartsFailure {
 
 #[cfg(test)]
 mod tests {
-    use graph::{Threads, together};
+    use graph::{PlainTeam, together};
 
     use super::*;
 
-    fn asked(scale: u32) -> PartsAsked {
-        PartsAsked { spec: Spec::graph500(scale), roots: 64, from: Vec::new(), tuning: Tuning::DRAM, hubs: 64 }
+    fn asked(scale: u32) -> ShardRequest {
+        ShardRequest { spec: Spec::graph500(scale), roots: 64, from: Vec::new(), tuning: Tuning::DRAM, hubs: 64 }
     }
 
-    fn searched(parts: usize, asked: &PartsAsked) -> Vec<Result<PartsSearched, PartsFailure>> {
-        together(&Threads(parts), |link| Ok(search_in_parts(link, asked, &|_| ()))).unwrap()
+    fn searched(parts: usize, asked: &ShardRequest) -> Vec<Result<ShardResult, ShardError>> {
+        together(&PlainTeam(parts), |link| Ok(search_in_parts(link, asked, &|_| ()))).unwrap()
     }
 
-    fn series(searched: &PartsSearched, series: &str) -> Vec<f64> {
+    fn series(searched: &ShardResult, series: &str) -> Vec<f64> {
         let samples = searched.measured.samples.iter().filter(|sample| sample.series == series);
         samples.map(|sample| sample.value).collect()
     }
@@ -186,9 +181,9 @@ mod tests {
 
     #[test]
     fn roots_can_be_given_and_others_are_refused() {
-        let given = PartsAsked { from: vec![458, 966], ..asked(10) };
+        let given = ShardRequest { from: vec![458, 966], ..asked(10) };
         assert_eq!(searched(2, &given)[1].as_ref().unwrap().roots, [458, 966]);
-        let refused = searched(2, &PartsAsked { from: vec![458, 1024], ..asked(10) });
-        assert_eq!(refused, vec![Err(PartsFailure::Graph(Error::Root(1024))); 2]);
+        let refused = searched(2, &ShardRequest { from: vec![458, 1024], ..asked(10) });
+        assert_eq!(refused, vec![Err(ShardError::Graph(Error::Root(1024))); 2]);
     }
 }

@@ -1,17 +1,16 @@
 //! The searches of a trial as the fields of the Graph500's output, and as samples by root.
 
-use graph::{Harmonic, Io, PAGE_BYTES, Quartiles, Reached};
-use model::workload::{Better, MetricSpec};
+use graph::{Harmonic, IoCounts, PAGE_BYTES, Quartiles, TreeStats};
+use model::values::workload::{Better, MetricSpec};
 
 use crate::describe::{Metric, metrics as specs};
-use crate::job::{Failure, Measured};
+use crate::job::{Failure, KernelOutput};
 
-/// One root's search.
 pub(super) struct Searched {
     pub(super) seconds: f64,
-    pub(super) reached: Reached,
+    pub(super) reached: TreeStats,
     /// What it read from a disk.
-    pub(super) io: Io,
+    pub(super) io: IoCounts,
     /// Seconds that its checks took.
     pub(super) validation: f64,
 }
@@ -48,21 +47,22 @@ pub(super) fn metrics() -> Vec<MetricSpec> {
 }
 
 /// Adds what every root's search read from a disk, and what follows from all.
-pub(super) fn push_io(measured: &mut Measured, searched: &[Searched]) -> Result<(), Failure> {
+pub(super) fn push_io(measured: &mut KernelOutput, searched: &[Searched]) -> Result<(), Failure> {
     for Searched { io, .. } in searched {
         measured.push("far_reads", io.reads as f64)?;
         measured.push("far_pages", (io.bytes / PAGE_BYTES) as f64)?;
         measured.push("far_bytes", io.bytes as f64)?;
         measured.push("far_lists", io.lists as f64)?;
     }
-    let mean = |of: fn(&Io) -> u64| searched.iter().map(|one| of(&one.io) as f64).sum::<f64>() / searched.len() as f64;
+    let mean =
+        |of: fn(&IoCounts) -> u64| searched.iter().map(|one| of(&one.io) as f64).sum::<f64>() / searched.len() as f64;
     measured.push("far_mean_reads", mean(|io| io.reads))?;
     measured.push("far_mean_pages", mean(|io| io.bytes / PAGE_BYTES))?;
     measured.push("far_mean_bytes", mean(|io| io.bytes))
 }
 
 /// Adds the samples of every root, and what follows from all.
-pub(super) fn push(measured: &mut Measured, searched: &[Searched]) -> Result<(), Failure> {
+pub(super) fn push(measured: &mut KernelOutput, searched: &[Searched]) -> Result<(), Failure> {
     let rate = |one: &Searched| one.reached.tuples_without_loops as f64 / one.seconds;
     let rates: Vec<f64> = searched.iter().map(rate).collect();
     let seconds: Vec<f64> = searched.iter().map(|one| one.seconds).collect();

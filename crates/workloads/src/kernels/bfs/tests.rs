@@ -3,19 +3,19 @@
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-use farmem::array::Place;
+use farmem::array::FarLocation;
 
 use super::*;
 use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked, set};
 
-fn sample(measured: &Measured, series: &str) -> f64 {
+fn sample(measured: &KernelOutput, series: &str) -> f64 {
     measured.samples.iter().find(|sample| sample.series == series).unwrap().value
 }
 
 #[test]
 fn searches_are_measured_and_counted() {
     for (threads, isa) in [(1, "auto"), (2, "plain"), (3, "auto")] {
-        let mut job = Job { threads, ..job_for_tests("bfs") };
+        let mut job = TrialContext { threads, ..job_for_tests("bfs") };
         set(&mut job, "isa", isa);
         let measured = run(&job).unwrap();
         check_smoke("bfs", &measured);
@@ -48,13 +48,13 @@ fn what_does_not_fit_is_unavailable() {
 
 #[test]
 fn expanded_is_the_same_search_and_keeps_no_list_of_edges() {
-    let in_core = Job { threads: 2, ..job_for_tests("bfs") };
+    let in_core = TrialContext { threads: 2, ..job_for_tests("bfs") };
     let mut expanded = in_core.clone();
     set(&mut expanded, "mode", "expanded");
-    let keeps = |job: &Job| {
+    let keeps = |job: &TrialContext| {
         let options = Options::read(&job.parameters).unwrap();
-        let lists = |crew: &Seated<'_>| Ok(construct(&options, crew, &options.room(job))?.edges);
-        matches!(crew::lead(job, lists).unwrap().0, EdgeList::Here(_))
+        let lists = |crew: &TrialTeam<'_>| Ok(construct(&options, crew, &options.room(job))?.edges);
+        matches!(trial_team::lead(job, lists).unwrap().0, EdgeList::Here(_))
     };
     assert_eq!((keeps(&in_core), keeps(&expanded)), (true, false));
     let (in_core, expanded) = (run(&in_core).unwrap(), run(&expanded).unwrap());
@@ -82,7 +82,7 @@ fn tuning_is_found_before_and_holds_for_all_searches() {
 
 /// A folder on a disk, gone with its value.
 fn folder() -> Option<tempfile::TempDir> {
-    match Place::found() {
+    match FarLocation::found() {
         Ok(place) => Some(tempfile::tempdir_in(place.folder()).expect("a folder for far files can be written to")),
         Err(error) => {
             println!("skipped: bfs: {error}");
@@ -91,8 +91,8 @@ fn folder() -> Option<tempfile::TempDir> {
     }
 }
 
-fn far_job(folder: &Path, given: &[(&str, &str)]) -> Job {
-    let mut job = Job { threads: 2, ..job_for_tests("bfs") };
+fn far_job(folder: &Path, given: &[(&str, &str)]) -> TrialContext {
+    let mut job = TrialContext { threads: 2, ..job_for_tests("bfs") };
     set(&mut job, "mode", "semi-external");
     set(&mut job, "folder", folder.to_str().expect("its name is text"));
     given.iter().for_each(|(name, value)| set(&mut job, name, value));
@@ -100,7 +100,7 @@ fn far_job(folder: &Path, given: &[(&str, &str)]) -> Job {
 }
 
 /// What is measured, or a printed reason why it cannot be here.
-fn measured(job: &Job) -> Option<Measured> {
+fn measured(job: &TrialContext) -> Option<KernelOutput> {
     match run(job) {
         Ok(measured) => Some(measured),
         Err(Failure::Unavailable(why)) if why.contains("io_uring") => {
@@ -111,7 +111,7 @@ fn measured(job: &Job) -> Option<Measured> {
     }
 }
 
-fn series<'m>(measured: &'m Measured, series: &'m str) -> impl Iterator<Item = f64> + 'm {
+fn series<'m>(measured: &'m KernelOutput, series: &'m str) -> impl Iterator<Item = f64> + 'm {
     measured.samples.iter().filter(move |sample| sample.series == series).map(|sample| sample.value)
 }
 
@@ -180,7 +180,7 @@ fn a_file_that_is_cut_between_two_searches_fails_the_trial() {
     let job = far_job(&path, &[("scale", "12"), ("dram", "15%"), ("roots", "4")]);
     let options = Options::read(&job.parameters).unwrap();
     let room = options.room(&job);
-    let both = crew::lead(&job, |crew| {
+    let both = trial_team::lead(&job, |crew| {
         let Graph { layout, far, edges, .. } = construct(&options, crew, &room)?;
         let validator = edges.validator(&options.spec);
         let mut search = Search::new(&layout, options.isa, Nodes::one(crew.threads()), &room)?;

@@ -5,12 +5,11 @@ use std::time::Instant;
 
 use graph::{Roots, Search, Tuning};
 
-use super::crew::Seated;
 use super::options::Options;
 use super::timed;
-use crate::job::{Failure, Measured};
+use super::trial_team::TrialTeam;
+use crate::job::{Failure, KernelOutput};
 
-/// Searches with each candidate.
 const ROOTS: usize = 8;
 /// Each root is searched from so often with each candidate, in turn; the fastest counts, for others' work only adds.
 const ROUNDS: usize = 3;
@@ -18,7 +17,7 @@ const ALPHAS: [f64; 7] = [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0];
 const BETAS: [f64; 5] = [4.0, 30.0, 250.0, 1000.0, 8000.0];
 
 /// What was found, and how.
-pub(super) struct Tuned {
+pub(super) struct TuneResult {
     pub(super) tuning: Tuning,
     /// Mean seconds of a search by candidate: which parameter, its value.
     tried: Vec<(&'static str, f64, f64)>,
@@ -26,7 +25,7 @@ pub(super) struct Tuned {
 }
 
 /// Tries alpha with the beta that was asked for, then beta with the alpha that was best.
-pub(super) fn tune(options: &Options, crew: &Seated<'_>, search: &Search<'_>) -> Result<Tuned, Failure> {
+pub(super) fn tune(options: &Options, crew: &TrialTeam<'_>, search: &Search<'_>) -> Result<TuneResult, Failure> {
     let began = Instant::now();
     let roots = roots(options, search);
     let asked = options.tuning;
@@ -39,11 +38,11 @@ pub(super) fn tune(options: &Options, crew: &Seated<'_>, search: &Search<'_>) ->
     };
     let tuning = best("alpha", ALPHAS.map(|alpha| (alpha, Tuning { alpha, ..asked })).to_vec())?;
     let tuning = best("beta", BETAS.map(|beta| (beta, Tuning { beta, ..tuning })).to_vec())?;
-    Ok(Tuned { tuning, tried, seconds: began.elapsed().as_secs_f64() })
+    Ok(TuneResult { tuning, tried, seconds: began.elapsed().as_secs_f64() })
 }
 
-impl Tuned {
-    pub(super) fn push(&self, measured: &mut Measured) -> Result<(), Failure> {
+impl TuneResult {
+    pub(super) fn push(&self, measured: &mut KernelOutput) -> Result<(), Failure> {
         for (name, value, seconds) in &self.tried {
             measured.push(&format!("tune_{name}_{value}_time"), *seconds)?;
         }
@@ -62,7 +61,7 @@ fn roots(options: &Options, search: &Search<'_>) -> Vec<u64> {
 
 /// Mean seconds of a search with each candidate.
 fn race(
-    crew: &Seated<'_>,
+    crew: &TrialTeam<'_>,
     search: &Search<'_>,
     roots: &[u64],
     candidates: &[(f64, Tuning)],

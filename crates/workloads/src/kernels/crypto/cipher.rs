@@ -15,17 +15,14 @@ pub(super) enum Mode {
     Aead,
 }
 
-/// One cipher.
 #[derive(Debug)]
 pub(super) struct Cipher {
-    /// Ours, and OpenSSL's.
     pub name: &'static str,
     pub mode: Mode,
     /// What the kernel calls it, in whatever way is best.
     pub kernel: &'static str,
     /// What the kernel calls the ways that use no cryptographic instructions; the first that it has is taken.
     pub kernel_generic: &'static [&'static str],
-    /// Published, in hexadecimal.
     pub vector: Vector,
 }
 
@@ -167,7 +164,6 @@ pub(super) static CIPHERS: [Cipher; 10] = [
     },
 ];
 
-/// Their names.
 pub(crate) fn names() -> Vec<String> {
     CIPHERS.iter().map(|cipher| cipher.name.to_string()).collect()
 }

@@ -18,16 +18,15 @@ const MESSAGE_MAX: u64 = 32 << 30;
 /// A text and its tag.
 pub(super) type Message = (Vec<u8>, [u8; TAG]);
 
-/// Who encrypts.
 #[derive(Clone, Copy)]
-pub(super) enum Engine {
-    /// OpenSSL's.
+pub(super) enum Provider {
     Library(Library),
     /// The kernel's; with its plain code where `software`.
-    Kernel { software: bool },
+    Kernel {
+        software: bool,
+    },
 }
 
-/// What is encrypted with.
 #[derive(Clone, Copy)]
 pub(super) struct Secret<'a> {
     pub cipher: &'static Cipher,
@@ -37,7 +36,7 @@ pub(super) struct Secret<'a> {
 
 /// A direction and what a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct OperationKind {
     pub encrypt: bool,
     /// Each block is a message of its own; else all are one.
     pub message_per_block: bool,
@@ -47,16 +46,18 @@ pub(super) struct Way {
 
 /// How long steps are repeated.
 #[derive(Clone, Copy)]
-pub(super) enum Until {
+pub(super) enum StopWhen {
     /// So long, with a look at the clock after each `batch`.
-    Elapsed { time: Duration, batch: u64 },
-    /// So often.
+    Elapsed {
+        time: Duration,
+        batch: u64,
+    },
     Steps(u64),
 }
 
 /// What a thread works on. `target` is encrypted in place again and again; messages with a tag are decrypted from
 /// `source` instead, or no tag would be right after the first.
-pub(super) struct Desk<'a> {
+pub(super) struct CipherBuffers<'a> {
     pub target: &'a mut [u8],
     pub source: &'a [u8],
     pub tag: [u8; TAG],
@@ -64,22 +65,20 @@ pub(super) struct Desk<'a> {
 
 /// What came of repeated steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Steps {
+pub(super) struct StepTally {
     pub done: u64,
     /// How many of them the engine refused.
     pub refused: u64,
     pub took: Duration,
 }
 
-/// One thread's cipher, ready.
 pub(super) enum Session<'e> {
-    /// OpenSSL's context.
     Library(Context<'e>),
     /// The kernel's socket, and what it last said when it refused.
     Kernel(Operation, Option<std::io::Error>),
 }
 
-impl Engine {
+impl Provider {
     /// A cipher with its key in one direction. `aad` are the additional data of each message.
     pub(super) fn session(&self, secret: Secret<'_>, aad: &[u8], encrypt: bool) -> Result<Session<'_>, Failure> {
         let Secret { cipher, key, iv } = secret;
@@ -132,7 +131,14 @@ impl Engine {
 impl Session<'_> {
     /// Steps on the desk; the first begins a message anew where `anew` says so. This is the timed region: which loop
     /// runs is decided before it.
-    pub(super) fn repeat(&mut self, desk: &mut Desk<'_>, aead: bool, way: Way, anew: bool, until: Until) -> Steps {
+    pub(super) fn repeat(
+        &mut self,
+        desk: &mut CipherBuffers<'_>,
+        aead: bool,
+        way: OperationKind,
+        anew: bool,
+        until: StopWhen,
+    ) -> StepTally {
         let length = desk.target.len();
         let (target, source) = (desk.target.as_mut_ptr(), desk.source.as_ptr());
         let from_source = aead && way.message_per_block && !way.encrypt;
@@ -180,11 +186,11 @@ impl Session<'_> {
 
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a call between the loop and the step would be measured")]
-fn repeat(until: Until, length: usize, anew: bool, mut step: impl FnMut(bool) -> bool) -> Steps {
-    let mut steps = Steps::default();
+fn repeat(until: StopWhen, length: usize, anew: bool, mut step: impl FnMut(bool) -> bool) -> StepTally {
+    let mut steps = StepTally::default();
     let (time, batch) = match until {
-        Until::Elapsed { time, batch } => (time, batch),
-        Until::Steps(count) => (Duration::ZERO, count),
+        StopWhen::Elapsed { time, batch } => (time, batch),
+        StopWhen::Steps(count) => (Duration::ZERO, count),
     };
     let (mut anew, mut in_message) = (anew, 0);
     let began = Instant::now();

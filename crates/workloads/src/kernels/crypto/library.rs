@@ -17,7 +17,6 @@ use crate::kernels::library::{cause, open_first};
 const HINT: &str = "apt-get install libssl3";
 /// What `OPENSSL_info` is asked for: the cpu's settings.
 const INFO_CPU_SETTINGS: c_int = 1008;
-/// Controls of authenticated ciphers.
 const CTRL_SET_IV_LENGTH: c_int = 0x9;
 const CTRL_GET_TAG: c_int = 0x10;
 const CTRL_SET_TAG: c_int = 0x11;

@@ -17,24 +17,24 @@ mod engine;
 pub(crate) mod instructions;
 mod kernel;
 mod library;
-mod proof;
+mod self_test;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use machine::thread_time;
-use model::id_set::NodeId;
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
+use model::values::id_set::NodeId;
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use super::arena::Arena;
 use super::clock;
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::random::Random;
-use crate::team::{self, Member};
+use crate::team::{self, Worker};
 use cipher::{Cipher, Mode, TAG};
-use engine::{Desk, Engine, Secret, Session, Steps, Until, Way};
+use engine::{CipherBuffers, OperationKind, Provider, Secret, Session, StepTally, StopWhen};
 
 /// Samples per trial.
 const ROUNDS: u32 = 10;
@@ -152,36 +152,34 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     Ok(())
 }
 
-/// What all threads do.
-struct Task {
-    engine: Engine,
+struct CipherTask {
+    engine: Provider,
     cipher: &'static Cipher,
-    way: Way,
+    way: OperationKind,
     block: usize,
     key: Vec<u8>,
     iv: Vec<u8>,
-    until: Until,
+    until: StopWhen,
 }
 
 /// One round of one thread.
 struct Round {
-    steps: Steps,
+    steps: StepTally,
     cpu: Duration,
 }
 
-/// What one thread did.
-struct Done {
+struct ThreadResult {
     rounds: Vec<Round>,
     /// Of its core, in GHz; mean of before and after.
     clock: Option<f64>,
     pages: BTreeMap<NodeId, u64>,
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     check(&job.parameters).map_err(Failure::Failed)?;
-    let task = Task::of(job)?;
+    let task = CipherTask::of(job)?;
     let crew = team::run(job, |member| task.one_thread(job, member))?;
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     for done in &crew.results {
         done.pages.iter().for_each(|(node, pages)| *measured.pages.entry(*node).or_default() += pages);
     }
@@ -207,7 +205,7 @@ fn cycles_per_byte<'r>(rounds: impl Iterator<Item = Option<(&'r Round, f64)>>, b
 fn report<'r>(
     rounds: impl Iterator<Item = &'r Round> + Clone,
     block: usize,
-    measured: &mut Measured,
+    measured: &mut KernelOutput,
 ) -> Result<(), Failure> {
     let bytes = |round: &Round| round.steps.done as f64 * block as f64;
     let rate: f64 = rounds.clone().map(|round| bytes(round) / round.steps.took.as_secs_f64()).sum();
@@ -220,17 +218,17 @@ fn report<'r>(
     measured.push("cpus-per-gbit", cpu_ns_per_byte / 8.0)
 }
 
-impl Task {
+impl CipherTask {
     /// Opens the engine, and has it prove that it encrypts.
-    fn of(job: &Job) -> Result<Self, Failure> {
+    fn of(job: &TrialContext) -> Result<Self, Failure> {
         let text = |name| job.parameters.text(name);
         let cipher = cipher::of(text("cipher"));
         let software = text("instructions") == "software";
         let block = job.parameters.size("block");
-        let of_library = |software| library::Library::load(text("library"), software).map(Engine::Library);
+        let of_library = |software| library::Library::load(text("library"), software).map(Provider::Library);
         let (engine, other, batch_max) = match text("engine") {
             // Where there is no library the vectors have to do.
-            "kernel" => (Engine::Kernel { software }, of_library(false).ok(), KERNEL_BATCH_MAX),
+            "kernel" => (Provider::Kernel { software }, of_library(false).ok(), KERNEL_BATCH_MAX),
             _ => (of_library(software)?, None, u64::MAX),
         };
         let mut random = Random::of_thread(job.seed, 0);
@@ -241,19 +239,19 @@ impl Task {
             place.fill_with(|| random.next() as u8);
         }
         let secret = Secret { cipher, key: &key, iv: &iv };
-        proof::known_answer(&engine, cipher)?;
-        proof::round_trip(&engine, other.as_ref(), secret, &sample)?;
-        let way = Way {
+        self_test::known_answer(&engine, cipher)?;
+        self_test::round_trip(&engine, other.as_ref(), secret, &sample)?;
+        let way = OperationKind {
             encrypt: text("direction") == "encrypt",
             message_per_block: text("message") != "stream",
             rekey: text("message") == "rekeyed",
         };
         let batch = (BATCH_BYTES / block as u64).clamp(1, batch_max);
-        let until = Until::Elapsed { time: job.time("time") / ROUNDS, batch };
+        let until = StopWhen::Elapsed { time: job.time("time") / ROUNDS, batch };
         Ok(Self { engine, cipher, way, block, key, iv, until })
     }
 
-    fn one_thread(&self, job: &Job, member: &Member<'_>) -> Result<Done, Failure> {
+    fn one_thread(&self, job: &TrialContext, member: &Worker<'_>) -> Result<ThreadResult, Failure> {
         let mut arena = Arena::small(job, self.block * 2)?;
         let (target, source) = arena.as_bytes().split_at_mut(self.block);
         let mut random = Random::of_thread(job.seed, 1 + member.index);
@@ -261,23 +259,23 @@ impl Task {
         let secret = Secret { cipher: self.cipher, key: &self.key, iv: &self.iv };
         let aead = self.cipher.mode == Mode::Aead;
         let tag = self.fill_source(secret, target, source)?;
-        let mut desk = Desk { target, source, tag };
+        let mut desk = CipherBuffers { target, source, tag };
         let aad: &[u8] = if aead { &engine::AAD } else { &[] };
         let mut session = self.engine.session(secret, aad, self.way.encrypt)?;
         // Before, so that the first round is not the first use; after, so that the rounds spoilt nothing.
-        proof::steps(&self.engine, secret, &mut session, &mut desk, self.way)?;
+        self_test::steps(&self.engine, secret, &mut session, &mut desk, self.way)?;
         let (rounds, clock) = member.timed(|| {
             let mut rounds = Vec::with_capacity(ROUNDS as usize);
             let before = clock::cycles_per_ns();
             for _ in 0..ROUNDS {
-                member.meet()?;
+                member.barrier()?;
                 rounds.push(self.round(&mut session, &mut desk)?);
             }
             let clock = before.zip(clock::cycles_per_ns()).map(|(before, after)| f64::midpoint(before, after));
             Ok((rounds, clock))
         })?;
-        proof::steps(&self.engine, secret, &mut session, &mut desk, self.way)?;
-        Ok(Done { rounds, clock, pages: arena.pages_by_node()? })
+        self_test::steps(&self.engine, secret, &mut session, &mut desk, self.way)?;
+        Ok(ThreadResult { rounds, clock, pages: arena.pages_by_node()? })
     }
 
     /// The encrypted text that messages with a tag are decrypted from, and its tag.
@@ -287,12 +285,12 @@ impl Task {
         if self.cipher.mode != Mode::Aead || self.way.encrypt || !self.way.message_per_block {
             return Ok([0; TAG]);
         }
-        let (encrypted, tag) = proof::seal(&self.engine, secret, &engine::AAD, text)?;
+        let (encrypted, tag) = self_test::seal(&self.engine, secret, &engine::AAD, text)?;
         source.copy_from_slice(&encrypted);
         Ok(tag)
     }
 
-    fn round(&self, session: &mut Session<'_>, desk: &mut Desk<'_>) -> Result<Round, Failure> {
+    fn round(&self, session: &mut Session<'_>, desk: &mut CipherBuffers<'_>) -> Result<Round, Failure> {
         let cpu = thread_time::used();
         let steps = session.repeat(desk, self.cipher.mode == Mode::Aead, self.way, true, self.until);
         let cpu = thread_time::used().saturating_sub(cpu);

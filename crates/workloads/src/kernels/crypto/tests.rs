@@ -4,7 +4,7 @@
 use super::*;
 use crate::kernels::{check_smoke, job_for_tests, set};
 
-fn job(pairs: &[(&str, &str)]) -> Job {
+fn job(pairs: &[(&str, &str)]) -> TrialContext {
     let mut job = job_for_tests("crypto");
     for (name, text) in [&("time", "2ms")].into_iter().chain(pairs) {
         set(&mut job, name, text);
@@ -13,7 +13,7 @@ fn job(pairs: &[(&str, &str)]) -> Job {
 }
 
 /// Runs it, or says why it is skipped.
-fn measured(job: &Job) -> Option<Measured> {
+fn measured(job: &TrialContext) -> Option<KernelOutput> {
     match run(job) {
         Ok(measured) => Some(measured),
         Err(Failure::Unavailable(why)) => {
@@ -24,9 +24,9 @@ fn measured(job: &Job) -> Option<Measured> {
     }
 }
 
-fn library() -> Option<Engine> {
+fn library() -> Option<Provider> {
     match library::Library::load("libcrypto.so.3", false) {
-        Ok(library) => Some(Engine::Library(library)),
+        Ok(library) => Some(Provider::Library(library)),
         Err(why) => {
             println!("skipped: crypto: {why}");
             None
@@ -42,7 +42,7 @@ fn every_cipher_runs_both_ways_as_one_message_and_as_many() {
                 [("stream", "16"), ("stream", "8KiB"), ("block", "1KiB"), ("block", "1MiB"), ("rekeyed", "64")]
             {
                 let pairs = [("cipher", cipher.name), ("direction", direction), ("message", message), ("block", block)];
-                let job = Job { threads: 2, ..job(&pairs) };
+                let job = TrialContext { threads: 2, ..job(&pairs) };
                 let Some(measured) = measured(&job) else { return };
                 check_smoke("crypto", &measured);
                 let metrics = if clock::cycles_per_ns().is_some() { 5 } else { 4 };
@@ -55,10 +55,10 @@ fn every_cipher_runs_both_ways_as_one_message_and_as_many() {
 #[test]
 fn the_numbers_of_a_round_fit_each_other() {
     let round = |done, took_ms, cpu_ms| Round {
-        steps: Steps { done, refused: 0, took: Duration::from_millis(took_ms) },
+        steps: StepTally { done, refused: 0, took: Duration::from_millis(took_ms) },
         cpu: Duration::from_millis(cpu_ms),
     };
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     // 10 MB and 30 MB in 10 ms each: 4 GB/s together, for 10 ms of cpu: a quarter of a nanosecond per byte.
     report([round(10_000, 10, 4), round(30_000, 10, 6)].iter(), 1000, &mut measured).unwrap();
     let values: Vec<f64> = measured.samples.iter().map(|sample| sample.value).collect();
@@ -136,12 +136,12 @@ fn steps_with_another_key_or_vector_are_found() {
         ("aes-128-gcm", &[0; 12], &[1; 12]),
     ] {
         for message_per_block in [false, true] {
-            let way = Way { encrypt: true, message_per_block, rekey: false };
+            let way = OperationKind { encrypt: true, message_per_block, rekey: false };
             let prove = |expected: Secret<'_>| {
                 let mut target = [3; 64];
-                let mut desk = Desk { target: &mut target, source: &[], tag: [0; TAG] };
+                let mut desk = CipherBuffers { target: &mut target, source: &[], tag: [0; TAG] };
                 let mut session = engine.session(secret(name, iv), &[], true).unwrap();
-                proof::steps(&engine, expected, &mut session, &mut desk, way)
+                self_test::steps(&engine, expected, &mut session, &mut desk, way)
             };
             assert_eq!(prove(secret(name, iv)), Ok(()));
             assert!(prove(secret(name, other)).unwrap_err().to_string().contains("another text"));
@@ -167,7 +167,7 @@ fn a_vector_that_does_not_come_out_is_found() {
         },
     };
     let Some(engine) = library() else { return };
-    let failure = proof::known_answer(&engine, &BROKEN).unwrap_err();
+    let failure = self_test::known_answer(&engine, &BROKEN).unwrap_err();
     assert!(failure.to_string().contains("test vector does not come out"), "{failure}");
 }
 
@@ -175,13 +175,13 @@ fn a_vector_that_does_not_come_out_is_found() {
 fn a_wrong_tag_is_refused_in_the_timed_steps() {
     let Some(engine) = library() else { return };
     let secret = secret("aes-128-gcm", &[0; 12]);
-    let (source, tag) = proof::seal(&engine, secret, &engine::AAD, &[5; 64]).unwrap();
-    let way = Way { encrypt: false, message_per_block: true, rekey: false };
+    let (source, tag) = self_test::seal(&engine, secret, &engine::AAD, &[5; 64]).unwrap();
+    let way = OperationKind { encrypt: false, message_per_block: true, rekey: false };
     for (tag, refused) in [(tag, 0), ([0; TAG], 7)] {
         let mut target = [0; 64];
-        let mut desk = Desk { target: &mut target, source: &source, tag };
+        let mut desk = CipherBuffers { target: &mut target, source: &source, tag };
         let mut session = engine.session(secret, &engine::AAD, false).unwrap();
-        let steps = session.repeat(&mut desk, true, way, true, Until::Steps(7));
+        let steps = session.repeat(&mut desk, true, way, true, StopWhen::Steps(7));
         assert_eq!((steps.done, steps.refused), (7, refused));
     }
 }

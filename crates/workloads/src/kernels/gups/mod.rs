@@ -16,14 +16,14 @@ mod stream;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::kernels::arena::{self, Arena};
 use crate::kernels::prefetch;
-use crate::team::{self, Lap, Member};
+use crate::team::{self, TimedSpan, Worker};
 use stream::Lanes;
 
 /// Updates for each word of the table, as the definition says.
@@ -73,12 +73,12 @@ pub(crate) fn describe() -> WorkloadSpec {
 
 /// A thread's updates: the stream's numbers from one place on.
 #[derive(Clone, Copy)]
-struct Share {
+struct UpdateRange {
     first: u64,
     count: u64,
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let words = words(&job.parameters);
     let updates = match job.parameters.integer("updates") as u64 {
         0 => words as u64 * UPDATES_PER_WORD,
@@ -90,8 +90,8 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     let wrong = crew.results.iter().map(|(_, wrong)| wrong).sum();
     check(wrong, words as u64)?;
 
-    let rate = updates as f64 / Lap::seconds_of_all(crew.results.iter().map(|(lap, _)| *lap)) / 1e9;
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let rate = updates as f64 / TimedSpan::seconds_of_all(crew.results.iter().map(|(lap, _)| *lap)) / 1e9;
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     measured.found(arena.found()?);
     measured.push("gups", rate)?;
     measured.push("gups-per-thread", rate / job.threads as f64)?;
@@ -106,13 +106,18 @@ fn words(parameters: &Parameters) -> usize {
 }
 
 /// The part of `all` that belongs to one of `threads`: neighbouring pieces, alike to one.
-fn share(all: u64, thread: usize, threads: usize) -> Share {
+fn share(all: u64, thread: usize, threads: usize) -> UpdateRange {
     let border = |thread: usize| (u128::from(all) * thread as u128 / threads as u128) as u64;
-    Share { first: border(thread), count: border(thread + 1) - border(thread) }
+    UpdateRange { first: border(thread), count: border(thread + 1) - border(thread) }
 }
 
 /// Fills its part of the table, makes its updates, undoes them, and counts what is wrong in its part of the table.
-fn one_thread(member: &Member<'_>, threads: usize, table: &[AtomicU64], updates: u64) -> Result<(Lap, u64), Failure> {
+fn one_thread(
+    member: &Worker<'_>,
+    threads: usize,
+    table: &[AtomicU64],
+    updates: u64,
+) -> Result<(TimedSpan, u64), Failure> {
     let own = share(table.len() as u64, member.index, threads);
     let own = own.first as usize..(own.first + own.count) as usize;
     for index in own.clone() {
@@ -121,9 +126,9 @@ fn one_thread(member: &Member<'_>, threads: usize, table: &[AtomicU64], updates:
     let share = share(updates, member.index, threads);
     let mut lanes = Lanes::at(share.first);
     let ((), lap) = member.timed_lap(|| update(table, &mut lanes, share.count))?;
-    member.meet()?;
+    member.barrier()?;
     undo(table, share);
-    member.meet()?;
+    member.barrier()?;
     let wrong = own.filter(|index| table[*index].load(Ordering::Relaxed) != *index as u64).count();
     Ok((lap, wrong as u64))
 }
@@ -153,7 +158,7 @@ fn make(table: &[AtomicU64], mask: usize, numbers: &[u64]) {
 }
 
 /// The same updates one by one from a stream made in the plainest way, none of which is lost.
-fn undo(table: &[AtomicU64], share: Share) {
+fn undo(table: &[AtomicU64], share: UpdateRange) {
     let mut number = stream::nth(share.first);
     for _ in 0..share.count {
         number = stream::after(number);
@@ -170,19 +175,19 @@ fn check(wrong: u64, words: u64) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use model::workload::Value;
+    use model::values::workload::Value;
 
     use super::*;
     use crate::kernels::{job_for_tests, pages_can_be_asked};
 
-    fn errors(measured: &Measured) -> f64 {
+    fn errors(measured: &KernelOutput) -> f64 {
         measured.samples.iter().find(|sample| sample.series == "errors-percent").unwrap().value
     }
 
     #[test]
     fn one_thread_makes_no_error_and_some_make_few() {
         for threads in [1, 2, 5] {
-            let measured = run(&Job { threads, ..job_for_tests("gups") }).unwrap();
+            let measured = run(&TrialContext { threads, ..job_for_tests("gups") }).unwrap();
             assert_eq!(measured.pages.values().sum::<u64>() > 0, pages_can_be_asked());
             assert!(threads > 1 || errors(&measured) <= 0.0, "{}", errors(&measured));
             assert!(measured.samples.iter().all(|sample| sample.series == "errors-percent" || sample.value > 0.0));
@@ -217,7 +222,7 @@ mod tests {
         assert!(check(11, 1000).unwrap_err().to_string().contains("11 of the table's 1000 words"));
         let table: Vec<AtomicU64> = (0..512).map(AtomicU64::new).collect();
         update(&table, &mut Lanes::at(0), 999);
-        undo(&table, Share { first: 0, count: 1000 });
+        undo(&table, UpdateRange { first: 0, count: 1000 });
         let wrong = (0..512).filter(|index| table[*index as usize].load(Ordering::Relaxed) != *index).count();
         assert_eq!(wrong, 1, "the one that was not made");
     }
@@ -230,7 +235,7 @@ mod tests {
             assert_eq!(words(&job.parameters), expected);
         }
         for (all, threads) in [(1000, 7), (3, 5), (1 << 40, 64)] {
-            let shares: Vec<Share> = (0..threads).map(|thread| share(all, thread, threads)).collect();
+            let shares: Vec<UpdateRange> = (0..threads).map(|thread| share(all, thread, threads)).collect();
             assert!(shares.windows(2).all(|pair| pair[0].first + pair[0].count == pair[1].first));
             assert_eq!(shares.iter().map(|share| share.count).sum::<u64>(), all);
         }

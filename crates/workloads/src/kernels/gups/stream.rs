@@ -13,7 +13,6 @@ pub(super) fn after(number: u64) -> u64 {
     (number << 1) ^ if number >> 63 == 1 { POLYNOMIAL } else { 0 }
 }
 
-/// x^n.
 pub(super) fn nth(n: u64) -> u64 {
     let mut power = 1;
     for bit in (0..u64::BITS - n.leading_zeros()).rev() {

@@ -9,7 +9,7 @@ use std::ptr;
 
 use super::clock;
 use super::queue::{Queue, Wait};
-use super::work::{Kind, Request};
+use super::worker::{Request, RequestKind};
 use crate::job::Failure;
 
 /// Signals and a kernel short of memory pass.
@@ -45,7 +45,7 @@ struct Iocb {
 /// `struct io_event` of `linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Event {
+struct IoEvent {
     data: u64,
     object: u64,
     result: i64,
@@ -67,7 +67,7 @@ pub(super) struct Aio {
     /// Those of this batch that are not handed over yet.
     batch: Vec<*mut Iocb>,
     /// Answers that came and are not taken yet: those from `next` to before `came`.
-    events: Vec<Event>,
+    events: Vec<IoEvent>,
     next: usize,
     came: usize,
     /// Requests that the kernel did not take, with its error below zero.
@@ -90,7 +90,7 @@ impl Aio {
             block: block as u64,
             requests: vec![Iocb::default(); depth],
             batch: Vec::with_capacity(depth),
-            events: vec![Event::default(); depth.min(EVENTS_MAX)],
+            events: vec![IoEvent::default(); depth.min(EVENTS_MAX)],
             next: 0,
             came: 0,
             refused: Vec::with_capacity(depth),
@@ -171,9 +171,9 @@ impl Queue for Aio {
     #[inline]
     fn put(&mut self, slot: usize, request: &Request, buffer: *mut u8) {
         let (opcode, bytes) = match request.kind {
-            Kind::Read => (READ, self.block),
-            Kind::Write => (WRITE, self.block),
-            Kind::Sync => (SYNC, 0),
+            RequestKind::Read => (READ, self.block),
+            RequestKind::Write => (WRITE, self.block),
+            RequestKind::Sync => (SYNC, 0),
         };
         let place = &mut self.requests[slot];
         *place = Iocb { data: slot as u64, opcode, file: self.file, ..Iocb::default() };
@@ -230,7 +230,7 @@ mod tests {
             Err(why) => return println!("skipped: {why}"),
         };
         for slot in 0..8 {
-            let request = Request { kind: Kind::Read, offset: slot as u64 * 4096, ..Request::IDLE };
+            let request = Request { kind: RequestKind::Read, offset: slot as u64 * 4096, ..Request::IDLE };
             aio.put(slot, &request, buffer[slot * 4096..].as_mut_ptr());
         }
         let mut seen = BTreeSet::new();
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_kernels_structs_have_their_sizes() {
-        assert_eq!((size_of::<Iocb>(), size_of::<Event>()), (64, 32));
+        assert_eq!((size_of::<Iocb>(), size_of::<IoEvent>()), (64, 32));
         assert_eq!(std::mem::offset_of!(Iocb, opcode), 16);
         assert_eq!((std::mem::offset_of!(Iocb, buffer), std::mem::offset_of!(Iocb, flags)), (24, 56));
     }

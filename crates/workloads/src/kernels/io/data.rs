@@ -31,7 +31,6 @@ impl Data {
         })
     }
 
-    /// Fills whole sectors.
     pub(super) fn fill(self, words: &mut [u64], random: &mut Random) {
         let random_words = match self {
             Self::Random => SECTOR_WORDS,

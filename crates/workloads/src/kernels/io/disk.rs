@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 /// A disk or a partition, with what shares its sectors: of a disk its partitions, of a partition its disk.
 pub(super) struct Disk {
     /// The one that was asked for is the first.
-    parts: Vec<Part>,
+    parts: Vec<Partition>,
 }
 
-struct Part {
+struct Partition {
     /// Such as `sda1`.
     name: String,
     /// Such as `8:1`.
@@ -28,13 +28,13 @@ impl Disk {
     pub(super) fn find(root: &Path, number: &str) -> Result<Self, String> {
         let link = root.join("sys/dev/block").join(number);
         let folder = fs::canonicalize(&link).map_err(|error| format!("{}: {error}", link.display()))?;
-        let first = Part::of(folder.clone()).ok_or_else(|| format!("{} has no number", folder.display()))?;
+        let first = Partition::of(folder.clone()).ok_or_else(|| format!("{} has no number", folder.display()))?;
         let others = if folder.join("partition").exists() {
-            folder.parent().and_then(|whole| Part::of(whole.into())).into_iter().collect()
+            folder.parent().and_then(|whole| Partition::of(whole.into())).into_iter().collect()
         } else {
             let inside = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
             let partitions = inside.flatten().map(|entry| entry.path()).filter(|path| path.join("partition").exists());
-            partitions.filter_map(Part::of).collect::<Vec<_>>()
+            partitions.filter_map(Partition::of).collect::<Vec<_>>()
         };
         Ok(Self { parts: std::iter::once(first).chain(others).collect() })
     }
@@ -62,7 +62,7 @@ impl Disk {
     /// like a real one.
     pub(super) fn is_virtual(&self) -> bool {
         const BUSES: [&str; 3] = ["virtio", "vbd-", "vmbus"];
-        let names = |part: &Part| -> Vec<String> {
+        let names = |part: &Partition| -> Vec<String> {
             part.folder.iter().map(|name| name.to_string_lossy().to_ascii_lowercase()).collect()
         };
         let is_virtual = |name: &String| BUSES.iter().any(|bus| name.starts_with(bus));
@@ -76,7 +76,7 @@ impl Disk {
     }
 }
 
-impl Part {
+impl Partition {
     fn of(folder: PathBuf) -> Option<Self> {
         let number = fs::read_to_string(folder.join("dev")).ok()?.trim().to_string();
         let name = folder.file_name()?.to_str()?.to_string();

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::options::Spread;
-use super::work::{Kind, Request};
+use super::worker::{Request, RequestKind};
 use crate::job::Failure;
 
 /// The file's mapping of one thread.
@@ -23,7 +23,7 @@ pub(super) struct Mapping {
 
 /// What the handler of SIGBUS needs to know of the thread that it came to.
 #[derive(Clone, Copy)]
-struct Guarded {
+struct SigbusContext {
     start: usize,
     bytes: usize,
     /// Whether a page was missing.
@@ -31,7 +31,7 @@ struct Guarded {
 }
 
 thread_local! {
-    static GUARDED: Cell<Guarded> = const { Cell::new(Guarded { start: 0, bytes: 0, missing: false }) };
+    static GUARDED: Cell<SigbusContext> = const { Cell::new(SigbusContext { start: 0, bytes: 0, missing: false }) };
 }
 
 /// Who had SIGBUS before; None when it could not be taken over.
@@ -54,11 +54,10 @@ impl Mapping {
         let advice = if spread == Spread::InTurn { libc::MADV_SEQUENTIAL } else { libc::MADV_RANDOM };
         // SAFETY: of our own mapping. Advice: without it the file is mapped as well.
         unsafe { libc::madvise(start, bytes, advice) };
-        GUARDED.set(Guarded { start: start as usize, bytes, missing: false });
+        GUARDED.set(SigbusContext { start: start as usize, bytes, missing: false });
         Ok(Self { start: start.cast(), bytes, file })
     }
 
-    /// Does one request.
     pub(super) fn transfer(&mut self) -> impl FnMut(&Request, *mut u8, usize) -> i64 {
         |request, buffer, length| {
             let offset = request.offset as usize;
@@ -68,11 +67,11 @@ impl Mapping {
             match request.kind {
                 // SAFETY: `length` bytes of the mapping and of the buffer, which do not overlap; pages that are missing are
                 // replaced. Others may change the file meanwhile: bytes are copied, and none is taken for anything.
-                Kind::Read => unsafe { ptr::copy_nonoverlapping(place, buffer, length) },
+                RequestKind::Read => unsafe { ptr::copy_nonoverlapping(place, buffer, length) },
                 // SAFETY: as above; the mapping is writable when there are writes.
-                Kind::Write => unsafe { ptr::copy_nonoverlapping(buffer, place, length) },
+                RequestKind::Write => unsafe { ptr::copy_nonoverlapping(buffer, place, length) },
                 // SAFETY: takes a number alone.
-                Kind::Sync => return super::last_result(unsafe { libc::fsync(self.file) as libc::ssize_t }),
+                RequestKind::Sync => return super::last_result(unsafe { libc::fsync(self.file) as libc::ssize_t }),
             }
             if GUARDED.get().missing { -i64::from(libc::EIO) } else { length as i64 }
         }
@@ -81,7 +80,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        GUARDED.set(Guarded { start: 0, bytes: 0, missing: false });
+        GUARDED.set(SigbusContext { start: 0, bytes: 0, missing: false });
         // SAFETY: our own mapping, to which nothing points any more.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
@@ -112,7 +111,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
         let start = (address & !(page - 1)) as *mut libc::c_void;
         // SAFETY: one page within our own mapping, in which the kernel has no data for us.
         if unsafe { libc::mmap(start, page, rights, how, -1, 0) } != libc::MAP_FAILED {
-            return GUARDED.set(Guarded { missing: true, ..guarded });
+            return GUARDED.set(SigbusContext { missing: true, ..guarded });
         }
     }
     if let Some(Some(before)) = BEFORE.get() {

@@ -13,10 +13,10 @@ mod advice;
 mod aio;
 mod buffers;
 mod clock;
+mod cpu_load;
 mod data;
 mod disk;
-mod lent;
-mod load;
+mod external_file;
 mod mmap;
 mod offsets;
 mod options;
@@ -33,38 +33,37 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod verify;
-mod work;
+mod worker;
 mod zipf;
 
 use std::collections::BTreeMap;
 
-use model::id_set::NodeId;
-use model::workload::Parameters;
+use model::values::id_set::NodeId;
+use model::values::workload::Parameters;
 
 use super::arena::Arena;
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::random::Random;
-use crate::team::{self, Member};
+use crate::team::{self, Worker};
 use buffers::Buffers;
-pub(crate) use lent::Lent;
-use load::Load;
+use cpu_load::Load;
+pub(crate) use external_file::ExternalFile;
 use mmap::Mapping;
-use offsets::Places;
-use options::{Engine, Options};
+use offsets::Offsets;
+use options::{IoEngine, Options};
 pub(crate) use options::{asks_to_write, mixes};
 pub(crate) use parameters::describe;
-use ring::Ring;
+use ring::UringQueue;
 pub(crate) use tally::FILE_SERIES;
-use tally::Tally;
-use target::Target;
-use work::{Task, Work};
+use tally::IoStats;
+use target::IoTarget;
+use worker::{IoPlan, WorkerState};
 
-/// Sectors of direct I/O.
 const SECTOR: usize = 512;
 
 /// What one thread did, and where its buffers were.
 struct Done {
-    tally: Tally,
+    tally: IoStats,
     pages: BTreeMap<NodeId, u64>,
 }
 
@@ -73,21 +72,22 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     Options::read(parameters).map(drop)
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let options = Options::read(&job.parameters).map_err(Failure::Failed)?;
     options.possible().map_err(Failure::Failed)?;
     let tasks = tasks(job, &options)?;
     let load = Load::new(job.threads);
     let crew = team::run(job, |member| one_thread(job, Part::of(&tasks, job.threads, member.index), &load, member))?;
-    job.meanwhile.note(load.seen());
+    job.meanwhile.record(load.seen());
     for task in &tasks {
         task.target.unchanged()?;
         if let Some(written) = &task.written {
             verify::read_back(task.seed, job, &task.options, &task.target, written)?;
         }
     }
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
-    let (tallies, pages): (Vec<Tally>, Vec<_>) = crew.results.into_iter().map(|done| (done.tally, done.pages)).unzip();
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
+    let (tallies, pages): (Vec<IoStats>, Vec<_>) =
+        crew.results.into_iter().map(|done| (done.tally, done.pages)).unzip();
     pages.iter().for_each(|pages| tally::add_pages(&mut measured.pages, pages));
     tally::report(&tallies, &options, &mut measured)?;
     if tasks.len() > 1 {
@@ -98,7 +98,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
 }
 
 /// One for each file. Each has a seed of its own, so that a block that came from another file is found.
-fn tasks(job: &Job, options: &Options) -> Result<Vec<Task>, Failure> {
+fn tasks(job: &TrialContext, options: &Options) -> Result<Vec<IoPlan>, Failure> {
     let each = options.each_file().map_err(Failure::Failed)?;
     if job.threads < each.len() {
         let (files, threads) = (each.len(), job.threads);
@@ -107,9 +107,9 @@ fn tasks(job: &Job, options: &Options) -> Result<Vec<Task>, Failure> {
     }
     let one = |(index, options): (usize, Options)| {
         let seed = job.seed ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let target = Target::open(seed, &options)?;
+        let target = IoTarget::open(seed, &options)?;
         target.suits(&options)?;
-        Task::new(options, target, seed)
+        IoPlan::new(options, target, seed)
     };
     each.into_iter().enumerate().map(one).collect()
 }
@@ -117,20 +117,20 @@ fn tasks(job: &Job, options: &Options) -> Result<Vec<Task>, Failure> {
 /// What one thread has to do, and its place among those that do it with it.
 #[derive(Clone, Copy)]
 struct Part<'t> {
-    task: &'t Task,
+    task: &'t IoPlan,
     index: usize,
     threads: usize,
 }
 
 impl<'t> Part<'t> {
-    fn of(tasks: &'t [Task], threads: usize, thread: usize) -> Self {
+    fn of(tasks: &'t [IoPlan], threads: usize, thread: usize) -> Self {
         let (files, file) = (tasks.len(), thread % tasks.len());
         Self { task: &tasks[file], index: thread / files, threads: (threads - file).div_ceil(files) }
     }
 }
 
 /// No metrics: what makes a result say less than it seems to. docs/reference/workload-io.md has them.
-fn note(tasks: &[Task], measured: &mut Measured) -> Result<(), Failure> {
+fn note(tasks: &[IoPlan], measured: &mut KernelOutput) -> Result<(), Failure> {
     if tasks.iter().any(|task| task.target.is_on_virtual_disk()) {
         measured.push("virtual-disk", 1.0)?;
     }
@@ -155,7 +155,7 @@ fn memory_bytes() -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-fn one_thread(job: &Job, part: Part<'_>, load: &Load, member: &Member<'_>) -> Result<Done, Failure> {
+fn one_thread(job: &TrialContext, part: Part<'_>, load: &Load, member: &Worker<'_>) -> Result<Done, Failure> {
     let task = part.task;
     let options = &task.options;
     let file = task.target.handle()?;
@@ -165,31 +165,31 @@ fn one_thread(job: &Job, part: Part<'_>, load: &Load, member: &Member<'_>) -> Re
     let mut arena = Arena::small(job, buffers::blocks(options) * options.block)?;
     let mut random = Random::of_thread(!task.seed, part.index);
     let buffers = Buffers::new(&mut arena, options, &mut random);
-    let places = Places::new(options, task.target.bytes, task.seed, part.index, part.threads);
-    let parts = matches!(options.engine, Engine::IoUring | Engine::Libaio);
-    let mut work = Work::new(task, &file, buffers, places, parts);
+    let places = Offsets::new(options, task.target.bytes, task.seed, part.index, part.threads);
+    let parts = matches!(options.engine, IoEngine::IoUring | IoEngine::Libaio);
+    let mut work = WorkerState::new(task, &file, buffers, places, parts);
     timed(member, load, &mut work)?;
     let tally = work.tally;
     Ok(Done { tally, pages: arena.pages_by_node()? })
 }
 
 /// Makes what the engine needs, then works.
-fn timed(member: &Member<'_>, load: &Load, work: &mut Work<'_>) -> Result<(), Failure> {
+fn timed(member: &Worker<'_>, load: &Load, work: &mut WorkerState<'_>) -> Result<(), Failure> {
     let (task, file) = (work.task, work.file);
     let options = &task.options;
     match options.engine {
-        Engine::IoUring => {
+        IoEngine::IoUring => {
             let mut ring = ring::make(options)?;
-            let mut ring = Ring::new(&mut ring, options, file, &work.buffers)?;
+            let mut ring = UringQueue::new(&mut ring, options, file, &work.buffers)?;
             load.around(member, || queue::run(work, &mut ring))
         }
-        Engine::Libaio => {
+        IoEngine::Libaio => {
             let mut aio = aio::Aio::new(options.depth, options.block, file)?;
             load.around(member, || queue::run(work, &mut aio))
         }
-        Engine::Psync => load.around(member, || sync::run(work, psync::transfer(file))),
-        Engine::Preadv2 => load.around(member, || sync::run(work, preadv2::transfer(file, options.iopoll))),
-        Engine::Mmap => {
+        IoEngine::Psync => load.around(member, || sync::run(work, psync::transfer(file))),
+        IoEngine::Preadv2 => load.around(member, || sync::run(work, preadv2::transfer(file, options.iopoll))),
+        IoEngine::Mmap => {
             let mut mapping = Mapping::new(file, task.target.bytes, options.writes(), options.spread)?;
             load.around(member, || sync::run(work, mapping.transfer()))
         }
@@ -207,11 +207,11 @@ fn last_result(result: libc::ssize_t) -> i64 {
 
 #[cfg(test)]
 mod for_tests {
-    use super::{Job, Options, Parameters};
+    use super::{Options, Parameters, TrialContext};
     use crate::kernels::{job_for_tests, set};
 
     /// A job at smoke size with these parameters.
-    pub(super) fn job(pairs: &[(&str, &str)]) -> Job {
+    pub(super) fn job(pairs: &[(&str, &str)]) -> TrialContext {
         let mut job = job_for_tests("io");
         pairs.iter().for_each(|(name, text)| set(&mut job, name, text));
         job

@@ -5,7 +5,7 @@ use super::zipf::Zipf;
 use crate::random::Random;
 
 /// The places of one thread's requests.
-pub(super) struct Places {
+pub(super) struct Offsets {
     random: Random,
     order: Order,
     /// 100: reads alone; 0: writes alone.
@@ -22,7 +22,7 @@ enum Order {
     Zipf(Zipf),
 }
 
-impl Places {
+impl Offsets {
     /// Of one of `threads`, over `bytes`. In order, each thread begins in a part of its own, and goes on at the beginning
     /// after the end; reads and writes of a mix have a place of their own each.
     pub(super) fn new(options: &Options, bytes: u64, seed: u64, thread: usize, threads: usize) -> Self {
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn places_are_whole_blocks_within_the_file() {
         let bytes = 4096 * 5 + 100;
-        let mut second = Places::new(&options(&[("rw", "read")]), bytes, 1, 1, 2);
+        let mut second = Offsets::new(&options(&[("rw", "read")]), bytes, 1, 1, 2);
         assert_eq!((0..4).map(|_| second.next()).collect::<Vec<_>>(), [2, 3, 4, 0].map(|block| (false, block * 4096)));
         for spread in ["random", "zipf:0.9"] {
-            let mut anywhere = Places::new(&options(&[("rw", "randwrite"), ("distribution", spread)]), bytes, 1, 0, 1);
+            let mut anywhere = Offsets::new(&options(&[("rw", "randwrite"), ("distribution", spread)]), bytes, 1, 0, 1);
             let mut seen = [false; 5];
             (0..400).for_each(|_| {
                 let (write, place) = anywhere.next();
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_mix_has_its_shares_and_each_kind_its_own_order() {
-        let mut places = Places::new(&options(&[("rw", "rw"), ("mix", "70")]), 4096 * 1_000_000, 5, 0, 1);
+        let mut places = Offsets::new(&options(&[("rw", "rw"), ("mix", "70")]), 4096 * 1_000_000, 5, 0, 1);
         let drawn: Vec<(bool, u64)> = (0..10_000).map(|_| places.next()).collect();
         for write in [false, true] {
             let of_kind: Vec<u64> =

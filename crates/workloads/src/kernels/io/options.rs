@@ -1,6 +1,6 @@
 //! The parameters of `io` as values, and what is wrong with them before anything is opened.
 
-use model::workload::Parameters;
+use model::values::workload::Parameters;
 
 use super::SECTOR;
 use super::data::Data;
@@ -11,7 +11,7 @@ use super::data::Data;
 pub(super) struct Options {
     pub file: String,
     pub bytes: u64,
-    pub engine: Engine,
+    pub engine: IoEngine,
     /// 100: reads alone; 0: writes alone.
     pub reads_percent: u64,
     pub mixed: bool,
@@ -36,7 +36,7 @@ pub(super) struct Options {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Engine {
+pub(super) enum IoEngine {
     IoUring,
     Psync,
     Preadv2,
@@ -80,7 +80,7 @@ impl Options {
         Ok(Self {
             file: parameters.text("file").into(),
             bytes: number("size"),
-            engine: Engine::of(parameters.text("engine")),
+            engine: IoEngine::of(parameters.text("engine")),
             reads_percent: if mixed { number("mix") } else { 100 * u64::from(!asks_to_write(parameters)) },
             mixed,
             spread: spread(rw, parameters.text("distribution"))?,
@@ -101,7 +101,6 @@ impl Options {
         })
     }
 
-    /// Whether anything is written.
     pub(super) fn writes(&self) -> bool {
         self.reads_percent < 100
     }
@@ -138,32 +137,32 @@ impl Options {
     /// experiment, of which some cells come to nothing.
     pub(super) fn possible(&self) -> Result<(), String> {
         let (engine, depth) = (self.engine.name(), self.depth);
-        let queues = matches!(self.engine, Engine::IoUring | Engine::Libaio);
+        let queues = matches!(self.engine, IoEngine::IoUring | IoEngine::Libaio);
         if !queues && depth > 1 {
             return Err(format!(
                 "{engine} has one request under way, not {depth}; hint: io_uring and libaio have more"
             ));
         }
-        if self.engine == Engine::Mmap && self.direct {
+        if self.engine == IoEngine::Mmap && self.direct {
             return Err("mmap goes by the page cache; hint: direct=false".into());
         }
-        if self.sqpoll && self.engine != Engine::IoUring {
+        if self.sqpoll && self.engine != IoEngine::IoUring {
             return Err(format!("sqpoll is io_uring's, {engine} has none"));
         }
-        if self.iopoll && !matches!(self.engine, Engine::IoUring | Engine::Preadv2) {
+        if self.iopoll && !matches!(self.engine, IoEngine::IoUring | IoEngine::Preadv2) {
             return Err(format!("iopoll is for io_uring and preadv2, {engine} has none"));
         }
         if self.iopoll && !self.direct {
             return Err("iopoll needs direct=true: the page cache cannot be polled".into());
         }
-        if self.iopoll && self.engine == Engine::IoUring && self.fsync > 0 {
+        if self.iopoll && self.engine == IoEngine::IoUring && self.fsync > 0 {
             return Err("an io_uring with iopoll takes no fsync; hint: fsync=0".into());
         }
         Ok(())
     }
 }
 
-impl Engine {
+impl IoEngine {
     const NAMES: [(&'static str, Self); 5] = [
         ("io_uring", Self::IoUring),
         ("psync", Self::Psync),

@@ -11,7 +11,7 @@ const WATCHED_NS: u64 = 60_000;
 const MISSED_STEPS: u64 = 1 << 20;
 
 /// The intended starts of one thread.
-pub(super) struct Pace {
+pub(super) struct Schedule {
     /// A second; 0: closed loop.
     rate: u64,
     began: u64,
@@ -20,14 +20,13 @@ pub(super) struct Pace {
 
 /// When the next request is to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum NextStart {
     /// It may start, and its latency counts from this time.
     Since(u64),
-    /// Not before this time.
     At(u64),
 }
 
-impl Pace {
+impl Schedule {
     pub(super) fn new(rate: u64) -> Self {
         Self { rate, began: 0, started: 0 }
     }
@@ -38,12 +37,12 @@ impl Pace {
     }
 
     #[inline]
-    pub(super) fn due(&self, now: u64) -> Due {
+    pub(super) fn due(&self, now: u64) -> NextStart {
         if self.rate == 0 {
-            return Due::Since(now);
+            return NextStart::Since(now);
         }
         let intended = self.intended(self.started);
-        if intended <= now { Due::Since(intended) } else { Due::At(intended) }
+        if intended <= now { NextStart::Since(intended) } else { NextStart::At(intended) }
     }
 
     /// The request that was due has started.
@@ -95,20 +94,20 @@ mod tests {
 
     #[test]
     fn starts_are_evenly_apart_and_do_not_drift() {
-        let mut pace = Pace::new(3);
+        let mut pace = Schedule::new(3);
         pace.begin(1000);
-        assert_eq!(pace.due(1000), Due::Since(1000));
+        assert_eq!(pace.due(1000), NextStart::Since(1000));
         pace.start();
-        assert_eq!(pace.due(1001), Due::At(333_334_333));
-        assert_eq!(pace.due(500_000_000), Due::Since(333_334_333));
+        assert_eq!(pace.due(1001), NextStart::At(333_334_333));
+        assert_eq!(pace.due(500_000_000), NextStart::Since(333_334_333));
         (0..2_999_999).for_each(|_| pace.start());
-        assert_eq!(pace.due(u64::MAX), Due::Since(1000 + 1_000_000 * 1_000_000_000));
-        assert_eq!(Pace::new(0).due(17), Due::Since(17));
+        assert_eq!(pace.due(u64::MAX), NextStart::Since(1000 + 1_000_000 * 1_000_000_000));
+        assert_eq!(Schedule::new(0).due(17), NextStart::Since(17));
     }
 
     #[test]
     fn requests_that_never_started_are_told_with_their_waits() {
-        let mut pace = Pace::new(1000);
+        let mut pace = Schedule::new(1000);
         pace.begin(0);
         (0..3).for_each(|_| pace.start());
         let mut told = Vec::new();
@@ -117,12 +116,12 @@ mod tests {
         told.clear();
         pace.missed(5_000_000, 6_000_000, 10_000_000, |waited, count| told.push((waited, count)));
         assert_eq!(told, [(5_000_000, 1)]);
-        Pace::new(0).missed(0, 6_000_000, 10_000_000, |_, _| panic!("a closed loop misses nothing"));
+        Schedule::new(0).missed(0, 6_000_000, 10_000_000, |_, _| panic!("a closed loop misses nothing"));
     }
 
     #[test]
     fn very_many_are_told_in_steps_and_all_are_counted() {
-        let mut pace = Pace::new(10_000_000);
+        let mut pace = Schedule::new(10_000_000);
         pace.begin(0);
         let (mut steps, mut all) = (0u64, 0);
         pace.missed(0, 1_000_000_000_000, 1_000_000_000_000, |_, count| {

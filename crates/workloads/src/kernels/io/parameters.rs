@@ -1,7 +1,7 @@
 //! What `io` looks like from outside: its parameters and metrics.
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
 use super::SECTOR;
 use super::tally::FILE_SERIES;

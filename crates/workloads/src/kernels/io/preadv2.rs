@@ -5,9 +5,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use super::last_result;
-use super::work::{Kind, Request};
+use super::worker::{Request, RequestKind};
 
-/// Does one request.
 pub(super) fn transfer(file: &File, polled: bool) -> impl FnMut(&Request, *mut u8, usize) -> i64 {
     let file = file.as_raw_fd();
     let flags = if polled { libc::RWF_HIPRI } else { 0 };
@@ -15,11 +14,11 @@ pub(super) fn transfer(file: &File, polled: bool) -> impl FnMut(&Request, *mut u
         let (piece, offset) = (libc::iovec { iov_base: buffer.cast(), iov_len: length }, request.offset as libc::off_t);
         last_result(match request.kind {
             // SAFETY: the buffer has `length` bytes and is no other request's; the vector outlives the call.
-            Kind::Read => unsafe { libc::preadv2(file, &raw const piece, 1, offset, flags) },
+            RequestKind::Read => unsafe { libc::preadv2(file, &raw const piece, 1, offset, flags) },
             // SAFETY: as above.
-            Kind::Write => unsafe { libc::pwritev2(file, &raw const piece, 1, offset, flags) },
+            RequestKind::Write => unsafe { libc::pwritev2(file, &raw const piece, 1, offset, flags) },
             // SAFETY: takes a number alone.
-            Kind::Sync => unsafe { libc::fsync(file) as libc::ssize_t },
+            RequestKind::Sync => unsafe { libc::fsync(file) as libc::ssize_t },
         })
     }
 }

@@ -5,9 +5,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use super::last_result;
-use super::work::{Kind, Request};
+use super::worker::{Request, RequestKind};
 
-/// Does one request.
 pub(super) fn transfer(file: &File) -> impl FnMut(&Request, *mut u8, usize) -> i64 {
     let file = file.as_raw_fd();
     move |request, buffer, length| {
@@ -15,11 +14,11 @@ pub(super) fn transfer(file: &File) -> impl FnMut(&Request, *mut u8, usize) -> i
         last_result(match request.kind {
             // SAFETY: the buffer has `length` bytes and is no other request's; the descriptor is open while the file is
             // borrowed.
-            Kind::Read => unsafe { libc::pread(file, buffer.cast(), length, offset) },
+            RequestKind::Read => unsafe { libc::pread(file, buffer.cast(), length, offset) },
             // SAFETY: as above.
-            Kind::Write => unsafe { libc::pwrite(file, buffer.cast(), length, offset) },
+            RequestKind::Write => unsafe { libc::pwrite(file, buffer.cast(), length, offset) },
             // SAFETY: takes a number alone.
-            Kind::Sync => unsafe { libc::fsync(file) as libc::ssize_t },
+            RequestKind::Sync => unsafe { libc::fsync(file) as libc::ssize_t },
         })
     }
 }

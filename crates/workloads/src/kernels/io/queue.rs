@@ -1,7 +1,7 @@
 //! Many requests at once: the loop of the engines `io_uring` and libaio. Each round hands over what the last one answered,
 //! and waits for one answer where none is there.
 
-use super::work::{Next, Request, Work};
+use super::worker::{Next, Request, WorkerState};
 use super::{clock, pace};
 use crate::job::Failure;
 
@@ -27,7 +27,7 @@ pub(super) enum Wait {
 }
 
 /// Does the work, then waits for what is under way: the kernel has its buffers until then.
-pub(super) fn run(work: &mut Work<'_>, queue: &mut impl Queue) -> Result<(), Failure> {
+pub(super) fn run(work: &mut WorkerState<'_>, queue: &mut impl Queue) -> Result<(), Failure> {
     let depth = work.task.options.depth;
     let mut slots = vec![Request::IDLE; depth];
     let mut free: Vec<usize> = (0..depth).rev().collect();

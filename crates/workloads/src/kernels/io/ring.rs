@@ -13,7 +13,7 @@ use super::buffers::Buffers;
 use super::clock;
 use super::options::Options;
 use super::queue::{Queue, Wait};
-use super::work::{Kind, Request};
+use super::worker::{Request, RequestKind};
 use crate::job::Failure;
 
 /// Signals and a kernel short of memory pass.
@@ -33,7 +33,7 @@ fn batch(depth: usize) -> usize {
 }
 
 /// The queues of a ring.
-pub(super) struct Ring<'r> {
+pub(super) struct UringQueue<'r> {
     submitter: Submitter<'r>,
     requests: SubmissionQueue<'r>,
     answers: CompletionQueue<'r>,
@@ -82,7 +82,7 @@ pub(super) fn make(options: &Options) -> Result<IoUring, Failure> {
     })
 }
 
-impl<'r> Ring<'r> {
+impl<'r> UringQueue<'r> {
     /// Tells the ring of buffers and file.
     pub(super) fn new(
         ring: &'r mut IoUring,
@@ -118,16 +118,16 @@ impl<'r> Ring<'r> {
         let Some(per_piece) = self.per_piece else {
             let file = Fd(self.file);
             return match request.kind {
-                Kind::Read => opcode::Read::new(file, buffer, length).offset(offset).build(),
-                Kind::Write => opcode::Write::new(file, buffer, length).offset(offset).build(),
-                Kind::Sync => opcode::Fsync::new(file).build(),
+                RequestKind::Read => opcode::Read::new(file, buffer, length).offset(offset).build(),
+                RequestKind::Write => opcode::Write::new(file, buffer, length).offset(offset).build(),
+                RequestKind::Sync => opcode::Fsync::new(file).build(),
             };
         };
         let (file, piece) = (Fixed(0), (request.buffer / per_piece) as u16);
         match request.kind {
-            Kind::Read => opcode::ReadFixed::new(file, buffer, length, piece).offset(offset).build(),
-            Kind::Write => opcode::WriteFixed::new(file, buffer, length, piece).offset(offset).build(),
-            Kind::Sync => opcode::Fsync::new(file).build(),
+            RequestKind::Read => opcode::ReadFixed::new(file, buffer, length, piece).offset(offset).build(),
+            RequestKind::Write => opcode::WriteFixed::new(file, buffer, length, piece).offset(offset).build(),
+            RequestKind::Sync => opcode::Fsync::new(file).build(),
         }
     }
 
@@ -162,7 +162,7 @@ fn not_registered(error: &io::Error) -> Failure {
     Failure::Unavailable(format!("this kernel registers no buffers and files: {error}; hint: {hint}"))
 }
 
-impl Queue for Ring<'_> {
+impl Queue for UringQueue<'_> {
     #[inline]
     fn put(&mut self, slot: usize, request: &Request, buffer: *mut u8) {
         let entry = self.entry(request, buffer).user_data(slot as u64);

@@ -86,7 +86,7 @@ fn kernel_file_system(file: &File) -> Option<&'static str> {
 }
 
 /// Whether a file may be made there: in /dev a name that is missing is a disk that is missing.
-pub(super) fn may_make(path: &str) -> Result<(), Failure> {
+pub(super) fn may_create(path: &str) -> Result<(), Failure> {
     let real = Path::new(path).parent().and_then(|folder| fs::canonicalize(folder).ok()).unwrap_or_default();
     let devices = ["/dev", "/proc", "/sys"].iter().any(|folder| real.starts_with(folder));
     if devices && !real.starts_with("/dev/shm") {
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn a_missing_disk_is_not_made() {
-        assert!(why(may_make("/dev/sdzz")).contains("lsblk"));
-        assert!(why(may_make("/dev/../proc/x")).contains("there is no"));
-        assert_eq!(may_make("/dev/shm/x"), Ok(()));
-        assert_eq!(may_make("/tmp/x"), Ok(()));
+        assert!(why(may_create("/dev/sdzz")).contains("lsblk"));
+        assert!(why(may_create("/dev/../proc/x")).contains("there is no"));
+        assert_eq!(may_create("/dev/shm/x"), Ok(()));
+        assert_eq!(may_create("/tmp/x"), Ok(()));
     }
 
     #[test]

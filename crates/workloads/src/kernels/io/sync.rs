@@ -1,12 +1,12 @@
 //! One request after the other: the loop of the engines psync, preadv2 and mmap.
 
-use super::work::{Next, Request, Work};
+use super::worker::{Next, Request, WorkerState};
 use super::{clock, pace};
 use crate::job::Failure;
 
 /// Does the work with `transfer`, which gives what the kernel gives: bytes, or an error below zero.
 pub(super) fn run(
-    work: &mut Work<'_>,
+    work: &mut WorkerState<'_>,
     mut transfer: impl FnMut(&Request, *mut u8, usize) -> i64,
 ) -> Result<(), Failure> {
     let block = work.task.options.block;

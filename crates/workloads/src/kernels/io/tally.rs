@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use model::id_set::NodeId;
+use model::values::id_set::NodeId;
 
 use super::clock;
 use super::options::{FILES_MAX, Options};
-use crate::job::{Failure, Measured};
+use crate::job::{Failure, KernelOutput};
 use crate::kernels::latency::Latencies;
 
 /// What the throughput of each of several files is called.
 pub(crate) const FILE_SERIES: [&str; FILES_MAX] =
     ["iops-file1", "iops-file2", "iops-file3", "iops-file4", "iops-file5", "iops-file6", "iops-file7", "iops-file8"];
 
-pub(super) struct Tally {
+pub(super) struct IoStats {
     /// From when a request was due until it was done.
     total: Latencies,
     /// From when it was due until it was handed over, and from there until it was done, of engines that tell them apart.
@@ -23,13 +23,13 @@ pub(super) struct Tally {
     writes: u64,
     counts_from: u64,
     counting: bool,
-    began: Mark,
-    ended: Mark,
+    began: ClockMark,
+    ended: ClockMark,
 }
 
 /// A moment, and the processor time of the process then.
 #[derive(Clone, Copy, Default)]
-struct Mark {
+struct ClockMark {
     ns: u64,
     cpu_ns: u64,
 }
@@ -42,13 +42,13 @@ pub(super) struct Times {
     pub done: u64,
 }
 
-impl Mark {
+impl ClockMark {
     fn at(ns: u64) -> Self {
         Self { ns, cpu_ns: clock::process_cpu_ns() }
     }
 }
 
-impl Tally {
+impl IoStats {
     /// With room for everything. `parts`: whether the engine tells handing over from being done.
     pub(super) fn new(parts: bool) -> Self {
         Self {
@@ -58,8 +58,8 @@ impl Tally {
             writes: 0,
             counts_from: 0,
             counting: false,
-            began: Mark::default(),
-            ended: Mark::default(),
+            began: ClockMark::default(),
+            ended: ClockMark::default(),
         }
     }
 
@@ -67,7 +67,7 @@ impl Tally {
     pub(super) fn begin(&mut self, now: u64, counts_from: u64) {
         self.counts_from = counts_from;
         self.counting = counts_from <= now;
-        self.began = Mark::at(now);
+        self.began = ClockMark::at(now);
     }
 
     /// Whether what begins now counts.
@@ -80,7 +80,6 @@ impl Tally {
         self.counts_from
     }
 
-    /// One request is done.
     #[inline]
     pub(super) fn record(&mut self, write: bool, times: Times) {
         if !self.counting {
@@ -100,7 +99,7 @@ impl Tally {
     fn look_at_ramp(&mut self, now: u64) {
         if now >= self.counts_from {
             self.counting = true;
-            self.began = Mark::at(now);
+            self.began = ClockMark::at(now);
         }
     }
 
@@ -110,12 +109,12 @@ impl Tally {
     }
 
     pub(super) fn end(&mut self, now: u64) {
-        self.ended = Mark::at(now);
+        self.ended = ClockMark::at(now);
     }
 }
 
 /// What all threads counted, as samples.
-pub(super) fn report(threads: &[Tally], options: &Options, measured: &mut Measured) -> Result<(), Failure> {
+pub(super) fn report(threads: &[IoStats], options: &Options, measured: &mut KernelOutput) -> Result<(), Failure> {
     let reads: u64 = threads.iter().map(|tally| tally.reads).sum();
     let writes: u64 = threads.iter().map(|tally| tally.writes).sum();
     let count = (reads + writes) as f64;
@@ -148,7 +147,7 @@ pub(super) fn report(threads: &[Tally], options: &Options, measured: &mut Measur
 
 /// How many requests a second each of so many files had, while it had any; thread i worked on file i modulo their
 /// number. [`FILE_SERIES`] has the names.
-pub(super) fn report_files(threads: &[Tally], files: usize, measured: &mut Measured) -> Result<(), Failure> {
+pub(super) fn report_files(threads: &[IoStats], files: usize, measured: &mut KernelOutput) -> Result<(), Failure> {
     for (file, series) in FILE_SERIES.iter().enumerate().take(files) {
         let of_it = || threads.iter().skip(file).step_by(files);
         let count: u64 = of_it().map(|tally| tally.reads + tally.writes).sum();
@@ -159,7 +158,7 @@ pub(super) fn report_files(threads: &[Tally], files: usize, measured: &mut Measu
 }
 
 /// From the first beginning to the last end.
-fn span<'t>(threads: impl Iterator<Item = &'t Tally> + Clone) -> (Mark, Mark) {
+fn span<'t>(threads: impl Iterator<Item = &'t IoStats> + Clone) -> (ClockMark, ClockMark) {
     let began = threads.clone().map(|tally| tally.began).min_by_key(|mark| mark.ns).unwrap_or_default();
     let ended = threads.map(|tally| tally.ended).max_by_key(|mark| mark.ns).unwrap_or_default();
     (began, ended)
@@ -185,14 +184,14 @@ mod tests {
     use super::*;
     use crate::kernels::io::for_tests::options;
 
-    fn values(threads: &[Tally], pairs: &[(&str, &str)]) -> BTreeMap<String, f64> {
-        let mut measured = Measured::default();
+    fn values(threads: &[IoStats], pairs: &[(&str, &str)]) -> BTreeMap<String, f64> {
+        let mut measured = KernelOutput::default();
         report(threads, &options(pairs), &mut measured).unwrap();
         measured.samples.into_iter().map(|sample| (sample.series, sample.value)).collect()
     }
 
-    fn tally(parts: bool, requests: u64) -> Tally {
-        let mut tally = Tally::new(parts);
+    fn tally(parts: bool, requests: u64) -> IoStats {
+        let mut tally = IoStats::new(parts);
         tally.begin(1_000_000_000, 1_000_000_000);
         for number in 1..=requests {
             let due = 1_000_000_000 + number;
@@ -224,7 +223,7 @@ mod tests {
 
     #[test]
     fn each_file_has_the_requests_of_its_threads() {
-        let mut measured = Measured::default();
+        let mut measured = KernelOutput::default();
         report_files(&[tally(false, 100), tally(false, 40), tally(false, 20)], 2, &mut measured).unwrap();
         let found: Vec<_> = measured.samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect();
         assert_eq!(found, [("iops-file1", 60.0), ("iops-file2", 20.0)]);
@@ -240,15 +239,15 @@ mod tests {
 
     #[test]
     fn the_ramp_does_not_count() {
-        let mut tally = Tally::new(false);
+        let mut tally = IoStats::new(false);
         tally.begin(0, 1000);
         for done in [10, 900, 1100, 1200] {
             assert_eq!(tally.is_counting(), done > 1100);
             tally.record(false, Times { due: done - 5, handed: 0, done });
         }
         assert_eq!((tally.reads, tally.began.ns, tally.total.count()), (1, 1100, 1));
-        let mut measured = Measured::default();
-        let mut none = Tally::new(false);
+        let mut measured = KernelOutput::default();
+        let mut none = IoStats::new(false);
         none.begin(0, 1000);
         none.end(10);
         let error = report(&[none], &options(&[]), &mut measured).unwrap_err().to_string();

@@ -21,13 +21,10 @@ const CHUNK: usize = 1 << 20;
 /// What marks blocks that our own file was filled with from those that the trial writes.
 const FILLED: u64 = 0xF111_ED00_F111_ED00;
 
-/// What the threads use.
-pub(super) struct Target {
+pub(super) struct IoTarget {
     /// Held while the threads have handles of their own: of a disk that is written to it keeps others away.
     file: File,
-    /// What people call it.
     name: String,
-    /// How much of it.
     pub bytes: u64,
     /// Whether we have made it, so that its content is known.
     pub ours: bool,
@@ -43,7 +40,7 @@ pub(super) fn fill_seed(seed: u64, options: &Options) -> u64 {
     if options.verify { seed ^ FILLED } else { seed }
 }
 
-impl Target {
+impl IoTarget {
     /// What the options name, or a file of our own.
     pub(super) fn open(seed: u64, options: &Options) -> Result<Self, Failure> {
         let name = &options.file;
@@ -56,7 +53,7 @@ impl Target {
             }
             Ok(found) => there(options, found.file_type().is_block_device()),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                safety::may_make(name)?;
+                safety::may_create(name)?;
                 make(Path::new(name), seed, options)
             }
             Err(error) => Err(Failure::Failed(format!("cannot use {name}: {error}"))),
@@ -163,8 +160,7 @@ impl Target {
     }
 }
 
-/// What was there before.
-fn there(options: &Options, disk: bool) -> Result<Target, Failure> {
+fn there(options: &Options, disk: bool) -> Result<IoTarget, Failure> {
     let (name, writes) = (&options.file, options.writes());
     let mut how = OpenOptions::new();
     how.read(true).write(writes);
@@ -187,7 +183,7 @@ fn there(options: &Options, disk: bool) -> Result<Target, Failure> {
     if !disk && !options.direct {
         advice::drop_pages(&file);
     }
-    Ok(Target {
+    Ok(IoTarget {
         file,
         name: name.clone(),
         bytes: length.min(options.bytes).max(options.block as u64),
@@ -201,19 +197,19 @@ fn there(options: &Options, disk: bool) -> Result<Target, Failure> {
 /// How many files this process has made: two in one process, as tests have them, are two files.
 static FILES: AtomicU32 = AtomicU32::new(0);
 
-fn own(seed: u64, options: &Options) -> Result<Target, Failure> {
+fn own(seed: u64, options: &Options) -> Result<IoTarget, Failure> {
     let number = FILES.fetch_add(1, Ordering::Relaxed);
     make(&std::env::temp_dir().join(format!("nearfar-io-{}-{number}", std::process::id())), seed, options)
 }
 
-fn make(path: &Path, seed: u64, options: &Options) -> Result<Target, Failure> {
+fn make(path: &Path, seed: u64, options: &Options) -> Result<IoTarget, Failure> {
     let bytes = options.bytes.max(options.block as u64).next_multiple_of(SECTOR as u64);
     let what = format!("cannot make {}", path.display());
     let refused = |error: io::Error| refusal(&what, &error, options.direct);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     // The file itself stays until it is closed.
     fs::remove_file(path).map_err(refused)?;
-    let target = Target {
+    let target = IoTarget {
         file,
         name: path.display().to_string(),
         bytes,
@@ -293,7 +289,7 @@ mod tests {
     use super::*;
     use crate::kernels::io::for_tests::options;
 
-    fn words(target: &Target, offset: u64, length: usize) -> Vec<u64> {
+    fn words(target: &IoTarget, offset: u64, length: usize) -> Vec<u64> {
         let mut bytes = vec![0; length];
         target.handle().unwrap().read_exact_at(&mut bytes, offset).unwrap();
         bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
@@ -301,7 +297,7 @@ mod tests {
 
     #[test]
     fn our_own_file_is_as_large_as_asked_and_every_sector_says_where_it_is() {
-        let target = Target::open(7, &options(&[("size", "1000000"), ("bs", "64KiB")])).unwrap();
+        let target = IoTarget::open(7, &options(&[("size", "1000000"), ("bs", "64KiB")])).unwrap();
         let length = target.file.metadata().unwrap().len();
         assert_eq!((length, target.bytes), (1_000_448, 1_000_448));
         assert_eq!(target.file.metadata().unwrap().nlink(), 0);
@@ -314,7 +310,7 @@ mod tests {
     #[test]
     fn with_verify_every_block_proves_itself() {
         let options = options(&[("verify", "true"), ("bs", "8KiB")]);
-        let target = Target::open(7, &options).unwrap();
+        let target = IoTarget::open(7, &options).unwrap();
         for block in 0..target.bytes / 8192 {
             let mut words = words(&target, block * 8192, 8192);
             assert_eq!(verify::examine(&mut words, Some(fill_seed(7, &options)), block * 8192), Ok(()));
@@ -325,7 +321,7 @@ mod tests {
     fn a_named_file_that_is_missing_is_made_and_gone_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
-        let target = Target::open(7, &options(&[("file", path.to_str().unwrap()), ("rw", "write")])).unwrap();
+        let target = IoTarget::open(7, &options(&[("file", path.to_str().unwrap()), ("rw", "write")])).unwrap();
         assert!(target.ours && target.bytes == 1 << 20);
         assert_eq!(target.file.metadata().unwrap().mode() & 0o777, 0o600);
         // Its blocks are on the device, not promised to it.
@@ -340,11 +336,11 @@ mod tests {
         fs::write(file.path(), [1; 8192]).unwrap();
         let path = file.path().to_str().unwrap();
         for rw in ["write", "randwrite", "rw", "randrw"] {
-            let error = Target::open(7, &options(&[("file", path), ("rw", rw)])).err().unwrap().to_string();
+            let error = IoTarget::open(7, &options(&[("file", path), ("rw", rw)])).err().unwrap().to_string();
             assert!(error.contains(&format!("hint: --allow-overwrite {path}")), "{error}");
         }
         let allowed = options(&[("file", path), ("rw", "write"), ("allow-overwrite", path)]);
-        let target = Target::open(7, &allowed).unwrap();
+        let target = IoTarget::open(7, &allowed).unwrap();
         assert_eq!((target.bytes, target.ours), (8192, false));
         drop(target);
         assert_eq!(fs::read(file.path()).unwrap(), [1; 8192]);
@@ -357,12 +353,12 @@ mod tests {
         file.as_file().write_all_at(&vec![1; 1 << 18], 0).unwrap();
         file.as_file().sync_all().unwrap();
         let read = options(&[("file", file.path().to_str().unwrap())]);
-        let percent = Target::open(7, &read).unwrap().unwritten_percent().unwrap();
+        let percent = IoTarget::open(7, &read).unwrap().unwritten_percent().unwrap();
         if percent == 0.0 {
             return println!("skipped: this file system does not tell of holes");
         }
         assert!((percent - 75.0).abs() < 1.0, "{percent}");
-        assert_eq!(Target::open(7, &options(&[])).unwrap().unwritten_percent(), None);
+        assert_eq!(IoTarget::open(7, &options(&[])).unwrap().unwritten_percent(), None);
     }
 
     #[test]
@@ -370,7 +366,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), [1; 8192]).unwrap();
         let read = options(&[("file", file.path().to_str().unwrap())]);
-        let target = Target::open(7, &read).unwrap();
+        let target = IoTarget::open(7, &read).unwrap();
         assert_eq!(target.unchanged(), Ok(()));
         file.as_file().set_len(4096).unwrap();
         assert!(target.unchanged().unwrap_err().to_string().contains("was cut from 8192 to 4096 bytes"));

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use super::for_tests::{job, options};
 use super::queue::{Queue, Wait};
-use super::work::{Kind, Request};
+use super::worker::{Request, RequestKind};
 use super::*;
 use crate::kernels::check_smoke;
 
 const ENGINES: [&str; 5] = ["io_uring", "libaio", "psync", "preadv2", "mmap"];
 
-fn values(measured: &Measured) -> BTreeMap<&str, f64> {
+fn values(measured: &KernelOutput) -> BTreeMap<&str, f64> {
     measured.samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect()
 }
 
 /// What a run gave; none, and a printed reason, where this machine cannot.
-fn ran(pairs: &[(&str, &str)]) -> Option<Measured> {
+fn ran(pairs: &[(&str, &str)]) -> Option<KernelOutput> {
     match run(&job(pairs)) {
         Ok(measured) => Some(measured),
         Err(Failure::Unavailable(why)) => {
@@ -40,7 +40,7 @@ fn what_the_cpus_did_is_that_of_the_timed_region_alone() {
     let cpus = std::thread::available_parallelism().unwrap().get();
     for (engine, threads) in [("psync", 1), ("mmap", 2)] {
         let pairs = [("engine", engine), ("size", "256MiB"), ("runtime", "300ms"), ("direct", "false")];
-        let job = Job { threads, ..job(&pairs) };
+        let job = TrialContext { threads, ..job(&pairs) };
         run(&job).unwrap();
         let times = job.meanwhile.seen();
         assert!(times.len() >= cpus, "{times:?}");
@@ -61,7 +61,7 @@ fn smoke_runs_with_every_engine_and_kind() {
         let depth = if ["io_uring", "libaio"].contains(&engine) { "8" } else { "1" };
         for (rw, threads) in [("read", 2), ("randread", 1), ("write", 1), ("randwrite", 2), ("rw", 1), ("randrw", 2)] {
             let pairs = [("engine", engine), ("rw", rw), ("iodepth", depth)];
-            let job = Job { threads, ..job(&pairs) };
+            let job = TrialContext { threads, ..job(&pairs) };
             let measured = match run(&job) {
                 Ok(measured) => measured,
                 Err(Failure::Unavailable(why)) => {
@@ -90,7 +90,7 @@ fn a_mix_with_queues_has_every_metric() {
     let folder = tempfile::tempdir().unwrap();
     let files: Vec<String> = (1..=8).map(|name| format!("{}/{name}", folder.path().display())).collect();
     let pairs = [("rw", "randrw"), ("iodepth", "4"), ("file", &files.join(","))];
-    match run(&Job { threads: 8, ..job(&pairs) }) {
+    match run(&TrialContext { threads: 8, ..job(&pairs) }) {
         Ok(measured) => check_smoke("io", &measured),
         Err(failure) => unavailable(failure).unwrap(),
     }
@@ -141,7 +141,7 @@ fn several_files_are_loaded_at_once_and_each_has_its_own_throughput() {
     for engine in ENGINES {
         let amount = [("engine", engine), ("file", &file), ("rw", "read"), ("bs", "64KiB"), ("amount", "1MiB")];
         // The first file has two threads, the second one.
-        let job = Job { threads: 3, ..job(&amount) };
+        let job = TrialContext { threads: 3, ..job(&amount) };
         let measured = match run(&job) {
             Ok(measured) => measured,
             Err(Failure::Unavailable(why)) => {
@@ -163,7 +163,7 @@ fn each_of_several_files_is_asked_for_before_it_is_written() {
     let second = files[1].path().to_str().unwrap().to_string();
     let write = |allowed: &str| {
         let pairs = [("engine", "psync"), ("rw", "write"), ("file", &both), ("allow-overwrite", allowed)];
-        run(&Job { threads: 2, ..job(&[&pairs[..], &[("verify", "true"), ("amount", "64KiB")]].concat()) })
+        run(&TrialContext { threads: 2, ..job(&[&pairs[..], &[("verify", "true"), ("amount", "64KiB")]].concat()) })
     };
     let untouched = || files.iter().map(|file| fs::read(file.path()).unwrap()[0]).collect::<Vec<_>>() == [1, 2];
     for (allowed, missing) in [("", &first), (first.as_str(), &second), (second.as_str(), &first)] {
@@ -179,7 +179,7 @@ fn each_of_several_files_is_asked_for_before_it_is_written() {
 
 #[test]
 fn what_is_wrong_with_a_list_of_files_is_named() {
-    let of = |file: &str, threads| run(&Job { threads, ..job(&[("file", file)]) }).unwrap_err().to_string();
+    let of = |file: &str, threads| run(&TrialContext { threads, ..job(&[("file", file)]) }).unwrap_err().to_string();
     let files = two_files();
     let both = joined(&files);
     assert!(
@@ -228,34 +228,34 @@ fn a_queue_beyond_the_kernels_limit_cannot_be_measured() {
 }
 
 /// Does the work of a task with one thread and an engine's own loop.
-fn with_work<T>(task: &Task, body: impl FnOnce(&mut Work<'_>) -> T) -> T {
+fn with_work<T>(task: &IoPlan, body: impl FnOnce(&mut WorkerState<'_>) -> T) -> T {
     let options = &task.options;
     let job = job(&[]);
     let file = task.target.handle().unwrap();
     let mut arena = Arena::small(&job, buffers::blocks(options) * options.block).unwrap();
     let buffers = Buffers::new(&mut arena, options, &mut Random::of_thread(1, 1));
-    let places = Places::new(options, task.target.bytes, 1, 0, 1);
-    body(&mut Work::new(task, &file, buffers, places, false))
+    let places = Offsets::new(options, task.target.bytes, 1, 0, 1);
+    body(&mut WorkerState::new(task, &file, buffers, places, false))
 }
 
 /// The same with the engine that the options name.
-fn work(task: &Task) -> Result<(), Failure> {
+fn work(task: &IoPlan) -> Result<(), Failure> {
     with_work(task, by_engine)
 }
 
-fn by_engine(work: &mut Work<'_>) -> Result<(), Failure> {
+fn by_engine(work: &mut WorkerState<'_>) -> Result<(), Failure> {
     let (task, file) = (work.task, work.file);
     let options = &task.options;
     match options.engine {
-        Engine::IoUring => {
+        IoEngine::IoUring => {
             let mut ring = ring::make(options)?;
-            let mut ring = Ring::new(&mut ring, options, file, &work.buffers)?;
+            let mut ring = UringQueue::new(&mut ring, options, file, &work.buffers)?;
             queue::run(work, &mut ring)
         }
-        Engine::Libaio => queue::run(work, &mut aio::Aio::new(options.depth, options.block, file)?),
-        Engine::Psync => sync::run(work, psync::transfer(file)),
-        Engine::Preadv2 => sync::run(work, preadv2::transfer(file, false)),
-        Engine::Mmap => {
+        IoEngine::Libaio => queue::run(work, &mut aio::Aio::new(options.depth, options.block, file)?),
+        IoEngine::Psync => sync::run(work, psync::transfer(file)),
+        IoEngine::Preadv2 => sync::run(work, preadv2::transfer(file, false)),
+        IoEngine::Mmap => {
             let mut mapping = Mapping::new(file, task.target.bytes, options.writes(), options.spread)?;
             sync::run(work, mapping.transfer())
         }
@@ -278,8 +278,8 @@ fn data_from_elsewhere_are_found() {
     for engine in ENGINES {
         for verify in ["false", "true"] {
             let options = options(&[("engine", engine), ("verify", verify)]);
-            let target = Target::open(5, &options).unwrap();
-            let task = Task::new(options, target, 6).unwrap();
+            let target = IoTarget::open(5, &options).unwrap();
+            let task = IoPlan::new(options, target, 6).unwrap();
             let Some(said) = words(work(&task)) else { continue };
             assert!(said.contains("wrong data at "), "{engine}: {said}");
         }
@@ -295,9 +295,9 @@ fn a_file_cut_meanwhile_is_named_with_its_length() {
             let path = file.path().to_str().unwrap();
             let options =
                 options(&[("engine", engine), ("rw", rw), ("file", path), ("allow-overwrite", path), ("mix", "100")]);
-            let target = Target::open(5, &options).unwrap();
+            let target = IoTarget::open(5, &options).unwrap();
             file.as_file().set_len(4096 * 3).unwrap();
-            let task = Task::new(options, target, 5).unwrap();
+            let task = IoPlan::new(options, target, 5).unwrap();
             let Some(said) = words(work(&task)) else { continue };
             assert!(said.contains("a read at 12288") && said.contains("ends at 12288"), "{engine}: {said}");
         }
@@ -309,8 +309,8 @@ fn a_file_cut_meanwhile_is_named_with_its_length() {
 fn an_error_of_the_device_is_told_with_its_place() {
     for engine in ["psync", "preadv2", "io_uring"] {
         let options = options(&[("engine", engine), ("rw", "read")]);
-        let target = Target::for_tests(File::open("/proc/self/mem").unwrap(), 1 << 16);
-        let task = Task::new(options, target, 5).unwrap();
+        let target = IoTarget::for_tests(File::open("/proc/self/mem").unwrap(), 1 << 16);
+        let task = IoPlan::new(options, target, 5).unwrap();
         let Some(said) = words(work(&task)) else { continue };
         assert!(said.contains("a read at 0: Input/output error") && said.contains("dmesg"), "{engine}: {said}");
     }
@@ -320,8 +320,8 @@ fn an_error_of_the_device_is_told_with_its_place() {
 #[test]
 fn requests_that_the_kernel_does_not_take_are_answered() {
     let options = options(&[("engine", "libaio"), ("rw", "read"), ("iodepth", "4")]);
-    let target = Target::for_tests(File::open("/proc/self/mem").unwrap(), 1 << 16);
-    let task = Task::new(options, target, 5).unwrap();
+    let target = IoTarget::for_tests(File::open("/proc/self/mem").unwrap(), 1 << 16);
+    let task = IoPlan::new(options, target, 5).unwrap();
     let Some(said) = words(work(&task)) else { return };
     assert!(said.contains("a read at 0: Invalid argument"), "{said}");
 }
@@ -352,8 +352,8 @@ fn blocks_written_are_proven_and_the_first_wrong_one_is_told() {
 #[test]
 fn a_lost_write_is_found_when_it_is_read_back() {
     let options = options(&[("verify", "true"), ("rw", "randwrite"), ("engine", "psync")]);
-    let target = Target::open(1, &options).unwrap();
-    let task = Task::new(options, target, 1).unwrap();
+    let target = IoTarget::open(1, &options).unwrap();
+    let task = IoPlan::new(options, target, 1).unwrap();
     let written = task.written.as_ref().unwrap();
     let read_back = || verify::read_back(task.seed, &job(&[]), &task.options, &task.target, written);
     with_work(&task, |work| {
@@ -363,7 +363,7 @@ fn a_lost_write_is_found_when_it_is_read_back() {
     .unwrap();
     assert_eq!(read_back(), Ok(()));
     // As if the device had said that it wrote, and had not.
-    let fill = Target::open(1, &task.options).unwrap();
+    let fill = IoTarget::open(1, &task.options).unwrap();
     let mut old = vec![0; 4096];
     fill.handle().unwrap().read_exact_at(&mut old, 4096 * 9).unwrap();
     task.target.handle().unwrap().write_all_at(&old, 4096 * 9).unwrap();
@@ -392,9 +392,9 @@ impl<Q: Queue> Queue for Counted<Q> {
 
 fn kind(request: &Request) -> &'static str {
     match request.kind {
-        Kind::Read => "read",
-        Kind::Write => "write",
-        Kind::Sync => "sync",
+        RequestKind::Read => "read",
+        RequestKind::Write => "write",
+        RequestKind::Sync => "sync",
     }
 }
 
@@ -404,7 +404,7 @@ fn amounts_and_syncs_are_exact() {
     let expected: BTreeMap<_, _> = [("write", 20), ("sync", 6)].into();
     let task = |pairs: &[(&str, &str)]| {
         let options = options(pairs);
-        Task::new(options.clone(), Target::open(1, &options).unwrap(), 1).unwrap()
+        IoPlan::new(options.clone(), IoTarget::open(1, &options).unwrap(), 1).unwrap()
     };
     let mut counts = BTreeMap::new();
     with_work(&task(&pairs), |work| {
@@ -430,7 +430,7 @@ fn amounts_and_syncs_are_exact() {
             let ring = ring::make(&task.options);
             let Ok(mut ring) = ring.inspect_err(|why| println!("skipped: {why}")) else { return };
             let mut queue =
-                Counted(Ring::new(&mut ring, &task.options, work.file, &work.buffers).unwrap(), BTreeMap::new());
+                Counted(UringQueue::new(&mut ring, &task.options, work.file, &work.buffers).unwrap(), BTreeMap::new());
             queue::run(work, &mut queue).unwrap();
             assert_eq!(queue.1, expected, "{depth}");
         });
@@ -440,7 +440,7 @@ fn amounts_and_syncs_are_exact() {
 /// The numbers of a trial of 300 ms in which the 51st request takes so long.
 fn stalled(pairs: &[(&str, &str)], stall: Duration) -> BTreeMap<String, f64> {
     let options = options(&[&[("engine", "psync"), ("runtime", "300ms")], pairs].concat());
-    let task = Task::new(options.clone(), Target::open(1, &options).unwrap(), 1).unwrap();
+    let task = IoPlan::new(options.clone(), IoTarget::open(1, &options).unwrap(), 1).unwrap();
     with_work(&task, |work| {
         let mut transfer = psync::transfer(work.file);
         let mut requests = 0;
@@ -452,8 +452,8 @@ fn stalled(pairs: &[(&str, &str)], stall: Duration) -> BTreeMap<String, f64> {
             transfer(request, buffer, length)
         })
         .unwrap();
-        let mut measured = Measured::default();
-        let tally = std::mem::replace(&mut work.tally, Tally::new(false));
+        let mut measured = KernelOutput::default();
+        let tally = std::mem::replace(&mut work.tally, IoStats::new(false));
         tally::report(&[tally], &options, &mut measured).unwrap();
         measured.samples.into_iter().map(|sample| (sample.series, sample.value)).collect()
     })

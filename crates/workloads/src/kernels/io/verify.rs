@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::options::Options;
-use super::target::Target;
+use super::target::IoTarget;
 use super::{advice, data};
-use crate::job::{Failure, Job};
+use crate::job::{Failure, TrialContext};
 use crate::kernels::arena::Arena;
 
 /// "nearfar\0": such a block is ours.
@@ -78,12 +78,12 @@ fn checksum(words: &[u64]) -> u64 {
 }
 
 /// Which blocks have been written.
-pub(super) struct Written {
+pub(super) struct WrittenBlocks {
     bits: Vec<AtomicU64>,
     block: u64,
 }
 
-impl Written {
+impl WrittenBlocks {
     pub(super) fn new(bytes: u64, block: usize) -> Result<Self, Failure> {
         let blocks = bytes / block as u64;
         if blocks > BLOCKS_MAX {
@@ -120,10 +120,10 @@ impl Written {
 /// Reads every block back that was written with this seed, from the device where that can be had, and compares it.
 pub(super) fn read_back(
     seed: u64,
-    job: &Job,
+    job: &TrialContext,
     options: &Options,
-    target: &Target,
-    written: &Written,
+    target: &IoTarget,
+    written: &WrittenBlocks,
 ) -> Result<(), Failure> {
     let file = target.handle()?;
     forget_cached(&file)?;
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn runs_of_written_blocks_are_found() {
-        let written = Written::new(4096 * 300, 4096).unwrap();
+        let written = WrittenBlocks::new(4096 * 300, 4096).unwrap();
         let blocks: Vec<u64> = (3..7).chain([64, 65, 192, 299]).collect();
         blocks.iter().for_each(|block| written.mark(block * 4096));
         let (mut next, mut runs) = (0, Vec::new());
@@ -205,6 +205,6 @@ mod tests {
             next = first + count;
         }
         assert_eq!(runs, [(3, 3), (6, 1), (64, 2), (192, 1), (299, 1)]);
-        assert!(Written::new(1 << 50, 512).is_err());
+        assert!(WrittenBlocks::new(1 << 50, 512).is_err());
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use libloading::Library;
 
 use super::tile::Tile;
-use crate::job::{Failure, Job};
-use crate::kernels::library::{self, Found};
+use crate::job::{Failure, TrialContext};
+use crate::kernels::library::{self, LoadedLibrary};
 
 /// What `blas=auto` looks for: OpenBLAS, else what the distribution's alternatives make the BLAS.
 const NAMES: [&str; 3] = ["libopenblas.so.0", "libblas.so.3", "libcblas.so.3"];
@@ -60,22 +60,20 @@ pub(super) struct Blas {
     dgemv: Gemv,
     dger: Ger,
     idamax: Iamax,
-    threads: Option<Threads>,
-    /// How it was found.
+    threads: Option<ThreadControl>,
     pub name: String,
     /// Last: the functions are valid while it is loaded.
     _library: Library,
 }
 
 /// How many threads `OpenBLAS` would use.
-struct Threads {
+struct ThreadControl {
     set: unsafe extern "C" fn(c_int),
     get: unsafe extern "C" fn() -> c_int,
     /// Setting it is not made for several threads at once.
     one_by_one: Mutex<()>,
 }
 
-/// Numbers that it multiplies.
 pub(super) trait Real: Copy + Send + Sync {
     fn gemm(blas: &Blas) -> Gemm<Self>;
 }
@@ -94,15 +92,15 @@ impl Real for f32 {
 
 impl Blas {
     /// What the job's parameter `blas` names.
-    pub(super) fn load(job: &Job) -> Result<Self, Failure> {
+    pub(super) fn load(job: &TrialContext) -> Result<Self, Failure> {
         match job.parameters.text("blas") {
             "auto" => Self::of(library::open_first(&NAMES, HINT)?),
             name => Self::of(library::open_first(&[name], HINT)?),
         }
     }
 
-    fn of(found: Found) -> Result<Self, Failure> {
-        let Found { library, name } = found;
+    fn of(found: LoadedLibrary) -> Result<Self, Failure> {
+        let LoadedLibrary { library, name } = found;
         Ok(Self {
             dgemm: symbol(&library, &name, "cblas_dgemm")?,
             sgemm: symbol(&library, &name, "cblas_sgemm")?,
@@ -111,7 +109,7 @@ impl Blas {
             dgemv: symbol(&library, &name, "cblas_dgemv")?,
             dger: symbol(&library, &name, "cblas_dger")?,
             idamax: symbol(&library, &name, "cblas_idamax")?,
-            threads: Threads::of(&library, &name),
+            threads: ThreadControl::of(&library, &name),
             name,
             _library: library,
         })
@@ -244,7 +242,7 @@ impl Blas {
     }
 }
 
-impl Threads {
+impl ThreadControl {
     fn of(library: &Library, name: &str) -> Option<Self> {
         Some(Self {
             set: symbol(library, name, "openblas_set_num_threads").ok()?,
@@ -269,7 +267,7 @@ fn int(size: usize) -> c_int {
 mod tests {
     use super::*;
     use crate::kernels::job_for_tests;
-    use model::workload::Value;
+    use model::values::workload::Value;
 
     fn load(name: &str) -> Result<Blas, Failure> {
         let mut job = job_for_tests("gemm");

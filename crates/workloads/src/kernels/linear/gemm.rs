@@ -10,20 +10,20 @@
 //! precision, within n u sum |a b| (u the rounding of the precision); after the last pass all of C by Freivalds' test, see
 //! `check` below. Passes alternate between A B and -A B, so that one that did nothing is found.
 
-use model::units::Nanos;
-use model::workload::{Better, ParameterKind, Reduce, WorkloadSpec};
+use model::values::units::Nanos;
+use model::values::workload::{Better, ParameterKind, Reduce, WorkloadSpec};
 
 use super::blas::{Blas, N_MAX};
 use super::element::{Element, dot};
-use super::grid::{self, Part};
+use super::grid::{self, TileRange};
 use super::random::Elements;
 use super::tile::Tile;
 use super::{blas_parameter, precision_parameter, stride, too_large};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::kernels::arena::{self, Arena};
 use crate::random::Random;
-use crate::team::{self, Lap, Member};
+use crate::team::{self, TimedSpan, Worker};
 
 /// Elements of each part that are checked after each pass. Together with the last pass's test of all.
 const SAMPLED: usize = 16;
@@ -74,14 +74,13 @@ fn metric(name: &'static str, series: &'static str, reduce: Reduce) -> Metric {
     Metric { name, unit: "GFLOPS", better: Better::Higher, series, reduce }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     match job.parameters.text("precision") {
         "fp32" => multiply::<f32>(job),
         _ => multiply::<f64>(job),
     }
 }
 
-/// The three matrices.
 #[derive(Clone, Copy)]
 struct Matrices<'m, T> {
     a: Tile<'m, T>,
@@ -89,7 +88,7 @@ struct Matrices<'m, T> {
     c: Tile<'m, T>,
 }
 
-fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
+fn multiply<T: Element>(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let (n, passes) = (job.parameters.size("n"), job.parameters.size("passes"));
     let blas = Blas::load(job)?;
     let stride = stride(n, size_of::<T>());
@@ -99,15 +98,15 @@ fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
     let (b, c) = rest.split_at_mut(n * stride);
     let [a, b, c] = [a, b, c].map(|memory| Tile::new(memory, n, n, stride));
     let matrices = Matrices { a, b, c };
-    let work = Work { blas: &blas, matrices, parts: grid::parts(n, n, job.threads), passes, seed: job.seed };
+    let work = GemmContext { blas: &blas, matrices, parts: grid::parts(n, n, job.threads), passes, seed: job.seed };
     let crew = team::run(job, |member| one_thread(member, &work))?;
     check(matrices, passes - 1, job.seed)?;
 
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     measured.found(arena.found()?);
     let operations = 2.0 * (n as f64).powi(3);
     for pass in 0..passes {
-        let gflops = operations / Lap::seconds_of_all(crew.results.iter().map(|laps| laps[pass])) / 1e9;
+        let gflops = operations / TimedSpan::seconds_of_all(crew.results.iter().map(|laps| laps[pass])) / 1e9;
         if pass == 0 {
             measured.push("gflops-first", gflops)?;
         } else {
@@ -118,17 +117,16 @@ fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-/// What all threads know.
-struct Work<'m, T> {
+struct GemmContext<'m, T> {
     blas: &'m Blas,
     matrices: Matrices<'m, T>,
-    parts: Vec<Part>,
+    parts: Vec<TileRange>,
     passes: usize,
     seed: u64,
 }
 
 #[allow(unsafe_code)]
-fn one_thread<T: Element>(member: &Member<'_>, work: &Work<'_, T>) -> Result<Vec<Lap>, Failure> {
+fn one_thread<T: Element>(member: &Worker<'_>, work: &GemmContext<'_, T>) -> Result<Vec<TimedSpan>, Failure> {
     let Matrices { a, b, c } = work.matrices;
     let part = &work.parts[member.index];
     work.blas.alone()?;
@@ -152,20 +150,20 @@ fn one_thread<T: Element>(member: &Member<'_>, work: &Work<'_, T>) -> Result<Vec
     Ok(laps)
 }
 
-fn mine<'m, T>(c: Tile<'m, T>, part: &Part) -> Tile<'m, T> {
+fn mine<'m, T>(c: Tile<'m, T>, part: &TileRange) -> Tile<'m, T> {
     c.part(part.rows.clone(), part.columns.clone())
 }
 
-fn lap(member: &Member<'_>, kernel: impl FnOnce()) -> Result<Lap, Failure> {
-    member.meet()?;
+fn lap(member: &Worker<'_>, kernel: impl FnOnce()) -> Result<TimedSpan, Failure> {
+    member.barrier()?;
     let start = std::time::Instant::now();
     kernel();
-    Ok(Lap { start, end: std::time::Instant::now() })
+    Ok(TimedSpan { start, end: std::time::Instant::now() })
 }
 
 /// A thread touches first what it alone uses, and its share of the factors that all read.
 #[allow(unsafe_code)]
-fn fill<T: Element>(work: &Work<'_, T>, thread: usize) {
+fn fill<T: Element>(work: &GemmContext<'_, T>, thread: usize) {
     let Matrices { a, b, c } = work.matrices;
     let borders = grid::borders(a.columns(), work.parts.len(), 1);
     for (letter, matrix) in [('a', a), ('b', b)] {
@@ -268,12 +266,12 @@ unsafe fn times<T: Element>(matrix: Tile<'_, T>, vector: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use model::workload::Value;
+    use model::values::workload::Value;
 
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked};
 
-    fn with(job: &mut Job, name: &str, value: Value) {
+    fn with(job: &mut TrialContext, name: &str, value: Value) {
         job.parameters.0.insert(name.into(), value);
     }
 
@@ -282,7 +280,7 @@ mod tests {
         for (precision, threads, n) in
             [("fp64", 1, 200), ("fp32", 2, 200), ("fp64", 3, 129), ("fp32", 7, 1), ("fp64", 4, 65)]
         {
-            let mut job = Job { threads, ..job_for_tests("gemm") };
+            let mut job = TrialContext { threads, ..job_for_tests("gemm") };
             with(&mut job, "precision", Value::Text(precision.into()));
             with(&mut job, "n", Value::Integer(n));
             match run(&job) {

@@ -7,7 +7,7 @@ const ROW_STEP: usize = 64;
 
 /// Rows and columns of one thread's part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct TileRange {
     pub rows: Range<usize>,
     pub columns: Range<usize>,
 }
@@ -15,7 +15,7 @@ pub(super) struct Part {
 /// One part per thread, as square as the count allows: of a product of n x n, each part reads as many rows of one factor and
 /// columns of the other as it has. Where it cannot be square there are more columns than rows of parts, for a part of
 /// whole columns is one piece of memory.
-pub(super) fn parts(rows: usize, columns: usize, threads: usize) -> Vec<Part> {
+pub(super) fn parts(rows: usize, columns: usize, threads: usize) -> Vec<TileRange> {
     let down =
         (1..=threads).take_while(|down| down * down <= threads).filter(|down| threads.is_multiple_of(*down)).last();
     let down = down.expect("one divides every count");
@@ -24,7 +24,10 @@ pub(super) fn parts(rows: usize, columns: usize, threads: usize) -> Vec<Part> {
     let column_borders = borders(columns, across, 1);
     let range = |borders: &[usize], index: usize| borders[index]..borders[index + 1];
     (0..threads)
-        .map(|thread| Part { rows: range(&row_borders, thread % down), columns: range(&column_borders, thread / down) })
+        .map(|thread| TileRange {
+            rows: range(&row_borders, thread % down),
+            columns: range(&column_borders, thread / down),
+        })
         .collect()
 }
 

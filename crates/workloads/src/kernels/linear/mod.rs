@@ -11,7 +11,7 @@ pub(crate) mod hpl;
 mod random;
 mod tile;
 
-use model::workload::ParameterKind;
+use model::values::workload::ParameterKind;
 
 use crate::describe::{Parameter, choice};
 use crate::job::Failure;

@@ -44,7 +44,6 @@ impl<'m, T> Tile<'m, T> {
         Self { start, rows, columns, stride, matrix: PhantomData }
     }
 
-    /// A rectangle of it.
     pub(super) fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
         assert!(columns.start <= columns.end && columns.end <= self.columns, "columns {columns:?} of {}", self.columns);

@@ -14,18 +14,18 @@ const UNROLLED: usize = 8;
 
 /// A block's memory, which several threads may write at once: only volatile accesses to whole words.
 #[derive(Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct SharedBlock {
     first: *mut u64,
     words: usize,
 }
 
 // SAFETY: threads that share a block tear nothing, since all accesses are aligned words, and read nothing that matters;
 // that is the test's definition. The memory outlives the threads: `memory::run` holds it.
-unsafe impl Send for Block {}
+unsafe impl Send for SharedBlock {}
 // SAFETY: as above.
-unsafe impl Sync for Block {}
+unsafe impl Sync for SharedBlock {}
 
-impl Block {
+impl SharedBlock {
     /// The block in this memory, which must outlive it.
     pub(super) fn new(memory: &mut [u64]) -> Self {
         Self { first: memory.as_mut_ptr(), words: memory.len() }
@@ -68,7 +68,6 @@ impl Block {
         last
     }
 
-    /// Writes every word.
     #[inline(never)]
     pub(super) fn write(self) {
         let mut index = 0;
@@ -142,17 +141,17 @@ mod tests {
     fn loops_touch_what_they_should() {
         for words in [1, 7, 8, 128, 131] {
             let mut memory: Vec<u64> = (0..words).collect();
-            let block = Block::new(&mut memory);
+            let block = SharedBlock::new(&mut memory);
             let mut random = Xoroshiro::of_thread(3, 0);
             assert_eq!(block.read(), words - 1);
             assert!(block.read_at_random(&mut random));
             assert!(block.none() >= words);
             block.none_at_random(&mut random);
             assert_eq!(memory, (0..words).collect::<Vec<u64>>(), "reading and nothing change nothing");
-            Block::new(&mut memory).write();
+            SharedBlock::new(&mut memory).write();
             assert_eq!(memory, (1..=words).rev().collect::<Vec<u64>>());
             memory.fill(u64::MAX);
-            Block::new(&mut memory).write_at_random(&mut random);
+            SharedBlock::new(&mut memory).write_at_random(&mut random);
             let written: Vec<u64> = memory.iter().copied().filter(|word| *word != u64::MAX).collect();
             // The last place drawn keeps its value.
             assert!(written.contains(&(8 * (words - 1))), "{words}: {written:?}");
@@ -163,6 +162,6 @@ mod tests {
     #[test]
     fn a_wrong_word_is_seen_by_reading() {
         let mut memory: Vec<u64> = vec![9; 16];
-        assert!(!Block::new(&mut memory).read_at_random(&mut Xoroshiro::of_thread(3, 0)));
+        assert!(!SharedBlock::new(&mut memory).read_at_random(&mut Xoroshiro::of_thread(3, 0)));
     }
 }

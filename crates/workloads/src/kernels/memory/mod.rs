@@ -11,17 +11,17 @@
 
 mod loops;
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, WorkloadSpec};
 
 use super::arena::{self, Arena};
-use super::events::{Book, Histograms, Totals, Until};
+use super::events::{EventLog, Histograms, Totals, Until};
 use super::sysbench;
 use super::xoroshiro::Xoroshiro;
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Found, Job, Measured};
-use crate::team::{self, Lap, Member};
-use loops::Block;
+use crate::job::{Failure, KernelOutput, MemoryReport, TrialContext};
+use crate::team::{self, TimedSpan, Worker};
+use loops::SharedBlock;
 
 /// As large as sysbench's sizes get here; the machine's memory is the real limit.
 const SIZE_MAX: Bytes = Bytes(1 << 50);
@@ -88,7 +88,6 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     Err(format!("block is {block} bytes, which is not a power of two; hint: {} is", block.next_power_of_two()))
 }
 
-/// What an event does.
 #[derive(Clone, Copy, PartialEq)]
 enum Access {
     Read,
@@ -100,7 +99,7 @@ enum Access {
 }
 
 impl Access {
-    fn of(job: &Job) -> Self {
+    fn of(job: &TrialContext) -> Self {
         match (job.parameters.text("oper"), job.parameters.text("access") == "rnd") {
             ("read", false) => Self::Read,
             ("read", true) => Self::ReadAtRandom,
@@ -117,34 +116,34 @@ impl Access {
 }
 
 /// What a thread brings back.
-struct Ended {
+struct ThreadResult {
     totals: Totals,
-    lap: Lap,
-    found: Found,
+    lap: TimedSpan,
+    found: MemoryReport,
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     check(&job.parameters).map_err(Failure::Failed)?;
     let histograms = Histograms::new();
     let is_global = job.parameters.text("scope") == "global";
     let mut shared = if is_global { Some(prepared(job)?) } else { None };
-    let block = shared.as_mut().map(|arena| Block::new(arena.as_u64()));
+    let block = shared.as_mut().map(|arena| SharedBlock::new(arena.as_u64()));
     let crew = team::run(job, |member| {
         if let Some(block) = block {
             return one_thread(job, member, block, &histograms);
         }
         let mut own = prepared(job)?;
-        let mut ended = one_thread(job, member, Block::new(own.as_u64()), &histograms)?;
+        let mut ended = one_thread(job, member, SharedBlock::new(own.as_u64()), &histograms)?;
         check_block(Access::of(job), own.as_u64())?;
         ended.found = own.found()?;
         Ok(ended)
     })?;
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     if let Some(mut arena) = shared {
         check_block(Access::of(job), arena.as_u64())?;
         measured.found(arena.found()?);
     }
-    let seconds = Lap::seconds_of_all(crew.results.iter().map(|ended| ended.lap));
+    let seconds = TimedSpan::seconds_of_all(crew.results.iter().map(|ended| ended.lap));
     let threads: Vec<Totals> = crew.results.iter().map(|ended| ended.totals).collect();
     if job.parameters.text("oper") != "none" {
         let events: u64 = threads.iter().map(|thread| thread.count).sum();
@@ -157,13 +156,18 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
 }
 
 /// A block whose words are their own numbers, which reading looks at; all of it is touched here.
-fn prepared(job: &Job) -> Result<Arena, Failure> {
+fn prepared(job: &TrialContext) -> Result<Arena, Failure> {
     let mut arena = Arena::new(job, job.parameters.size("block"))?;
     arena.as_u64().iter_mut().zip(0..).for_each(|(word, number)| *word = number);
     Ok(arena)
 }
 
-fn one_thread(job: &Job, member: &Member<'_>, block: Block, histograms: &Histograms) -> Result<Ended, Failure> {
+fn one_thread(
+    job: &TrialContext,
+    member: &Worker<'_>,
+    block: SharedBlock,
+    histograms: &Histograms,
+) -> Result<ThreadResult, Failure> {
     let access = Access::of(job);
     let words = job.parameters.size("block") / WORD;
     // sysbench gives every thread the same share, and forgets what is left over.
@@ -194,12 +198,12 @@ fn one_thread(job: &Job, member: &Member<'_>, block: Block, histograms: &Histogr
     if wrong > 0 && access != Access::NothingAtRandom {
         return Err(Failure::Failed(format!("{wrong} events read another word than there is")));
     }
-    Ok(Ended { totals: book.totals(), lap, found: Found::default() })
+    Ok(ThreadResult { totals: book.totals(), lap, found: MemoryReport::default() })
 }
 
 /// Events until the time or the share is over; how many of them were not right.
 #[inline]
-fn events(until: Until, share: u64, book: &mut Book<'_>, mut event: impl FnMut() -> bool) -> u64 {
+fn events(until: Until, share: u64, book: &mut EventLog<'_>, mut event: impl FnMut() -> bool) -> u64 {
     let mut wrong = 0;
     let mut left = share;
     while until.more() && left > 0 {
@@ -237,7 +241,7 @@ mod tests {
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests, set};
 
-    fn value(measured: &Measured, series: &str) -> Option<f64> {
+    fn value(measured: &KernelOutput, series: &str) -> Option<f64> {
         measured.samples.iter().find(|sample| sample.series == series).map(|sample| sample.value)
     }
 
@@ -246,7 +250,7 @@ mod tests {
         for oper in ["read", "write", "none"] {
             for access in ["seq", "rnd"] {
                 for scope in ["global", "local"] {
-                    let mut job = Job { threads: 2, ..job_for_tests("memory") };
+                    let mut job = TrialContext { threads: 2, ..job_for_tests("memory") };
                     set(&mut job, "block", "64KiB");
                     for (name, text) in [("oper", oper), ("access", access), ("scope", scope)] {
                         set(&mut job, name, text);
@@ -262,10 +266,10 @@ mod tests {
 
     #[test]
     fn the_total_is_shared_out_to_the_event() {
-        let mut job = Job { threads: 3, ..job_for_tests("memory") };
+        let mut job = TrialContext { threads: 3, ..job_for_tests("memory") };
         set(&mut job, "total", "10KiB");
         set(&mut job, "time", "60s");
-        let per_thread = |sample: &&model::trial::Sample| sample.series == "events-per-thread";
+        let per_thread = |sample: &&model::values::trial::Sample| sample.series == "events-per-thread";
         let measured = run(&job).unwrap();
         let counts: Vec<f64> = measured.samples.iter().filter(per_thread).map(|sample| sample.value).collect();
         assert_eq!(counts, [3.0; 3], "ten blocks for three threads");

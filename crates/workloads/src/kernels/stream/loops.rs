@@ -6,21 +6,21 @@
 use crate::job::Failure;
 
 /// `to[i] = f(from[i])`.
-type Two = unsafe fn(&mut [f64], &[f64], f64);
+type UnaryLoop = unsafe fn(&mut [f64], &[f64], f64);
 /// `to[i] = f(left[i], right[i])`.
-type Three = unsafe fn(&mut [f64], &[f64], &[f64], f64);
+type BinaryLoop = unsafe fn(&mut [f64], &[f64], &[f64], f64);
 /// The sum of all words of an array, wrapping.
-type Read = unsafe fn(&[f64]) -> u64;
+type ReadLoop = unsafe fn(&[f64]) -> u64;
 /// `to[i] = value`.
 type Write = unsafe fn(&mut [f64], f64);
 
 /// The loops for this cpu. Made only by [`Loops::choose`], which has asked the cpu for the features that they need.
 pub(super) struct Loops {
-    copy: Two,
-    scale: Two,
-    add: Three,
-    triad: Three,
-    read: Read,
+    copy: UnaryLoop,
+    scale: UnaryLoop,
+    add: BinaryLoop,
+    triad: BinaryLoop,
+    read: ReadLoop,
     write: Write,
 }
 
@@ -29,7 +29,6 @@ pub(super) struct Loops {
 pub(super) enum Stores {
     /// As the compiler makes them; a line is read before it is overwritten.
     Ordinary,
-    /// Past the caches.
     NonTemporal,
 }
 

@@ -19,13 +19,13 @@ mod loops;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, Reduce, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, MetricSpec, ParameterKind, Reduce, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::kernels::arena::{self, Arena};
-use crate::team::{self, Lap, Member};
+use crate::team::{self, TimedSpan, Worker};
 use loops::{Loops, Stores};
 
 /// The loops in the order of a pass, with the number of arrays that each reads or writes.
@@ -108,19 +108,19 @@ fn all_metrics() -> Vec<MetricSpec> {
 }
 
 /// One thread's part of the three arrays.
-struct Part<'m> {
+struct ArraySlice<'m> {
     a: &'m mut [f64],
     b: &'m mut [f64],
     c: &'m mut [f64],
 }
 
-impl Part<'_> {
+impl ArraySlice<'_> {
     fn arrays(&mut self) -> [&mut [f64]; 3] {
         [&mut *self.a, &mut *self.b, &mut *self.c]
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let elements = job.parameters.size("size") / size_of::<f64>();
     let passes = job.parameters.size("passes");
     let stores = if job.parameters.switch("non-temporal") { Stores::NonTemporal } else { Stores::Ordinary };
@@ -133,7 +133,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         check_written(&part.into_inner().unwrap_or_else(PoisonError::into_inner), passes)?;
     }
 
-    let mut measured = Measured { thread_seats: crew.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
     measured.found(arena.found()?);
     let bytes_per_array = (elements * size_of::<f64>()) as f64;
     let mut push = |name: &str, pass: usize, arrays: u64, seconds: f64| {
@@ -143,17 +143,22 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     };
     for pass in 0..passes {
         for (kernel, (name, arrays)) in KERNELS.into_iter().enumerate() {
-            push(name, pass, arrays, Lap::seconds_of_all(crew.results.iter().map(|laps| laps.stream[pass][kernel])))?;
+            push(
+                name,
+                pass,
+                arrays,
+                TimedSpan::seconds_of_all(crew.results.iter().map(|laps| laps.stream[pass][kernel])),
+            )?;
         }
         for (kernel, name) in OF_ONE_ARRAY.into_iter().enumerate() {
-            push(name, pass, 1, Lap::seconds_of_all(crew.results.iter().map(|laps| laps.of_one[kernel][pass])))?;
+            push(name, pass, 1, TimedSpan::seconds_of_all(crew.results.iter().map(|laps| laps.of_one[kernel][pass])))?;
         }
     }
     Ok(measured)
 }
 
 /// Cuts the arrays out of the memory and into one part per thread, all parts but the last alike.
-fn share_out(memory: &mut [f64], elements: usize, threads: usize) -> Vec<Mutex<Part<'_>>> {
+fn share_out(memory: &mut [f64], elements: usize, threads: usize) -> Vec<Mutex<ArraySlice<'_>>> {
     let (a, rest) = memory.split_at_mut(elements + GAP_ELEMENTS);
     let (b, c) = rest.split_at_mut(elements + GAP_ELEMENTS);
     let (mut a, mut b, mut c) = (&mut a[..elements], &mut b[..elements], &mut c[..elements]);
@@ -164,7 +169,7 @@ fn share_out(memory: &mut [f64], elements: usize, threads: usize) -> Vec<Mutex<P
     let mut parts = Vec::with_capacity(threads);
     for thread in 0..threads {
         let length = border(thread + 1) - border(thread);
-        let part = Part {
+        let part = ArraySlice {
             a: a.split_off_mut(..length).expect("borders end at the last element"),
             b: b.split_off_mut(..length).expect("borders end at the last element"),
             c: c.split_off_mut(..length).expect("borders end at the last element"),
@@ -174,15 +179,17 @@ fn share_out(memory: &mut [f64], elements: usize, threads: usize) -> Vec<Mutex<P
     parts
 }
 
-/// What one thread took.
 struct Laps {
-    /// By pass and loop.
-    stream: Vec<[Lap; 4]>,
-    /// By loop and pass.
-    of_one: [Vec<Lap>; 2],
+    stream: Vec<[TimedSpan; 4]>,
+    of_one: [Vec<TimedSpan>; 2],
 }
 
-fn one_thread(member: &Member<'_>, parts: &[Mutex<Part<'_>>], loops: &Loops, passes: usize) -> Result<Laps, Failure> {
+fn one_thread(
+    member: &Worker<'_>,
+    parts: &[Mutex<ArraySlice<'_>>],
+    loops: &Loops,
+    passes: usize,
+) -> Result<Laps, Failure> {
     let mut part = parts[member.index].lock().unwrap_or_else(PoisonError::into_inner);
     for (array, value) in part.arrays().into_iter().zip(AT_FIRST) {
         array.fill(value);
@@ -208,13 +215,13 @@ fn one_thread(member: &Member<'_>, parts: &[Mutex<Part<'_>>], loops: &Loops, pas
 }
 
 fn stream_passes(
-    member: &Member<'_>,
-    part: &mut Part<'_>,
+    member: &Worker<'_>,
+    part: &mut ArraySlice<'_>,
     loops: &Loops,
     passes: usize,
-    laps: &mut Vec<[Lap; 4]>,
+    laps: &mut Vec<[TimedSpan; 4]>,
 ) -> Result<(), Failure> {
-    let Part { a, b, c } = part;
+    let ArraySlice { a, b, c } = part;
     for _ in 0..passes {
         laps.push([
             lap(member, || loops.copy(c, a))?,
@@ -232,15 +239,15 @@ fn written(pass: usize) -> f64 {
 }
 
 #[inline]
-fn lap(member: &Member<'_>, kernel: impl FnOnce()) -> Result<Lap, Failure> {
-    member.meet()?;
+fn lap(member: &Worker<'_>, kernel: impl FnOnce()) -> Result<TimedSpan, Failure> {
+    member.barrier()?;
     let start = Instant::now();
     kernel();
-    Ok(Lap { start, end: Instant::now() })
+    Ok(TimedSpan { start, end: Instant::now() })
 }
 
 /// Replays one element by scalar arithmetic and compares every element with it.
-fn check(part: &Part<'_>, passes: usize) -> Result<(), Failure> {
+fn check(part: &ArraySlice<'_>, passes: usize) -> Result<(), Failure> {
     let [mut a, mut b, mut c] = AT_FIRST;
     for _ in 0..passes {
         c = a;
@@ -263,7 +270,7 @@ fn check(part: &Part<'_>, passes: usize) -> Result<(), Failure> {
 }
 
 /// Adds up each array word by word, and compares what the loop found in every pass.
-fn check_sums(part: &mut Part<'_>, sums: &[u64]) -> Result<(), Failure> {
+fn check_sums(part: &mut ArraySlice<'_>, sums: &[u64]) -> Result<(), Failure> {
     let expected = part.arrays().map(|array| array.iter().fold(0, |sum: u64, x| sum.wrapping_add(x.to_bits())));
     match sums.iter().enumerate().find(|(pass, sum)| **sum != expected[pass % 3]) {
         None => Ok(()),
@@ -275,7 +282,7 @@ fn check_sums(part: &mut Part<'_>, sums: &[u64]) -> Result<(), Failure> {
 }
 
 /// Every element of each array is what the last pass of write over it has stored; fewer than three passes leave one out.
-fn check_written(part: &Part<'_>, passes: usize) -> Result<(), Failure> {
+fn check_written(part: &ArraySlice<'_>, passes: usize) -> Result<(), Failure> {
     for (first, array) in [&part.a, &part.b, &part.c].into_iter().enumerate() {
         let Some(last) = (first..passes).step_by(3).next_back() else { continue };
         if let Some(index) = array.iter().position(|value| value.to_bits() != written(last).to_bits()) {
@@ -351,7 +358,7 @@ mod tests {
         }
         let checked = |arrays: &mut [Vec<f64>; 3]| {
             let [a, b, c] = arrays;
-            check(&Part { a, b, c }, passes)
+            check(&ArraySlice { a, b, c }, passes)
         };
         assert_eq!(checked(&mut arrays), Ok(()));
         for array in 0..3 {
@@ -369,7 +376,7 @@ mod tests {
         let passes = 4;
         let loops = Loops::choose(Stores::Ordinary).unwrap();
         let [mut a, mut b, mut c] = AT_FIRST.map(|value| vec![value; 1000]);
-        let mut part = Part { a: &mut a, b: &mut b, c: &mut c };
+        let mut part = ArraySlice { a: &mut a, b: &mut b, c: &mut c };
         let mut sums: Vec<u64> = (0..passes).map(|pass| loops.read(part.arrays()[pass % 3])).collect();
         assert_eq!(check_sums(&mut part, &sums), Ok(()));
         sums[3] = loops.read(&part.a[1..]);

@@ -5,12 +5,12 @@
 //! the L1 caches; neither measures memory or vector units, and compilers move both.
 //! Definitions: the headers of `program/dhrystone.rs` and `program/whetstone.rs`.
 
-use model::workload::WorkloadSpec;
+use model::values::workload::WorkloadSpec;
 
 use super::copies::{self, Copy};
 use super::{Test, check, measured, time_ns};
 use crate::describe::{Parameter, choice, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// What R. Longbottom gives for one pass in double precision.
 const WHETSTONE_RESULTS: [f64; 8] = [
@@ -39,7 +39,7 @@ pub(crate) fn describe_dhrystone() -> WorkloadSpec {
     })
 }
 
-pub(crate) fn dhrystone(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn dhrystone(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = copies::run(job, copies::ARITHMETIC, &["dhrystone", &time_ns(job)])?;
     check(&copies.copies, &[0], "variables of Dhrystone with other values than the definition's")?;
     measured(copies, 1.0)
@@ -62,11 +62,11 @@ pub(crate) fn describe_whetstone() -> WorkloadSpec {
     })
 }
 
-pub(crate) fn whetstone(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn whetstone(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let test = if job.parameters.text("work") == "defined" { "whetstone-strict" } else { "whetstone" };
     let copies = copies::run(job, copies::ARITHMETIC, &[test, &time_ns(job)])?;
     copies.copies.iter().try_for_each(check_whetstone)?;
-    let mut measured = Measured { thread_seats: copies.seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: copies.seats, ..KernelOutput::default() };
     // Each copy has a time of its own, its user time, so that rates are added.
     measured.push("score", copies.copies.iter().map(|copy| copy.rate() * MWI_PER_PASS).sum())?;
     for copy in &copies.copies {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn smoke_runs_with_two_copies() {
-        let job = |name| Job { threads: 2, ..job_for_tests(name) };
+        let job = |name| TrialContext { threads: 2, ..job_for_tests(name) };
         check_smoke("dhrystone", &dhrystone(&job("dhrystone")).unwrap());
         check_smoke("whetstone", &whetstone(&job("whetstone")).unwrap());
         let mut defined = job("whetstone");

@@ -7,16 +7,16 @@
 //! None measures memory or computes. Seated, both processes of a context-switching copy share its seat; left to the
 //! kernel they may be on two cpus, and then it is the wake-up of another cpu that is measured.
 
-use model::workload::WorkloadSpec;
+use model::values::workload::WorkloadSpec;
 
 use super::copies::{self, Copies};
 use super::{Test, check, measured, time_ns};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// The bytes 0 to 255, twice.
 const BUFFER_SUM: u64 = 2 * (255 * 256 / 2);
 
-fn run(job: &Job, test: &str) -> Result<Copies, Failure> {
+fn run(job: &TrialContext, test: &str) -> Result<Copies, Failure> {
     copies::run(job, copies::SYSTEM, &[test, &time_ns(job)])
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn describe_system_calls() -> WorkloadSpec {
     )
 }
 
-pub(crate) fn system_calls(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn system_calls(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "calls")?;
     check(&copies.copies, &[0], "calls that failed")?;
     measured(copies, 1.0)
@@ -48,7 +48,7 @@ pub(crate) fn describe_pipe() -> WorkloadSpec {
     )
 }
 
-pub(crate) fn pipe(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn pipe(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "pipe")?;
     check(&copies.copies, &[0, BUFFER_SUM], "bytes left in the pipe, and the sum of those that came through")?;
     measured(copies, 1.0)
@@ -63,7 +63,7 @@ pub(crate) fn describe_switching() -> WorkloadSpec {
     )
 }
 
-pub(crate) fn switching(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn switching(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "switch")?;
     check(&copies.copies, &[], "context switching")?;
     measured(copies, 1.0)
@@ -77,7 +77,7 @@ pub(crate) fn describe_spawn() -> WorkloadSpec {
     )
 }
 
-pub(crate) fn spawn(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn spawn(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "spawn")?;
     check(&copies.copies, &[], "process creation")?;
     measured(copies, 1.0)
@@ -92,7 +92,7 @@ pub(crate) fn describe_execl() -> WorkloadSpec {
     )
 }
 
-pub(crate) fn execl(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn execl(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "execl")?;
     for copy in &copies.copies {
         // The last program of the chain is still the process that was started.
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn smoke_runs_with_two_copies() {
-        type Run = fn(&Job) -> Result<Measured, Failure>;
+        type Run = fn(&TrialContext) -> Result<KernelOutput, Failure>;
         let tests: [(&str, Run); 5] = [
             ("system-call-overhead", system_calls),
             ("pipe-throughput", pipe),
@@ -117,7 +117,7 @@ mod tests {
             ("execl", execl),
         ];
         for (name, run) in tests {
-            let measured = run(&Job { threads: 2, ..job_for_tests(name) }).unwrap();
+            let measured = run(&TrialContext { threads: 2, ..job_for_tests(name) }).unwrap();
             check_smoke(name, &measured);
             assert_eq!(measured.samples.len(), 3, "{name}: the score and two copies");
         }

@@ -6,14 +6,13 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use machine::seat;
-use model::id_set::{CpuId, CpuSet};
-use model::trial::ThreadSeat;
+use machine::affinity;
+use model::values::id_set::{CpuId, CpuSet};
+use model::values::trial::ThreadBinding;
 
-use crate::job::{Failure, Job};
-use crate::scratch::{Scratch, cannot};
+use crate::job::{Failure, TrialContext};
+use crate::scratch::{Scratch, io_failure};
 
-/// Dhrystone and Whetstone.
 pub(super) const ARITHMETIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/arithmetic"));
 /// The tests that ask the kernel for something.
 pub(super) const SYSTEM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/system"));
@@ -30,7 +29,6 @@ const BUSY_TRIES_MAX: u32 = 100;
 pub(super) struct Program<'a> {
     /// The program as a file.
     pub file: &'a Path,
-    /// Where it runs.
     pub folder: &'a Path,
     /// Its words, which begin with the test and the nanoseconds.
     pub words: Vec<OsString>,
@@ -40,7 +38,7 @@ pub(super) struct Program<'a> {
 pub(super) struct Copies {
     pub copies: Vec<Copy>,
     /// Empty when nobody was seated.
-    pub seats: Vec<ThreadSeat>,
+    pub seats: Vec<ThreadBinding>,
 }
 
 /// What one copy brought back.
@@ -48,7 +46,6 @@ pub(super) struct Copies {
 pub(super) struct Copy {
     pub count: u64,
     pub took_ns: u64,
-    /// Its process.
     pub process: u32,
     /// What the test itself reports, for its check.
     pub values: Vec<u64>,
@@ -65,7 +62,7 @@ impl Copy {
 }
 
 /// Runs copies of a program that needs no files, in a folder of its own.
-pub(super) fn run(job: &Job, program: &[u8], words: &[&str]) -> Result<Copies, Failure> {
+pub(super) fn run(job: &TrialContext, program: &[u8], words: &[&str]) -> Result<Copies, Failure> {
     let scratch = Scratch::new(&std::env::temp_dir())?;
     let file = scratch.program("program", program)?;
     let words: Vec<OsString> = words.iter().map(Into::into).collect();
@@ -73,15 +70,15 @@ pub(super) fn run(job: &Job, program: &[u8], words: &[&str]) -> Result<Copies, F
 }
 
 /// Runs a program for each copy.
-pub(super) fn run_each<'a>(job: &Job, program: impl Fn(usize) -> Program<'a>) -> Result<Copies, Failure> {
+pub(super) fn run_each<'a>(job: &TrialContext, program: impl Fn(usize) -> Program<'a>) -> Result<Copies, Failure> {
     check_size(job)?;
     let mut started = start_all(job, &program)?;
     let masks: Vec<Option<CpuSet>> = started.iter_mut().map(Started::wait_until_ready).collect::<Result<_, _>>()?;
     started.iter_mut().try_for_each(Started::go)?;
-    let ended: Vec<Ended> = started.iter_mut().map(Started::read).collect::<Result<_, _>>()?;
+    let ended: Vec<CopyExit> = started.iter_mut().map(Started::read).collect::<Result<_, _>>()?;
     let seats = ended.iter().zip(masks).zip(&job.seats);
-    let seat = |((ended, mask), asked): ((&Ended, Option<CpuSet>), &CpuId)| {
-        Some(ThreadSeat { asked: *asked, mask: mask?, before: ended.before, after: ended.after })
+    let seat = |((ended, mask), asked): ((&CopyExit, Option<CpuSet>), &CpuId)| {
+        Some(ThreadBinding { asked: *asked, mask: mask?, before: ended.before, after: ended.after })
     };
     let seats = seats.filter_map(seat).collect();
     Ok(Copies { copies: ended.into_iter().map(|ended| ended.copy).collect(), seats })
@@ -90,35 +87,34 @@ pub(super) fn run_each<'a>(job: &Job, program: impl Fn(usize) -> Program<'a>) ->
 /// A copy that runs; killed when it is dropped.
 struct Started {
     process: Child,
-    /// Taken to say go.
     word: Option<ChildStdin>,
     output: ChildStdout,
     seated: bool,
 }
 
 /// A copy that has ended.
-struct Ended {
+struct CopyExit {
     copy: Copy,
     before: CpuId,
     after: CpuId,
 }
 
 /// A child takes its parent's seat along, so this thread sits on each copy's seat while it starts it, and then goes back.
-fn start_all<'a>(job: &Job, program: &impl Fn(usize) -> Program<'a>) -> Result<Vec<Started>, Failure> {
+fn start_all<'a>(job: &TrialContext, program: &impl Fn(usize) -> Program<'a>) -> Result<Vec<Started>, Failure> {
     if job.seats.is_empty() {
         return (0..job.threads).map(|index| start(&program(index), false)).collect();
     }
-    let own = seat::mask_of(0).map_err(|refusal| refused(&refusal))?;
+    let own = affinity::mask_of(0).map_err(|refusal| refused(&refusal))?;
     let start_on = |(index, cpu): (usize, &CpuId)| {
-        seat::sit_on(*cpu).map_err(|refusal| refused(&refusal))?;
+        affinity::pin_to(*cpu).map_err(|refusal| refused(&refusal))?;
         start(&program(index), true)
     };
     let started = job.seats.iter().enumerate().map(start_on).collect();
-    seat::sit_on_any(&own).map_err(|refusal| refused(&refusal))?;
+    affinity::pin_to_any(&own).map_err(|refusal| refused(&refusal))?;
     started
 }
 
-fn refused(refusal: &seat::SeatError) -> Failure {
+fn refused(refusal: &affinity::AffinityError) -> Failure {
     Failure::Failed(refusal.to_string())
 }
 
@@ -126,7 +122,7 @@ fn start(program: &Program<'_>, seated: bool) -> Result<Started, Failure> {
     let mut command = Command::new(program.file);
     command.args(&program.words).current_dir(program.folder).env(LANGUAGE.0, LANGUAGE.1);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = spawn(&mut command).map_err(|error| cannot("run", &PathBuf::from(program.file), &error))?;
+    let mut process = spawn(&mut command).map_err(|error| io_failure("run", &PathBuf::from(program.file), &error))?;
     let word = process.stdin.take();
     let output = process.stdout.take().expect("its output is piped");
     Ok(Started { process, word, output, seated })
@@ -155,7 +151,7 @@ impl Started {
         if !self.seated {
             return Ok(None);
         }
-        seat::mask_of(self.process.id()).map(Some).map_err(|refusal| refused(&refusal))
+        affinity::mask_of(self.process.id()).map(Some).map_err(|refusal| refused(&refusal))
     }
 
     fn go(&mut self) -> Result<(), Failure> {
@@ -163,7 +159,7 @@ impl Started {
         if said { Ok(()) } else { Err(self.last_words()) }
     }
 
-    fn read(&mut self) -> Result<Ended, Failure> {
+    fn read(&mut self) -> Result<CopyExit, Failure> {
         let mut line = String::new();
         let read = self.output.read_to_string(&mut line);
         match read.ok().and_then(|_| parse(&line, self.process.id())) {
@@ -195,15 +191,15 @@ impl Drop for Started {
 }
 
 /// Count, nanoseconds, cpus before and after, then the test's values.
-fn parse(line: &str, process: u32) -> Option<Ended> {
+fn parse(line: &str, process: u32) -> Option<CopyExit> {
     let numbers: Vec<u64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let [count, took_ns, before, after, values @ ..] = numbers.as_slice() else { return None };
     let cpu = |number: u64| u32::try_from(number).ok().map(CpuId);
     let copy = Copy { count: *count, took_ns: (*took_ns).max(1), process, values: values.into() };
-    Some(Ended { copy, before: cpu(*before)?, after: cpu(*after)? })
+    Some(CopyExit { copy, before: cpu(*before)?, after: cpu(*after)? })
 }
 
-fn check_size(job: &Job) -> Result<(), Failure> {
+fn check_size(job: &TrialContext) -> Result<(), Failure> {
     if job.threads == 0 || job.threads > COPIES_MAX {
         return Err(Failure::Failed(format!("{} copies were asked for; 1 to {COPIES_MAX} can be", job.threads)));
     }
@@ -220,21 +216,21 @@ mod tests {
 
     #[test]
     fn copies_are_seated_before_they_start_and_their_parent_goes_back() {
-        let own = seat::mask_of(0).unwrap();
+        let own = affinity::mask_of(0).unwrap();
         let cpu = own.iter().next().unwrap();
-        let job = Job { threads: 2, seats: vec![cpu; 2], ..job_for_tests("pipe-throughput") };
+        let job = TrialContext { threads: 2, seats: vec![cpu; 2], ..job_for_tests("pipe-throughput") };
         let copies = run(&job, SYSTEM, &["pipe", "1000000"]).unwrap();
-        let proof = ThreadSeat { asked: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
+        let proof = ThreadBinding { asked: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
         assert_eq!(copies.seats, vec![proof; 2]);
         assert_eq!(copies.copies.len(), 2);
-        assert_eq!(seat::mask_of(0).unwrap(), own);
+        assert_eq!(affinity::mask_of(0).unwrap(), own);
     }
 
     #[test]
     fn what_a_copy_says_at_its_end_is_the_failure() {
         let failure = run(&job_for_tests("pipe-throughput"), SYSTEM, &["nothing", "1"]).err().unwrap();
         assert!(failure.to_string().contains("there is no such test"), "{failure}");
-        let job = Job { threads: 2, seats: vec![CpuId(0)], ..job_for_tests("pipe-throughput") };
+        let job = TrialContext { threads: 2, seats: vec![CpuId(0)], ..job_for_tests("pipe-throughput") };
         assert!(run(&job, SYSTEM, &["pipe", "1"]).err().unwrap().to_string().contains("1 seats for 2 copies"));
     }
 

@@ -9,13 +9,13 @@
 
 use std::path::{Path, PathBuf};
 
-use model::workload::{ParameterKind, WorkloadSpec};
+use model::values::workload::{ParameterKind, WorkloadSpec};
 
 use super::copies::{self, Program};
 use super::{Test, check, measured, time_ns};
 use crate::describe::{Parameter, choice, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::scratch::{Scratch, cannot};
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::scratch::{Scratch, io_failure};
 
 const KIB: f64 = 1024.0;
 
@@ -59,7 +59,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     })
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let scratch = Scratch::new(&folder(job))?;
     let file = scratch.program("program", copies::SYSTEM)?;
     let buffer = job.parameters.text("buffer");
@@ -82,7 +82,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     measured(copies, 1.0 / KIB)
 }
 
-fn folder(job: &Job) -> PathBuf {
+fn folder(job: &TrialContext) -> PathBuf {
     match job.parameters.text("folder") {
         "" => std::env::temp_dir(),
         folder => folder.into(),
@@ -101,7 +101,7 @@ fn blocks(buffer: &str, given: usize) -> usize {
 
 /// The first file has its size, and the second is the same as far as it goes.
 fn check_files([from, to]: &[PathBuf; 2], blocks: usize) -> Result<(), Failure> {
-    let read = |path: &PathBuf| std::fs::read(path).map_err(|error| cannot("read", path, &error));
+    let read = |path: &PathBuf| std::fs::read(path).map_err(|error| io_failure("read", path, &error));
     let (source, copied) = (read(from)?, read(to)?);
     if source.len() == blocks * 1024 && !copied.is_empty() && source.starts_with(&copied) {
         return Ok(());
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn smoke_runs_with_every_buffer_and_both_kinds_of_files() {
         for (buffer, files) in [("256", "shared"), ("1024", "own"), ("4096", "shared")] {
-            let mut job = Job { threads: 2, ..job_for_tests("file-copy") };
+            let mut job = TrialContext { threads: 2, ..job_for_tests("file-copy") };
             set(&mut job, "buffer", buffer);
             set(&mut job, "files", files);
             check_smoke("file-copy", &run(&job).unwrap());

@@ -1,7 +1,7 @@
 //! UnixBench's tests by the definitions of version 5.1.3, in programs of our own. Each file has some of them.
 //!
 //! A trial is one pass: as many copies as the placement has threads, each a process on a seat of its own, started
-//! together; their scores are added, as UnixBench adds them. The index over the tests is `model::unixbench`.
+//! together; their scores are added, as UnixBench adds them. The index over the tests is `model::import::unixbench`.
 //! The programs in `program/` are compiled by the build script; here they are started, seated, and their results checked.
 
 pub(crate) mod arithmetic;
@@ -11,11 +11,11 @@ pub(crate) mod files;
 pub(crate) mod shell;
 mod text;
 
-use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
+use model::values::units::Nanos;
+use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use copies::{Copies, Copy};
 
 /// What the tests' descriptions have in common.
@@ -23,9 +23,7 @@ struct Test {
     name: &'static str,
     summary: &'static str,
     about: &'static str,
-    /// As UnixBench prints it.
     unit: &'static str,
-    /// Beside the time.
     parameters: Vec<ParameterSpec>,
 }
 
@@ -56,13 +54,13 @@ fn score(unit: &'static str) -> Vec<MetricSpec> {
     metrics([Metric::median("score", unit, Better::Higher)])
 }
 
-fn time_ns(job: &Job) -> String {
+fn time_ns(job: &TrialContext) -> String {
     job.time("time").as_nanos().to_string()
 }
 
 /// What the copies did together: their counts by the mean of their times. Each copy's own rate is kept beside it.
-fn measured(copies: Copies, per_count: f64) -> Result<Measured, Failure> {
-    let mut measured = Measured { thread_seats: copies.seats, ..Measured::default() };
+fn measured(copies: Copies, per_count: f64) -> Result<KernelOutput, Failure> {
+    let mut measured = KernelOutput { thread_seats: copies.seats, ..KernelOutput::default() };
     measured.push("score", rate_of_all(&copies.copies) * per_count)?;
     for copy in &copies.copies {
         measured.push("copy", copy.rate() * per_count)?;

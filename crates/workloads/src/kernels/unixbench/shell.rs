@@ -10,13 +10,13 @@
 use std::path::Path;
 use std::process::Command;
 
-use model::workload::{ParameterKind, WorkloadSpec};
+use model::values::workload::{ParameterKind, WorkloadSpec};
 
 use super::copies::{self, Program};
 use super::{Test, check, measured, text, time_ns};
 use crate::describe::{Parameter, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::scratch::{Scratch, cannot};
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::scratch::{Scratch, io_failure};
 
 const SCRIPTS: &[u8] = include_bytes!("shell/scripts.sh");
 const COMMANDS: &[u8] = include_bytes!("shell/commands.sh");
@@ -38,7 +38,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     })
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let scratch = Scratch::new(&std::env::temp_dir())?;
     let file = scratch.program("program", copies::SYSTEM)?;
     let scripts = scratch.program("scripts.sh", SCRIPTS)?;
@@ -67,11 +67,11 @@ fn check_commands(scratch: &Scratch, lines: &str) -> Result<(), Failure> {
     let mut command = Command::new("/bin/sh");
     let status =
         command.args(["commands.sh", "keep"]).current_dir(&folder).env(copies::LANGUAGE.0, copies::LANGUAGE.1).status();
-    let status = status.map_err(|error| cannot("run", Path::new("/bin/sh"), &error))?;
+    let status = status.map_err(|error| io_failure("run", Path::new("/bin/sh"), &error))?;
     let counted = std::fs::read_to_string(scratch.path("kept.count")).unwrap_or_default();
     let kept = ["sorted", "dumped", "found", "count"].map(|name| scratch.path(&format!("kept.{name}")));
     for path in &kept {
-        std::fs::remove_file(path).map_err(|error| cannot("remove", path, &error))?;
+        std::fs::remove_file(path).map_err(|error| io_failure("remove", path, &error))?;
     }
     let found = lines.lines().filter(|line| line.contains(text::WORD)).count();
     if status.success() && counted.split_whitespace().next() == Some(&found.to_string()) {
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn smoke_runs_with_two_copies() {
         for concurrent in ["1", "8"] {
-            let mut job = Job { threads: 2, ..job_for_tests("shell") };
+            let mut job = TrialContext { threads: 2, ..job_for_tests("shell") };
             set(&mut job, "concurrent", concurrent);
             check_smoke("shell", &run(&job).unwrap());
         }

@@ -16,7 +16,7 @@ const LETTERS: &[u8] = b"abcdefgijklmnopqrstuvwxyz";
 pub(super) fn lines() -> String {
     let mut random = Random::of_thread(0, 0);
     let letters = BYTES - WORDS - LINES_WITH_WORD * WORD.len();
-    let mut left = Left { words: WORDS - LINES_WITH_WORD, letters };
+    let mut left = Remaining { words: WORDS - LINES_WITH_WORD, letters };
     let mut text = String::with_capacity(BYTES);
     for line in 0..LINES {
         let has_word = line % (LINES / LINES_WITH_WORD) == 0 && line / (LINES / LINES_WITH_WORD) < LINES_WITH_WORD;
@@ -30,12 +30,12 @@ pub(super) fn lines() -> String {
 }
 
 /// What is still to be written.
-struct Left {
+struct Remaining {
     words: usize,
     letters: usize,
 }
 
-impl Left {
+impl Remaining {
     /// A word of the mean length of what is left.
     fn word(&mut self, random: &mut Random) -> String {
         let length = self.letters / self.words;

@@ -10,19 +10,19 @@
 //! (likewise). Each command that a trial runs has the trial's time limit for itself; a server has it to become ready.
 
 mod number;
-mod words;
+mod template;
 
 use std::path::PathBuf;
 
-use machine::child::{Exit, Finished, Ready};
-use model::id_set::CpuSet;
-use model::trial::Sample;
-use model::units::Nanos;
-use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
+use machine::child::{Exit, ProcessResult, Readiness};
+use model::values::id_set::CpuSet;
+use model::values::trial::Sample;
+use model::values::units::Nanos;
+use model::values::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
+use crate::command_spec::{CommandSpec, ServerLine};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::recipe::{Recipe, ServerLine};
+use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// More warm-up runs than this in every trial is a mistyped number.
 const WARMUP_MAX: i64 = 1000;
@@ -46,7 +46,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-fn all_parameters() -> Vec<model::workload::ParameterSpec> {
+fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
     let text = |name, about| Parameter { name, about, kind: ParameterKind::Text, default: Some(""), smoke: None };
     let switch =
         |name, about| Parameter { name, about, kind: ParameterKind::Switch, default: Some("false"), smoke: None };
@@ -84,7 +84,7 @@ fn all_parameters() -> Vec<model::workload::ParameterSpec> {
     ])
 }
 
-fn all_metrics() -> Vec<model::workload::MetricSpec> {
+fn all_metrics() -> Vec<model::values::workload::MetricSpec> {
     metrics([
         Metric::median("wall", "s", Better::Lower),
         Metric::median("user", "s", Better::Lower),
@@ -101,28 +101,28 @@ fn all_metrics() -> Vec<model::workload::MetricSpec> {
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     argv(parameters)?;
     for name in ["prepare", "cleanup"] {
-        words::words(parameters, name)?;
+        template::words(parameters, name)?;
     }
     number::wanted(parameters)?;
     ready(parameters)?;
-    if words::words(parameters, "server")?.is_none() && !parameters.text("ready").is_empty() {
+    if template::words(parameters, "server")?.is_none() && !parameters.text("ready").is_empty() {
         return Err("ready is given without a server".into());
     }
     Ok(())
 }
 
-pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
+pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     let cpus: CpuSet = job.seats.iter().copied().collect();
-    let line = |name| words::command_line(job, name, &cpus);
+    let line = |name| template::command_line(job, name, &cpus);
     argv(&job.parameters).map_err(Failure::Failed)?;
     let mut command = line("argv")?.expect("it was checked to name a program");
     if job.parameters.switch("openmp") {
         // Not OMP_PROC_BIND: it would take the choice from the kernel where that is the placement.
         command.environment.insert("OMP_NUM_THREADS".into(), job.threads.to_string());
     }
-    let server = words::command_line(job, "server", &job.second)?;
+    let server = template::command_line(job, "server", &job.server_cpus)?;
     let ready = ready(&job.parameters).map_err(Failure::Failed)?;
-    Ok(Recipe {
+    Ok(CommandSpec {
         prepare: line("prepare")?,
         server: server.map(|command| ServerLine { command, ready }),
         warmup: u32::try_from(job.parameters.size("warmup")).expect("its bounds are those of a small number"),
@@ -131,16 +131,16 @@ pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
     })
 }
 
-pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {
     let fails = match finished.exit {
         Exit::Code(0) => false,
         Exit::Code(_) => !job.parameters.switch("ignore-failure"),
         Exit::Signal(_) | Exit::TimedOut | Exit::Stopped => true,
     };
     if fails {
-        return Err(Failure::Failed(format!("it ended with {}", finished.last_words())));
+        return Err(Failure::Failed(format!("it ended with {}", finished.stderr_tail())));
     }
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     if let Some(number) = number::wanted(&job.parameters).map_err(Failure::Failed)? {
         let series = if job.parameters.switch("higher-is-better") { "value-higher" } else { "value" };
         measured.push(series, number.read(finished)?)?;
@@ -154,24 +154,24 @@ pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failur
 }
 
 fn argv(parameters: &Parameters) -> Result<(), String> {
-    let named = words::words(parameters, "argv")?;
+    let named = template::words(parameters, "argv")?;
     named.map(drop).ok_or_else(|| "argv names no program; write it like [\"./app\", \"--fast\"]".into())
 }
 
-fn ready(parameters: &Parameters) -> Result<Ready, String> {
+fn ready(parameters: &Parameters) -> Result<Readiness, String> {
     let text = parameters.text("ready");
     if text.is_empty() {
-        return Ok(Ready::Started);
+        return Ok(Readiness::Started);
     }
     let wrong = |why: &dyn std::fmt::Display| format!("ready '{text}': {why}");
     match text.split_once(':') {
         Some(("port", number)) => match number.parse() {
-            Ok(port) if port != 0 => Ok(Ready::Port(port)),
+            Ok(port) if port != 0 => Ok(Readiness::Port(port)),
             _ => Err(wrong(&"a port is a number from 1 to 65535")),
         },
-        Some(("file", path)) if !path.is_empty() => Ok(Ready::File(PathBuf::from(path))),
+        Some(("file", path)) if !path.is_empty() => Ok(Readiness::File(PathBuf::from(path))),
         Some(("line", expression)) if !expression.is_empty() => {
-            regex::bytes::Regex::new(expression).map(Ready::Line).map_err(|error| wrong(&error))
+            regex::bytes::Regex::new(expression).map(Readiness::Line).map_err(|error| wrong(&error))
         }
         _ => Err(wrong(&"it is port:N, file:PATH or line:REGEX")),
     }

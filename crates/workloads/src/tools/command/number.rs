@@ -1,12 +1,11 @@
 //! The number that a program prints: found by a regular expression or by a JSON pointer.
 
-use machine::child::Finished;
-use model::workload::Parameters;
+use machine::child::ProcessResult;
+use model::values::workload::Parameters;
 use regex::Regex;
 
 use crate::job::Failure;
 
-/// Where the number is.
 #[derive(Clone, Debug)]
 pub(super) enum Number {
     /// What the group of the last match captures.
@@ -43,7 +42,7 @@ fn pointer_of(text: &str) -> Result<String, String> {
 
 impl Number {
     /// Reads it from what a program printed.
-    pub(super) fn read(&self, finished: &Finished) -> Result<f64, Failure> {
+    pub(super) fn read(&self, finished: &ProcessResult) -> Result<f64, Failure> {
         match self {
             Self::Match(expression) => matched(expression, finished),
             Self::Pointer(pointer) => pointed_at(pointer, finished),
@@ -52,7 +51,7 @@ impl Number {
 }
 
 /// The number in the last match: programs print their summary last. stdout first, since stderr is cut short.
-fn matched(expression: &Regex, finished: &Finished) -> Result<f64, Failure> {
+fn matched(expression: &Regex, finished: &ProcessResult) -> Result<f64, Failure> {
     let last = |output: &[u8]| {
         let text = String::from_utf8_lossy(output);
         expression.captures_iter(&text).filter_map(|found| Some(found.get(1)?.as_str().to_owned())).last()
@@ -64,7 +63,7 @@ fn matched(expression: &Regex, finished: &Finished) -> Result<f64, Failure> {
 }
 
 /// A number, or a text that is one: some programs put all their values in quotes.
-fn pointed_at(pointer: &str, finished: &Finished) -> Result<f64, Failure> {
+fn pointed_at(pointer: &str, finished: &ProcessResult) -> Result<f64, Failure> {
     let output: serde_json::Value = serde_json::from_slice(&finished.stdout).map_err(|error| {
         let cut = if finished.stdout_dropped.0 > 0 { " (it was too long and is cut off)" } else { "" };
         Failure::Failed(format!("its standard output is not one JSON text{cut}: {error}"))

@@ -1,26 +1,26 @@
 //! What the parameters of a command come to, and how its output is read; nothing is run.
 
-use model::id_set::{CpuId, NodeId};
-use model::units::Bytes;
+use model::values::id_set::{CpuId, NodeId};
+use model::values::units::Bytes;
 
 use std::collections::BTreeMap;
 
-use model::placement::MemoryPolicy;
-use model::trial::Evidence;
+use model::placements::placement::MemoryPolicy;
+use model::values::trial::Evidence;
 
 use super::*;
 use crate::kernels::{job_for_tests, set};
 
-fn job(given: &[(&str, &str)]) -> Job {
-    let mut job = Job { threads: 3, ..job_for_tests("command") };
+fn job(given: &[(&str, &str)]) -> TrialContext {
+    let mut job = TrialContext { threads: 3, ..job_for_tests("command") };
     for (name, text) in given {
         set(&mut job, name, text);
     }
     job
 }
 
-fn finished(stdout: &str, stderr: &str, exit: Exit) -> Finished {
-    Finished {
+fn finished(stdout: &str, stderr: &str, exit: Exit) -> ProcessResult {
+    ProcessResult {
         exit,
         stdout: stdout.into(),
         stdout_dropped: Bytes(0),
@@ -47,7 +47,7 @@ fn words_are_kept_apart_and_placeholders_filled() {
 #[test]
 fn without_a_binding_placeholders_mean_what_is_allowed() {
     let argv = recipe(&job(&[("argv", r#"["app", "{cpus}", "{node}"]"#)])).unwrap().command.argv;
-    assert_eq!(argv[1], machine::seat::mask_of(0).unwrap().to_string());
+    assert_eq!(argv[1], machine::affinity::mask_of(0).unwrap().to_string());
     let nodes = CpuSet::parse_list(&argv[2]).unwrap();
     assert!(!nodes.is_empty());
     for node in nodes.iter() {
@@ -87,7 +87,7 @@ fn mistakes_are_said_before_anything_runs() {
 
 #[test]
 fn times_memory_and_the_last_number_become_samples() {
-    let read_series = |job: &Job, finished: &Finished| {
+    let read_series = |job: &TrialContext, finished: &ProcessResult| {
         let samples = read(job, finished)?;
         Ok::<_, Failure>(samples.into_iter().map(|sample| (sample.series, sample.value)).collect::<BTreeMap<_, _>>())
     };
@@ -106,7 +106,7 @@ fn times_memory_and_the_last_number_become_samples() {
 #[test]
 fn failures_say_what_the_program_said() {
     let plain = job(&[]);
-    let error = |job: &Job, finished: &Finished| read(job, finished).unwrap_err().to_string();
+    let error = |job: &TrialContext, finished: &ProcessResult| read(job, finished).unwrap_err().to_string();
     assert_eq!(error(&plain, &finished("", "no such file\n", Exit::Code(3))), "it ended with status 3: no such file");
     assert_eq!(error(&plain, &finished("", "", Exit::Signal(9))), "it ended with signal 9");
     let metric = job(&[("metric", r"rate: (\S+)")]);
@@ -128,7 +128,7 @@ fn what_surrounds_a_command_is_filled_in_too() {
         ("openmp", "true"),
     ]);
     job.seats = vec![CpuId(5)];
-    job.second = CpuSet::parse_list("6-7").unwrap();
+    job.server_cpus = CpuSet::parse_list("6-7").unwrap();
     job.memory = MemoryPolicy::Preferred(NodeId(1));
     assert_eq!(check(&job.parameters), Ok(()));
     let recipe = recipe(&job).unwrap();
@@ -139,7 +139,7 @@ fn what_surrounds_a_command_is_filled_in_too() {
     assert_eq!(recipe.cleanup.as_ref().unwrap().argv, ["clean", "1"]);
     let server = recipe.server.as_ref().unwrap();
     assert_eq!(server.command.argv, ["serve", "6-7", "1", "3"]);
-    assert!(matches!(server.ready, Ready::Port(8080)), "{:?}", server.ready);
+    assert!(matches!(server.ready, Readiness::Port(8080)), "{:?}", server.ready);
     assert_eq!(recipe.warmup, 2);
     assert_eq!(recipe.programs(), ["prepare"], "it may make the others");
 }
@@ -168,10 +168,10 @@ fn a_shell_runs_what_is_no_list_and_only_when_asked() {
 #[test]
 fn a_server_is_ready_by_one_sign() {
     let of = |text| ready(&job(&[("ready", text)]).parameters);
-    assert!(matches!(of(""), Ok(Ready::Started)));
-    assert!(matches!(of("port:65535"), Ok(Ready::Port(65535))));
-    assert!(matches!(of("file:/run/a:b"), Ok(Ready::File(path)) if path.as_os_str() == "/run/a:b"));
-    assert!(matches!(of("line:port: \\d+"), Ok(Ready::Line(line)) if line.as_str() == "port: \\d+"));
+    assert!(matches!(of(""), Ok(Readiness::Started)));
+    assert!(matches!(of("port:65535"), Ok(Readiness::Port(65535))));
+    assert!(matches!(of("file:/run/a:b"), Ok(Readiness::File(path)) if path.as_os_str() == "/run/a:b"));
+    assert!(matches!(of("line:port: \\d+"), Ok(Readiness::Line(line)) if line.as_str() == "port: \\d+"));
 }
 
 #[test]

@@ -10,9 +10,9 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::job::{Failure, Job};
+use crate::job::{Failure, TrialContext};
 use crate::random::Random;
-use crate::scratch::cannot;
+use crate::scratch::io_failure;
 use crate::tools::cache;
 
 /// Changed when anything below changes what is made: files of another version are made anew.
@@ -25,7 +25,6 @@ const WORDS: usize = 4096;
 const FOLLOWERS: usize = 8;
 const READ: usize = 1 << 20;
 
-/// A file to compress.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Corpus {
     pub path: PathBuf,
@@ -35,7 +34,7 @@ pub(super) struct Corpus {
 }
 
 /// The corpus of a job, read once: so it is in the page cache, and what it should be.
-pub(super) fn of(job: &Job, folder: &Path) -> Result<Corpus, Failure> {
+pub(super) fn of(job: &TrialContext, folder: &Path) -> Result<Corpus, Failure> {
     let path = match job.parameters.text("corpus") {
         "" => made(job, folder)?,
         file => file.into(),
@@ -47,10 +46,10 @@ pub(super) fn of(job: &Job, folder: &Path) -> Result<Corpus, Failure> {
     Ok(Corpus { path, bytes, digest })
 }
 
-fn made(job: &Job, folder: &Path) -> Result<PathBuf, Failure> {
+fn made(job: &TrialContext, folder: &Path) -> Result<PathBuf, Failure> {
     let (size, seed) = (job.parameters.size("size"), job.parameters.integer("seed") as u64);
-    let path = cache::once(folder, &format!("corpus-{VERSION}-{seed}-{size}"), |path| {
-        let wrong = |error: std::io::Error| cannot("write", path, &error);
+    let path = cache::get_or_create(folder, &format!("corpus-{VERSION}-{seed}-{size}"), |path| {
+        let wrong = |error: std::io::Error| io_failure("write", path, &error);
         let file = File::create(path).map_err(wrong)?;
         write(seed, size, BufWriter::with_capacity(READ, file)).map_err(wrong)
     })?;
@@ -182,7 +181,7 @@ fn noise(_: &Language, random: &mut Random, part: &mut Vec<u8>) {
 fn read_through(path: &Path) -> Result<(u64, u64), Failure> {
     let wrong = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::Failed(format!("corpus {} is not there", path.display())),
-        _ => cannot("read", path, &error),
+        _ => io_failure("read", path, &error),
     };
     let mut file = File::open(path).map_err(wrong)?;
     let mut buffer = vec![0; READ];
@@ -204,7 +203,7 @@ fn read_through(path: &Path) -> Result<(u64, u64), Failure> {
 
 /// Whether a file has the corpus's bytes, and what is different if not. `other` is what a program hands back.
 pub(super) fn compare(corpus: &Corpus, mut other: impl Read) -> Result<(), Failure> {
-    let wrong = |error: std::io::Error| cannot("read", &corpus.path, &error);
+    let wrong = |error: std::io::Error| io_failure("read", &corpus.path, &error);
     let mut file = File::open(&corpus.path).map_err(wrong)?;
     let (mut expected, mut found) = (vec![0; READ], vec![0; READ]);
     let mut at = 0;

@@ -14,20 +14,19 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, WorkloadSpec};
 
 use super::{cache, installed, process};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::scratch::{Scratch, cannot};
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::scratch::{Scratch, io_failure};
 use corpus::Corpus;
 
 /// For files that trials of other thread counts decompress too: two, because xz then writes blocks that can be
 /// decompressed at the same time, which with one thread it does not.
 const THREADS_TO_PREPARE: usize = 2;
 
-/// One of the programs.
 struct Program {
     name: &'static str,
     package: &'static str,
@@ -164,11 +163,11 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let program = program(job);
     let unpacks = job.parameters.text("direction") == "decompress";
     check_threads(program, unpacks, job.threads)?;
-    installed::need(program.name, program.package)?;
+    installed::require(program.name, program.package)?;
     let folder = match job.parameters.text("folder") {
         "" => std::env::temp_dir(),
         folder => folder.into(),
@@ -180,7 +179,7 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         let packed = prepared(program, &corpus, &cache, &scratch)?;
         let output = scratch.path("output");
         let took = process::run(command(program, true, job.threads, &packed, &output)?, program.name, &scratch)?;
-        let file = File::open(&output).map_err(|error| cannot("read", &output, &error))?;
+        let file = File::open(&output).map_err(|error| io_failure("read", &output, &error))?;
         corpus::compare(&corpus, file)?;
         (took, packed)
     } else {
@@ -190,14 +189,14 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         (took, output)
     };
     let seconds = took.as_secs_f64();
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     measured.push("throughput", corpus.bytes as f64 / seconds / 1e6)?;
     measured.push("ratio", corpus.bytes as f64 / size(&packed)? as f64)?;
     measured.push("wall", seconds)?;
     Ok(measured)
 }
 
-fn program(job: &Job) -> &'static Program {
+fn program(job: &TrialContext) -> &'static Program {
     let name = job.parameters.text("program");
     PROGRAMS.iter().find(|program| program.name == name).expect("it is one of the choices")
 }
@@ -214,7 +213,7 @@ fn check_threads(program: &Program, unpacks: bool, threads: usize) -> Result<(),
 
 /// A command line that reads one file and writes another.
 fn command(program: &Program, unpacks: bool, threads: usize, input: &Path, output: &Path) -> Result<Command, Failure> {
-    let file = File::create(output).map_err(|error| cannot("make", output, &error))?;
+    let file = File::create(output).map_err(|error| io_failure("make", output, &error))?;
     let mut command = Command::new(program.name);
     // Their own variables for options would change what is measured.
     for name in ["ZSTD_CLEVEL", "ZSTD_NBTHREADS", "XZ_DEFAULTS", "XZ_OPT", "GZIP", "PIGZ"] {
@@ -234,16 +233,16 @@ fn command(program: &Program, unpacks: bool, threads: usize, input: &Path, outpu
 /// The corpus as the program compresses it, made once for every version of the program.
 fn prepared(program: &Program, corpus: &Corpus, cache: &Path, scratch: &Scratch) -> Result<PathBuf, Failure> {
     let version = Command::new(program.name).arg("--version").output();
-    let version = version.map_err(|error| cannot("run", program.name.as_ref(), &error))?;
+    let version = version.map_err(|error| io_failure("run", program.name.as_ref(), &error))?;
     let words = [version.stdout, version.stderr].concat();
     let version = words.iter().fold(0u64, |digest, byte| digest.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     let name = format!("{:016x}-{}-{version:016x}.{}", corpus.digest, corpus.bytes, program.suffix);
-    let packed = cache::once(cache, &name, |path| {
+    let packed = cache::get_or_create(cache, &name, |path| {
         let command = command(program, false, THREADS_TO_PREPARE, &corpus.path, path)?;
         process::run(command, program.name, scratch).map(drop)
     })?;
     // Read, so that it is in the page cache also when it was made long ago.
-    std::fs::read(&packed).map_err(|error| cannot("read", &packed, &error))?;
+    std::fs::read(&packed).map_err(|error| io_failure("read", &packed, &error))?;
     Ok(packed)
 }
 
@@ -251,9 +250,9 @@ fn prepared(program: &Program, corpus: &Corpus, cache: &Path, scratch: &Scratch)
 fn check_round_trip(program: &Program, packed: &Path, corpus: &Corpus) -> Result<(), Failure> {
     let mut command = Command::new(program.name);
     command.args(program.unpack).arg(packed).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|error| cannot("run", program.name.as_ref(), &error))?;
+    let mut child = command.spawn().map_err(|error| io_failure("run", program.name.as_ref(), &error))?;
     let compared = corpus::compare(corpus, child.stdout.take().expect("its output is piped"));
-    let status = child.wait().map_err(|error| cannot("wait for", program.name.as_ref(), &error))?;
+    let status = child.wait().map_err(|error| io_failure("wait for", program.name.as_ref(), &error))?;
     compared?;
     if status.success() {
         return Ok(());
@@ -262,7 +261,7 @@ fn check_round_trip(program: &Program, packed: &Path, corpus: &Corpus) -> Result
 }
 
 fn size(path: &Path) -> Result<u64, Failure> {
-    std::fs::metadata(path).map(|found| found.len()).map_err(|error| cannot("look at", path, &error))
+    std::fs::metadata(path).map(|found| found.len()).map_err(|error| io_failure("look at", path, &error))
 }
 
 #[cfg(test)]
@@ -270,8 +269,8 @@ mod tests {
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests};
 
-    fn job(program: &str, direction: &str, threads: usize, folder: &Path) -> Job {
-        let mut job = Job { threads, ..job_for_tests("compress") };
+    fn job(program: &str, direction: &str, threads: usize, folder: &Path) -> TrialContext {
+        let mut job = TrialContext { threads, ..job_for_tests("compress") };
         for (name, text) in [("program", program), ("direction", direction), ("folder", folder.to_str().unwrap())] {
             crate::kernels::set(&mut job, name, text);
         }
@@ -282,7 +281,7 @@ mod tests {
     fn every_program_makes_the_round_trip_both_ways() {
         let folder = tempfile::tempdir().unwrap();
         for program in &PROGRAMS {
-            if let Err(why) = installed::need(program.name, program.package) {
+            if let Err(why) = installed::require(program.name, program.package) {
                 println!("skipped: {}: {why}", program.name);
                 continue;
             }

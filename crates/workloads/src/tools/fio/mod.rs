@@ -8,20 +8,20 @@
 //! Source: fio 3 (axboe/fio), a program of its own under the GPL; no line of it is in here. Its options: fio(1), section
 //! "Parameters"; what it prints: its own JSON.
 
-mod words;
+mod args;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use model::reports::fio::{self as report, Figures, Output};
-use model::units::Nanos;
-use model::workload::{MetricSpec, Parameters, WorkloadSpec};
+use model::import::reports::fio::{self as report, Figures, Output};
+use model::values::units::Nanos;
+use model::values::workload::{MetricSpec, Parameters, WorkloadSpec};
 
 use super::{installed, process};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::kernels::io;
-use crate::scratch::{Scratch, cannot};
-use words::{Pass, words};
+use crate::scratch::{Scratch, io_failure};
+use args::{FioRun, words};
 
 /// From this version on a run says the percentiles of submission, completion and both apart, and of mixes also those of all
 /// requests together.
@@ -56,20 +56,20 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
-    installed::need("fio", "fio")?;
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
+    installed::require("fio", "fio")?;
     let scratch = Scratch::new(&std::env::temp_dir())?;
     let version = Command::new("fio").arg("--version").output();
-    let version = version.map_err(|error| cannot("run", "fio".as_ref(), &error))?;
+    let version = version.map_err(|error| io_failure("run", "fio".as_ref(), &error))?;
     check_version(&String::from_utf8_lossy(&version.stdout))?;
-    let lent = io::Lent::open(job)?;
+    let lent = io::ExternalFile::open(job)?;
     if lent.is_ours() && job.parameters.switch("verify") && !io::asks_to_write(&job.parameters) {
         // What it reads has to be what it has written, or it would have nothing to check.
-        fio(job, &lent, Pass::Write, &scratch)?;
+        fio(job, &lent, FioRun::Write, &scratch)?;
     }
-    let output = fio(job, &lent, Pass::Measure, &scratch)?;
+    let output = fio(job, &lent, FioRun::Measure, &scratch)?;
     lent.unchanged()?;
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     report(job, &output, &mut measured)?;
     Ok(measured)
 }
@@ -92,20 +92,17 @@ fn check_version(said: &str) -> Result<(), Failure> {
 }
 
 /// One run of fio, to its end.
-fn fio(job: &Job, lent: &io::Lent, pass: Pass, scratch: &Scratch) -> Result<Output, Failure> {
+fn fio(job: &TrialContext, lent: &io::ExternalFile, pass: FioRun, scratch: &Scratch) -> Result<Output, Failure> {
     let path = scratch.path("output.json");
     let mut command = Command::new("fio");
     // It leaves files of its own where it runs.
-    command
-        .args(words(job, &lent.path(), lent.bytes(), pass, &path))
-        .current_dir(scratch.folder())
-        .stdout(Stdio::null());
+    command.args(words(job, &lent.path(), lent.bytes(), pass, &path)).current_dir(scratch.dir()).stdout(Stdio::null());
     process::run(command, "fio", scratch).map_err(unavailable)?;
     read(&path)
 }
 
 fn read(path: &Path) -> Result<Output, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| cannot("read", path, &error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| io_failure("read", path, &error))?;
     report::parse(&text).map_err(|error| {
         let line = error.line.map_or(String::new(), |line| format!("line {line}: "));
         unavailable(Failure::Failed(format!("what fio printed: {line}{}", error.what)))
@@ -130,7 +127,7 @@ fn unavailable(failure: Failure) -> Failure {
     }
 }
 
-fn report(job: &Job, output: &Output, measured: &mut Measured) -> Result<(), Failure> {
+fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> Result<(), Failure> {
     let wrong = |why: String| Failure::Failed(format!("what fio printed: {why}"));
     let [ran] = output.jobs.as_slice() else {
         return Err(wrong(format!("{} jobs, one was asked for", output.jobs.len())));
@@ -172,7 +169,7 @@ fn report(job: &Job, output: &Output, measured: &mut Measured) -> Result<(), Fai
     Ok(())
 }
 
-fn latencies(figures: &Figures, measured: &mut Measured) -> Result<(), Failure> {
+fn latencies(figures: &Figures, measured: &mut KernelOutput) -> Result<(), Failure> {
     let Some(total) = &figures.total else { return Ok(()) };
     measured.push("latency-mean", total.mean_us)?;
     for (percentile, series) in PERCENTILES {

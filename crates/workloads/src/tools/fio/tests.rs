@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use model::trial::Sample;
+use model::values::trial::Sample;
 
 use super::*;
 use crate::kernels::{job_for_tests, set};
@@ -11,7 +11,7 @@ use crate::kernels::{job_for_tests, set};
 const READ: &str = include_str!("read-3.33.json");
 const MIXED: &str = include_str!("mixed-3.33.json");
 
-fn job(pairs: &[(&str, &str)]) -> Job {
+fn job(pairs: &[(&str, &str)]) -> TrialContext {
     let mut job = job_for_tests("fio");
     pairs.iter().for_each(|(name, value)| set(&mut job, name, value));
     job
@@ -19,11 +19,11 @@ fn job(pairs: &[(&str, &str)]) -> Job {
 
 /// Whether there is a fio to run; a reason why not is printed.
 fn there() -> bool {
-    installed::need("fio", "fio").inspect_err(|why| println!("skipped: {why}")).is_ok()
+    installed::require("fio", "fio").inspect_err(|why| println!("skipped: {why}")).is_ok()
 }
 
 /// A run; none where this kernel or file system has no such thing, which is printed.
-fn ran(job: &Job) -> Option<Vec<Sample>> {
+fn ran(job: &TrialContext) -> Option<Vec<Sample>> {
     match run(job) {
         Ok(measured) => Some(measured.samples),
         Err(Failure::Unavailable(why)) => {
@@ -56,7 +56,7 @@ fn it_has_the_parameters_and_metrics_of_io() {
 
 #[test]
 fn several_files_are_refused() {
-    let refusal = io::Lent::open(&Job { threads: 2, ..job(&[("file", "/x,/y")]) }).err().unwrap();
+    let refusal = io::ExternalFile::open(&TrialContext { threads: 2, ..job(&[("file", "/x,/y")]) }).err().unwrap();
     assert!(refusal.to_string().contains("several files at once are workload io's"), "{refusal}");
 }
 
@@ -75,7 +75,7 @@ fn every_engine_and_kind_of_request_runs() {
         return;
     }
     for (engine, rw, depth, threads) in cells {
-        let job = Job { threads, ..job(&[("engine", engine), ("rw", rw), ("iodepth", depth)]) };
+        let job = TrialContext { threads, ..job(&[("engine", engine), ("rw", rw), ("iodepth", depth)]) };
         let Some(samples) = ran(&job) else { continue };
         let number = |series: &str| of(&samples, series).unwrap_or_else(|| panic!("{engine} {rw}: no {series}"));
         assert!(samples.iter().all(|sample| sample.value.is_finite() && sample.value > 0.0), "{samples:?}");
@@ -122,7 +122,7 @@ fn what_is_checked_is_found_right_or_wrong() {
         return;
     }
     for (rw, threads) in [("randread", 1), ("read", 2), ("write", 1), ("randwrite", 2)] {
-        let job = Job { threads, ..job(&[("verify", "true"), ("rw", rw), ("engine", "psync")]) };
+        let job = TrialContext { threads, ..job(&[("verify", "true"), ("rw", rw), ("engine", "psync")]) };
         let Some(samples) = ran(&job) else { return };
         // What is read back takes cpu time that is not the requests'.
         assert_eq!(of(&samples, "cpu-per-io").is_some(), rw.ends_with("read"), "{rw}: {samples:?}");
@@ -187,7 +187,7 @@ fn its_words_say_all_that_was_asked_for() {
         ("sqpoll", "true"),
         ("iopoll", "true"),
     ];
-    let said = words(&Job { threads: 3, ..job(&asked) }, "/a:b", 8 << 20, Pass::Measure, Path::new("/o"));
+    let said = words(&TrialContext { threads: 3, ..job(&asked) }, "/a:b", 8 << 20, FioRun::Measure, Path::new("/o"));
     for word in [
         "--filename=/a\\:b",
         "--output=/o",
@@ -219,10 +219,10 @@ fn its_words_say_all_that_was_asked_for() {
     }
     assert!(!said.iter().any(|word| word == "--readonly"));
     let reads = words(
-        &Job { threads: 4, ..job(&[("rw", "read"), ("amount", "1MiB")]) },
+        &TrialContext { threads: 4, ..job(&[("rw", "read"), ("amount", "1MiB")]) },
         "/a",
         1 << 20,
-        Pass::Measure,
+        FioRun::Measure,
         Path::new("/o"),
     );
     for word in
@@ -235,8 +235,8 @@ fn its_words_say_all_that_was_asked_for() {
 
 #[test]
 fn what_it_printed_is_read_and_what_was_not_asked_for_is_no_result() {
-    let report = |job: &Job, text: &str| -> Result<Vec<Sample>, String> {
-        let mut measured = Measured::default();
+    let report = |job: &TrialContext, text: &str| -> Result<Vec<Sample>, String> {
+        let mut measured = KernelOutput::default();
         let output = report::parse(text).map_err(|error| error.what)?;
         super::report(job, &output, &mut measured).map_err(|failure| failure.to_string())?;
         Ok(measured.samples)

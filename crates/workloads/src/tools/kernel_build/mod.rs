@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
+use model::values::units::Nanos;
+use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
 use super::{cache, installed, process};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::scratch::{Scratch, cannot};
-use source::Source;
+use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::scratch::{Scratch, io_failure};
+use source::KernelTree;
 
 /// Programs that building needs, and Debian's packages of them.
 const FOR_SMALL: [(&str, &str); 3] = [("make", "make"), ("gcc", "gcc"), ("ld", "binutils")];
@@ -98,7 +98,7 @@ struct Built {
     objects: u64,
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let source = source::of(job.parameters.text("source"))?;
     need_programs(&source, job.parameters.text("config"))?;
     let folder: PathBuf = match job.parameters.text("folder") {
@@ -106,13 +106,13 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         folder => folder.into(),
     };
     let scratch = Scratch::new(&folder)?;
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     let (series, built) = match source {
-        Source::Kernel(path) => {
+        KernelTree::Kernel(path) => {
             let path = source::unpacked(&path, &cache::folder(&folder)?, &scratch)?;
             ("build", kernel(job, &path, &scratch)?)
         }
-        Source::Small => ("build-small", small_program(job, &scratch)?),
+        KernelTree::Small => ("build-small", small_program(job, &scratch)?),
     };
     measured.push(series, built.took.as_secs_f64())?;
     measured.push("objects", built.objects as f64)?;
@@ -120,14 +120,14 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
 }
 
 /// All that is missing at once, so that one command gets it.
-fn need_programs(source: &Source, config: &str) -> Result<(), Failure> {
+fn need_programs(source: &KernelTree, config: &str) -> Result<(), Failure> {
     let mut needed = FOR_SMALL.to_vec();
     let mut missing = Vec::new();
-    if *source != Source::Small {
+    if *source != KernelTree::Small {
         needed.extend(FOR_KERNEL);
         missing.extend((config == "defconfig" && !Path::new(LIBELF.0).exists()).then_some(LIBELF));
     }
-    missing.extend(needed.into_iter().filter(|(program, package)| installed::need(program, package).is_err()));
+    missing.extend(needed.into_iter().filter(|(program, package)| installed::require(program, package).is_err()));
     if missing.is_empty() {
         return Ok(());
     }
@@ -147,7 +147,7 @@ fn make() -> Command {
     make
 }
 
-fn kernel(job: &Job, source: &Path, scratch: &Scratch) -> Result<Built, Failure> {
+fn kernel(job: &TrialContext, source: &Path, scratch: &Scratch) -> Result<Built, Failure> {
     let built = new_folder(scratch)?;
     let make = |words: &[&str]| {
         let mut make = make();
@@ -165,9 +165,9 @@ fn kernel(job: &Job, source: &Path, scratch: &Scratch) -> Result<Built, Failure>
     Ok(Built { took, objects })
 }
 
-fn small_program(job: &Job, scratch: &Scratch) -> Result<Built, Failure> {
+fn small_program(job: &TrialContext, scratch: &Scratch) -> Result<Built, Failure> {
     let source = scratch.path("source");
-    std::fs::create_dir(&source).map_err(|error| cannot("make", &source, &error))?;
+    std::fs::create_dir(&source).map_err(|error| io_failure("make", &source, &error))?;
     let files = job.parameters.size("files");
     let expected = small::write(&source, files)?;
     let built = new_folder(scratch)?;
@@ -182,13 +182,13 @@ fn small_program(job: &Job, scratch: &Scratch) -> Result<Built, Failure> {
 
 fn new_folder(scratch: &Scratch) -> Result<PathBuf, Failure> {
     let built = scratch.path("built");
-    std::fs::create_dir(&built).map_err(|error| cannot("make", &built, &error))?;
+    std::fs::create_dir(&built).map_err(|error| io_failure("make", &built, &error))?;
     Ok(built)
 }
 
 /// Object files in a folder and the folders in it.
 fn count_objects(folder: &Path, depth: u32) -> Result<u64, Failure> {
-    let wrong = |error: std::io::Error| cannot("look into", folder, &error);
+    let wrong = |error: std::io::Error| io_failure("look into", folder, &error);
     let mut count = 0;
     for entry in std::fs::read_dir(folder).map_err(wrong)? {
         let entry = entry.map_err(wrong)?;
@@ -217,7 +217,8 @@ fn check_kernel(vmlinux: &Path, objects: u64) -> Result<(), Failure> {
 
 /// The program has all its files, and computes what they say.
 fn check_small(program: &Path, expected: u64, objects: u64, files: u64) -> Result<(), Failure> {
-    let output = Command::new(program).stdin(Stdio::null()).output().map_err(|error| cannot("run", program, &error))?;
+    let output =
+        Command::new(program).stdin(Stdio::null()).output().map_err(|error| io_failure("run", program, &error))?;
     let printed = String::from_utf8_lossy(&output.stdout).trim().to_string();
     if printed == expected.to_string() && objects == files {
         return Ok(());
@@ -232,8 +233,8 @@ mod tests {
     use super::*;
     use crate::kernels::job_for_tests;
 
-    fn small_job(threads: usize, folder: &Path) -> Job {
-        let mut job = Job { threads, ..job_for_tests("kernel-build") };
+    fn small_job(threads: usize, folder: &Path) -> TrialContext {
+        let mut job = TrialContext { threads, ..job_for_tests("kernel-build") };
         crate::kernels::set(&mut job, "folder", folder.to_str().unwrap());
         job
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::job::Failure;
 use crate::random::Random;
-use crate::scratch::cannot;
+use crate::scratch::io_failure;
 
 const FUNCTIONS: usize = 12;
 const TABLE: usize = 32;
@@ -113,5 +113,5 @@ pub(super) fn write(folder: &Path, files: usize) -> Result<u64, Failure> {
 
 fn put(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     let path = folder.join(name);
-    std::fs::write(&path, text).map_err(|error| cannot("write", &path, &error))
+    std::fs::write(&path, text).map_err(|error| io_failure("write", &path, &error))
 }

@@ -7,33 +7,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::job::Failure;
-use crate::scratch::{Scratch, cannot};
+use crate::scratch::{Scratch, io_failure};
 use crate::tools::{cache, process};
 
 /// Where Debian's packages put them.
 const PACKAGED: &str = "/usr/src";
 
-/// What is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum KernelTree {
     /// A kernel's source, unpacked or not.
     Kernel(PathBuf),
-    /// Our own small program.
     Small,
 }
 
 /// What the parameter `source` means here.
-pub(super) fn of(parameter: &str) -> Result<Source, Failure> {
+pub(super) fn of(parameter: &str) -> Result<KernelTree, Failure> {
     match parameter {
-        "small" => Ok(Source::Small),
-        "auto" => Ok(newest_packaged(Path::new(PACKAGED)).map_or(Source::Small, Source::Kernel)),
-        "debian" => newest_packaged(Path::new(PACKAGED)).map(Source::Kernel).ok_or_else(|| {
+        "small" => Ok(KernelTree::Small),
+        "auto" => Ok(newest_packaged(Path::new(PACKAGED)).map_or(KernelTree::Small, KernelTree::Kernel)),
+        "debian" => newest_packaged(Path::new(PACKAGED)).map(KernelTree::Kernel).ok_or_else(|| {
             Failure::Unavailable(format!(
                 "there is no {PACKAGED}/linux-source-*.tar.xz; hint: apt-get install linux-source"
             ))
         }),
         path => match std::fs::metadata(path) {
-            Ok(_) => Ok(Source::Kernel(path.into())),
+            Ok(_) => Ok(KernelTree::Kernel(path.into())),
             Err(error) => Err(Failure::Failed(format!("source {path}: {error}"))),
         },
     }
@@ -52,16 +50,16 @@ fn newest_packaged(folder: &Path) -> Option<PathBuf> {
 
 /// The folder with the source, unpacked when it is a tar file.
 pub(super) fn unpacked(path: &Path, cache: &Path, scratch: &Scratch) -> Result<PathBuf, Failure> {
-    let found = std::fs::metadata(path).map_err(|error| cannot("look at", path, &error))?;
+    let found = std::fs::metadata(path).map_err(|error| io_failure("look at", path, &error))?;
     let folder = if found.is_dir() {
-        path.canonicalize().map_err(|error| cannot("look at", path, &error))?
+        path.canonicalize().map_err(|error| io_failure("look at", path, &error))?
     } else {
         let name = name(path, &found);
         // Who cleans folders of temporary files may take a part of a tree.
         if !is_kernel(&cache.join(&name)) {
             cache::remove(&cache.join(&name))?;
         }
-        cache::once(cache, &name, |unfinished| unpack(path, unfinished, scratch))?
+        cache::get_or_create(cache, &name, |unfinished| unpack(path, unfinished, scratch))?
     };
     if is_kernel(&folder) {
         return Ok(folder);
@@ -80,7 +78,7 @@ fn name(path: &Path, found: &Metadata) -> String {
 }
 
 fn unpack(path: &Path, folder: &Path, scratch: &Scratch) -> Result<(), Failure> {
-    std::fs::create_dir(folder).map_err(|error| cannot("make", folder, &error))?;
+    std::fs::create_dir(folder).map_err(|error| io_failure("make", folder, &error))?;
     let mut tar = Command::new("tar");
     // All of it lies in one folder, whatever that is called.
     tar.args(["--strip-components=1", "-xf"]).arg(path).arg("-C").arg(folder);
@@ -106,7 +104,7 @@ mod tests {
     #[test]
     fn a_source_that_is_none_is_named() {
         assert!(of("/no/such").unwrap_err().to_string().contains("source /no/such"));
-        assert_eq!(of("small"), Ok(Source::Small));
+        assert_eq!(of("small"), Ok(KernelTree::Small));
         let folder = tempfile::tempdir().unwrap();
         let scratch = Scratch::new(folder.path()).unwrap();
         let failure = unpacked(folder.path(), folder.path(), &scratch).unwrap_err();

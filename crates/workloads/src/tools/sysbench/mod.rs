@@ -10,15 +10,15 @@ mod report;
 
 use std::collections::BTreeMap;
 
-use machine::child::{Exit, Finished};
-use model::trial::Sample;
-use model::units::Nanos;
-use model::workload::{Better, MetricSpec, ParameterKind, Parameters, WorkloadSpec};
+use machine::child::{Exit, ProcessResult};
+use model::values::trial::Sample;
+use model::values::units::Nanos;
+use model::values::workload::{Better, MetricSpec, ParameterKind, Parameters, WorkloadSpec};
 
 use super::installed;
+use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
-use crate::recipe::{CommandLine, Recipe};
+use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// Each test and what its own options begin with.
 const TESTS: [(&str, &str); 4] =
@@ -90,8 +90,8 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
-    installed::need("sysbench", "sysbench")?;
+pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
+    installed::require("sysbench", "sysbench")?;
     let test = job.parameters.text("test");
     let mut argv = vec!["sysbench".to_string(), test.into(), format!("--threads={}", job.threads)];
     // Its one event per thread is the whole of mutex, however long it takes.
@@ -100,15 +100,15 @@ pub(crate) fn recipe(job: &Job) -> Result<Recipe, Failure> {
     argv.extend(job.parameters.text("options").split_whitespace().map(String::from));
     argv.push("run".into());
     let command = CommandLine { argv, environment: BTreeMap::new() };
-    Ok(Recipe { prepare: None, server: None, warmup: 0, command, cleanup: None })
+    Ok(CommandSpec { prepare: None, server: None, warmup: 0, command, cleanup: None })
 }
 
-pub(crate) fn read(job: &Job, finished: &Finished) -> Result<Vec<Sample>, Failure> {
+pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {
     let output = String::from_utf8_lossy(&finished.stdout);
     if finished.exit != Exit::Code(0) {
         // It says on its standard output what it does not like.
         let fatal = output.lines().find(|line| line.starts_with("FATAL")).unwrap_or_default();
-        return Err(Failure::Failed(format!("it ended with {} {fatal}", finished.last_words()).trim_end().into()));
+        return Err(Failure::Failed(format!("it ended with {} {fatal}", finished.stderr_tail()).trim_end().into()));
     }
     samples(job.parameters.text("test"), job.threads, &output)
 }
@@ -118,7 +118,7 @@ fn samples(test: &str, threads: usize, output: &str) -> Result<Vec<Sample>, Fail
     if report.threads != threads as u64 {
         return Err(Failure::Failed(format!("it ran {} threads, {threads} were asked for", report.threads)));
     }
-    let mut measured = Measured::default();
+    let mut measured = KernelOutput::default();
     measured.push("events", report.events / report.total_time_s)?;
     report.mib_per_s.map_or(Ok(()), |rate| measured.push("bandwidth", rate))?;
     measured.push("total-time", report.total_time_s)?;
@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn the_command_has_the_placements_threads_and_the_tests_options() {
-        if installed::need("sysbench", "sysbench").is_err() {
+        if installed::require("sysbench", "sysbench").is_err() {
             return println!("skipped: sysbench is not installed");
         }
-        let mut job = Job { threads: 3, ..job_for_tests("sysbench") };
+        let mut job = TrialContext { threads: 3, ..job_for_tests("sysbench") };
         set(&mut job, "test", "memory");
         set(&mut job, "options", "--memory-oper=read --memory-block-size=1M");
         let words = "sysbench memory --threads=3 --time=1 --memory-oper=read --memory-block-size=1M run";

@@ -2,7 +2,7 @@
 
 /// The numbers of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Report {
+pub(super) struct SysbenchOutput {
     pub threads: u64,
     pub total_time_s: f64,
     pub events: f64,
@@ -15,7 +15,7 @@ pub(super) struct Report {
 }
 
 /// Reads the report of this test; an error names the line.
-pub(super) fn read(test: &str, output: &str) -> Result<Report, String> {
+pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     check_version(output)?;
     // Also in the texts of other tests, so the test's own mark must be there.
     let mark = match test {
@@ -26,7 +26,7 @@ pub(super) fn read(test: &str, output: &str) -> Result<Report, String> {
     if !output.lines().any(|line| line.starts_with(mark)) {
         return Err(format!("it is none of test {test}: no line begins with '{mark}'"));
     }
-    let report = Report {
+    let report = SysbenchOutput {
         threads: number(output, "Number of threads:", "")? as u64,
         total_time_s: number(output, "total time:", "s")?,
         events: number(output, "total number of events:", "")?,
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_their_lines() {
         let report = read("cpu", include_str!("reports/cpu-1.0.20.txt")).unwrap();
-        let expected = Report {
+        let expected = SysbenchOutput {
             threads: 2,
             total_time_s: 1.0041,
             events: 2569.0,

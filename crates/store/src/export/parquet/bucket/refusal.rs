@@ -8,7 +8,7 @@ use super::BucketError;
 
 /// What was said, and what to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct S3Error {
     said: String,
     hint: String,
 }
@@ -18,7 +18,7 @@ const REGION: &str = "the bucket is in another region than AWS_REGION says";
 const KEYS: &str = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, with AWS_SESSION_TOKEN where keys are lent, must be of this store and still valid";
 const SET_KEYS: &str = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; those of a profile: eval \"$(aws configure export-credentials --format env)\"";
 
-impl Refusal {
+impl S3Error {
     /// What somebody said, where nobody knows a better next step than to read it.
     pub(super) fn plain(error: &(dyn Error + 'static)) -> Self {
         Self { said: error.to_string(), hint: "write to a folder, and copy that with the store's own program".into() }
@@ -36,13 +36,13 @@ impl Refusal {
 }
 
 /// Of a request for credentials: keys that are in the environment are not asked for, so there are none.
-pub(super) fn of_credentials(error: &(dyn Error + 'static)) -> Refusal {
+pub(super) fn of_credentials(error: &(dyn Error + 'static)) -> S3Error {
     let said = format!("AWS_ACCESS_KEY_ID is not set, and asking for the machine's role: {}", deepest(error));
-    Refusal { said, hint: SET_KEYS.into() }
+    S3Error { said, hint: SET_KEYS.into() }
 }
 
 /// Of a request to the store.
-pub(super) fn of_request(error: &(dyn Error + 'static)) -> Refusal {
+pub(super) fn of_request(error: &(dyn Error + 'static)) -> S3Error {
     if let Some(http) = chain(error).find_map(|error| error.downcast_ref::<HttpError>()) {
         return match http.kind() {
             HttpErrorKind::Timeout => refusal("it gave no answer in time", ENDPOINT),
@@ -86,8 +86,8 @@ pub(super) fn of_request(error: &(dyn Error + 'static)) -> Refusal {
     }
 }
 
-fn refusal(said: &str, hint: &str) -> Refusal {
-    Refusal { said: said.into(), hint: hint.into() }
+fn refusal(said: &str, hint: &str) -> S3Error {
+    S3Error { said: said.into(), hint: hint.into() }
 }
 
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn answered(status: &str, body: &str) -> Refusal {
+    fn answered(status: &str, body: &str) -> S3Error {
         let text = format!("Server returned non-2xx status code: {status}: {body}");
         of_request(&io::Error::other(text))
     }

@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::super::element::{Element, dot};
 use super::super::random::Elements;
-use super::Work;
-use super::lane::Lane;
+use super::GemmContext;
+use super::thread::GemmThread;
 use crate::job::Failure;
 use crate::random::Random;
 
@@ -19,9 +19,7 @@ const SAMPLED: usize = 16;
 pub(super) struct Sums {
     /// Of ones and minus ones.
     pub r: Vectors,
-    /// B r.
     pub br: Mutex<Vectors>,
-    /// A B r.
     pub abr: Mutex<Vectors>,
     /// C r, of C as it is in the file.
     pub cr: Mutex<Vectors>,
@@ -52,8 +50,8 @@ impl Sums {
 }
 
 /// Reads this thread's parts of C back from the file: times the vectors, and some elements against dot products.
-pub(super) fn examine<T: Element>(lane: &mut Lane<'_, T>) -> Result<(), Failure> {
-    let Work { shape, sums, seed, .. } = lane.work;
+pub(super) fn examine<T: Element>(lane: &mut GemmThread<'_, T>) -> Result<(), Failure> {
+    let GemmContext { shape, sums, seed, .. } = lane.work;
     let (n, seed) = (shape.n, *seed);
     let mut share = zeros(n);
     let mut random = Random::of_thread(seed, lane.member.index);

@@ -13,31 +13,31 @@
 //! bounds are those of `gemm`.
 
 mod check;
-mod lane;
 mod pack;
 mod shape;
+mod thread;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use farmem::array::{Access, Buffer, FarError, FarFile, MoverSettings, Near, Place, Traffic};
+use farmem::array::{Access, Buffer, FarError, FarFile, FarLocation, MoverSettings, NearArena, TransferStats};
 use machine::memory::{HugePages, PlacedMemory};
-use model::id_set::NodeId;
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
+use model::values::id_set::NodeId;
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, ParameterKind, Parameters, Reduce, WorkloadSpec};
 
 use super::blas::{Blas, N_MAX};
 use super::element::Element;
 use super::{blas_parameter, precision_parameter, too_large};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::kernels::arena::{self, far_failure as failure};
-use crate::team::{self, Lap};
+use crate::team::{self, TimedSpan};
 use check::{Sums, compare, examine};
-use lane::{Lane, Lent};
 use pack::pack;
-use shape::Shape;
+use shape::Tiling;
+use thread::{GemmThread, ThreadBuffers};
 
 /// All requests of a panel are under way at once: who multiplies hands none over. More than this a disk's queue does not hold.
 const DEPTH: u32 = 128;
@@ -109,25 +109,24 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     cut(parameters, 1).map(drop)
 }
 
-fn cut(parameters: &Parameters, threads: usize) -> Result<Shape, String> {
+fn cut(parameters: &Parameters, threads: usize) -> Result<Tiling, String> {
     let element = if parameters.text("precision") == "fp32" { 4 } else { 8 };
     let budget = Bytes(parameters.size("budget") as u64);
-    Shape::new(parameters.size("n"), element, parameters.size("depth"), budget, threads)
+    Tiling::new(parameters.size("n"), element, parameters.size("depth"), budget, threads)
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     match job.parameters.text("precision") {
         "fp32" => multiply::<f32>(job),
         _ => multiply::<f64>(job),
     }
 }
 
-/// What all threads know.
-struct Work<'w, T> {
+struct GemmContext<'w, T> {
     blas: &'w Blas,
-    shape: Shape,
+    shape: Tiling,
     file: Arc<FarFile>,
-    near: Near,
+    near: NearArena,
     mover: MoverSettings,
     /// Where both panels of A begin, and both of B.
     panels: [*mut u8; 4],
@@ -140,31 +139,30 @@ struct Work<'w, T> {
 
 // SAFETY: the addresses are of the near memory, which this value holds; following them is unsafe and says who may.
 #[allow(unsafe_code)]
-unsafe impl<T: Sync> Sync for Work<'_, T> {}
+unsafe impl<T: Sync> Sync for GemmContext<'_, T> {}
 
 /// What a thread brings back.
-struct Done {
-    lap: Lap,
+struct ThreadResult {
+    lap: TimedSpan,
     pack_seconds: f64,
-    /// Of the product alone.
-    traffic: Traffic,
+    traffic: TransferStats,
     /// How long it waited for the other threads' panels.
     met_seconds: f64,
     /// How long the disk took to say that it has C.
     sync_seconds: f64,
 }
 
-fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
+fn multiply<T: Element>(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let shape = cut(&job.parameters, job.threads).map_err(Failure::Failed)?;
     let n = shape.n;
     let blas = Blas::load(job)?;
     let of_n = |error: &FarError| too_large(n, failure(error));
-    let place = Place::parse(job.parameters.text("folder")).map_err(|error| failure(&error))?;
+    let place = FarLocation::parse(job.parameters.text("folder")).map_err(|error| failure(&error))?;
     let file = FarFile::new(&place, shape.far_bytes(), Access::Direct).map_err(|error| of_n(&error))?;
     let placed = PlacedMemory::new(shape.near_bytes(), &job.memory, HugePages::Wanted);
-    let (near, all) = Near::new(placed.map_err(|error| arena::failure(&error))?);
+    let (near, all) = NearArena::new(placed.map_err(|error| arena::failure(&error))?);
     let lent = lend(&shape, all);
-    let work: Work<'_, T> = Work {
+    let work: GemmContext<'_, T> = GemmContext {
         blas: &blas,
         file: Arc::new(file),
         near,
@@ -179,21 +177,26 @@ fn multiply<T: Element>(job: &Job) -> Result<Measured, Failure> {
         element: std::marker::PhantomData,
         shape,
     };
-    let lent: Vec<Mutex<Option<Lent>>> = lent.into_iter().map(|lent| Mutex::new(Some(lent))).collect();
+    let lent: Vec<Mutex<Option<ThreadBuffers>>> = lent.into_iter().map(|lent| Mutex::new(Some(lent))).collect();
     let crew = team::run(job, |member| {
         let lent = lent[member.index].lock().unwrap_or_else(PoisonError::into_inner).take();
-        one_thread(Lane::new(member, &work, lent.expect("each thread takes its own, once"))?)
+        one_thread(GemmThread::new(member, &work, lent.expect("each thread takes its own, once"))?)
     })?;
     compare::<T>(&work.sums, n)?;
     report(job, crew, n, pages(&work.near)?)
 }
 
-fn report(job: &Job, crew: team::Crew<Done>, n: usize, pages: BTreeMap<NodeId, u64>) -> Result<Measured, Failure> {
+fn report(
+    job: &TrialContext,
+    crew: team::TeamResult<ThreadResult>,
+    n: usize,
+    pages: BTreeMap<NodeId, u64>,
+) -> Result<KernelOutput, Failure> {
     let done = crew.results;
-    let mut measured = Measured { thread_seats: crew.seats, pages, ..Measured::default() };
-    let gflops = 2.0 * (n as f64).powi(3) / Lap::seconds_of_all(done.iter().map(|done| done.lap)) / 1e9;
-    let largest = |of: fn(&Done) -> f64| done.iter().map(of).fold(0.0, f64::max);
-    let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum::<u64>() as f64 / 1e6;
+    let mut measured = KernelOutput { thread_seats: crew.seats, pages, ..KernelOutput::default() };
+    let gflops = 2.0 * (n as f64).powi(3) / TimedSpan::seconds_of_all(done.iter().map(|done| done.lap)) / 1e9;
+    let largest = |of: fn(&ThreadResult) -> f64| done.iter().map(of).fold(0.0, f64::max);
+    let sum = |of: fn(&ThreadResult) -> u64| done.iter().map(of).sum::<u64>() as f64 / 1e6;
     measured.push("gflops", gflops)?;
     measured.push("gflops-per-thread", gflops / job.threads as f64)?;
     measured.push("io-wait", largest(|done| done.traffic.waited.as_secs_f64()))?;
@@ -207,12 +210,12 @@ fn report(job: &Job, crew: team::Crew<Done>, n: usize, pages: BTreeMap<NodeId, u
 }
 
 /// As an arena does it: a kernel without NUMA tells nothing.
-fn pages(near: &Near) -> Result<BTreeMap<NodeId, u64>, Failure> {
+fn pages(near: &NearArena) -> Result<BTreeMap<NodeId, u64>, Failure> {
     arena::pages(near.pages_by_node(arena::PAGES_ASKED_MAX))
 }
 
 /// Cuts the near memory: both panels of A, both of B, then the threads' parts of C.
-fn lend(shape: &Shape, mut all: Buffer) -> Vec<Lent> {
+fn lend(shape: &Tiling, mut all: Buffer) -> Vec<ThreadBuffers> {
     let mut cut = |bytes: usize| {
         let rest = all.split_off(bytes);
         std::mem::replace(&mut all, rest)
@@ -228,10 +231,14 @@ fn lend(shape: &Shape, mut all: Buffer) -> Vec<Lent> {
     let shares = |thread: usize, panels: &mut [Buffer; 4]| -> [Buffer; 4] {
         std::array::from_fn(|index| share(&mut panels[index], borders[index], thread))
     };
-    parts.into_iter().enumerate().map(|(thread, part)| Lent { shares: shares(thread, &mut panels), part }).collect()
+    parts
+        .into_iter()
+        .enumerate()
+        .map(|(thread, part)| ThreadBuffers { shares: shares(thread, &mut panels), part })
+        .collect()
 }
 
-fn one_thread<T: Element>(mut lane: Lane<'_, T>) -> Result<Done, Failure> {
+fn one_thread<T: Element>(mut lane: GemmThread<'_, T>) -> Result<ThreadResult, Failure> {
     let member = lane.member;
     lane.work.blas.alone()?;
     let begun = Instant::now();
@@ -240,24 +247,24 @@ fn one_thread<T: Element>(mut lane: Lane<'_, T>) -> Result<Done, Failure> {
     let before = lane.mover.traffic();
     let mut sync_seconds = 0.0;
     let lap = member.timed(|| {
-        member.meet()?;
+        member.barrier()?;
         let start = Instant::now();
         lane.multiply()?;
         let multiplied = Instant::now();
         lane.work.file.sync().map_err(|error| failure(&error))?;
         sync_seconds = multiplied.elapsed().as_secs_f64();
-        Ok(Lap { start, end: Instant::now() })
+        Ok(TimedSpan { start, end: Instant::now() })
     })?;
     let after = lane.mover.traffic();
     // What a thread of another part still writes would be read before it is there.
-    member.meet()?;
+    member.barrier()?;
     examine(&mut lane)?;
-    let traffic = Traffic {
+    let traffic = TransferStats {
         read: after.read - before.read,
         written: after.written - before.written,
         waited: after.waited.saturating_sub(before.waited),
     };
-    Ok(Done { lap, pack_seconds, traffic, met_seconds: lane.met.as_secs_f64(), sync_seconds })
+    Ok(ThreadResult { lap, pack_seconds, traffic, met_seconds: lane.met.as_secs_f64(), sync_seconds })
 }
 
 #[cfg(test)]

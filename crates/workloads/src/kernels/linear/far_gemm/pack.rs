@@ -8,49 +8,52 @@ use super::super::element::Element;
 use super::super::random::Elements;
 use super::super::tile::Tile;
 use super::check::{Vectors, add, zeros};
-use super::lane::Lane;
-use super::shape::{Panel, Shape};
-use super::{Work, failure};
+use super::shape::{Panel, Tiling};
+use super::thread::GemmThread;
+use super::{GemmContext, failure};
 use crate::job::Failure;
 
 /// Makes B, then A, and writes them to the file; on the way B r and A (B r).
-pub(super) fn pack<T: Element>(lane: &mut Lane<'_, T>) -> Result<(), Failure> {
+pub(super) fn pack<T: Element>(lane: &mut GemmThread<'_, T>) -> Result<(), Failure> {
     warm_up(lane.work)?;
     let (shape, sums) = (&lane.work.shape, &lane.work.sums);
     let n = shape.n;
     lane.clear_result()?;
     let mut share = zeros(n);
     each_panel(shape, |one, inner, turn| {
-        let place = Block { rows: shape.inner(inner), columns: shape.span(one), stride: shape.b_stride() };
+        let place = PanelLayout { rows: shape.inner(inner), columns: shape.span(one), stride: shape.b_stride() };
         let elements = Elements::new(lane.work.seed, 'b');
         lane.store(Panel::B { inner, column: one }, turn, |values, from| {
             make(values, from, &place, elements, &sums.r, &mut share);
         })
     })?;
     add(&sums.br, &share);
-    lane.member.meet()?;
+    lane.member.barrier()?;
     let br = sums.br.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut share = zeros(n);
     each_panel(shape, |one, inner, turn| {
-        let place = Block { rows: shape.span(one), columns: shape.inner(inner), stride: shape.a_stride() };
+        let place = PanelLayout { rows: shape.span(one), columns: shape.inner(inner), stride: shape.a_stride() };
         let elements = Elements::new(lane.work.seed, 'a');
         lane.store(Panel::A { row: one, inner }, turn, |values, from| {
             make(values, from, &place, elements, &br, &mut share);
         })
     })?;
     add(&sums.abr, &share);
-    lane.settle()?;
+    lane.await_transfers()?;
     lane.work.file.sync().map_err(|error| failure(&error))
 }
 
-fn each_panel(shape: &Shape, mut visit: impl FnMut(usize, usize, usize) -> Result<(), Failure>) -> Result<(), Failure> {
+fn each_panel(
+    shape: &Tiling,
+    mut visit: impl FnMut(usize, usize, usize) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let panels = shape.panels();
     (0..shape.tiles() * panels).try_for_each(|at| visit(at / panels, at % panels, at))
 }
 
 /// The library makes its buffers in its first product.
 #[allow(unsafe_code)]
-fn warm_up<T: Element>(work: &Work<'_, T>) -> Result<(), Failure> {
+fn warm_up<T: Element>(work: &GemmContext<'_, T>) -> Result<(), Failure> {
     const N: usize = 256;
     let [mut a, mut b, mut c] = [T::ONE, T::ONE, T::ZERO].map(|value| vec![value; N * N]);
     let [left, right, product] = [&mut a, &mut b, &mut c].map(|memory| Tile::new(memory, N, N, N));
@@ -64,7 +67,7 @@ fn warm_up<T: Element>(work: &Work<'_, T>) -> Result<(), Failure> {
 }
 
 /// Where a panel's elements are in their matrix.
-pub(super) struct Block {
+pub(super) struct PanelLayout {
     pub rows: Range<usize>,
     pub columns: Range<usize>,
     pub stride: usize,
@@ -74,7 +77,7 @@ pub(super) struct Block {
 pub(super) fn make<T: Element>(
     values: &mut [T],
     from: usize,
-    place: &Block,
+    place: &PanelLayout,
     elements: Elements,
     vectors: &Vectors,
     sums: &mut Vectors,

@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use model::units::Bytes;
+use model::values::units::Bytes;
 
-use super::super::grid::{self, Part};
+use super::super::grid::{self, TileRange};
 use super::super::stride;
 
 /// Places in the file, and pieces of buffers, begin at multiples of this: every disk takes it.
@@ -17,9 +17,8 @@ pub(super) const UNIT: usize = 4096;
 /// Smaller super-tiles would read more than a disk gives: at 64 each element is used 32 times.
 const EDGE_MIN: usize = 64;
 
-/// Cut matrices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct Tiling {
     pub n: usize,
     /// Bytes of an element.
     pub element: usize,
@@ -28,7 +27,7 @@ pub(super) struct Shape {
     /// Columns of a panel of A and rows of one of B; the last ones may have fewer.
     pub depth: usize,
     /// Each thread's rectangle of a super-tile.
-    pub parts: Vec<Part>,
+    pub parts: Vec<TileRange>,
 }
 
 /// What a panel or block is of.
@@ -40,7 +39,7 @@ pub(super) enum Panel {
     B { inner: usize, column: usize },
 }
 
-impl Shape {
+impl Tiling {
     /// The cut for so much DRAM, or in words how much it would need.
     pub(super) fn new(n: usize, element: usize, depth: usize, budget: Bytes, threads: usize) -> Result<Self, String> {
         let depth = even(n, depth.min(n));
@@ -89,7 +88,6 @@ impl Shape {
         stride(self.edge, self.element)
     }
 
-    /// The same of B.
     pub(super) fn b_stride(&self) -> usize {
         stride(self.depth, self.element)
     }
@@ -162,8 +160,8 @@ fn even(length: usize, step: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn shape(n: usize, element: usize, depth: usize, budget: u64, threads: usize) -> Shape {
-        Shape::new(n, element, depth, Bytes(budget), threads).unwrap()
+    fn shape(n: usize, element: usize, depth: usize, budget: u64, threads: usize) -> Tiling {
+        Tiling::new(n, element, depth, Bytes(budget), threads).unwrap()
     }
 
     #[test]
@@ -181,7 +179,7 @@ mod tests {
             // One super-tile fewer in a row would not fit.
             if shape.tiles() > 1 {
                 let fewer = n.div_ceil(shape.tiles() - 1);
-                let larger = Shape { edge: fewer, parts: grid::parts(fewer, fewer, threads), ..shape.clone() };
+                let larger = Tiling { edge: fewer, parts: grid::parts(fewer, fewer, threads), ..shape.clone() };
                 assert!(larger.near_bytes() as u64 > budget, "{shape:?} could be {fewer}");
             }
         }
@@ -191,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_is_needed_is_said() {
-        let why = Shape::new(5000, 8, 768, Bytes(1 << 20), 1).unwrap_err();
+        let why = Tiling::new(5000, 8, 768, Bytes(1 << 20), 1).unwrap_err();
         assert!(why.contains("a budget of 1MiB is too little") && why.contains("needs 1.4MiB"), "{why}");
     }
 

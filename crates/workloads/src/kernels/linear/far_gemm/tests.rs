@@ -3,12 +3,12 @@
 use super::super::element::dot;
 use super::super::random::Elements;
 use super::check::{Vectors, add, check_element, zeros};
-use super::pack::{Block, make};
+use super::pack::{PanelLayout, make};
 use super::*;
 use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked};
 
-fn job(threads: usize, pairs: &[(&str, &str)]) -> Job {
-    let mut job = Job { threads, ..job_for_tests("far-gemm") };
+fn job(threads: usize, pairs: &[(&str, &str)]) -> TrialContext {
+    let mut job = TrialContext { threads, ..job_for_tests("far-gemm") };
     for (name, text) in pairs {
         set(&mut job, name, text);
     }
@@ -16,13 +16,13 @@ fn job(threads: usize, pairs: &[(&str, &str)]) -> Job {
 }
 
 /// Gives one parameter another value.
-fn set(job: &mut Job, name: &str, text: &str) {
+fn set(job: &mut TrialContext, name: &str, text: &str) {
     let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
     job.parameters.0.insert(name.into(), value);
 }
 
 /// What a run gave, or nothing where this machine lacks something, which is printed.
-fn measured(job: &Job) -> Option<Measured> {
+fn measured(job: &TrialContext) -> Option<KernelOutput> {
     match run(job) {
         Ok(measured) => Some(measured),
         Err(Failure::Unavailable(why)) => {
@@ -126,7 +126,7 @@ fn a_wrong_element_in_the_file_is_found() {
 fn made_panels_are_the_matrix_wherever_they_are_cut() {
     let n = 50;
     let elements = Elements::new(3, 'b');
-    let place = Block { rows: 10..30, columns: 40..50, stride: 24 };
+    let place = PanelLayout { rows: 10..30, columns: 40..50, stride: 24 };
     let vectors: Vectors = std::array::from_fn(|index| vec![1.0 + index as f64; n]);
     let made = |cuts: &[usize]| {
         let (mut values, mut sums) = (vec![9.0_f64; 24 * 12], zeros(n));

@@ -13,7 +13,7 @@ use super::super::grid;
 use super::super::tile::Tile;
 use super::draw;
 use crate::job::Failure;
-use crate::team::Member;
+use crate::team::Worker;
 
 /// Panels of so few columns are factored column by column; above, by halves, so that most of it is a product.
 const LEAF: usize = 8;
@@ -39,12 +39,12 @@ impl<'m> Factorisation<'m> {
     }
 
     /// Each thread's share; in the end the last column holds the solution.
-    pub(super) fn run(&self, member: &Member<'_>) -> Result<(), Failure> {
+    pub(super) fn run(&self, member: &Worker<'_>) -> Result<(), Failure> {
         let n = self.matrix.rows();
         if member.index == 0 {
             self.factor(&self.block(0));
         }
-        member.meet()?;
+        member.barrier()?;
         for index in 0..self.taken.len() {
             let (block, next) = (self.block(index), self.block(index + 1));
             if member.index == 0 && !next.is_empty() {
@@ -54,7 +54,7 @@ impl<'m> Factorisation<'m> {
             while let Some(columns) = draw(&self.taken[index], n + 1 - next.end, |left| self.share(left)) {
                 self.update(&block, next.end + columns.start..next.end + columns.end);
             }
-            member.meet()?;
+            member.barrier()?;
         }
         self.substitute(member)
     }
@@ -103,7 +103,7 @@ impl<'m> Factorisation<'m> {
     }
 
     /// Solves U x = y from the last block to the first: one thread solves the block, all subtract it from the rows above.
-    fn substitute(&self, member: &Member<'_>) -> Result<(), Failure> {
+    fn substitute(&self, member: &Worker<'_>) -> Result<(), Failure> {
         let n = self.matrix.rows();
         for index in (0..self.taken.len()).rev() {
             let block = self.block(index);
@@ -112,7 +112,7 @@ impl<'m> Factorisation<'m> {
                 // SAFETY: the others wait.
                 unsafe { self.blas.solve_upper(self.matrix.part(block.clone(), block.clone()), x) };
             }
-            member.meet()?;
+            member.barrier()?;
             let borders = grid::borders(block.start, self.threads, 8);
             let rows = borders[member.index]..borders[member.index + 1];
             if !rows.is_empty() {
@@ -120,7 +120,7 @@ impl<'m> Factorisation<'m> {
                 // SAFETY: each thread has rows of its own, and x is only read now.
                 unsafe { self.blas.subtract_product(above, x, self.matrix.part(rows, n..n + 1)) };
             }
-            member.meet()?;
+            member.barrier()?;
         }
         Ok(())
     }

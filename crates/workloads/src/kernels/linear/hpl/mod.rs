@@ -16,21 +16,20 @@ mod residual;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use model::units::{Bytes, Nanos};
-use model::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
+use model::values::units::{Bytes, Nanos};
+use model::values::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use super::blas::{Blas, N_MAX};
 use super::random::Elements;
 use super::tile::Tile;
 use super::{blas_parameter, stride, too_large};
 use crate::describe::{Metric, Parameter, metrics, parameters};
-use crate::job::{Failure, Job, Measured};
+use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::kernels::arena::{self, Arena};
-use crate::team::{self, Crew, Lap, Member};
+use crate::team::{self, TeamResult, TimedSpan, Worker};
 use factor::Factorisation;
 use residual::Residual;
 
-/// HPL's threshold.
 const RESIDUAL_MAX: f64 = 16.0;
 
 /// What `nb=auto` tries. Products of matrices are fast from some 100 columns on; above, the part that one thread does
@@ -39,7 +38,6 @@ const BLOCKS: [usize; 5] = [96, 128, 192, 256, 384];
 /// On matrices of this many rows, or of a quarter of the real one's when that is more, up to the second number: large enough
 /// to tell, and at most 1/8 of the time for all of them.
 const SEARCH_ROWS: (usize, usize) = (1536, 4096);
-/// The faster of two.
 const SEARCH_ROUNDS: usize = 2;
 
 /// With `memory=`, the order is a multiple of this, so that trials of one run have one size although what is available
@@ -107,7 +105,7 @@ fn block(parameters: &Parameters) -> Result<Option<usize>, String> {
     }
 }
 
-pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
+pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let blas = Blas::load(job)?;
     let n = order(job)?;
     let nb = match block(&job.parameters).map_err(Failure::Failed)? {
@@ -115,11 +113,11 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
         None => fastest_block(job, &blas, n)?,
     };
     let mut system = System::new(job, n)?;
-    let Crew { results, seats } = solve(job, &blas, &mut system, nb, true)?;
+    let TeamResult { results, seats } = solve(job, &blas, &mut system, nb, true)?;
 
-    let mut measured = Measured { thread_seats: seats, ..Measured::default() };
+    let mut measured = KernelOutput { thread_seats: seats, ..KernelOutput::default() };
     measured.found(system.arena.found()?);
-    let seconds = Lap::seconds_of_all(results.iter().map(|(lap, _)| *lap));
+    let seconds = TimedSpan::seconds_of_all(results.iter().map(|(lap, _)| *lap));
     let residual = Residual::of(results.into_iter().filter_map(|(_, part)| part));
     check_residual(residual.scaled())?;
     let gflops = operations(n) / seconds / 1e9;
@@ -133,7 +131,6 @@ pub(crate) fn run(job: &Job) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-/// As HPL counts.
 fn operations(n: usize) -> f64 {
     let n = n as f64;
     (2.0 / 3.0) * n * n * n + (3.0 / 2.0) * n * n
@@ -148,7 +145,7 @@ fn check_residual(scaled: f64) -> Result<(), Failure> {
 }
 
 /// The job's n, or the order of a matrix that takes so much of what is available.
-fn order(job: &Job) -> Result<usize, Failure> {
+fn order(job: &TrialContext) -> Result<usize, Failure> {
     match job.parameters.size("memory") {
         0 => Ok(job.parameters.size("n")),
         percent => {
@@ -174,14 +171,14 @@ fn order_for(available: u64, percent: usize) -> Option<usize> {
 }
 
 /// Tries sizes of blocks on a smaller matrix of the same seed.
-fn fastest_block(job: &Job, blas: &Blas, n: usize) -> Result<usize, Failure> {
+fn fastest_block(job: &TrialContext, blas: &Blas, n: usize) -> Result<usize, Failure> {
     let rows = (n / 4).clamp(SEARCH_ROWS.0, SEARCH_ROWS.1).min(n);
     let mut fastest = (f64::INFINITY, BLOCKS[0]);
     let mut system = System::new(job, rows)?;
     for _ in 0..SEARCH_ROUNDS {
         for nb in BLOCKS {
             let crew = solve(job, blas, &mut system, nb, false)?;
-            let seconds = Lap::seconds_of_all(crew.results.iter().map(|(lap, _)| *lap));
+            let seconds = TimedSpan::seconds_of_all(crew.results.iter().map(|(lap, _)| *lap));
             if seconds < fastest.0 {
                 fastest = (seconds, nb);
             }
@@ -198,7 +195,7 @@ struct System {
 }
 
 impl System {
-    fn new(job: &Job, n: usize) -> Result<Self, Failure> {
+    fn new(job: &TrialContext, n: usize) -> Result<Self, Failure> {
         let bytes = stride(n, size_of::<f64>()) * (n + 1) * size_of::<f64>();
         let arena = Arena::new(job, bytes).map_err(|failure| too_large(n, failure))?;
         Ok(Self { arena, n, elements: Elements::new(job.seed, 'a') })
@@ -207,12 +204,12 @@ impl System {
 
 /// Fills the system, solves it with all threads, and has the solution checked where that is wanted.
 fn solve(
-    job: &Job,
+    job: &TrialContext,
     blas: &Blas,
     system: &mut System,
     nb: usize,
     checked: bool,
-) -> Result<Crew<(Lap, Option<Residual>)>, Failure> {
+) -> Result<TeamResult<(TimedSpan, Option<Residual>)>, Failure> {
     let (n, elements) = (system.n, system.elements);
     let matrix = Tile::new(system.arena.as_f64(), n, n + 1, stride(n, size_of::<f64>()));
     let factorisation = Factorisation::new(blas, matrix, nb, job.threads);
@@ -223,18 +220,18 @@ fn solve(
         let lap = timed(member, &factorisation)?;
         let part = checked.then(|| Residual::part(matrix, elements, &next));
         // Nobody uses the matrix for something else while another still reads the solution.
-        member.meet()?;
+        member.barrier()?;
         Ok((lap, part))
     })
 }
 
-fn timed(member: &Member<'_>, factorisation: &Factorisation<'_>) -> Result<Lap, Failure> {
+fn timed(member: &Worker<'_>, factorisation: &Factorisation<'_>) -> Result<TimedSpan, Failure> {
     member.timed(|| {
-        member.meet()?;
+        member.barrier()?;
         let start = std::time::Instant::now();
         factorisation.run(member)?;
-        let lap = Lap { start, end: std::time::Instant::now() };
-        member.meet()?;
+        let lap = TimedSpan { start, end: std::time::Instant::now() };
+        member.barrier()?;
         Ok(lap)
     })
 }
@@ -258,13 +255,13 @@ fn draw(next: &AtomicUsize, length: usize, most: impl Fn(usize) -> usize) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use model::workload::Value;
+    use model::values::workload::Value;
 
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked};
 
-    fn job(threads: usize, n: i64, nb: &str) -> Job {
-        let mut job = Job { threads, ..job_for_tests("hpl") };
+    fn job(threads: usize, n: i64, nb: &str) -> TrialContext {
+        let mut job = TrialContext { threads, ..job_for_tests("hpl") };
         job.parameters.0.insert("n".into(), Value::Integer(n));
         job.parameters.0.insert("nb".into(), Value::Text(nb.into()));
         job

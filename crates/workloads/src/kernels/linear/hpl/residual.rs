@@ -14,7 +14,6 @@ const COLUMNS: usize = 32;
 pub(super) struct Residual {
     /// A x - b by row.
     off: Vec<f64>,
-    /// |A| by row.
     sizes: Vec<f64>,
     x_max: f64,
     b_max: f64,
@@ -51,7 +50,6 @@ impl Residual {
         }
     }
 
-    /// All parts together.
     pub(super) fn of(parts: impl Iterator<Item = Self>) -> Self {
         let together = |mut all: Self, part: Self| {
             all.off.iter_mut().zip(part.off).for_each(|(sum, off)| *sum += off);
@@ -63,7 +61,6 @@ impl Residual {
         parts.reduce(together).expect("a team has a thread")
     }
 
-    /// HPL's number.
     pub(super) fn scaled(&self) -> f64 {
         let most = |values: &[f64]| values.iter().copied().fold(0.0, largest);
         let eps = f64::EPSILON / 2.0;

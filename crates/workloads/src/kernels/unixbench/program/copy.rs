@@ -11,12 +11,12 @@ use super::c;
 static OVER: AtomicBool = AtomicBool::new(false);
 
 /// The words of the command line after the program's name.
-pub struct Words {
+pub struct ArgIter {
     pub count: usize,
     pub first: *const *const c_char,
 }
 
-impl Words {
+impl ArgIter {
     /// The word at this place; a missing one is a fault of the worker.
     pub fn text(&self, place: usize) -> *const c_char {
         if place >= self.count {
@@ -38,19 +38,19 @@ impl Words {
 }
 
 /// Where and when a measurement began.
-pub struct Begun {
+pub struct CopyStart {
     cpu: c_int,
     at_ns: u64,
 }
 
 /// Tells the worker that all is prepared and waits until it says go; then the time runs.
-pub fn begin(time_ns: u64) -> Begun {
-    wait_for_the_word();
+pub fn begin(time_ns: u64) -> CopyStart {
+    wait_for_start();
     start(time_ns)
 }
 
 /// Tells the worker that all is prepared and waits until it says go.
-pub fn wait_for_the_word() {
+pub fn wait_for_start() {
     let mut word = b'r';
     let byte = (&raw mut word).cast::<c_void>();
     // SAFETY: both calls have one byte that is theirs for the call.
@@ -63,8 +63,7 @@ pub fn wait_for_the_word() {
     unsafe { c::dup2(c::open(c"/dev/null".as_ptr(), c::O_RDWR), 0) };
 }
 
-/// Starts the clock.
-pub fn start(time_ns: u64) -> Begun {
+pub fn start(time_ns: u64) -> CopyStart {
     let once = c::Timeval { seconds: (time_ns / 1_000_000_000) as i64, micros: (time_ns / 1000 % 1_000_000) as i64 };
     let timer = c::Itimerval { interval: c::Timeval { seconds: 0, micros: 0 }, value: once };
     // SAFETY: the handler only stores to an atomic; the timer is read during the call.
@@ -72,7 +71,7 @@ pub fn start(time_ns: u64) -> Begun {
         c::signal(c::SIGALRM, time_is_over);
         c::setitimer(c::ITIMER_REAL, &raw const timer, null_mut());
     }
-    Begun { cpu: cpu(), at_ns: now_ns() }
+    CopyStart { cpu: cpu(), at_ns: now_ns() }
 }
 
 /// Whether the time is over.
@@ -100,13 +99,13 @@ pub fn now_ns() -> u64 {
 }
 
 /// Prints what was measured and ends the program.
-pub fn end(begun: &Begun, count: u64, values: &[u64]) -> ! {
+pub fn end(begun: &CopyStart, count: u64, values: &[u64]) -> ! {
     end_after(begun.cpu, now_ns() - begun.at_ns, count, values)
 }
 
 /// As [`end`], for a test that keeps its own time.
 pub fn end_after(cpu_before: c_int, took_ns: u64, count: u64, values: &[u64]) -> ! {
-    let mut line = Line::new();
+    let mut line = LineBuffer::new();
     [count, took_ns, cpu_before as u64, cpu() as u64].iter().chain(values).for_each(|value| line.number(*value));
     line.print(1);
     // SAFETY: ends the program.
@@ -116,7 +115,7 @@ pub fn end_after(cpu_before: c_int, took_ns: u64, count: u64, values: &[u64]) ->
 /// Ends the program with what went wrong and the C library's error number.
 #[cold]
 pub fn fail(what: &str) -> ! {
-    let mut line = Line::new();
+    let mut line = LineBuffer::new();
     line.text(what.as_bytes());
     line.text(b" (errno");
     // SAFETY: the location is this thread's for as long as it lives.
@@ -128,12 +127,12 @@ pub fn fail(what: &str) -> ! {
 }
 
 /// A line in the making; what does not fit is cut off.
-pub struct Line {
+pub struct LineBuffer {
     bytes: [u8; 512],
     used: usize,
 }
 
-impl Line {
+impl LineBuffer {
     pub fn new() -> Self {
         Self { bytes: [0; 512], used: 0 }
     }

@@ -9,7 +9,6 @@ use core::ptr::null_mut;
 use super::copy;
 use super::dhrystone_2::{func_1, func_2, proc_6, proc_7, proc_8};
 
-/// The definition's five.
 pub type Enumeration = i32;
 pub const IDENT_1: Enumeration = 0;
 pub const IDENT_2: Enumeration = 1;
@@ -67,7 +66,6 @@ const FIRST: Str30 = *b"DHRYSTONE PROGRAM, 1'ST STRING\0";
 const SECOND: Str30 = *b"DHRYSTONE PROGRAM, 2'ND STRING\0";
 const THIRD: Str30 = *b"DHRYSTONE PROGRAM, 3'RD STRING\0";
 
-/// The main program's variables.
 struct Locals {
     int_1: i32,
     int_2: i32,

@@ -16,7 +16,7 @@ struct Buffer([u8; BUFFER_MAX]);
 static mut BUFFER: Buffer = Buffer([0; BUFFER_MAX]);
 
 /// Words: the buffer's bytes, the file's KiB, the two files. Counts bytes.
-pub fn copy(words: &copy::Words) -> ! {
+pub fn copy(words: &copy::ArgIter) -> ! {
     let buffer = words.number(3) as usize;
     if buffer == 0 || buffer > BUFFER_MAX {
         copy::fail("there is no such buffer");

@@ -23,7 +23,7 @@ pub fn spawn(time_ns: u64) -> ! {
 }
 
 /// One loop: a command is started and waited for. Words: the command.
-pub fn run_again_and_again(words: &copy::Words) -> ! {
+pub fn run_again_and_again(words: &copy::ArgIter) -> ! {
     let command = words.text(3);
     let mut loops = 0u64;
     let begun = copy::begin(words.number(2));
@@ -52,13 +52,13 @@ fn wait_for(child: c_int) {
 }
 
 /// The first of a chain of programs, each the same and replaced by the next; what they know they hand on as words.
-pub fn execl(words: &copy::Words) -> ! {
-    copy::wait_for_the_word();
+pub fn execl(words: &copy::ArgIter) -> ! {
+    copy::wait_for_start();
     replace(words, &Chain { programs: 0, began_ns: copy::now_ns(), cpu: copy::cpu() as u64 })
 }
 
 /// Another one of the chain: ends it when the time is over.
-pub fn again(words: &copy::Words) -> ! {
+pub fn again(words: &copy::ArgIter) -> ! {
     let chain = Chain { programs: words.number(3) + 1, began_ns: words.number(4), cpu: words.number(5) };
     let took_ns = copy::now_ns() - chain.began_ns;
     if took_ns < words.number(2) {
@@ -78,9 +78,9 @@ struct Chain {
     cpu: u64,
 }
 
-fn replace(words: &copy::Words, chain: &Chain) -> ! {
+fn replace(words: &copy::ArgIter, chain: &Chain) -> ! {
     let mut numbers = [chain.programs, chain.began_ns, chain.cpu].map(|number| {
-        let mut line = copy::Line::new();
+        let mut line = copy::LineBuffer::new();
         line.number(number);
         line
     });

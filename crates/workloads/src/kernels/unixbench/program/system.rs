@@ -16,7 +16,7 @@ use core::ffi::{CStr, c_char, c_int};
 /// `system TEST NANOSECONDS ...`
 #[unsafe(no_mangle)]
 extern "C" fn main(count: c_int, first: *const *const c_char) -> c_int {
-    let words = copy::Words { count: count as usize, first };
+    let words = copy::ArgIter { count: count as usize, first };
     // SAFETY: words of a command line end in a zero byte.
     match unsafe { CStr::from_ptr(words.text(1)) }.to_bytes() {
         b"calls" => calls::mix(words.number(2)),

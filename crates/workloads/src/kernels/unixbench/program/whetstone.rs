@@ -50,7 +50,7 @@ impl Passes {
 /// single pass, whose results are known, each module's result.
 pub fn run<const STRICT: bool>(time_ns: u64) -> ! {
     let (passes, alone) = calibrate::<STRICT>(time_ns as f64 / 1e9);
-    copy::wait_for_the_word();
+    copy::wait_for_start();
     let cpu = copy::cpu();
     let measured = run_passes::<STRICT>(passes);
     let nanos = measured.seconds.map(|seconds| (seconds * 1e9) as u64);

@@ -1,0 +1,170 @@
+//! In which folder far files lie, and whether that is a disk.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::fstatfs;
+
+use super::FarError;
+
+/// The environment variable that names the folder, for whoever does not say it otherwise.
+pub const FOLDER_VARIABLE: &str = "NEARFAR_FAR";
+
+/// Where data that nobody keeps may be large: /var/tmp is on a disk by the file system hierarchy's rules, /tmp often is
+/// not.
+const USUAL: [&str; 2] = ["/var/tmp", "/tmp"];
+
+/// Before a folder that is known to lie in memory.
+const IN_MEMORY: &str = "memory:";
+
+// statfs(2): file systems whose files are pages of DRAM.
+const MEMORY_KINDS: [(u64, &str); 3] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs"), (0x9584_58f6, "hugetlbfs")];
+// statfs(2): file systems that never write in place; of btrfs files can be taken out of that.
+pub(super) const BTRFS: u64 = 0x9123_683e;
+const COPY_ON_WRITE_KINDS: [(u64, &str); 2] = [(0x2fc1_2fc1, "zfs"), (0xca45_1a4e, "bcachefs")];
+// statfs(2): file systems on other machines, or in a process that needs memory to write.
+const NETWORK_KINDS: [(u64, &str); 5] =
+    [(0x6969, "nfs"), (0xff53_4d42, "cifs"), (0xfe53_4d42, "smb"), (0x6573_5546, "fuse"), (0x0102_1997, "9p")];
+const OTHER_KINDS: [(u64, &str); 5] =
+    [(0xef53, "ext4"), (0x5846_5342, "xfs"), (BTRFS, "btrfs"), (0xf2f5_2010, "f2fs"), (0x794c_7630, "overlayfs")];
+
+/// Where a far file is to lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarLocation {
+    folder: PathBuf,
+    /// The user knows that it lies in memory.
+    memory_will_do: bool,
+}
+
+impl FarLocation {
+    /// What a user writes: a folder, `memory:FOLDER` for one that may lie in memory, or `auto` for the first of those that
+    /// [`FOLDER_VARIABLE`] names, /var/tmp and /tmp that is on a disk.
+    pub fn parse(text: &str) -> Result<Self, FarError> {
+        match text.trim() {
+            "auto" | "" => Self::found(),
+            text => Ok(Self::named(text)),
+        }
+    }
+
+    /// What `auto` means here.
+    pub fn found() -> Result<Self, FarError> {
+        match std::env::var(FOLDER_VARIABLE) {
+            Ok(text) if !text.trim().is_empty() => {
+                let place = Self::named(text.trim());
+                place.check()?;
+                Ok(place)
+            }
+            _ => Self::first_of(&USUAL),
+        }
+    }
+
+    fn named(text: &str) -> Self {
+        let rest = text.strip_prefix(IN_MEMORY);
+        Self { folder: rest.unwrap_or(text).into(), memory_will_do: rest.is_some() }
+    }
+
+    pub(super) fn first_of(folders: &[&str]) -> Result<Self, FarError> {
+        let mut tried = Vec::new();
+        for folder in folders {
+            let place = Self::named(folder);
+            match place.check() {
+                Ok(()) => return Ok(place),
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
+        Err(FarError::NoFolder { tried: tried.join("; ") })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether it is there and, unless the user knows better, on a disk.
+    pub fn check(&self) -> Result<(), FarError> {
+        let what = || format!("open the folder {}", self.folder.display());
+        let is_there = File::open(&self.folder).and_then(|folder| {
+            if folder.metadata()?.is_dir() { Ok(folder) } else { Err(std::io::ErrorKind::NotADirectory.into()) }
+        });
+        let folder = is_there.map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::ENOTDIR);
+            FarError::Refused { what: what(), errno, hint: Some("name a folder that is there and can be written to") }
+        })?;
+        let kind = FileSystem::of(&folder).map_err(|error| FarError::refused(what(), &error))?;
+        if kind.is_memory() && !self.memory_will_do {
+            return Err(FarError::InMemory { folder: self.folder.clone(), file_system: kind.to_string() });
+        }
+        Ok(())
+    }
+}
+
+/// The kind of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileSystem(pub u64);
+
+impl FileSystem {
+    pub(crate) fn of(file: &File) -> std::io::Result<Self> {
+        // The kernel's number has 32 bits, whatever the type is on this machine.
+        Ok(Self(fstatfs(file)?.f_type as u64 & 0xffff_ffff))
+    }
+
+    pub(super) fn is_memory(self) -> bool {
+        MEMORY_KINDS.iter().any(|(kind, _)| *kind == self.0)
+    }
+
+    pub(crate) fn is_over_a_network(self) -> bool {
+        NETWORK_KINDS.iter().any(|(kind, _)| *kind == self.0)
+    }
+
+    pub(super) fn never_writes_in_place(self) -> bool {
+        COPY_ON_WRITE_KINDS.iter().any(|(kind, _)| *kind == self.0)
+    }
+}
+
+impl fmt::Display for FileSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = MEMORY_KINDS.iter().chain(&COPY_ON_WRITE_KINDS).chain(&NETWORK_KINDS).chain(&OTHER_KINDS);
+        match known.into_iter().find(|(kind, _)| *kind == self.0) {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "file system {:#x}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_from_disks_and_taken_when_the_user_says_so() {
+        let Err(error) = FarLocation::named("/dev/shm").check() else {
+            return println!("skipped: /dev/shm is not in memory here");
+        };
+        if !matches!(error, FarError::InMemory { .. }) {
+            return println!("skipped: {error}");
+        }
+        assert_eq!(error.to_string(), "a file in /dev/shm would lie in memory (tmpfs) and not beyond it");
+        assert!(error.hint().unwrap().contains("memory:/dev/shm"), "{error:?}");
+        assert_eq!(FarLocation::parse("memory:/dev/shm").unwrap().check(), Ok(()));
+        let none = FarLocation::first_of(&["/dev/shm", "/nowhere"]).unwrap_err();
+        let words = none.to_string();
+        assert!(words.contains("/dev/shm would lie in memory") && words.contains("/nowhere: No such file"), "{words}");
+        assert!(none.hint().unwrap().contains(FOLDER_VARIABLE));
+    }
+
+    #[test]
+    fn what_is_no_folder_is_said() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (path, expected) in [("/nowhere", "No such file"), (file.path().to_str().unwrap(), "Not a directory")] {
+            let error = FarLocation::parse(path).unwrap().check().unwrap_err();
+            assert!(error.to_string().contains(expected) && error.hint().is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn kinds_have_names() {
+        assert_eq!(FileSystem(0xef53).to_string(), "ext4");
+        assert_eq!(FileSystem(0x1234).to_string(), "file system 0x1234");
+        assert!(FileSystem(0x2fc1_2fc1).never_writes_in_place() && !FileSystem(BTRFS).never_writes_in_place());
+    }
+}

@@ -1,0 +1,342 @@
+//! The pilot: sees faults, has the predictor say what follows, and gives the advice. Two threads, because paging out waits
+//! for the disk and must not keep what is needed next from being fetched. When it dies, the program goes on with the
+//! kernel's own swap and without a limit. Must not know how the budget is set up.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use machine::cgroup::{MemoryCgroup, OomGuard};
+use machine::thread_time;
+
+use crate::advise::{AdviceKind, Processes};
+use crate::faults::{FaultSource, SensorEvent};
+use crate::predict::{Advice, Counts, Order, Predictor, Tuning};
+use crate::trace::{Record, Trace};
+
+/// How long a look may be put off: while something is far, and while nothing is.
+const PACE: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
+/// Own cpu time that needs no justification: this share of one cpu, and this much to begin with.
+const FREE_SHARE: f64 = 0.10;
+const FREE_TO_BEGIN: f64 = 0.05;
+/// Beyond it, time must be earned by pages fetched or paged out, seconds each: the program would spend as much on them.
+const EARNED_PER_PAGE: f64 = 8e-6;
+/// After so many looks at which nothing could be paged out for those who wait, the kernel decides.
+const IN_VAIN_MAX: u32 = 100;
+/// Faults that teach nothing: of so many in a look, fewer than a tenth belong to a stream.
+const USELESS_MIN: u64 = 50;
+/// After so many such looks in a row nothing is looked at for a while: first, and longest.
+const USELESS_LOOKS: u32 = 3;
+const NAP: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(160)];
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ControllerStats {
+    /// What it saw and ordered.
+    pub counts: Counts,
+    /// Bytes it had paged out.
+    pub paged_out: u64,
+    /// Samples that found no room.
+    pub lost: u64,
+    /// Cpu time of both of its threads, seconds.
+    pub cpu: f64,
+    /// For how long it flew, seconds.
+    pub elapsed: f64,
+    /// Times that it stopped looking because nothing was to be learnt.
+    pub naps: u64,
+    /// Times that it made room where the kernel would have killed.
+    pub rescues: u64,
+    /// Looks that it left out because its cpu time was not earned.
+    pub throttled: u64,
+    /// Orders that the kernel refused: they have moved nothing.
+    pub refused: u64,
+}
+
+/// What both threads and whoever asks share.
+#[derive(Default)]
+struct ControllerShared {
+    stop: AtomicBool,
+    /// Bytes that are to be paged out and are not yet.
+    pending: AtomicU64,
+    paged_out: AtomicU64,
+    out_refused: AtomicU64,
+    /// Cpu time of the thread that pages out, nanoseconds.
+    out_cpu: AtomicU64,
+    piloted: Mutex<ControllerStats>,
+}
+
+pub(crate) struct PagingController {
+    shared: Arc<ControllerShared>,
+    thread: JoinHandle<()>,
+}
+
+impl PagingController {
+    /// Takes off. `sense` was opened on the thread that will fork the program.
+    pub(crate) fn start(
+        sense: FaultSource,
+        group: MemoryCgroup,
+        tuning: Tuning,
+        trace: Option<Trace>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(ControllerShared::default());
+        let (to_evictor, jobs) = channel();
+        let evictor = {
+            let shared = shared.clone();
+            std::thread::Builder::new().name("far-out".into()).spawn(move || evict(&jobs, &shared))?
+        };
+        let flight = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
+        let thread = std::thread::Builder::new().name("far-in".into()).spawn(move || {
+            flight.run();
+            // Its channel is closed now; what is still to be paged out is little.
+            let _ = evictor.join();
+        })?;
+        Ok(Self { shared, thread })
+    }
+
+    /// What it did so far.
+    pub(crate) fn piloted(&self) -> ControllerStats {
+        *self.shared.piloted.lock().expect("nobody panics with it")
+    }
+
+    pub(crate) fn stop(self) -> ControllerStats {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.join();
+        *self.shared.piloted.lock().expect("nobody panics with it")
+    }
+}
+
+/// Pages out what it is told to.
+fn evict(jobs: &Receiver<Order>, shared: &ControllerShared) {
+    let mut spaces = Processes::default();
+    while let Ok(order) = jobs.recv() {
+        let Advice::PageOut(range) = &order.advice else { continue };
+        if !shared.stop.load(Ordering::Relaxed) {
+            let done = spaces.advise(order.process, range, AdviceKind::PageOut);
+            shared.paged_out.fetch_add(done, Ordering::Relaxed);
+            shared.out_refused.store(spaces.refused(), Ordering::Relaxed);
+        }
+        shared.pending.fetch_sub(range.end - range.start, Ordering::Relaxed);
+        shared.out_cpu.store(thread_time::used().as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+/// The thread that looks and fetches.
+struct FaultLoop {
+    sense: FaultSource,
+    group: MemoryCgroup,
+    tuning: Tuning,
+    /// What is kept free below the limit, bytes: pages that are being written out still count.
+    slack: u64,
+    predictor: Predictor,
+    spaces: Processes,
+    shared: Arc<ControllerShared>,
+    to_evictor: Sender<Order>,
+    /// Where what is seen and ordered is recorded.
+    trace: Option<Trace>,
+    began: Instant,
+    nap: Backoff,
+    own: ControllerStats,
+    /// Has who finds no memory wait for us where the kernel can; none once nothing more can be paged out.
+    caretaker: Option<OomGuard>,
+    /// How often in a row nothing could be paged out for them.
+    in_vain: u32,
+}
+
+/// Random access teaches nothing and a sample costs: after some useless looks nothing is looked at for a while.
+#[derive(Default)]
+struct Backoff {
+    until: Option<Instant>,
+    length: Duration,
+    useless: u32,
+    seen: u64,
+    matched: u64,
+}
+
+impl FaultLoop {
+    fn new(
+        sense: FaultSource,
+        group: MemoryCgroup,
+        tuning: Tuning,
+        shared: Arc<ControllerShared>,
+        to_evictor: Sender<Order>,
+    ) -> Self {
+        Self {
+            sense,
+            group,
+            tuning,
+            slack: (tuning.dram / 12).min(96 << 20),
+            predictor: Predictor::new(tuning),
+            spaces: Processes::default(),
+            shared,
+            to_evictor,
+            trace: None,
+            began: Instant::now(),
+            nap: Backoff::default(),
+            own: ControllerStats::default(),
+            caretaker: None,
+            in_vain: 0,
+        }
+    }
+
+    fn run(mut self) {
+        self.caretaker = self.group.guard_oom();
+        let mut next_check = self.began;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.sense.wait(PACE[usize::from(!self.sense.watches_minor())]);
+            let now = Instant::now();
+            if now >= next_check {
+                next_check = now + PACE[1];
+                self.rest_if_useless(now);
+                if self.nap.until.is_none() {
+                    self.watch_what_pays();
+                }
+                self.make_room();
+                self.publish();
+            }
+            let steer = self.may_steer();
+            self.look(steer && self.sense.watches_minor());
+            if steer {
+                self.act();
+            } else {
+                self.own.throttled += 1;
+                std::thread::sleep(PACE[0]);
+            }
+        }
+        // Nobody makes room from here on.
+        drop(self.caretaker.take());
+        self.publish();
+    }
+
+    /// Minor faults tell of hits on fetched pages; before anything is far they tell nothing and slow first touches.
+    fn watch_what_pays(&mut self) {
+        let far = self.group.held().is_ok_and(|held| held.swap.0 > 0);
+        self.sense.watch_minor(far);
+    }
+
+    /// The kernel gives up when all pages of a group were used lately, however much room far memory has; somebody has to
+    /// choose. Where nothing can go far any more, the kernel ends a process after all.
+    fn make_room(&mut self) {
+        if self.caretaker.is_none() || !self.group.is_waiting() {
+            self.in_vain = 0;
+            return;
+        }
+        self.own.rescues += 1;
+        let share = (self.tuning.dram / 8).max(1 << 20);
+        let done: u64 =
+            self.group.processes().into_iter().map(|process| self.spaces.page_out_anywhere(process, share)).sum();
+        self.in_vain = if done > 0 { 0 } else { self.in_vain + 1 };
+        if self.in_vain >= IN_VAIN_MAX {
+            self.caretaker = None;
+        }
+    }
+
+    fn may_steer(&self) -> bool {
+        let counts = self.predictor.counts();
+        let pages = counts.fetched + self.shared.paged_out.load(Ordering::Relaxed) / self.tuning.page;
+        let free = self.began.elapsed().as_secs_f64() * FREE_SHARE + FREE_TO_BEGIN;
+        self.cpu() <= free + pages as f64 * EARNED_PER_PAGE
+    }
+
+    fn cpu(&self) -> f64 {
+        thread_time::used().as_secs_f64() + self.shared.out_cpu.load(Ordering::Relaxed) as f64 / 1e9
+    }
+
+    fn look(&mut self, steer: bool) {
+        let Self { sense, predictor, spaces, own, trace, .. } = self;
+        let mut trace = trace.as_ref().map(Trace::open);
+        sense.drain(|seen| {
+            if let Some(trace) = &mut trace {
+                trace.add(&seen.record());
+            }
+            match seen {
+                SensorEvent::Fault(fault) if steer => predictor.observe(&fault),
+                SensorEvent::Fault(_) => {}
+                SensorEvent::Gone(process) => {
+                    predictor.forget(process);
+                    spaces.forget(process);
+                }
+                SensorEvent::Lost(count) => own.lost += count,
+            }
+        });
+    }
+
+    fn act(&mut self) {
+        let (now, headroom) = (self.began.elapsed().as_nanos() as u64, self.headroom());
+        self.record(|| [Record::Look { now, headroom }]);
+        for order in self.predictor.orders(now, headroom) {
+            let far = match &order.advice {
+                Advice::Fetch(range) => {
+                    let bytes = self.spaces.advise(order.process, range, AdviceKind::WillNeed);
+                    self.predictor.fetched(&order, bytes / self.tuning.page, now);
+                    Some(bytes / self.tuning.page)
+                }
+                Advice::FetchEach(ranges) => {
+                    self.spaces.fetch_each(order.process, ranges);
+                    None
+                }
+                Advice::PageOut(range) => {
+                    self.shared.pending.fetch_add(range.end - range.start, Ordering::Relaxed);
+                    // The evictor ends after us.
+                    let _ = self.to_evictor.send(order.clone());
+                    None
+                }
+            };
+            self.record(|| Record::of_order(&order, far));
+        }
+    }
+
+    /// Makes the records only where there is a trace for them.
+    fn record<R: IntoIterator<Item = Record>>(&self, records: impl FnOnce() -> R) {
+        if let Some(trace) = &self.trace {
+            let mut trace = trace.open();
+            records().into_iter().for_each(|record| trace.add(&record));
+        }
+    }
+
+    /// Bytes that may still be taken before the budget is short, what is on its way out counted as free.
+    fn headroom(&self) -> i64 {
+        let usage = self.group.usage().map_or(self.tuning.dram, |usage| usage.0);
+        let pending = self.shared.pending.load(Ordering::Relaxed);
+        (self.tuning.dram + pending) as i64 - (usage + self.slack) as i64
+    }
+
+    fn rest_if_useless(&mut self, now: Instant) {
+        let counts = self.predictor.counts();
+        let seen = counts.major + counts.minor_seen;
+        let (new, matched) = (seen - self.nap.seen, counts.matched - self.nap.matched);
+        if let Some(until) = self.nap.until {
+            if now < until {
+                return;
+            }
+            self.nap.until = None;
+            // One more useless look and it sleeps again, longer.
+            self.nap.useless = USELESS_LOOKS - 1;
+            self.sense.watch_major(true);
+            self.watch_what_pays();
+        } else if new >= USELESS_MIN && matched * 10 < new {
+            self.nap.useless += 1;
+            if self.nap.useless >= USELESS_LOOKS {
+                self.nap.length = (self.nap.length * 2).clamp(NAP[0], NAP[1]);
+                self.nap.until = Some(now + self.nap.length);
+                self.own.naps += 1;
+                self.sense.watch_major(false);
+                self.sense.watch_minor(false);
+            }
+        } else if new >= USELESS_MIN {
+            self.nap.useless = 0;
+            self.nap.length = Duration::ZERO;
+        }
+        (self.nap.seen, self.nap.matched) = (seen, counts.matched);
+    }
+
+    fn publish(&mut self) {
+        self.own.counts = self.predictor.counts();
+        self.own.paged_out = self.shared.paged_out.load(Ordering::Relaxed);
+        self.own.refused = self.spaces.refused() + self.shared.out_refused.load(Ordering::Relaxed);
+        self.own.cpu = self.cpu();
+        self.own.elapsed = self.began.elapsed().as_secs_f64();
+        *self.shared.piloted.lock().expect("nobody panics with it") = self.own;
+    }
+}

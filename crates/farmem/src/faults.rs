@@ -1,0 +1,273 @@
+//! Page faults of a program as they happen: the kernel's software events with address, thread and instruction, one ring
+//! for each cpu, of every process that the opening thread forks from then on and of all their children and threads. Must
+//! not know what follows from a fault.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use machine::perf::{self, PerfEvent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::predict::Fault;
+use crate::trace::Record;
+
+/// Pages of a ring; a power of two. At 40 bytes a sample it holds some 13 000 of them.
+const RING_PAGES: usize = 128;
+/// A ring with this many bytes wakes the reader.
+const WAKE_AT_BYTES: u32 = 512;
+
+/// `perf_event_open(2)`: events, fields of a sample, flags.
+const MINOR_FAULTS: u64 = 5;
+const SAMPLE_IP: u64 = 1;
+const SAMPLE_TID: u64 = 1 << 1;
+const SAMPLE_ADDR: u64 = 1 << 3;
+const SAMPLE_IDENTIFIER: u64 = 1 << 16;
+const DISABLED: u64 = 1;
+const INHERIT: u64 = 1 << 1;
+const EXCLUDE_HV: u64 = 1 << 6;
+const COMM: u64 = 1 << 9;
+const TASK: u64 = 1 << 13;
+const WATERMARK: u64 = 1 << 14;
+const COMM_EXEC: u64 = 1 << 24;
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+const IOC_ID: libc::c_ulong = 0x8008_2407;
+const RECORD_LOST: u32 = 2;
+const RECORD_COMM: u32 = 3;
+const RECORD_EXIT: u32 = 4;
+const RECORD_SAMPLE: u32 = 9;
+const MISC_COMM_EXEC: u16 = 1 << 13;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SensorEvent {
+    Fault(Fault),
+    /// A process ended, or became another program.
+    Gone(u32),
+    /// So many samples found no room in the ring.
+    Lost(u64),
+}
+
+impl SensorEvent {
+    pub(crate) fn record(self) -> Record {
+        match self {
+            Self::Fault(fault) => Record::Fault(fault),
+            Self::Gone(process) => Record::Gone(process),
+            Self::Lost(count) => Record::Lost(count),
+        }
+    }
+}
+
+/// The events of one cpu.
+struct Cpu {
+    major: OwnedFd,
+    minor: OwnedFd,
+    major_id: u64,
+    ring: EventRing,
+}
+
+pub(crate) struct FaultSource {
+    cpus: Vec<Cpu>,
+    /// Whether minor faults are seen.
+    minor_on: bool,
+    ourselves: u32,
+}
+
+impl FaultSource {
+    /// Watches what this thread forks from now on; minor faults one in `minor_period`, and not before
+    /// [`FaultSource::watch_minor`].
+    pub(crate) fn open(minor_period: u64) -> io::Result<Self> {
+        let mut cpus = Vec::new();
+        // SAFETY: sysconf has no preconditions.
+        let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as i32;
+        for cpu in 0..count {
+            match Cpu::open(cpu, minor_period) {
+                Ok(opened) => cpus.push(opened),
+                // A cpu that is offline.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self { cpus, minor_on: false, ourselves: std::process::id() })
+    }
+
+    /// Whether minor faults are to be seen. They are worth their cost once something is far.
+    pub(crate) fn watch_minor(&mut self, on: bool) {
+        if on != self.minor_on {
+            self.minor_on = on;
+            self.cpus.iter().for_each(|cpu| switch(&cpu.minor, on));
+        }
+    }
+
+    /// Whether minor faults are seen.
+    pub(crate) fn watches_minor(&self) -> bool {
+        self.minor_on
+    }
+
+    /// Whether major faults are to be seen.
+    pub(crate) fn watch_major(&self, on: bool) {
+        self.cpus.iter().for_each(|cpu| switch(&cpu.major, on));
+    }
+
+    /// Waits until a ring has something, at most so long (less than a second).
+    pub(crate) fn wait(&self, at_most: Duration) {
+        let rings = self.cpus.iter().map(|cpu| cpu.major.as_fd());
+        let mut descriptors: Vec<PollFd> = rings.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
+        // Interrupted or not, what is there is looked at next.
+        let _ = poll(&mut descriptors, Some(&at_most));
+    }
+
+    /// Takes out of the rings what is there, those of one cpu in their order.
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(SensorEvent)) {
+        for cpu in &mut self.cpus {
+            let (major_id, ourselves) = (cpu.major_id, self.ourselves);
+            cpu.ring.drain(|record| {
+                if let Some(seen) = read_record(record, major_id) {
+                    // The forking thread watches itself too.
+                    if !matches!(seen, SensorEvent::Fault(Fault { process, .. }) if process == ourselves) {
+                        each(seen);
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// A record of the ring as 8-byte words, the header first.
+fn read_record(words: &[u64], major_id: u64) -> Option<SensorEvent> {
+    let (kind, misc) = (words[0] as u32, (words[0] >> 32) as u16);
+    match (kind, words) {
+        (RECORD_SAMPLE, [_, id, instruction, who, address, ..]) => Some(SensorEvent::Fault(Fault {
+            process: *who as u32,
+            thread: (*who >> 32) as u32,
+            instruction: *instruction,
+            address: *address,
+            major: *id == major_id,
+        })),
+        (RECORD_LOST, [_, _, count, ..]) => Some(SensorEvent::Lost(*count)),
+        (RECORD_COMM, [_, who, ..]) if misc & MISC_COMM_EXEC != 0 => Some(SensorEvent::Gone(*who as u32)),
+        // The process and its parent, then the thread and its parent: a process ends with its first thread.
+        (RECORD_EXIT, [_, process, thread, ..]) if *process as u32 == *thread as u32 => {
+            Some(SensorEvent::Gone(*process as u32))
+        }
+        _ => None,
+    }
+}
+
+impl Cpu {
+    fn open(cpu: i32, minor_period: u64) -> io::Result<Self> {
+        let major = open_event(perf::PAGE_FAULTS_MAJOR, 1, COMM | TASK | COMM_EXEC, cpu)?;
+        let minor = open_event(MINOR_FAULTS, minor_period, DISABLED, cpu)?;
+        let ring = EventRing::map(&major)?;
+        let mut major_id = 0_u64;
+        request(&minor, IOC_SET_OUTPUT, libc::c_long::from(major.as_raw_fd()))?;
+        request(&major, IOC_ID, ptr::from_mut(&mut major_id) as libc::c_long)?;
+        Ok(Self { major, minor, major_id, ring })
+    }
+}
+
+fn open_event(config: u64, period: u64, flags: u64, cpu: i32) -> io::Result<OwnedFd> {
+    let event = PerfEvent {
+        kind: perf::TYPE_SOFTWARE,
+        config,
+        sample_period: period,
+        sample_type: SAMPLE_IDENTIFIER | SAMPLE_IP | SAMPLE_TID | SAMPLE_ADDR,
+        flags: flags | INHERIT | EXCLUDE_HV | WATERMARK,
+        wakeup: WAKE_AT_BYTES,
+    };
+    perf::open(&event, Some(cpu))
+}
+
+fn request(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_long) -> io::Result<()> {
+    // SAFETY: the requests used here take a number, a descriptor, or the address of a live u64.
+    match unsafe { libc::ioctl(event.as_raw_fd(), request as _, argument) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn switch(event: &OwnedFd, on: bool) {
+    // An event whose processes have all ended has nothing to switch.
+    let _ = request(event, if on { IOC_ENABLE } else { IOC_DISABLE }, 0);
+}
+
+/// The kernel's side of a ring is a page of counters, then the data.
+struct EventRing {
+    start: NonNull<u8>,
+    page: usize,
+    /// A record, put together where it wraps.
+    record: Vec<u64>,
+}
+
+// SAFETY: the mapping belongs to this value alone, and nothing of it depends on the thread.
+unsafe impl Send for EventRing {}
+
+impl EventRing {
+    /// Where `data_head` and `data_tail` stand in struct `perf_event_mmap_page`.
+    const HEAD: usize = 1024;
+    const TAIL: usize = 1032;
+
+    fn map(event: &OwnedFd) -> io::Result<Self> {
+        let page = rustix::param::page_size();
+        let bytes = page * (1 + RING_PAGES);
+        // SAFETY: a new shared mapping of the event's own buffer at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                event.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        Ok(Self { start, page, record: Vec::new() })
+    }
+
+    fn counter(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: the counters page is mapped as long as we live, the offsets are multiples of eight, and kernel and reader
+        // use these words as atomics.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
+    }
+
+    fn word(&self, at: u64) -> u64 {
+        let size = (self.page * RING_PAGES) as u64;
+        // SAFETY: records are aligned to eight bytes and the ring's size is a multiple of that, so a word lies inside it;
+        // the kernel does not write between tail and head, where the caller reads.
+        unsafe { ptr::read_volatile(self.start.as_ptr().add(self.page + (at % size) as usize).cast()) }
+    }
+
+    fn drain(&mut self, mut each: impl FnMut(&[u64])) {
+        let head = self.counter(Self::HEAD).load(Ordering::Acquire);
+        let mut tail = self.counter(Self::TAIL).load(Ordering::Relaxed);
+        let mut record = std::mem::take(&mut self.record);
+        while tail < head {
+            let words = (self.word(tail) >> 48) / 8;
+            if words == 0 {
+                break;
+            }
+            record.clear();
+            record.extend((0..words).map(|word| self.word(tail + word * 8)));
+            each(&record);
+            tail += words * 8;
+        }
+        self.record = record;
+        self.counter(Self::TAIL).store(tail, Ordering::Release);
+    }
+}
+
+impl Drop for EventRing {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nothing refers to any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.page * (1 + RING_PAGES)) };
+    }
+}

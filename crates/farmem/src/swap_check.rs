@@ -1,0 +1,75 @@
+//! Where swap may lie: not on a network, where writing out memory needs memory, and not beside encrypted swap in the clear.
+//! That it is on a disk at all is for `array`.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::Unavailable;
+use crate::array::FileSystem;
+
+/// Whether swap may lie in a folder.
+pub(crate) fn check(folder: &Path) -> Result<(), Unavailable> {
+    let name = folder.display();
+    let kind = File::open(folder).and_then(|folder| FileSystem::of(&folder)).map_err(|error| {
+        Unavailable::io(format!("cannot use {name} for far memory"), &error).hint("--far-file names a folder on a disk")
+    })?;
+    if !kind.is_over_a_network() {
+        return Ok(());
+    }
+    let network = kind.to_string().to_uppercase();
+    Err(Unavailable::unavailable(format!(
+        "{name} is on {network}, where writing out memory needs memory: the machine could stand still"
+    ))
+    .hint("--far-file names a folder on a disk of this machine"))
+}
+
+/// Whether this machine swaps to encrypted disks alone while the folder's disk is not encrypted: memory that was written
+/// there could be read from the disk later.
+pub(crate) fn would_leave_encryption(root: &Path, folder: &Path) -> bool {
+    let swaps = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
+    let devices: Vec<&str> = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    let is_encrypted = |block: String| {
+        let uuid = fs::read_to_string(root.join(format!("sys/{block}/dm/uuid"))).unwrap_or_default();
+        uuid.starts_with("CRYPT-")
+    };
+    let names = devices.iter().map(|device| device.rsplit('/').next().unwrap_or(device));
+    if devices.is_empty() || !names.into_iter().all(|name| is_encrypted(format!("block/{name}"))) {
+        return false;
+    }
+    let Ok(facts) = fs::metadata(folder) else { return false };
+    let (major, minor) = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
+    !is_encrypted(format!("dev/block/{major}:{minor}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        assert!(check(Path::new("/nowhere")).unwrap_err().to_string().contains("cannot use /nowhere"));
+        assert_eq!(check(Path::new("/")), Ok(()));
+    }
+
+    #[test]
+    fn encrypted_swap_and_a_plain_disk_do_not_go_together() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let leaves = || would_leave_encryption(root.path(), root.path());
+        write("proc/swaps", "Filename Type Size Used Priority\n");
+        assert!(!leaves(), "no swap, no policy");
+        write("proc/swaps", "Filename Type Size Used Priority\n/dev/dm-1 partition 1 0 -2\n");
+        assert!(!leaves(), "an ordinary logical volume");
+        write("sys/block/dm-1/dm/uuid", "CRYPT-LUKS2-77\n");
+        assert!(leaves());
+        let dev = fs::metadata(root.path()).unwrap().dev();
+        let block = format!("sys/dev/block/{}:{}/dm/uuid", rustix::fs::major(dev), rustix::fs::minor(dev));
+        write(&block, "CRYPT-LUKS2-78\n");
+        assert!(!leaves(), "the folder's disk is encrypted too");
+    }
+}

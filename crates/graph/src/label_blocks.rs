@@ -1,0 +1,109 @@
+//! Ranks in the order of their labels. Ranks of one degree ascend with their labels, so the ranks whose labels lie in one
+//! block are a run in each degree: a search writes its result block by block, each in the cache, and reads every run
+//! forwards. There are too many degrees among hubs for runs to be worth it; they are few and come last, one by one.
+
+use machine::memory::MemoryError;
+
+use crate::arrays::{Array, ArrayPlacement};
+
+/// Labels of a block: 128 KiB of the result, which stay in a core's own cache.
+pub(crate) const BLOCK: usize = 1 << 15;
+/// Ranks of higher degree are hubs: some percent of all, and above it runs of a block would be of a few ranks.
+const DEGREE_MAX: u32 = 128;
+
+/// Which ranks lie in which block.
+pub(crate) struct LabelBlocks {
+    pub(crate) hubs: u32,
+    pub(crate) blocks: usize,
+    /// For each block, the first rank of each class in it; `starts[block * classes + class]`, and those of one block more,
+    /// which are the ends.
+    starts: Array<u32>,
+    classes: usize,
+}
+
+impl LabelBlocks {
+    /// Of ranks with these degrees (descending) and labels (ascending in each degree).
+    pub(crate) fn new(
+        degrees: impl Fn(u32) -> u32,
+        label: &[u32],
+        ranks: u32,
+        vertices: u64,
+        room: &ArrayPlacement,
+    ) -> Result<Self, MemoryError> {
+        let blocks = (vertices as usize).div_ceil(BLOCK);
+        // The first rank of at most this degree.
+        let first = |degree: u32| partition(0, ranks, |rank| degrees(rank) > degree);
+        let hubs = first(DEGREE_MAX);
+        let classes = DEGREE_MAX as usize;
+        let mut starts = room.array(classes * (blocks + 1))?;
+        for class in 0..classes {
+            let degree = DEGREE_MAX - class as u32;
+            let (mut from, to) = (first(degree), first(degree - 1));
+            for block in 0..=blocks {
+                from = partition(from, to, |rank| (label[rank as usize] as usize) < block * BLOCK);
+                starts[block * classes + class] = from;
+            }
+        }
+        Ok(Self { hubs, blocks, starts, classes })
+    }
+
+    /// The runs of ranks whose labels lie in a block, without hubs.
+    #[inline]
+    pub(crate) fn runs(&self, block: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let from = &self.starts[block * self.classes..][..self.classes];
+        let to = &self.starts[(block + 1) * self.classes..][..self.classes];
+        from.iter().zip(to).map(|(from, to)| *from as usize..*to as usize)
+    }
+
+    /// Of a graph with so many vertices.
+    pub(crate) fn bytes_for(vertices: u64) -> u64 {
+        4 * u64::from(DEGREE_MAX) * (vertices.div_ceil(BLOCK as u64) + 1)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.starts.bytes()
+    }
+}
+
+/// The first of these numbers for which it is not so; it is so for all before that and none after.
+fn partition(mut from: u32, mut to: u32, so: impl Fn(u32) -> bool) -> u32 {
+    while from < to {
+        let middle = from + (to - from) / 2;
+        if so(middle) { from = middle + 1 } else { to = middle }
+    }
+    from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_is_in_the_block_of_its_label_or_a_hub() {
+        // Degrees 200, 200, then 128 down to 1 for labels in three blocks.
+        let vertices = 3 * BLOCK as u64 - 5;
+        let mut degree_of: Vec<(u32, u32)> =
+            (0..vertices as u32).step_by(11).map(|label| (label % 128 + 1, label)).collect();
+        degree_of.extend([(200, 40_000), (200, 7)].map(|(degree, label)| (degree, label + 1)));
+        degree_of.sort_by_key(|(degree, label)| (std::cmp::Reverse(*degree), *label));
+        let label: Vec<u32> = degree_of.iter().map(|(_, label)| *label).collect();
+        let ranks = label.len() as u32;
+        let classes = LabelBlocks::new(
+            |rank| degree_of[rank as usize].0,
+            &label,
+            ranks,
+            vertices,
+            &ArrayPlacement::kernel_default(),
+        )
+        .unwrap();
+        assert_eq!((classes.hubs, classes.blocks), (2, 3));
+        let mut seen = vec![0; label.len()];
+        for block in 0..classes.blocks {
+            for rank in classes.runs(block).flatten() {
+                assert_eq!(label[rank] as usize / BLOCK, block);
+                seen[rank] += 1;
+            }
+        }
+        assert!(seen[2..].iter().all(|times| *times == 1) && seen[..2] == [0, 0]);
+    }
+}

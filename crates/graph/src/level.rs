@@ -1,0 +1,265 @@
+//! What the loops of the search work on, and how they are compiled: written once over sixteen ranks at a time, and built for each
+//! kind of instructions and each width of HEAD's neighbours.
+//!
+//! Unsafe for the vectors, and because threads write to shared arrays. In a bottom-up level each chunk of vertices belongs to the
+//! thread that took it, and no thread changes the frontier. In a top-down level of several threads, bits are claimed and read
+//! atomically ([`Lanes::shared_bits`]); in one of a single thread, no other thread reads or writes. Ranks in the layout are below its number of ranks
+//! (construction makes them so, reading a file checks it), and every map and array has room for all of them and the one after.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::coded;
+use crate::head::HeadColumns;
+use crate::lanes::plain::Plain;
+use crate::lanes::{Isa, Lanes, WIDTH, first};
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::{avx2::Avx2, avx512::Avx512};
+use crate::layout::Layout;
+
+/// What a level works on.
+#[derive(Clone, Copy)]
+pub(crate) struct LevelState<'s> {
+    pub(crate) layout: &'s Layout,
+    /// A bit for each rank, set for those behind the last.
+    pub(crate) visited: &'s [AtomicU64],
+    pub(crate) frontier: &'s [AtomicU64],
+    pub(crate) next: &'s [AtomicU64],
+    /// By rank, the rank of its parent.
+    pub(crate) parent: &'s [AtomicU32],
+}
+
+/// What a thread has found in a level.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LevelCount {
+    pub(crate) count: u64,
+    /// The sum of their degrees, of which the mean of 64 neighbouring ranks stands for each.
+    pub(crate) degrees: f64,
+}
+
+impl LevelCount {
+    /// Adds what another has found.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.degrees += other.degrees;
+    }
+}
+
+/// Lists of TAIL that a disk gave are not what was written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CorruptList {
+    pub(crate) rank: u32,
+}
+
+/// A loop, to be compiled for each kind of instructions.
+pub(crate) trait LaneKernel {
+    type Out;
+
+    /// # Safety
+    /// As the head of this file says; the processor has the instructions.
+    unsafe fn run<L: Lanes>(self) -> Self::Out;
+}
+
+/// Runs a loop with instructions that are here ([`Isa::is_here`]).
+#[inline]
+pub(crate) fn with<W: LaneKernel>(isa: Isa, work: W) -> W::Out {
+    // SAFETY: `Isa` values come from `Isa::is_here` (see `Search::new`); the rest as the head of this file says.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => with_avx512(work),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => with_avx2(work),
+            _ => work.run::<Plain>(),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,bmi1,bmi2,popcnt,lzcnt")]
+unsafe fn with_avx512<W: LaneKernel>(work: W) -> W::Out {
+    // SAFETY: as for the caller.
+    unsafe { work.run::<Avx512>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+unsafe fn with_avx2<W: LaneKernel>(work: W) -> W::Out {
+    // SAFETY: as for the caller.
+    unsafe { work.run::<Avx2>() }
+}
+
+/// How wide HEAD's neighbours are.
+pub(crate) trait HeadWidth {
+    /// Their bytes.
+    const BYTES: usize;
+
+    /// Sixteen neighbours of a column that follow each other.
+    ///
+    /// # Safety
+    /// All functions: the processor has the instructions, and the rows are there.
+    unsafe fn load<L: Lanes>(column: *const u8, row: usize) -> L::Vector;
+
+    /// The neighbours in the rows of the mask.
+    unsafe fn gather<L: Lanes>(column: *const u8, rows: L::Vector, mask: u32) -> L::Vector;
+}
+
+/// Four bytes.
+pub(crate) struct U32Heads;
+/// Three bytes.
+pub(crate) struct U24Heads;
+
+impl HeadWidth for U32Heads {
+    const BYTES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(column: *const u8, row: usize) -> L::Vector {
+        // SAFETY: as for the caller; arrays of u32 are aligned as such.
+        unsafe { L::load(column.add(4 * row).cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn gather<L: Lanes>(column: *const u8, rows: L::Vector, mask: u32) -> L::Vector {
+        // SAFETY: as for the caller.
+        unsafe { L::gather(column.cast(), rows, mask) }
+    }
+}
+
+impl HeadWidth for U24Heads {
+    const BYTES: usize = 3;
+
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(column: *const u8, row: usize) -> L::Vector {
+        // SAFETY: as for the caller; HEAD has 64 bytes behind its last row.
+        unsafe { L::load_three(column.add(3 * row)) }
+    }
+
+    #[inline(always)]
+    unsafe fn gather<L: Lanes>(column: *const u8, rows: L::Vector, mask: u32) -> L::Vector {
+        // SAFETY: as above.
+        unsafe { L::gather_three(column, rows, mask) }
+    }
+}
+
+impl LevelState<'_> {
+    #[inline(always)]
+    pub(crate) fn column<E: HeadWidth>(&self, column: usize) -> *const u8 {
+        let at = self.layout.column_at[column];
+        match &self.layout.head {
+            HeadColumns::Four(wide) => wide[at..].as_ptr().cast(),
+            HeadColumns::Three(bytes) => bytes[E::BYTES * at..].as_ptr(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn frontier_map(&self) -> *const u32 {
+        self.frontier.as_ptr().cast()
+    }
+
+    #[inline(always)]
+    pub(crate) fn visited_map(&self) -> *const u32 {
+        self.visited.as_ptr().cast()
+    }
+
+    /// Marks a rank of this thread's chunk as found.
+    ///
+    /// # Safety
+    /// It is a rank.
+    #[inline(always)]
+    pub(crate) unsafe fn mark(&self, rank: u32, found: &mut LevelCount) {
+        let (word, bit) = (rank as usize / 64, 1 << (rank % 64));
+        // SAFETY: every rank has its bit and a mean degree.
+        let (next, visited, degree) = unsafe {
+            (
+                self.next.get_unchecked(word),
+                self.visited.get_unchecked(word),
+                self.layout.mean_degree.get_unchecked(word),
+            )
+        };
+        next.store(next.load(Relaxed) | bit, Relaxed);
+        visited.store(visited.load(Relaxed) | bit, Relaxed);
+        found.count += 1;
+        found.degrees += f64::from(*degree);
+    }
+
+    /// A rank's list in what of TAIL is in DRAM.
+    #[inline(always)]
+    pub(crate) fn list(&self, rank: u32) -> &[u8] {
+        let (from, length) = self.layout.index.list(rank);
+        &self.layout.tail[from as usize..from as usize + length]
+    }
+}
+
+/// Calls with up to sixteen neighbours of a coded list at a time, while it wants more.
+///
+/// # Safety
+/// The processor has the instructions, and the list is one, with [`coded::PADDING`] bytes behind it.
+#[inline(always)]
+pub(crate) unsafe fn each<L: Lanes>(list: &[u8], mut more: impl FnMut(L::Vector, u32) -> bool) {
+    let (mut at, end) = (list.as_ptr(), list.as_ptr().wrapping_add(list.len()));
+    while at < end {
+        // SAFETY: as for the caller.
+        unsafe {
+            let (mut left, taken) = coded::count([*at, *at.add(1), *at.add(2)]);
+            let mut codes = at.add(taken);
+            let mut data = codes.add(left.div_ceil(4));
+            let mut before = L::zero();
+            while left > 0 {
+                let count = left.min(WIDTH);
+                let (neighbours, bytes) = L::decode(codes.cast::<u32>().read_unaligned(), data, count, before);
+                if !more(neighbours, first(count)) {
+                    return;
+                }
+                before = neighbours;
+                codes = codes.add(4);
+                data = data.add(bytes);
+                left -= count;
+            }
+            at = data;
+        }
+    }
+}
+
+/// The same for a list that a disk gave, whatever it gave: `None` when it is no list of numbers below `limit`.
+///
+/// # Safety
+/// The processor has the instructions, and [`coded::PADDING`] bytes behind the list may be read.
+#[inline(always)]
+pub(crate) unsafe fn each_checked<L: Lanes>(
+    list: &[u8],
+    limit: u32,
+    mut more: impl FnMut(L::Vector, u32) -> bool,
+) -> Option<()> {
+    let mut rest = list;
+    while !rest.is_empty() {
+        // SAFETY: as for the caller; no byte is read further behind the list than the caller says may be.
+        unsafe {
+            let start = rest.as_ptr();
+            let (mut left, taken) = coded::count([*start, *start.add(1), *start.add(2)]);
+            let mut codes = taken;
+            let mut data = taken + left.div_ceil(4);
+            // Each neighbour takes a byte at least.
+            if left == 0 || data + left > rest.len() {
+                return None;
+            }
+            let mut before = L::zero();
+            while left > 0 {
+                let count = left.min(WIDTH);
+                let code = start.add(codes).cast::<u32>().read_unaligned();
+                let (neighbours, bytes) = L::decode(code, start.add(data), count, before);
+                data += bytes;
+                if data > rest.len() || L::below(neighbours, limit, first(count)) != first(count) {
+                    return None;
+                }
+                if !more(neighbours, first(count)) {
+                    return Some(());
+                }
+                before = neighbours;
+                codes += 4;
+                left -= count;
+            }
+            rest = &rest[data..];
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,198 @@
+//! A graph that is searched with less DRAM than it takes, constructed with as little: HEAD goes to memory as it is made, TAIL to its part,
+//! from which beginnings and the first hubs' lists are read back. How much fits is known once neighbours are counted and lists were coded for
+//! their length. Nobody goes on with it: the part is for this process's searches.
+
+use model::values::units::Bytes;
+
+use super::checkpoint::Checkpoint;
+use super::lists::Sizes;
+use super::split::{BucketPlan, BuildRequirements};
+use super::{OutOfCore, Work, generator, impossible};
+use crate::arrays::{Array, ArrayPlacement};
+use crate::budget::{Dram, DramLayout, HeadBudget};
+use crate::build::{LayoutLists, Ranking, finish};
+use crate::coded::{self, PADDING, PIECE_BYTES};
+use crate::degrees::DegreeRuns;
+use crate::error::Error;
+use crate::head::HeadColumns;
+use crate::index::Index;
+use crate::kronecker::Spec;
+use crate::layout::{COLUMNS_MAX, Layout, check_columns};
+use crate::prefixes::Prefixes;
+use crate::storage::{PartKind, Storage};
+use crate::team::Team;
+
+/// What belongs to vertices of a search and its validation: rank and parent in original labels (4 and 4), level and proof (3); of those
+/// with an edge label, parent, two lists and the frontier in order (20), bits of maps and means (0.5).
+const BYTES_PER_VERTEX: u64 = 32;
+/// Lists whose lengths are read together.
+const LENGTHS_AT_ONCE: usize = 1 << 16;
+/// Bytes of TAIL that are read back together.
+const READ_AT_ONCE: u64 = 1 << 20;
+/// Lists, coded whole, for each direction of an edge as generated: 1.6 at scale 22, and more for sparser graphs.
+const CODED_BYTES: f64 = 2.0;
+
+/// What construction and then searches with their validation take, beside the program and room for reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchFootprint {
+    /// Of memory, [`OutOfCore::memory`]: while a graph is constructed no more is taken for it than when it is searched.
+    pub construction: Bytes,
+    /// Of memory, in all: with what `dram` allows for HEAD, index and lists.
+    pub memory: Bytes,
+    /// Of the disk, while it is constructed: an estimate.
+    pub disk: Bytes,
+}
+
+impl SearchFootprint {
+    /// Of this graph with so many threads.
+    ///
+    /// # Errors
+    /// A graph that cannot be.
+    pub fn of(spec: &Spec, threads: usize, dram: Dram) -> Result<Self, Error> {
+        generator(spec)?;
+        let least = BuildRequirements::of(spec, threads, COLUMNS_MAX)?.memory.0;
+        let construction = least.max(BYTES_PER_VERTEX * spec.vertices());
+        let coded = Bytes((2.0 * CODED_BYTES * spec.edges() as f64) as u64);
+        let memory = Bytes(construction.saturating_add(dram.of(coded).0));
+        let construction = Bytes(construction);
+        Ok(Self { construction, memory, disk: BuildRequirements::disk(spec, construction) })
+    }
+
+    /// Refuses a graph that needs more memory than there is, before hours of construction.
+    ///
+    /// # Errors
+    /// With what it needs and what there is.
+    pub fn check_fits(&self, spec: &Spec) -> Result<(), Error> {
+        match machine::memory::available() {
+            Some(available) if self.memory > available => {
+                Err(Error::TooLarge { scale: spec.scale, needed: self.memory, available })
+            }
+            // Where the system does not say, only trying can tell.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Constructs a graph to be searched with so much DRAM for HEAD, index and hubs: with so many columns, or the most that fit.
+/// Afterwards part [`PartKind::Graph`] is its TAIL. Gives also what was found out of it.
+pub fn build_beyond<C: Team>(
+    crew: &C,
+    spec: &Spec,
+    (dram, columns): (Dram, Option<u32>),
+    with: &OutOfCore<'_>,
+    room: &ArrayPlacement,
+) -> Result<(Layout, HeadBudget), C::Error> {
+    columns.map_or(Ok(()), check_columns)?;
+    let generator = generator(spec)?;
+    let split = BucketPlan::fitting(spec, crew.threads(), COLUMNS_MAX, with.memory)?;
+    let mut work = Work::new(crew, with, &generator, Checkpoint::new(spec, COLUMNS_MAX, split), room);
+    let (rank, steps) = work.ranks(room)?;
+    let dealt = work.deal_ranked(&rank, &steps)?;
+    let (coded, begun) = work.coded_bytes(&dealt, &steps)?;
+    let budget = HeadBudget { coded: Bytes(coded), dram: dram.of(Bytes(coded)) };
+    let shape = budget.shape(&steps, columns, &begun)?;
+    let sizes = Sizes::of_tail(&steps, shape.columns);
+    let mut head = head(&sizes, steps.ranks(), room)?;
+    work.write_lists(&dealt, &steps, &sizes, Some(head.writer()))?;
+    let (storage, tail) = (work.storage, work.note.tail);
+    drop(dealt);
+    storage.discard(PartKind::Ranked).map_err(Error::Storage)?;
+    let starts = starts(storage, sizes.lists() as usize, tail, room)?;
+    let listed = listed(storage, head, &starts, (&budget, &shape, &steps), room)?;
+    drop(starts);
+    let ranking = Ranking::of(rank, steps, room).map_err(Error::Memory)?;
+    let ranking = Ranking { rows: sizes.rows, ..ranking };
+    Ok((finish(spec, ranking, listed, room).map_err(Error::Memory)?, budget))
+}
+
+/// HEAD without its neighbours: in rows that no rank has is one that is never in a frontier.
+fn head(sizes: &Sizes, ranks: u32, room: &ArrayPlacement) -> Result<HeadColumns, Error> {
+    let entries = sizes.head_entries();
+    let mut head = HeadColumns::packed(entries, ranks, room)?;
+    let end = head.rows();
+    let columns = sizes.column_at.windows(2).zip(&sizes.rows).map(|(at, rows)| at[0] + *rows as usize..at[1]);
+    let gaps = columns.chain(std::iter::once(entries..end));
+    gaps.for_each(|gap| head.writer().store(gap.start, &vec![ranks; gap.len()]));
+    Ok(head)
+}
+
+/// Where each list of TAIL begins and the last ends, from how long they are.
+fn starts(storage: &dyn Storage, lists: usize, tail: u64, room: &ArrayPlacement) -> Result<Array<u64>, Error> {
+    let mut starts: Array<u64> = room.for_temporaries().array(lists + 1)?;
+    let mut lengths = vec![0; 4 * LENGTHS_AT_ONCE.min(lists)];
+    let mut start = 0;
+    for first in (0..lists).step_by(LENGTHS_AT_ONCE) {
+        let part = &mut lengths[..4 * (lists - first).min(LENGTHS_AT_ONCE)];
+        storage.read(PartKind::Lengths, 4 * first as u64, part)?;
+        for (place, length) in starts[first + 1..].iter_mut().zip(part.as_chunks::<4>().0) {
+            start += u64::from(u32::from_le_bytes(*length));
+            *place = start;
+        }
+    }
+    storage.discard(PartKind::Lengths)?;
+    if start != tail {
+        return Err(impossible(PartKind::Lengths, "its lists are not as long as TAIL is"));
+    }
+    Ok(starts)
+}
+
+/// What is searched in memory: HEAD, beginnings, and of TAIL as many lists as there is room left for.
+fn listed(
+    storage: &dyn Storage,
+    head: HeadColumns,
+    starts: &[u64],
+    (budget, shape, steps): (&HeadBudget, &DramLayout, &DegreeRuns),
+    room: &ArrayPlacement,
+) -> Result<LayoutLists, Error> {
+    let index = Index::new(&starts[..=shape.lists(steps)], room)?;
+    let kept = index.first_beyond(budget.left(steps, shape));
+    let mut tail: Array<u8> = room.array(starts[kept] as usize + PADDING)?;
+    storage.read(PartKind::Graph, 0, &mut tail[..starts[kept] as usize])?;
+    let beginnings = beginnings(storage, starts, kept, shape, room)?;
+    let mut long_lists = Vec::new();
+    let mut list = Vec::new();
+    for rank in kept as u32..index.lists() as u32 {
+        let (from, length) = index.list(rank);
+        if length > PIECE_BYTES {
+            list.resize(length, 0);
+            storage.read(PartKind::Graph, from, &mut list)?;
+            long_lists.push((rank, coded::pieces(&list, from)));
+        }
+    }
+    Ok(LayoutLists { head, tail, index, beginnings, first_far: kept as u32, long_lists })
+}
+
+/// What lists from this one on begin with, read back from TAIL.
+fn beginnings(
+    storage: &dyn Storage,
+    starts: &[u64],
+    first: usize,
+    shape: &DramLayout,
+    room: &ArrayPlacement,
+) -> Result<Prefixes, Error> {
+    let lists = starts.len() - 1;
+    if shape.beginnings == 0 || first == lists {
+        return Ok(Prefixes::none(room)?);
+    }
+    let mut bytes: Array<u8> = room.array(shape.coded as usize + PADDING)?;
+    let mut begins: Array<u64> = room.for_temporaries().array(lists - first + 1)?;
+    let (mut from, mut end, mut part, mut coded) = (first, 0, Vec::new(), Vec::new());
+    while from < lists {
+        let to = starts.partition_point(|start| *start <= starts[from] + READ_AT_ONCE).max(from + 2) - 1;
+        part.resize((starts[to] - starts[from]) as usize, 0);
+        storage.read(PartKind::Graph, starts[from], &mut part)?;
+        for rank in from..to {
+            let list = &part[(starts[rank] - starts[from]) as usize..(starts[rank + 1] - starts[from]) as usize];
+            let values = coded::begins(list, shape.beginnings);
+            let values = values.ok_or_else(|| impossible(PartKind::Graph, "a list is cut"))?;
+            coded.clear();
+            coded::encode(&values, &mut coded);
+            let place = bytes[..shape.coded as usize].get_mut(end..end + coded.len());
+            place.ok_or_else(|| impossible(PartKind::Graph, "lists are not what was counted"))?.copy_from_slice(&coded);
+            end += coded.len();
+            begins[rank + 1 - first] = end as u64;
+        }
+        from = to;
+    }
+    Ok(Prefixes::new((first as u32, shape.beginnings), &begins, bytes, room)?)
+}

@@ -1,0 +1,204 @@
+//! The threads that construct, search and validate. Who calls gives them (seated, in a measurement); `PlainTeam` are plain ones.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::error::Error;
+
+/// Threads that do the same work together.
+pub trait Team {
+    /// How the work of a crew fails.
+    type Error: From<Error>;
+    /// How many there are, at least one.
+    fn threads(&self) -> usize;
+    /// Runs the work on each of them, and returns when all have ended.
+    fn run(&self, work: &(dyn Fn(&TeamWorker<'_>) -> Result<(), TeamStopped> + Sync)) -> Result<(), Self::Error>;
+}
+
+/// One thread of a crew, as its work sees it.
+pub struct TeamWorker<'c> {
+    /// Which one, from 0.
+    pub index: usize,
+    pub of: usize,
+    pub barrier: &'c dyn Fn() -> Result<(), TeamStopped>,
+}
+
+/// The crew was stopped: the work is to end now. Whoever gave the threads knows why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TeamStopped;
+
+impl TeamWorker<'_> {
+    pub fn barrier(&self) -> Result<(), TeamStopped> {
+        (self.barrier)()
+    }
+
+    /// This thread's part of so many things: neighbouring parts, alike to one.
+    pub fn share(&self, things: usize) -> Range<usize> {
+        share(0..things, self.index, self.of)
+    }
+}
+
+/// One of so many parts of a range: neighbouring parts, alike to one.
+pub(crate) fn share(range: Range<usize>, index: usize, of: usize) -> Range<usize> {
+    let border = |index: usize| range.start + (range.len() as u128 * index as u128 / of as u128) as usize;
+    border(index)..border(index + 1)
+}
+
+/// Runs the work on each thread of a crew and collects what they return, in their order.
+pub(crate) fn collect<C: Team, T: Send>(
+    crew: &C,
+    work: impl Fn(&TeamWorker<'_>) -> Result<T, TeamStopped> + Sync,
+) -> Result<Vec<T>, C::Error> {
+    let results: Vec<Mutex<Option<T>>> = (0..crew.threads()).map(|_| Mutex::new(None)).collect();
+    crew.run(&|hand| {
+        let result = work(hand)?;
+        *results[hand.index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        Ok(())
+    })?;
+    let taken = results.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    taken.collect::<Option<Vec<T>>>().ok_or_else(|| Error::Stopped.into())
+}
+
+/// Hands out the numbers of a range, in pieces, to whoever comes.
+pub(crate) struct Chunks {
+    next: AtomicUsize,
+    range: Range<usize>,
+    size: usize,
+}
+
+impl Chunks {
+    pub(crate) fn new(end: usize, size: usize) -> Self {
+        Self::of(0..end, size)
+    }
+
+    pub(crate) fn of(range: Range<usize>, size: usize) -> Self {
+        Self { next: AtomicUsize::new(range.start), range, size }
+    }
+
+    pub(crate) fn take(&self) -> Option<Range<usize>> {
+        let (start, end) = (self.next.fetch_add(self.size, Ordering::Relaxed), self.range.end);
+        (start < end).then(|| start..(start + self.size).min(end))
+    }
+
+    /// To be handed out once more; nobody may be taking meanwhile.
+    pub(crate) fn again(&self) {
+        self.next.store(self.range.start, Ordering::Relaxed);
+    }
+}
+
+/// Plain threads, sitting where the kernel likes.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainTeam(pub usize);
+
+/// Where threads meet: they spin for a while, for meetings are microseconds apart, and then give their cpu away.
+struct Barrier {
+    count: usize,
+    arrived: AtomicUsize,
+    meetings: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// Before a waiting thread gives its cpu to others.
+const SPINS: u32 = 10_000;
+
+impl Barrier {
+    fn wait(&self) -> Result<(), TeamStopped> {
+        let meeting = self.meetings.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.meetings.store(meeting + 1, Ordering::Release);
+        }
+        let mut spins = 0;
+        while self.meetings.load(Ordering::Acquire) == meeting {
+            if self.stopped.load(Ordering::Acquire) {
+                return Err(TeamStopped);
+            }
+            spins += 1;
+            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        Ok(())
+    }
+}
+
+impl Team for PlainTeam {
+    type Error = Error;
+
+    fn threads(&self) -> usize {
+        self.0.max(1)
+    }
+
+    fn run(&self, work: &(dyn Fn(&TeamWorker<'_>) -> Result<(), TeamStopped> + Sync)) -> Result<(), Error> {
+        let count = self.threads();
+        let barrier = Barrier {
+            count,
+            arrived: AtomicUsize::new(0),
+            meetings: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        };
+        let one = |index: usize| {
+            let hand = TeamWorker { index, of: count, barrier: &|| barrier.wait() };
+            // A panic stops the others, who would wait for ever, and then goes on.
+            let ended = catch_unwind(AssertUnwindSafe(|| work(&hand)));
+            if !matches!(ended, Ok(Ok(()))) {
+                barrier.stopped.store(true, Ordering::Release);
+            }
+            ended
+        };
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..count).map(|index| scope.spawn(move || one(index))).collect();
+            let first = one(0);
+            std::iter::once(first).chain(others.into_iter().map(|other| other.join().and_then(|ended| ended))).collect()
+        });
+        // A panic is why the others were stopped.
+        let results: Vec<_> = ended.into_iter().map(|one| one.unwrap_or_else(|panic| resume_unwind(panic))).collect();
+        if results.contains(&Err(TeamStopped)) { Err(Error::Stopped) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_threads() {
+        assert_eq!(collect(&PlainTeam(5), |hand| Ok(hand.share(13))).unwrap(), [0..2, 2..5, 5..7, 7..10, 10..13]);
+    }
+
+    #[test]
+    fn nobody_leaves_a_meeting_early() {
+        let come = AtomicUsize::new(0);
+        let work = |hand: &TeamWorker<'_>| {
+            for round in 1..200 {
+                come.fetch_add(1, Ordering::SeqCst);
+                hand.barrier()?;
+                assert!(come.load(Ordering::SeqCst) >= round * 3);
+                hand.barrier()?;
+            }
+            Ok(())
+        };
+        PlainTeam(3).run(&work).unwrap();
+    }
+
+    #[test]
+    fn who_stops_or_panics_stops_all() {
+        let stop = |hand: &TeamWorker<'_>| if hand.index == 1 { Err(TeamStopped) } else { hand.barrier() };
+        assert_eq!(PlainTeam(3).run(&stop), Err(Error::Stopped));
+        let panic = |hand: &TeamWorker<'_>| {
+            assert!(hand.index != 2, "planted");
+            hand.barrier()
+        };
+        assert!(catch_unwind(|| PlainTeam(3).run(&panic)).is_err());
+    }
+
+    #[test]
+    fn pieces_cover_everything_once() {
+        let pieces = Chunks::new(10, 4);
+        let taken: Vec<_> = std::iter::from_fn(|| pieces.take()).collect();
+        assert_eq!(taken, [0..4, 4..8, 8..10]);
+        pieces.again();
+        assert_eq!(pieces.take(), Some(0..4));
+    }
+}

@@ -1,0 +1,217 @@
+//! Waits for a process: reads what it prints, and stops it at its time limit or when told to.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use model::values::units::Bytes;
+
+use super::LaunchError;
+use super::output::{KeptRange, LineWatch, Stream};
+use super::start::Started;
+use crate::syscall::SyscallError;
+
+/// Enough for the message that explains a failure.
+const STDERR_BYTES_MAX: usize = 64 << 10;
+/// A flag that a signal handler sets wakes nobody, so it is looked at this often.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+/// A killed process is gone at once, unless the kernel itself is stuck in it.
+pub(super) const DEATH_MAX: Duration = Duration::from_secs(10);
+
+/// How a process is to be waited for.
+pub(super) struct WaitPolicy<'a> {
+    /// How much of its standard output is kept.
+    pub output_max: Bytes,
+    /// It is stopped when it takes longer; none for no limit.
+    pub time_limit: Option<Duration>,
+    /// It is stopped when one of these is set.
+    pub stop: &'a [&'a AtomicBool],
+    /// It is stopped when the other end of this pipe is closed.
+    pub hang_up: Option<OwnedFd>,
+    /// What it gets between being asked to end and being killed.
+    pub grace: Duration,
+    /// Who wants to see the lines of both of its outputs.
+    pub lines: Option<LineWatch>,
+}
+
+/// What became of a process that was waited for.
+pub(super) struct WaitOutcome {
+    pub cause: Cause,
+    /// Just before it was forked.
+    pub began: Instant,
+    /// When it was seen to have ended.
+    pub ended: Instant,
+    pub stdout: Stream,
+    pub stderr: Stream,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Itself,
+    TimeLimit,
+    Stop,
+}
+
+/// What has been done to end it.
+#[derive(Clone, Copy, Debug)]
+enum KillPhase {
+    Runs,
+    AskedToEnd,
+    Killed,
+}
+
+impl WaitOutcome {
+    /// Reads what is left in the pipes, once the process group is gone.
+    pub(super) fn drain_rest(mut self) -> Self {
+        self.stdout.read_rest();
+        self.stderr.read_rest();
+        self
+    }
+}
+
+/// Waits until the process has ended. It is not reaped: its id stays its own. After an error it may still run, and
+/// the caller kills it.
+pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOutcome, LaunchError> {
+    let refused = |error: Errno| LaunchError::Refused(SyscallError::new("wait for a child", &error.into()));
+    let output_max = usize::try_from(orders.output_max.0).unwrap_or(usize::MAX);
+    let lines = orders.lines;
+    let mut stdout = Stream::new(started.stdout, KeptRange::First(output_max), lines.clone()).map_err(refused)?;
+    let mut stderr = Stream::new(started.stderr, KeptRange::Last(STDERR_BYTES_MAX), lines).map_err(refused)?;
+    let exit = exit_of(started.pid).map_err(refused)?;
+    let (mut phase, mut cause) = (KillPhase::Runs, Cause::Itself);
+    let mut until = orders.time_limit.and_then(|limit| started.at.checked_add(limit));
+    loop {
+        // A pipe that was closed stays so: it is news only once.
+        let hang_up = orders.hang_up.as_ref().filter(|_| matches!(phase, KillPhase::Runs));
+        let news = wait_a_while(&exit, hang_up, [&mut stdout, &mut stderr], until).map_err(refused)?;
+        if news == WaitEvent::Ended {
+            break;
+        }
+        let now = Instant::now();
+        let late = until.is_some_and(|until| now >= until);
+        let told = news == WaitEvent::HungUp || orders.stop.iter().any(|stop| stop.load(Ordering::Relaxed));
+        match phase {
+            KillPhase::Runs if late || told => {
+                cause = if late { Cause::TimeLimit } else { Cause::Stop };
+                signal_group(started.pid, Signal::TERM);
+                (phase, until) = (KillPhase::AskedToEnd, Some(now + orders.grace));
+            }
+            KillPhase::AskedToEnd if late => {
+                signal_group(started.pid, Signal::KILL);
+                (phase, until) = (KillPhase::Killed, Some(now + DEATH_MAX));
+            }
+            KillPhase::Killed if late => return Err(LaunchError::WillNotDie { pid: started.pid }),
+            _ => {}
+        }
+    }
+    Ok(WaitOutcome { cause, began: started.at, ended: Instant::now(), stdout, stderr })
+}
+
+/// What a wait came back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitEvent {
+    Ended,
+    HungUp,
+    /// Output was read, or some time passed.
+    Nothing,
+}
+
+fn wait_a_while(
+    exit: &OwnedFd,
+    hang_up: Option<&OwnedFd>,
+    streams: [&mut Stream; 2],
+    until: Option<Instant>,
+) -> Result<WaitEvent, Errno> {
+    let left = until.map_or(STOP_LOOK, |until| until.saturating_duration_since(Instant::now()).min(STOP_LOOK));
+    let mut polled = vec![PollFd::new(exit, PollFlags::IN)];
+    polled.extend(hang_up.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+    polled.extend(streams.iter().filter_map(|stream| Some(PollFd::from_borrowed_fd(stream.pipe()?, PollFlags::IN))));
+    match rustix::event::poll(&mut polled, Some(&timespec(left))) {
+        // A signal: its handler may have set the flag that the caller looks at.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error),
+    }
+    if !polled[0].revents().is_empty() {
+        return Ok(WaitEvent::Ended);
+    }
+    let hung_up = hang_up.is_some() && !polled[1].revents().is_empty();
+    streams.into_iter().for_each(Stream::read_some);
+    Ok(if hung_up { WaitEvent::HungUp } else { WaitEvent::Nothing })
+}
+
+/// Whether a process that we have killed ends before its time is over; it is not reaped.
+pub(super) fn ends_in(pid: u32, time: Duration) -> Result<bool, Errno> {
+    let exit = exit_of(pid)?;
+    let until = Instant::now() + time;
+    loop {
+        let mut polled = [PollFd::new(&exit, PollFlags::IN)];
+        let left = until.saturating_duration_since(Instant::now());
+        match rustix::event::poll(&mut polled, Some(&timespec(left))) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result? > 0),
+        }
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+/// Something that can be polled and becomes readable when a child ends, without reaping it.
+fn exit_of(pid: u32) -> Result<OwnedFd, Errno> {
+    let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        // Linux before 5.3, or a container that hides the call.
+        Err(Errno::NOSYS | Errno::PERM) => exit_by_thread(pid),
+        result => result,
+    }
+}
+
+/// As a pidfd: a thread waits and then closes its end of a pipe.
+fn exit_by_thread(pid: Pid) -> Result<OwnedFd, Errno> {
+    let (exit, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    std::thread::spawn(move || {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        // A child that cannot be waited for has been reaped, so it has ended too.
+        let _ = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), ended));
+        drop(end);
+    });
+    Ok(exit)
+}
+
+/// Sends a signal to all of a process group.
+pub(super) fn signal_group(group: u32, signal: Signal) {
+    if let Some(group) = Pid::from_raw(group as i32) {
+        // The only failure is that nobody is left to be told.
+        let _ = rustix::process::kill_process_group(group, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn both_ways_to_see_an_exit_see_it() {
+        for by_thread in [false, true] {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+            let pid = Pid::from_raw(child.id() as i32).unwrap();
+            let exit = if by_thread { exit_by_thread(pid) } else { exit_of(child.id()) }.unwrap();
+            let has_ended = |wait: Duration| {
+                let mut polled = [PollFd::new(&exit, PollFlags::IN)];
+                rustix::event::poll(&mut polled, Some(&timespec(wait))).unwrap() > 0
+            };
+            assert!(!has_ended(Duration::ZERO), "it waits for its input");
+            drop(child.stdin.take());
+            assert!(has_ended(Duration::from_secs(60)), "by_thread {by_thread}");
+            assert!(child.wait().unwrap().success(), "seeing the exit does not reap");
+        }
+    }
+}

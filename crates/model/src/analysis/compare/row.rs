@@ -1,0 +1,87 @@
+//! The rows of a comparison by a parameter: what of a test's name tells its cells apart beside that parameter.
+
+use crate::analysis::finding::CellFinding;
+
+/// A test's name without the parameter that makes the columns, and without those that follow from it: a parameter that
+/// never differs between cells of one title in one column says nothing that the column does not (an engine that has one
+/// request at a time, beside others that have sixteen).
+pub(super) fn without(cell: &CellFinding, parameter: &str, all: &[&CellFinding]) -> String {
+    let (title, words) = split(cell);
+    let alike: Vec<&&CellFinding> =
+        all.iter().filter(|other| other.workload == cell.workload && split(other).0 == title).collect();
+    let differs = |name: &str| {
+        let value = |cell: &CellFinding, name: &str| cell.parameters.get(name).cloned();
+        alike.iter().any(|one| {
+            let beside = |other: &&&&CellFinding| value(other, parameter) == value(one, parameter);
+            alike.iter().filter(beside).any(|other| value(other, name) != value(one, name))
+        })
+    };
+    let kept = words.iter().filter(|(name, _)| *name != parameter && differs(name));
+    kept.fold(title.to_string(), |row, (_, word)| row + word)
+}
+
+/// A test's title, and its parameters with the words ` name=value` that say them. Values may have spaces.
+fn split(cell: &CellFinding) -> (&str, Vec<(&str, &str)>) {
+    let place = |name: &String| cell.test.find(&format!(" {name}="));
+    let mut places: Vec<(usize, &str)> =
+        cell.parameters.keys().filter_map(|name| Some((place(name)?, name.as_str()))).collect();
+    places.sort_unstable();
+    let ends = places.iter().skip(1).map(|(at, _)| *at).chain([cell.test.len()]);
+    let words = places.iter().zip(ends).map(|((at, name), end)| (*name, &cell.test[*at..end])).collect();
+    (&cell.test[..places.first().map_or(cell.test.len(), |(at, _)| *at)], words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::finding::VerdictCounts;
+
+    fn cell(test: &str, parameters: &[(&str, &str)]) -> CellFinding {
+        CellFinding {
+            workload: "io".into(),
+            test: test.into(),
+            parameters: parameters.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            placement: "kernel".into(),
+            threads: 1,
+            cpus: String::new(),
+            memory: String::new(),
+            reason: String::new(),
+            metrics: Vec::new(),
+            cpu_load: Vec::new(),
+            verdicts: VerdictCounts::default(),
+            reasons: Vec::new(),
+            caveats: Vec::new(),
+        }
+    }
+
+    fn rows(cells: &[CellFinding], parameter: &str) -> Vec<String> {
+        let all: Vec<&CellFinding> = cells.iter().collect();
+        cells.iter().map(|cell| without(cell, parameter, &all)).collect()
+    }
+
+    #[test]
+    fn the_column_is_not_in_the_row_and_other_parameters_are() {
+        let of = |title: &str, engine: &str, depth: &str| {
+            let test = format!("{title} engine={engine} iodepth={depth}");
+            cell(&test, &[("engine", engine), ("iodepth", depth), ("bs", "4KiB")])
+        };
+        let cells = [of("4k", "libaio", "1"), of("4k", "libaio", "16"), of("4k", "psync", "1")];
+        assert_eq!(rows(&cells, "engine"), ["4k iodepth=1", "4k iodepth=16", "4k iodepth=1"]);
+        assert_eq!(rows(&cells, "iodepth"), ["4k engine=libaio", "4k engine=libaio", "4k engine=psync"]);
+        // A depth that is one of the engine's, as in "events", is no row of its own; nor are other titles' depths.
+        let events = [&cells[..], &[of("events", "libaio", "4"), of("events", "psync", "1")]].concat();
+        assert_eq!(rows(&events, "engine")[3..], ["events", "events"]);
+    }
+
+    #[test]
+    fn values_with_spaces_and_names_without_parameters_stay_whole() {
+        let cells = [
+            cell("t argv=a b size=1xllc", &[("argv", "a b"), ("size", "8MiB")]),
+            cell("t argv=a b size=2xllc", &[("argv", "a b"), ("size", "16MiB")]),
+            cell("t argv=c size=1xllc", &[("argv", "c"), ("size", "8MiB")]),
+        ];
+        assert_eq!(rows(&cells, "argv"), ["t size=1xllc", "t size=2xllc", "t size=1xllc"]);
+        assert_eq!(rows(&cells, "size"), ["t argv=a b", "t argv=a b", "t argv=c"]);
+        assert_eq!(rows(&[cell("SEQ1M Q8T1", &[("data", "zero")])], "data"), ["SEQ1M Q8T1"]);
+    }
+}

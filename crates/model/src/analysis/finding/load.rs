@@ -1,0 +1,107 @@
+//! How busy each cpu was in a cell, by kind of work: the mean over its trials, each with the same weight.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::values::id_set::CpuId;
+use crate::values::record::TrialRecord;
+use crate::values::trial::CpuTime;
+use crate::values::workload::WorkloadSpec;
+
+/// One cpu's time in percent by what it was spent on, the mean over the counted trials that saw this cpu; together 100.
+/// Field names are part of the JSON contract. [`CpuTime`] says what each kind is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuLoad {
+    pub cpu: CpuId,
+    pub user: f64,
+    pub system: f64,
+    pub irq: f64,
+    /// What drivers leave for after the interrupt.
+    pub softirq: f64,
+    /// Idle, waiting for a disk.
+    pub iowait: f64,
+    pub idle: f64,
+    pub steal: f64,
+}
+
+impl CpuLoad {
+    /// User, system, interrupts and what they leave.
+    pub fn busy(&self) -> f64 {
+        self.user + self.system + self.irq + self.softirq
+    }
+}
+
+/// Whether the load of the cpus is half of the result, as with requests to a disk: where its interrupts go shows there.
+pub fn load_belongs_to(spec: &WorkloadSpec) -> bool {
+    spec.metrics.first().is_some_and(|main| main.unit == "IO/s")
+}
+
+/// Of the trials of one cell, by cpu. A cpu of which no tick was counted, or that came and went, does not count in that
+/// trial.
+pub(super) fn cpu_load(counted: &[&&TrialRecord]) -> Vec<CpuLoad> {
+    means_of(counted.iter().map(|record| &record.outcome.evidence.cpu_times))
+}
+
+fn means_of<'t>(trials: impl Iterator<Item = &'t BTreeMap<CpuId, CpuTime>>) -> Vec<CpuLoad> {
+    let mut all: BTreeMap<CpuId, Vec<[f64; 7]>> = BTreeMap::new();
+    for times in trials {
+        for (cpu, time) in times {
+            if let Some(shares) = percents(time) {
+                all.entry(*cpu).or_default().push(shares);
+            }
+        }
+    }
+    let mean = |(cpu, trials): (CpuId, Vec<[f64; 7]>)| {
+        let of = |kind: usize| trials.iter().map(|shares| shares[kind]).sum::<f64>() / trials.len() as f64;
+        CpuLoad {
+            cpu,
+            user: of(0),
+            system: of(1),
+            irq: of(2),
+            softirq: of(3),
+            iowait: of(4),
+            idle: of(5),
+            steal: of(6),
+        }
+    };
+    all.into_iter().map(mean).collect()
+}
+
+fn percents(time: &CpuTime) -> Option<[f64; 7]> {
+    let total = time.total().0;
+    let kinds = [time.user, time.system, time.irq, time.softirq, time.iowait, time.idle, time.steal];
+    (total > 0).then(|| kinds.map(|kind| 100.0 * kind.0 as f64 / total as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::units::Nanos;
+
+    fn time(user: u64, irq: u64, idle: u64) -> CpuTime {
+        CpuTime { user: Nanos(user), irq: Nanos(irq), idle: Nanos(idle), ..CpuTime::default() }
+    }
+
+    fn means(trials: &[&[(u32, CpuTime)]]) -> Vec<(u32, f64, f64, f64)> {
+        let trials = trials.iter().map(|trial| trial.iter().map(|(cpu, time)| (CpuId(*cpu), *time)).collect());
+        let trials: Vec<BTreeMap<CpuId, CpuTime>> = trials.collect();
+        means_of(trials.iter()).iter().map(|load| (load.cpu.0, load.user, load.irq, load.idle)).collect()
+    }
+
+    #[test]
+    fn trials_weigh_the_same_however_long_they_were() {
+        let (short, long) = (time(10, 0, 0), time(0, 250, 750));
+        assert_eq!(means(&[&[(3, short)], &[(3, long)]]), [(3, 50.0, 12.5, 37.5)]);
+    }
+
+    #[test]
+    fn a_cpu_counts_in_the_trials_that_saw_it() {
+        let busy = time(1, 0, 0);
+        assert_eq!(
+            means(&[&[(0, busy), (1, time(0, 0, 0))], &[(1, busy)]]),
+            [(0, 100.0, 0.0, 0.0), (1, 100.0, 0.0, 0.0)]
+        );
+        assert!(means(&[]).is_empty());
+    }
+}

@@ -1,0 +1,9 @@
+//! Conclusions from stored trials: findings, comparisons, races, budgets, surveys, problems of a machine.
+
+pub mod compare;
+pub mod curves;
+pub mod doctor;
+pub mod finding;
+pub mod place;
+pub mod size;
+pub mod survey;

@@ -1,0 +1,276 @@
+//! How much slower a command is with less DRAM, and how much it needs to be as fast as with all of it. Takes what a plan of
+//! budgets measured; must not know how a budget is kept.
+
+use serde::{Deserialize, Serialize};
+
+use crate::values::comparison::{Comparison, ComparisonRow};
+use crate::values::plan::{Cell, Plan};
+use crate::values::units::Bytes;
+use crate::values::workload::{Better, Value};
+
+/// What makes a plan a question of how much DRAM a command needs: its cells are the command with all of its memory near and
+/// on each budget.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizePlan {
+    /// What it held at most when nothing bounded it: its own memory, without files that the kernel keeps for it.
+    pub need: Bytes,
+    /// How much slower it may be to count as fast, percent.
+    pub within_percent: f64,
+}
+
+/// A command's speed against its DRAM.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizeAnswer {
+    /// As in [`SizePlan`].
+    pub need: Bytes,
+    /// As in [`SizePlan`].
+    pub within_percent: f64,
+    /// The budgets, smallest first, steered before plain.
+    pub points: Vec<SizePoint>,
+    /// The smallest steered budget from which on it is fast; none where no measured one is. Where plain swap alone was
+    /// measured, the smallest plain one.
+    pub enough: Option<Bytes>,
+    /// The smallest plain budget from which on it is fast.
+    pub enough_plain: Option<Bytes>,
+    /// How much less than it holds is enough; none where nothing is saved.
+    pub saves: Option<Bytes>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizePoint {
+    /// Bytes of DRAM.
+    pub dram: Bytes,
+    pub steered: bool,
+    /// How much longer it took than with all its memory near, percent; with a 95 % interval.
+    pub slower_percent: f64,
+    pub ci_low: Option<f64>,
+    pub ci_high: Option<f64>,
+}
+
+impl SizePoint {
+    fn is_within(&self, percent: f64) -> bool {
+        self.ci_high.is_some_and(|high| high <= percent)
+    }
+}
+
+impl SizeAnswer {
+    /// From the comparison of a plan's cells with the one without a budget. None where the plan asks something else.
+    pub fn of(plan: &Plan, comparison: &Comparison) -> Option<Self> {
+        let SizePlan { need, within_percent } = plan.size?;
+        let row = comparison.rows.iter().find(|row| row.main);
+        let points = plan.cells.iter().filter_map(|cell| point(cell, row?));
+        let mut points: Vec<SizePoint> = points.collect();
+        points.sort_by_key(|point| (point.dram, !point.steered));
+        let smallest = |steered: bool| {
+            let own = points.iter().filter(|point| point.steered == steered).rev();
+            own.take_while(|point| point.is_within(within_percent)).last().map(|point| point.dram)
+        };
+        let enough_plain = smallest(false);
+        let enough = if is_steered(&points) { smallest(true) } else { enough_plain };
+        let saves = enough.map(|enough| Bytes(need.0.saturating_sub(enough.0))).filter(|saved| saved.0 > 0);
+        Some(Self { need, within_percent, points, enough, enough_plain, saves })
+    }
+
+    /// The answer in a sentence.
+    pub fn sentence(&self) -> String {
+        let Self { need, within_percent, enough, saves, .. } = self;
+        let swap = if is_steered(&self.points) { "" } else { " with the kernel's own swap" };
+        match (enough, saves) {
+            _ if self.points.is_empty() => format!("it holds {need}; no trial on a budget counts"),
+            (Some(enough), Some(saves)) => format!(
+                "it holds {need} and needs {enough} of DRAM{swap} to be within {within_percent} % of full speed; that saves \
+                 {saves}, {:.0} % of what it holds",
+                100.0 * saves.0 as f64 / need.0.max(1) as f64
+            ),
+            (Some(enough), None) => format!(
+                "it holds {need} and is within {within_percent} % of full speed{swap} with {enough} of DRAM, not with less"
+            ),
+            (None, _) => format!(
+                "it holds {need}; with none of these budgets is it within {within_percent} % of full speed{swap}"
+            ),
+        }
+    }
+
+    /// What the kernel's own swap would need, where that was measured beside the steered.
+    pub fn plain_sentence(&self) -> Option<String> {
+        let is_both = is_steered(&self.points) && self.points.iter().any(|point| !point.steered);
+        is_both.then(|| match self.enough_plain {
+            Some(enough) => format!("with the kernel's own swap it needs {enough}"),
+            None => "with the kernel's own swap none of these budgets is enough".into(),
+        })
+    }
+}
+
+fn is_steered(points: &[SizePoint]) -> bool {
+    points.iter().any(|point| point.steered)
+}
+
+fn point(cell: &Cell, row: &ComparisonRow) -> Option<SizePoint> {
+    let budget = cell.placement.budget?;
+    let value = row.values.get(&cell.placement.name)?;
+    let slower = |change: f64| match row.better {
+        Better::Lower => change,
+        // A rate of half is twice the time.
+        Better::Higher => 100.0 * (1.0 / (1.0 + change / 100.0) - 1.0),
+    };
+    let (low, high) = match row.better {
+        Better::Lower => (value.ci_low, value.ci_high),
+        Better::Higher => (value.ci_high, value.ci_low),
+    };
+    Some(SizePoint {
+        dram: budget.dram,
+        steered: budget.steered,
+        slower_percent: slower(value.change_percent?),
+        ci_low: low.map(slower),
+        ci_high: high.map(slower),
+    })
+}
+
+/// What a command held at most, where this plan was about exactly this command line.
+pub fn need_of(plan: &Plan, argv: &[String]) -> Option<Bytes> {
+    let asked = serde_json::json!(argv).to_string();
+    let measured = plan.cells.first()?.parameters.0.get("argv")?;
+    plan.size.filter(|_| *measured == Value::Text(asked)).map(|size| size.need)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::placements::placement::{DramBudget, Placement};
+    use crate::values::comparison::{ComparedValue, ComparisonRow};
+    use crate::values::plan::StoppingRule;
+    use crate::values::units::Nanos;
+    use crate::values::workload::Parameters;
+
+    /// Budgets in GiB, whether steered, change in percent with its interval.
+    fn answer(better: Better, points: &[(u64, bool, f64, f64, f64)]) -> SizeAnswer {
+        let mut values = BTreeMap::new();
+        let mut cells = Vec::new();
+        for (gib, steered, change, low, high) in points {
+            let budget = DramBudget { dram: Bytes(gib << 30), steered: *steered };
+            let name = format!("kernel+{}", budget.name());
+            let placement = Placement { name: name.clone(), budget: Some(budget), ..Placement::kernel(1) };
+            let (workload, test, parameters) = ("command".to_string(), "command".to_string(), Parameters::default());
+            cells.push(Cell { key: name.clone(), workload, test, parameters, placement });
+            let value = ComparedValue {
+                median: 1.0,
+                change_percent: Some(*change),
+                ci_low: Some(*low),
+                ci_high: Some(*high),
+                difference: None,
+                p_value: None,
+                samples: 3,
+            };
+            values.insert(name, value);
+        }
+        let row = ComparisonRow {
+            test: "command".into(),
+            metric: "time".into(),
+            unit: "s".into(),
+            better,
+            main: true,
+            threads: None,
+            values,
+        };
+        let comparison = Comparison {
+            by: "placement".into(),
+            baseline: "kernel".into(),
+            columns: Vec::new(),
+            rows: vec![row],
+            geomean: Vec::new(),
+            notes: Vec::new(),
+        };
+        let plan = plan(cells);
+        assert_eq!(SizeAnswer::of(&Plan { size: None, ..plan.clone() }, &comparison), None, "another question");
+        SizeAnswer::of(&plan, &comparison).expect("the plan asks for it")
+    }
+
+    fn plan(cells: Vec<Cell>) -> Plan {
+        let second = Nanos(1_000_000_000);
+        Plan {
+            experiment: "size".into(),
+            question: String::new(),
+            cells,
+            skipped: Vec::new(),
+            workloads: Vec::new(),
+            repeat: StoppingRule { warmup: 0, min: 3, max: 3, precision: 0.0, budget: second, time_limit: second },
+            compare_by: "placement".into(),
+            baseline: Some("kernel".into()),
+            race: None,
+            size: Some(SizePlan { need: Bytes(4 << 30), within_percent: 5.0 }),
+            command: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_smallest_budget_from_which_on_it_is_fast_is_enough() {
+        let found = answer(
+            Better::Lower,
+            &[
+                (1, true, 80.0, 70.0, 90.0),
+                (2, true, 2.0, 1.0, 4.0),
+                (3, true, 1.0, -1.0, 3.0),
+                (2, false, 300.0, 280.0, 310.0),
+            ],
+        );
+        assert_eq!(found.enough, Some(Bytes(2 << 30)));
+        assert!(
+            found
+                .sentence()
+                .contains("needs 2GiB of DRAM to be within 5 % of full speed; that saves 2GiB, 50 % of what it holds"),
+            "{}",
+            found.sentence()
+        );
+        assert_eq!((found.saves, found.enough_plain), (Some(Bytes(2 << 30)), None));
+        let plain = found.plain_sentence().expect("both were measured");
+        assert!(plain.contains("none of these budgets is enough"), "{plain}");
+        let order: Vec<_> = found.points.iter().map(|point| (point.dram.0 >> 30, point.steered)).collect();
+        assert_eq!(order, [(1, true), (2, true), (2, false), (3, true)]);
+    }
+
+    #[test]
+    fn a_lucky_small_budget_below_a_slow_one_is_not_enough() {
+        let found =
+            answer(Better::Lower, &[(1, true, 2.0, 1.0, 4.0), (2, true, 30.0, 20.0, 40.0), (3, true, 1.0, 0.0, 2.0)]);
+        assert_eq!(found.enough, Some(Bytes(3 << 30)));
+        let none = answer(Better::Lower, &[(1, true, 2.0, -9.0, 14.0), (2, false, 0.0, -1.0, 1.0)]);
+        assert_eq!(none.enough, None, "an interval that is too wide proves nothing, nor does plain swap");
+    }
+
+    #[test]
+    fn plain_swap_alone_answers_for_itself() {
+        let found = answer(Better::Lower, &[(2, false, 2.0, 1.0, 4.0), (4, false, 1.0, 0.0, 2.0)]);
+        assert_eq!((found.enough, found.plain_sentence()), (Some(Bytes(2 << 30)), None));
+        assert!(found.sentence().contains("needs 2GiB of DRAM with the kernel's own swap"), "{}", found.sentence());
+        let all = answer(Better::Lower, &[(4, true, 1.0, 0.0, 2.0)]);
+        assert!(
+            all.saves.is_none() && all.sentence().contains("with 4GiB of DRAM, not with less"),
+            "{}",
+            all.sentence()
+        );
+        let nothing = answer(Better::Lower, &[]);
+        assert!(nothing.sentence().contains("no trial on a budget counts"), "{}", nothing.sentence());
+    }
+
+    #[test]
+    fn what_a_command_held_is_known_for_its_very_command_line() {
+        let argv = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<String>>();
+        let written = serde_json::json!(["xz", "-k", "a b"]).to_string();
+        let parameters = Parameters([("argv".to_string(), Value::Text(written))].into());
+        let (key, workload, test) = ("k".to_string(), "command".to_string(), "command".to_string());
+        let plan = plan(vec![Cell { key, workload, test, parameters, placement: Placement::kernel(1) }]);
+        assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a b"])), Some(Bytes(4 << 30)));
+        assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a", "b"])), None);
+        assert_eq!(need_of(&Plan { size: None, ..plan }, &argv(&["xz", "-k", "a b"])), None);
+    }
+
+    #[test]
+    fn half_the_rate_is_twice_the_time() {
+        let found = answer(Better::Higher, &[(1, true, -50.0, -60.0, -40.0)]);
+        let point = &found.points[0];
+        assert!((point.slower_percent - 100.0).abs() < 1e-9);
+        assert!((point.ci_low.unwrap() - 66.666).abs() < 0.01 && (point.ci_high.unwrap() - 150.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,165 @@
+//! Who stands out of its class. The yardstick is how machines of the class differ from each other, so what is usual between
+//! machines is no finding, however narrow the intervals of the runs are. Must not know when anything was measured.
+//!
+//! A machine's distance from the median of the others, in units of the class's robust spread, is taken for a Student's t.
+//! Its degrees of freedom are few on purpose: the spread itself is known roughly, and machines far from the others are more
+//! common than a normal distribution has them. All distances of a survey are judged together (Holm, Scandinavian Journal of
+//! Statistics 6, 1979), so the share of surveys of alike machines in which anybody is named keeps to what was asked.
+
+use super::rows::{Class, RunValue, TestSeries};
+use super::{MachineScore, OutlierSide, Test};
+use crate::stats::statistics::{
+    CONFIDENCE, Interval, Mean, mean_interval, median, median_interval, qn_scale, t_probability,
+};
+use crate::values::workload::Better;
+
+/// With one machine set aside there must be six others: a median of fewer has no 95 % interval without an assumption on
+/// their distribution, and of a spread between fewer next to nothing is known.
+pub const MACHINES_MIN: usize = 7;
+
+/// How many degrees of freedom a robust spread of machines has, for each machine beyond the first: by simulation, for as many
+/// machines as few classes have more of. With more it would be more, but see [`FREEDOM_MAX`].
+const FREEDOM_SHARE: f64 = 0.65;
+/// And at most: with this many, machines and days that differ as Student's t with 5 degrees of freedom does are named at most at
+/// the stated rate, and normal ones more rarely.
+const FREEDOM_MAX: f64 = 8.0;
+/// The variance of a median over that of a mean, of normal values.
+const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
+/// From so many degrees of freedom on, the differences between runs of the same machines say more of a run's error than its own
+/// trials, which were made on one day.
+const RUN_FREEDOM_MIN: f64 = 5.0;
+/// Of an error by trials, whose interval has their number in it already.
+const MANY: f64 = 1e6;
+
+/// The tests of each class, with everybody's place in them.
+pub(super) fn find_outliers(classes: &[Class], false_alarms: f64) -> Vec<Vec<Test>> {
+    let mut all: Vec<Vec<Test>> =
+        classes.iter().map(|class| class.rows.iter().map(|row| test(class, row)).collect()).collect();
+    let (mut single, mut together): (Vec<Outlier<'_>>, Vec<Outlier<'_>>) = (Vec::new(), Vec::new());
+    for test in all.iter_mut().flatten() {
+        let judged = test.values.iter_mut().filter_map(|value| Some((value.p_value?, test.better, value)));
+        if test.median.is_some() { single.extend(judged) } else { together.extend(judged) }
+    }
+    // There are few rows over all tests, and in them is seen best what is slow in everything: they have a half for themselves.
+    let each = if together.is_empty() { false_alarms } else { false_alarms / 2.0 };
+    name(single, each);
+    name(together, each);
+    all
+}
+
+/// A probability, which direction is better, and whose.
+type Outlier<'t> = (f64, Better, &'t mut MachineScore);
+
+/// Names those who stand out, the farthest first.
+fn name(mut judged: Vec<Outlier<'_>>, false_alarms: f64) {
+    judged.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let count = judged.len();
+    for (rank, (p_value, better, value)) in judged.into_iter().enumerate() {
+        if p_value * (count - rank) as f64 > false_alarms {
+            break;
+        }
+        let is_better = (value.change_percent > 0.0) == (better == Better::Higher);
+        value.stands_out = Some(if is_better { OutlierSide::Better } else { OutlierSide::Worse });
+    }
+}
+
+/// Why nobody of a class can be said to stand out; none where somebody could.
+pub(super) fn not_judged(tests: &[Test], machines: usize) -> Option<String> {
+    if tests.iter().any(|test| test.judged) {
+        return None;
+    }
+    Some(if machines < MACHINES_MIN {
+        let count = if machines == 1 { "1 machine".into() } else { format!("{machines} machines") };
+        format!("{count}: with fewer than {MACHINES_MIN} of a class there is no telling what is usual among them")
+    } else {
+        format!("no test was measured on {MACHINES_MIN} machines or more, or all of them are equal")
+    })
+}
+
+/// One machine's level in a row.
+struct MachineLevel {
+    machine: usize,
+    value: f64,
+    /// Of the value; none where nothing is known of the noise.
+    error: Option<Mean>,
+}
+
+fn test(class: &Class, row: &TestSeries) -> Test {
+    let levels = levels(row);
+    let values: Vec<f64> = levels.iter().map(|level| level.value).collect();
+    let typical = median(&levels.iter().filter_map(|level| Some(level.error?.variance)).collect::<Vec<_>>());
+    let typical = typical.unwrap_or(0.0);
+    let enough = levels.len() >= MACHINES_MIN;
+    // Where most are equal to the last digit, what differs is at least the noise.
+    let spread = qn_scale(&values).filter(|_| enough).map_or(0.0, |spread| spread.max(typical.sqrt()));
+    let standing = |(at, level): (usize, &MachineLevel)| {
+        let others: Vec<f64> = values[..at].iter().chain(&values[at + 1..]).copied().collect();
+        let center = median(&others).unwrap_or(level.value);
+        // A machine that was measured less closely than the others may be farther off.
+        let own = level.error.map_or(0.0, |error| (error.variance - typical).max(0.0));
+        let usual = (spread * spread * (1.0 + MEDIAN_VARIANCE / others.len() as f64) + own).sqrt();
+        let ends = ends(level, center, &others);
+        MachineScore {
+            machine: class.machines[level.machine].name.clone(),
+            median: row.unit.is_some().then(|| row.measured(level.value)),
+            change_percent: row.percent(level.value - center),
+            ci_low: ends.map(|(low, high)| row.percent(low).min(row.percent(high))),
+            ci_high: ends.map(|(low, high)| row.percent(low).max(row.percent(high))),
+            p_value: (spread > 0.0).then(|| {
+                let freedom = (FREEDOM_SHARE * others.len() as f64).min(FREEDOM_MAX);
+                2.0 * t_probability(-(level.value - center).abs() / usual, freedom)
+            }),
+            stands_out: None,
+        }
+    };
+    Test {
+        test: row.test.clone(),
+        metric: row.metric.clone(),
+        unit: row.unit.clone().unwrap_or_default(),
+        better: row.better,
+        median: median(&values).filter(|_| row.unit.is_some()).map(|value| row.measured(value)),
+        judged: spread > 0.0,
+        values: levels.iter().enumerate().map(standing).collect(),
+    }
+}
+
+fn levels(row: &TestSeries) -> Vec<MachineLevel> {
+    let machines = row.by_machine();
+    let between = between_runs(machines.values());
+    let level = |(machine, seen): (&usize, &Vec<&RunValue>)| {
+        let values: Vec<f64> = seen.iter().map(|seen| seen.value).collect();
+        let value = median(&values)?;
+        let count = values.len() as f64;
+        let error = match between {
+            // The median of two is their mean.
+            Some(run) if count > 2.0 => Some(Mean { value, variance: run.variance * MEDIAN_VARIANCE / count, ..run }),
+            Some(run) => Some(Mean { value, variance: run.variance / count, ..run }),
+            None => {
+                let squares: Option<f64> = seen.iter().map(|seen| Some(seen.error?.powi(2))).sum();
+                squares.map(|squares| Mean { value, variance: squares / (count * count), freedom: MANY })
+            }
+        };
+        Some(MachineLevel { machine: *machine, value, error })
+    };
+    machines.iter().filter_map(level).collect()
+}
+
+/// The variance of one run around its machine's mean, over all machines with several; none with too few of those.
+fn between_runs<'s>(machines: impl Iterator<Item = &'s Vec<&'s RunValue>>) -> Option<Mean> {
+    let (mut squares, mut freedom) = (0.0, 0.0);
+    for seen in machines {
+        let mean = seen.iter().map(|seen| seen.value).sum::<f64>() / seen.len() as f64;
+        squares += seen.iter().map(|seen| (seen.value - mean).powi(2)).sum::<f64>();
+        freedom += seen.len() as f64 - 1.0;
+    }
+    (freedom >= RUN_FREEDOM_MIN).then(|| Mean { value: 0.0, variance: squares / freedom, freedom })
+}
+
+/// The 95 % interval of a level minus the median of the others, from the intervals of both (Zou and Donner, Statistics in
+/// Medicine 27, 2008).
+fn ends(level: &MachineLevel, center: f64, others: &[f64]) -> Option<(f64, f64)> {
+    let own = mean_interval(level.value, &[level.error?], CONFIDENCE)?.half_width();
+    let Interval { low, high } = median_interval(others, CONFIDENCE).filter(|_| others.len() + 1 >= MACHINES_MIN)?;
+    let difference = level.value - center;
+    Some((difference - own.hypot(high - center), difference + own.hypot(center - low)))
+}

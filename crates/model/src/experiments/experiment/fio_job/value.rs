@@ -1,0 +1,154 @@
+//! Numbers, sizes and times as fio 3 writes them, which is not as this program does: letters are binary unless `kb_base` is
+//! 1000, and then `KiB` is the other of the two.
+//! Source: fio(1), and what fio 3.33 makes of each (`fio --ioengine=null --bs=...` says which block it took).
+
+use crate::values::units::Nanos;
+
+const LETTERS: [(char, u32); 5] = [('k', 1), ('m', 2), ('g', 3), ('t', 4), ('p', 5)];
+
+/// A size, and whether it is written with `iB`, whose meaning surprises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub bytes: u64,
+    /// `4KiB` while a plain `4k` is 4096: 4000 bytes.
+    pub surprises: bool,
+}
+
+/// A plain count; fio takes letters here too.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a whole number");
+    let (digits, unit) = split(text).ok_or_else(wrong)?;
+    match LETTERS.iter().find(|(letter, _)| unit == letter.to_string()) {
+        Some((_, power)) => digits.checked_mul(1024u64.pow(*power)).ok_or_else(wrong),
+        None if unit.is_empty() => Ok(digits),
+        None => Err(wrong()),
+    }
+}
+
+/// A size where a plain `k` is `kb_base` bytes: 1024 or 1000.
+pub(super) fn size(text: &str, kb_base: u64) -> Result<Size, String> {
+    if text.contains(',') {
+        return Err(format!("'{text}' has several sizes, one for each direction; here a job has one"));
+    }
+    if text.contains('%') {
+        return Err(format!("'{text}' is a share of a file that is not looked at here; write bytes, such as 1g"));
+    }
+    let wrong = || format!("'{text}' is not a size; fio writes them like 4k, 64k, 1g or 4096");
+    let (digits, unit) = split(text).ok_or_else(wrong)?;
+    let mut letters = unit.chars();
+    let power = match letters.next() {
+        None => 0,
+        Some(first) => match LETTERS.iter().find(|(letter, _)| *letter == first) {
+            Some((_, power)) => *power,
+            None if unit == "b" => 0,
+            None => return Err(wrong()),
+        },
+    };
+    let other = match letters.as_str() {
+        "ib" => true,
+        "" | "b" | "i" => false,
+        _ => return Err(wrong()),
+    };
+    // The two bases change places: what is written as IEC has it means the decimal one while a plain k is binary.
+    let base = match (other, kb_base) {
+        (false, base) => base,
+        (true, 1000) => 1024,
+        (true, _) => 1000,
+    };
+    let bytes = base.checked_pow(power).and_then(|factor| digits.checked_mul(factor));
+    // More than this no kernel interface takes.
+    let bytes = bytes.filter(|bytes| *bytes < 1 << 62).ok_or_else(wrong)?;
+    Ok(Size { bytes, surprises: other && base == 1000 })
+}
+
+/// A span of time; a bare number is seconds.
+pub(super) fn time(text: &str) -> Result<Nanos, String> {
+    let wrong = || format!("'{text}' is not a time; fio writes them like 30, 30s, 500ms or 2m");
+    let (digits, unit) = split(text).ok_or_else(wrong)?;
+    let factor: u64 = match unit.as_str() {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "" | "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => return Err(wrong()),
+    };
+    digits.checked_mul(factor).map(Nanos).ok_or_else(wrong)
+}
+
+/// A span of time without loss: `90s` where `1m30s` would do for people.
+pub(super) fn exact_time(time: Nanos) -> String {
+    const UNITS: [(&str, u64); 3] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+    let whole = UNITS.iter().find(|(_, nanos)| time.0.is_multiple_of(*nanos));
+    whole.map_or_else(|| format!("{}ns", time.0), |(unit, nanos)| format!("{}{unit}", time.0 / nanos))
+}
+
+/// A switch: its name alone, or with 1 or 0.
+pub(super) fn switch(value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None | Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(other) => Err(format!("'{other}' is neither 0 nor 1")),
+    }
+}
+
+/// The digits (hexadecimal after `0x`) and what follows them, in small letters.
+fn split(text: &str) -> Option<(u64, String)> {
+    let text = text.to_ascii_lowercase();
+    if let Some(digits) = text.strip_prefix("0x") {
+        let known = !digits.starts_with('+');
+        return u64::from_str_radix(digits, 16).ok().filter(|_| known).map(|number| (number, String::new()));
+    }
+    let at = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..at].parse().ok()?, text[at..].to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What fio 3.33 printed for each of these.
+    #[test]
+    fn sizes_are_those_of_fio() {
+        let cases = [
+            ("4k", 4096, 4000),
+            ("4kb", 4096, 4000),
+            ("4ki", 4096, 4000),
+            ("4kib", 4000, 4096),
+            ("4KiB", 4000, 4096),
+            ("4K", 4096, 4000),
+            ("4b", 4, 4),
+            ("4096", 4096, 4096),
+            ("512B", 512, 512),
+            ("1m", 1 << 20, 1_000_000),
+            ("1mb", 1 << 20, 1_000_000),
+            ("1mi", 1 << 20, 1_000_000),
+            ("0x1000", 4096, 4096),
+        ];
+        for (text, binary, decimal) in cases {
+            assert_eq!(size(text, 1024).map(|size| size.bytes), Ok(binary), "{text}");
+            assert_eq!(size(text, 1000).map(|size| size.bytes), Ok(decimal), "{text}");
+        }
+        assert!(size("4KiB", 1024).unwrap().surprises && !size("4KiB", 1000).unwrap().surprises);
+        // fio takes the number before a letter that it does not know; that is nobody's wish.
+        for text in ["0.5k", "4x", "4e3", "4 k", "k", "", "-1", "4kk", "50%", "4k,8k", "99999999999t", "0x+1"] {
+            assert!(size(text, 1024).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_times_and_switches() {
+        assert_eq!((count("32"), count("2k"), count("0x10")), (Ok(32), Ok(2048), Ok(16)));
+        assert!(["", "x", "1.5", "-1", "3kb"].iter().all(|text| count(text).is_err()));
+        let times =
+            [("60", "60s"), ("1m", "60s"), ("500ms", "500ms"), ("90s", "90s"), ("10us", "10us"), ("1h", "3600s")];
+        for (text, expected) in times {
+            assert_eq!(time(text).map(exact_time), Ok(expected.to_string()), "{text}");
+        }
+        assert!(["", "1.5s", "soon", "5sec", "99999999999h"].iter().all(|text| time(text).is_err()));
+        assert_eq!(exact_time(Nanos(1_001)), "1001ns");
+        let switches = [None, Some("1"), Some("0"), Some("yes")].map(switch);
+        assert_eq!(switches.map(Result::ok), [Some(true), Some(true), Some(false), None]);
+    }
+}

@@ -1,0 +1,407 @@
+//! From an experiment to a plan on one machine: the grid of parameters x thread counts x placements, what of it this
+//! machine cannot offer, and what would measure one thing twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid};
+use crate::analysis::compare::By;
+use crate::placements::placement::{self, Placement, ThreadCounts, refused_memory, same_place};
+use crate::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
+use crate::values::topology::Topology;
+use crate::values::workload::{Parameters, WorkloadSpec};
+
+/// A plan is kept in memory and listed on screens; a larger one is a typing mistake in a list.
+const CELLS_MAX: usize = 10_000;
+
+/// What stands for the name of a device in the values of parameters.
+const DEVICE: &str = "{device}";
+/// What stands for all of them: the value once for each, with commas between.
+const DEVICES: &str = "{devices}";
+
+/// Two blocks show that order and resuming work; at smoke sizes more would not say anything.
+const SMOKE_BLOCKS: u32 = 2;
+
+/// So many reasons are listed when nothing can be run; more would hide the first.
+const REASONS_MAX: usize = 5;
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanError {
+    Mistake(String),
+    /// The machine offers nothing of what was asked for.
+    NothingToRun(String),
+}
+
+/// One combination of parameters under one name.
+struct Combination<'a> {
+    task: &'a WorkloadGrid,
+    spec: &'a WorkloadSpec,
+    /// As written in the file, or at smoke size.
+    given: BTreeMap<String, String>,
+    /// Complete, or why this machine has no such value.
+    parameters: Result<Parameters, String>,
+}
+
+/// What a plan is made of besides the experiment.
+struct PlanContext<'a> {
+    topology: &'a Topology,
+    counts: ThreadCounts,
+    wishes: PlanOptions<'a>,
+    devices: &'a [String],
+}
+
+impl Experiment {
+    /// What is to be run on this machine. Cells that it cannot offer, and placements that come to the same as another
+    /// one here, are listed as skipped with the reason.
+    pub fn plan(
+        &self,
+        topology: &Topology,
+        specs: &[WorkloadSpec],
+        wishes: PlanOptions<'_>,
+    ) -> Result<Plan, PlanError> {
+        self.plan_with(topology, specs, wishes, &BTreeSet::new())
+    }
+
+    /// As [`Experiment::plan`]; parameters in `kept` have their value also in a smoke test.
+    pub fn plan_with(
+        &self,
+        topology: &Topology,
+        specs: &[WorkloadSpec],
+        wishes: PlanOptions<'_>,
+        kept: &BTreeSet<String>,
+    ) -> Result<Plan, PlanError> {
+        let devices = if wishes.devices.is_empty() { &self.devices } else { wishes.devices };
+        let bench = PlanContext { topology, counts: placement::thread_counts(topology), wishes, devices };
+        let combinations = combinations(&self.tasks, specs, &bench, kept)?;
+        let varying = varying(&combinations);
+        let (mut cells, mut left_out) = (Vec::new(), Vec::new());
+        for combination in &combinations {
+            let test = combination.test(&varying);
+            let (more, less) = fill(combination, &test, self.first_placement(), &bench);
+            cells.extend(more);
+            left_out.extend(less);
+        }
+        let (cells, mut skipped) = without_repetitions(cells);
+        skipped.splice(0..0, left_out);
+        let mut seen = BTreeSet::new();
+        skipped.retain(|skip| seen.insert(format!("{skip:?}")));
+        if cells.is_empty() {
+            return Err(nothing(&self.name, &skipped));
+        }
+        let used = |spec: &&WorkloadSpec| cells.iter().any(|cell| cell.workload == spec.name);
+        Ok(Plan {
+            experiment: self.name.clone(),
+            question: self.question.clone(),
+            workloads: specs.iter().filter(used).cloned().collect(),
+            repeat: if wishes.smoke { smoke(&self.repeat) } else { self.repeat.clone() },
+            compare_by: self.compare_by.clone(),
+            baseline: self.baseline_here(&bench, &cells, specs),
+            race: None,
+            size: None,
+            command: Vec::new(),
+            cells,
+            skipped,
+        })
+    }
+
+    /// The placement that stays when others come to the same: the baseline, or every row would lose its reference.
+    fn first_placement(&self) -> Option<&str> {
+        self.baseline.as_deref().filter(|_| By::parse(&self.compare_by) == By::Placement)
+    }
+
+    /// The baseline as the column will be called. None when this machine has no such column: comparing with
+    /// the first one is better than not comparing.
+    fn baseline_here(&self, bench: &PlanContext<'_>, cells: &[Cell], specs: &[WorkloadSpec]) -> Option<String> {
+        let baseline = self.baseline.clone()?;
+        match By::parse(&self.compare_by) {
+            By::Placement => Some(baseline).filter(|name| cells.iter().any(|cell| cell.placement.name == *name)),
+            By::Threads => {
+                let word = ThreadCount::WORDS.iter().find(|(word, _)| *word == baseline);
+                let number = word.map(|(_, count)| resolve(*count, bench));
+                let column = number.map_or(Some(baseline), |number| number.ok().map(|number| number.to_string()))?;
+                Some(column).filter(|name| cells.iter().any(|cell| cell.placement.threads.to_string() == *name))
+            }
+            By::Parameter(name) => {
+                let llc = bench.topology.last_cache_bytes();
+                let used = specs.iter().filter(|spec| cells.iter().any(|cell| cell.workload == spec.name));
+                let mut kinds = used.filter_map(|spec| spec.parameter(&name)).map(|parameter| &parameter.kind);
+                kinds.find_map(|kind| Some(kind.write(&kind.read(&baseline, llc).ok()?)))
+            }
+            By::Host | By::Boot | By::Run | By::Fact(_) => Some(baseline),
+        }
+    }
+}
+
+fn smoke(repeat: &StoppingRule) -> StoppingRule {
+    StoppingRule { warmup: 0, min: SMOKE_BLOCKS, max: SMOKE_BLOCKS, ..repeat.clone() }
+}
+
+/// Every combination of parameters of every task, in the order of the file.
+fn combinations<'a>(
+    tasks: &'a [WorkloadGrid],
+    specs: &'a [WorkloadSpec],
+    bench: &PlanContext<'_>,
+    kept: &BTreeSet<String>,
+) -> Result<Vec<Combination<'a>>, PlanError> {
+    let cells = |task: &WorkloadGrid| {
+        let sides = task.set.iter().map(|(_, values)| values.len());
+        sides.chain([task.placements.len(), task.threads.len().max(1)]).fold(1_usize, usize::saturating_mul)
+    };
+    let total = tasks.iter().map(cells).fold(0_usize, usize::saturating_add);
+    if total > CELLS_MAX {
+        return Err(PlanError::Mistake(format!("the lists make {total} cells; at most {CELLS_MAX} are possible")));
+    }
+    let mut all = Vec::new();
+    for task in tasks {
+        let spec = specs
+            .iter()
+            .find(|spec| spec.name == task.workload)
+            .ok_or_else(|| PlanError::Mistake(format!("no workload is called '{}'", task.workload)))?;
+        for given in products(&task.set) {
+            let given = if bench.wishes.smoke { at_smoke_size(spec, given, kept) } else { given };
+            let parameters = with_device(&given, bench.devices)
+                .and_then(|given| spec.resolve(&given, bench.topology.last_cache_bytes()));
+            all.push(Combination { task, spec, given, parameters });
+        }
+    }
+    Ok(all)
+}
+
+/// `{device}` in a value stands for the first device, so that an experiment need not know what disks are called; a value
+/// with `{devices}` is there for each of them.
+fn with_device(given: &BTreeMap<String, String>, devices: &[String]) -> Result<BTreeMap<String, String>, String> {
+    let each = |value: &String| devices.iter().map(|device| value.replace(DEVICES, device)).collect::<Vec<_>>();
+    let replaced = |(name, value): (&String, &String)| match devices.first() {
+        Some(_) if value.contains(DEVICES) => Ok((name.clone(), each(value).join(","))),
+        Some(device) => Ok((name.clone(), value.replace(DEVICE, device))),
+        None if !value.contains(DEVICE) && !value.contains(DEVICES) => Ok((name.clone(), value.clone())),
+        None => Err(format!("{name} is about a device, and none is named: --device NAME")),
+    };
+    given.iter().map(replaced).collect()
+}
+
+/// One value of each list, in all combinations; the last list varies fastest.
+fn products(set: &[(String, Vec<String>)]) -> Vec<BTreeMap<String, String>> {
+    let mut products = vec![BTreeMap::new()];
+    for (name, values) in set {
+        let extended = |product: &BTreeMap<String, String>| {
+            let with = |value: &String| {
+                let mut product = product.clone();
+                product.insert(name.clone(), value.clone());
+                product
+            };
+            values.iter().map(with).collect::<Vec<_>>()
+        };
+        products = products.iter().flat_map(extended).collect();
+    }
+    products
+}
+
+fn at_smoke_size(
+    spec: &WorkloadSpec,
+    mut given: BTreeMap<String, String>,
+    kept: &BTreeSet<String>,
+) -> BTreeMap<String, String> {
+    for parameter in spec.parameters.iter().filter(|parameter| !kept.contains(&parameter.name)) {
+        if let Some(smoke) = &parameter.smoke {
+            given.insert(parameter.name.clone(), smoke.clone());
+        }
+    }
+    given
+}
+
+impl Combination<'_> {
+    /// The title, with those parameters whose values differ among all combinations of this title.
+    fn test(&self, varying: &BTreeMap<&str, BTreeSet<String>>) -> String {
+        let shown = self.shown();
+        let varies = |name: &String| varying.get(self.task.title()).is_some_and(|names| names.contains(name));
+        let order = self.spec.parameters.iter().map(|parameter| &parameter.name).filter(|name| varies(name));
+        let words = order.filter_map(|name| Some(format!("{name}={}", shown.get(name)?)));
+        std::iter::once(self.task.title().to_string()).chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Values as tables show them. A multiple of the cache stays one, so that the same test has the same name on
+    /// machines with different caches.
+    fn shown(&self) -> BTreeMap<String, String> {
+        let written = self.parameters.as_ref().map(|parameters| self.spec.written(parameters)).unwrap_or_default();
+        let own = |name: &String| {
+            self.given.get(name).filter(|text| text.ends_with("xllc")).map(|text| text.trim().to_string())
+        };
+        let mut shown: BTreeMap<String, String> =
+            written.into_iter().map(|(name, value)| (name.clone(), own(&name).unwrap_or(value))).collect();
+        for (name, value) in &self.given {
+            shown.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        shown
+    }
+}
+
+/// By title, the parameters that have more than one value.
+fn varying<'a>(combinations: &[Combination<'a>]) -> BTreeMap<&'a str, BTreeSet<String>> {
+    let mut first: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    let mut varying: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for combination in combinations {
+        let (title, shown) = (combination.task.title(), combination.shown());
+        let first = first.entry(title).or_insert_with(|| shown.clone());
+        let names = shown.keys().chain(first.keys()).filter(|name| shown.get(*name) != first.get(*name));
+        varying.entry(title).or_default().extend(names.cloned());
+    }
+    varying
+}
+
+/// A thread count on this machine: none for each placement's natural number, or why there is no such count.
+type ThreadSpec = Result<Option<usize>, String>;
+
+/// Thread counts of a task here, without repetitions: `all` may be one of the numbers.
+fn thread_choices(combination: &Combination<'_>, bench: &PlanContext<'_>) -> Vec<ThreadSpec> {
+    let exactly = combination.spec.threads_exactly;
+    if combination.task.threads.is_empty() {
+        return vec![Ok(exactly)];
+    }
+    let mut choices: Vec<ThreadSpec> = Vec::new();
+    for count in &combination.task.threads {
+        let name = &combination.spec.name;
+        let number = resolve(*count, bench).and_then(|number| match exactly {
+            Some(exactly) if exactly != number => {
+                Err(format!("workload {name} needs exactly {exactly} threads, and '{count}' means {number} here"))
+            }
+            _ => Ok(Some(number)),
+        });
+        if !choices.contains(&number) {
+            choices.push(number);
+        }
+    }
+    choices
+}
+
+fn resolve(count: ThreadCount, bench: &PlanContext<'_>) -> Result<usize, String> {
+    let counts = bench.counts;
+    match count {
+        // What is wrong when there is none, the parameter with `{devices}` says.
+        ThreadCount::Devices => Ok(bench.devices.len().max(1)),
+        ThreadCount::Exactly(number) => Ok(number),
+        ThreadCount::All => Ok(counts.all),
+        ThreadCount::Cores => Ok(counts.cores),
+        ThreadCount::L3 => counts.l3.ok_or_else(no_l3),
+        ThreadCount::L3Cpus => counts.l3_cpus.ok_or_else(no_l3),
+    }
+}
+
+fn no_l3() -> String {
+    "this machine shows no L3 and no other cache that cores share".into()
+}
+
+/// The cells of one combination, and what is left out of them: a reason that holds for some of its thread counts
+/// names them.
+fn fill(
+    combination: &Combination<'_>,
+    test: &str,
+    first: Option<&str>,
+    bench: &PlanContext<'_>,
+) -> (Vec<Cell>, Vec<SkippedCell>) {
+    let mut cells = Vec::new();
+    let mut reasons: Vec<(&str, String, Vec<ThreadSpec>)> = Vec::new();
+    let choices = thread_choices(combination, bench);
+    for threads in &choices {
+        for (name, placed) in place_all(combination, threads, first, bench) {
+            match placed.and_then(|placement| Ok((placement, combination.parameters.clone()?))) {
+                Ok((placement, parameters)) => {
+                    cells.push(Cell::new(combination.spec, test.into(), parameters, placement));
+                }
+                Err(why) => match reasons.iter_mut().find(|(other, reason, _)| *other == name && *reason == why) {
+                    Some((_, _, counts)) => counts.push(threads.clone()),
+                    None => reasons.push((name, why, vec![threads.clone()])),
+                },
+            }
+        }
+    }
+    let skip = |(name, why, counts): (&str, String, Vec<ThreadSpec>)| {
+        let why = if counts.len() == choices.len() { why } else { format!("{}{why}", with_threads(&counts)) };
+        SkippedCell { test: test.into(), placement: name.into(), why }
+    };
+    (cells, reasons.into_iter().map(skip).collect())
+}
+
+/// `with 1, 24 threads: `; nothing where the reason is the thread count itself.
+fn with_threads(counts: &[ThreadSpec]) -> String {
+    let numbers: Vec<String> = counts.iter().filter_map(|count| Some(count.clone().ok()??.to_string())).collect();
+    match numbers.as_slice() {
+        [] => String::new(),
+        [one] if one == "1" => "with 1 thread: ".into(),
+        numbers => format!("with {} threads: ", numbers.join(", ")),
+    }
+}
+
+/// Equal keys are the same cell, and would be the same trials. Two tests that ask for one are told so.
+fn without_repetitions(cells: Vec<Cell>) -> (Vec<Cell>, Vec<SkippedCell>) {
+    let mut tests: BTreeMap<String, String> = BTreeMap::new();
+    let (mut kept, mut skipped) = (Vec::new(), Vec::new());
+    for cell in cells {
+        match tests.get(&cell.key) {
+            None => {
+                tests.insert(cell.key.clone(), cell.test.clone());
+                kept.push(cell);
+            }
+            Some(test) if *test == cell.test => {}
+            Some(test) => {
+                let why = format!("measured as {test} already: the parameters are the same");
+                skipped.push(SkippedCell { test: cell.test, placement: cell.placement.name, why });
+            }
+        }
+    }
+    (kept, skipped)
+}
+
+/// Each placement of a task here, or why it is left out; those that come to the same are measured once.
+fn place_all<'a>(
+    combination: &Combination<'a>,
+    threads: &ThreadSpec,
+    first: Option<&str>,
+    bench: &PlanContext<'_>,
+) -> Vec<(&'a str, Result<Placement, String>)> {
+    let mut seen = BTreeSet::new();
+    let names: Vec<&str> =
+        combination.task.placements.iter().map(String::as_str).filter(|name| seen.insert(*name)).collect();
+    let mut placed: Vec<Result<Placement, String>> =
+        names.iter().map(|name| place(name, combination.spec, threads, bench)).collect();
+    // The baseline is looked at first, so that it is never the one that is left out.
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    order.sort_by_key(|index| Some(names[*index]) != first);
+    let mut chosen: Vec<Placement> = Vec::new();
+    for index in order {
+        let Ok(placement) = &placed[index] else { continue };
+        match chosen.iter().find(|other| same_place(bench.topology, other, placement)) {
+            Some(other) => placed[index] = Err(format!("the same as {} here", other.name)),
+            None => chosen.push(placement.clone()),
+        }
+    }
+    names.into_iter().zip(placed).collect()
+}
+
+fn place(name: &str, spec: &WorkloadSpec, threads: &ThreadSpec, bench: &PlanContext<'_>) -> Result<Placement, String> {
+    let placement = placement::parse_for(bench.topology, name, threads.clone()?, bench.wishes.kernel, bench.devices);
+    let placement = placement.map_err(|none| none.to_string())?;
+    refused_memory(&placement.memory, spec).map_or(Ok(placement), Err)
+}
+
+fn nothing(name: &str, skipped: &[SkippedCell]) -> PlanError {
+    let mut reasons: Vec<String> = skipped
+        .iter()
+        .take(REASONS_MAX)
+        .map(|skip| format!("{} @ {}: {}", skip.test, skip.placement, skip.why))
+        .collect();
+    if skipped.len() > REASONS_MAX {
+        reasons.push(format!("and {} more", skipped.len() - REASONS_MAX));
+    }
+    PlanError::NothingToRun(format!("nothing of {name} can be run here: {}", reasons.join("; ")))
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Mistake(why) | Self::NothingToRun(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl std::error::Error for PlanError {}

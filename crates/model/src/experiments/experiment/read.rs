@@ -1,0 +1,311 @@
+//! From the text of an experiment to its value: every key and every value is checked, and what is wrong is said with
+//! its place and the valid choices.
+
+use std::collections::BTreeSet;
+
+use super::source::{ExperimentText, Located, Scalar, TomlTable};
+use super::{Experiment, ExperimentError, REPEAT, ThreadCount, WorkloadGrid};
+use crate::analysis::compare::By;
+use crate::placements::placement;
+use crate::values::plan::StoppingRule;
+use crate::values::suggest::suggestions;
+use crate::values::units::{Nanos, parse_share};
+use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+
+/// What a file may have at its top.
+const KEYS: &[&str] = &["name", "question", "boots", "devices", "repeat", "compare", "workload"];
+
+/// More blocks than anybody waits for; the bound catches typing mistakes.
+const BLOCKS_MAX: u32 = 100_000;
+
+/// Several times the cpus of the largest machines.
+const THREADS_MAX: usize = 65_536;
+
+/// Reads an experiment. The file's name is for messages only.
+pub fn parse(text: &str, file_name: &str, specs: &[WorkloadSpec]) -> Result<Experiment, ExperimentError> {
+    let source = ExperimentText { file: file_name, text };
+    let toml = source.read()?;
+    let root = TomlTable::new(source, "an experiment", &toml, KEYS)?;
+    let name = root.required_text("name", "name = \"short-name\"")?;
+    let question = root.required_text("question", "question = \"What is it that you want to know?\"")?;
+    let repeat = repeat(source, &root)?;
+    let sections =
+        root.sections("workload", "[[workload]]", &["name", "label", "set", "placements", "threads", "copies"])?;
+    if sections.is_empty() {
+        let hint = format!("add [[workload]] with name = one of {}", names(specs).join(", "));
+        return Err(root.error("an experiment has no [[workload]]", Some(hint)));
+    }
+    let mut tasks = Vec::new();
+    for section in &sections {
+        let task = task(source, section, specs)?;
+        check_label(source, section, &tasks, &task)?;
+        tasks.push(task);
+    }
+    let (compare_by, baseline) = compare(source, &root, &tasks, specs)?;
+    let texts = |key| -> Result<Vec<String>, ExperimentError> {
+        Ok(root.scalars(key)?.unwrap_or_default().into_iter().map(|text| text.value.text).collect())
+    };
+    let (boots, devices) = (texts("boots")?, texts("devices")?);
+    Ok(Experiment { name: name.value, question: question.value, repeat, compare_by, baseline, boots, devices, tasks })
+}
+
+fn repeat(source: ExperimentText<'_>, root: &TomlTable<'_>) -> Result<StoppingRule, ExperimentError> {
+    let keys = ["warmup", "min", "max", "precision", "budget", "time_limit"];
+    let Some(section) = root.section("repeat", "[repeat]", Some(&keys))? else { return Ok(REPEAT) };
+    let warmup = section.count("warmup", 0..=BLOCKS_MAX)?;
+    let min = section.count("min", 1..=BLOCKS_MAX)?;
+    let max = section.count("max", 1..=BLOCKS_MAX)?;
+    let least = min.as_ref().map_or(REPEAT.min, |min| min.value);
+    // Whoever asks for more than the default maximum, and names no maximum, means exactly so many.
+    let most = max.as_ref().map_or(REPEAT.max.max(least), |max| max.value);
+    if least > most {
+        let at = min.as_ref().or(max.as_ref()).map_or(0..0, |given| given.at.clone());
+        return Err(source.error(&at, format!("min = {least} is more than max = {most}"), None));
+    }
+    Ok(StoppingRule {
+        warmup: warmup.map_or(REPEAT.warmup, |warmup| warmup.value),
+        min: least,
+        max: most,
+        precision: percent(source, &section)?.unwrap_or(REPEAT.precision),
+        budget: time(source, &section, "budget")?.unwrap_or(REPEAT.budget),
+        time_limit: time(source, &section, "time_limit")?.unwrap_or(REPEAT.time_limit),
+    })
+}
+
+fn percent(source: ExperimentText<'_>, section: &TomlTable<'_>) -> Result<Option<f64>, ExperimentError> {
+    let Some(text) = section.text("precision")? else { return Ok(None) };
+    let hint = || Some("write it like \"2%\"".into());
+    let share = parse_share(&text.value);
+    share.map(Some).map_err(|why| source.error(&text.at, format!("precision: {why}"), hint()))
+}
+
+fn time(source: ExperimentText<'_>, section: &TomlTable<'_>, key: &str) -> Result<Option<Nanos>, ExperimentError> {
+    let Some(text) = section.text(key)? else { return Ok(None) };
+    match Nanos::parse(&text.value) {
+        Ok(Nanos(0)) => Err(source.error(&text.at, format!("{key} is no time at all"), None)),
+        Ok(time) => Ok(Some(time)),
+        Err(why) => Err(source.error(&text.at, format!("{key}: {why}"), None)),
+    }
+}
+
+fn task(
+    source: ExperimentText<'_>,
+    section: &TomlTable<'_>,
+    specs: &[WorkloadSpec],
+) -> Result<WorkloadGrid, ExperimentError> {
+    let name = section.required_text("name", &format!("name = one of {}", names(specs).join(", ")))?;
+    let spec = specs.iter().find(|spec| spec.name == name.value).ok_or_else(|| {
+        let hint = format!("there are {}", suggestions(&name.value, names(specs)).join(", "));
+        source.error(&name.at, format!("no workload is called '{}'", name.value), Some(hint))
+    })?;
+    let label = match section.text("label")? {
+        Some(label) if label.value.trim().is_empty() => return Err(source.error(&label.at, "label is empty", None)),
+        label => label.map(|label| label.value),
+    };
+    Ok(WorkloadGrid {
+        workload: name.value,
+        label,
+        set: set(source, section, spec)?,
+        placements: placements(source, section)?,
+        threads: threads(source, section, spec)?,
+    })
+}
+
+fn names(specs: &[WorkloadSpec]) -> Vec<&str> {
+    specs.iter().map(|spec| spec.name.as_str()).collect()
+}
+
+fn set(
+    source: ExperimentText<'_>,
+    section: &TomlTable<'_>,
+    spec: &WorkloadSpec,
+) -> Result<Vec<(String, Vec<String>)>, ExperimentError> {
+    let given = section.section("set", "set = { parameter = value }", None)?;
+    let mut set = Vec::new();
+    for key in given.iter().flat_map(TomlTable::keys) {
+        let parameter = spec.parameter(key.value).ok_or_else(|| {
+            let what = format!("workload {} has no parameter '{}'", spec.name, key.value);
+            source.error(&key.at, what, Some(parameter_choices(spec, key.value)))
+        })?;
+        let values = given.as_ref().map(|given| given.scalars(key.value)).transpose()?.flatten().unwrap_or_default();
+        for value in &values {
+            check_value(parameter, &value.value.text).map_err(|why| {
+                source.error(&value.at, format!("{} of workload {}: {why}", key.value, spec.name), None)
+            })?;
+        }
+        set.push((key.value.to_string(), values.into_iter().map(|value| value.value.text).collect()));
+    }
+    let missing = |parameter: &&ParameterSpec| {
+        parameter.default.is_none() && !set.iter().any(|(name, _)| *name == parameter.name)
+    };
+    if let Some(parameter) = spec.parameters.iter().find(missing) {
+        let hint = format!("add set = {{ {} = ... }}: {}", parameter.name, parameter.about);
+        return Err(section.error(format!("workload {} needs {}", spec.name, parameter.name), Some(hint)));
+    }
+    Ok(set)
+}
+
+/// `it has size, time`, the nearest first; nothing to choose from is said as such.
+pub(super) fn parameter_choices(spec: &WorkloadSpec, wrong: &str) -> String {
+    let known = spec.parameters.iter().map(|parameter| parameter.name.as_str());
+    match suggestions(wrong, known).join(", ") {
+        none if none.is_empty() => "it has no parameters".into(),
+        known => format!("it has {known}"),
+    }
+}
+
+/// What can be checked before a machine is known: `4xllc` is a size there, however large.
+pub(super) fn check_value(parameter: &ParameterSpec, text: &str) -> Result<(), String> {
+    let factor = text.trim().strip_suffix("xllc").filter(|_| matches!(parameter.kind, ParameterKind::Size { .. }));
+    match factor {
+        Some(factor) if factor.parse::<f64>().is_ok_and(|factor| factor > 0.0 && factor.is_finite()) => Ok(()),
+        Some(_) => Err(format!("'{text}' is not a multiple of the last-level cache; write it like 4xllc")),
+        None => parameter.kind.read(text, None).map(|_| ()),
+    }
+}
+
+fn placements(source: ExperimentText<'_>, section: &TomlTable<'_>) -> Result<Vec<String>, ExperimentError> {
+    let Some(written) = section.scalars("placements")? else { return Ok(vec!["kernel".into()]) };
+    for Located { value, at } in &written {
+        placement::check(&value.text).map_err(|why| source.error(at, why, None))?;
+    }
+    Ok(written.into_iter().map(|placement| placement.value.text.trim().to_string()).collect())
+}
+
+fn threads(
+    source: ExperimentText<'_>,
+    section: &TomlTable<'_>,
+    spec: &WorkloadSpec,
+) -> Result<Vec<ThreadCount>, ExperimentError> {
+    // Of suites that say copies, each on a seat of its own as threads are.
+    let written = match (section.scalars("threads")?, section.scalars("copies")?) {
+        (Some(_), Some(_)) => return Err(section.error("threads and copies are the same; one of them is enough", None)),
+        (threads, copies) => threads.or(copies).unwrap_or_default(),
+    };
+    let mut counts = Vec::new();
+    for Located { value, at } in &written {
+        let count = thread_count(value).ok_or_else(|| {
+            let what = format!("'{}' is not a number of threads", value.text);
+            source.error(
+                at,
+                what,
+                Some(format!(
+                    "a number from 1 to {THREADS_MAX}, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\""
+                )),
+            )
+        })?;
+        check_exact(spec, count).map_err(|why| source.error(at, why, None))?;
+        counts.push(count);
+    }
+    Ok(counts)
+}
+
+fn thread_count(value: &Scalar) -> Option<ThreadCount> {
+    if value.is_string {
+        return ThreadCount::WORDS.iter().find(|(word, _)| *word == value.text).map(|(_, count)| *count);
+    }
+    let number = value.text.parse().ok()?;
+    (1..=THREADS_MAX).contains(&number).then_some(ThreadCount::Exactly(number))
+}
+
+/// A word such as `all` may come to the right number on some machine; another number never does.
+pub(super) fn check_exact(spec: &WorkloadSpec, count: ThreadCount) -> Result<(), String> {
+    match (spec.threads_exactly, count) {
+        (Some(exactly), ThreadCount::Exactly(number)) if number != exactly => {
+            Err(format!("workload {} needs exactly {exactly} threads, not {number}", spec.name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Two workloads under one name would stand in one row of a table.
+fn check_label(
+    source: ExperimentText<'_>,
+    section: &TomlTable<'_>,
+    earlier: &[WorkloadGrid],
+    task: &WorkloadGrid,
+) -> Result<(), ExperimentError> {
+    let Some(other) = earlier.iter().find(|other| other.title() == task.title() && other.workload != task.workload)
+    else {
+        return Ok(());
+    };
+    let what = format!("'{}' is what workload {} is called above", task.title(), other.workload);
+    let hint = Some("give this one another label".into());
+    match section.text("label")? {
+        Some(label) => Err(source.error(&label.at, what, hint)),
+        None => Err(section.error(what, hint)),
+    }
+}
+
+fn compare(
+    source: ExperimentText<'_>,
+    root: &TomlTable<'_>,
+    tasks: &[WorkloadGrid],
+    specs: &[WorkloadSpec],
+) -> Result<(String, Option<String>), ExperimentError> {
+    let Some(section) = root.section("compare", "[compare]", Some(&["by", "baseline"]))? else {
+        return Ok(("placement".into(), None));
+    };
+    let by = match section.text("by")? {
+        Some(by) => {
+            check_by(&by.value, tasks, specs).map_err(|why| {
+                let hint =
+                    "placement, threads, host, kernel, boot, run, set.PARAMETER, or a recorded fact such as kernel.release";
+                source.error(&by.at, why, Some(hint.into()))
+            })?;
+            by.value
+        }
+        None => "placement".into(),
+    };
+    let Some(baseline) = section.text("baseline")? else { return Ok((by, None)) };
+    let choices = columns(&By::parse(&by), tasks);
+    if !choices.is_empty() && !choices.contains(&baseline.value) {
+        let nearest = suggestions(&baseline.value, choices.iter().map(String::as_str)).join(", ");
+        let what = format!("baseline '{}' is not among what is compared by {by}", baseline.value);
+        return Err(source.error(&baseline.at, what, Some(format!("there are {nearest}"))));
+    }
+    Ok((by, Some(baseline.value)))
+}
+
+/// Facts have dotted names; which of them a machine records is known only there.
+fn check_by(by: &str, tasks: &[WorkloadGrid], specs: &[WorkloadSpec]) -> Result<(), String> {
+    match By::parse(by) {
+        By::Fact(_) if by != "kernel" && (!by.contains('.') || by.starts_with('.') || by.ends_with('.')) => {
+            Err(format!("'{by}' is nothing to compare by"))
+        }
+        By::Parameter(name) => {
+            let used = || specs.iter().filter(|spec| tasks.iter().any(|task| task.workload == spec.name));
+            if used().any(|spec| spec.parameter(&name).is_some()) {
+                return Ok(());
+            }
+            let known = used().flat_map(|spec| spec.parameters.iter().map(|parameter| parameter.name.as_str()));
+            let nearest = suggestions(&name, known.collect::<BTreeSet<&str>>());
+            Err(format!("no workload here has a parameter '{name}'; they have {}", nearest.join(", ")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The columns that the file itself names; empty where the machines decide.
+fn columns(by: &By, tasks: &[WorkloadGrid]) -> Vec<String> {
+    let mut columns: Vec<String> = match by {
+        By::Placement => tasks.iter().flat_map(|task| task.placements.clone()).collect(),
+        By::Threads => tasks.iter().flat_map(|task| task.threads.iter().map(ToString::to_string)).collect(),
+        By::Parameter(name) => {
+            let values =
+                |task: &WorkloadGrid| task.set.iter().find(|(key, _)| key == name).map(|(_, values)| values.clone());
+            tasks.iter().filter_map(values).flatten().collect()
+        }
+        By::Host | By::Boot | By::Run | By::Fact(_) => Vec::new(),
+    };
+    let mut seen = BTreeSet::new();
+    columns.retain(|column| seen.insert(column.clone()));
+    columns
+}
+
+impl WorkloadGrid {
+    /// What tables call it before parameters are added.
+    pub fn title(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.workload)
+    }
+}

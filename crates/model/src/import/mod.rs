@@ -1,0 +1,4 @@
+//! Parsers of other tools' results. Must not read files.
+
+pub mod reports;
+pub mod unixbench;

@@ -1,0 +1,164 @@
+//! Reports of sysbench 1.0's own tests: cpu, threads, mutex, memory, fileio. A report does not say which test it is of;
+//! what it prints tells, except threads from mutex: those are told apart by their events. Does not know what
+//! sysbench's scripts (OLTP) measure and refuses them.
+
+use super::{ImportedReport, ReportError, number_with, numbered, row, single};
+use crate::values::record::ImportedRow;
+use crate::values::workload::Better::{self, Higher, Lower};
+
+const BANNER: &str = "sysbench 1.0.";
+/// The last line of a report.
+const LAST: &str = "execution time (avg/stddev)";
+
+/// Whether a text looks like it.
+pub fn detect(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with("sysbench 1."))
+}
+
+pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
+    let lines: Vec<(usize, &str)> = numbered(text).collect();
+    let mut banners = lines.iter().filter(|(_, line)| line.starts_with("sysbench 1."));
+    let version = banners.next().map_or("", |(_, line)| line);
+    if !version.starts_with(BANNER) {
+        let at = lines.iter().find(|(_, line)| *line == version).map_or(1, |(at, _)| *at);
+        return Err(ReportError::at(at, format!("'{version}' is not known; reports of sysbench 1.0 can be read")));
+    }
+    if let Some((at, _)) = banners.next() {
+        return Err(ReportError::at(*at, "a second report begins here").hint("import one report a file"));
+    }
+    if let Some((at, _)) = lines.iter().find(|(_, line)| line.starts_with("SQL statistics")) {
+        return Err(ReportError::at(*at, "the report of a database test is not read")
+            .hint("import cpu, threads, mutex, memory or fileio"));
+    }
+    let values = Values { lines };
+    let version = version.split_whitespace().nth(1).unwrap_or_default();
+    report(&values, version)
+}
+
+fn report(values: &Values<'_>, version: &str) -> Result<ImportedReport, ReportError> {
+    // It is the last thing printed: with it the rest is there.
+    let (at, last) = values.text(LAST)?;
+    if last
+        .split_once('/')
+        .and_then(|(mean, deviation)| Some((number_with(mean, 4)?, number_with(deviation, 2)?)))
+        .is_none()
+    {
+        return Err(ReportError::at(at, format!("'{last}' is no execution time, or is cut off")));
+    }
+    let threads = values.count("Number of threads")?;
+    let seconds = values.seconds()?;
+    let events = values.count("total number of events")?;
+    let mut notes = Vec::new();
+    let (test, mut rows) = if values.has(&["CPU speed:", "Prime numbers limit:"]) {
+        ("sysbench cpu".into(), vec![("rate", "events/s", Higher, values.figure("events per second", 2)?)])
+    } else if values.has(&["File operations:", "Extra file open flags:", "reads/s:"]) {
+        fileio(values)?
+    } else if values.has(&["Running memory speed test", "Total operations:", " MiB transferred ("]) {
+        memory(values)?
+    } else if events == threads {
+        ("sysbench mutex".into(), vec![("time", "s", Lower, seconds)])
+    } else {
+        notes.push(
+            "the report does not say its test: taken as threads, for it is none of cpu, memory, fileio, mutex".into(),
+        );
+        ("sysbench threads".to_string(), vec![("rate", "events/s", Higher, events as f64 / seconds)])
+    };
+    for (metric, title) in [("latency-min", "min"), ("latency-avg", "avg"), ("latency-max", "max")] {
+        rows.push((metric, "ms", Lower, values.figure(title, 2)?));
+    }
+    let percentile = values.percentile()?;
+    rows.push((&percentile.0, "ms", Lower, percentile.1));
+    // What is printed as 0.00 was not done, or is shorter than can be printed: no figure.
+    let rows = rows.into_iter().filter(|(.., value)| *value > 0.0);
+    let rows: Vec<ImportedRow> =
+        rows.map(|(metric, unit, better, value)| row(&test, metric, unit, better, value)).collect();
+    let mut facts =
+        vec![("sysbench".to_string(), version.to_string()), (format!("threads of {test}"), threads.to_string())];
+    for option in ["Prime numbers limit", "block size", "total size", "scope", "Block size", "Number of files"] {
+        if let Ok((_, value)) = values.text(option) {
+            facts.push((format!("{} of {test}", option.to_lowercase()), value.into()));
+        }
+    }
+    Ok(ImportedReport { notes, ..single(rows, facts) })
+}
+
+type Figure<'a> = (&'a str, &'a str, Better, f64);
+
+fn memory<'a>(values: &Values<'_>) -> Result<(String, Vec<Figure<'a>>), ReportError> {
+    let (_, operation) = values.text("operation")?;
+    let (at, transferred) = values.line(" MiB transferred (")?;
+    let bandwidth = transferred.split_once('(').and_then(|(_, rest)| number_with(rest.strip_suffix(" MiB/sec)")?, 2));
+    let (at_operations, operations) = values.text("Total operations")?;
+    let rate = operations.split_once('(').and_then(|(_, rest)| number_with(rest.strip_suffix(" per second)")?, 2));
+    let rows = vec![
+        ("bandwidth", "MiB/s", Higher, bandwidth.ok_or_else(|| broken(at, transferred))?),
+        ("rate", "op/s", Higher, rate.ok_or_else(|| broken(at_operations, operations))?),
+    ];
+    Ok((format!("sysbench memory {operation}"), rows))
+}
+
+fn fileio<'a>(values: &Values<'_>) -> Result<(String, Vec<Figure<'a>>), ReportError> {
+    let (_, mode) = values.line("Doing ")?;
+    let mode = mode.trim_start_matches("Doing ").trim_end_matches(" test");
+    let rows = vec![
+        ("bandwidth-read", "MiB/s", Higher, values.figure("read, MiB/s", 2)?),
+        ("bandwidth-written", "MiB/s", Higher, values.figure("written, MiB/s", 2)?),
+        ("reads", "op/s", Higher, values.figure("reads/s", 2)?),
+        ("writes", "op/s", Higher, values.figure("writes/s", 2)?),
+        ("fsyncs", "op/s", Higher, values.figure("fsyncs/s", 2)?),
+    ];
+    Ok((format!("sysbench fileio {mode}"), rows))
+}
+
+fn broken(at: usize, line: &str) -> ReportError {
+    ReportError::at(at, format!("'{}' has no figure where it should, or is cut off", line.trim()))
+}
+
+/// The report's lines, most of which are `title: value`.
+struct Values<'a> {
+    lines: Vec<(usize, &'a str)>,
+}
+
+impl<'a> Values<'a> {
+    /// Whether there is any of a test's own lines: with one of them the others have to be there.
+    fn has(&self, own: &[&str]) -> bool {
+        self.lines.iter().any(|(_, line)| own.iter().any(|own| line.contains(own)))
+    }
+
+    fn line(&self, part: &str) -> Result<(usize, &'a str), ReportError> {
+        let found = self.lines.iter().find(|(_, line)| line.contains(part));
+        found.copied().ok_or_else(|| ReportError::cut(&format!("there is no line with '{}'", part.trim())))
+    }
+
+    fn text(&self, title: &str) -> Result<(usize, &'a str), ReportError> {
+        let value = |(at, line): &(usize, &'a str)| {
+            Some((*at, line.trim_start().strip_prefix(title)?.strip_prefix(':')?.trim()))
+        };
+        let found = self.lines.iter().find_map(value);
+        found.ok_or_else(|| ReportError::cut(&format!("there is no line '{title}:'")))
+    }
+
+    fn figure(&self, title: &str, decimals: usize) -> Result<f64, ReportError> {
+        let (at, text) = self.text(title)?;
+        number_with(text, decimals).ok_or_else(|| broken(at, &format!("{title}: {text}")))
+    }
+
+    fn count(&self, title: &str) -> Result<u64, ReportError> {
+        let (at, text) = self.text(title)?;
+        text.parse().map_err(|_| broken(at, &format!("{title}: {text}")))
+    }
+
+    fn seconds(&self) -> Result<f64, ReportError> {
+        let (at, text) = self.text("total time")?;
+        let seconds = text.strip_suffix('s').and_then(|seconds| number_with(seconds, 4));
+        seconds.filter(|seconds| *seconds > 0.0).ok_or_else(|| broken(at, &format!("total time: {text}")))
+    }
+
+    /// `95th percentile: 0.21` as `latency-p95`.
+    fn percentile(&self) -> Result<(String, f64), ReportError> {
+        let (at, line) = self.line("th percentile:")?;
+        let (rank, value) = line.trim().split_once("th percentile:").unwrap_or_default();
+        let value = number_with(value.trim(), 2).filter(|_| rank.parse::<u32>().is_ok());
+        Ok((format!("latency-p{rank}"), value.ok_or_else(|| broken(at, line))?))
+    }
+}

@@ -1,0 +1,295 @@
+//! UnixBench's index by the definition of version 5.1.3: what each test scored on a SPARCstation 20-61 counts as 10, and
+//! the index is the geometric mean over the tests. Facts and arithmetic; who measured the scores is not known here.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::statistics::geometric_mean;
+
+/// What a score as large as the baseline counts.
+const BASELINE_INDEX: f64 = 10.0;
+
+/// One test of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IndexTest {
+    /// Its name here, in tables and comparisons.
+    pub name: &'static str,
+    /// How UnixBench's reports call it.
+    pub title: &'static str,
+    /// The unit of its score.
+    pub unit: &'static str,
+    /// The score that counts as 10.
+    pub baseline: f64,
+}
+
+const fn test(name: &'static str, title: &'static str, unit: &'static str, baseline: f64) -> IndexTest {
+    IndexTest { name, title, unit, baseline }
+}
+
+/// The tests of the index in the order of the reports.
+pub const TESTS: [IndexTest; 12] = [
+    test("dhrystone", "Dhrystone 2 using register variables", "lps", 116_700.0),
+    test("whetstone", "Double-Precision Whetstone", "MWIPS", 55.0),
+    test("execl", "Execl Throughput", "lps", 43.0),
+    test("file-copy-1024", "File Copy 1024 bufsize 2000 maxblocks", "KBps", 3960.0),
+    test("file-copy-256", "File Copy 256 bufsize 500 maxblocks", "KBps", 1655.0),
+    test("file-copy-4096", "File Copy 4096 bufsize 8000 maxblocks", "KBps", 5800.0),
+    test("pipe-throughput", "Pipe Throughput", "lps", 12_440.0),
+    test("pipe-context-switching", "Pipe-based Context Switching", "lps", 4000.0),
+    test("process-creation", "Process Creation", "lps", 126.0),
+    test("shell-1", "Shell Scripts (1 concurrent)", "lpm", 42.4),
+    test("shell-8", "Shell Scripts (8 concurrent)", "lpm", 6.0),
+    test("system-call-overhead", "System Call Overhead", "lps", 15_000.0),
+];
+
+/// The indices of everything that was compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexTable {
+    pub by: String,
+    /// All columns in reading order, the baseline of the comparison first.
+    pub columns: Vec<String>,
+    /// One per thing that is the same over the columns: a number of copies, or the only one.
+    pub groups: Vec<IndexGroup>,
+    /// What a reader has to know before believing the numbers.
+    pub notes: Vec<String>,
+}
+
+/// The indices of one set of tests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexGroup {
+    /// What tells it from the others (`2 threads`); empty for the only one.
+    pub name: String,
+    /// The tests that at least one column has, in the reports' order.
+    pub tests: Vec<TestIndex>,
+    /// By column, in the table's order; none for a column that has none of the tests.
+    pub indices: Vec<Option<Index>>,
+}
+
+/// One test in all columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestIndex {
+    pub name: String,
+    /// The unit of the scores.
+    pub unit: String,
+    /// The score that counts as 10.
+    pub baseline: f64,
+    /// By column; none where it was not measured.
+    pub scores: Vec<Option<ScoreIndex>>,
+}
+
+/// A score and what it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScoreIndex {
+    /// The score, in the test's unit.
+    pub score: f64,
+    /// Ten times the score by its baseline.
+    pub index: f64,
+    /// How many passes it is made of; those that the rule leaves.
+    pub passes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Index {
+    /// The geometric mean of the tests' indices.
+    pub value: f64,
+    /// How many of the twelve tests it is made of; with fewer, UnixBench calls it partial.
+    pub tests: usize,
+    /// 100 x (this index by that of the first column - 1), where both are made of the same tests.
+    pub change_percent: Option<f64>,
+}
+
+/// One measured or imported score of a test in a column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Score {
+    /// The test with whatever else distinguishes it after a comma (`dhrystone, 2 threads`).
+    pub test: String,
+    pub column: String,
+    /// The scores of its passes; a single one where only the result is known.
+    pub passes: Vec<f64>,
+}
+
+/// The result of a test's passes: the worst third of them is dropped, of what is left the geometric mean is taken. And how
+/// many are left. None without passes, or with one that is no score.
+pub fn score(passes: &[f64]) -> Option<(f64, usize)> {
+    let mut sorted = passes.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let kept = sorted.split_off(passes.len() / 3);
+    Some((geometric_mean(&kept, crate::stats::statistics::CONFIDENCE)?.value, kept.len()))
+}
+
+/// A score's index against its baseline.
+pub fn index_of(score: f64, test: &IndexTest) -> f64 {
+    score / test.baseline * BASELINE_INDEX
+}
+
+/// The test with this name.
+pub fn find(name: &str) -> Option<&'static IndexTest> {
+    TESTS.iter().find(|test| test.name == name)
+}
+
+/// What the index calls a workload with these parameters: those with variants are called by them too.
+pub fn name_of(workload: &str, parameters: &BTreeMap<String, String>) -> String {
+    let variant = match workload {
+        "shell" => parameters.get("concurrent"),
+        "file-copy" => parameters.get("buffer"),
+        _ => None,
+    };
+    variant.map_or_else(|| workload.into(), |variant| format!("{workload}-{variant}"))
+}
+
+/// The indices of scores. An error when no test of the index is among them, or one is there twice.
+pub fn indices(by: &str, columns: Vec<String>, scores: &[Score]) -> Result<IndexTable, String> {
+    let mut groups: Vec<(&str, Vec<(&'static IndexTest, &Score)>)> = Vec::new();
+    for score in scores {
+        let (name, group) = score.test.split_once(", ").unwrap_or((&score.test, ""));
+        let Some(test) = find(name) else { continue };
+        let place = groups.iter().position(|(name, _)| *name == group).unwrap_or_else(|| {
+            groups.push((group, Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push((test, score));
+    }
+    if groups.is_empty() {
+        let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
+        return Err(format!("none of UnixBench's tests was measured; they are {}", names.join(", ")));
+    }
+    let groups: Vec<IndexGroup> =
+        groups.iter().map(|(name, scores)| group(name, &columns, scores)).collect::<Result<_, _>>()?;
+    let notes = notes(&groups);
+    Ok(IndexTable { by: by.into(), columns, groups, notes })
+}
+
+fn group(name: &str, columns: &[String], scores: &[(&'static IndexTest, &Score)]) -> Result<IndexGroup, String> {
+    let present = TESTS.iter().filter(|test| scores.iter().any(|(other, _)| other.name == test.name));
+    let tests: Vec<TestIndex> = present.map(|test| test_index(test, columns, scores)).collect::<Result<_, _>>()?;
+    let mut indices: Vec<Option<Index>> = (0..columns.len()).map(|column| index(&tests, column)).collect();
+    let first = indices.first().copied().flatten();
+    let same_tests = |column: usize| tests.iter().all(|test| test.scores[0].is_some() == test.scores[column].is_some());
+    for (column, index) in indices.iter_mut().enumerate().skip(1) {
+        if let (Some(index), Some(first)) = (index, first.filter(|_| same_tests(column))) {
+            index.change_percent = Some(100.0 * (index.value / first.value - 1.0));
+        }
+    }
+    Ok(IndexGroup { name: name.into(), tests, indices })
+}
+
+fn test_index(
+    test: &'static IndexTest,
+    columns: &[String],
+    scores: &[(&'static IndexTest, &Score)],
+) -> Result<TestIndex, String> {
+    let one = |column: &String| {
+        let mut own = scores.iter().filter(|(other, score)| other.name == test.name && score.column == *column);
+        match (own.next(), own.next()) {
+            (Some((_, one)), None) => {
+                Ok(score(&one.passes).map(|(score, passes)| ScoreIndex { score, index: index_of(score, test), passes }))
+            }
+            (None, _) => Ok(None),
+            (Some(_), Some(_)) => Err(format!(
+                "test {} was measured more than once in {column}; an index has each test once: compare by what differs",
+                test.name
+            )),
+        }
+    };
+    let scores = columns.iter().map(one).collect::<Result<_, _>>()?;
+    Ok(TestIndex { name: test.name.into(), unit: test.unit.into(), baseline: test.baseline, scores })
+}
+
+fn index(tests: &[TestIndex], column: usize) -> Option<Index> {
+    let indices: Vec<f64> = tests.iter().filter_map(|test| Some(test.scores[column]?.index)).collect();
+    let value = geometric_mean(&indices, crate::stats::statistics::CONFIDENCE)?.value;
+    Some(Index { value, tests: indices.len(), change_percent: None })
+}
+
+fn notes(groups: &[IndexGroup]) -> Vec<String> {
+    let mut notes = vec![
+        "UnixBench index by the definition of version 5.1.3: 10 is a SPARCstation 20-61; the worst third of a test's passes \
+         is dropped"
+            .to_string(),
+    ];
+    let mut partial: Vec<usize> =
+        groups.iter().flat_map(|group| group.indices.iter().flatten()).map(|index| index.tests).collect();
+    partial.retain(|tests| *tests < TESTS.len());
+    partial.sort_unstable();
+    partial.dedup();
+    if !partial.is_empty() {
+        let counts: Vec<String> = partial.iter().map(usize::to_string).collect();
+        notes.push(format!(
+            "partial: made of {} of the {} tests, and comparable only with indices of the same tests",
+            counts.join(" and "),
+            TESTS.len()
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scores(column: &str, values: &[(&str, f64)]) -> Vec<Score> {
+        let score =
+            |(test, value): &(&str, f64)| Score { test: (*test).into(), column: column.into(), passes: vec![*value] };
+        values.iter().map(score).collect()
+    }
+
+    #[test]
+    fn the_worst_third_of_the_passes_is_dropped() {
+        // Ten passes, as for Dhrystone: three go. Three, as for execl: one goes. Two: none.
+        let ten: Vec<f64> = (1..=10).map(f64::from).collect();
+        let (value, left) = score(&ten).unwrap();
+        assert_eq!(left, 7);
+        assert!((value - (4.0f64 * 5.0 * 6.0 * 7.0 * 8.0 * 9.0 * 10.0).powf(1.0 / 7.0)).abs() < 1e-9, "{value}");
+        assert_eq!(score(&[9.0, 1.0, 4.0]).map(|(value, left)| (value.round(), left)), Some((6.0, 2)));
+        assert_eq!(score(&[4.0, 9.0]).map(|(value, left)| (value.round(), left)), Some((6.0, 2)));
+        assert_eq!(score(&[]), None);
+        assert_eq!(score(&[0.0, 0.0]), None);
+    }
+
+    #[test]
+    fn a_machine_as_fast_as_the_baseline_has_index_ten() {
+        let baseline: Vec<(&str, f64)> = TESTS.iter().map(|test| (test.name, test.baseline)).collect();
+        let double: Vec<(&str, f64)> = baseline.iter().map(|(name, value)| (*name, 2.0 * value)).collect();
+        let all = [scores("one", &baseline), scores("two", &double)].concat();
+        let table = indices("host", vec!["one".into(), "two".into()], &all).unwrap();
+        let [group] = table.groups.as_slice() else { panic!("{table:?}") };
+        let index = |column: usize| group.indices[column].unwrap();
+        assert!((index(0).value - 10.0).abs() < 1e-9 && (index(1).value - 20.0).abs() < 1e-9);
+        assert_eq!(index(0).tests, 12);
+        assert!((index(1).change_percent.unwrap() - 100.0).abs() < 1e-9);
+        assert_eq!(table.notes.len(), 1, "{:?}", table.notes);
+    }
+
+    #[test]
+    fn copies_are_groups_and_missing_tests_make_an_index_partial() {
+        let one = scores("a", &[("dhrystone, 1 thread", 116_700.0), ("dhrystone, 2 threads", 233_400.0)]);
+        let other = scores("b", &[("dhrystone, 1 thread", 58_350.0), ("shell-8, 1 thread", 6.0), ("queens", 1.0)]);
+        let table = indices("placement", vec!["a".into(), "b".into()], &[one, other].concat()).unwrap();
+        let names: Vec<&str> = table.groups.iter().map(|group| group.name.as_str()).collect();
+        assert_eq!(names, ["1 thread", "2 threads"]);
+        let first = &table.groups[0];
+        assert_eq!(first.tests.len(), 2);
+        assert!((first.indices[1].unwrap().value - 50f64.sqrt()).abs() < 1e-9);
+        assert_eq!(first.indices[1].unwrap().change_percent, None, "of other tests than the first column's");
+        assert_eq!(table.groups[1].indices[1], None);
+        assert!(table.notes[1].contains("1 and 2 of the 12"), "{:?}", table.notes);
+    }
+
+    #[test]
+    fn workloads_with_variants_are_called_by_them() {
+        let given = |name: &str, value: &str| BTreeMap::from([(name.to_string(), value.to_string())]);
+        assert_eq!(name_of("shell", &given("concurrent", "8")), "shell-8");
+        assert_eq!(name_of("file-copy", &given("buffer", "256")), "file-copy-256");
+        assert_eq!(name_of("execl", &given("time", "3s")), "execl");
+    }
+
+    #[test]
+    fn what_has_no_index_is_said() {
+        let none = indices("host", vec!["a".into()], &scores("a", &[("queens", 1.0)])).unwrap_err();
+        assert!(none.contains("dhrystone"), "{none}");
+        let twice = scores("a", &[("shell-1", 1.0), ("shell-1", 1.0)]);
+        let error = indices("host", vec!["a".into()], &twice).unwrap_err();
+        assert!(error.contains("shell-1") && error.contains("more than once"), "{error}");
+    }
+}

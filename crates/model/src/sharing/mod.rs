@@ -1,0 +1,3 @@
+//! What of a run may be given to others.
+
+pub mod share;

@@ -1,0 +1,308 @@
+//! A run and its trials for strangers: goes through every field that holds text and says what becomes of it.
+
+use super::pseudonyms::Pseudonyms;
+use super::texts::{TextScrubber, is_plain_device, learn_devices};
+use super::{ShareOptions, SharedRun, facts};
+use crate::analysis::place::{RacePlan, ReductionStep};
+use crate::placements::placement::{Placement, Route};
+use crate::values::capture::Capture;
+use crate::values::plan::{Cell, Plan, SkippedCell, stream};
+use crate::values::record::{RunId, RunRecord, TrialRecord};
+use crate::values::settings::FactValue;
+use crate::values::topology::{CpuKind, Device, Interrupt, Topology};
+use crate::values::trial::{
+    DeviceInterrupt, Evidence, Outcome, Sample, Trial, TrialId, TrialStatus, Verdict, short_hash,
+};
+use crate::values::workload::{MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
+
+/// What stands where a program said why it failed: it may have said anything.
+const UNTOLD: &str = "what it said is not shared";
+
+pub(super) fn share(record: &RunRecord, trials: &[TrialRecord], wish: &ShareOptions) -> SharedRun {
+    let mut words = Pseudonyms::new(&wish.names);
+    learn_devices(record, trials, &mut words);
+    let simulated = record.simulated.as_deref().map(|name| learn_simulated(name, record, &mut words));
+    if let Some(label) = &record.host {
+        words.replace(label, "HOST");
+        words.count("host labels");
+    }
+    let texts = TextScrubber::learn(record, trials, wish.keep_commands, &mut words);
+    let mut work = Redaction { words, texts, keep_commands: wish.keep_commands };
+    let plan = work.plan(&record.plan);
+    let mut shared = RunRecord {
+        machine: work.machine(&record.machine, simulated.as_deref()),
+        plan,
+        host: wish.host.clone(),
+        simulated,
+        program: work.words.sentence(&record.program),
+        ..record.clone()
+    };
+    let named = |id: &str| id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let made_of_what_it_is = named(&record.id.0) && trials.iter().all(|trial| named(&trial.trial.id.0));
+    let renamed = shared.plan.key() != record.plan.key() || shared.simulated != record.simulated || !made_of_what_it_is;
+    if renamed {
+        shared.id = new_id(&shared);
+    }
+    let trials = trials.iter().map(|trial| work.trial(trial, renamed.then_some(&shared))).collect();
+    SharedRun { record: shared, trials, taken: work.words.taken }
+}
+
+/// `CAPTURE:SEED` without the name of a file.
+fn learn_simulated(simulated: &str, record: &RunRecord, words: &mut Pseudonyms) -> String {
+    let (name, seed) = simulated.rsplit_once(':').unwrap_or((simulated, ""));
+    let machine = serde_json::to_string(&record.machine.topology.fixed()).expect("a topology has text keys only");
+    let stands_for_it = format!("machine-{}", &short_hash(&machine)[..8]);
+    words.replace(name, &stands_for_it);
+    words.count("names of captures");
+    format!("{stands_for_it}:{}", if seed.bytes().all(|byte| byte.is_ascii_digit()) { seed } else { "" })
+}
+
+/// As a run's name is made where it is begun, of what is left of it.
+fn new_id(shared: &RunRecord) -> RunId {
+    let RunRecord { plan, seed, simulated, started_unix_ms, .. } = shared;
+    RunId(short_hash(&format!("shared\n{}\n{seed}\n{simulated:?}\n{started_unix_ms}", plan.key())))
+}
+
+/// What is known of the private words while one run is gone through.
+struct Redaction {
+    words: Pseudonyms,
+    texts: TextScrubber,
+    keep_commands: bool,
+}
+
+impl Redaction {
+    fn plan(&mut self, plan: &Plan) -> Plan {
+        let workloads: Vec<WorkloadSpec> = plan.workloads.iter().map(Self::spec).collect();
+        let cells = plan.cells.iter().map(|cell| self.cell(cell, &workloads)).collect();
+        Plan {
+            experiment: self.words.sentence(&plan.experiment),
+            question: self.words.sentence(&plan.question),
+            cells,
+            skipped: plan.skipped.iter().map(|skipped| self.skipped(skipped)).collect(),
+            workloads,
+            repeat: plan.repeat.clone(),
+            compare_by: self.words.sentence(&plan.compare_by),
+            baseline: plan.baseline.as_ref().map(|baseline| self.words.sentence(baseline)),
+            race: plan.race.as_ref().map(|race| self.race(race)),
+            // Two numbers, of which nobody learns what was run.
+            size: plan.size,
+            command: self.command(plan),
+        }
+    }
+
+    /// The words that ask for the plan: only where no command line is among them.
+    fn command(&mut self, plan: &Plan) -> Vec<String> {
+        let has_command = plan.race.is_some() || plan.workloads.iter().any(|spec| spec.name == super::texts::COMMAND);
+        if has_command && !self.keep_commands {
+            return Vec::new();
+        }
+        // An experiment's file is called as its owner likes.
+        let file = |word: &String| word.to_ascii_lowercase().ends_with(".toml");
+        plan.command
+            .iter()
+            .map(|word| if file(word) { "FILE.toml".into() } else { self.words.sentence(word) })
+            .collect()
+    }
+
+    fn cell(&mut self, cell: &Cell, workloads: &[WorkloadSpec]) -> Cell {
+        let workload = self.words.made(&cell.workload);
+        let test = self.texts.test(&cell.test).unwrap_or_else(|| self.words.sentence(&cell.test));
+        let parameters = self.texts.parameters(&cell.workload, &cell.parameters, &mut self.words);
+        let placement = self.placement(&cell.placement);
+        match workloads.iter().find(|spec| spec.name == workload) {
+            Some(spec) => Cell::new(spec, test, parameters, placement),
+            None => Cell { key: self.words.sentence(&cell.key), workload, test, parameters, placement },
+        }
+    }
+
+    fn skipped(&mut self, skipped: &SkippedCell) -> SkippedCell {
+        SkippedCell {
+            test: self.texts.test(&skipped.test).unwrap_or_else(|| self.words.sentence(&skipped.test)),
+            placement: self.words.made(&skipped.placement),
+            why: self.words.sentence(&skipped.why),
+        }
+    }
+
+    fn race(&mut self, race: &RacePlan) -> RacePlan {
+        let step = |step: &ReductionStep, words: &mut Pseudonyms| ReductionStep {
+            count: step.count.as_ref().map(|count| words.sentence(count)),
+            text: words.sentence(&step.text),
+        };
+        RacePlan {
+            raw_placements: self.words.sentence(&race.raw_placements),
+            steps: race.steps.iter().map(|old| step(old, &mut self.words)).collect(),
+            ..race.clone()
+        }
+    }
+
+    /// The program's own words. What the metrics of a cell are called must stay one with its samples.
+    fn spec(spec: &WorkloadSpec) -> WorkloadSpec {
+        // Examples of paths in descriptions are nobody's, and not counted.
+        let words = &mut Pseudonyms::default();
+        let parameter = |old: &ParameterSpec, words: &mut Pseudonyms| ParameterSpec {
+            name: words.made(&old.name),
+            about: words.made(&old.about),
+            kind: match &old.kind {
+                ParameterKind::Choice(choices) => {
+                    ParameterKind::Choice(choices.iter().map(|choice| words.made(choice)).collect())
+                }
+                other => other.clone(),
+            },
+            default: old.default.as_ref().map(|text| words.made(text)),
+            smoke: old.smoke.as_ref().map(|text| words.made(text)),
+        };
+        let metric = |old: &MetricSpec, words: &mut Pseudonyms| MetricSpec {
+            name: words.made(&old.name),
+            unit: words.made(&old.unit),
+            series: words.made(&old.series),
+            ..old.clone()
+        };
+        WorkloadSpec {
+            name: words.made(&spec.name),
+            summary: words.made(&spec.summary),
+            about: words.made(&spec.about),
+            parameters: spec.parameters.iter().map(|old| parameter(old, words)).collect(),
+            metrics: spec.metrics.iter().map(|old| metric(old, words)).collect(),
+            ..spec.clone()
+        }
+    }
+
+    fn placement(&mut self, placement: &Placement) -> Placement {
+        let route = |route: &Route, work: &mut Self| Route {
+            device: work.device(&route.device),
+            name: work.words.sentence(&route.name),
+            ..route.clone()
+        };
+        Placement {
+            name: self.words.made(&placement.name),
+            reason: self.words.sentence(&placement.reason),
+            interrupts: placement.interrupts.iter().map(|old| route(old, self)).collect(),
+            ..placement.clone()
+        }
+    }
+
+    fn device(&mut self, name: &str) -> String {
+        if is_plain_device(name) { name.into() } else { self.words.sentence(name) }
+    }
+
+    fn machine(&mut self, machine: &Capture, simulated: Option<&str>) -> Capture {
+        let mut settings = facts::share(&machine.settings, &mut self.words);
+        // A simulated machine without settings of its own is called as its file.
+        let model = machine.settings.get("cpu.model").filter(|model| model.starts_with("simulated "));
+        if let (Some(_), Some(simulated)) = (model, simulated) {
+            let name = simulated.split(':').next().unwrap_or(simulated);
+            settings.record("cpu.model", FactValue::Known(format!("simulated {name}")));
+        }
+        Capture { version: machine.version, topology: self.topology(&machine.topology), settings }
+    }
+
+    fn topology(&mut self, topology: &Topology) -> Topology {
+        let mut shared = topology.clone();
+        for object in &mut shared.objects {
+            object.subtype = object.subtype.as_ref().map(|text| self.words.made(text));
+        }
+        for node in &mut shared.nodes {
+            node.subtype = node.subtype.as_ref().map(|text| self.words.made(text));
+        }
+        for distances in &mut shared.distances {
+            distances.name = distances.name.as_ref().map(|text| self.words.made(text));
+        }
+        for attribute in &mut shared.memory_attributes {
+            attribute.attr = self.words.made(&attribute.attr);
+        }
+        for CpuKind { info, .. } in &mut shared.cpu_kinds {
+            *info = info.iter().map(|(key, value)| (self.words.made(key), self.words.made(value))).collect();
+        }
+        shared.devices = topology.devices.iter().map(|device| self.whole_device(device)).collect();
+        shared.notes = topology.notes.iter().map(|note| self.words.sentence(note)).collect();
+        shared
+    }
+
+    fn whole_device(&mut self, device: &Device) -> Device {
+        let interrupts = device.interrupts.iter();
+        Device {
+            name: self.device(&device.name),
+            bus: device.bus.as_ref().map(|bus| self.words.sentence(bus)),
+            interrupts: interrupts
+                .map(|old| Interrupt { name: self.words.sentence(&old.name), ..old.clone() })
+                .collect(),
+            ..device.clone()
+        }
+    }
+
+    /// A trial; `renamed` is its run where names are made anew.
+    fn trial(&mut self, record: &TrialRecord, renamed: Option<&RunRecord>) -> TrialRecord {
+        let old = &record.trial;
+        let mut trial = Trial {
+            workload: self.words.made(&old.workload),
+            parameters: self.texts.parameters(&old.workload, &old.parameters, &mut self.words),
+            placement: self.placement(&old.placement),
+            ..old.clone()
+        };
+        if let Some(run) = renamed {
+            let key = run.plan.cells.get(old.cell).map_or("", |cell| &cell.key);
+            trial.id = TrialId::derive(&run.id.0, key, old.role, old.block, old.attempt);
+            trial.seed = stream(run.seed, &trial.id.0);
+        }
+        let untold = matches!(&record.outcome.status, TrialStatus::Failed(_));
+        let reasons = record.verdict.reasons.iter();
+        TrialRecord {
+            position: record.position,
+            trial,
+            outcome: self.outcome(&record.outcome),
+            verdict: Verdict {
+                grade: record.verdict.grade,
+                reasons: reasons
+                    .map(|reason| match reason.strip_prefix("failed: ") {
+                        Some(_) if untold => format!("failed: {UNTOLD}"),
+                        _ => self.words.sentence(reason),
+                    })
+                    .collect(),
+            },
+        }
+    }
+
+    fn outcome(&mut self, outcome: &Outcome) -> Outcome {
+        let status = match &outcome.status {
+            TrialStatus::Completed => TrialStatus::Completed,
+            TrialStatus::Failed(why) => {
+                self.words.count("reasons of failures");
+                // A reason may stand in other words of the same run.
+                self.words.replace(why, UNTOLD);
+                TrialStatus::Failed(UNTOLD.into())
+            }
+            TrialStatus::TimedOut(why) => TrialStatus::TimedOut(self.words.sentence(why)),
+            TrialStatus::Unavailable(why) => TrialStatus::Unavailable(self.words.sentence(why)),
+        };
+        let samples = outcome.samples.iter();
+        Outcome {
+            status,
+            samples: samples
+                .map(|sample| Sample { series: self.words.made(&sample.series), value: sample.value })
+                .collect(),
+            evidence: self.evidence(&outcome.evidence),
+            ..outcome.clone()
+        }
+    }
+
+    fn evidence(&mut self, evidence: &Evidence) -> Evidence {
+        let interrupt = |old: &DeviceInterrupt, work: &mut Self| DeviceInterrupt {
+            device: work.device(&old.device),
+            name: work.words.sentence(&old.name),
+            ..old.clone()
+        };
+        Evidence {
+            memory_policy: evidence.memory_policy.as_ref().map(|policy| self.words.sentence(policy)),
+            device_interrupts: evidence.device_interrupts.iter().map(|old| interrupt(old, self)).collect(),
+            unavailable: evidence
+                .unavailable
+                .iter()
+                .map(|(what, why)| (self.words.made(what), self.words.sentence(why)))
+                .collect(),
+            // Numbers of cpus and times: what the machine did, not who or what for.
+            cpu_times: evidence.cpu_times.clone(),
+            second: evidence.second.as_ref().map(|second| Box::new(self.evidence(second))),
+            ..evidence.clone()
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! Each rule of a race on small hand-made blocks: drops, floors, stops, holes, kills, budgets, stages, replay.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const RULES: Rules = Rules { indifference: 0.01, strict: false, max_trials: None };
+
+/// A race of so many candidates, all at once.
+fn flat(count: usize) -> Race {
+    flat_with(RULES, Better::Lower, count)
+}
+
+fn flat_with(rules: Rules, better: Better, count: usize) -> Race {
+    Race::new(rules, better, &vec![true; count], |_| Vec::new())
+}
+
+/// A repeatable number between -0.5 and 0.5, different for each block and candidate (the mixer of `SplitMix64`).
+fn jitter(block: usize, candidate: usize) -> f64 {
+    let mut mixed = ((block * 1000 + candidate + 1) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+}
+
+/// Times of candidates that take these seconds, with noise of about `noise`.
+fn block(race: &Race, seconds: &[f64], noise: f64) -> Vec<(usize, Lap)> {
+    let block = race.blocks() as usize;
+    let lap = |candidate: &usize| {
+        (*candidate, Lap::Value(seconds[*candidate] * (noise * 3.5 * jitter(block, *candidate)).exp()))
+    };
+    race.active().iter().map(lap).collect()
+}
+
+/// Runs blocks until it ends, at most so many.
+fn run(race: &mut Race, seconds: &[f64], noise: f64, blocks: usize) {
+    for _ in 0..blocks {
+        if race.state() == State::Racing {
+            let laps = block(race, seconds, noise);
+            race.push(&laps);
+        }
+    }
+}
+
+fn word(race: &Race, candidate: usize) -> RankClaim {
+    race.standings().into_iter().find(|standing| standing.candidate == candidate).unwrap().word
+}
+
+#[test]
+fn the_hopeless_leave_after_one_block_but_never_the_kernels_choice() {
+    let mut race = flat(5);
+    run(&mut race, &[9.0, 3.0, 3.1, 5.9, 6.1], 0.0, 1);
+    assert_eq!(race.active(), [0, 1, 2, 3]);
+    assert_eq!(race.leader(), Some(1));
+    let RankClaim::TooSlow { times: Some(times) } = word(&race, 4) else { panic!("{:?}", word(&race, 4)) };
+    assert!((times - 6.1 / 3.0).abs() < 1e-9, "{times}");
+}
+
+#[test]
+fn a_look_drops_the_beaten_and_keeps_two_challengers_until_settled() {
+    let mut race = flat(8);
+    let seconds = [1.0, 1.5, 1.5, 1.5, 1.5, 1.5, 1.4, 1.3];
+    run(&mut race, &seconds, 0.005, 2);
+    assert_eq!(race.active(), [0, 6, 7], "the leader and the two next best");
+    run(&mut race, &seconds, 0.005, 3);
+    assert_eq!((race.active().len(), race.state()), (3, State::Racing), "nothing is settled in five blocks");
+    run(&mut race, &seconds, 0.005, 1);
+    assert_eq!((race.state(), race.leader(), race.blocks()), (State::Resolved, Some(0), 6));
+}
+
+#[test]
+fn between_looks_nobody_leaves() {
+    let seconds: Vec<f64> = (0..40).map(|candidate| 1.0 + 0.01 * f64::from(candidate)).collect();
+    let mut race = flat(40);
+    let mut left_at = Vec::new();
+    while race.state() == State::Racing {
+        let before = race.active().len();
+        run(&mut race, &seconds, 0.05, 1);
+        if race.active().len() < before {
+            left_at.push(race.blocks() as usize);
+        }
+    }
+    assert!(left_at.len() > 8, "{left_at:?}");
+    assert!(left_at.iter().all(|block| LOOKS.contains(block)), "{left_at:?}");
+    assert!(LOOKS.contains(&(race.blocks() as usize)));
+}
+
+#[test]
+fn a_clear_winner_resolves_the_race_and_ties_do_not_hold_it_up() {
+    let mut race = flat(10);
+    let mut seconds = [1.2; 10];
+    seconds[3] = 1.0;
+    seconds[4] = 1.002;
+    run(&mut race, &seconds, 0.01, 100);
+    assert_eq!(race.state(), State::Resolved);
+    assert!(race.leader() == Some(3) || race.leader() == Some(4));
+    assert!(race.blocks() < 40, "{}", race.blocks());
+    let standings = race.standings();
+    assert_eq!(standings[0].word, RankClaim::Leads);
+    assert!(matches!(standings[1].word, RankClaim::NotSeenToDiffer { .. }), "{:?}", standings[1]);
+    assert!(standings[2..].iter().any(|standing| matches!(standing.word, RankClaim::Worse { .. })));
+    assert_eq!(standings[0].against_kernel, None, "that is for fresh pairs to say");
+}
+
+#[test]
+fn more_is_better_where_the_metric_says_so() {
+    let mut race = flat_with(RULES, Better::Higher, 6);
+    run(&mut race, &[100.0, 150.0, 100.0, 60.0, 120.0, 100.0], 0.005, 30);
+    assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
+    assert_eq!(race.abort_limit(), None);
+    let standings = race.standings();
+    let second = standings.iter().find(|standing| standing.candidate == 4).unwrap();
+    let effect = second.effect.unwrap();
+    assert!((effect.mean_percent + 20.0).abs() < 2.0, "in its own direction: {effect:?}");
+    let RankClaim::Worse { by } = second.word else { panic!("{second:?}") };
+    assert!(by.contains(20.0) && by.low > 10.0, "{by:?}");
+    let kernel = second.against_kernel.unwrap();
+    assert!((kernel.mean_percent - 20.0).abs() < 2.0, "{kernel:?}");
+}
+
+#[test]
+fn a_hole_drops_nobody() {
+    // The best candidate has no number in the first block and in the first looks' worst blocks.
+    let mut race = flat(6);
+    let seconds = [1.3, 1.0, 1.25, 1.3, 1.35, 1.3];
+    for block_index in 0..12 {
+        let mut laps = block(&race, &seconds, 0.01);
+        if block_index == 0 || block_index == 3 {
+            laps.iter_mut().filter(|(candidate, _)| *candidate == 1).for_each(|lap| {
+                lap.1 = Lap::NotProven("thread 2 was seen on cpu 7".into());
+            });
+        }
+        race.push(&laps);
+        assert!(race.active().contains(&1), "block {block_index}");
+    }
+    assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
+}
+
+#[test]
+fn a_block_of_nothing_but_holes_says_nothing() {
+    let mut race = flat(4);
+    let seconds = [1.3, 1.0, 1.2, 1.5];
+    let nothing: Vec<(usize, Lap)> = (0..4).map(|candidate| (candidate, Lap::Failed("power".into()))).collect();
+    race.push(&nothing);
+    assert_eq!((race.leader(), race.abort_limit(), race.pairs()), (None, None, 0));
+    run(&mut race, &seconds, 0.01, 30);
+    assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
+}
+
+#[test]
+fn who_cannot_be_measured_leaves_with_the_reason() {
+    let mut race = flat(5);
+    let seconds = [1.0; 5];
+    for _ in 0..3 {
+        assert_eq!(race.active().len(), 5);
+        let mut laps = block(&race, &seconds, 0.05);
+        laps[2].1 = Lap::NotProven("mask lost".into());
+        laps[3].1 = Lap::Failed("exit status 1".into());
+        laps[4].1 = Lap::Value(-1.0);
+        race.push(&laps);
+    }
+    assert_eq!(race.active(), [0, 1]);
+    assert_eq!(word(&race, 2), RankClaim::NotProven("mask lost".into()));
+    assert_eq!(word(&race, 3), RankClaim::Failed("exit status 1".into()));
+    let RankClaim::Failed(why) = word(&race, 4) else { panic!() };
+    assert!(why.contains("-1"), "{why}");
+    // Two numbers and three repeated laps per block, one of which was a number all the same.
+    assert_eq!(race.trials(), 3 * (2 + 2 * 2 + 1));
+}
+
+#[test]
+fn without_the_kernels_choice_there_is_no_reference() {
+    let mut race = flat(4);
+    for _ in 0..3 {
+        let mut laps = block(&race, &[1.0; 4], 0.05);
+        laps[0].1 = Lap::Failed("exit status 1".into());
+        race.push(&laps);
+    }
+    assert_eq!(race.state(), State::NoReference);
+    assert_eq!(word(&race, 0), RankClaim::Failed("exit status 1".into()));
+    race.push(&[(1, Lap::Value(1.0))]);
+    assert_eq!(race.blocks(), 3, "it is over");
+}
+
+#[test]
+fn killed_laps_are_lower_bounds_and_most_of_them_end_a_candidate() {
+    let mut race = flat(4);
+    run(&mut race, &[1.0, 1.01, 1.02, 1.03], 0.05, 1);
+    let limit = race.abort_limit().unwrap();
+    let fastest = (0..4).map(|candidate| (0.05 * 3.5 * jitter(0, candidate)).exp() * (1.0 + candidate as f64 / 100.0));
+    assert!((limit / 5.0 - fastest.fold(f64::INFINITY, f64::min)).abs() < 1e-9, "five times the leader's median");
+    for killed in 1..=2 {
+        let mut laps = block(&race, &[1.0, 1.01, 1.02, 1.03], 0.05);
+        laps.iter_mut().filter(|(candidate, _)| *candidate == 0 || *candidate == 3).for_each(|lap| {
+            lap.1 = Lap::TooSlow { at_least: 5.0 };
+        });
+        race.push(&laps);
+        assert_eq!(race.active().contains(&3), killed < 2, "{killed}");
+        assert!(race.active().contains(&0), "the reference stays, however slow");
+    }
+    let RankClaim::TooSlow { times: Some(times) } = word(&race, 3) else { panic!("{:?}", word(&race, 3)) };
+    assert!(times > 4.0, "{times}");
+    // A single hiccup of the leader is cut off like any burst.
+    let mut race = flat(4);
+    for index in 0..10 {
+        let mut laps = block(&race, &[1.5, 1.0, 1.4, 1.5], 0.01);
+        if index == 4 {
+            laps.iter_mut().filter(|(candidate, _)| *candidate == 1).for_each(|lap| {
+                lap.1 = Lap::TooSlow { at_least: 5.0 };
+            });
+        }
+        race.push(&laps);
+    }
+    assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
+    // Killed in its first block: that alone is hopeless. Where more is better, being killed says nothing of the metric.
+    for (better, stays) in [(Better::Lower, false), (Better::Higher, true)] {
+        let mut race = flat_with(RULES, better, 5);
+        let mut laps: Vec<(usize, Lap)> = (0..4).map(|one| (one, Lap::Value(1.0 + 0.1 * one as f64))).collect();
+        laps.push((4, Lap::TooSlow { at_least: 5.0 }));
+        race.push(&laps);
+        assert_eq!(race.active().contains(&4), stays, "{better:?}");
+    }
+}
+
+#[test]
+fn a_budget_ends_the_race_and_leaves_the_reserve() {
+    for budget in [30, 100, 200, 1000] {
+        let rules = Rules { max_trials: Some(budget), ..RULES };
+        let mut race = flat_with(rules, Better::Lower, 20);
+        let mut seconds = [1.0; 20];
+        seconds[0] = 1.9;
+        run(&mut race, &seconds, 0.3, 400);
+        assert_eq!(race.state(), State::OutOfBudget, "{budget}");
+        assert!(!race.state().is_resolved());
+        let reserve = race.reserve(budget as f64, 1.0);
+        let expected = (0.15 * budget as f64).max(40.0).min(0.5 * budget as f64);
+        assert!((reserve - expected).abs() < 1e-9, "{budget}: {reserve}");
+        assert!(race.trials() as f64 + reserve <= budget as f64, "{budget}: {} and {reserve}", race.trials());
+        assert!((race.trials() + race.active().len()) as f64 + reserve > budget as f64, "another block fits");
+        assert_eq!(race.leader().is_some(), budget > 30);
+        assert!(race.trials() + 2 * race.pairs() as usize <= budget, "{budget}: {} pairs", race.pairs());
+        assert!(race.leader() == Some(0) || race.pairs() >= 20 || budget < 80, "{budget}: {} pairs", race.pairs());
+    }
+    // In seconds, a trial of half a second each.
+    assert!((flat(2).reserve(60.0, 0.5) - 20.0).abs() < 1e-9);
+    assert!((flat(2).reserve(600.0, 0.5) - 90.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_larger_budget_goes_on_where_the_smaller_one_ended() {
+    let seconds = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05];
+    let mut small = flat_with(Rules { max_trials: Some(100), ..RULES }, Better::Lower, 6);
+    let mut large = flat_with(Rules { max_trials: Some(400), ..RULES }, Better::Lower, 6);
+    while small.state() == State::Racing {
+        let laps = block(&small, &seconds, 0.05);
+        small.push(&laps);
+        large.push(&laps);
+    }
+    assert_eq!(small.state(), State::OutOfBudget);
+    assert_eq!((large.state(), large.blocks()), (State::Racing, small.blocks()));
+    assert_eq!((large.leader(), large.active()), (small.leader(), small.active()));
+}
+
+#[test]
+fn the_user_may_end_it_and_the_leader_is_named() {
+    for (why, state) in [(End::User, State::Stopped), (End::Budget, State::OutOfBudget)] {
+        let mut race = flat(5);
+        run(&mut race, &[1.4, 1.0, 1.2, 1.4, 1.4], 0.03, 3);
+        race.end(why);
+        assert_eq!((race.state(), race.leader()), (state, Some(1)));
+        assert!(!race.state().is_resolved());
+        race.end(End::User);
+        assert_eq!(race.state(), state, "the first reason stands");
+    }
+}
+
+#[test]
+fn a_race_of_one_or_of_nobody_is_over() {
+    let alone = flat(1);
+    assert_eq!((alone.state(), alone.leader(), alone.pairs()), (State::OnlyOneLeft, Some(0), 0));
+    assert_eq!(alone.standings()[0].word, RankClaim::Leads);
+    let mut beaten = flat(4);
+    run(&mut beaten, &[1.0, 2.5, 3.0, 4.0], 0.0, 1000);
+    assert_eq!((beaten.state().is_resolved(), beaten.leader()), (true, Some(0)));
+}
+
+#[test]
+fn one_disturbed_trial_ends_no_search() {
+    let mut race = flat(2);
+    race.push(&[(0, Lap::Value(1.0)), (1, Lap::Value(14.0))]);
+    assert_eq!((race.state(), race.active()), (State::Racing, &[0, 1][..]));
+    run(&mut race, &[1.0, 0.7], 0.01, 1000);
+    assert_eq!((race.state(), race.leader()), (State::Resolved, Some(1)), "it is the better one in all other blocks");
+    // Of many, the leader and the two next stay.
+    let mut race = flat(6);
+    run(&mut race, &[1.0, 9.0, 3.0, 8.0, 4.0, 5.0], 0.0, 1);
+    assert_eq!(race.active(), [0, 2, 4]);
+}
+
+#[test]
+fn equal_candidates_end_at_the_last_look_at_the_latest() {
+    let mut race = flat(4);
+    // Noise so large that 360 blocks resolve nothing.
+    run(&mut race, &[1.0; 4], 2.0, 1000);
+    assert!(matches!(race.state(), State::OutOfBlocks | State::Resolved | State::OnlyOneLeft));
+    assert!(race.blocks() <= 360);
+}
+
+#[test]
+fn strict_asks_for_more() {
+    let seconds = [1.05, 1.0, 1.03, 1.04, 1.06, 1.08, 1.1];
+    let trials = |strict| {
+        let mut race = flat_with(Rules { strict, ..RULES }, Better::Lower, 7);
+        run(&mut race, &seconds, 0.03, 360);
+        assert_eq!(race.leader(), Some(1));
+        assert!(race.state().is_resolved());
+        race.trials()
+    };
+    assert!(trials(true) > trials(false), "{} {}", trials(true), trials(false));
+    // 5 % shared by 26 looks and these challengers; first at the third block.
+    let mut race = flat_with(Rules { strict: true, ..RULES }, Better::Lower, 7);
+    let challengers = [Challenger { column: 1, mean: 0.0, better: 0.0 }; 4];
+    assert!((race.drop_below(&challengers) - 0.05 / 26.0 / 4.0).abs() < 1e-12);
+    run(&mut race, &[1.0, 1.5, 1.6, 1.7, 1.8, 1.9, 1.9], 0.001, 2);
+    assert_eq!(race.active().len(), 7);
+    run(&mut race, &[1.0, 1.5, 1.6, 1.7, 1.8, 1.9, 1.9], 0.001, 1);
+    assert_eq!(race.active(), [0, 1, 2]);
+}
+
+/// A race of two stages: 4 policies and 30 shapes, policy 0 and every third shape with policy 1 in the first stage.
+fn staged() -> Race {
+    let all: Vec<(usize, usize)> = (0..30).flat_map(|shape| (0..4).map(move |policy| (shape, policy))).collect();
+    let first = |(shape, policy): &(usize, usize)| *policy == 0 || (*policy == 1 && shape % 3 == 0);
+    let list = |of: fn(&(usize, usize)) -> usize| -> Vec<usize> {
+        [usize::MAX].into_iter().chain(all.iter().map(of)).collect()
+    };
+    let first_stage: Vec<bool> = [true].into_iter().chain(all.iter().map(first)).collect();
+    let (shape, policy) = (list(|one| one.0), list(|one| one.1));
+    let cross = |winner: usize| {
+        let alike = |one: &usize| shape[*one] == shape[winner] || policy[*one] == policy[winner];
+        (0..shape.len()).filter(alike).collect()
+    };
+    Race::new(RULES, Better::Lower, &first_stage, cross)
+}
+
+/// Seconds in that race: a sum of a part per shape and one per policy, best at shape 12 and policy 3.
+fn staged_seconds() -> Vec<f64> {
+    let one = |shape: i32, policy: i32| 1.0 + 0.02 * f64::from((shape - 12).abs()) + 0.1 * f64::from(3 - policy);
+    [2.0].into_iter().chain((0..30).flat_map(|shape| (0..4).map(move |policy| one(shape, policy)))).collect()
+}
+
+#[test]
+fn above_a_hundred_the_second_stage_follows_the_first() {
+    let mut race = staged();
+    assert_eq!(race.active().len(), 1 + 30 + 10);
+    let first: Vec<usize> = race.active().to_vec();
+    let seconds = staged_seconds();
+    let mut survivors = Vec::new();
+    while race.active().iter().all(|candidate| first.contains(candidate)) {
+        survivors = race.active().iter().copied().filter(|candidate| *candidate != 0).collect::<Vec<_>>();
+        run(&mut race, &seconds, 0.005, 1);
+    }
+    assert!((1..10).contains(&survivors.len()), "{survivors:?}");
+    assert_eq!(race.state(), State::Racing);
+    let begin = race.blocks();
+    assert_eq!(race.leader(), Some(1 + 12 * 4 + 1), "until its first block the winner of the first stage leads");
+    assert!(race.abort_limit().is_some());
+    let (policy, shape) = (|candidate: usize| (candidate - 1) % 4, |candidate: usize| (candidate - 1) / 4);
+    let guided = |one: usize| policy(one) == 1 || survivors.iter().any(|guide| shape(*guide) == shape(one));
+    assert!(race.active().iter().all(|one| *one == 0 || guided(*one)), "{:?}", race.active());
+    assert!(survivors.iter().all(|one| race.active().contains(one)), "who could not be told apart stays");
+    let dropped = |one: &usize| *one != 0 && !survivors.contains(one);
+    assert!(!first.iter().any(|one| dropped(one) && race.active().contains(one)), "who was dropped stays out");
+    assert!(race.active().contains(&0), "the reference comes back");
+    assert!(race.active().contains(&(1 + 12 * 4 + 3)));
+    run(&mut race, &seconds, 0.005, 100);
+    assert_eq!((race.leader(), race.state()), (Some(1 + 12 * 4 + 3), State::Resolved));
+    assert!(race.blocks() > begin + 5);
+    // Who ran in the first stage alone is compared by way of its winner.
+    let standings = race.standings();
+    let of = |candidate| standings.iter().find(|standing| standing.candidate == candidate).unwrap();
+    let early = of(1 + 13 * 4);
+    let effect = early.effect.unwrap();
+    let expected = 100.0 * (seconds[1 + 13 * 4] / 1.0 - 1.0);
+    assert!((effect.mean_percent - expected).abs() < 3.0, "{effect:?} {expected}");
+    assert!(effect.interval.unwrap().contains(expected), "{effect:?} {expected}");
+    assert_eq!(of(1 + 29 * 4 + 3).word, RankClaim::NotRaced);
+}
+
+#[test]
+fn where_the_kernels_choice_wins_the_first_stage_the_best_of_the_others_guides_the_second() {
+    let mut race = staged();
+    let mut seconds = staged_seconds();
+    seconds[0] = 0.9;
+    run(&mut race, &seconds, 0.005, 200);
+    assert_eq!((race.leader(), race.state()), (Some(0), State::Resolved));
+    assert_eq!((race.pairs(), race.planned().pairs), (0, 0));
+    let third = race.standings().into_iter().find(|standing| standing.candidate == 1 + 12 * 4 + 3).unwrap();
+    assert!(third.blocks > 0, "it was raced in the second stage");
+}
+
+#[test]
+fn a_hundred_race_at_once() {
+    let race = Race::new(RULES, Better::Lower, &[false; 100], |_| Vec::new());
+    assert_eq!(race.active().len(), 100);
+    let race = Race::new(RULES, Better::Lower, &[false; 101], |_| Vec::new());
+    assert_eq!(race.active(), [0]);
+}
+
+#[test]
+fn pairs_are_as_many_as_the_half_width_needs() {
+    let golden: serde_json::Value = serde_json::from_str(include_str!("../../../tests/golden/racing.json")).unwrap();
+    let rows: Vec<Vec<f64>> = serde_json::from_value(golden["rows"].clone()).unwrap();
+    let mut race = flat(2);
+    race.rows = rows.iter().map(|row| vec![Some(row[0]), Some(row[1])]).collect();
+    let planned = race.planned();
+    assert_eq!(race.leader(), Some(1));
+    assert_eq!(u64::from(planned.pairs), golden["pair_deviation"]["pairs"].as_u64().unwrap());
+    let half_width = golden["pair_deviation"]["half_width"].as_f64().unwrap();
+    assert!((planned.half_width - half_width).abs() < 1e-12, "{planned:?} {half_width}");
+}
+
+#[test]
+fn estimates_count_blocks_finalists_and_pairs() {
+    assert_eq!(Race::estimate(60, 80), 60 * 6 + 5 * 40 + 160);
+    assert_eq!(Race::estimate(3, 0), 3 * 6 + 3 * 40);
+}
+
+/// The laps of a whole race, so that they can be replayed.
+fn recorded(race: &mut Race, seconds: &[f64], noise: f64) -> Vec<Vec<(usize, Lap)>> {
+    let mut blocks = Vec::new();
+    while race.state() == State::Racing && blocks.len() < 80 {
+        let mut laps = block(race, seconds, noise);
+        for (candidate, lap) in &mut laps {
+            match (blocks.len() * 13 + *candidate * 7) % 41 {
+                0 => *lap = Lap::NotProven("moved".into()),
+                1 => *lap = Lap::Failed("signal".into()),
+                2 => *lap = Lap::TooSlow { at_least: 6.0 },
+                _ => {}
+            }
+        }
+        race.push(&laps);
+        blocks.push(laps);
+    }
+    blocks
+}
+
+#[test]
+fn replaying_the_blocks_gives_the_same_race_at_every_cut() {
+    let mut whole = staged();
+    let blocks = recorded(&mut whole, &staged_seconds(), 0.03);
+    assert!(blocks.len() > 12);
+    for cut in 0..=blocks.len() {
+        let mut resumed = staged();
+        blocks[..cut].iter().for_each(|laps| resumed.push(laps));
+        let mut resumed = resumed.clone();
+        for laps in &blocks[cut..] {
+            let active: Vec<usize> = laps.iter().map(|lap| lap.0).collect();
+            assert_eq!(resumed.active(), active, "the next block has the same runners");
+            // In whatever order they ran.
+            resumed.push(&laps.iter().rev().cloned().collect::<Vec<_>>());
+        }
+        assert_eq!((resumed.state(), resumed.leader()), (whole.state(), whole.leader()));
+        assert_eq!(resumed.standings(), whole.standings());
+        assert_eq!((resumed.trials(), resumed.planned()), (whole.trials(), whole.planned()));
+    }
+}
+
+#[test]
+fn a_missing_lap_is_held_against_nobody() {
+    let mut race = flat(4);
+    for _ in 0..5 {
+        let laps: Vec<(usize, Lap)> =
+            block(&race, &[1.0; 4], 0.05).into_iter().filter(|(candidate, _)| *candidate != 2).collect();
+        race.push(&laps);
+        race.push(&[]);
+    }
+    assert!(race.active().contains(&2));
+    assert_eq!(word(&race, 2), RankClaim::NotRaced);
+    race.push(&[(9, Lap::Value(1.0)), (77, Lap::Value(1.0))]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn the_order_of_the_candidates_does_not_matter(
+        seconds in proptest::collection::vec(0.9f64..1.4, 3..9),
+        noise in proptest::collection::vec(-0.04f64..0.04, 9 * 30),
+        shift in 1usize..8,
+    ) {
+        let count = seconds.len();
+        // The kernel's choice stays the first, the others move round.
+        let moved = |one: usize| if one == 0 { 0 } else { (one - 1 + shift) % (count - 1) + 1 };
+        let (mut race, mut other) = (flat(count), flat(count));
+        for index in 0..30 {
+            if race.state() != State::Racing {
+                break;
+            }
+            let lap = |one: &usize| (*one, Lap::Value(seconds[*one] * noise[index * 9 + one].exp()));
+            let laps: Vec<(usize, Lap)> = race.active().iter().map(lap).collect();
+            let moved_laps: Vec<(usize, Lap)> = laps.iter().map(|(one, lap)| (moved(*one), lap.clone())).collect();
+            race.push(&laps);
+            other.push(&moved_laps);
+            let mut active: Vec<usize> = race.active().iter().map(|one| moved(*one)).collect();
+            active.sort_unstable();
+            prop_assert_eq!(&active, &other.active().to_vec());
+            prop_assert_eq!(race.leader().map(moved), other.leader());
+            prop_assert_eq!(race.state(), other.state());
+        }
+        prop_assert_eq!(race.pairs(), other.pairs());
+    }
+
+    #[test]
+    fn whatever_the_laps_a_race_stands(
+        kinds in proptest::collection::vec((0u8..6, -1.0f64..50.0), 12 * 14),
+        strict: bool,
+        higher: bool,
+    ) {
+        let better = if higher { Better::Higher } else { Better::Lower };
+        let mut race = flat_with(Rules { strict, ..RULES }, better, 12);
+        for index in 0..14 {
+            let lap = |one: &usize| {
+                let (kind, value) = kinds[index * 12 + one];
+                let lap = match kind {
+                    0 => Lap::NotProven("n".into()),
+                    1 => Lap::Failed("f".into()),
+                    2 => Lap::TooSlow { at_least: value },
+                    3 => Lap::Value(f64::NAN),
+                    _ => Lap::Value(value),
+                };
+                (*one, lap)
+            };
+            let laps: Vec<(usize, Lap)> = race.active().iter().map(lap).collect();
+            race.push(&laps);
+            let standings = race.standings();
+            prop_assert_eq!(standings.len(), 12);
+            prop_assert_eq!(
+                standings.iter().filter(|standing| standing.word == RankClaim::Leads).count(),
+                usize::from(race.leader().is_some())
+            );
+            prop_assert!(race.pairs() <= 250);
+        }
+    }
+}

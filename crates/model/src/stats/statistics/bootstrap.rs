@@ -1,0 +1,385 @@
+//! Bootstrap intervals for any statistic of blocks or of two samples: bias-corrected and accelerated (`BCa`), or plain.
+//!
+//! Efron, Better Bootstrap Confidence Intervals, Journal of the American Statistical Association 82, 1987; the
+//! acceleration is that of the jackknife. With fewer than 6 samples a bootstrap undercovers: take a t interval there.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::student::{normal_probability, normal_quantile};
+use super::summary::quantile_of_sorted;
+use super::{Interval, is_confidence};
+
+/// More resamples than this change no digit that anyone reads.
+const RESAMPLES_MAX: usize = 1_000_000;
+
+/// The jackknife leaves out one sample at a time up to this many, and then one of this many runs of neighbours,
+/// so that its cost stays below that of the bootstrap itself.
+const JACKKNIFE_GROUPS_MAX: usize = 1000;
+
+/// How to resample. There is no default: each of these changes the result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resampling {
+    /// Where all randomness comes from: the same seed gives the same interval.
+    pub seed: u64,
+    /// How many resamples to take, [`super::RESAMPLES`] as a rule; 0 gives no interval, over a million is a million.
+    pub resamples: usize,
+    /// The share of intervals that hold the true value, in (0, 1).
+    pub confidence: f64,
+}
+
+/// The `BCa` interval of a statistic of blocks that are drawn whole: single samples, or pairs measured together.
+///
+/// The statistic gets the drawn blocks, may reorder and change them, and must not depend on their order. The cost
+/// is that of `resamples` and up to 1000 more statistics over all blocks. In the unit of the statistic.
+///
+/// `None` with fewer than 2 blocks, no resamples, a confidence outside (0, 1), or if the statistic is not finite on
+/// the blocks or on any draw from them.
+pub fn bca_interval<T: Copy>(
+    blocks: &[T],
+    mut statistic: impl FnMut(&mut [T]) -> f64,
+    resampling: &Resampling,
+) -> Option<Interval> {
+    let (estimate, replicates) = resampled(blocks, &mut statistic, resampling)?;
+    let jackknife = jackknife(blocks, statistic);
+    corrected_interval(estimate, replicates, &[jackknife], resampling.confidence)
+}
+
+/// The plain percentile interval (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13) of a
+/// statistic of blocks that are drawn whole: the quantiles of its resampled values, not corrected.
+///
+/// For statistics that move in a few large steps, whose bias cannot be told from where the estimate happens to lie
+/// among the steps: there the correction only adds noise. As [`bca_interval`] otherwise.
+pub fn percentile_interval<T: Copy>(
+    blocks: &[T],
+    mut statistic: impl FnMut(&mut [T]) -> f64,
+    resampling: &Resampling,
+) -> Option<Interval> {
+    let (estimate, mut replicates) = resampled(blocks, &mut statistic, resampling)?;
+    if !estimate.is_finite() || !replicates.iter().all(|value| value.is_finite()) {
+        return None;
+    }
+    replicates.sort_unstable_by(f64::total_cmp);
+    interval_at(&replicates, 0.0, 0.0, resampling.confidence)
+}
+
+/// The `BCa` interval of a statistic of two samples that were measured apart, each resampled by itself.
+///
+/// As [`bca_interval`]; the statistic gets the draws from the baseline and from the candidate. `None` also with
+/// fewer than 2 samples on either side.
+pub fn bca_interval_independent<T: Copy>(
+    baseline: &[T],
+    candidate: &[T],
+    mut statistic: impl FnMut(&mut [T], &mut [T]) -> f64,
+    resampling: &Resampling,
+) -> Option<Interval> {
+    if baseline.len() < 2 || candidate.len() < 2 {
+        return None;
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(resampling.seed);
+    let (mut from_baseline, mut from_candidate) = (baseline.to_vec(), candidate.to_vec());
+    let estimate = statistic(&mut from_baseline, &mut from_candidate);
+    let replicates = (0..resampling.resamples.min(RESAMPLES_MAX))
+        .map(|_| {
+            draw(baseline, &mut from_baseline, &mut rng);
+            draw(candidate, &mut from_candidate, &mut rng);
+            statistic(&mut from_baseline, &mut from_candidate)
+        })
+        .collect();
+    let without_baseline = jackknife(baseline, |kept| {
+        from_candidate.copy_from_slice(candidate);
+        statistic(kept, &mut from_candidate)
+    });
+    let without_candidate = jackknife(candidate, |kept| {
+        from_baseline.copy_from_slice(baseline);
+        statistic(&mut from_baseline, kept)
+    });
+    corrected_interval(estimate, replicates, &[without_baseline, without_candidate], resampling.confidence)
+}
+
+/// The statistic of the blocks and of each draw from them; `None` with fewer than 2 blocks.
+fn resampled<T: Copy>(
+    blocks: &[T],
+    statistic: &mut impl FnMut(&mut [T]) -> f64,
+    resampling: &Resampling,
+) -> Option<(f64, Vec<f64>)> {
+    if blocks.len() < 2 {
+        return None;
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(resampling.seed);
+    let mut drawn = blocks.to_vec();
+    let estimate = statistic(&mut drawn);
+    let replicates = (0..resampling.resamples.min(RESAMPLES_MAX))
+        .map(|_| {
+            draw(blocks, &mut drawn, &mut rng);
+            statistic(&mut drawn)
+        })
+        .collect();
+    Some((estimate, replicates))
+}
+
+/// Fills `drawn` with blocks taken at random, each as often as it comes.
+fn draw<T: Copy>(blocks: &[T], drawn: &mut [T], rng: &mut ChaCha8Rng) {
+    let count = blocks.len() as u64;
+    for slot in drawn {
+        // Scaled, not rejected: the bias is below the number of blocks over 2^32, far beneath that of resampling.
+        *slot = blocks[((u64::from(rng.next_u32()) * count) >> 32) as usize];
+    }
+}
+
+/// The statistic with one sample, or one run of neighbours, left out at a time.
+fn jackknife<T: Copy>(blocks: &[T], mut statistic: impl FnMut(&mut [T]) -> f64) -> Vec<f64> {
+    let groups = blocks.len().min(JACKKNIFE_GROUPS_MAX);
+    let mut kept = Vec::with_capacity(blocks.len());
+    (0..groups)
+        .map(|group| {
+            let (from, to) = (group * blocks.len() / groups, (group + 1) * blocks.len() / groups);
+            kept.clear();
+            kept.extend_from_slice(&blocks[..from]);
+            kept.extend_from_slice(&blocks[to..]);
+            statistic(&mut kept)
+        })
+        .collect()
+}
+
+/// The interval from the statistic, its resampled values, and its jackknife values for each independent sample.
+fn corrected_interval(
+    estimate: f64,
+    mut replicates: Vec<f64>,
+    jackknives: &[Vec<f64>],
+    confidence: f64,
+) -> Option<Interval> {
+    let mut values = replicates.iter().chain(jackknives.iter().flatten());
+    if replicates.is_empty() || !estimate.is_finite() || !values.all(|value| value.is_finite()) {
+        return None;
+    }
+    replicates.sort_unstable_by(f64::total_cmp);
+    interval_at(&replicates, bias_correction(estimate, &replicates), acceleration(jackknives), confidence)
+}
+
+/// The interval between the resampled values, which are in order, at the corrected probabilities of both ends.
+fn interval_at(sorted: &[f64], bias: f64, acceleration: f64, confidence: f64) -> Option<Interval> {
+    if sorted.is_empty() || !is_confidence(confidence) {
+        return None;
+    }
+    let tail = normal_quantile(f64::midpoint(1.0, confidence));
+    let end = |normal: f64| quantile_of_sorted(sorted, corrected_probability(normal, bias, acceleration));
+    Interval::between(end(-tail), end(tail))
+}
+
+/// How far the resampled values lie to one side of the estimate, as a normal quantile; ties count half.
+fn bias_correction(estimate: f64, sorted: &[f64]) -> f64 {
+    let below = sorted.partition_point(|value| *value < estimate);
+    let through = sorted.partition_point(|value| *value <= estimate);
+    let smallest = 0.5 / sorted.len() as f64;
+    let share = (below + through) as f64 * smallest;
+    // All to one side would be infinitely far; half a resample is what can be told.
+    normal_quantile(share.clamp(smallest, 1.0 - smallest))
+}
+
+/// How fast the spread of the statistic changes with its value: the skewness of its jackknife values over 6.
+fn acceleration(jackknives: &[Vec<f64>]) -> f64 {
+    let influences: Vec<Vec<f64>> = jackknives.iter().map(|values| influences(values)).collect();
+    let largest = influences.iter().flatten().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+    // Also where the influences overflowed: no correction is the plain bias-corrected interval.
+    if largest <= 0.0 || !largest.is_finite() {
+        return 0.0;
+    }
+    // It has no scale: dividing by the largest keeps the cubes of tiny influences from vanishing.
+    let moment = |power: i32| -> f64 {
+        let of_one = |values: &Vec<f64>| {
+            let sum: f64 = values.iter().map(|value| (value / largest).powi(power)).sum();
+            sum / (values.len() as f64).powi(power)
+        };
+        influences.iter().map(of_one).sum()
+    };
+    moment(3) / (6.0 * moment(2).powf(1.5))
+}
+
+/// How much each sample pulls the statistic: the mean of the jackknife values minus its own, times one less than
+/// their number.
+fn influences(jackknife: &[f64]) -> Vec<f64> {
+    let count = jackknife.len() as f64;
+    let mean = jackknife.iter().map(|value| value / count).sum::<f64>();
+    jackknife.iter().map(|value| (count - 1.0) * (mean - value)).collect()
+}
+
+/// Which share of the resampled values lies below the end that the plain bootstrap would put at this quantile.
+fn corrected_probability(normal: f64, bias: f64, acceleration: f64) -> f64 {
+    let shifted = bias + normal;
+    let divisor = 1.0 - acceleration * shifted;
+    // Past its pole the formula would turn round; the end it was heading for is the limit.
+    let corrected = if divisor > 0.0 { bias + shifted / divisor } else { shifted * f64::INFINITY };
+    if corrected.is_finite() { normal_probability(corrected) } else { f64::from(u8::from(corrected > 0.0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::statistics::golden::{assert_close, assert_interval, cases, number, numbers};
+    use crate::stats::statistics::summary::median;
+
+    const RESAMPLING: Resampling = Resampling { seed: 7, resamples: 1000, confidence: 0.95 };
+
+    fn mean(values: &mut [f64]) -> f64 {
+        values.iter().sum::<f64>() / values.len() as f64
+    }
+
+    #[test]
+    fn corrections_agree_with_scipy_on_its_own_resamples() {
+        for case in cases("bca") {
+            let name = case["name"].as_str().unwrap();
+            let estimate = number(&case["estimate"]);
+            let mut replicates = numbers(&case["replicates"]);
+            let jackknives: Vec<Vec<f64>> = case["jackknives"].as_array().unwrap().iter().map(numbers).collect();
+            let interval = corrected_interval(estimate, replicates.clone(), &jackknives, 0.95);
+            assert_interval(interval, &case["interval"], name);
+            replicates.sort_unstable_by(f64::total_cmp);
+            let (bias, acceleration) = (bias_correction(estimate, &replicates), acceleration(&jackknives));
+            assert_close(bias, number(&case["bias"]), name);
+            assert_close(acceleration, number(&case["acceleration"]), name);
+            let probabilities = numbers(&case["probabilities"]);
+            let tail = normal_quantile(0.975);
+            assert_close(corrected_probability(-tail, bias, acceleration), probabilities[0], name);
+            assert_close(corrected_probability(tail, bias, acceleration), probabilities[1], name);
+        }
+    }
+
+    #[test]
+    fn jackknife_values_agree_with_the_ones_scipy_used() {
+        for case in cases("bca") {
+            let samples: Vec<Vec<f64>> = case["samples"].as_array().unwrap().iter().map(numbers).collect();
+            let expected: Vec<Vec<f64>> = case["jackknives"].as_array().unwrap().iter().map(numbers).collect();
+            let actual = match samples.as_slice() {
+                [only] => vec![jackknife(only, mean)],
+                [first, second] => vec![
+                    jackknife(first, |kept| mean(kept) / mean(&mut second.clone())),
+                    jackknife(second, |kept| mean(&mut first.clone()) / mean(kept)),
+                ],
+                _ => unreachable!("cases have one sample or two"),
+            };
+            for (actual, expected) in actual.iter().flatten().zip(expected.iter().flatten()) {
+                assert_close(*actual, *expected, case["name"].as_str().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn intervals_lie_near_scipys_own_random_ones() {
+        for case in cases("bca") {
+            let samples: Vec<Vec<f64>> = case["samples"].as_array().unwrap().iter().map(numbers).collect();
+            let resampling = Resampling { resamples: 20_000, ..RESAMPLING };
+            let interval = match samples.as_slice() {
+                [only] => bca_interval(only, mean, &resampling),
+                [first, second] => bca_interval_independent(first, second, |a, b| mean(a) / mean(b), &resampling),
+                _ => unreachable!("cases have one sample or two"),
+            };
+            let (interval, expected) = (interval.unwrap(), numbers(&case["long_run"]));
+            // The error of an end from 20000 resamples is about 2 % of the width.
+            let allowed = 0.06 * (expected[1] - expected[0]);
+            assert!((interval.low - expected[0]).abs() < allowed, "{interval:?} {expected:?}");
+            assert!((interval.high - expected[1]).abs() < allowed, "{interval:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_and_pairs_stay_together() {
+        let values: Vec<f64> = (0..20).map(|i| f64::from(i).sqrt()).collect();
+        let interval = |seed| bca_interval(&values, mean, &Resampling { seed, ..RESAMPLING }).unwrap();
+        assert_eq!(interval(1), interval(1));
+        assert_ne!(interval(1), interval(2));
+        // The noise of a pair is common to both, so their ratio is known exactly.
+        let pairs: Vec<(f64, f64)> = values.iter().map(|value| (value + 1.0, 2.0 * (value + 1.0))).collect();
+        let ratio = |drawn: &mut [(f64, f64)]| {
+            let (first, second): (Vec<f64>, Vec<f64>) = drawn.iter().copied().unzip();
+            median(&second).unwrap() / median(&first).unwrap()
+        };
+        assert_eq!(bca_interval(&pairs, ratio, &RESAMPLING), Interval::between(2.0, 2.0));
+    }
+
+    #[test]
+    fn degenerate_input_gives_no_width_or_no_interval() {
+        assert_eq!(bca_interval(&[], mean, &RESAMPLING), None);
+        assert_eq!(bca_interval(&[1.0], mean, &RESAMPLING), None);
+        assert_eq!(bca_interval(&[1.0; 9], mean, &RESAMPLING), Interval::between(1.0, 1.0));
+        assert_eq!(bca_interval(&[1.0, f64::NAN, 2.0], mean, &RESAMPLING), None);
+        assert_eq!(bca_interval(&[1.0, 2.0], mean, &Resampling { resamples: 0, ..RESAMPLING }), None);
+        assert_eq!(bca_interval(&[1.0, 2.0], mean, &Resampling { confidence: 1.0, ..RESAMPLING }), None);
+        for few in [&[][..], &[1.0], &[1.0, f64::NAN, 2.0]] {
+            assert_eq!(percentile_interval(few, mean, &RESAMPLING), None);
+        }
+        assert_eq!(percentile_interval(&[1.0; 9], mean, &RESAMPLING), Interval::between(1.0, 1.0));
+        assert_eq!(percentile_interval(&[1.0, 2.0], mean, &Resampling { resamples: 0, ..RESAMPLING }), None);
+        assert_eq!(percentile_interval(&[1.0, 2.0], mean, &Resampling { confidence: 0.0, ..RESAMPLING }), None);
+        assert_eq!(bca_interval_independent(&[1.0], &[1.0, 2.0], |a, b| mean(a) / mean(b), &RESAMPLING), None);
+        // Every draw lies to one side of the estimate: finite all the same.
+        let mut calls = 0;
+        let one_sided = |_: &mut [f64]| {
+            calls += 1;
+            f64::from(calls)
+        };
+        assert!(bca_interval(&[1.0, 2.0, 3.0], one_sided, &RESAMPLING).is_some());
+        // Influences whose cubes and squares vanish or overflow.
+        for scale in [1e-200, 1e200, 1e306] {
+            let values: Vec<f64> = [1.0, 2.0, 3.0, 5.0, 8.0, 9.0].iter().map(|value| value * scale).collect();
+            assert!(bca_interval(&values, mean, &RESAMPLING).is_some(), "{scale}");
+        }
+    }
+
+    #[test]
+    fn statistics_that_are_never_nan_do_not_hide_what_is_refused() {
+        let sum = |one: &mut [f64], other: &mut [f64]| one.iter().chain(other.iter()).sum();
+        assert_eq!(bca_interval_independent(&[1.0], &[1.0, 2.0], sum, &RESAMPLING), None);
+        assert_eq!(bca_interval_independent(&[1.0, 2.0], &[1.0], sum, &RESAMPLING), None);
+        // About one draw in 27 has no value, too few to reach the ends.
+        let rarely_none = |drawn: &mut [f64]| if drawn.iter().all(|v| *v < 1.5) { f64::NAN } else { mean(drawn) };
+        assert_eq!(bca_interval(&[1.0, 2.0, 3.0], rarely_none, &RESAMPLING), None);
+        assert_eq!(percentile_interval(&[1.0, 2.0, 3.0], rarely_none, &RESAMPLING), None);
+    }
+
+    #[test]
+    fn corrections_of_extreme_input_are_finite() {
+        let all_above = bias_correction(0.0, &[1.0, 2.0, 3.0, 4.0]);
+        assert_close(all_above, normal_quantile(0.125), "half a resample of four");
+        assert_close(bias_correction(9.0, &[1.0, 2.0, 3.0, 4.0]), -all_above, "on the other side");
+        assert!(acceleration(&[vec![1.0; 5]]).abs() <= 0.0, "no influence, no acceleration");
+        let skewed = |scale: f64| acceleration(&[[1.0, 1.0, 2.0, 7.0].map(|value| value * scale).to_vec()]);
+        assert!(skewed(1.0).abs() > 0.01);
+        for scale in [1e-200, 1e200] {
+            assert_close(skewed(scale), skewed(1.0), "it has no scale");
+        }
+    }
+
+    #[test]
+    fn the_jackknife_of_one_side_sees_the_whole_other_side() {
+        let (baseline, candidate) = ([1.0, 2.0, 4.0], [8.0, 16.0, 32.0, 64.0]);
+        let mut sums = Vec::new();
+        let record = |one: &mut [f64], other: &mut [f64]| {
+            let sum: f64 = one.iter().chain(other.iter()).sum();
+            sums.push(sum);
+            sum
+        };
+        bca_interval_independent(&baseline, &candidate, record, &RESAMPLING).unwrap();
+        let left_out: Vec<f64> = sums[sums.len() - 7..].iter().map(|sum| 127.0 - sum).collect();
+        assert_eq!(left_out, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]);
+    }
+
+    #[test]
+    fn past_its_pole_the_correction_takes_the_limit() {
+        assert!((corrected_probability(3.0, 0.0, 1.0) - 1.0).abs() < 1e-15);
+        assert!(corrected_probability(-3.0, 0.0, -1.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_jackknife_of_many_samples_leaves_out_runs() {
+        let blocks: Vec<f64> = (0..2500).map(f64::from).collect();
+        let mut lengths = Vec::new();
+        let values = jackknife(&blocks, |kept| {
+            lengths.push(kept.len());
+            0.0
+        });
+        assert_eq!(values.len(), JACKKNIFE_GROUPS_MAX);
+        let left_out: usize = lengths.iter().map(|length| blocks.len() - length).sum();
+        assert_eq!(left_out, blocks.len(), "each is left out once");
+    }
+}

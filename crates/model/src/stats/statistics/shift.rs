@@ -1,0 +1,184 @@
+//! Hodges-Lehmann: by how much samples are shifted, in their own unit, with the interval of the matching rank test.
+//!
+//! Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963; the intervals invert Wilcoxon's and Mann and
+//! Whitney's tests. Where samples are too few for ranks to reach the confidence (6 differences, or 4 samples on
+//! each side, reach 95 %), the interval is Student's or Welch's, widened to hold the shift.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::rank_distribution::RankStatistic;
+use super::student::{student_interval, welch_interval};
+use super::{Estimate, Interval};
+
+/// At most this many averages or differences are made: 32 MB, a tenth of a second. Beyond, samples are drawn at
+/// random from all, and the interval is that of the drawn ones, so wider than it could be.
+const COMBINATIONS_MAX: usize = 4_000_000;
+/// As many samples as make [`COMBINATIONS_MAX`] averages with each other; and, on two sides, differences.
+const AVERAGED_MAX: usize = 2_800;
+const SIDE_MAX: usize = 2_000;
+const _: () = assert!(AVERAGED_MAX * (AVERAGED_MAX + 1) / 2 <= COMBINATIONS_MAX);
+const _: () = assert!(SIDE_MAX * SIDE_MAX <= COMBINATIONS_MAX);
+
+/// The middle of one sample, or of the differences of pairs: the median of the averages of any two, each with itself
+/// included. In the unit of the samples. The seed is used only to draw from more than 2800 samples.
+///
+/// `None` without samples or with one that is not finite; the interval is `None` with fewer than 2, or with a
+/// confidence outside (0, 1).
+pub fn hodges_lehmann_center(values: &[f64], confidence: f64, seed: u64) -> Option<Estimate> {
+    if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
+        return None;
+    }
+    let values = drawn(values, AVERAGED_MAX, &mut ChaCha8Rng::seed_from_u64(seed));
+    let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
+    for (index, one) in values.iter().enumerate() {
+        averages.extend(values[..=index].iter().map(|other| f64::midpoint(*one, *other)));
+    }
+    let depth = RankStatistic::SignedRank(values.len()).depth(confidence);
+    estimate(&mut averages, depth, || student_interval(&values, confidence))
+}
+
+/// How far the candidate lies above the baseline: the median of all differences of one from each side. In the unit
+/// of the samples. The seed is used only to draw from samples that make more than 4 million differences.
+///
+/// `None` if a side has no samples or one that is not finite, or where the shift is beyond `f64`; the interval is
+/// `None` where a side has fewer than 2 and ranks do not reach the confidence, or with a confidence outside (0, 1).
+pub fn hodges_lehmann_shift(baseline: &[f64], candidate: &[f64], confidence: f64, seed: u64) -> Option<Estimate> {
+    if baseline.is_empty() || candidate.is_empty() {
+        return None;
+    }
+    if !baseline.iter().chain(candidate).all(|value| value.is_finite()) {
+        return None;
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let few_baseline = drawn(baseline, side_max(candidate.len()), &mut rng);
+    let few_candidate = drawn(candidate, side_max(baseline.len()), &mut rng);
+    let mut differences = Vec::with_capacity(few_baseline.len() * few_candidate.len());
+    for one in &few_candidate {
+        differences.extend(few_baseline.iter().map(|other| one - other));
+    }
+    let depth = RankStatistic::RankSum(few_baseline.len(), few_candidate.len()).depth(confidence);
+    estimate(&mut differences, depth, || welch_interval(&few_baseline, &few_candidate, confidence))
+}
+
+/// How many samples of a side may be used when the other has this many, at least one.
+fn side_max(other: usize) -> usize {
+    COMBINATIONS_MAX / other.min(SIDE_MAX)
+}
+
+/// The median of the combinations, and the interval at this depth or, without one, the one of the few.
+fn estimate(
+    combinations: &mut [f64],
+    depth: Option<usize>,
+    of_few: impl FnOnce() -> Option<Interval>,
+) -> Option<Estimate> {
+    let count = combinations.len();
+    let value = f64::midpoint(order_statistic(combinations, (count - 1) / 2), order_statistic(combinations, count / 2));
+    let interval = match depth {
+        Some(depth) => {
+            let low = order_statistic(combinations, depth - 1);
+            Interval::between(low, order_statistic(combinations, count - depth))
+        }
+        None => of_few(),
+    };
+    let interval = interval.map(|interval| interval.widened_to(value));
+    value.is_finite().then_some(Estimate { value, interval })
+}
+
+/// The value that would be at this index, were they sorted.
+fn order_statistic(values: &mut [f64], index: usize) -> f64 {
+    *values.select_nth_unstable_by(index, f64::total_cmp).1
+}
+
+/// All samples, or that many of them, each at most once.
+fn drawn(values: &[f64], count_max: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
+    let mut drawn = values.to_vec();
+    if drawn.len() <= count_max {
+        return drawn;
+    }
+    for index in 0..count_max {
+        // Scaled, not rejected: the bias is below the number of samples over 2^64.
+        let other = (u128::from(rng.next_u64()) * (drawn.len() - index) as u128) >> 64;
+        drawn.swap(index, index + other as usize);
+    }
+    drawn.truncate(count_max);
+    drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::statistics::golden::{assert_close, assert_interval, cases, number, numbers};
+
+    #[test]
+    fn centers_agree_with_the_inverted_test() {
+        for case in cases("differences") {
+            let estimate = hodges_lehmann_center(&numbers(&case["values"]), 0.95, 1).unwrap();
+            assert_close(estimate.value, number(&case["center"]), case["name"].as_str().unwrap());
+            assert_interval(estimate.interval, &case["center_interval"], case["name"].as_str().unwrap());
+        }
+    }
+
+    #[test]
+    fn shifts_agree_with_the_inverted_test() {
+        for case in cases("two_samples") {
+            let (baseline, candidate) = (numbers(&case["baseline"]), numbers(&case["candidate"]));
+            let estimate = hodges_lehmann_shift(&baseline, &candidate, 0.95, 1).unwrap();
+            assert_close(estimate.value, number(&case["shift"]), case["name"].as_str().unwrap());
+            assert_interval(estimate.interval, &case["shift_interval"], case["name"].as_str().unwrap());
+        }
+    }
+
+    #[test]
+    fn odd_samples_give_no_estimate_or_a_finite_one() {
+        assert_eq!(hodges_lehmann_center(&[], 0.95, 1), None);
+        assert_eq!(hodges_lehmann_center(&[f64::NAN], 0.95, 1), None);
+        assert_eq!(hodges_lehmann_center(&[2.0], 0.95, 1), Some(Estimate { value: 2.0, interval: None }));
+        assert_eq!(hodges_lehmann_center(&[2.0; 4], 2.0, 1), Some(Estimate { value: 2.0, interval: None }));
+        for count in [2, 5, 6, 60] {
+            let zero_width = Some(Estimate { value: 2.0, interval: Interval::between(2.0, 2.0) });
+            assert_eq!(hodges_lehmann_center(&vec![2.0; count], 0.95, 1), zero_width);
+            assert_eq!(hodges_lehmann_shift(&vec![1.0; count], &vec![3.0; count], 0.95, 1), zero_width);
+        }
+        assert_eq!(hodges_lehmann_shift(&[1.0], &[], 0.95, 1), None);
+        assert_eq!(hodges_lehmann_shift(&[], &[1.0], 0.95, 1), None);
+        assert_eq!(hodges_lehmann_shift(&[f64::INFINITY], &[1.0], 0.95, 1), None);
+        assert_eq!(
+            hodges_lehmann_shift(&[1.0], &[4.0], 0.95, 1),
+            Some(Estimate { value: 3.0, interval: None }),
+            "one sample on each side"
+        );
+        assert_eq!(hodges_lehmann_shift(&[-f64::MAX], &[f64::MAX], 0.95, 1), None, "beyond f64");
+        assert!(hodges_lehmann_center(&[f64::MAX; 8], 0.95, 1).unwrap().interval.is_some());
+    }
+
+    #[test]
+    fn the_work_is_bounded_and_the_seed_decides() {
+        let many: Vec<f64> = (0..30_000).map(|i| f64::from(i * 7919 % 30_011)).collect();
+        let center = hodges_lehmann_center(&many, 0.95, 1).unwrap();
+        assert_eq!(hodges_lehmann_center(&many, 0.95, 1).unwrap(), center);
+        assert_ne!(hodges_lehmann_center(&many, 0.95, 2).unwrap(), center);
+        assert!(center.interval.unwrap().contains(15_000.0), "{center:?}");
+        for (one, other) in [(5, 30_000), (5, 5_000_000), (1999, 2001), (30_000, 30_000), (1, 9_000_000)] {
+            let combinations = one.min(side_max(other)) * other.min(side_max(one));
+            assert!(combinations <= COMBINATIONS_MAX, "{one} {other}");
+            assert!(
+                combinations == one * other || combinations > COMBINATIONS_MAX / 2,
+                "no more is left out than must"
+            );
+        }
+        let shifted: Vec<f64> = many.iter().map(|value| value + 500.0).collect();
+        let shift = hodges_lehmann_shift(&many, &shifted, 0.95, 3).unwrap();
+        assert!(shift.interval.unwrap().contains(500.0), "{shift:?}");
+    }
+
+    #[test]
+    fn a_draw_takes_each_sample_at_most_once() {
+        let values: Vec<f64> = (0..100).map(f64::from).collect();
+        let mut drawn = drawn(&values, 60, &mut ChaCha8Rng::seed_from_u64(5));
+        drawn.sort_unstable_by(f64::total_cmp);
+        drawn.dedup();
+        assert_eq!(drawn.len(), 60);
+        assert!(drawn.iter().any(|value| *value >= 60.0), "from all, not from the first");
+    }
+}

@@ -1,0 +1,17 @@
+//! Plain values: units, sets, topology, settings, workloads, placements of a trial, plans, records. No decisions.
+
+pub mod calendar;
+pub mod capture;
+pub mod comparison;
+pub mod id_set;
+pub mod machine_class;
+pub mod plan;
+pub mod record;
+pub mod settings;
+pub mod shell;
+pub mod suggest;
+pub mod topology;
+pub mod trial;
+pub mod undo;
+pub mod units;
+pub mod workload;

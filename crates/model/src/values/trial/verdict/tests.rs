@@ -1,0 +1,397 @@
+//! Trials that are quiet but for one thing, and what that makes of them.
+
+use super::*;
+use crate::placements::placement::Placement;
+use crate::values::id_set::{CpuId, CpuSet, NodeId};
+use crate::values::trial::{FarMemory, Role, ThreadBinding, TrialId};
+use crate::values::units::Bytes;
+use crate::values::workload::Parameters;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn cpus(list: &str) -> CpuSet {
+    CpuSet::parse_list(list).unwrap()
+}
+
+fn nodes(list: &str) -> NodeSet {
+    NodeSet::parse_list(list).unwrap()
+}
+
+/// On seats 0 and 1, memory on node 0.
+fn trial() -> Trial {
+    Trial {
+        id: TrialId("t".into()),
+        cell: 0,
+        workload: "stream".into(),
+        parameters: Parameters::default(),
+        placement: Placement {
+            seats: vec![CpuId(0), CpuId(1)],
+            memory: MemoryPolicy::Bind(nodes("0")),
+            ..Placement::kernel(2)
+        },
+        role: Role::Measured,
+        block: 0,
+        attempt: 0,
+        seed: 1,
+        time_limit: Nanos(60 * SECOND),
+    }
+}
+
+/// Ten seconds on both seats with nobody else there; what ticks make of that is a few of them.
+fn quiet() -> Evidence {
+    Evidence {
+        mask_at_start: Some(cpus("0-1")),
+        mask_at_end: Some(cpus("0-1")),
+        cpus_seen: cpus("0-1"),
+        looks: 100,
+        thread_seats: vec![seat(0), seat(1)],
+        pages: [(NodeId(0), 10_000), (NodeId(1), 100)].into(),
+        memory_policy: Some("bind:0".into()),
+        swapped: Some(Bytes(0)),
+        faults_major: Some(0),
+        oom_kills: Some(0),
+        steal: Some(Nanos(20_000_000)),
+        foreign: Some(Nanos(30_000_000)),
+        frequency_khz: Some((3_300_000, 3_500_000)),
+        wall: Nanos(10 * SECOND),
+        cpu_time: Nanos(20 * SECOND - 50_000_000),
+        ..Evidence::default()
+    }
+}
+
+fn seat(cpu: u32) -> ThreadBinding {
+    ThreadBinding { asked: CpuId(cpu), mask: cpus(&cpu.to_string()), before: CpuId(cpu), after: CpuId(cpu) }
+}
+
+fn judged(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
+    let (mut trial, mut evidence) = (trial(), quiet());
+    change(&mut trial, &mut evidence);
+    judge(&trial, &TrialStatus::Completed, &evidence)
+}
+
+#[test]
+fn a_quiet_trial_is_valid() {
+    assert_eq!(judged(|_, _| {}), Verdict { grade: Grade::Valid, reasons: vec![] });
+    let unobserved = judged(|trial, evidence| {
+        trial.placement = Placement::kernel(2);
+        *evidence = Evidence { wall: Nanos(SECOND), ..Evidence::default() };
+    });
+    assert_eq!(unobserved.grade, Grade::Valid, "what cannot be seen is not held against it: {unobserved:?}");
+}
+
+type EvidenceEdit = fn(&mut Trial, &mut Evidence);
+
+#[test]
+fn a_placement_that_is_not_proven_is_invalid() {
+    let cases: [(EvidenceEdit, &str); 11] = [
+        (|_, seen| seen.mask_at_start = None, "the affinity mask could not be read back"),
+        (|_, seen| seen.mask_at_start = Some(cpus("0")), "asked for cpus 0-1, the kernel gave 0"),
+        (|_, seen| seen.mask_at_end = Some(cpus("0-3")), "it got the affinity 0-3, outside its seats 0-1"),
+        (|_, seen| seen.cpus_seen = cpus("0-2"), "it ran on cpus 2, outside its seats 0-1"),
+        (|_, seen| seen.thread_seats[1].mask = cpus("0-1"), "a thread asked for cpu 1 had mask 0-1 and ran on 1 and 1"),
+        (|_, seen| seen.thread_seats[1].after = CpuId(0), "a thread asked for cpu 1 had mask 1 and ran on 1 and 0"),
+        (
+            |_, seen| seen.memory_policy = Some("default".into()),
+            "asked for the memory policy bind:0, the kernel gave default",
+        ),
+        (
+            |trial, seen| {
+                trial.placement.memory = MemoryPolicy::Preferred(NodeId(1));
+                seen.pages = [(NodeId(1), 10_000)].into();
+            },
+            "asked for the memory policy prefer:1, the kernel gave bind:0",
+        ),
+        (|_, seen| _ = seen.pages.insert(NodeId(1), 1_000), "9 % of its pages were on nodes 1, asked for 0"),
+        (|_, seen| seen.pages.clear(), "memory on nodes 0 was asked for and could not be proven: no pages were seen"),
+        (
+            |_, seen| {
+                seen.pages.clear();
+                seen.unavailable.insert("pages".into(), "numa_maps: Permission denied".into());
+            },
+            "memory on nodes 0 was asked for and could not be proven: numa_maps: Permission denied",
+        ),
+    ];
+    for (change, reason) in cases {
+        assert_eq!(judged(change), Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
+    }
+}
+
+/// Seen in the NUMA guest: 77 % of "interleaved" pages lay on one node, and the trial was called valid.
+#[test]
+fn pages_that_do_not_take_turns_are_no_interleaving() {
+    let check = |pages: &[(u32, u64)], expected: &[&str]| {
+        let verdict = judged(|trial, seen| {
+            trial.placement.memory = MemoryPolicy::Interleave(nodes("0-1"));
+            seen.memory_policy = Some("interleave:0-1".into());
+            seen.pages = pages.iter().map(|(node, pages)| (NodeId(*node), *pages)).collect();
+        });
+        assert_eq!(verdict.reasons, expected, "{pages:?}");
+    };
+    check(&[(0, 10_000), (1, 10_000)], &[]);
+    check(&[(0, 10_512), (1, 9_488)], &[]);
+    check(&[(0, 4_000), (1, 16_000)], &["80 % of its pages were on node 1, asked for in turn on 0-1"]);
+    check(&[(0, 20_000)], &["100 % of its pages were on node 0, asked for in turn on 0-1"]);
+    // One huge page and a little.
+    check(&[(0, 512), (1, 80)], &[]);
+}
+
+#[test]
+fn a_few_pages_elsewhere_of_very_few_are_no_other_placement() {
+    let grade = |here: u64, elsewhere: u64| {
+        judged(|_, seen| seen.pages = [(NodeId(0), here), (NodeId(1), elsewhere)].into()).grade
+    };
+    assert_eq!(grade(11, 2), Grade::Valid, "as seen in the NUMA guest");
+    assert_eq!(grade(2, 11), Grade::Invalid, "most are elsewhere");
+    assert_eq!(grade(100, 9), Grade::Invalid, "no longer a few");
+}
+
+/// Seen in the NUMA guest with a node that somebody else had filled.
+#[test]
+fn pages_that_found_no_room_are_told() {
+    let check = |memory: MemoryPolicy, policy: &str, local: Option<&str>, expected: &[&str]| {
+        let verdict = judged(|trial, seen| {
+            trial.placement.memory = memory;
+            seen.memory_policy = Some(policy.into());
+            seen.local_nodes = local.map(nodes);
+            seen.pages = [(NodeId(0), 1_000), (NodeId(1), 3_000)].into();
+        });
+        let grade = if expected.is_empty() { Grade::Valid } else { Grade::Suspect };
+        assert_eq!((verdict.grade, verdict.reasons), (grade, expected.iter().map(ToString::to_string).collect()));
+    };
+    let preferred = MemoryPolicy::Preferred(NodeId(0));
+    check(preferred, "prefer:0", None, &["75 % of its pages were on nodes 1, preferred 0"]);
+    check(MemoryPolicy::Local, "local", Some("0"), &["75 % of its pages were on nodes 1, local is 0"]);
+    check(MemoryPolicy::Local, "local", Some("0-1"), &[]);
+    check(MemoryPolicy::Local, "local", None, &[]);
+    check(MemoryPolicy::Kernel, "default", Some("0"), &[]);
+}
+
+/// Far memory has to be of its file; that its pages come from a disk is its nature, and that others were swapped out is not.
+#[test]
+fn far_memory_is_proven_by_its_file() {
+    let check = |far: Option<(u64, u64)>, expected: &[&str]| {
+        let verdict = judged(|trial, seen| {
+            trial.placement.memory = MemoryPolicy::Far;
+            seen.memory_policy = Some("default".into());
+            seen.pages.clear();
+            seen.faults_major = Some(1_000_000);
+            seen.far = far.map(|(bytes, of_file)| FarMemory {
+                bytes: Bytes(bytes << 20),
+                of_file: Bytes(of_file << 20),
+                ..FarMemory::default()
+            });
+        });
+        let grade = if expected.is_empty() { Grade::Valid } else { Grade::Invalid };
+        assert_eq!((verdict.grade, verdict.reasons), (grade, expected.iter().map(ToString::to_string).collect()));
+    };
+    check(Some((8, 8)), &[]);
+    check(Some((8, 7)), &["memory 'far' was asked for, and 7MiB of 8MiB were pages of its file"]);
+    check(Some((0, 0)), &["memory 'far' was asked for, and 0B of 0B were pages of its file"]);
+    check(None, &["memory 'far' was asked for and could not be proven: nothing was seen of its file"]);
+
+    let swapped = judged(|trial, seen| {
+        trial.placement.memory = MemoryPolicy::Far;
+        seen.memory_policy = Some("default".into());
+        seen.far = Some(FarMemory { bytes: Bytes(1), of_file: Bytes(1), ..FarMemory::default() });
+        seen.swapped = Some(Bytes(3 << 20));
+    });
+    assert_eq!(swapped.reasons, ["3MiB of its memory was swapped out"]);
+}
+
+#[test]
+fn a_disturbed_trial_is_suspect() {
+    let cases: [(EvidenceEdit, &str); 6] = [
+        (|_, seen| seen.steal = Some(Nanos(SECOND)), "the hypervisor took 5 % of the seats' time"),
+        (|_, seen| seen.foreign = Some(Nanos(2 * SECOND)), "other programs used 10 % of the seats' time"),
+        (|_, seen| seen.swapped = Some(Bytes(3 << 20)), "3MiB of its memory was swapped out"),
+        (
+            |_, seen| seen.oom_kills = Some(1),
+            "memory ran out: the kernel killed 1 of this machine's processes while it ran",
+        ),
+        (|_, seen| seen.faults_major = Some(5000), "5000 of its page faults waited for a disk"),
+        (|_, seen| seen.frequency_khz = Some((2_000_000, 4_000_000)), "the cores' frequency fell by 50 % while it ran"),
+    ];
+    for (change, reason) in cases {
+        assert_eq!(judged(change), Verdict { grade: Grade::Suspect, reasons: vec![reason.into()] });
+    }
+    assert_eq!(judged(|_, seen| seen.faults_major = Some(3000)).grade, Grade::Valid, "0.3 s of 20");
+    let both = judged(|_, seen| {
+        seen.cpus_seen = cpus("3");
+        seen.swapped = Some(Bytes(4096));
+    });
+    assert_eq!((both.grade, both.reasons.len()), (Grade::Invalid, 2), "disturbances are told as well: {both:?}");
+}
+
+/// As [`quiet`], with a second command on cpus 2 and 3.
+fn judged_second(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
+    judged(|trial, seen| {
+        trial.placement.second = cpus("2-3");
+        let second = Evidence {
+            mask_at_start: Some(cpus("2-3")),
+            mask_at_end: Some(cpus("2-3")),
+            cpus_seen: cpus("2"),
+            thread_seats: Vec::new(),
+            ..quiet()
+        };
+        seen.second = Some(Box::new(second));
+        change(trial, seen);
+    })
+}
+
+fn second(seen: &mut Evidence) -> &mut Evidence {
+    seen.second.as_mut().expect("judged_second gives one")
+}
+
+#[test]
+fn a_second_command_is_judged_as_the_first() {
+    assert_eq!(judged_second(|_, _| {}), Verdict { grade: Grade::Valid, reasons: vec![] });
+    let cases: [(EvidenceEdit, Grade, &str); 9] = [
+        (|_, seen| seen.second = None, Grade::Invalid, "no second command was seen, asked for one on cpus 2-3"),
+        (
+            |_, seen| second(seen).mask_at_start = None,
+            Grade::Invalid,
+            "the second command: the affinity mask could not be read back",
+        ),
+        (
+            |_, seen| second(seen).mask_at_end = Some(cpus("0-3")),
+            Grade::Invalid,
+            "the second command got the affinity 0-3, outside its seats 2-3",
+        ),
+        (
+            |_, seen| second(seen).cpus_seen = cpus("1-2"),
+            Grade::Invalid,
+            "the second command ran on cpus 1, outside its seats 2-3",
+        ),
+        (
+            |_, seen| second(seen).memory_policy = Some("default".into()),
+            Grade::Invalid,
+            "the second command: asked for the memory policy bind:0, the kernel gave default",
+        ),
+        (
+            |_, seen| second(seen).pages = [(NodeId(0), 1), (NodeId(1), 1)].into(),
+            Grade::Invalid,
+            "the second command: 50 % of its pages were on nodes 1, asked for 0",
+        ),
+        (
+            |_, seen| second(seen).pages.clear(),
+            Grade::Invalid,
+            "the second command: memory on nodes 0 was asked for and could not be proven: no pages were seen",
+        ),
+        (
+            |_, seen| second(seen).foreign = Some(Nanos(2 * SECOND)),
+            Grade::Suspect,
+            "the second command: other programs used 10 % of the seats' time",
+        ),
+        (
+            |_, seen| second(seen).swapped = Some(Bytes(3 << 20)),
+            Grade::Suspect,
+            "the second command: 3MiB of its memory was swapped out",
+        ),
+    ];
+    for (change, grade, reason) in cases {
+        assert_eq!(judged_second(change), Verdict { grade, reasons: vec![reason.into()] });
+    }
+}
+
+#[test]
+fn commands_that_share_seats_are_not_foreign_to_each_other() {
+    let shared = |trial: &mut Trial, seen: &mut Evidence| {
+        trial.placement.second = cpus("1-2");
+        let second = second(seen);
+        (second.mask_at_start, second.mask_at_end) = (Some(cpus("1-2")), Some(cpus("1-2")));
+        (second.cpu_time, second.foreign) = (Nanos(5 * SECOND), Some(Nanos(9 * SECOND)));
+        seen.foreign = Some(Nanos(5 * SECOND));
+    };
+    assert_eq!(judged_second(shared), Verdict { grade: Grade::Valid, reasons: vec![] });
+    let chosen = judged_second(|trial, seen| {
+        shared(trial, seen);
+        trial.placement.second = CpuSet::new();
+        second(seen).steal = Some(Nanos(SECOND));
+    });
+    assert_eq!(chosen, Verdict { grade: Grade::Valid, reasons: vec![] }, "the kernel may put it anywhere");
+    let more = judged_second(|trial, seen| {
+        shared(trial, seen);
+        seen.foreign = Some(Nanos(7 * SECOND));
+    });
+    assert_eq!(more.reasons, ["other programs used 10 % of the seats' time"]);
+    let apart = judged_second(|_, seen| {
+        second(seen).cpu_time = Nanos(5 * SECOND);
+        seen.foreign = Some(Nanos(5 * SECOND));
+    });
+    assert_eq!(apart.reasons, ["other programs used 25 % of the seats' time"], "it was not there");
+}
+
+#[test]
+fn evidence_without_a_second_command_is_stored_as_before() {
+    let text = serde_json::to_string(&quiet()).unwrap();
+    assert!(!text.contains("second"), "{text}");
+    assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), quiet());
+    let both = Evidence { second: Some(Box::new(quiet())), ..quiet() };
+    assert_eq!(serde_json::from_str::<Evidence>(&serde_json::to_string(&both).unwrap()).unwrap(), both);
+}
+
+/// Seen on a machine of two cpus with ten other jobs: half the speed, and every trial of `kernel` was valid.
+#[test]
+fn without_seats_foreign_work_counts_when_no_cpu_was_free() {
+    let beside = |all: &'static str, cpu_time: u64, foreign: u64| {
+        judged(move |trial, seen| {
+            trial.placement = Placement::kernel(2);
+            (seen.mask_at_start, seen.mask_at_end) = (Some(cpus(all)), Some(cpus(all)));
+            (seen.cpu_time, seen.foreign) = (Nanos(cpu_time * SECOND), Some(Nanos(foreign * SECOND)));
+        })
+    };
+    assert_eq!(beside("0-1", 10, 10).reasons, ["other programs used 50 % of its time, and no cpu was free"]);
+    assert_eq!(beside("0-7", 20, 10).grade, Grade::Valid, "six cpus were free");
+    assert_eq!(beside("0-1", 10, 5).grade, Grade::Valid, "it waits for itself: a quarter was idle");
+    assert_eq!(beside("0-7", 20, 60).reasons.len(), 1);
+}
+
+#[test]
+fn without_seats_cpus_and_foreign_work_are_not_judged() {
+    let verdict = judged(|trial, seen| {
+        trial.placement = Placement::kernel(2);
+        seen.mask_at_start = None;
+        seen.mask_at_end = Some(cpus("0-7"));
+        seen.cpus_seen = cpus("0-7");
+        seen.foreign = Some(Nanos(30 * SECOND));
+        seen.memory_policy = Some("interleave:0-1".into());
+    });
+    assert_eq!(verdict.grade, Grade::Valid, "{verdict:?}");
+}
+
+#[test]
+fn rounding_of_ticks_is_no_disturbance() {
+    // A second of a trial that runs all the time, half of the time, hardly; and how much foreign time is seen.
+    let cases = [
+        (2 * SECOND, 41_000_000, Grade::Suspect),
+        (2 * SECOND, 39_000_000, Grade::Valid),
+        (SECOND, 200_000_000, Grade::Valid),
+        (SECOND, 220_000_000, Grade::Suspect),
+        (20_000_000, 42_000_000, Grade::Valid),
+        (0, 41_000_000, Grade::Suspect),
+    ];
+    for (cpu_time, foreign, expected) in cases {
+        let verdict = judged(|_, seen| {
+            (seen.wall, seen.steal) = (Nanos(SECOND), None);
+            (seen.cpu_time, seen.foreign) = (Nanos(cpu_time), Some(Nanos(foreign)));
+        });
+        assert_eq!(verdict.grade, expected, "{cpu_time} {foreign} {verdict:?}");
+    }
+    let short = judged(|_, seen| (seen.wall, seen.cpu_time) = (Nanos(2_000_000), Nanos(4_000_000)));
+    assert_eq!(short.grade, Grade::Valid, "three ticks in a trial of 2 ms: {short:?}");
+    let instant = judged(|_, seen| (seen.wall, seen.cpu_time) = (Nanos(0), Nanos(0)));
+    assert_eq!(instant.grade, Grade::Valid, "{instant:?}");
+}
+
+#[test]
+fn trials_without_a_result_are_invalid_whatever_was_seen() {
+    let cases = [
+        (TrialStatus::Failed("exit status 1".into()), "failed: exit status 1"),
+        (TrialStatus::TimedOut("60s".into()), "stopped: 60s"),
+        (TrialStatus::Unavailable("no counters".into()), "cannot be measured here: no counters"),
+    ];
+    for (status, reason) in cases {
+        let verdict = judge(&trial(), &status, &quiet());
+        assert_eq!(verdict, Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
+    }
+}

@@ -1,0 +1,253 @@
+//! What is measured on: this machine, or a simulated one; and the results file that goes with it.
+
+use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use farmem::array::FarLocation;
+use lab::executor::Executor;
+use lab::real::{FarConfig, RealExecutor};
+use lab::sim::{EPOCH_UNIX_MS, Faults, SimExecutor};
+use machine::interrupt::Routes;
+use machine::topology::TopologySource;
+use model::values::capture::Capture;
+use model::values::plan::Plan;
+use model::values::record::{RunId, RunRecord};
+use model::values::settings::{FactValue, LABEL, Settings};
+use model::values::topology::Topology;
+use model::values::trial::short_hash;
+use store::Store;
+
+use crate::cli;
+use crate::error::{CliError, CliStatus};
+use crate::run_guard::site;
+
+/// A machine to measure on.
+pub struct TargetMachine {
+    pub machine: Capture,
+    /// `CAPTURE:SEED` when it is simulated.
+    pub simulated: Option<String>,
+    pub seed: u64,
+    host: Option<String>,
+    faults: Faults,
+}
+
+impl TargetMachine {
+    /// What the flags ask for.
+    pub fn from_flags(flags: &cli::MachineArgs) -> Result<Self, CliError> {
+        let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(CliError::usage)?;
+        let host = flags.host_label.clone();
+        let Some(sim) = &flags.sim else {
+            let mut machine =
+                machine::capture::read_live_isolated(&current_exe()?).map_err(|error| CliError::topology(&error))?;
+            label(&mut machine, flags);
+            let seed = flags.seed.unwrap_or_else(fresh_seed);
+            return Ok(Self { machine, simulated: None, seed, host, faults });
+        };
+        let (capture, sim_seed) = split_seed(sim);
+        // The name of the file, not its path: reports of the same simulation agree wherever it lies.
+        let name = capture.rsplit('/').next().unwrap_or(capture);
+        let mut machine = simulated_machine(capture, name)?;
+        label(&mut machine, flags);
+        Ok(Self {
+            machine,
+            simulated: Some(format!("{name}:{sim_seed}")),
+            seed: flags.seed.unwrap_or(sim_seed),
+            host,
+            faults,
+        })
+    }
+
+    /// The results file for what is measured on it, made when it is not there.
+    pub fn open_store(&self, common: &cli::GlobalArgs) -> Result<Store, CliError> {
+        let store = open_store(common)?;
+        if let Some(room) = self.faults.disk {
+            store.limit_size(room.0).map_err(CliError::of)?;
+        }
+        Ok(store)
+    }
+
+    /// What runs its trials; with `routes` where placements send interrupts.
+    pub fn executor(
+        &self,
+        plan: &Plan,
+        stop: Arc<AtomicBool>,
+        routes: Option<Routes>,
+    ) -> Result<Box<dyn Executor>, CliError> {
+        if self.simulated.is_some() {
+            let topology = self.machine.topology.clone();
+            return Ok(Box::new(SimExecutor::new(topology, plan.workloads.clone(), self.seed, self.faults.clone())));
+        }
+        Ok(Box::new(RealExecutor::new(current_exe()?, stop, plan.repeat.time_limit, routes, far_site())))
+    }
+
+    /// A new run of a plan on it; `ordinal` tells apart runs of the same plan with the same seed.
+    pub fn begin(&self, plan: Plan, ordinal: usize) -> RunRecord {
+        let started_unix_ms = if self.simulated.is_some() { EPOCH_UNIX_MS } else { now_unix_ms() };
+        // Machines of a fleet may begin in the same millisecond with the same seed.
+        let host = self.host.as_ref().map_or(String::new(), |host| format!("\n{host}"));
+        let words = format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}{host}", plan.key(), self.seed, self.simulated);
+        RunRecord {
+            id: RunId(short_hash(&words)),
+            plan,
+            seed: self.seed,
+            machine: self.machine.clone(),
+            host: self.host.clone(),
+            simulated: self.simulated.clone(),
+            started_unix_ms,
+            ended: None,
+            program: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+}
+
+/// Where trials keep far memory: as `NEARFAR_FAR` says, else where this machine has a disk. Where there is none, each
+/// trial that needs it says so.
+pub fn far_site() -> FarConfig {
+    let folder = FarLocation::found().map_or_else(|_| "/var/tmp".into(), |place| place.folder().to_path_buf());
+    FarConfig { folder, site: site(None) }
+}
+
+/// A topology from `--from`: a file or a synthetic string; this machine without one. Read in a child process, because
+/// hwloc may crash on a bad file and reads `HWLOC_*` variables that would make this machine another.
+pub fn read_topology(from: Option<&str>) -> Result<Topology, CliError> {
+    machine::topology::read_isolated(&source(from)?, &current_exe()?).map_err(|error| CliError::topology(&error))
+}
+
+/// What `--from` means.
+pub fn source(from: Option<&str>) -> Result<TopologySource, CliError> {
+    from.map_or(Ok(TopologySource::Live), |text| {
+        TopologySource::parse(text).map_err(|error| CliError::topology(&error))
+    })
+}
+
+/// The program itself, to be started again as a worker.
+pub fn current_exe() -> Result<PathBuf, CliError> {
+    std::env::current_exe().map_err(|error| CliError::of(format!("cannot find my own program file: {error}")))
+}
+
+/// Where results are kept: `--store`, a file or the address of a server, else nearfar/results.db under the XDG data directory.
+pub fn store_path(common: &cli::GlobalArgs) -> Result<PathBuf, CliError> {
+    if let Some(path) = &common.store {
+        if store::is_server(path) {
+            return Ok(path.clone());
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        return match folder.filter(|folder| !folder.is_dir()) {
+            Some(folder) => {
+                Err(CliError::usage(format!("--store {}: there is no folder {}", path.display(), folder.display())))
+            }
+            None => Ok(path.clone()),
+        };
+    }
+    default_store()
+}
+
+fn default_store() -> Result<PathBuf, CliError> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
+    data.map(|data| data.join("nearfar/results.db")).ok_or_else(|| {
+        CliError::usage("neither XDG_DATA_HOME nor HOME is set, so there is no default results file")
+            .hint("give --store FILE")
+    })
+}
+
+/// What lies beside the results file; where results are on a server, beside the file that would be taken without it.
+pub fn store_sibling(common: &cli::GlobalArgs, name: &str) -> Result<PathBuf, CliError> {
+    let path = store_path(common)?;
+    let file = if store::is_server(&path) { default_store()? } else { path };
+    Ok(file.with_file_name(name))
+}
+
+/// Whether there may be results: a file is looked for, a server is asked when they are wanted.
+pub fn has_store(common: &cli::GlobalArgs) -> Result<bool, CliError> {
+    let path = store_path(common)?;
+    Ok(store::is_server(&path) || path.exists())
+}
+
+/// The results file, made when it is not there.
+pub fn open_store(common: &cli::GlobalArgs) -> Result<Store, CliError> {
+    Store::open(&store_path(common)?).map_err(|error| CliError::store(&error, CliStatus::Failure))
+}
+
+/// The results file, which must be there.
+pub fn existing_store(common: &cli::GlobalArgs) -> Result<Store, CliError> {
+    Store::open_existing(&store_path(common)?).map_err(|error| CliError::store(&error, CliStatus::Usage))
+}
+
+/// The file or synthetic string that `--sim` names, without its seed.
+pub fn simulated_file(sim: &str) -> &str {
+    split_seed(sim).0
+}
+
+/// `CAPTURE:SEED`; without a number at its end the whole is the capture, since synthetic strings have colons too.
+fn split_seed(text: &str) -> (&str, u64) {
+    let (head, tail) = text.rsplit_once(':').unwrap_or((text, ""));
+    // `pu:2` at the end of a synthetic string is not a seed.
+    let is_synthetic = head.contains(char::is_whitespace) || !head.contains(['/', '.']);
+    match tail.parse() {
+        Ok(seed) if !is_synthetic || head.contains(':') && !ends_in_object(head) => (head, seed),
+        _ => (text, 1),
+    }
+}
+
+/// Whether a synthetic description lacks the number after its last object: `pack:2 core` of `pack:2 core:4`.
+fn ends_in_object(head: &str) -> bool {
+    let last = head.split_whitespace().next_back().unwrap_or("");
+    !last.contains(':')
+}
+
+/// Puts the user's labels among the facts.
+fn label(machine: &mut Capture, flags: &cli::MachineArgs) {
+    for (key, value) in &flags.labels {
+        machine.settings.record(&format!("{LABEL}{key}"), FactValue::Known(value.clone()));
+    }
+}
+
+/// A capture brings its settings along, other files have none.
+fn simulated_machine(from: &str, name: &str) -> Result<Capture, CliError> {
+    if let TopologySource::CaptureFile(path) = source(Some(from))? {
+        return machine::topology::read_capture(&path).map_err(|error| CliError::topology(&error));
+    }
+    Ok(Capture::new(read_topology(Some(from))?, simulated_settings(name)))
+}
+
+fn simulated_settings(name: &str) -> Settings {
+    let mut settings = Settings::default();
+    settings.record("cpu.model", FactValue::Known(format!("simulated {name}")));
+    settings.record("kernel.release", FactValue::Known("simulated".into()));
+    settings.record("kernel.command-line", FactValue::Known(String::new()));
+    settings
+}
+
+/// The standard library keys its hash maps from the system's entropy: one number of it is all that we need.
+fn fresh_seed() -> u64 {
+    // A seed is typed again by people, so it is kept short.
+    std::collections::hash_map::RandomState::new().build_hasher().finish() % 1_000_000_000
+}
+
+fn now_unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_told_from_synthetic_strings() {
+        let cases = [
+            ("models/rk3399.xml:7", ("models/rk3399.xml", 7)),
+            ("models/rk3399.xml", ("models/rk3399.xml", 1)),
+            ("pack:2 core:4 pu:2", ("pack:2 core:4 pu:2", 1)),
+            ("pack:2 core:4 pu:2:9", ("pack:2 core:4 pu:2", 9)),
+            ("pu:4", ("pu:4", 1)),
+            ("pu:4:3", ("pu:4", 3)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(split_seed(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a comparison found, in sentences. They say only what its intervals allow.
+
+use model::analysis::place::PlaceResult;
+use model::analysis::size::SizeAnswer;
+use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use model::values::units::thread_count;
+use model::values::workload::Better;
+
+use crate::number::{percent_interval, percent_size};
+use crate::race::headline;
+use crate::style::{Tone, clean};
+
+const NONE_SEEN: &str = "no difference seen";
+
+/// One claim, or the statement that there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimText {
+    /// Without a full stop.
+    pub text: String,
+    /// Whether it speaks of a better (`good`) or worse (`bad`) result than the baseline's; none where nothing was seen.
+    pub better: Option<bool>,
+}
+
+impl ClaimText {
+    /// `good`, `bad` or nothing, for style sheets.
+    pub fn class(&self) -> &'static str {
+        self.better.map_or("", |better| if better { Tone::Good.class() } else { Tone::Bad.class() })
+    }
+}
+
+/// What was found about all tests together and about every test's main metric; where nothing was seen comes last.
+pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
+    // A mean over one test has no interval and says nothing that its test does not.
+    let overall = comparison.geomean.iter().filter(|mean| mean.ci_low.is_some()).map(|mean| overall(comparison, mean));
+    let single = comparison.rows.iter().filter(|row| row.main).flat_map(|row| {
+        let columns = comparison.columns.iter().filter(|column| **column != comparison.baseline);
+        columns.filter_map(move |column| Some(single(comparison, row, column, row.values.get(column)?)))
+    });
+    let mut all: Vec<ClaimText> = overall.chain(single).collect();
+    all.sort_by_key(|sentence| sentence.text.starts_with(NONE_SEEN));
+    all
+}
+
+/// What a run came to in one sentence: the answer of a race, how much DRAM a command needs, or the first thing that its
+/// comparison says.
+pub fn in_words(
+    answer: Option<&PlaceResult>,
+    size: Option<&SizeAnswer>,
+    comparison: Option<&Comparison>,
+) -> Option<String> {
+    let first = || Some(sentences(comparison?).into_iter().next()?.text);
+    answer.map(|answer| headline(answer).0).or_else(|| size.map(SizeAnswer::sentence)).or_else(first)
+}
+
+/// A column as it is read alone: a number of threads says that it is one.
+pub(crate) fn column(comparison: &Comparison, name: &str) -> String {
+    let threads = Some(&comparison.by).filter(|by| *by == "threads").and_then(|_| name.parse().ok());
+    threads.map_or_else(|| clean(name), thread_count)
+}
+
+fn overall(comparison: &Comparison, mean: &GeomeanChange) -> ClaimText {
+    let (name, baseline) = (column(comparison, &mean.name), column(comparison, &comparison.baseline));
+    let change = mean.change_percent;
+    let ends = mean.ci_low.zip(mean.ci_high);
+    let tests = match mean.threads {
+        Some(threads) => format!("all tests with {}", thread_count(threads)),
+        None => "all tests together".into(),
+    };
+    if let Some((low, high)) = ends.filter(|(low, high)| *low <= 0.0 && 0.0 <= *high) {
+        let how = signed(low, high, change);
+        let text = format!("{NONE_SEEN} between {name} and {baseline} over {tests} (geometric mean), {how}");
+        return ClaimText { text, better: None };
+    }
+    let word = if change > 0.0 { "better" } else { "worse" };
+    let size = percent_size(change);
+    let claim = format!("over {tests} {name} is {size} % {word} than {baseline} (geometric mean)");
+    match ends {
+        Some((low, high)) => {
+            ClaimText { text: format!("{claim}, {}", unsigned(low, high, change)), better: Some(change > 0.0) }
+        }
+        None => ClaimText { text: format!("{claim}, without an interval"), better: None },
+    }
+}
+
+fn single(comparison: &Comparison, row: &ComparisonRow, other: &str, value: &ComparedValue) -> ClaimText {
+    let (name, baseline) = (column(comparison, other), column(comparison, &comparison.baseline));
+    let test = clean(&row.test);
+    let Some(change) = value.change_percent else {
+        return ClaimText { text: format!("{name} cannot be compared with {baseline} for {test}"), better: None };
+    };
+    let ends = value.ci_low.zip(value.ci_high);
+    let how = |write: fn(f64, f64, f64) -> String| {
+        ends.map_or("without an interval".into(), |(low, high)| write(low, high, change))
+    };
+    let claim = claim(&row.metric, &row.unit, row.better, &name, &baseline, change);
+    let higher_is_better = row.better == Better::Higher;
+    match value.difference {
+        Some(Difference::NoneSeen) => ClaimText {
+            text: format!("{NONE_SEEN} between {name} and {baseline} for {test}, {}", how(signed)),
+            better: None,
+        },
+        Some(difference) => ClaimText {
+            text: format!("{claim} for {test}, {}", how(unsigned)),
+            better: Some((difference == Difference::Higher) == higher_is_better),
+        },
+        None => ClaimText { text: format!("{claim} for {test}, as single figures without an interval"), better: None },
+    }
+}
+
+/// Rates are faster, times are less; of what is neither, only the direction and its worth are said.
+pub(crate) fn claim(metric: &str, unit: &str, better: Better, name: &str, baseline: &str, change: f64) -> String {
+    let size = percent_size(change);
+    let metric = clean(metric);
+    if better == Better::Higher && unit.ends_with("/s") {
+        let word = if change > 0.0 { "faster" } else { "slower" };
+        return format!("{name} is {size} % {word} than {baseline}");
+    }
+    if better == Better::Lower && matches!(unit, "ns" | "us" | "µs" | "ms" | "s") {
+        let word = if change > 0.0 { "more" } else { "less" };
+        return format!("{name} takes {size} % {word} time than {baseline}");
+    }
+    let higher = change > 0.0;
+    let word = if higher { "higher" } else { "lower" };
+    let worth = if higher == (better == Better::Higher) { "better" } else { "worse" };
+    format!("{name} has {size} % {word} {metric} ({worth}) than {baseline}")
+}
+
+/// Around no change, so the signs say which way.
+fn signed(low: f64, high: f64, change: f64) -> String {
+    format!("95 % interval {} %", percent_interval(low, high, change))
+}
+
+/// The interval of a change beside a word for its direction; with signs where it holds no change.
+pub(crate) fn percents(low: f64, high: f64, change: f64) -> String {
+    if low <= 0.0 && 0.0 <= high { signed(low, high, change) } else { unsigned(low, high, change) }
+}
+
+/// Beside a word for the direction, so the interval is of the size alone.
+fn unsigned(low: f64, high: f64, change: f64) -> String {
+    if change < 0.0 { signed(-high, -low, change) } else { signed(low, high, change) }
+}

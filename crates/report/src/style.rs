@@ -1,0 +1,194 @@
+//! How text looks on a terminal: its width, its characters, its colours. A colour only repeats what a word says.
+
+use anstyle::{AnsiColor, Style};
+
+/// How a text for the terminal is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextStyle {
+    /// How many columns there are.
+    pub width: usize,
+    /// Nothing beyond ASCII, for terminals and logs that cannot show more.
+    pub ascii: bool,
+    /// Whether to write colours; the caller knows the terminal and `NO_COLOR`.
+    pub colour: bool,
+}
+
+/// What a piece of text means to the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Strong,
+    /// Of less interest: units, reasons.
+    Quiet,
+    /// Better than the baseline, or proven.
+    Good,
+    /// Worse than the baseline, or not proven.
+    Bad,
+    /// To be read before the numbers are believed.
+    Warning,
+}
+
+/// Begins and ends of a tone inside text that is still to be laid out. These characters have no width, so tables
+/// come out alike with and without colours; [`clean`] keeps them out of what others wrote.
+const MARKS: [(Tone, char); 5] = [
+    (Tone::Strong, '\u{2061}'),
+    (Tone::Quiet, '\u{2062}'),
+    (Tone::Good, '\u{2063}'),
+    (Tone::Bad, '\u{2064}'),
+    (Tone::Warning, '\u{206a}'),
+];
+const END: char = '\u{206b}';
+/// Holds words together in a table cell; an ordinary space in what is printed.
+pub(crate) const HARD_SPACE: char = '\u{a0}';
+
+impl Tone {
+    /// Its name in style sheets.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Strong => "strong",
+            Self::Quiet => "quiet",
+            Self::Good => "good",
+            Self::Bad => "bad",
+            Self::Warning => "warning",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Plain => Style::new(),
+            Self::Strong => Style::new().bold(),
+            Self::Quiet => Style::new().dimmed(),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Bad => AnsiColor::Red.on_default(),
+            Self::Warning => AnsiColor::Yellow.on_default().bold(),
+        }
+    }
+}
+
+/// Marks each word of a text, so that a table may wrap it between words.
+pub(crate) fn with_symbol(text: &str, tone: Tone) -> String {
+    let Some((_, begin)) = MARKS.iter().find(|(marked, _)| *marked == tone) else { return text.into() };
+    let words: Vec<String> = text
+        .split(' ')
+        .map(|word| if word.is_empty() { String::new() } else { format!("{begin}{word}{END}") })
+        .collect();
+    words.join(" ")
+}
+
+/// Turns marks into colours, or takes them out, and writes ASCII where asked.
+pub(crate) fn finished(text: &str, look: &TextStyle) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if let Some((tone, _)) = MARKS.iter().find(|(_, mark)| *mark == c) {
+            if look.colour {
+                out.push_str(&tone.style().render().to_string());
+            }
+        } else if c == END {
+            if look.colour {
+                out.push_str(&Style::new().bold().render_reset().to_string());
+            }
+        } else if c == HARD_SPACE {
+            out.push(' ');
+        } else if look.ascii && !c.is_ascii() {
+            out.push(ascii_for(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+fn ascii_for(c: char) -> char {
+    match c {
+        '│' | '├' => '|',
+        '└' => '`',
+        '─' => '-',
+        '×' => 'x',
+        '·' => ',',
+        'µ' => 'u',
+        '…' => '.',
+        _ => '?',
+    }
+}
+
+/// What others wrote, made safe to print: no escape sequences, no characters that turn the line around, no marks.
+pub(crate) fn clean(text: &str) -> String {
+    let harmful = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' | HARD_SPACE => ' ',
+            c if harmful(c) => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// A text of at most so many characters; one that was cut ends in `…`.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Breaks a text into lines of at most so many characters, between words; a longer word gets a line of its own. The
+/// first line has `first` characters, the others have `rest`.
+pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    let (mut used, mut room) = (0, first);
+    for word in text.split(' ') {
+        let length = word.chars().filter(|c| *c != END && !MARKS.iter().any(|(_, mark)| mark == c)).count();
+        if used > 0 && used + 1 + length > room {
+            lines.push(String::new());
+            (used, room) = (0, rest);
+        }
+        let line = lines.last_mut().expect("it begins with one line and only grows");
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += length;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_appear_only_when_asked() {
+        let text = with_symbol("all valid", Tone::Good);
+        let look = TextStyle { width: 80, ascii: false, colour: false };
+        assert_eq!(finished(&text, &look), "all valid");
+        let coloured = finished(&text, &TextStyle { colour: true, ..look });
+        assert_eq!(coloured, "\u{1b}[32mall\u{1b}[0m \u{1b}[32mvalid\u{1b}[0m");
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_steer_the_terminal() {
+        let cases = [
+            ("a\u{1b}[31mb", "a\u{fffd}[31mb"),
+            ("two\nlines", "two lines"),
+            ("\u{202e}abc", "\u{fffd}abc"),
+            ("\u{2063}x\u{206b}", "\u{fffd}x\u{fffd}"),
+            ("größe 5µs", "größe 5µs"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(clean(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrapped("aa bb cc", 5, 5), ["aa bb", "cc"]);
+        assert_eq!(wrapped("aaaaaaaa b", 5, 5), ["aaaaaaaa", "b"]);
+        assert_eq!(wrapped(&with_symbol("aa bb", Tone::Bad), 5, 5).len(), 1);
+        assert_eq!(wrapped("aa bb cc dd", 5, 2), ["aa bb", "cc", "dd"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! From a parameter's text to a command line: lists of words, the shell where it is asked for, and placeholders.
+
+use std::collections::BTreeMap;
+
+use model::placements::placement::PlacementVars;
+use model::values::id_set::CpuSet;
+use model::values::workload::Parameters;
+
+use crate::command_spec::CommandLine;
+use crate::job::{Failure, TrialContext};
+
+/// The words of a command; none when the parameter is empty. A text that is no JSON list is a line for `sh -c` with
+/// `shell`, and a mistake without it.
+pub(super) fn words(parameters: &Parameters, name: &str) -> Result<Option<Vec<String>>, String> {
+    let text = parameters.text(name);
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let words = match serde_json::from_str::<Vec<String>>(text) {
+        Ok(words) => words,
+        Err(_) if parameters.switch("shell") => vec!["sh".into(), "-c".into(), text.into()],
+        Err(error) => {
+            let hint = "write it like [\"./app\", \"--fast\"], or give shell=true";
+            return Err(format!("{name} is not a JSON list of words: {error}; {hint}"));
+        }
+    };
+    if words.first().is_none_or(String::is_empty) {
+        return Err(format!("{name} names no program; write it like [\"./app\", \"--fast\"]"));
+    }
+    Ok(Some(words))
+}
+
+/// The command line of a parameter, its placeholders filled in; `{cpus}` are these.
+pub(super) fn command_line(job: &TrialContext, name: &str, cpus: &CpuSet) -> Result<Option<CommandLine>, Failure> {
+    let Some(words) = words(&job.parameters, name).map_err(Failure::Failed)? else { return Ok(None) };
+    let (allowed_cpus, allowed_nodes) = (allowed("Cpus_allowed_list:")?, allowed("Mems_allowed_list:")?);
+    let stand_for = PlacementVars::new(job.threads, cpus, &job.memory, allowed_cpus, allowed_nodes);
+    let argv = words.iter().map(|word| stand_for.substitute(word)).collect();
+    Ok(Some(CommandLine { argv, environment: BTreeMap::new() }))
+}
+
+/// What this process may use, which is what an unbound child inherits.
+fn allowed(field: &str) -> Result<String, Failure> {
+    let path = "/proc/self/status";
+    let status = std::fs::read_to_string(path).map_err(|error| Failure::Failed(format!("{path}: {error}")))?;
+    let value = status.lines().find_map(|line| line.strip_prefix(field));
+    value.map(|list| list.trim().to_owned()).ok_or_else(|| Failure::Failed(format!("{path} has no {field}")))
+}
