@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
@@ -16,49 +15,36 @@ const ALIGNMENT: usize = 16;
 
 /// The memory that buffers are pieces of; it lives as long as any of them.
 #[derive(Clone, Debug)]
-pub struct NearArena(Arc<NearMemory>);
-
-#[derive(Debug)]
-pub(super) struct NearMemory {
-    start: NonNull<u8>,
-    bytes: usize,
-    /// Never looked at through its own slices: `start` is the only way in.
-    placed: PlacedMemory,
-}
-
-// SAFETY: bytes are reached through buffers alone, of which no two have the same bytes.
-unsafe impl Send for NearMemory {}
-// SAFETY: as above; a shared reference gives addresses and sizes, no bytes.
-unsafe impl Sync for NearMemory {}
+pub struct NearArena(Arc<PlacedMemory>);
 
 /// A piece of near memory that nobody else has.
 #[derive(Debug)]
 pub struct Buffer {
-    memory: Arc<NearMemory>,
+    /// Only buffers access its bytes, through its pointer; no two of them have the same bytes.
+    memory: Arc<PlacedMemory>,
     from: usize,
     bytes: usize,
 }
 
 impl NearArena {
     /// Takes memory over; the buffer is all of it.
-    pub fn new(mut placed: PlacedMemory) -> (Self, Buffer) {
-        let bytes = placed.as_mut_slice();
-        let (start, bytes) = (NonNull::from(&mut bytes[0]), bytes.len());
-        let memory = Arc::new(NearMemory { start, bytes, placed });
+    pub fn new(placed: PlacedMemory) -> (Self, Buffer) {
+        let bytes = placed.bytes().0 as usize;
+        let memory = Arc::new(placed);
         (Self(Arc::clone(&memory)), Buffer { memory, from: 0, bytes })
     }
 
     /// As [`PlacedMemory::pages_by_node`].
     pub fn pages_by_node(&self, pages_max: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
-        self.0.placed.pages_by_node(pages_max)
+        self.0.pages_by_node(pages_max)
     }
 
     pub(super) fn start(&self) -> *mut u8 {
-        self.0.start.as_ptr()
+        self.0.start().as_ptr()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.0.bytes
+        self.0.bytes().0 as usize
     }
 
     pub(super) fn has(&self, buffer: &Buffer) -> bool {
@@ -114,7 +100,7 @@ impl Buffer {
     /// Where it begins, for threads that share it by an agreement of their own.
     pub fn address(&self) -> *mut u8 {
         assert!(self.from.is_multiple_of(ALIGNMENT), "a buffer of values begins at a multiple of their size");
-        self.memory.start.as_ptr().wrapping_add(self.from)
+        self.memory.start().as_ptr().wrapping_add(self.from)
     }
 }
 
