@@ -1,12 +1,14 @@
-# The list of developer commands. `make run` and `make test` are all that a new user needs; both do the
-# whole set-up themselves on a fresh Debian or Ubuntu.
+# Developer commands. `make run` and `make test` are all that a new user needs: on Debian and Ubuntu they install what is
+# missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-arm soak bench guest deb static site looks setup clean
+.PHONY: help setup run test check check-arm bare soak bench guest deb static site looks clean
 NEARFAR = target/release/nearfar
-# Debian's Rust has no default job limit; two cores build best with what cargo chooses.
 CARGO ?= cargo
-# What `make guest` runs there; exported, so that it may hold any quotes.
+# All optional features but MPI, and the dependencies of these features without their code (crates/nearfar/Cargo.toml).
+FEATURES = nearfar/s3,nearfar/postgres
+DEPENDENCIES = nearfar/dependencies
+# The command of `make guest`; exported, so that it may contain quotes.
 export CMD ?= nearfar map
 
 help: ## this list
@@ -15,60 +17,64 @@ help: ## this list
 setup: ## install what is missing (system packages, a Rust toolchain)
 	@scripts/setup
 
-run: setup ## measure this machine: the quick experiment, a table, and a report to look at
+run: setup ## measure this machine: the quick experiment as a table and a report
 	@[ -e $(NEARFAR) ] || echo "Building nearfar. The first build takes about five minutes on two cores."
 	@$(CARGO) build --release --bin nearfar
 	@$(NEARFAR) run quick
 	@$(NEARFAR) report
 
-test: setup ## every test; those that need what this machine lacks are skipped, printed and counted
+test: ## all tests; those that need what this machine lacks are skipped and counted
+	@scripts/setup test
 	@scripts/test
 
-check: ## formatting, lints, documentation, wording, spelling, commit messages
+check: ## formatting, lints, documentation, wording, spelling, names, commit messages
 	@scripts/setup check
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/workloads/src/kernels/unixbench/program/*.rs
-	@$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	@$(CARGO) clippy --package store --package nearfar --features nearfar/s3,nearfar/postgres --all-targets --quiet -- -D warnings
-	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet --document-private-items
+	@$(CARGO) clippy --workspace --all-targets --features $(FEATURES) --quiet -- -D warnings
+	@$(CARGO) clippy --workspace --all-targets --features $(DEPENDENCIES) --quiet -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features $(FEATURES) --no-deps --quiet --document-private-items
 	@scripts/check-house
 	@scripts/check-words
 	@scripts/check-commits
 	@"$${XDG_CACHE_HOME:-$$HOME/.cache}/nearfar-tools/typos/bin/typos"
 
-check-arm: setup ## builds for 64-bit ARM and runs the tests there, emulated
+check-arm: setup ## build for 64-bit ARM and run the tests there, emulated
 	@scripts/setup arm
-	@scripts/check-arm
+	@scripts/check-arm --all
 
-soak: setup ## an hour and a half of stress on programs with less DRAM than they need: nothing of theirs may be lost
+bare: ## the README's commands in a bare Debian, with and without network (40 minutes, root)
+	@scripts/bare
+
+soak: setup ## stress programs with less DRAM than they need, for an hour and a half: they must not lose data
 	@NEARFAR_SOAK=720 $(CARGO) test --package nearfar --test expand stress -- --nocapture
 	@NEARFAR_SOAK=600 $(CARGO) test --package nearfar --test operations -- --nocapture
 	@NEARFAR_SOAK=300 $(CARGO) test --package nearfar --test graph_out_of_core -- --nocapture
 
-bench: setup ## the targets, as ratios against peers in one run each (quiet machine wanted)
+bench: setup ## measure the targets, in alternation with other benchmark programs (needs a quiet machine)
 	@$(CARGO) build --release --bin nearfar
 	@scripts/bench
 
-guest: setup ## a command on an emulated two-socket machine: make guest CMD='nearfar map'
+guest: setup ## run a command on an emulated machine with two sockets: make guest CMD='nearfar map'
 	@scripts/setup guest
 	@$(CARGO) build --release --bin nearfar
 	@scripts/guest "$$CMD"
 
-deb: setup ## a Debian package of the program: target/debian/nearfar_*.deb
+deb: setup ## build a Debian package: target/debian/nearfar_*.deb
 	@scripts/setup deb
 	@scripts/deb
 
-static: setup ## a program that needs no libhwloc where it runs: target/static/nearfar
+static: setup ## build a program that does not need libhwloc: target/static/nearfar
 	@scripts/setup static
 	@scripts/static
 
-site: setup ## the documentation as pages, search included: target/site/index.html
+site: setup ## build the documentation as HTML with a search: target/site/index.html
 	@scripts/setup site
 	@$(CARGO) build --release --bin nearfar
 	@scripts/site
 
-looks: setup ## the report as a browser shows it, checked and photographed: target/looks/*.png
+looks: setup ## check the report in Chromium and take screenshots: target/looks/*.png
 	@$(CARGO) test --quiet --package nearfar --test looks
 
-clean: ## throw away what was built
+clean: ## delete everything that was built
 	@$(CARGO) clean
