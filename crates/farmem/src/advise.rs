@@ -1,6 +1,6 @@
-//! Advice about the memory of other processes: `process_madvise(2)`, on what of a range is far or in memory as
-//! `PAGEMAP_SCAN` tells (Linux 6.7; before it, on the whole range). Advice changes where contents are and never what they
-//! are, so a wrong address does no harm. Must not know why it is given.
+//! Advice on the memory of other processes with `process_madvise(2)`, for the pages of a range that are swapped out or
+//! in memory as `PAGEMAP_SCAN` reports (Linux 6.7; on older kernels, for the whole range). Advice moves data and never
+//! changes them, so a wrong address does no harm. Must not know the reason for an advice.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use crate::predict::RANGES_MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdviceKind {
-    /// Bring in what is far.
+    /// Read swapped-out pages.
     WillNeed,
-    /// Write out what is in memory and has no file behind it.
+    /// Write out anonymous pages in memory.
     PageOut,
 }
 
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
-/// Beyond the addresses of any program, with four levels of page tables.
+/// Above the addresses of any program, with four levels of page tables.
 const ADDRESSES: u64 = 1 << 47;
-/// So many processes' descriptors are kept open.
+/// Maximum number of open process descriptors.
 const SPACES_MAX: usize = 64;
 
 /// struct `pm_scan_arg`.
@@ -56,38 +56,38 @@ struct Region {
     categories: u64,
 }
 
-/// A process that can be advised.
+/// A process that receives advice.
 struct Space {
     handle: OwnedFd,
     pagemap: File,
     stamp: u64,
 }
 
-/// The processes that are advised.
+/// The processes that receive advice.
 #[derive(Default)]
 pub(crate) struct Processes {
     open: BTreeMap<u32, Space>,
     stamp: u64,
-    /// Up to where a process was paged out for want of anything better.
+    /// Address up to which a process was evicted regardless of its accesses.
     cursors: BTreeMap<u32, u64>,
-    /// Whether the kernel has no `PAGEMAP_SCAN`.
+    /// Whether the kernel lacks `PAGEMAP_SCAN`.
     blind: bool,
     refused: u64,
 }
 
 impl Processes {
-    /// Ranges of processes that are there about which the kernel took no advice: it has moved nothing, and nobody else tells.
+    /// Ranges of live processes whose advice the kernel rejected; it moved nothing and reports this nowhere else.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// A process is gone, or has become another program.
+    /// Forgets a process that has ended or executed another program.
     pub(crate) fn forget(&mut self, process: u32) {
         self.open.remove(&process);
         self.cursors.remove(&process);
     }
 
-    /// Advises on a range; gives the bytes that were advised on. A process that has ended has none.
+    /// Advises on a range. Returns the number of bytes advised on, 0 for a process that has ended.
     pub(crate) fn advise(&mut self, process: u32, range: &Range<u64>, verb: AdviceKind) -> u64 {
         let blind = self.blind;
         let Some(space) = self.space(process) else { return 0 };
@@ -97,7 +97,7 @@ impl Processes {
         }
         let AdviceProgress { at, mut advised, stopped } = space.walk(range, verb, u64::MAX);
         let unknown = stopped.is_some_and(|error| matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)));
-        // Else it has seen all of the range, or the process is ending.
+        // The whole range was scanned, or the process is ending.
         if unknown {
             advised.add(advise_all(&space.handle, &[vector(&(at..range.end))], verb));
             self.blind = true;
@@ -105,7 +105,7 @@ impl Processes {
         self.count(advised)
     }
 
-    /// Pages out so many bytes of a process wherever they are, going on where the last time it stopped.
+    /// Evicts this many bytes of a process, continuing at the address where the last call stopped.
     pub(crate) fn page_out_anywhere(&mut self, process: u32, bytes: u64) -> u64 {
         let from = self.cursors.get(&process).copied().unwrap_or(0);
         let mut done = 0;
@@ -124,7 +124,7 @@ impl Processes {
         done
     }
 
-    /// Fetches single ranges without asking where they are.
+    /// Prefetches ranges without scanning them.
     pub(crate) fn fetch_each(&mut self, process: u32, ranges: &[Range<u64>]) {
         let vectors: Vec<libc::iovec> = ranges.iter().map(vector).collect();
         if let Some(space) = self.space(process) {
@@ -133,7 +133,7 @@ impl Processes {
         }
     }
 
-    /// Its bytes.
+    /// Size in bytes.
     fn count(&mut self, advised: AdviceResult) -> u64 {
         self.refused += advised.refused;
         advised.bytes
@@ -157,9 +157,9 @@ impl Processes {
 
 #[derive(Clone, Copy, Default)]
 struct AdviceResult {
-    /// Bytes that were advised on.
+    /// Bytes advised on.
     bytes: u64,
-    /// Ranges about which the kernel took none.
+    /// Ranges whose advice the kernel rejected.
     refused: u64,
 }
 
@@ -170,16 +170,16 @@ impl AdviceResult {
     }
 }
 
-/// How far the advice on a range came.
+/// Progress of the advice on a range.
 struct AdviceProgress {
     at: u64,
     advised: AdviceResult,
-    /// Why it could not look further.
+    /// The error that ended the scan.
     stopped: Option<io::Error>,
 }
 
 impl Space {
-    /// Advises on what of a range is in the state for it, until so many bytes are done.
+    /// Advises on the pages of a range in the required state, until `bytes_max` bytes are done.
     fn walk(&self, range: &Range<u64>, verb: AdviceKind, bytes_max: u64) -> AdviceProgress {
         let mut regions = [Region::default(); RANGES_MAX];
         let mut walk = AdviceProgress { at: range.start, advised: AdviceResult::default(), stopped: None };
@@ -211,7 +211,7 @@ fn open(process: u32, stamp: u64) -> io::Result<Space> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor, which has no other owner.
     Ok(Space { handle: unsafe { OwnedFd::from_raw_fd(fd as i32) }, pagemap, stamp })
 }
 
@@ -219,7 +219,7 @@ fn vector(range: &Range<u64>) -> libc::iovec {
     libc::iovec { iov_base: range.start as *mut libc::c_void, iov_len: (range.end - range.start) as usize }
 }
 
-/// The regions in the state that the advice is for, clipped to what is mapped, and where the kernel stopped looking.
+/// Returns the regions in the required state, clipped to mapped addresses, and the address where the scan stopped.
 fn scan<'a>(
     pagemap: &File,
     range: Range<u64>,
@@ -236,15 +236,15 @@ fn scan<'a>(
     };
     match verb {
         AdviceKind::WillNeed => (scan.category_mask, scan.return_mask) = (IS_SWAPPED, IS_SWAPPED),
-        // Clean pages of files are the kernel's business.
+        // Clean file pages are left to the kernel.
         AdviceKind::PageOut => {
             scan.category_mask = IS_PRESENT | IS_FILE;
             scan.category_inverted = IS_FILE;
             scan.return_mask = IS_PRESENT;
         }
     }
-    // SAFETY: the kernel reads and writes a live struct of the layout that it has published, and writes at most vec_len
-    // regions into a live array of that length.
+    // SAFETY: the kernel reads and writes a live struct of its published layout, and writes at most vec_len regions
+    // into a live array of that length.
     let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut scan) };
     if found < 0 {
         return Err(io::Error::last_os_error());
@@ -252,7 +252,7 @@ fn scan<'a>(
     Ok((&regions[..found as usize], scan.walk_end))
 }
 
-/// `process_madvise(2)` over all of these; what was unmapped meanwhile is left out.
+/// Calls `process_madvise(2)` for all ranges; ranges that were unmapped in the meantime are skipped.
 fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: AdviceKind) -> AdviceResult {
     let advice = match verb {
         AdviceKind::WillNeed => libc::MADV_WILLNEED,
@@ -260,8 +260,8 @@ fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: AdviceKind) -
     };
     let mut done = AdviceResult::default();
     while !vectors.is_empty() {
-        // SAFETY: the kernel reads a live array of ranges; they are addresses of the other process, where advice changes
-        // no contents.
+        // SAFETY: the kernel reads a live array of ranges. They are addresses of the other process, whose contents
+        // advice does not change.
         let advised = unsafe {
             libc::syscall(libc::SYS_process_madvise, handle.as_raw_fd(), vectors.as_ptr(), vectors.len(), advice, 0_u32)
         };
@@ -281,7 +281,8 @@ fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: AdviceKind) -
             left -= first.iov_len;
             vectors = &vectors[1..];
         }
-        // Where it stopped inside a range, the rest of that is left out; a range that it did not begin with says why when it is tried again.
+        // If it stopped inside a range, the rest of the range is skipped; for a range that it did not start, the next
+        // call returns the error.
         if left > 0 {
             vectors = vectors.get(1..).unwrap_or_default();
         }

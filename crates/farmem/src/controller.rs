@@ -1,6 +1,6 @@
-//! The pilot: sees faults, has the predictor say what follows, and gives the advice. Two threads, because paging out waits
-//! for the disk and must not keep what is needed next from being fetched. When it dies, the program goes on with the
-//! kernel's own swap and without a limit. Must not know how the budget is set up.
+//! The paging controller: reads page faults, lets the predictor decide, and advises the kernel. It has two threads,
+//! because paging out waits for the disk and must not delay prefetches. If the controller dies, the program continues
+//! with the kernel's own swap and without a limit. Must not know how the expansion is set up.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,52 +17,54 @@ use crate::faults::{FaultSource, SensorEvent};
 use crate::predict::{Advice, Counts, Order, Predictor, Tuning};
 use crate::trace::{Record, Trace};
 
-/// How long a look may be put off: while something is far, and while nothing is.
+/// Maximum delay of a poll while part of the program is in far memory, and while nothing is.
 const PACE: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
-/// Own cpu time that needs no justification: this share of one cpu, and this much to begin with.
+/// CPU time that needs no justification: this fraction of one CPU, plus this initial amount in seconds.
 const FREE_SHARE: f64 = 0.10;
 const FREE_TO_BEGIN: f64 = 0.05;
-/// Beyond it, time must be earned by pages fetched or paged out, seconds each: the program would spend as much on them.
+/// Beyond that, CPU time is earned by pages prefetched or evicted, in seconds each: what the program would spend on
+/// them.
 const EARNED_PER_PAGE: f64 = 8e-6;
-/// After so many looks at which nothing could be paged out for those who wait, the kernel decides.
+/// Number of polls in a row at which nothing could be evicted for waiting processes; after that, the kernel decides.
 const IN_VAIN_MAX: u32 = 100;
-/// Faults that teach nothing: of so many in a look, fewer than a tenth belong to a stream.
+/// A batch of at least this many faults is useless if fewer than a tenth belong to a stream.
 const USELESS_MIN: u64 = 50;
-/// After so many such looks in a row nothing is looked at for a while: first, and longest.
+/// After this many useless batches in a row, the controller backs off, initially for the first time and at most for the
+/// second.
 const USELESS_LOOKS: u32 = 3;
 const NAP: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(160)];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ControllerStats {
-    /// What it saw and ordered.
+    /// Counters of the predictor.
     pub counts: Counts,
-    /// Bytes it had paged out.
+    /// Bytes evicted by the controller.
     pub paged_out: u64,
-    /// Samples that found no room.
+    /// Samples lost because a ring was full.
     pub lost: u64,
-    /// Cpu time of both of its threads, seconds.
+    /// CPU time of both threads, in seconds.
     pub cpu: f64,
-    /// For how long it flew, seconds.
+    /// Time the controller ran, in seconds.
     pub elapsed: f64,
-    /// Times that it stopped looking because nothing was to be learnt.
+    /// Number of back-offs because faults formed no streams.
     pub naps: u64,
-    /// Times that it made room where the kernel would have killed.
+    /// Number of times that it freed memory when the kernel would have killed a process.
     pub rescues: u64,
-    /// Looks that it left out because its cpu time was not earned.
+    /// Number of polls skipped because its CPU time was not earned.
     pub throttled: u64,
-    /// Orders that the kernel refused: they have moved nothing.
+    /// Advice rejected by the kernel; it moved nothing.
     pub refused: u64,
 }
 
-/// What both threads and whoever asks share.
+/// State shared by both threads and the callers.
 #[derive(Default)]
 struct ControllerShared {
     stop: AtomicBool,
-    /// Bytes that are to be paged out and are not yet.
+    /// Bytes to be evicted that are still in DRAM.
     pending: AtomicU64,
     paged_out: AtomicU64,
     out_refused: AtomicU64,
-    /// Cpu time of the thread that pages out, nanoseconds.
+    /// CPU time of the evicting thread, in nanoseconds.
     out_cpu: AtomicU64,
     piloted: Mutex<ControllerStats>,
 }
@@ -73,7 +75,7 @@ pub(crate) struct PagingController {
 }
 
 impl PagingController {
-    /// Takes off. `sense` was opened on the thread that will fork the program.
+    /// Starts the controller. `sense` was opened on the thread that will fork the program.
     pub(crate) fn start(
         sense: FaultSource,
         group: MemoryCgroup,
@@ -89,25 +91,25 @@ impl PagingController {
         let flight = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
         let thread = std::thread::Builder::new().name("far-in".into()).spawn(move || {
             flight.run();
-            // Its channel is closed now; what is still to be paged out is little.
+            // The channel is closed now; few evictions remain.
             let _ = evictor.join();
         })?;
         Ok(Self { shared, thread })
     }
 
-    /// What it did so far.
+    /// Returns the statistics so far.
     pub(crate) fn piloted(&self) -> ControllerStats {
-        *self.shared.piloted.lock().expect("nobody panics with it")
+        *self.shared.piloted.lock().expect("no holder panics")
     }
 
     pub(crate) fn stop(self) -> ControllerStats {
         self.shared.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.join();
-        *self.shared.piloted.lock().expect("nobody panics with it")
+        *self.shared.piloted.lock().expect("no holder panics")
     }
 }
 
-/// Pages out what it is told to.
+/// Evicts the pages that it receives.
 fn evict(jobs: &Receiver<Order>, shared: &ControllerShared) {
     let mut spaces = Processes::default();
     while let Ok(order) = jobs.recv() {
@@ -122,29 +124,29 @@ fn evict(jobs: &Receiver<Order>, shared: &ControllerShared) {
     }
 }
 
-/// The thread that looks and fetches.
+/// The thread that reads faults and prefetches.
 struct FaultLoop {
     sense: FaultSource,
     group: MemoryCgroup,
     tuning: Tuning,
-    /// What is kept free below the limit, bytes: pages that are being written out still count.
+    /// Bytes kept free below the limit, because pages being written out still count.
     slack: u64,
     predictor: Predictor,
     spaces: Processes,
     shared: Arc<ControllerShared>,
     to_evictor: Sender<Order>,
-    /// Where what is seen and ordered is recorded.
+    /// Recorder of faults and advice.
     trace: Option<Trace>,
     began: Instant,
     nap: Backoff,
     own: ControllerStats,
-    /// Has who finds no memory wait for us where the kernel can; none once nothing more can be paged out.
+    /// Lets processes that find no memory wait, if the kernel can; `None` once nothing more can be evicted.
     caretaker: Option<OomGuard>,
-    /// How often in a row nothing could be paged out for them.
+    /// Number of polls in a row at which nothing could be evicted for them.
     in_vain: u32,
 }
 
-/// Random access teaches nothing and a sample costs: after some useless looks nothing is looked at for a while.
+/// State of the back-off: samples of random access are useless and cost time.
 #[derive(Default)]
 struct Backoff {
     until: Option<Instant>,
@@ -204,19 +206,20 @@ impl FaultLoop {
                 std::thread::sleep(PACE[0]);
             }
         }
-        // Nobody makes room from here on.
+        // From here on, no thread frees memory for waiting processes.
         drop(self.caretaker.take());
         self.publish();
     }
 
-    /// Minor faults tell of hits on fetched pages; before anything is far they tell nothing and slow first touches.
+    /// Minor faults report hits on prefetched pages. Before anything is in far memory, they report nothing and slow
+    /// down first accesses.
     fn watch_what_pays(&mut self) {
         let far = self.group.held().is_ok_and(|held| held.swap.0 > 0);
         self.sense.watch_minor(far);
     }
 
-    /// The kernel gives up when all pages of a group were used lately, however much room far memory has; somebody has to
-    /// choose. Where nothing can go far any more, the kernel ends a process after all.
+    /// The kernel gives up when all pages of a cgroup were used recently, even if far memory is free; then the
+    /// controller evicts pages of its choice. If nothing can be evicted, the kernel kills a process.
     fn make_room(&mut self) {
         if self.caretaker.is_none() || !self.group.is_waiting() {
             self.in_vain = 0;
@@ -278,7 +281,7 @@ impl FaultLoop {
                 }
                 Advice::PageOut(range) => {
                     self.shared.pending.fetch_add(range.end - range.start, Ordering::Relaxed);
-                    // The evictor ends after us.
+                    // The evicting thread ends later than this one.
                     let _ = self.to_evictor.send(order.clone());
                     None
                 }
@@ -287,7 +290,7 @@ impl FaultLoop {
         }
     }
 
-    /// Makes the records only where there is a trace for them.
+    /// Builds the records only if there is a recorder.
     fn record<R: IntoIterator<Item = Record>>(&self, records: impl FnOnce() -> R) {
         if let Some(trace) = &self.trace {
             let mut trace = trace.open();
@@ -295,7 +298,7 @@ impl FaultLoop {
         }
     }
 
-    /// Bytes that may still be taken before the budget is short, what is on its way out counted as free.
+    /// Bytes that may be allocated before the budget is short; pages being written out count as free.
     fn headroom(&self) -> i64 {
         let usage = self.group.usage().map_or(self.tuning.dram, |usage| usage.0);
         let pending = self.shared.pending.load(Ordering::Relaxed);
@@ -311,7 +314,7 @@ impl FaultLoop {
                 return;
             }
             self.nap.until = None;
-            // One more useless look and it sleeps again, longer.
+            // One more useless batch starts a longer back-off.
             self.nap.useless = USELESS_LOOKS - 1;
             self.sense.watch_major(true);
             self.watch_what_pays();
@@ -337,6 +340,6 @@ impl FaultLoop {
         self.own.refused = self.spaces.refused() + self.shared.out_refused.load(Ordering::Relaxed);
         self.own.cpu = self.cpu();
         self.own.elapsed = self.began.elapsed().as_secs_f64();
-        *self.shared.piloted.lock().expect("nobody panics with it") = self.own;
+        *self.shared.piloted.lock().expect("no holder panics") = self.own;
     }
 }

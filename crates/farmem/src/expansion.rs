@@ -1,6 +1,6 @@
-//! A program's memory expanded beyond a budget of DRAM: a cgroup that bounds it, swap on a file that takes the rest, and,
-//! with the steered engine, a pilot. Everything is in the undo journal before it is done and goes when this is ended or
-//! dropped. Must not know what program it is for.
+//! An expansion: a cgroup with a DRAM limit, swap on a file for the rest and, in steered mode, the paging controller
+//! around one program. Every change is in the undo journal before it is made, and is undone when the expansion is ended
+//! or dropped. Must not know the program.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,43 +21,44 @@ use crate::recorder::FaultRecorder;
 use crate::trace::{Header, Trace};
 use crate::{Unavailable, swap_check};
 
-/// The name of these changes in the journal.
+/// Name of these changes in the journal.
 const SETTING: &str = "expand";
-/// What was killed is gone within this, unless it waits in the kernel.
+/// Time within which killed processes are gone, unless they wait in the kernel.
 const KILL_TIME: Duration = Duration::from_secs(5);
-/// Less than this is too little for any program's own code and stack, and for the kernel to choose from.
+/// Minimum limit: less does not hold the code and stack of a program, and gives the kernel nothing to choose from.
 pub const DRAM_MIN: Bytes = Bytes(8 << 20);
-/// Far memory that holds more than half of its size has the kernel give up copies of what is also in DRAM.
+/// If more than half of far memory is used, the kernel frees the copies of pages that are also in DRAM.
 const FAR_TIMES_DRAM: u64 = 4;
 const FAR_MIN: u64 = 1 << 30;
 
-/// Who decides what is where.
+/// How pages are chosen for eviction and prefetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagingMode {
-    /// The pilot, ahead of and behind the program.
+    /// By the paging controller, ahead of and behind the program.
     Steered,
-    /// The kernel's own swap, as it is set.
+    /// By the kernel's own swap, with its present settings.
     Plain,
 }
 
-/// How much memory of which kind a program gets.
+/// Memory limits of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpansionLimits {
-    /// At most this much DRAM.
+    /// Maximum DRAM.
     pub dram: Bytes,
-    /// Who decides what is where.
+    /// How pages are chosen for eviction and prefetch.
     pub engine: PagingMode,
-    /// The folder of the file that takes the rest.
+    /// Directory of the swap file.
     pub folder: PathBuf,
     pub far: Bytes,
-    /// Whether it is overwritten at the end.
+    /// Whether the file is overwritten at the end.
     pub shred: bool,
-    /// Whether far memory may be on a disk that is not encrypted where swap is.
+    /// Whether far memory may be on an unencrypted disk if all swap is encrypted.
     pub allow_unencrypted: bool,
 }
 
 impl ExpansionLimits {
-    /// Steered, with as much far memory as such a budget usually needs, where this machine keeps large temporary files.
+    /// Returns limits in steered mode, with the far memory that such a budget usually needs, in the directory for large
+    /// temporary files.
     pub fn of(dram: Bytes) -> Self {
         Self {
             dram,
@@ -70,43 +71,43 @@ impl ExpansionLimits {
     }
 }
 
-/// What a program holds and what was done for it.
+/// Memory use of a program, and statistics of the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ExpansionStatus {
     pub held: GroupUsage,
-    /// Processes of it that the kernel has killed because memory ran out.
+    /// Processes that the kernel killed because memory ran out.
     pub killed: u64,
-    /// Read from far memory.
+    /// Bytes read from far memory.
     pub far_read: Bytes,
     pub far_written: Bytes,
-    /// What the pilot did; none without one.
+    /// Statistics of the controller; `None` without one.
     pub piloted: Option<ControllerStats>,
 }
 
-/// An expansion that is set up.
+/// An expansion in effect.
 pub struct Expansion {
     group: MemoryCgroup,
     dram: Bytes,
     pilot: Option<PagingController>,
-    /// Where nobody steers and faults are recorded.
+    /// Recorder of faults in kernel mode.
     watch: Option<FaultRecorder>,
-    /// None once everything is taken away.
+    /// `None` once everything is undone.
     changed: Option<AppliedSettings>,
     site: SettingsRoot,
-    /// Kept open for the end only: to be overwritten.
+    /// Kept open for overwriting at the end.
     file: Option<(File, Bytes)>,
     device: Option<LoopDevice>,
 }
 
 impl Expansion {
-    /// Sets everything up. To be called on the thread that will fork the program, which enters through
-    /// [`Expansion::cgroup_procs`] before it does anything else. `site` is this expansion's own.
+    /// Sets up an expansion. Call it on the thread that will fork the program, which enters through
+    /// [`Expansion::cgroup_procs`] before it does anything else. `site` must be used by this expansion only.
     pub fn start(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<Self, Unavailable> {
         Self::start_recorded(budget, site, None)
     }
 
-    /// The same, and records the page faults that are seen: as the pilot sees them where there is one, else each one,
-    /// which takes time of the program's.
+    /// As [`Expansion::start`], and records page faults: those that the controller samples, or in kernel mode each one,
+    /// which slows the program down.
     pub fn start_recorded(
         budget: &ExpansionLimits,
         site: &SettingsRoot,
@@ -120,10 +121,10 @@ impl Expansion {
         swap::format(&file, far.0, page)
             .map_err(|error| Unavailable::io("cannot write the header of far memory", &error))?;
         let device = LoopDevice::attach(&file, page as u32).map_err(|error| {
-            Unavailable::io("cannot make a device of the file for far memory (loop)", &error)
-                .hint("root may, where the kernel has loop devices (modprobe loop)")
+            Unavailable::io("cannot create a loop device for far memory", &error)
+                .hint("run as root; the kernel needs loop devices (modprobe loop)")
         })?;
-        // Before the first change: what watches the program is what fails without permission.
+        // Before the first change: opening the fault source fails without permission.
         let steered = budget.engine == PagingMode::Steered;
         let minor_period = if steered { Tuning::for_dram(budget.dram.0, page).minor_period } else { 1 };
         let sense = (steered || trace.is_some()).then(|| open_sense(minor_period)).transpose()?;
@@ -131,8 +132,8 @@ impl Expansion {
         if steered {
             device
                 .no_seeks()
-                .map_err(|error| Unavailable::io("cannot set the queue of far memory's device", &error))?;
-            // Where the kernel has no such folios, single pages do.
+                .map_err(|error| Unavailable::io("cannot configure the queue of the far memory device", &error))?;
+            // Kernels without such folios use single pages.
             let _ = changed.set_together(SETTING, SettingTarget::File(LARGE_FOLIOS.into()), "always");
         }
         let swap =
@@ -140,7 +141,7 @@ impl Expansion {
         changed.set(SETTING, swap, machine::undo::ON)?;
         let group = make_group(&mut changed, site)?;
         let dram =
-            group.limit(budget.dram).map_err(|error| Unavailable::io("cannot bound the memory of a cgroup", &error))?;
+            group.limit(budget.dram).map_err(|error| Unavailable::io("cannot limit the memory of a cgroup", &error))?;
         if let Some(trace) = &trace {
             trace.begin(&Header { page, dram: dram.0, minor_period, steered });
         }
@@ -155,29 +156,29 @@ impl Expansion {
         Ok(Self { group, dram, pilot, watch, changed: Some(changed), site: site.clone(), file, device: Some(device) })
     }
 
-    /// What the program's first process writes `0` into before it becomes the program.
+    /// The file to which the first process writes `0` before it executes the program.
     pub fn cgroup_procs(&self) -> Result<File, Unavailable> {
-        self.group.entrance().map_err(|error| Unavailable::io("cannot open the entrance of a cgroup", &error))
+        self.group.entrance().map_err(|error| Unavailable::io("cannot open cgroup.procs of a cgroup", &error))
     }
 
-    /// The DRAM that it may have, as the kernel took it.
+    /// The DRAM limit as the kernel rounded it.
     pub fn dram(&self) -> Bytes {
         self.dram
     }
 
-    /// What it holds of DRAM without the files that the kernel keeps for it: page tables are among it.
+    /// DRAM used without page cache; page tables are included.
     pub fn own_memory(&self) -> Bytes {
         let usage = self.group.usage().unwrap_or_default();
         let file = self.group.held().unwrap_or_default().file;
         Bytes(usage.0.saturating_sub(file.0))
     }
 
-    /// The processes that are in it.
+    /// The processes in the cgroup.
     pub fn processes(&self) -> Vec<u32> {
         self.group.processes()
     }
 
-    /// Kills what is in it, and waits until nothing is.
+    /// Kills all processes in the cgroup and waits until they are gone.
     pub fn kill_all(&self) {
         let until = Instant::now() + KILL_TIME;
         loop {
@@ -201,12 +202,12 @@ impl Expansion {
         }
     }
 
-    /// For how long somebody had to wait for memory since the kernel counts ([`MemoryCgroup::stalled`]).
+    /// Total time for which processes waited for memory ([`MemoryCgroup::stalled`]).
     pub fn stalled(&self) -> Option<Nanos> {
         self.group.stalled()
     }
 
-    /// Takes everything away again, which fails while a process is in it.
+    /// Undoes all changes. Fails while a process is in the cgroup.
     pub fn stop(mut self) -> (ExpansionStatus, Vec<Restored>) {
         let mut state = self.state();
         state.piloted = self.pilot.take().map(PagingController::stop);
@@ -217,11 +218,11 @@ impl Expansion {
 
     fn take_away(&mut self) -> Vec<Restored> {
         let restored = self.changed.take().map(AppliedSettings::restore).unwrap_or_default();
-        // The folder of its journal, which stays while something is in it.
+        // The directory of its journal; it remains if it is not empty.
         let _ = std::fs::remove_dir(&self.site.state);
         drop(self.device.take());
         if let Some((file, bytes)) = self.file.take() {
-            // What could not be overwritten is gone from the file system all the same.
+            // A file that could not be overwritten is deleted nevertheless.
             let _ = fill_with_zeros(&file, bytes.0 as usize);
         }
         restored
@@ -232,15 +233,15 @@ impl Drop for Expansion {
     fn drop(&mut self) {
         let _ = self.pilot.take().map(PagingController::stop);
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
-        // Whoever wants to know calls `end`; what is not back is in the journal.
+        // Callers that need the result call `stop`; settings that are not restored stay in the journal.
         let _ = self.take_away();
     }
 }
 
 fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailable> {
     if budget.dram.0 < DRAM_MIN.0 {
-        return Err(Unavailable::unavailable(format!("{} of DRAM are too little for any program", budget.dram))
-            .hint(format!("give it at least {DRAM_MIN}")));
+        return Err(Unavailable::unavailable(format!("a DRAM limit of {} is too small for any program", budget.dram))
+            .hint(format!("use at least {DRAM_MIN}")));
     }
     let signs = machine::expand_probes::read(&site.root);
     if let Some(lack) = refusal(&signs, budget.engine == PagingMode::Steered) {
@@ -255,21 +256,21 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
     if !budget.allow_unencrypted && swap_check::would_leave_encryption(&site.root, &budget.folder) {
         let folder = budget.folder.display();
         return Err(Unavailable::unavailable(format!(
-            "this machine swaps to encrypted disks alone, and {folder} is not on one: what the program has in memory could be read there later"
+            "far memory in '{folder}' would be unencrypted, but all swap of this machine is encrypted"
         ))
-        .hint("--far-file names a folder on an encrypted disk; --allow-unencrypted does it all the same"));
+        .hint("use --far-path on an encrypted disk, or pass --allow-unencrypted"));
     }
     Ok(())
 }
 
 fn open_sense(minor_period: u64) -> Result<FaultSource, Unavailable> {
     FaultSource::open(minor_period).map_err(|error| {
-        Unavailable::io("cannot watch page faults (perf_event_open)", &error)
-            .hint("root may, unless the kernel or the container forbids it; --engine plain does without")
+        Unavailable::io("cannot sample page faults (perf_event_open)", &error)
+            .hint("run as root outside restricted containers, or use --engine kernel")
     })
 }
 
-/// The group's name is not used twice on a machine: a process makes several, one after the other.
+/// The cgroup's name is unique on a machine: a process creates several expansions, one after the other.
 fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<MemoryCgroup, Unavailable> {
     let (version, mount) = cgroup::site(&site.root).map_err(Unavailable::unavailable)?;
     let below = |folder: &Path| folder.strip_prefix(&site.root).unwrap_or(folder).display().to_string();
@@ -281,7 +282,8 @@ fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<Memo
     let name = format!("{GROUP_PREFIX}{}-{:x}", std::process::id(), since);
     let folder = mount.join(name);
     changed.set(SETTING, SettingTarget::Group(below(&folder)), machine::undo::THERE)?;
-    MemoryCgroup::open(version, &folder).map_err(|error| Unavailable::io("cannot read what a cgroup holds", &error))
+    MemoryCgroup::open(version, &folder)
+        .map_err(|error| Unavailable::io("cannot read the memory use of a cgroup", &error))
 }
 
 fn take_off(
@@ -300,5 +302,5 @@ fn look_on(sense: FaultSource, group: &MemoryCgroup, dram: Bytes, trace: Trace) 
 }
 
 fn again(group: &MemoryCgroup) -> Result<MemoryCgroup, Unavailable> {
-    group.again().map_err(|error| Unavailable::io("cannot read what a cgroup holds", &error))
+    group.again().map_err(|error| Unavailable::io("cannot read the memory use of a cgroup", &error))
 }

@@ -1,5 +1,5 @@
-//! Page faults of a program as they happen: the kernel's software events with address, thread and instruction, one ring
-//! for each cpu, of every process that the opening thread forks from then on and of all their children and threads. Must
+//! Page faults of a program as they occur: software events of the kernel with address, thread and instruction, in one
+//! ring per CPU, of all processes that the opening thread forks from then on and of their children and threads. Must
 //! not know what follows from a fault.
 #![allow(unsafe_code)]
 
@@ -15,12 +15,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::predict::Fault;
 use crate::trace::Record;
 
-/// Pages of a ring; a power of two. At 40 bytes a sample it holds some 13 000 of them.
+/// Pages of a ring, a power of two. With 40 bytes per sample, it holds about 13 000 samples.
 const RING_PAGES: usize = 128;
-/// A ring with this many bytes wakes the reader.
+/// Number of bytes in a ring that wakes the reader.
 const WAKE_AT_BYTES: u32 = 512;
 
-/// `perf_event_open(2)`: events, fields of a sample, flags.
+/// `perf_event_open(2)`: events, sample fields, flags.
 const MINOR_FAULTS: u64 = 5;
 const SAMPLE_IP: u64 = 1;
 const SAMPLE_TID: u64 = 1 << 1;
@@ -46,9 +46,9 @@ const MISC_COMM_EXEC: u16 = 1 << 13;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SensorEvent {
     Fault(Fault),
-    /// A process ended, or became another program.
+    /// A process ended, or executed another program.
     Gone(u32),
-    /// So many samples found no room in the ring.
+    /// Number of samples lost because a ring was full.
     Lost(u64),
 }
 
@@ -62,7 +62,7 @@ impl SensorEvent {
     }
 }
 
-/// The events of one cpu.
+/// The events of one CPU.
 struct Cpu {
     major: OwnedFd,
     minor: OwnedFd,
@@ -72,14 +72,14 @@ struct Cpu {
 
 pub(crate) struct FaultSource {
     cpus: Vec<Cpu>,
-    /// Whether minor faults are seen.
+    /// Whether minor faults are enabled.
     minor_on: bool,
     ourselves: u32,
 }
 
 impl FaultSource {
-    /// Watches what this thread forks from now on; minor faults one in `minor_period`, and not before
-    /// [`FaultSource::watch_minor`].
+    /// Opens the events for processes that this thread forks from now on. One minor fault in `minor_period` is sampled,
+    /// once [`FaultSource::watch_minor`] enables them.
     pub(crate) fn open(minor_period: u64) -> io::Result<Self> {
         let mut cpus = Vec::new();
         // SAFETY: sysconf has no preconditions.
@@ -87,7 +87,7 @@ impl FaultSource {
         for cpu in 0..count {
             match Cpu::open(cpu, minor_period) {
                 Ok(opened) => cpus.push(opened),
-                // A cpu that is offline.
+                // The CPU is offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => return Err(error),
             }
@@ -95,7 +95,7 @@ impl FaultSource {
         Ok(Self { cpus, minor_on: false, ourselves: std::process::id() })
     }
 
-    /// Whether minor faults are to be seen. They are worth their cost once something is far.
+    /// Enables or disables minor faults. They are worth their cost once pages are in far memory.
     pub(crate) fn watch_minor(&mut self, on: bool) {
         if on != self.minor_on {
             self.minor_on = on;
@@ -103,32 +103,32 @@ impl FaultSource {
         }
     }
 
-    /// Whether minor faults are seen.
+    /// Returns true if minor faults are enabled.
     pub(crate) fn watches_minor(&self) -> bool {
         self.minor_on
     }
 
-    /// Whether major faults are to be seen.
+    /// Enables or disables major faults.
     pub(crate) fn watch_major(&self, on: bool) {
         self.cpus.iter().for_each(|cpu| switch(&cpu.major, on));
     }
 
-    /// Waits until a ring has something, at most so long (less than a second).
+    /// Waits until a ring has data, or until the timeout, which must be less than a second.
     pub(crate) fn wait(&self, at_most: Duration) {
         let rings = self.cpus.iter().map(|cpu| cpu.major.as_fd());
         let mut descriptors: Vec<PollFd> = rings.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
-        // Interrupted or not, what is there is looked at next.
+        // After an interruption, the caller reads the available data too.
         let _ = poll(&mut descriptors, Some(&at_most));
     }
 
-    /// Takes out of the rings what is there, those of one cpu in their order.
+    /// Drains the rings; samples of one CPU are in order.
     pub(crate) fn drain(&mut self, mut each: impl FnMut(SensorEvent)) {
         for cpu in &mut self.cpus {
             let (major_id, ourselves) = (cpu.major_id, self.ourselves);
             cpu.ring.drain(|record| {
                 if let Some(seen) = read_record(record, major_id) {
-                    // The forking thread watches itself too.
+                    // The forking thread samples its own faults, too.
                     if !matches!(seen, SensorEvent::Fault(Fault { process, .. }) if process == ourselves) {
                         each(seen);
                     }
@@ -138,7 +138,7 @@ impl FaultSource {
     }
 }
 
-/// A record of the ring as 8-byte words, the header first.
+/// A record of the ring as 8-byte words, header first.
 fn read_record(words: &[u64], major_id: u64) -> Option<SensorEvent> {
     let (kind, misc) = (words[0] as u32, (words[0] >> 32) as u16);
     match (kind, words) {
@@ -151,7 +151,7 @@ fn read_record(words: &[u64], major_id: u64) -> Option<SensorEvent> {
         })),
         (RECORD_LOST, [_, _, count, ..]) => Some(SensorEvent::Lost(*count)),
         (RECORD_COMM, [_, who, ..]) if misc & MISC_COMM_EXEC != 0 => Some(SensorEvent::Gone(*who as u32)),
-        // The process and its parent, then the thread and its parent: a process ends with its first thread.
+        // Process, parent process, thread, parent thread: a process ends with its first thread.
         (RECORD_EXIT, [_, process, thread, ..]) if *process as u32 == *thread as u32 => {
             Some(SensorEvent::Gone(*process as u32))
         }
@@ -184,7 +184,7 @@ fn open_event(config: u64, period: u64, flags: u64, cpu: i32) -> io::Result<Owne
 }
 
 fn request(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_long) -> io::Result<()> {
-    // SAFETY: the requests used here take a number, a descriptor, or the address of a live u64.
+    // SAFETY: these requests take a number, a descriptor, or the address of a live u64.
     match unsafe { libc::ioctl(event.as_raw_fd(), request as _, argument) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -192,30 +192,30 @@ fn request(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_long) -> i
 }
 
 fn switch(event: &OwnedFd, on: bool) {
-    // An event whose processes have all ended has nothing to switch.
+    // An event whose processes have all ended cannot be switched.
     let _ = request(event, if on { IOC_ENABLE } else { IOC_DISABLE }, 0);
 }
 
-/// The kernel's side of a ring is a page of counters, then the data.
+/// A ring shared with the kernel: a page of counters, then the data.
 struct EventRing {
     start: NonNull<u8>,
     page: usize,
-    /// A record, put together where it wraps.
+    /// A record that wraps around the end, made contiguous.
     record: Vec<u64>,
 }
 
-// SAFETY: the mapping belongs to this value alone, and nothing of it depends on the thread.
+// SAFETY: the value owns the mapping, which does not depend on the thread.
 unsafe impl Send for EventRing {}
 
 impl EventRing {
-    /// Where `data_head` and `data_tail` stand in struct `perf_event_mmap_page`.
+    /// Offsets of `data_head` and `data_tail` in struct `perf_event_mmap_page`.
     const HEAD: usize = 1024;
     const TAIL: usize = 1032;
 
     fn map(event: &OwnedFd) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let bytes = page * (1 + RING_PAGES);
-        // SAFETY: a new shared mapping of the event's own buffer at an address of the kernel's choice.
+        // SAFETY: a new shared mapping of the event's own buffer at an address chosen by the kernel.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -234,15 +234,15 @@ impl EventRing {
     }
 
     fn counter(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: the counters page is mapped as long as we live, the offsets are multiples of eight, and kernel and reader
-        // use these words as atomics.
+        // SAFETY: the counter page is mapped as long as `self` lives, the offsets are multiples of eight, and kernel
+        // and reader access these words as atomics.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
 
     fn word(&self, at: u64) -> u64 {
         let size = (self.page * RING_PAGES) as u64;
-        // SAFETY: records are aligned to eight bytes and the ring's size is a multiple of that, so a word lies inside it;
-        // the kernel does not write between tail and head, where the caller reads.
+        // SAFETY: records are aligned to eight bytes and the size of the ring is a multiple of that, so a word is
+        // inside it; the kernel does not write between tail and head, where the caller reads.
         unsafe { ptr::read_volatile(self.start.as_ptr().add(self.page + (at % size) as usize).cast()) }
     }
 
@@ -267,7 +267,7 @@ impl EventRing {
 
 impl Drop for EventRing {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nothing refers to any more.
+        // SAFETY: our own mapping, to which no references remain.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.page * (1 + RING_PAGES)) };
     }
 }

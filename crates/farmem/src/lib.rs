@@ -1,9 +1,20 @@
-//! Memory beyond DRAM: arrays over a file, and the kernel's swap steered from outside. Must not know experiments,
-//! workloads or results.
+//! Memory beyond DRAM: arrays in a file, and the kernel's swap, controlled from outside. Must not depend on
+//! experiments, workloads or results.
 //!
-//! Steering goes one way: `sense` sees page faults, `predict` says what follows from them, `act` advises the kernel;
-//! `pilot` has the three together, and `expansion` sets up what they need. What was seen and
-//! ordered can be recorded (`trace`), also of a program that is not steered (`watch`).
+//! Data flows one way: `faults` reads page faults, `predict` decides what follows from them, `advise` advises the
+//! kernel; `controller` connects the three, and `expansion` sets up the cgroup and swap. Faults and advice can be
+//! recorded (`trace`), also in kernel mode (`recorder`).
+//!
+//! # Invariants
+//!
+//! - **The controller only advises the kernel.** If it is killed, the program loses no data, and `nearfar restore` removes
+//!   what is left. Tests: `nearfar/tests/expand`.
+//! - **Decisions are pure.** `predict` uses no clock and no system call. Its tests replay generated streams, and page faults
+//!   of real programs (`predict/traces`, recorded by `expand --trace`), against a model of memory.
+//! - **A program finds its own bytes**, whatever it does with its mappings. Tests: `tests/operations`, and in both modes
+//!   `nearfar/tests/operations.rs`.
+//! - **A far array loses no data.** A failed transfer is an error, and data that could not be written are kept. Test:
+//!   `every_failed_transfer_is_reported_and_loses_nothing` (array/tests.rs).
 
 mod advise;
 pub mod array;
@@ -23,19 +34,19 @@ use machine::undo::ChangeError;
 pub use controller::ControllerStats;
 pub use expansion::{DRAM_MIN, Expansion, ExpansionLimits, ExpansionStatus, PagingMode};
 
-/// Bytes of a page.
+/// Page size in bytes.
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Why there is no far memory.
+/// The reason why far memory is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// What, on what, and the kernel's answer.
+    /// The operation, its object and the kernel's error.
     pub what: String,
-    /// The next step, where one is known.
+    /// The next step, if known.
     pub hint: Option<String>,
-    /// Whether it was a matter of permission.
+    /// Whether permission was missing.
     pub not_permitted: bool,
 }
 

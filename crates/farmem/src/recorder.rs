@@ -1,4 +1,4 @@
-//! Records every page fault of a program that nobody steers. Must not know what follows from one.
+//! Records every page fault of a program in kernel mode. Must not know what follows from a fault.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use model::values::units::Bytes;
 use crate::faults::FaultSource;
 use crate::trace::{Record, Trace};
 
-/// How long a look may be put off: a ring is full after some milliseconds of first touches.
+/// Maximum delay of a poll: first accesses fill a ring within milliseconds.
 const PACE: Duration = Duration::from_millis(2);
 
 pub(crate) struct FaultRecorder {
@@ -21,7 +21,7 @@ pub(crate) struct FaultRecorder {
 }
 
 impl FaultRecorder {
-    /// Begins. `sense` was opened on the thread that will fork the program, and sees each fault.
+    /// Starts recording. `sense` was opened on the thread that will fork the program, and samples each fault.
     pub(crate) fn start(mut sense: FaultSource, group: MemoryCgroup, dram: Bytes, trace: Trace) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (ended, began) = (stop.clone(), Instant::now());
@@ -29,7 +29,7 @@ impl FaultRecorder {
             sense.watch_minor(true);
             let mut last = false;
             while !last {
-                // What was seen before the end is still recorded.
+                // Faults sampled before the end are still recorded.
                 last = ended.load(Ordering::Relaxed);
                 sense.wait(PACE);
                 let mut trace = trace.open();

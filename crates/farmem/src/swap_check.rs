@@ -1,5 +1,5 @@
-//! Where swap may lie: not on a network, where writing out memory needs memory, and not beside encrypted swap in the clear.
-//! That it is on a disk at all is for `array`.
+//! Checks where swap may be: not on a network file system, where writing out memory needs memory, and not on an
+//! unencrypted disk if other swap is encrypted. `array` checks that it is on a disk.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -8,24 +8,25 @@ use std::path::Path;
 use crate::Unavailable;
 use crate::array::FileSystem;
 
-/// Whether swap may lie in a folder.
+/// Checks that swap may be in a directory.
 pub(crate) fn check(folder: &Path) -> Result<(), Unavailable> {
     let name = folder.display();
     let kind = File::open(folder).and_then(|folder| FileSystem::of(&folder)).map_err(|error| {
-        Unavailable::io(format!("cannot use {name} for far memory"), &error).hint("--far-file names a folder on a disk")
+        Unavailable::io(format!("cannot use {name} for far memory"), &error)
+            .hint("use --far-path with a directory on a disk")
     })?;
     if !kind.is_over_a_network() {
         return Ok(());
     }
     let network = kind.to_string().to_uppercase();
     Err(Unavailable::unavailable(format!(
-        "{name} is on {network}, where writing out memory needs memory: the machine could stand still"
+        "{name} is on {network}, where writing out memory needs memory, so the machine could deadlock"
     ))
-    .hint("--far-file names a folder on a disk of this machine"))
+    .hint("use --far-path with a directory on a local disk"))
 }
 
-/// Whether this machine swaps to encrypted disks alone while the folder's disk is not encrypted: memory that was written
-/// there could be read from the disk later.
+/// Returns true if this machine swaps to encrypted disks only while the directory's disk is not encrypted, so that
+/// memory contents could be read from that disk later.
 pub(crate) fn would_leave_encryption(root: &Path, folder: &Path) -> bool {
     let swaps = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
     let devices: Vec<&str> = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
@@ -47,29 +48,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_is_not_there_is_named() {
+    fn missing_directory_is_named() {
         assert!(check(Path::new("/nowhere")).unwrap_err().to_string().contains("cannot use /nowhere"));
         assert_eq!(check(Path::new("/")), Ok(()));
     }
 
     #[test]
-    fn encrypted_swap_and_a_plain_disk_do_not_go_together() {
+    fn encrypted_swap_rejects_an_unencrypted_disk() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let leaves = || would_leave_encryption(root.path(), root.path());
+        let violates = || would_leave_encryption(root.path(), root.path());
         write("proc/swaps", "Filename Type Size Used Priority\n");
-        assert!(!leaves(), "no swap, no policy");
+        assert!(!violates(), "without swap there is no policy");
         write("proc/swaps", "Filename Type Size Used Priority\n/dev/dm-1 partition 1 0 -2\n");
-        assert!(!leaves(), "an ordinary logical volume");
+        assert!(!violates(), "an ordinary logical volume");
         write("sys/block/dm-1/dm/uuid", "CRYPT-LUKS2-77\n");
-        assert!(leaves());
+        assert!(violates());
         let dev = fs::metadata(root.path()).unwrap().dev();
         let block = format!("sys/dev/block/{}:{}/dm/uuid", rustix::fs::major(dev), rustix::fs::minor(dev));
         write(&block, "CRYPT-LUKS2-78\n");
-        assert!(!leaves(), "the folder's disk is encrypted too");
+        assert!(!violates(), "the directory's disk is encrypted, too");
     }
 }

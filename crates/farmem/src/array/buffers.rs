@@ -1,5 +1,5 @@
-//! DRAM that is lent out in pieces: each [`Buffer`] has its bytes alone, can be cut and put together again, and is given
-//! away while the kernel reads or writes it.
+//! DRAM divided into exclusively owned pieces: each [`Buffer`] owns its bytes, can be split and joined again, and is
+//! moved away while the kernel reads or writes it.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -10,24 +10,24 @@ use machine::memory::{MemoryError, PlacedMemory};
 use model::values::id_set::NodeId;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Buffers that are read or written as values begin at a multiple of this.
+/// Alignment of buffers that are accessed as values.
 const ALIGNMENT: usize = 16;
 
-/// The memory that buffers are pieces of; it lives as long as any of them.
+/// The memory of all buffers; it lives as long as any of them.
 #[derive(Clone, Debug)]
 pub struct NearArena(Arc<PlacedMemory>);
 
-/// A piece of near memory that nobody else has.
+/// An exclusively owned piece of near memory.
 #[derive(Debug)]
 pub struct Buffer {
-    /// Only buffers access its bytes, through its pointer; no two of them have the same bytes.
+    /// Only buffers access its bytes, through its pointer; no two of them overlap.
     memory: Arc<PlacedMemory>,
     from: usize,
     bytes: usize,
 }
 
 impl NearArena {
-    /// Takes memory over; the buffer is all of it.
+    /// Takes ownership of memory and returns one buffer that covers all of it.
     pub fn new(placed: PlacedMemory) -> (Self, Buffer) {
         let bytes = placed.bytes().0 as usize;
         let memory = Arc::new(placed);
@@ -53,42 +53,42 @@ impl NearArena {
 }
 
 impl Buffer {
-    /// How many bytes it has.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its place in the near memory.
+    /// Its offset in the near memory.
     pub(super) fn from(&self) -> usize {
         self.from
     }
 
-    /// Cuts off what begins at a byte: this buffer keeps what is before it.
+    /// Splits the buffer: it keeps the bytes before `at` and returns the rest.
     #[must_use]
     pub fn split_off(&mut self, at: usize) -> Self {
-        assert!(at <= self.bytes, "a buffer of {} bytes cannot be cut at {at}", self.bytes);
+        assert!(at <= self.bytes, "a buffer of {} bytes cannot be split at {at}", self.bytes);
         let rest = Self { memory: Arc::clone(&self.memory), from: self.from + at, bytes: self.bytes - at };
         self.bytes = at;
         rest
     }
 
-    /// Puts the piece behind it back.
+    /// Joins the adjacent next piece to this buffer.
     pub fn join(&mut self, next: Self) {
         let behind = Arc::ptr_eq(&self.memory, &next.memory) && self.from + self.bytes == next.from;
-        assert!(behind, "only the piece behind a buffer can be joined to it");
+        assert!(behind, "only the adjacent next piece can be joined");
         self.bytes += next.bytes;
         drop(next);
     }
 
-    /// Its bytes as values; at the end may be some that do not make a whole value.
+    /// Its bytes as values; bytes at the end that do not form a whole value are left out.
     pub fn as_slice<T: FromBytes + Immutable>(&self) -> &[T] {
-        // SAFETY: the bytes lie in live memory and are this buffer's alone, which is borrowed as long as the slice; no shared
-        // view of them has interior mutability. T is FromBytes, and `len` has checked its alignment.
+        // SAFETY: the bytes are in live memory and belong to this buffer only, which is borrowed as long as the slice;
+        // no shared view of them has interior mutability. T is FromBytes, and `len` has checked its alignment.
         unsafe { slice::from_raw_parts(self.address().cast(), self.len::<T>()) }
     }
 
     pub fn as_mut_slice<T: FromBytes + IntoBytes>(&mut self) -> &mut [T] {
-        // SAFETY: as in `as_slice`, borrowed exclusively; T is IntoBytes, so that no byte becomes uninitialised.
+        // SAFETY: as in `as_slice`, borrowed exclusively; T is IntoBytes, so no byte becomes uninitialised.
         unsafe { slice::from_raw_parts_mut(self.address().cast(), self.len::<T>()) }
     }
 
@@ -97,9 +97,9 @@ impl Buffer {
         self.bytes / size_of::<T>()
     }
 
-    /// Where it begins, for threads that share it by an agreement of their own.
+    /// Its address, for threads that coordinate their access to it.
     pub fn address(&self) -> *mut u8 {
-        assert!(self.from.is_multiple_of(ALIGNMENT), "a buffer of values begins at a multiple of their size");
+        assert!(self.from.is_multiple_of(ALIGNMENT), "the buffer is not aligned");
         self.memory.start().as_ptr().wrapping_add(self.from)
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     use model::placements::placement::MemoryPolicy;
 
     #[test]
-    fn pieces_have_bytes_of_their_own_and_come_together_again() {
+    fn split_buffers_are_disjoint_and_can_be_joined() {
         let placed = PlacedMemory::new(8192, &MemoryPolicy::Kernel, HugePages::Never).unwrap();
         let (near, mut all) = NearArena::new(placed);
         assert!(near.has(&all) && all.bytes() == 8192);
@@ -119,7 +119,7 @@ mod tests {
         all.as_mut_slice::<u64>().fill(1);
         rest.as_mut_slice::<u64>().fill(2);
         assert_eq!((all.as_slice::<u64>()[511], rest.as_slice::<u64>()[0]), (1, 2));
-        // The memory outlives what it was made of.
+        // The memory outlives the arena.
         drop(near);
         all.join(rest);
         assert_eq!(all.as_slice::<u64>().iter().sum::<u64>(), 3 * 512);
@@ -128,6 +128,6 @@ mod tests {
             let mut last = last;
             last.join(all);
         }));
-        assert!(refused.is_err(), "the piece before it is not behind it");
+        assert!(refused.is_err(), "the previous piece is not the next one");
     }
 }

@@ -1,4 +1,4 @@
-//! Why there is no far memory, or why bytes did not get there.
+//! Errors of far memory and of transfers.
 
 use std::fmt;
 use std::io;
@@ -7,49 +7,48 @@ use std::path::PathBuf;
 use machine::memory::MemoryError;
 use model::values::units::Bytes;
 
-/// What went wrong, on what, and the next step.
+/// An error with the object concerned and, if known, the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FarError {
-    /// The folder lies in DRAM, so a file in it is not beyond DRAM.
+    /// The directory is in DRAM, so far files would not be on a disk.
     InMemory { folder: PathBuf, file_system: String },
-    /// No folder was named, and none of those that are tried lies on a disk.
+    /// No directory was named, and no default directory is on a disk.
     NoFolder {
-        /// The folders that were tried, and why not each.
+        /// The directories tried, each with the reason.
         tried: String,
     },
-    /// The disk has no room for the whole file.
+    /// The disk has not enough free space for the file.
     NoRoom {
-        /// Where it was to lie.
+        /// The directory of the file.
         folder: PathBuf,
-        /// How large it was to be.
         asked: Bytes,
-        /// What the file system has for this process.
+        /// The free space of the file system for this process; `None` if unknown.
         free: Option<Bytes>,
     },
-    /// The file system writes every block to a new place, so a mapped write can find the disk full.
+    /// The file system is copy-on-write, so a mapped write can find the disk full.
     CopyOnWrite { folder: PathBuf, file_system: String },
-    /// The DRAM that may be used is too little to work with.
+    /// The DRAM budget is too small.
     Budget { asked: Bytes, least: Bytes },
-    /// DRAM that may be used is not there.
+    /// The near memory could not be allocated.
     Memory(MemoryError),
     Refused {
-        /// What was tried, on what.
+        /// The operation and its object.
         what: String,
         errno: i32,
-        /// The next step, where one is known.
+        /// The next step, if known.
         hint: Option<&'static str>,
     },
-    /// A read or a write of the file failed. What was to be written is still in its buffer.
+    /// A read or write of the file failed. Data to be written are still in the buffer.
     Transfer {
-        /// What was tried: `write 1MiB at 3MiB of the far file`.
+        /// The operation: `write 1MiB at 3MiB of the far file`.
         what: String,
         errno: i32,
     },
-    /// Fewer bytes were moved than asked for.
+    /// A transfer was incomplete.
     Short {
-        /// What was tried, as above.
+        /// The operation, as above.
         what: String,
-        /// How many bytes were moved.
+        /// Number of bytes transferred.
         moved: usize,
     },
 }
@@ -67,26 +66,26 @@ impl FarError {
         self
     }
 
-    /// The next step, where one is known.
+    /// Returns the next step, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::InMemory { folder, .. } => {
-                Some(format!("name a folder on a disk, or write memory:{} to have it all the same", folder.display()))
+                Some(format!("name a directory on a disk, or use memory:{} to accept memory", folder.display()))
             }
-            Self::NoFolder { .. } => Some(format!("{}=FOLDER names one", super::FOLDER_VARIABLE)),
-            Self::NoRoom { .. } => Some("take a smaller size, make room, or name a folder on another disk".into()),
-            Self::CopyOnWrite { .. } => Some("name a folder on ext4, xfs or another that writes in place".into()),
-            Self::Budget { least, .. } => Some(format!("give it {least} or more")),
+            Self::NoFolder { .. } => Some(format!("set {}=DIR", super::FOLDER_VARIABLE)),
+            Self::NoRoom { .. } => Some("use a smaller size, free space, or name a directory on another disk".into()),
+            Self::CopyOnWrite { .. } => {
+                Some("name a directory on ext4, xfs or another file system that writes in place".into())
+            }
+            Self::Budget { least, .. } => Some(format!("use {least} or more")),
             Self::Memory(error) => error.hint().map(str::to_string),
             Self::Refused { hint, .. } => hint.map(str::to_string),
-            Self::Transfer { errno, .. } if *errno == libc::EIO => {
-                Some("the kernel's log says what the disk did: dmesg".into())
-            }
+            Self::Transfer { errno, .. } if *errno == libc::EIO => Some("see the kernel log: dmesg".into()),
             Self::Transfer { .. } | Self::Short { .. } => None,
         }
     }
 
-    /// Whether this machine lacks what is needed, as against something that went wrong on the way.
+    /// Returns true if this machine lacks a requirement, false if an operation failed.
     pub fn is_unavailable(&self) -> bool {
         !matches!(self, Self::Transfer { .. } | Self::Short { .. })
     }
@@ -103,26 +102,26 @@ impl fmt::Display for FarError {
         let words = |errno: i32| io::Error::from_raw_os_error(errno);
         match self {
             Self::InMemory { folder, file_system } => {
-                write!(f, "a file in {} would lie in memory ({file_system}) and not beyond it", folder.display())
+                write!(f, "directory '{}' is in memory ({file_system}), not on a disk", folder.display())
             }
-            Self::NoFolder { tried } => write!(f, "there is no folder on a disk for far memory: {tried}"),
+            Self::NoFolder { tried } => write!(f, "no directory on a disk for far memory: {tried}"),
             Self::NoRoom { folder, asked, free: Some(free) } => {
-                write!(f, "{asked} of far memory do not fit on the disk of {}: {free} are free", folder.display())
+                write!(f, "{asked} of far memory exceed the free space of the disk of {}: {free}", folder.display())
             }
             Self::NoRoom { folder, asked, free: None } => {
-                write!(f, "{asked} of far memory do not fit on the disk of {}", folder.display())
+                write!(f, "{asked} of far memory exceed the free space of the disk of {}", folder.display())
             }
             Self::CopyOnWrite { folder, file_system } => write!(
                 f,
-                "{} is on {file_system}, which writes every block to a new place: memory mapped from a file there can find the disk full when it is written",
+                "{} is on {file_system}, which is copy-on-write: writing to memory mapped from a file there can fail for lack of space",
                 folder.display()
             ),
-            Self::Budget { asked, least } => write!(f, "{asked} of DRAM are too little: {least} are needed"),
+            Self::Budget { asked, least } => write!(f, "{asked} of DRAM are too little: the minimum is {least}"),
             Self::Memory(error) => error.fmt(f),
             Self::Refused { what, errno, .. } | Self::Transfer { what, errno } => {
                 write!(f, "cannot {what}: {}", words(*errno))
             }
-            Self::Short { what, moved } => write!(f, "cannot {what}: only {} were moved", Bytes(*moved as u64)),
+            Self::Short { what, moved } => write!(f, "cannot {what}: only {} were transferred", Bytes(*moved as u64)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! In which folder far files lie, and whether that is a disk.
+//! The directory of far files, and whether it is on a disk.
 
 use std::fmt;
 use std::fs::File;
@@ -8,38 +8,38 @@ use rustix::fs::fstatfs;
 
 use super::FarError;
 
-/// The environment variable that names the folder, for whoever does not say it otherwise.
+/// Environment variable with the default directory.
 pub const FOLDER_VARIABLE: &str = "NEARFAR_FAR";
 
-/// Where data that nobody keeps may be large: /var/tmp is on a disk by the file system hierarchy's rules, /tmp often is
+/// Directories for large temporary data. By the file system hierarchy standard, /var/tmp is on a disk; /tmp often is
 /// not.
 const USUAL: [&str; 2] = ["/var/tmp", "/tmp"];
 
-/// Before a folder that is known to lie in memory.
+/// Prefix of a directory that may be in memory.
 const IN_MEMORY: &str = "memory:";
 
-// statfs(2): file systems whose files are pages of DRAM.
+// statfs(2) types of file systems whose files are pages of DRAM.
 const MEMORY_KINDS: [(u64, &str); 3] = [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs"), (0x9584_58f6, "hugetlbfs")];
-// statfs(2): file systems that never write in place; of btrfs files can be taken out of that.
+// statfs(2) types of file systems that never write in place; on btrfs, files can opt out of copy-on-write.
 pub(super) const BTRFS: u64 = 0x9123_683e;
 const COPY_ON_WRITE_KINDS: [(u64, &str); 2] = [(0x2fc1_2fc1, "zfs"), (0xca45_1a4e, "bcachefs")];
-// statfs(2): file systems on other machines, or in a process that needs memory to write.
+// statfs(2) types of file systems on other machines, or in a process that needs memory to write.
 const NETWORK_KINDS: [(u64, &str); 5] =
     [(0x6969, "nfs"), (0xff53_4d42, "cifs"), (0xfe53_4d42, "smb"), (0x6573_5546, "fuse"), (0x0102_1997, "9p")];
 const OTHER_KINDS: [(u64, &str); 5] =
     [(0xef53, "ext4"), (0x5846_5342, "xfs"), (BTRFS, "btrfs"), (0xf2f5_2010, "f2fs"), (0x794c_7630, "overlayfs")];
 
-/// Where a far file is to lie.
+/// The directory for far files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarLocation {
     folder: PathBuf,
-    /// The user knows that it lies in memory.
+    /// The user accepts a directory in memory.
     memory_will_do: bool,
 }
 
 impl FarLocation {
-    /// What a user writes: a folder, `memory:FOLDER` for one that may lie in memory, or `auto` for the first of those that
-    /// [`FOLDER_VARIABLE`] names, /var/tmp and /tmp that is on a disk.
+    /// Parses a directory, `memory:DIR` for one that may be in memory, or `auto` for the first directory on a disk
+    /// among that of [`FOLDER_VARIABLE`], /var/tmp and /tmp.
     pub fn parse(text: &str) -> Result<Self, FarError> {
         match text.trim() {
             "auto" | "" => Self::found(),
@@ -47,7 +47,7 @@ impl FarLocation {
         }
     }
 
-    /// What `auto` means here.
+    /// Resolves `auto`.
     pub fn found() -> Result<Self, FarError> {
         match std::env::var(FOLDER_VARIABLE) {
             Ok(text) if !text.trim().is_empty() => {
@@ -80,15 +80,15 @@ impl FarLocation {
         &self.folder
     }
 
-    /// Whether it is there and, unless the user knows better, on a disk.
+    /// Checks that the directory exists and, unless the user accepts memory, is on a disk.
     pub fn check(&self) -> Result<(), FarError> {
-        let what = || format!("open the folder {}", self.folder.display());
+        let what = || format!("open directory {}", self.folder.display());
         let is_there = File::open(&self.folder).and_then(|folder| {
             if folder.metadata()?.is_dir() { Ok(folder) } else { Err(std::io::ErrorKind::NotADirectory.into()) }
         });
         let folder = is_there.map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::ENOTDIR);
-            FarError::Refused { what: what(), errno, hint: Some("name a folder that is there and can be written to") }
+            FarError::Refused { what: what(), errno, hint: Some("name an existing directory with write permission") }
         })?;
         let kind = FileSystem::of(&folder).map_err(|error| FarError::refused(what(), &error))?;
         if kind.is_memory() && !self.memory_will_do {
@@ -98,13 +98,13 @@ impl FarLocation {
     }
 }
 
-/// The kind of a file system.
+/// The type of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileSystem(pub u64);
 
 impl FileSystem {
     pub(crate) fn of(file: &File) -> std::io::Result<Self> {
-        // The kernel's number has 32 bits, whatever the type is on this machine.
+        // The kernel's number has 32 bits, whatever its C type on this machine.
         Ok(Self(fstatfs(file)?.f_type as u64 & 0xffff_ffff))
     }
 
@@ -136,24 +136,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_told_from_disks_and_taken_when_the_user_says_so() {
+    fn memory_file_systems_are_rejected_unless_accepted() {
         let Err(error) = FarLocation::named("/dev/shm").check() else {
-            return println!("skipped: /dev/shm is not in memory here");
+            return println!("skipped: /dev/shm is not in memory");
         };
         if !matches!(error, FarError::InMemory { .. }) {
             return println!("skipped: {error}");
         }
-        assert_eq!(error.to_string(), "a file in /dev/shm would lie in memory (tmpfs) and not beyond it");
+        assert_eq!(error.to_string(), "directory '/dev/shm' is in memory (tmpfs), not on a disk");
         assert!(error.hint().unwrap().contains("memory:/dev/shm"), "{error:?}");
         assert_eq!(FarLocation::parse("memory:/dev/shm").unwrap().check(), Ok(()));
         let none = FarLocation::first_of(&["/dev/shm", "/nowhere"]).unwrap_err();
         let words = none.to_string();
-        assert!(words.contains("/dev/shm would lie in memory") && words.contains("/nowhere: No such file"), "{words}");
+        assert!(words.contains("'/dev/shm' is in memory") && words.contains("/nowhere: No such file"), "{words}");
         assert!(none.hint().unwrap().contains(FOLDER_VARIABLE));
     }
 
     #[test]
-    fn what_is_no_folder_is_said() {
+    fn invalid_directories_return_errors() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (path, expected) in [("/nowhere", "No such file"), (file.path().to_str().unwrap(), "Not a directory")] {
             let error = FarLocation::parse(path).unwrap().check().unwrap_err();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_have_names() {
+    fn file_system_types_have_names() {
         assert_eq!(FileSystem(0xef53).to_string(), "ext4");
         assert_eq!(FileSystem(0x1234).to_string(), "file system 0x1234");
         assert!(FileSystem(0x2fc1_2fc1).never_writes_in_place() && !FileSystem(BTRFS).never_writes_in_place());

@@ -1,11 +1,11 @@
-//! Engine F: arrays in a file on a disk, for programs that know that their data are far. A [`FarFile`] has its whole room
-//! before it is used and no name in any folder, so that a full disk is an error at the start and a killed process leaves
-//! nothing behind. Two ways to its bytes: a [`View`] maps them as memory, in and out of which the kernel moves pages; a
-//! [`Mover`] moves pieces between the file and registered buffers while the caller computes, past the page cache, and
-//! [`Tiles`] is an array of blocks above it with a bounded number of them in DRAM. A [`Reader`] has many small reads of a file
-//! under way at once. A [`ScratchFile`] has any size, and with a name outlives who made it.
+//! Far arrays: arrays in a file on a disk, for programs that know that their data exceed DRAM. A [`FarFile`] is allocated
+//! completely before use and has no name, so a full disk is an error at creation and a killed process leaves nothing.
+//! Its bytes are accessed in two ways: a [`View`] maps them as memory, paged by the kernel; a [`Mover`] transfers pieces
+//! between the file and registered buffers by direct I/O while the caller computes. [`Tiles`] is an array of blocks on
+//! top of a mover with a bounded number of blocks in DRAM, a [`Reader`] keeps many small reads in flight, and a
+//! [`ScratchFile`] may have any size and, if named, outlives its process.
 //!
-//! Must not know what is computed with them. Data live as long as the value: nothing here is kept after it is dropped.
+//! Must not know what is computed with the data. Data live as long as the value.
 
 mod buffers;
 mod error;

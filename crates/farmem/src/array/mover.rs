@@ -1,6 +1,6 @@
-//! Pieces of a far file to and from DRAM while the caller computes: requests past the page cache, many under way at once.
-//! A buffer is given to the mover with a request and comes back with its answer, so that nobody looks at bytes that the
-//! kernel is working on.
+//! Transfers between a far file and DRAM while the caller computes: direct I/O with many requests in flight. A buffer
+//! is handed to the mover with a request and returned with its completion, so that no code accesses bytes that the
+//! kernel is transferring.
 #![allow(unsafe_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -14,56 +14,56 @@ use super::buffers::{Buffer, NearArena};
 use super::ring::{FileRing, REGISTERED_MAX, Transfer, passes};
 use super::{Access, FarError, FarFile};
 
-/// How a mover cuts its work.
+/// Request size and queue depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoverSettings {
-    /// The most bytes of one request; 256 KiB to 1 MiB keep a disk busy without making the first piece late.
+    /// Maximum size of one I/O request; 256 KiB to 1 MiB keep a disk busy without delaying the first one.
     pub transfer_bytes: usize,
-    /// How many requests are under way at once.
+    /// Maximum number of concurrent requests.
     pub depth: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferStats {
-    /// Bytes from the file.
+    /// Bytes read from the file.
     pub read: u64,
-    /// Bytes to the file.
+    /// Bytes written to the file.
     pub written: u64,
-    /// How long the caller waited for both.
+    /// Time the caller waited for transfers.
     pub waited: Duration,
 }
 
-/// Stands for a buffer that is on its way.
+/// Identifies a buffer in transfer.
 #[derive(Debug, PartialEq, Eq, Hash)]
-#[must_use = "the buffer comes back through Mover::finish alone"]
+#[must_use = "only Mover::finish returns the buffer"]
 pub struct TransferId(u64);
 
-/// A request failed. The buffer is as it was given where it was to be written, and undefined where it was to be read.
+/// A failed request. The buffer is unchanged after a write and undefined after a read.
 #[derive(Debug)]
 pub struct TransferError {
-    /// What was given to the mover.
+    /// The buffer of the request.
     pub buffer: Buffer,
     pub error: FarError,
 }
 
-/// Moves pieces of one file, for one thread.
+/// Transfers pieces of one file, on one thread.
 pub struct Mover {
     ring: FileRing,
     file: Arc<FarFile>,
     near: NearArena,
     settings: MoverSettings,
-    next_ticket: u64,
+    next_id: u64,
     jobs: HashMap<u64, PendingTransfer>,
-    /// Not yet given to the kernel.
+    /// Not yet submitted to the kernel.
     queue: VecDeque<Piece>,
-    /// By the number of the request; none where no request is under way.
-    flying: Vec<Option<Piece>>,
+    /// Pieces in flight by request number; `None` for a free number.
+    in_flight: Vec<Option<Piece>>,
     traffic: TransferStats,
 }
 
 struct PendingTransfer {
     buffer: Buffer,
-    /// Pieces without an answer.
+    /// Pieces without a completion.
     left: usize,
     error: Option<FarError>,
 }
@@ -76,9 +76,10 @@ struct Piece {
 }
 
 impl Mover {
-    /// A mover between a file that was made for direct access and buffers of this memory. It belongs to the thread that makes it.
+    /// Creates a mover between a file opened for direct I/O and buffers of this memory. It belongs to the calling
+    /// thread.
     pub fn new(file: Arc<FarFile>, near: &NearArena, settings: MoverSettings) -> Result<Self, FarError> {
-        assert!(file.access() == Access::Direct, "a mover goes past the page cache");
+        assert!(file.access() == Access::Direct, "a mover needs direct I/O");
         assert!(settings.transfer_bytes.is_multiple_of(file.alignment()) && settings.transfer_bytes > 0);
         let depth = settings.depth.max(1);
         Ok(Self {
@@ -86,57 +87,57 @@ impl Mover {
             file,
             near: near.clone(),
             settings,
-            next_ticket: 0,
+            next_id: 0,
             jobs: HashMap::new(),
             queue: VecDeque::new(),
-            flying: vec![None; depth as usize],
+            in_flight: vec![None; depth as usize],
             traffic: TransferStats::default(),
         })
     }
 
-    /// Begins to fill a buffer from a place in the file.
+    /// Starts to fill a buffer from an offset of the file.
     pub fn read(&mut self, buffer: Buffer, offset: u64) -> TransferId {
         self.start(false, buffer, offset)
     }
 
-    /// Begins to write a buffer to a place in the file.
+    /// Starts to write a buffer to an offset of the file.
     pub fn write(&mut self, buffer: Buffer, offset: u64) -> TransferId {
         self.start(true, buffer, offset)
     }
 
-    /// Waits for a request and gives its buffer back.
-    #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one buffer")]
+    /// Waits for a request and returns its buffer.
+    #[expect(clippy::needless_pass_by_value, reason = "an identifier is valid once")]
     pub fn finish(&mut self, ticket: TransferId) -> Result<Buffer, TransferError> {
         let TransferId(job) = ticket;
         let begun = Instant::now();
-        while self.jobs.get(&job).expect("a ticket is given by its own mover, once").left > 0 {
-            self.take_answers();
+        while self.jobs.get(&job).expect("the identifier belongs to this mover and was not used").left > 0 {
+            self.process_completions();
             self.submit();
             if self.jobs[&job].left > 0 {
                 self.ring.submit(true);
-                self.take_answers();
+                self.process_completions();
             }
         }
         self.traffic.waited += begun.elapsed();
-        let PendingTransfer { buffer, error, .. } = self.jobs.remove(&job).expect("it was there just now");
+        let PendingTransfer { buffer, error, .. } = self.jobs.remove(&job).expect("the job was just looked up");
         match error {
             None => Ok(buffer),
             Some(error) => Err(TransferError { buffer, error }),
         }
     }
 
-    /// Takes what has come and hands over what waits, without waiting.
+    /// Processes completions and submits queued pieces, without waiting.
     pub fn poll(&mut self) {
-        self.take_answers();
+        self.process_completions();
         self.submit();
     }
 
-    /// What it has moved so far.
+    /// Transfer counts so far.
     pub fn traffic(&self) -> TransferStats {
         self.traffic
     }
 
-    /// Whether the kernel keeps the buffers' pages at hand (registered buffers).
+    /// Whether the buffers are registered with the kernel, which then keeps their pages pinned.
     pub fn is_registered(&self) -> bool {
         self.ring.is_registered()
     }
@@ -157,14 +158,14 @@ impl Mover {
 
     fn start(&mut self, write: bool, buffer: Buffer, offset: u64) -> TransferId {
         let (from, bytes, unit) = (buffer.from(), buffer.bytes(), self.file.alignment());
-        assert!(self.near.has(&buffer), "a mover moves buffers of its own near memory");
+        assert!(self.near.has(&buffer), "the buffer belongs to other near memory");
         assert!(
             from.is_multiple_of(unit) && bytes.is_multiple_of(unit) && offset.is_multiple_of(unit as u64),
-            "requests past the page cache are multiples of {unit}: {bytes} bytes at {offset}"
+            "direct I/O needs multiples of {unit}, not {bytes} bytes at {offset}"
         );
-        assert!(offset + bytes as u64 <= self.file.bytes() as u64, "{bytes} bytes at {offset} lie beyond the far file");
-        let job = self.next_ticket;
-        self.next_ticket += 1;
+        assert!(offset + bytes as u64 <= self.file.bytes() as u64, "{bytes} bytes at {offset} exceed the far file");
+        let job = self.next_id;
+        self.next_id += 1;
         let mut left = 0;
         let mut done = 0;
         while done < bytes {
@@ -183,14 +184,15 @@ impl Mover {
 
     fn submit(&mut self) {
         let mut any = false;
-        for number in 0..self.flying.len() {
-            if self.flying[number].is_some() {
+        for number in 0..self.in_flight.len() {
+            if self.in_flight[number].is_some() {
                 continue;
             }
             let Some(piece) = self.queue.pop_front() else { break };
-            self.flying[number] = Some(piece);
-            // SAFETY: the piece lies in its job's buffer, which the job keeps until all of its answers have come; the mover
-            // keeps the near memory; requests under way have a number each, of which there are as many as the ring is deep.
+            self.in_flight[number] = Some(piece);
+            // SAFETY: the piece is in its job's buffer, which the job keeps until all completions have arrived; the
+            // mover keeps the near memory alive; each request in flight has its own number, and the ring is as deep as
+            // there are numbers.
             unsafe { self.ring.put(number as u64, piece.transfer) };
             any = true;
         }
@@ -199,15 +201,15 @@ impl Mover {
         }
     }
 
-    fn take_answers(&mut self) {
-        let Self { ring, flying, jobs, queue, traffic, .. } = self;
-        ring.answers(|number, result| {
-            let piece = flying[number as usize].take().expect("answers come to requests that are under way");
+    fn process_completions(&mut self) {
+        let Self { ring, in_flight, jobs, queue, traffic, .. } = self;
+        ring.completions(|number, result| {
+            let piece = in_flight[number as usize].take().expect("completions belong to requests in flight");
             if passes(result, piece.tries) {
                 queue.push_front(Piece { tries: piece.tries + 1, ..piece });
                 return;
             }
-            let job = jobs.get_mut(&piece.job).expect("a job stays until its last answer");
+            let job = jobs.get_mut(&piece.job).expect("a job exists until its last completion");
             job.left -= 1;
             match outcome(&piece.transfer, result) {
                 Ok(()) if piece.transfer.write => traffic.written += piece.transfer.bytes as u64,
@@ -220,7 +222,7 @@ impl Mover {
     }
 }
 
-/// All of it, or an error: nobody asks for bytes beyond the end of the file, so fewer are something lost.
+/// Converts a result: anything but the full length is an error, because no request extends beyond the end of the file.
 pub(super) fn outcome(transfer: &Transfer, result: i32) -> Result<(), FarError> {
     match usize::try_from(result) {
         Ok(moved) if moved == transfer.bytes => Ok(()),
@@ -237,13 +239,13 @@ impl fmt::Display for Transfer {
 }
 
 impl Drop for Mover {
-    /// The kernel may still be at work on buffers.
+    /// Waits for requests in flight, because the kernel still accesses their buffers.
     fn drop(&mut self) {
         self.queue.clear();
-        while self.flying.iter().any(Option::is_some) {
+        while self.in_flight.iter().any(Option::is_some) {
             self.ring.submit(true);
-            let flying = &mut self.flying;
-            self.ring.answers(|number, _| flying[number as usize] = None);
+            let in_flight = &mut self.in_flight;
+            self.ring.completions(|number, _| in_flight[number as usize] = None);
         }
     }
 }

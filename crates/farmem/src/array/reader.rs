@@ -1,5 +1,6 @@
-//! Many small reads of a far file at once, in whatever order they end, each into a place of its own: for a search that wants a few
-//! kilobytes here and there while it goes on. A [`super::Mover`] moves whole buffers, in the order in which they are asked for.
+//! Concurrent small reads of a far file, each into its own slot of DRAM and completed in any order: for a search that
+//! needs a few kilobytes at a time while it computes. A [`super::Mover`] transfers whole buffers and completes them in
+//! the order of their requests.
 #![allow(unsafe_code)]
 
 use std::slice;
@@ -13,23 +14,23 @@ use super::mover::outcome;
 use super::ring::{FileRing, Transfer, passes};
 use super::{Access, FarError, FarFile};
 
-/// Reads one file, for the thread that made it.
+/// Reads one file, on the thread that created it.
 pub struct Reader {
     ring: FileRing,
     file: Arc<FarFile>,
     near: NearArena,
-    /// Nobody looks at it but through `near`.
+    /// Keeps the memory alive; it is accessed through `near` only.
     _all: Buffer,
     place_bytes: usize,
     padding: usize,
-    /// By number; none where no read is under way.
-    flying: Vec<Option<(Transfer, u32)>>,
-    answers: Vec<(u64, i32)>,
+    /// Reads in flight by slot; `None` for a free slot.
+    in_flight: Vec<Option<(Transfer, u32)>>,
+    completions: Vec<(u64, i32)>,
 }
 
 impl Reader {
-    /// So many reads at once, each of so many bytes at most; behind the bytes of each there are at least `padding` more, whatever
-    /// is in them.
+    /// Creates a reader with `places` concurrent reads of at most `bytes` each. Each slot has at least `padding` more
+    /// bytes of undefined content behind the data.
     pub fn new(
         file: Arc<FarFile>,
         places: usize,
@@ -37,51 +38,60 @@ impl Reader {
         padding: usize,
         policy: &MemoryPolicy,
     ) -> Result<Self, FarError> {
-        assert!(file.access() == Access::Direct, "a reader goes past the page cache");
+        assert!(file.access() == Access::Direct, "a reader needs direct I/O");
         assert!(places > 0 && bytes.is_multiple_of(file.alignment()));
         let place_bytes = (bytes + padding).next_multiple_of(file.alignment());
         let (near, all) = NearArena::new(PlacedMemory::new(places * place_bytes, policy, HugePages::System)?);
-        let ring = FileRing::new(&file, &near, u32::try_from(places).expect("places are few"))?;
-        let flying = vec![None; places];
-        Ok(Self { ring, file, near, _all: all, place_bytes, padding, flying, answers: Vec::with_capacity(places) })
+        let ring = FileRing::new(&file, &near, u32::try_from(places).expect("the number of slots fits u32"))?;
+        let in_flight = vec![None; places];
+        Ok(Self {
+            ring,
+            file,
+            near,
+            _all: all,
+            place_bytes,
+            padding,
+            in_flight,
+            completions: Vec::with_capacity(places),
+        })
     }
 
-    /// How many reads can be under way.
+    /// Maximum number of concurrent reads.
     pub fn places(&self) -> usize {
-        self.flying.len()
+        self.in_flight.len()
     }
 
-    /// Bytes of DRAM for what is read.
+    /// Size of the DRAM slots, in bytes.
     pub fn near_bytes(&self) -> usize {
         self.places() * self.place_bytes
     }
 
-    /// Puts a read into the queue, under a number below `places` that no read under way has.
+    /// Queues a read into a free slot below `places`.
     pub fn read(&mut self, number: usize, offset: u64, bytes: usize) {
         let unit = self.file.alignment();
-        assert!(self.flying[number].is_none(), "read {number} is under way");
-        assert!(bytes > 0 && bytes + self.padding <= self.place_bytes, "a place has no room for {bytes} bytes");
+        assert!(self.in_flight[number].is_none(), "read {number} is in flight");
+        assert!(bytes > 0 && bytes + self.padding <= self.place_bytes, "{bytes} bytes exceed a slot");
         assert!(
             offset.is_multiple_of(unit as u64) && bytes.is_multiple_of(unit),
-            "{bytes} bytes at {offset}: multiples of {unit}"
+            "{bytes} bytes at {offset} are not multiples of {unit}"
         );
-        assert!(offset + bytes as u64 <= self.file.bytes() as u64, "{bytes} bytes at {offset} lie beyond the far file");
+        assert!(offset + bytes as u64 <= self.file.bytes() as u64, "{bytes} bytes at {offset} exceed the far file");
         let transfer = Transfer { write: false, near: number * self.place_bytes, offset, bytes };
         self.put(number, transfer, 0);
     }
 
-    /// Begins with what is in the queue.
+    /// Submits the queued reads.
     pub fn submit(&mut self) {
         self.ring.submit(false);
     }
 
-    /// How many reads have ended and were not taken.
+    /// Number of completed reads that were not reaped.
     pub fn ended(&mut self) -> usize {
         self.ring.waiting()
     }
 
-    /// Calls with the number of each read that has ended well, its bytes and the padding behind them; waits for one if asked. Gives how
-    /// many have ended, well or not, and the first failure.
+    /// Calls `with` for each read that succeeded, with its slot, its bytes and the padding behind them; if `wait`,
+    /// waits for at least one. Returns the number of completed reads, failed ones included, and the first failure.
     pub fn reap(&mut self, wait: bool, mut with: impl FnMut(usize, &[u8])) -> (usize, Result<(), FarError>) {
         let (mut ended, mut result) = (0, Ok(()));
         loop {
@@ -92,10 +102,10 @@ impl Reader {
             }
             self.collect();
             let mut again = false;
-            let mut answers = std::mem::take(&mut self.answers);
-            for (number, answer) in answers.drain(..) {
+            let mut completions = std::mem::take(&mut self.completions);
+            for (number, answer) in completions.drain(..) {
                 let number = number as usize;
-                let (transfer, tries) = self.flying[number].take().expect("answers come to reads that are under way");
+                let (transfer, tries) = self.in_flight[number].take().expect("completions belong to reads in flight");
                 if passes(answer, tries) {
                     self.put(number, transfer, tries + 1);
                     again = true;
@@ -107,12 +117,12 @@ impl Reader {
                     Err(error) => result = result.and(Err(error)),
                 }
             }
-            // With the room that it has.
-            self.answers = answers;
+            // Keeps its capacity.
+            self.completions = completions;
             if again {
                 self.ring.submit(false);
             }
-            if !wait || ended > 0 || self.flying.iter().all(Option::is_none) {
+            if !wait || ended > 0 || self.in_flight.iter().all(Option::is_none) {
                 return (ended, result);
             }
         }
@@ -128,33 +138,33 @@ impl Reader {
     }
 
     fn put(&mut self, number: usize, transfer: Transfer, tries: u32) {
-        self.flying[number] = Some((transfer, tries));
-        // SAFETY: the place belongs to this number, whose read is the only one of it; the reader keeps the near memory; there
-        // are as many numbers as the ring is deep.
+        self.in_flight[number] = Some((transfer, tries));
+        // SAFETY: the slot belongs to this number, which has no other read in flight; the reader keeps the near memory
+        // alive; the ring is as deep as there are numbers.
         unsafe { self.ring.put(number as u64, transfer) };
     }
 
-    /// The answers that have come.
+    /// Collects the completions that have arrived.
     fn collect(&mut self) {
-        let Self { ring, answers, .. } = self;
-        ring.answers(|number, result| answers.push((number, result)));
+        let Self { ring, completions, .. } = self;
+        ring.completions(|number, result| completions.push((number, result)));
     }
 
-    /// What a read that has ended gave, with its padding.
+    /// The bytes of a completed read, with its padding.
     fn place(&self, number: usize, bytes: usize) -> &[u8] {
         let start = self.near.start().wrapping_add(number * self.place_bytes);
-        // SAFETY: the place lies in the near memory, has room for both, and no read of it is under way.
+        // SAFETY: the slot is in the near memory, is large enough for both, and has no read in flight.
         unsafe { slice::from_raw_parts(start, bytes + self.padding) }
     }
 }
 
 impl Drop for Reader {
-    /// The kernel may still be at work on places.
+    /// Waits for reads in flight, because the kernel still writes to their slots.
     fn drop(&mut self) {
-        while self.flying.iter().any(Option::is_some) {
+        while self.in_flight.iter().any(Option::is_some) {
             self.ring.submit(true);
-            let flying = &mut self.flying;
-            self.ring.answers(|number, _| flying[number as usize] = None);
+            let in_flight = &mut self.in_flight;
+            self.ring.completions(|number, _| in_flight[number as usize] = None);
         }
     }
 }
@@ -169,13 +179,13 @@ mod tests {
     const BYTES: usize = 64 << 10;
     const PLACES: usize = 5;
 
-    /// A file whose every 8 bytes say where they are.
+    /// A file in which every 8 bytes hold their own index.
     fn reader() -> Option<Reader> {
         let (_folder, place) = folder()?;
         let file = FarFile::new(&place, 40 * BYTES, Access::Direct);
         let file = file.map_err(|error| println!("skipped: {error}")).ok()?;
         let numbers: Vec<u8> = (0..file.bytes() as u64 / 8).flat_map(u64::to_ne_bytes).collect();
-        // Through the page cache, under another open file.
+        // Written through the page cache, under another file description.
         let path = format!("/proc/self/fd/{}", file.file().as_raw_fd());
         std::fs::write(path, numbers).unwrap();
         let reader = Reader::new(Arc::new(file), PLACES, BYTES, 128, &MemoryPolicy::Kernel);
@@ -187,22 +197,22 @@ mod tests {
     }
 
     #[test]
-    fn reads_end_in_any_order_each_with_its_own_bytes() {
+    fn reads_complete_in_any_order_with_their_own_bytes() {
         let Some(mut reader) = reader() else { return };
         assert_eq!((reader.places(), reader.near_bytes()), (PLACES, PLACES * (BYTES + 4096)));
         let mut wanted: Vec<(u64, usize)> =
             (0..200_u64).map(|read| (read * 7919 % 600 * 4096, 4096 * (1 + read as usize % 16))).collect();
-        let (mut free, mut under_way, mut seen) = ((0..PLACES).collect::<Vec<_>>(), vec![(0, 0); PLACES], 0);
+        let (mut free, mut in_flight_reads, mut seen) = ((0..PLACES).collect::<Vec<_>>(), vec![(0, 0); PLACES], 0);
         while seen < 200 {
             while let (Some(slot), Some(read)) = (free.last(), wanted.last()) {
                 reader.read(*slot, read.0, read.1);
-                under_way[*slot] = *read;
+                in_flight_reads[*slot] = *read;
                 free.pop();
                 wanted.pop();
             }
             reader.submit();
             let (ended, result) = reader.reap(seen % 2 == 0, |slot, bytes| {
-                let (offset, length) = under_way[slot];
+                let (offset, length) = in_flight_reads[slot];
                 assert_eq!(bytes.len(), length + 128);
                 assert_eq!(
                     (number(bytes, 0), number(bytes, length - 8)),
@@ -216,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_short_reads_are_told_and_the_others_end_well() {
+    fn failed_and_short_reads_are_reported_others_succeed() {
         for (fault, expected) in [
             (Fault::Errno(libc::EIO), "cannot read 64KiB at byte 65536 of the far file: Input/output error"),
-            (Fault::Short, "cannot read 64KiB at byte 65536 of the far file: only 32KiB were moved"),
+            (Fault::Short, "cannot read 64KiB at byte 65536 of the far file: only 32KiB were transferred"),
         ] {
             let Some(mut reader) = reader() else { return };
             reader.plan_fault(FaultPlan { at: Some(1), fault: Some(fault), ..FaultPlan::default() });
@@ -238,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_could_not_begin_is_given_to_it_again() {
+    fn reads_rejected_with_eagain_are_resubmitted() {
         let Some(mut reader) = reader() else { return };
         reader.plan_fault(FaultPlan { at: Some(0), fault: Some(Fault::Errno(libc::EAGAIN)), ..FaultPlan::default() });
         reader.read(3, 4096, 4096);
@@ -248,11 +258,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_gives_an_error() {
+    fn truncated_file_returns_an_error() {
         let Some(mut reader) = reader() else { return };
         reader.file.file().set_len(6144).unwrap();
         reader.read(0, 0, 8192);
-        let (ended, result) = reader.reap(true, |_, _| panic!("nothing was read whole"));
+        let (ended, result) = reader.reap(true, |_, _| panic!("no read was complete"));
         assert!(ended == 1 && matches!(&result, Err(FarError::Short { moved: ..8192, .. })), "{result:?}");
     }
 }

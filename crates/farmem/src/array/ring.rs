@@ -1,4 +1,4 @@
-//! The kernel's queue of transfers (`io_uring`), of one thread. This is the seam below which tests have transfers fail.
+//! The `io_uring` of one thread, for transfers of a far file. Tests inject transfer failures here.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,20 +11,20 @@ use super::FarError;
 use super::buffers::NearArena;
 use super::file::FarFile;
 
-/// A request that the kernel could not begin just now is given to it again so often.
+/// Maximum number of submissions of a request that the kernel cannot start.
 const BEGINS_MAX: u32 = 100;
-/// Signals, and a kernel short of memory, pass.
+/// Maximum number of submissions after interruptions by signals or while kernel memory is short.
 const TRIES_MAX: u32 = 1000;
-/// Looks for an answer before sleeping: a third of a millisecond or so.
+/// Polls before sleeping: about a third of a millisecond.
 const SPINS: u32 = 10_000;
-/// The kernel registers no more as one buffer.
+/// Maximum size of one registered buffer.
 pub(super) const REGISTERED_MAX: usize = 1 << 30;
 
-/// One request: so many bytes between an address and a place in the file.
+/// One transfer between near memory and an offset of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     pub write: bool,
-    /// From the beginning of the near memory.
+    /// Offset in the near memory.
     pub near: usize,
     pub offset: u64,
     pub bytes: usize,
@@ -34,30 +34,28 @@ pub(super) struct FileRing {
     ring: IoUring,
     file: i32,
     near: NearArena,
-    /// The kernel knows the near memory already; else it looks its pages up at each request.
+    /// Whether the near memory is registered. If not, the kernel looks up its pages at each request.
     registered: bool,
     #[cfg(test)]
     pub(super) fault: super::tests::FaultPlan,
 }
 
-/// Whether a request with this answer is to be given to the kernel again, after so many times.
+/// Returns true if a request with this result should be submitted again, after `tries` submissions.
 pub(super) fn passes(result: i32, tries: u32) -> bool {
     matches!(-result, libc::EAGAIN | libc::EINTR) && tries < BEGINS_MAX
 }
 
 impl FileRing {
-    /// A ring of so many requests at once.
+    /// Creates a ring for `depth` concurrent requests.
     pub(super) fn new(file: &FarFile, near: &NearArena, depth: u32) -> Result<Self, FarError> {
         let ring = make(depth).map_err(|error| {
-            let refused = FarError::refused(format!("have an io_uring of {depth} requests"), &error);
+            let refused = FarError::refused(format!("create an io_uring of {depth} requests"), &error);
             match error.raw_os_error() {
                 Some(libc::EPERM) => {
-                    refused.with_hint("sysctl kernel.io_uring_disabled=0, or a container that allows io_uring")
+                    refused.with_hint("set sysctl kernel.io_uring_disabled=0, or use a container that allows io_uring")
                 }
-                Some(libc::ENOSYS) => {
-                    refused.with_hint("io_uring is in Linux from 5.1 on; emulators of processors may lack it")
-                }
-                _ => refused.with_hint("a larger ulimit -l"),
+                Some(libc::ENOSYS) => refused.with_hint("io_uring needs Linux 5.1; processor emulators may lack it"),
+                _ => refused.with_hint("raise the limit of locked memory (ulimit -l)"),
             }
         })?;
         let registered = register(&ring, near);
@@ -72,21 +70,21 @@ impl FileRing {
         })
     }
 
-    /// Whether the kernel keeps the near memory's pages at hand.
+    /// Whether the near memory is registered with the kernel.
     pub(super) fn is_registered(&self) -> bool {
         self.registered
     }
 
-    /// Puts one request into the queue, under a number that its answer will bear.
+    /// Queues one request. `number` identifies its completion.
     ///
     /// # Safety
-    /// The bytes belong to nobody else until the answer has come, the near memory outlives it, and no more requests are
-    /// under way than the ring was made for.
+    /// No other code accesses the bytes until the completion has arrived, the near memory outlives it, and at most as
+    /// many requests are in flight as the ring was created for.
     pub(super) unsafe fn put(&mut self, number: u64, transfer: Transfer) {
         #[cfg(test)]
         let Some(transfer) = self.faulty(number, transfer) else { return };
         let Transfer { write, near, offset, bytes } = transfer;
-        assert!(near + bytes <= self.near.bytes(), "a transfer lies within the near memory");
+        assert!(near + bytes <= self.near.bytes(), "the transfer exceeds the near memory");
         let (file, length) = (Fd(self.file), bytes as u32);
         let address = self.near.start().wrapping_add(near);
         let index = (near / REGISTERED_MAX) as u16;
@@ -96,12 +94,11 @@ impl FileRing {
             (false, false) => opcode::Read::new(file, address, length).offset(offset).build(),
             (false, true) => opcode::Write::new(file, address, length).offset(offset).build(),
         };
-        // SAFETY: as the caller says; the queue has a place for each request that may be under way.
-        unsafe { self.ring.submission().push(&entry.user_data(number)) }
-            .expect("the ring has a place for each request");
+        // SAFETY: the caller guarantees it; the queue has an entry for each request that may be in flight.
+        unsafe { self.ring.submission().push(&entry.user_data(number)) }.expect("the ring is deep enough");
     }
 
-    /// Hands the queue to the kernel, and waits for an answer if asked.
+    /// Submits the queue to the kernel, and waits for a completion if `wait`.
     pub(super) fn submit(&mut self, wait: bool) {
         for _ in 0..TRIES_MAX {
             match self.ring.submit_and_wait(usize::from(wait)) {
@@ -110,25 +107,25 @@ impl FileRing {
                 Err(error) => eprintln!("io_uring: {error}"),
             }
         }
-        // Buffers would stay the kernel's and nobody could say what is in them: nothing that follows could be right.
+        // The kernel would still own buffers of unknown content, so no result could be trusted.
         std::process::abort();
     }
 
-    /// Has the kernel finish answers that have come in the meantime, if it says that there are any.
+    /// Lets the kernel run pending completions, if it reports any.
     pub(super) fn look(&mut self) {
         if self.ring.submission().taskrun() {
             self.submit(false);
         }
     }
 
-    /// How many answers have come and were not looked at.
+    /// Number of completions that were not processed.
     pub(super) fn waiting(&mut self) -> usize {
         self.look();
         self.ring.completion().len()
     }
 
-    /// Whether an answer comes within some tenths of a millisecond, which is what a disk takes: a thread that sleeps for it is woken
-    /// later than that, above all where a virtual cpu sleeps with it.
+    /// Polls for a completion for some tenths of a millisecond, the latency of a disk. A thread that sleeps is woken
+    /// later than that, in particular if its virtual CPU sleeps too. Returns true if one has arrived.
     pub(super) fn spin_for_completion(&mut self) -> bool {
         (0..SPINS).any(|_| {
             std::hint::spin_loop();
@@ -136,8 +133,8 @@ impl FileRing {
         })
     }
 
-    /// The answers that have come: number, and bytes moved or a negative errno.
-    pub(super) fn answers(&mut self, mut take: impl FnMut(u64, i32)) {
+    /// Calls `with` for each completion, with the request's number and the bytes transferred or a negative errno.
+    pub(super) fn completions(&mut self, mut take: impl FnMut(u64, i32)) {
         for answer in self.ring.completion() {
             let (number, result) = (answer.user_data(), answer.result());
             #[cfg(test)]
@@ -146,19 +143,19 @@ impl FileRing {
         }
     }
 
-    /// The request as the test's plan wants it; none when only its answer is made up.
+    /// The request as modified by the test's plan; `None` if only its completion is simulated.
     #[cfg(test)]
     fn faulty(&mut self, number: u64, transfer: Transfer) -> Option<Transfer> {
         match self.fault.next() {
             None => Some(transfer),
-            // Really short: the rest of the buffer keeps what it had.
+            // The transfer is really short: the rest of the buffer keeps its content.
             Some(super::tests::Fault::Short) => Some(Transfer { bytes: transfer.bytes / 8192 * 4096, ..transfer }),
             Some(super::tests::Fault::Errno(errno)) => {
-                // A request that the kernel answers with an error of its own, turned into the planned one.
+                // A request that fails in the kernel, whose error is replaced by the planned one.
                 self.fault.made_up.insert(number, -errno);
                 let nothing = opcode::Nop::new().build().user_data(number);
-                // SAFETY: a request without buffers.
-                unsafe { self.ring.submission().push(&nothing) }.expect("the ring has a place for each request");
+                // SAFETY: the request has no buffer.
+                unsafe { self.ring.submission().push(&nothing) }.expect("the ring is deep enough");
                 None
             }
         }
@@ -169,35 +166,36 @@ fn make(depth: u32) -> io::Result<IoUring> {
     let with = |quick: bool| {
         let mut builder = IoUring::builder();
         if quick {
-            // Answers are looked after when they are waited for, and not by interrupting what this thread computes.
+            // Completions run when this thread waits for them, and do not interrupt its computation.
             builder.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag().setup_defer_taskrun();
         }
         builder.build(depth)
     };
-    // Kernels before 6.1 do not know the quick ways.
+    // Kernels before 6.1 lack these flags.
     with(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { with(false) } else { Err(error) })
 }
 
-/// What a request cannot begin at once the kernel does on threads of its own, of this process: on the cpus of the thread
-/// that asked, so that a seated thread's work stays on its seat. Kernels before 5.14 cannot be asked.
+/// The kernel runs requests that block on worker threads of this process. Their affinity is set to that of the calling
+/// thread, so that the work of a pinned thread stays on its CPU. Kernels before 5.14 cannot do this.
 fn keep_here(ring: &IoUring) {
-    // SAFETY: a cpu_set_t is an array of bits, of which all zero is one.
+    // SAFETY: a cpu_set_t is an array of bits, for which all zeros are valid.
     let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most so many bytes into a live mask of that size.
+    // SAFETY: the kernel writes at most `size_of` bytes into a live mask.
     let read = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cpus) };
     if read == 0 {
-        // A refusal leaves the threads where the kernel likes, which the trial's evidence shows.
+        // If refused, the kernel places the threads, which the evidence of the trial shows.
         let _ = ring.submitter().register_iowq_aff(&cpus);
     }
 }
 
-/// Tells the ring of the memory. Users who may lock little memory do without: it costs them some processor time.
+/// Registers the memory with the ring. Users with a small limit on locked memory do without, at the cost of some CPU
+/// time.
 fn register(ring: &IoUring, near: &NearArena) -> bool {
     let piece = |from: usize| libc::iovec {
         iov_base: near.start().wrapping_add(from).cast(),
         iov_len: (near.bytes() - from).min(REGISTERED_MAX),
     };
     let pieces: Vec<libc::iovec> = (0..near.bytes()).step_by(REGISTERED_MAX).map(piece).collect();
-    // SAFETY: the ring holds the near memory, so the pieces outlive it.
+    // SAFETY: the ring keeps the near memory alive, so the pieces outlive it.
     unsafe { ring.submitter().register_buffers(&pieces) }.is_ok()
 }

@@ -1,5 +1,5 @@
-//! A file for what a program keeps while it works: read and written at any place by all threads at once. By name, so that
-//! who was killed finds it again, or without one, so that nothing is left.
+//! A scratch file, read and written at any offset by all threads: with a name, so that a resumed process finds it
+//! again, or without one, so that nothing is left.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,11 +13,11 @@ use super::{FarError, FarLocation};
 pub struct ScratchFile(File);
 
 impl ScratchFile {
-    /// Opens the file of this name, which is made if it is not there. `direct`: past the page cache, where the file system knows that; reads and
-    /// writes begin and end at multiples of 4096 then, in the file and in memory.
+    /// Opens the file, creating it if it does not exist. `direct` requests direct I/O if the file system supports it;
+    /// offsets, sizes and addresses must then be multiples of 4096.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// Errors of the system.
     pub fn open(path: &Path, direct: bool) -> io::Result<Self> {
         let open = |flags: i32| {
             let mut how = OpenOptions::new();
@@ -26,13 +26,13 @@ impl ScratchFile {
         past_cache(direct, open).map(Self)
     }
 
-    /// Makes a file without a name; `direct` as above.
+    /// Creates an unnamed file; `direct` as above.
     ///
     /// # Errors
-    /// A folder that is not there, cannot be written to or lies in memory.
+    /// If the directory does not exist, is not writable or is in memory.
     pub fn unnamed(place: &FarLocation, direct: bool) -> Result<Self, FarError> {
         place.check()?;
-        let what = || format!("make a scratch file in {}", place.folder().display());
+        let what = || format!("create a scratch file in {}", place.folder().display());
         let file = past_cache(direct, |flags| unnamed(place.folder(), flags));
         file.map(Self).map_err(|error| refused_open(what(), &error))
     }
@@ -41,32 +41,32 @@ impl ScratchFile {
         self.0
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     ///
     /// # Errors
-    /// The system's; a full disk is `StorageFull`.
+    /// Errors of the system; `StorageFull` if the disk is full.
     pub fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(bytes, at)
     }
 
-    /// Fills all of it.
+    /// Reads until `bytes` is full.
     ///
     /// # Errors
-    /// The system's; `UnexpectedEof` where the file ends before that.
+    /// Errors of the system; `UnexpectedEof` if the file ends earlier.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.0.read_exact_at(bytes, at)
     }
 
-    /// Waits until the disk has what was written.
+    /// Waits until written data are on the disk.
     ///
     /// # Errors
-    /// Those of any write since the last call, once.
+    /// Errors of any write since the last call, once.
     pub fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
     }
 }
 
-/// Opens with `O_DIRECT` where that is wanted and known: file systems in memory and some others know none.
+/// Opens with `O_DIRECT` if requested and supported; file systems in memory and some others do not support it.
 fn past_cache(wanted: bool, open: impl Fn(i32) -> io::Result<File>) -> io::Result<File> {
     match open(if wanted { libc::O_DIRECT } else { 0 }) {
         Err(error) if wanted && error.raw_os_error() == Some(libc::EINVAL) => open(0),
@@ -84,13 +84,13 @@ mod tests {
     struct Page([u8; 4096]);
 
     #[test]
-    fn a_file_without_a_name_becomes_a_far_file() {
+    fn unnamed_scratch_file_becomes_a_far_file() {
         let Some((folder, place)) = folder() else { return };
         for bytes in [0, 5000, 8192] {
             let scratch = ScratchFile::unnamed(&place, false).unwrap();
             let written: Vec<u8> = (0..bytes).map(|at| at as u8 % 251).collect();
             scratch.write(0, &written).unwrap();
-            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it has no name");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has a name");
             let far = match FarFile::of_scratch(scratch, bytes) {
                 Ok(far) => far,
                 Err(error) => return println!("skipped: {error}"),
@@ -102,8 +102,8 @@ mod tests {
             let end = bytes - (last as usize).min(bytes);
             assert!(page.0[..end] == written[bytes - end..] && page.0[end..].iter().all(|byte| *byte == 0));
             let unaligned = far.file().read_exact_at(&mut page.0[..7], 3);
-            // What was never written comes from no disk.
-            assert!(bytes == 0 || unaligned.is_err(), "it is read past the page cache");
+            // Data that were never written do not come from the disk.
+            assert!(bytes == 0 || unaligned.is_err(), "reads use the page cache");
         }
         let direct = ScratchFile::unnamed(&place, true).unwrap();
         direct.write(4096, &Page([9; 4096]).0).unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_what_ends_early_is_said() {
+    fn written_data_are_read_and_a_short_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part");
         for direct in [false, true] {

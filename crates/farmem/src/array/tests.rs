@@ -1,4 +1,5 @@
-//! Far arrays against plain vectors, with every transfer failing in turn, beside each other, and killed.
+//! Far arrays compared with plain vectors, with each transfer failing in turn, with several arrays at once, and with
+//! killed processes.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -12,23 +13,23 @@ use super::{Access, Advice, FarError, FarFile, FarLocation, TileSettings, Tiles,
 
 const TILE: usize = 16 << 10;
 
-/// What happens to one request instead of what should.
+/// A fault injected into one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The kernel moves half of it, or nothing.
+    /// The kernel transfers half of the request, or nothing.
     Short,
-    /// The kernel's answer is this error, and nothing was moved.
+    /// The request fails with this error and transfers nothing.
     Errno(i32),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct FaultPlan {
-    /// From 0; none for none.
+    /// Number of the faulty request, from 0; `None` without a fault.
     pub at: Option<u64>,
     pub fault: Option<Fault>,
-    /// How many requests there were.
+    /// Number of requests so far.
     pub seen: u64,
-    /// Answers that are made up, by the number of the request.
+    /// Simulated completions, by the number of the request.
     pub made_up: HashMap<u64, i32>,
 }
 
@@ -60,7 +61,7 @@ impl Random {
     }
 }
 
-/// A folder on a disk, gone with its value.
+/// A directory on a disk, removed when dropped.
 pub(super) fn folder() -> Option<(tempfile::TempDir, FarLocation)> {
     let place = match FarLocation::found() {
         Ok(place) => place,
@@ -69,12 +70,12 @@ pub(super) fn folder() -> Option<(tempfile::TempDir, FarLocation)> {
             return None;
         }
     };
-    let folder = tempfile::tempdir_in(place.folder()).expect("a folder for far files can be written to");
-    let place = FarLocation::parse(folder.path().to_str().expect("its name is text")).expect("it was just made");
+    let folder = tempfile::tempdir_in(place.folder()).expect("the directory for far files is writable");
+    let place = FarLocation::parse(folder.path().to_str().expect("a UTF-8 path")).expect("the directory exists");
     Some((folder, place))
 }
 
-/// An array, or a printed reason why there is none here.
+/// An array, or `None` after printing the reason why there is none here.
 fn tiles(place: &FarLocation, tiles: u64, slots: usize) -> Option<Tiles> {
     let budget = Bytes((slots * TILE) as u64);
     match Tiles::new(place, TileSettings { tiles, tile: Bytes(TILE as u64), budget, depth: 4 }) {
@@ -87,7 +88,7 @@ fn tiles(place: &FarLocation, tiles: u64, slots: usize) -> Option<Tiles> {
     }
 }
 
-/// What a tile holds after its n-th change: every 512 bytes say which tile, which place and which change they are of.
+/// Content of a tile after its n-th change: every 512 bytes hold the tile, the offset and the change.
 fn stamp(bytes: &mut [u8], tile: u64, change: u64) {
     for (index, sector) in bytes.chunks_exact_mut(512).enumerate() {
         let mut random = Random(tile << 40 ^ change << 16 ^ index as u64);
@@ -103,8 +104,8 @@ fn stamped(tile: u64, change: u64) -> Vec<u8> {
     bytes
 }
 
-/// Random operations on an array and on a vector of what each tile should hold. Errors are counted and the operation is
-/// left out; a tile may never hold anything but what it was given last.
+/// Runs random operations on an array and on a vector of expected changes. Errors are counted and the operation is
+/// skipped; a tile must always hold the content of its last change.
 fn operate(tiles: &mut Tiles, changes: &mut [u64], seed: u64, operations: usize) -> u64 {
     let mut random = Random(seed);
     let mut failures = 0;
@@ -115,14 +116,14 @@ fn operate(tiles: &mut Tiles, changes: &mut [u64], seed: u64, operations: usize)
                 let expected = stamped(tile, changes[tile as usize]);
                 assert!(
                     bytes == expected,
-                    "operation {operation}: tile {tile} is not of change {}",
+                    "operation {operation}: tile {tile} does not hold change {}",
                     changes[tile as usize]
                 );
             }),
             4..7 => tiles.write(tile).map(|bytes| {
                 assert!(
                     bytes == stamped(tile, changes[tile as usize]),
-                    "operation {operation}: tile {tile} before a change"
+                    "operation {operation}: tile {tile} before its change"
                 );
                 changes[tile as usize] += 1;
                 stamp(bytes, tile, changes[tile as usize]);
@@ -138,22 +139,22 @@ fn operate(tiles: &mut Tiles, changes: &mut [u64], seed: u64, operations: usize)
     failures
 }
 
-/// Every tile holds what it should, read from the file where it is not in DRAM.
+/// Checks all tiles, reading those that are not in DRAM from the file.
 fn verify(tiles: &mut Tiles, changes: &[u64]) {
     for (tile, change) in changes.iter().enumerate() {
         let bytes = tiles.read(tile as u64).unwrap();
-        assert!(bytes == stamped(tile as u64, *change), "tile {tile} is not of change {change}");
+        assert!(bytes == stamped(tile as u64, *change), "tile {tile} does not hold change {change}");
     }
 }
 
 #[test]
-fn tiles_hold_what_a_vector_holds() {
+fn tiles_equal_a_vector_after_random_operations() {
     let Some((_folder, place)) = folder() else { return };
     for (seed, count, slots) in [(1, 40, 3), (2, 40, 8), (3, 7, 7), (4, 2, 3), (5, 200, 16)] {
         let Some(mut tiles) = tiles(&place, count, slots) else { return };
         let mut changes = vec![0; count as usize];
         assert_eq!(operate(&mut tiles, &mut changes, seed, 3000), 0);
-        assert!(tiles.slots() <= slots, "the budget is kept");
+        assert!(tiles.slots() <= slots, "the budget is exceeded");
         tiles.flush().unwrap();
         verify(&mut tiles, &changes);
         if count > slots as u64 {
@@ -164,9 +165,9 @@ fn tiles_hold_what_a_vector_holds() {
 }
 
 #[test]
-fn whichever_transfer_fails_is_said_and_nothing_is_lost() {
+fn every_failed_transfer_is_reported_and_loses_nothing() {
     let Some((_folder, place)) = folder() else { return };
-    // How many transfers there are when none fails.
+    // Number of transfers without a fault.
     let Some(mut whole) = tiles(&place, 12, 4) else { return };
     let mut changes = vec![0; 12];
     assert_eq!(operate(&mut whole, &mut changes, 9, 150), 0);
@@ -174,26 +175,26 @@ fn whichever_transfer_fails_is_said_and_nothing_is_lost() {
     let transfers = whole.mover().requests();
     assert!(transfers > 100, "{transfers}");
     for fault in [Fault::Errno(libc::EIO), Fault::Errno(libc::ENOSPC), Fault::Short] {
-        let mut said = 0;
+        let mut reported = 0;
         for at in 0..transfers {
             let Some(mut tiles) = tiles(&place, 12, 4) else { return };
             tiles.mover().plan_fault(FaultPlan::of(at, fault));
             let mut changes = vec![0; 12];
             let mut failures = operate(&mut tiles, &mut changes, 9, 150);
             failures += u64::from(tiles.flush().is_err());
-            // The second try has no fault.
+            // The retry has no fault.
             tiles.flush().unwrap();
             verify(&mut tiles, &changes);
             assert!(failures <= 1, "{fault:?} at {at}: one fault, one error");
-            said += failures;
+            reported += failures;
         }
-        // What was only read ahead and not wanted any more may fail in silence: nothing was lost by it.
-        assert!(said * 10 >= transfers * 8, "{fault:?}: {said} of {transfers} were said");
+        // A failed prefetch of a tile that is never used may be silent: no data are lost.
+        assert!(reported * 10 >= transfers * 8, "{fault:?}: {reported} of {transfers} were reported");
     }
 }
 
 #[test]
-fn a_failed_transfer_names_itself() {
+fn transfer_errors_name_operation_and_offset() {
     let Some((_folder, place)) = folder() else { return };
     let words = |fault| {
         let mut tiles = tiles(&place, 8, 4)?;
@@ -203,11 +204,11 @@ fn a_failed_transfer_names_itself() {
     let Some(io) = words(Fault::Errno(libc::EIO)) else { return };
     assert_eq!(io, "cannot read 16KiB at byte 49152 of the far file: Input/output error (os error 5)");
     let short = words(Fault::Short).unwrap();
-    assert_eq!(short, "cannot read 16KiB at byte 49152 of the far file: only 8KiB were moved");
+    assert_eq!(short, "cannot read 16KiB at byte 49152 of the far file: only 8KiB were transferred");
 }
 
 #[test]
-fn interrupted_transfers_are_tried_again() {
+fn interrupted_transfers_are_retried() {
     let Some((_folder, place)) = folder() else { return };
     let Some(mut tiles) = tiles(&place, 8, 4) else { return };
     tiles.mover().plan_fault(FaultPlan::of(0, Fault::Errno(libc::EAGAIN)));
@@ -215,7 +216,7 @@ fn interrupted_transfers_are_tried_again() {
 }
 
 #[test]
-fn two_tenants_do_not_see_each_other() {
+fn two_arrays_in_one_directory_are_independent() {
     let Some((_folder, place)) = folder() else { return };
     std::thread::scope(|scope| {
         for seed in [11, 12] {
@@ -232,35 +233,35 @@ fn two_tenants_do_not_see_each_other() {
 }
 
 #[test]
-fn a_budget_below_three_tiles_is_said() {
+fn budget_below_three_tiles_returns_an_error() {
     let Some((_folder, place)) = folder() else { return };
     let settings = TileSettings { tiles: 8, tile: Bytes(1 << 20), budget: Bytes(2 << 20), depth: 4 };
     let error = Tiles::new(&place, settings).err().unwrap();
-    assert_eq!(error.to_string(), "2MiB of DRAM are too little: 3MiB are needed");
-    assert_eq!(error.hint().as_deref(), Some("give it 3MiB or more"));
+    assert_eq!(error.to_string(), "2MiB of DRAM are too little: the minimum is 3MiB");
+    assert_eq!(error.hint().as_deref(), Some("use 3MiB or more"));
 }
 
 #[test]
-fn a_full_disk_is_an_error_at_the_start() {
+fn full_disk_is_an_error_at_creation() {
     let Some((folder, place)) = folder() else { return };
     let free = rustix::fs::statvfs(folder.path()).map(|room| room.f_blocks * room.f_frsize).unwrap();
     for access in [Access::Mapped, Access::Direct] {
         let error = FarFile::new(&place, free as usize * 2, access).unwrap_err();
         let FarError::NoRoom { free: Some(_), .. } = &error else { panic!("{error}") };
-        assert!(error.to_string().contains("do not fit on the disk"), "{error}");
+        assert!(error.to_string().contains("exceed the free space"), "{error}");
     }
     assert_eq!(names(folder.path()), [""; 0]);
 }
 
 #[test]
-fn a_file_has_all_its_blocks_and_no_name_and_is_its_owners() {
+fn far_file_is_allocated_unnamed_and_private() {
     let Some((folder, place)) = folder() else { return };
     let file = FarFile::new(&place, 5 << 20, Access::Mapped).unwrap();
     let about = file.file().metadata().unwrap();
     assert!(about.blocks() * 512 >= 5 << 20, "{} blocks", about.blocks());
     assert_eq!((about.mode() & 0o7777, about.nlink()), (0o600, 0));
     assert_eq!(names(folder.path()), [""; 0]);
-    // The ways for file systems that lack what this one has.
+    // Fallbacks for file systems without these features.
     let other = super::file::made_and_unlinked(folder.path(), 0).unwrap();
     super::file::fill_with_zeros(&other, (3 << 20) + 4096).unwrap();
     let about = other.metadata().unwrap();
@@ -273,7 +274,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_view_holds_what_a_vector_holds_and_is_of_its_file() {
+fn view_equals_a_vector_and_is_backed_by_its_file() {
     let Some((_folder, place)) = folder() else { return };
     let words = (4 << 20) / 8;
     let mut view = View::new(FarFile::new(&place, words * 8, Access::Mapped).unwrap()).unwrap();
@@ -302,11 +303,11 @@ fn a_view_holds_what_a_vector_holds_and_is_of_its_file() {
     assert!(backing.resident.is_none_or(|bytes| bytes > Bytes(0)), "{backing:?}");
 }
 
-/// For the child of the next test: what holds far files until it is killed.
+/// Directory in which the child of the next test keeps far files until it is killed.
 const HOLD_IN: &str = "NEARFAR_TEST_HOLD_IN";
 
 #[test]
-fn a_killed_process_leaves_nothing_behind() {
+fn killed_process_leaves_no_files() {
     if let Some(folder) = std::env::var_os(HOLD_IN) {
         return hold(&PathBuf::from(folder));
     }
@@ -322,13 +323,13 @@ fn a_killed_process_leaves_nothing_behind() {
     let before = used();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let held = lines.map_while(Result::ok).find(|line| line.contains("holding") || line.contains("skipped"));
-    assert!(held.is_some(), "the child said nothing");
+    assert!(held.is_some(), "the child printed nothing");
     assert_eq!(names(folder.path()), [""; 0], "a far file has a name");
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(names(folder.path()), [""; 0]);
-    // Other tests and programs use this disk too, but not of this size.
-    assert!(used() < before + (256 << 20), "the room of {} bytes is not given back", 512 << 20);
+    // Other tests and programs use this disk too, but less than this.
+    assert!(used() < before + (256 << 20), "{} bytes were not freed", 512 << 20);
 }
 
 fn hold(folder: &Path) {

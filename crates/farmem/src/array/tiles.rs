@@ -1,5 +1,5 @@
-//! An array of equal blocks in a far file, a bounded number of which is in DRAM at a time. Reads what is asked for ahead,
-//! writes back behind, and keeps what it could not write.
+//! An array of equal blocks in a far file, of which a bounded number is in DRAM. Reads requested tiles ahead, writes
+//! modified ones behind, and keeps tiles whose write failed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use super::buffers::{Buffer, NearArena};
 use super::mover::{Mover, MoverSettings, TransferError, TransferId, TransferStats};
 use super::{Access, FarError, FarFile, FarLocation};
 
-/// One tile to work on, one to come and one to go.
+/// One tile in use, one being read and one being written.
 const SLOTS_MIN: usize = 3;
-/// With more dirty tiles than this share of all, the oldest are written.
+/// If more than one in this many tiles is dirty, the oldest are written.
 const DIRTY_SHARE: usize = 2;
 
-/// How large an array is, and its budget.
+/// Size of an array and its DRAM budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileSettings {
     pub tiles: u64,
-    /// Bytes of one, a multiple of 4 KiB; 256 KiB to 1 MiB suit disks.
+    /// Size of a tile, a multiple of 4 KiB; 256 KiB to 1 MiB suit disks.
     pub tile: Bytes,
-    /// The most DRAM for tiles.
+    /// Maximum DRAM for tiles.
     pub budget: Bytes,
-    /// How many requests are under way at once; 8 to 16 suit disks.
+    /// Maximum number of concurrent requests; 8 to 16 suit disks.
     pub depth: u32,
 }
 
-/// An array of tiles. All are zero at first.
+/// An array of tiles, initially zero.
 pub struct Tiles {
     mover: Mover,
     settings: TileSettings,
     slots: Vec<Slot>,
-    /// Which slot has a tile.
+    /// The slot of each tile in DRAM.
     of_tile: HashMap<u64, usize>,
     clock: u64,
 }
 
 struct Slot {
     state: TileState,
-    /// By the clock of the array.
+    /// Time of the last use, by the array's clock.
     used: u64,
 }
 
@@ -51,15 +51,15 @@ enum TileState {
     Dirty(Buffer, u64),
     Reading(TransferId, u64),
     Writing(TransferId, u64),
-    /// Between two of the others, within one function.
+    /// Placeholder while a state is being replaced.
     Passing,
 }
 
 impl Tiles {
-    /// An array in a file of its own in this folder.
+    /// Creates an array in a new file in this directory.
     pub fn new(place: &FarLocation, settings: TileSettings) -> Result<Self, FarError> {
         let tile = settings.tile.0 as usize;
-        assert!(tile > 0 && tile.is_multiple_of(4096), "a tile is a multiple of 4 KiB, and {tile} bytes are not");
+        assert!(tile > 0 && tile.is_multiple_of(4096), "the tile size of {tile} bytes is not a multiple of 4 KiB");
         let slots = (settings.budget.0 as usize / tile).min(usize::try_from(settings.tiles).unwrap_or(usize::MAX));
         let slots = if settings.tiles < SLOTS_MIN as u64 { SLOTS_MIN } else { slots };
         if settings.budget.0 < (SLOTS_MIN * tile) as u64 {
@@ -88,7 +88,8 @@ impl Tiles {
         }
     }
 
-    /// A tile to change. It is written back later; errors of that come out of a later call, and [`Tiles::flush`] gives the last.
+    /// Returns a tile for modification. It is written back later: a later call returns errors of that, and
+    /// [`Tiles::flush`] the last ones.
     pub fn write(&mut self, tile: u64) -> Result<&mut [u8], FarError> {
         let slot = self.fetch(tile)?;
         self.slots[slot].state = match std::mem::replace(&mut self.slots[slot].state, TileState::Passing) {
@@ -98,17 +99,17 @@ impl Tiles {
         self.write_behind(slot);
         match &mut self.slots[slot].state {
             TileState::Dirty(buffer, _) => Ok(buffer.as_mut_slice()),
-            _ => unreachable!("the tile that is being changed is not written behind"),
+            _ => unreachable!("the tile in use is not written behind"),
         }
     }
 
-    /// Begins to read a tile that will be needed, where a slot is free for it. Nothing is waited for.
+    /// Starts reading a tile ahead if a slot is free. Does not wait.
     pub fn prefetch(&mut self, tile: u64) {
         self.check(tile);
         if self.of_tile.contains_key(&tile) {
             return;
         }
-        // What was used last is being worked on.
+        // The tile used last is still in use.
         let recent = self.clock;
         let free = |slot: &Slot| match slot.state {
             TileState::Empty(_) => Some(0),
@@ -121,7 +122,8 @@ impl Tiles {
         }
     }
 
-    /// Writes all that was changed and waits until the disk has it. What fails stays changed, for another try.
+    /// Writes all modified tiles and waits until they are on the disk. Tiles whose write failed stay modified, for a
+    /// retry.
     pub fn flush(&mut self) -> Result<(), FarError> {
         let mut first = Ok(());
         for slot in 0..self.slots.len() {
@@ -133,12 +135,12 @@ impl Tiles {
         first.and(self.mover.file().sync())
     }
 
-    /// How many tiles fit into DRAM at once.
+    /// Number of tiles that fit into DRAM.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// What was moved so far.
+    /// Transfer counts so far.
     pub fn traffic(&self) -> TransferStats {
         self.mover.traffic()
     }
@@ -149,10 +151,10 @@ impl Tiles {
     }
 
     fn check(&self, tile: u64) {
-        assert!(tile < self.settings.tiles, "tile {tile} of {}", self.settings.tiles);
+        assert!(tile < self.settings.tiles, "tile {tile} is out of range for {} tiles", self.settings.tiles);
     }
 
-    /// The slot of a tile that is in DRAM and not on its way.
+    /// Returns the slot of a tile that is in DRAM and not in transfer.
     fn fetch(&mut self, tile: u64) -> Result<usize, FarError> {
         self.check(tile);
         self.clock += 1;
@@ -168,7 +170,8 @@ impl Tiles {
         Ok(slot)
     }
 
-    /// A slot without a tile: an empty one, else that of the tile whose use is longest ago, after writing it if it was changed.
+    /// Returns a slot without a tile: an empty one, or that of the least recently used tile, which is written first if
+    /// modified.
     fn free_slot(&mut self) -> Result<usize, FarError> {
         let rank = |slot: &Slot| match slot.state {
             TileState::Empty(_) => (0, 0),
@@ -176,9 +179,9 @@ impl Tiles {
             TileState::Writing(..) => (2, slot.used),
             TileState::Reading(..) => (3, slot.used),
             TileState::Dirty(..) => (4, slot.used),
-            TileState::Passing => unreachable!("no slot is left in passing"),
+            TileState::Passing => unreachable!("a placeholder is always replaced"),
         };
-        let slot = (0..self.slots.len()).min_by_key(|slot| rank(&self.slots[*slot])).expect("there are slots");
+        let slot = (0..self.slots.len()).min_by_key(|slot| rank(&self.slots[*slot])).expect("the array has slots");
         self.start_writing(slot);
         self.settle(slot)?;
         self.slots[slot].state = match std::mem::replace(&mut self.slots[slot].state, TileState::Passing) {
@@ -206,7 +209,7 @@ impl Tiles {
         self.of_tile.insert(tile, slot);
     }
 
-    /// Begins to write a slot back if it was changed.
+    /// Starts writing back a slot if it is modified.
     fn start_writing(&mut self, slot: usize) {
         let state = std::mem::replace(&mut self.slots[slot].state, TileState::Passing);
         self.slots[slot].state = match state {
@@ -217,7 +220,7 @@ impl Tiles {
         };
     }
 
-    /// Waits for a slot's request.
+    /// Waits for the request of a slot.
     fn settle(&mut self, slot: usize) -> Result<(), FarError> {
         let (state, result) = match std::mem::replace(&mut self.slots[slot].state, TileState::Passing) {
             TileState::Reading(ticket, tile) => match self.mover.finish(ticket) {
@@ -237,10 +240,10 @@ impl Tiles {
         result
     }
 
-    /// Begins to write the oldest changed tiles where there are many, but for the one that is worked on.
-    fn write_behind(&mut self, worked_on: usize) {
+    /// Starts writing the oldest modified tiles if there are many, except the one in use.
+    fn write_behind(&mut self, in_use: usize) {
         let mut dirty: Vec<(u64, usize)> = (0..self.slots.len())
-            .filter(|slot| *slot != worked_on && matches!(self.slots[*slot].state, TileState::Dirty(..)))
+            .filter(|slot| *slot != in_use && matches!(self.slots[*slot].state, TileState::Dirty(..)))
             .map(|slot| (self.slots[slot].used, slot))
             .collect();
         let keep = (self.slots.len() / DIRTY_SHARE).saturating_sub(1);

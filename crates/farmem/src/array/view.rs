@@ -1,9 +1,10 @@
-//! A far file as memory: pages come in at the first touch and go out when DRAM is short, both through the page cache.
+//! A far file mapped as memory: pages are read at the first access and evicted when DRAM is short, both through the
+//! page cache.
 //!
-//! A mapped file can end a process by SIGBUS in two ways. Where a page has no block: here every block was set aside
-//! before the file was mapped, the file has no name by which another could cut it short, and file systems that need new
-//! blocks for old pages are refused. Where the disk cannot read a page back: that is as if DRAM itself failed, and nothing
-//! above it can go on. An error of writing back ends nobody: the kernel keeps it, and [`View::sync`] tells it.
+//! A mapped file can end a process by SIGBUS in two cases. If a page has no block: here all blocks are allocated before
+//! the mapping, the file has no name by which another process could truncate it, and copy-on-write file systems are
+//! rejected. If the disk cannot read a page: this is equivalent to a DRAM failure and cannot be handled. A failed
+//! write-back ends no process: the kernel records it, and [`View::sync`] reports it.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,41 +18,41 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{FarError, FarFile};
 
-/// How many pages one call of mincore(2) asks about.
+/// Pages per call of mincore(2).
 const PAGES_PER_CALL: usize = 1 << 16;
 
-/// The smallest page of any Linux.
+/// The smallest page size of Linux.
 const PAGE_BYTES_MIN: usize = 4096;
 
-/// What the kernel is told of how a range will be used (madvise(2)).
+/// Expected access pattern of a range (madvise(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing in particular: it reads some pages ahead.
+    /// No particular pattern: the kernel reads some pages ahead.
     Normal,
-    /// In order: it reads far ahead, and gives up early what is behind.
+    /// Sequential: the kernel reads far ahead and evicts early.
     Sequential,
-    /// Anywhere: it reads one page at a time.
+    /// Random: the kernel reads one page at a time.
     Random,
-    /// Soon: it begins to read now.
+    /// Needed soon: the kernel starts to read now.
     WillNeed,
-    /// Not any more; what was written stays in the file.
+    /// No longer needed; written data stay in the file.
     DontNeed,
 }
 
-/// What is behind a view's addresses, as the kernel tells it.
+/// The memory behind a view, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
-    /// How large the view is.
+    /// Size of the view.
     pub bytes: Bytes,
-    /// How much of it the kernel shows as a shared mapping of this very file, each byte at its own place.
+    /// Bytes that the kernel reports as a shared mapping of this file at the right offset.
     pub of_file: Bytes,
-    /// How much is in DRAM (in the page cache) now; none where the kernel does not tell.
+    /// Bytes in DRAM (in the page cache) now; `None` if the kernel does not report it.
     pub resident: Option<Bytes>,
     /// The file system's name.
     pub file_system: String,
 }
 
-/// A mapped far file. Zero when first read.
+/// A mapped far file, initially zero.
 #[derive(Debug)]
 pub struct View {
     start: NonNull<u8>,
@@ -59,18 +60,18 @@ pub struct View {
     file: FarFile,
 }
 
-// SAFETY: the mapping belongs to this value alone, like a boxed slice: nobody else can open the file, which has no name
-// and one descriptor, held here and never written through.
+// SAFETY: the value owns the mapping, like a boxed slice: no other code can open the file, which has no name and one
+// descriptor, held here and never written through.
 unsafe impl Send for View {}
-// SAFETY: as above; sharing it gives shared slices alone.
+// SAFETY: as above; a shared reference gives shared slices only.
 unsafe impl Sync for View {}
 
 impl View {
-    /// Maps a file that was made to be mapped.
+    /// Maps a file that was created for mapping.
     pub fn new(file: FarFile) -> Result<Self, FarError> {
-        assert!(file.access() == super::Access::Mapped, "a file for direct access has two truths when it is mapped");
+        assert!(file.access() == super::Access::Mapped, "a file for direct I/O must not be mapped");
         let bytes = file.bytes();
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps nothing.
         let start = unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.file().as_raw_fd(), 0)
@@ -85,24 +86,24 @@ impl View {
         Ok(Self { start, bytes, file })
     }
 
-    /// How large it is.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Returns all bytes as values without interior mutability.
     pub fn as_slice<T: FromBytes + Immutable>(&self) -> &[T] {
-        // SAFETY: the values lie in the mapping, which is readable and begins with a page, so that it is aligned for T
-        // (asserted in `len`). It is borrowed shared, and no shared view can change it: T has no interior mutability. T is
-        // FromBytes, so that any content of the file is a value of it. Every page has its block, so that a read can raise
-        // SIGBUS only if the disk fails.
+        // SAFETY: the values are in the mapping, which is readable and page-aligned, so aligned for T (asserted in
+        // `len`). It is borrowed shared, and no shared view can change it: T has no interior mutability. T is
+        // FromBytes, so any content of the file is a valid value. Every page has a block, so a read raises SIGBUS only
+        // if the disk fails.
         unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.len::<T>()) }
     }
 
     /// Returns all bytes as values to write, or as atomics that threads share.
     pub fn as_mut_slice<T: FromBytes + IntoBytes>(&mut self) -> &mut [T] {
-        // SAFETY: as in `as_slice`, and the mapping is writable and borrowed exclusively. T is IntoBytes, so that the file
-        // gets no uninitialised bytes.
+        // SAFETY: as in `as_slice`, and the mapping is writable and borrowed exclusively. T is IntoBytes, so no
+        // uninitialised bytes are written.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len::<T>()) }
     }
 
@@ -111,34 +112,34 @@ impl View {
         self.bytes / size_of::<T>()
     }
 
-    /// Tells the kernel how a range of bytes will be used; whole pages of it, where it does not end with one.
+    /// Advises the kernel on the use of a range of bytes, extended to whole pages.
     pub fn advise(&self, range: Range<usize>, advice: Advice) -> Result<(), FarError> {
         let code = match advice {
             Advice::Normal => libc::MADV_NORMAL,
             Advice::Sequential => libc::MADV_SEQUENTIAL,
             Advice::Random => libc::MADV_RANDOM,
             Advice::WillNeed => libc::MADV_WILLNEED,
-            // Of a shared mapping of a file it takes away the mapping of pages, and no page.
+            // For a shared file mapping, this unmaps pages without discarding data.
             Advice::DontNeed => libc::MADV_DONTNEED,
         };
         let (start, bytes) = self.pages(range);
-        // SAFETY: the range lies in this mapping; none of these pieces of advice changes what is read from it afterwards.
+        // SAFETY: the range is in this mapping, and these kinds of advice keep its content.
         checked(|| unsafe { libc::madvise(start.cast(), bytes, code) })
-            .map_err(|error| FarError::refused("say how far memory will be used (madvise)", &error))
+            .map_err(|error| FarError::refused("advise the kernel on far memory (madvise)", &error))
     }
 
-    /// Waits until what was written to a range has reached the disk. An error of any write of the file since the last
-    /// call comes out here, once: the kernel has given up on those pages then.
+    /// Waits until written data of a range are on the disk. Returns an error of any write to the file since the last
+    /// call, once; the kernel has dropped those pages then.
     pub fn sync(&self, range: Range<usize>) -> Result<(), FarError> {
         let (start, bytes) = self.pages(range);
-        // SAFETY: the range lies in this mapping, of which msync changes nothing.
+        // SAFETY: the range is in this mapping; msync changes nothing in it.
         checked(|| unsafe { libc::msync(start.cast(), bytes, libc::MS_SYNC) }).map_err(|error| FarError::Transfer {
             what: format!("write {} of far memory to its disk (msync)", Bytes(bytes as u64)),
             errno: error.raw_os_error().unwrap_or(libc::EIO),
         })
     }
 
-    /// What is behind it now.
+    /// Returns the present state of the memory behind the view.
     pub fn backing(&self) -> Result<Backing, FarError> {
         let maps = std::fs::read_to_string("/proc/self/maps")
             .map_err(|error| FarError::refused("read /proc/self/maps", &error))?;
@@ -157,14 +158,14 @@ impl View {
             let bytes = (self.bytes - from).min(PAGES_PER_CALL * page);
             let count = bytes.div_ceil(page);
             let start = self.start.as_ptr().wrapping_add(from);
-            // SAFETY: the kernel writes a byte for each page of the range, for which `flags` has room.
+            // SAFETY: the kernel writes one byte per page of the range, and `flags` is large enough.
             checked(|| unsafe { libc::mincore(start.cast(), bytes, flags.as_mut_ptr()) })?;
             pages += flags[..count].iter().filter(|flag| **flag & 1 == 1).count();
         }
         Ok((pages * page).min(self.bytes) as u64)
     }
 
-    /// A range as whole pages.
+    /// Extends a range to whole pages.
     fn pages(&self, range: Range<usize>) -> (*mut u8, usize) {
         assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} of {} bytes", self.bytes);
         let from = range.start / page_bytes() * page_bytes();
@@ -174,9 +175,9 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // SAFETY: the whole of our own mapping, which no slice borrows any more.
+        // SAFETY: the range is exactly this mapping, which no slice borrows any longer.
         let gone = checked(|| unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) });
-        gone.expect("a mapping of our own can be unmapped");
+        gone.expect("an owned mapping can be unmapped");
     }
 }
 
@@ -198,7 +199,8 @@ fn checked(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
     }
 }
 
-/// How many bytes of a range a maps text shows as shared pages of the file with this inode, each at its own offset.
+/// Counts the bytes of a range that a maps text shows as shared pages of the file with this inode, each at its own
+/// offset.
 fn of_file(maps: &str, range: Range<u64>, inode: u64) -> u64 {
     maps.lines().filter_map(|line| mapped(line, &range, inode)).sum()
 }
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_the_file_are_told_from_others() {
+    fn only_pages_of_the_file_at_their_offset_are_counted() {
         let maps = "55d000000000-55d000010000 rw-p 00000000 00:00 0 [heap]\n\
                     7f0000000000-7f0000004000 rw-s 00000000 fe:00 77 /var/tmp/#77 (deleted)\n\
                     7f0000004000-7f0000008000 rw-s 00004000 fe:00 77 /var/tmp/#77 (deleted)\n\
@@ -232,8 +234,8 @@ mod tests {
         let bytes = |from: u64, to: u64, inode| of_file(maps, 0x7f00_0000_0000 + from..0x7f00_0000_0000 + to, inode);
         assert_eq!(bytes(0, 0x8000, 77), 0x8000);
         assert_eq!(bytes(0, 0x6000, 77), 0x6000);
-        assert_eq!(bytes(0, 0xa000, 77), 0x8000, "anonymous pages are not of the file");
-        assert_eq!(bytes(0, 0xc000, 77), 0x8000, "nor are pages of another place of it");
-        assert_eq!(bytes(0, 0x8000, 78), 0, "nor are pages of another file");
+        assert_eq!(bytes(0, 0xa000, 77), 0x8000, "anonymous pages do not count");
+        assert_eq!(bytes(0, 0xc000, 77), 0x8000, "pages at another offset do not count");
+        assert_eq!(bytes(0, 0x8000, 78), 0, "pages of another file do not count");
     }
 }

@@ -1,18 +1,18 @@
-//! Walks over the columns of a matrix: from touch to touch the same number of bytes, exactly, which need not be whole pages,
-//! now and then out of turn, because loops over several columns at once are unrolled. Finds the step in the exact addresses
-//! of a thread's faults. Must not know what follows from it.
+//! Walks over the columns of a matrix: accesses at exactly equal distances in bytes, not necessarily whole pages, and
+//! sometimes out of order, because loops over several columns are unrolled. Finds the step from the exact addresses of
+//! a thread's faults. Must not know what follows from it.
 
 use super::Fault;
 
-/// So many faults of one thread in one neighbourhood tell a step.
+/// Faults of one thread in one neighbourhood that determine a step.
 const TOUCHES: usize = 6;
-/// Columns that lie closer, in pages, are swept rather than walked over.
+/// Minimum distance of columns, in pages; closer ones are a sweep.
 const STEP_MIN_PAGES: u64 = 2;
-/// From one fault to the next so many columns at most may have caused none, or come before it.
+/// Maximum number of columns between two faults, skipped or out of order.
 const SKIPPED_MAX: u64 = 32;
-/// A fault farther from the one before it belongs to another walk, bytes.
+/// Maximum distance of two faults of one walk, in bytes.
 const REACH: u64 = 4 << 20;
-/// So many walks are looked for at a time.
+/// Number of walks tracked concurrently.
 const WALKS_MAX: usize = 32;
 
 /// The last faults of a thread in a neighbourhood.
@@ -31,8 +31,8 @@ pub(super) struct StridedWalks {
 }
 
 impl StridedWalks {
-    /// Takes a fault; the step of the walk that it is part of, in bytes, once that is clear. What begins with a page goes on
-    /// from the page before it, as in a sweep or within a column, and tells no step.
+    /// Adds a fault. Returns the step of its walk in bytes once it is known. A fault at the start of a page continues
+    /// the page before, as in a sweep or within a column, and determines no step.
     pub(super) fn observe(&mut self, fault: &Fault, page: u64) -> Option<i64> {
         if fault.address.is_multiple_of(page) {
             return None;
@@ -55,12 +55,12 @@ impl StridedWalks {
         step
     }
 
-    /// A process is gone, or has become another program.
+    /// Forgets a process that has ended or executed another program.
     pub(super) fn forget(&mut self, process: u32) {
         self.walks.retain(|walk| walk.process != process);
     }
 
-    /// The place of its walk: one that it is near to, or a new one.
+    /// Index of the walk near the fault, or of a new one.
     fn place(&mut self, fault: &Fault) -> usize {
         let near = |walk: &StridedWalk| {
             let last = walk.addresses.last();
@@ -81,8 +81,8 @@ impl StridedWalks {
     }
 }
 
-/// What all distances are multiples of, if they go one way on the whole. Chance gives none: the addresses of faults at random
-/// are multiples of eight bytes, or far apart.
+/// Greatest common divisor of all distances if they mainly go in one direction. Random faults have none: their
+/// addresses are multiples of eight bytes or far apart.
 fn step_of(addresses: &[u64], least: u64) -> Option<i64> {
     let distances = || addresses.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
     let step = distances().fold(0, gcd);
@@ -110,23 +110,23 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_found_whatever_their_length_and_order() {
+    fn columns_of_any_length_and_order_are_found() {
         let column = |at: u64| 0x7f00_0000_0100 + at * 26_624;
         assert_eq!(last_step((0..6).map(column)), Some(26_624));
         assert_eq!(last_step((0..6).rev().map(column)), Some(-26_624));
         assert_eq!(last_step([919, 917, 921, 923, 927, 925].map(column)), Some(2 * 26_624));
-        // Beside them a column goes on in its next page, which tells nothing.
+        // In between, a column continues in its next page, which determines no step.
         let crossing = (0..12).flat_map(|at| [column(at), (column(at) | (PAGE - 1)) + 1]);
         assert_eq!(last_step(crossing), Some(26_624));
     }
 
     #[test]
-    fn sweeps_chance_and_small_steps_are_no_walks() {
+    fn sweeps_random_access_and_small_steps_are_not_walks() {
         let base = 0x7f00_0000_0000;
         assert_eq!(last_step((0..64).map(|at| base + at * PAGE)), None, "a sweep by pages");
         assert_eq!(last_step((0..64).map(|at| base + at * (PAGE + 24))), None, "a sweep of records");
         let random = (0..1000_u64).map(|at| base + at.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (1 << 22) / 8 * 8);
         assert_eq!(last_step(random), None);
-        assert_eq!(last_step((0..64).map(|at| base + 16 + at % 2 * (1 << 20))), None, "to and fro");
+        assert_eq!(last_step((0..64).map(|at| base + 16 + at % 2 * (1 << 20))), None, "alternating");
     }
 }

@@ -1,21 +1,21 @@
-//! What was paged out, and when it was wanted again: tells a sweep that comes back late (its head is worth keeping) from
-//! memory that is used again soon, where paging out does harm.
+//! Recently evicted blocks and the time of their next access. Distinguishes a sweep that returns late, whose head is
+//! worth keeping, from memory that is reused soon, where eviction is harmful.
 
 use std::ops::Range;
 
-/// Blocks of this many bytes (as a power of two) are remembered.
+/// Block size, as a power of two.
 const BLOCK_SHIFT: u32 = 21;
-/// How many blocks are remembered: 16 GiB of them.
+/// Number of blocks remembered: 16 GiB.
 const SLOTS: usize = 8192;
-/// How long paging out is suspended, nanoseconds: first and longest.
+/// Duration for which eviction is suspended, in nanoseconds: initial and maximum.
 const SUSPENSION: Range<u64> = 2_000_000_000..64_000_000_000;
 
-/// The blocks that were paged out last, in a table without chains: a collision forgets one.
+/// The blocks evicted last, in a hash table without chains: a collision forgets one.
 #[derive(Debug)]
 pub(super) struct EvictedBlocks {
     dram: u64,
     slots: Vec<(u64, u64)>,
-    /// Bytes paged out, ever: the clock of what came back soon.
+    /// Total bytes evicted, the clock of early returns.
     evicted: u64,
     soon: u64,
     late: u64,
@@ -36,7 +36,7 @@ impl EvictedBlocks {
         }
     }
 
-    /// Whether paging out is suspended.
+    /// Whether eviction is suspended.
     pub(super) fn suspended(&self, now: u64) -> bool {
         now < self.suspended_until
     }
@@ -48,8 +48,9 @@ impl EvictedBlocks {
         }
     }
 
-    /// This is wanted again. Comes back sooner than half the budget was paged out: leaving the choice to the kernel would
-    /// have served better, and where that is most of it, paging out is suspended; true when it was just now.
+    /// Notes an access. A block returns early if less than half of the budget was evicted since: the kernel's choice
+    /// would have been better. If most blocks return early, eviction is suspended; returns true if it was suspended
+    /// just now.
     pub(super) fn wanted(&mut self, process: u32, range: &Range<u64>, now: u64) -> bool {
         let many = self.dram >> BLOCK_SHIFT;
         for key in keys(process, range) {
@@ -74,7 +75,7 @@ impl EvictedBlocks {
     }
 }
 
-/// A key for each block of a range; never 0.
+/// A non-zero key for each block of a range.
 fn keys(process: u32, range: &Range<u64>) -> impl Iterator<Item = u64> {
     let blocks = range.start >> BLOCK_SHIFT..=(range.end.max(range.start + 1) - 1) >> BLOCK_SHIFT;
     blocks.map(move |block| (u64::from(process) << 36 ^ block) | 1 << 63)

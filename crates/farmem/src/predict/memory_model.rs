@@ -1,4 +1,5 @@
-//! A memory to play faults against: so many pages near, the others far, least recently used first, as the kernel does it.
+//! A model of memory for replayed faults: a number of pages in DRAM, the others far, evicted least recently used first,
+//! as the kernel does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,24 +8,23 @@ use super::{Advice, Order, READ_AROUND};
 
 pub(super) const PAGE: u64 = 4096;
 
-/// Memory with the kernel's own choice of what goes, least recently used first, and pages that are in memory but not
-/// mapped cause minor faults.
+/// Memory that evicts least recently used pages; pages in memory that are not mapped cause minor faults.
 pub(super) struct MemoryModel {
-    /// How many pages may be near.
+    /// Maximum number of pages in DRAM.
     budget: u64,
-    /// Where page 0 is.
+    /// Address of page 0.
     base: u64,
-    /// Page to when it was used, and the reverse.
+    /// Page to time of last use, and the reverse.
     pub near: BTreeMap<u64, u64>,
     by_use: BTreeMap<u64, u64>,
     mapped: BTreeSet<u64>,
     pub touched: BTreeSet<u64>,
-    /// Fetched by order and not touched since.
+    /// Pages that were prefetched and not accessed since.
     ahead: BTreeSet<u64>,
     time: u64,
     pub waited: u64,
     pub minor: u64,
-    /// Pages fetched by order, and how many of those were touched while they were still there.
+    /// Number of prefetched pages, and of those that were accessed while still in DRAM.
     pub fetched: u64,
     pub used: u64,
 }
@@ -43,7 +43,7 @@ impl MemoryModel {
         }
         self.by_use.insert(self.time, page);
         while self.near.len() as u64 > self.budget {
-            let (_, oldest) = self.by_use.pop_first().expect("as many as pages near");
+            let (_, oldest) = self.by_use.pop_first().expect("one entry per page in DRAM");
             self.near.remove(&oldest);
             self.mapped.remove(&oldest);
             self.ahead.remove(&oldest);
@@ -58,7 +58,7 @@ impl MemoryModel {
         }
     }
 
-    /// The fault that a touch causes, if any.
+    /// Returns the fault that an access causes, if any.
     pub(super) fn touch(&mut self, page: u64) -> Option<bool> {
         self.used += u64::from(self.ahead.remove(&page));
         let (near, mapped, known) =
@@ -82,13 +82,13 @@ impl MemoryModel {
         Some(major)
     }
 
-    /// How many pages an order to fetch found far.
+    /// Number of pages that a prefetch found far.
     pub(super) fn apply(&mut self, order: &Order) -> u64 {
-        // Ahead of a sweep may be beyond what there is.
+        // A prefetch may extend beyond the end of the program's memory.
         let base = self.base;
         let page = |address: u64| address.saturating_sub(base) / PAGE;
         let pages = |range: &Range<u64>| {
-            assert!(range.start.is_multiple_of(PAGE), "a kernel refuses advice that begins within a page: {range:x?}");
+            assert!(range.start.is_multiple_of(PAGE), "advice must be page-aligned: {range:x?}");
             page(range.start)..page(range.end)
         };
         match &order.advice {

@@ -1,6 +1,6 @@
-//! Where a program goes next, from where it faulted: streams of pages (forward, backward, in steps, over the columns of a
-//! matrix, several at once), how far to fetch ahead of each and what to page out behind it. Values in, values out: no system
-//! calls, no clock, so that recorded faults can be played through it. Must not know how faults are seen or advice is given.
+//! Predicts accesses of a program from its page faults: streams of pages (forward, backward, strided, over the columns
+//! of a matrix, several at once), how far to prefetch ahead of each and what to evict behind it. Pure: no system calls
+//! and no clock, so recorded faults can be replayed. Must not know how faults are sampled or advice is given.
 
 mod columns;
 mod evicted;
@@ -18,70 +18,74 @@ use self::columns::StridedWalks;
 use self::evicted::EvictedBlocks;
 use self::stream::{CONFIRMED, Stream, StreamKind};
 
-/// Ranges in one piece of advice: more do not make a call cheaper.
+/// Maximum ranges per advice; more do not make a call cheaper.
 pub(crate) const RANGES_MAX: usize = 256;
 const MIB: u64 = 1 << 20;
-/// Programs have few sweeps at a time; more entries make each fault dearer.
+/// Maximum number of streams. Programs have few sweeps at a time, and more entries make each fault more expensive.
 const STREAMS_MAX: usize = 48;
-/// A stream this far from where it was last seen is still the same, bytes.
+/// Maximum distance from its last position at which a fault continues a stream, in bytes.
 const REACH: i64 = 256 << 10;
-/// Faults closer than this belong to a sweep that touches every page, bytes.
+/// Maximum distance of faults of a sweep that touches every page, in bytes.
 const DENSE: i64 = 64 << 10;
-/// The largest step that is looked for, bytes.
+/// Maximum stride, in bytes.
 const STEP_MAX: i64 = 64 << 20;
-/// How many steps at once may have caused no fault.
+/// Maximum number of strides without a fault.
 const STEPS_SKIPPED_MAX: i64 = 64;
-/// A walk that begins at most this many pages beside the last one goes on where that was.
+/// Maximum distance in pages between the starts of two walks of which the second continues the first.
 const BESIDE_PAGES: i64 = 16;
-/// Pages that the kernel reads with one that is waited for, on a device without seeks.
+/// Pages that the kernel reads around a faulting one on a device without seeks.
 const READ_AROUND: u64 = 8;
-/// How far a sweep is fetched ahead at first, bytes; each time that it uses that up, twice as far.
+/// Initial prefetch distance of a sweep, in bytes; it doubles each time the program uses it up.
 const AHEAD_FIRST: u64 = 512 << 10;
-/// The same where waits are farther apart than the kernel reads, so that the program leaves pages out: walks over a matrix look like
+/// As above if faults are farther apart than the kernel reads, so the program skips pages: walks over a matrix look
+/// like many short sweeps, and useless prefetches delay processes that wait for the disk.
 /// many such sweeps that end soon, and what each fetches in vain keeps the disk from who waits for it.
 const AHEAD_FIRST_SPARSE: u64 = 32 << 10;
-/// Pages fetched before it counts how many of them were evicted unused: of the first, the program overtakes as many while they are ordered.
+/// Minimum number of prefetched pages before waste is judged. The first pages of a stream are usually overtaken by the
+/// program.
 const WASTE_MIN_SAMPLE: u64 = 512;
-/// The longest column, in pages.
+/// Maximum length of a column, in pages.
 const COLUMN_PAGES_MAX: u64 = 4;
-/// So many columns before the last one are still of the same walk: loops over several at once take them in any order.
+/// Number of columns before the last one that belong to the same walk: loops over several columns access them in any
+/// order.
 const JITTER: i64 = 16;
-/// A rest after prefetching that was not used, nanoseconds: the first, and the longest.
+/// Back-off of a stream after useless prefetches, in nanoseconds: initial and maximum.
 const REST: Range<u64> = 50_000_000..2_000_000_000;
 
-/// A page fault as it was seen.
+/// A sampled page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub process: u32,
     pub thread: u32,
-    /// Where the instruction is that faulted.
+    /// Address of the faulting instruction.
     pub instruction: u64,
     pub address: u64,
-    /// Whether it waited for the far memory; else it found the page in memory and only mapped it.
+    /// Whether it waited for far memory; if not, the page was in memory and was only mapped.
     pub major: bool,
 }
 
-/// What the machine is like, for the sizes of advice.
+/// Parameters of the machine and of the expansion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page: u64,
-    /// Bytes of DRAM that the program has.
+    /// DRAM limit of the program, in bytes.
     pub dram: u64,
-    /// One minor fault in so many is seen.
+    /// One in this many minor faults is sampled.
     pub minor_period: u64,
-    /// The farthest that is fetched ahead of a stream, bytes.
+    /// Maximum prefetch distance of a stream, in bytes.
     pub ahead_max: u64,
-    /// What is left in memory behind a stream, because it may be used again at once, bytes.
+    /// Bytes kept in memory behind a stream, because they may be reused at once.
     pub behind: u64,
-    /// Paging out happens in pieces of this many bytes.
+    /// Size of one eviction, in bytes.
     pub piece: u64,
 }
 
 impl Tuning {
-    /// What served best for a budget (docs/results/expand.md has measurements).
+    /// The best values found for a budget (measurements: docs/results/expand.md).
     pub fn for_dram(dram: u64, page: u64) -> Self {
-        // Budgets are odd numbers where they are half of what a program holds; advice on parts of pages is refused.
+        // Budgets may be odd numbers, such as half of a program's peak; the kernel rejects advice that is not
+        // page-aligned.
         let share = |of: u64, least: u64, most: u64| (dram / of).clamp(least, most) / page * page;
         Self {
             page,
@@ -98,53 +102,53 @@ impl Tuning {
 pub struct Order {
     pub process: u32,
     pub advice: Advice,
-    /// Which stream wants it; for [`Predictor::fetched`].
+    /// The stream that it is for; see [`Predictor::fetched`].
     stream: usize,
 }
 
-/// Advice about a process's memory. Addresses are whole pages.
+/// Advice on the memory of a process. Addresses are page-aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Fetch what of this range is far.
+    /// Prefetch the far pages of this range.
     Fetch(Range<u64>),
-    /// Fetch these pages, far or not: they are single pages far apart.
+    /// Prefetch these single pages, far or not; they are far apart.
     FetchEach(Vec<Range<u64>>),
     PageOut(Range<u64>),
 }
 
-/// What the predictor saw and ordered, since its beginning.
+/// Counters since the start of the predictor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Faults that waited for far memory.
     pub major: u64,
-    /// Faults that did not, as far as they were looked at.
+    /// Sampled faults that did not.
     pub minor_seen: u64,
     /// Faults that belonged to a known stream.
     pub matched: u64,
-    /// Streams found, and how many of them go in steps.
+    /// Streams found.
     pub streams: u64,
-    /// Of those, how many go in steps.
+    /// Of those, strided ones.
     pub stepping: u64,
-    /// Pages fetched ahead of their use.
+    /// Pages prefetched.
     pub fetched: u64,
-    /// Of those, how many were used, as far as that was seen.
+    /// Of those, pages whose use was observed.
     pub used: u64,
-    /// Of those, how many had been evicted again before they were used.
+    /// Of those, pages evicted again before use.
     pub lost: u64,
-    /// Times that a stream rested because little of what it fetched was used.
+    /// Number of back-offs of streams whose prefetches were rarely used.
     pub rests: u64,
-    /// Times that paging out was suspended because it hit what was wanted again soon.
+    /// Number of times eviction was suspended because evicted pages were reused soon.
     pub suspensions: u64,
 }
 
-/// Streams of faults and what follows from them.
+/// Streams of faults and the advice that follows from them.
 #[derive(Debug)]
 pub struct Predictor {
     tuning: Tuning,
     streams: Vec<Stream>,
     walks: StridedWalks,
     ghosts: EvictedBlocks,
-    /// Counts up with every fault: the age of streams.
+    /// Number of faults so far; the age of streams is measured with it.
     stamp: u64,
     counts: Counts,
 }
@@ -156,12 +160,12 @@ impl Predictor {
         Self { tuning, streams, walks, ghosts, stamp: 0, counts }
     }
 
-    /// What was seen and ordered.
+    /// Counters so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// A process is gone, or has become another program.
+    /// Forgets a process that has ended or executed another program.
     pub fn forget(&mut self, process: u32) {
         for stream in self.streams.iter_mut().filter(|stream| stream.process == process) {
             *stream = Stream::default();
@@ -169,7 +173,7 @@ impl Predictor {
         self.walks.forget(process);
     }
 
-    /// Finds the stream that a fault belongs to, or makes it the beginning of one.
+    /// Adds a fault to its stream, or makes it the start of a candidate.
     pub fn observe(&mut self, fault: &Fault) {
         *(if fault.major { &mut self.counts.major } else { &mut self.counts.minor_seen }) += 1;
         self.stamp += 1;
@@ -208,8 +212,8 @@ impl Predictor {
         }
     }
 
-    /// A confirmed stream takes any fault near its way, from any thread and instruction: unrolled loops fault at several
-    /// instructions, and threads of a team share one sweep.
+    /// A confirmed stream takes any fault near its path, from any thread and instruction: unrolled loops fault at
+    /// several instructions, and threads of a team share one sweep.
     fn known(&mut self, fault: &Fault, address: u64, of: impl Fn(StreamKind) -> bool) -> bool {
         let takes = |stream: &&mut Stream| {
             stream.is_confirmed() && of(stream.kind) && stream.process == fault.process && stream.takes(address)
@@ -222,13 +226,14 @@ impl Predictor {
             stream.used += self.tuning.minor_period;
             self.counts.used += self.tuning.minor_period;
         } else if stream.fetched > 0 && onward > 0 && stream.past(address, stream.edge) < 0 {
-            // Fetched and gone again before it was used. One major fault stands for the pages that the kernel reads with it.
+            // Prefetched and evicted before its use. One major fault stands for the pages that the kernel reads with
+            // it.
             stream.used += READ_AROUND;
             stream.lost += READ_AROUND;
             self.counts.used += READ_AROUND;
             self.counts.lost += READ_AROUND;
         }
-        // At or before the last place: the ring of another cpu was read first, or the same page again.
+        // At or before the last position: the ring of another CPU was read first, or the fault repeats.
         if stream.extend(address) {
             stream.due = true;
             self.counts.matched += 1;
@@ -236,7 +241,9 @@ impl Predictor {
         true
     }
 
-    /// Whether a sweep takes it that uses what was fetched for it. Of records of one size, one after the other, every eighth is waited for
+    /// Whether the fault belongs to a sweep that uses its prefetched pages. With consecutive records of one size, every
+    /// eighth page is waited for and one in [`Tuning::minor_period`] of the others is sampled; that looks like columns,
+    /// but the pages between are needed, too.
     /// and one in [`Tuning::minor_period`] of the others seen: that looks like columns, and the pages between are wanted too.
     fn is_swept(&self, fault: &Fault) -> bool {
         let takes = |stream: &Stream| {
@@ -248,7 +255,7 @@ impl Predictor {
         self.streams.iter().any(|stream| takes(stream) && stream.is_used())
     }
 
-    /// A walk over columns has shown its step. What looked like a sweep there was that walk.
+    /// A walk over columns has revealed its step. A stream that looked like a sweep was this walk.
     fn begin_columns(&mut self, fault: &Fault, step: i64) {
         let swept = |stream: &Stream| {
             stream.process == fault.process && stream.kind == StreamKind::Sequential && stream.takes(fault.address)
@@ -263,7 +270,7 @@ impl Predictor {
         self.begin(at, StreamKind::Columns);
     }
 
-    /// Close to a candidate of the same thread: a sweep, if the direction holds.
+    /// Close to a candidate of the same thread: a sweep, if the direction is kept.
     fn near_candidate(&mut self, at: usize, address: u64, major: bool) {
         let stream = &mut self.streams[at];
         let step = address.wrapping_sub(stream.last) as i64;
@@ -276,20 +283,20 @@ impl Predictor {
         }
     }
 
-    /// The same instruction, far away: a walk in steps, if the step repeats.
+    /// The same instruction, far away: strided, if the stride repeats.
     fn step(&mut self, at: usize, address: u64) {
         let stream = &mut self.streams[at];
         let step = address.wrapping_sub(stream.last) as i64;
         let known = stream.step;
         (stream.last, stream.stamp) = (address, self.stamp);
-        // Resident pages cause no fault and minor faults are sampled, so it may be a multiple.
+        // Resident pages cause no fault and minor faults are sampled, so the distance may be a multiple of the stride.
         if known != 0 && (step < 0) == (known < 0) && step % known == 0 && step / known <= STEPS_SKIPPED_MAX {
             stream.seen += u32::from(step == known);
             if stream.seen >= CONFIRMED {
                 self.begin(at, StreamKind::Steps);
             }
         } else {
-            // Learnt anew; random access stays here and takes one entry for each instruction.
+            // Starts again; random access stays in this state and takes one entry per instruction.
             stream.step = if (DENSE + 1..=STEP_MAX).contains(&step.abs()) { step } else { 0 };
             stream.seen = 1;
         }
@@ -304,7 +311,7 @@ impl Predictor {
             others.filter(|other| other.is_confirmed() && other.process == stream.process && other.kind == kind);
         match kind {
             StreamKind::Sequential => {
-                // One that jumped over resident pages looks new; what is known of it is taken over.
+                // A stream that jumped over resident pages looks new; it adopts the state of the old one.
                 if let Some(old) = others.find(|old| stream.goes_on_from(old)) {
                     stream.adopt(old);
                     *old = Stream::default();
@@ -326,8 +333,8 @@ impl Predictor {
         self.streams[at] = stream;
     }
 
-    /// What the streams that moved want now, at `now` nanoseconds. `headroom` is how many bytes the program may still take
-    /// before its budget is short, what is being paged out counted as free.
+    /// Advice for the streams that moved, at time `now` in nanoseconds. `headroom` is the number of bytes that the
+    /// program may still allocate before its budget is short; pages being evicted count as free.
     pub fn orders(&mut self, now: u64, mut headroom: i64) -> Vec<Order> {
         let mut orders = Vec::new();
         for at in 0..self.streams.len() {
@@ -344,8 +351,8 @@ impl Predictor {
         orders
     }
 
-    /// A stream that has met no far page touches memory for the first time: its pages are dirty, so that paging them out
-    /// frees nothing until they are written, and the kernel evicts others meanwhile: twice the writes.
+    /// A stream that has met no far page touches memory for the first time. Its pages are dirty, so evicting them frees
+    /// nothing until they are written, while the kernel evicts others: twice the writes.
     fn page_out_behind(&mut self, at: usize, now: u64, mut headroom: i64, orders: &mut Vec<Order>) -> i64 {
         let Tuning { behind, piece, page, .. } = self.tuning;
         let stream = &mut self.streams[at];
@@ -375,7 +382,8 @@ impl Predictor {
             StreamKind::Steps | StreamKind::Columns => stream.next_steps(&self.tuning).map(Advice::FetchEach),
         };
         if let Some(Advice::FetchEach(ranges)) = &advice {
-            // All pages of a column are wanted now; of those beside a step, one by this walk and the others by the next.
+            // All pages of a column are needed now; of pages next to a strided access, one by this walk and the others
+            // by the next.
             let pages = ranges.iter().map(|range| (range.end - range.start) / self.tuning.page).sum::<u64>();
             stream.fetched += if stream.kind == StreamKind::Steps { ranges.len() as u64 } else { pages };
             self.counts.fetched += pages;
@@ -385,7 +393,7 @@ impl Predictor {
         }
     }
 
-    /// How many pages a [`Advice::TailReader`] found far and fetched; and what was wanted again of what had been paged out.
+    /// Reports the number of pages that a prefetch found far and read, and accesses to evicted pages.
     pub fn fetched(&mut self, order: &Order, pages: u64, now: u64) {
         let Advice::Fetch(range) = &order.advice else { return };
         if pages > 0 && self.ghosts.wanted(order.process, range, now) {
@@ -398,7 +406,7 @@ impl Predictor {
         }
     }
 
-    /// Whether what was fetched is used. Only what had time to be used counts: all but the pages still ahead.
+    /// Whether prefetched pages are used. Only pages that had time to be used count: all except those still ahead.
     fn judge(&mut self, at: usize, now: u64) {
         let stream = &mut self.streams[at];
         let page = self.tuning.page;

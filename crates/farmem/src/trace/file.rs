@@ -1,4 +1,4 @@
-//! A file that faults are recorded in while a program runs. Trouble with it is told at the end and disturbs nobody before.
+//! A file that records faults while a program runs. Errors are reported at the end and do not disturb the program.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,28 +7,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Encoder, Header, Record};
 
-/// The file; all copies are the same one.
+/// The file, shared by all clones.
 #[derive(Clone, Debug)]
 pub struct Trace(Arc<Mutex<Open>>);
 
 #[derive(Debug)]
 pub(crate) struct Open {
     file: BufWriter<File>,
-    /// None before the program begins.
+    /// `None` before the program starts.
     encoder: Option<Encoder>,
     bytes: Vec<u8>,
-    /// The first trouble; nothing is written after it.
+    /// The first error; nothing is written after it.
     failed: Option<io::Error>,
 }
 
 impl Trace {
-    /// Makes the file, or empties it.
+    /// Creates or truncates the file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = BufWriter::new(File::create(path)?);
         Ok(Self(Arc::new(Mutex::new(Open { file, encoder: None, bytes: vec![], failed: None }))))
     }
 
-    /// Writes what is left, and says whether everything was written.
+    /// Writes the remaining records. Returns the first error of any write.
     pub fn finish(&self) -> io::Result<()> {
         let mut open = self.open();
         match open.failed.take() {
@@ -44,7 +44,7 @@ impl Trace {
         open.write(&bytes);
     }
 
-    /// For several records in a row.
+    /// Adds several records.
     pub(crate) fn open(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,7 +75,7 @@ mod tests {
     const HEADER: Header = Header { page: 4096, dram: 1 << 24, minor_period: 1, steered: false };
 
     #[test]
-    fn what_was_added_is_in_the_file() {
+    fn added_records_are_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let trace = Trace::create(&path).unwrap();
@@ -88,10 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_said_at_the_end() {
+    fn full_disk_is_reported_at_the_end() {
         let full = Path::new("/dev/full");
         if !full.exists() {
-            return println!("skipped: a_full_disk_is_said_at_the_end: there is no /dev/full");
+            return println!("skipped: full_disk_is_reported_at_the_end: /dev/full is missing");
         }
         let trace = Trace::create(full).unwrap();
         trace.begin(&HEADER);

@@ -1,24 +1,28 @@
-//! Recorded page faults as bytes: what was seen, when it was looked at, and what was ordered then. Values in, values out.
-//! Must not know files, nor what follows from a fault.
+//! Encoding of recorded page faults: samples, the times at which they were read, and the advice given then. Pure. Must
+//! not know files or predictions.
 //!
 //! # The format, version 2
 //!
-//! The bytes `nearfar-faults`, the byte 2, then numbers. A number is its bits in groups of seven, lowest first, one to a
-//! byte, the eighth bit set in all but the last; a signed number n is 2n, or -2n-1 where it is negative. The first four
-//! are: bytes of a page, bytes of DRAM, how many minor faults there are for one that is seen, and 1 where the program was
-//! steered, else 0. Records follow to the end. The first number of a record is its kind and eight times a value:
+//! The bytes `nearfar-faults`, the byte 2, then numbers. A number is encoded as groups of seven bits, lowest first, one
+//! per byte; the eighth bit is set in all bytes but the last. A signed number n is encoded as 2n, or -2n-1 if negative.
+//! The first four numbers are: page size in bytes, DRAM in bytes, number of minor faults per sampled one, and 1 if the
+//! program ran in steered mode, else 0. Records follow to the end. The first number of a record is its kind plus eight
+//! times a value:
 //!
 //! | kind | value | then |
 //! |---|---|---|
-//! | 0 minor fault, 1 major fault | who | signed, its address minus that of who's fault before (0 at first) |
-//! | 2 who, numbered from 0 as they come | process | thread, address of the instruction |
-//! | 3 a process ended or became another program | process | |
-//! | 4 faults that were not seen for want of room | how many | |
-//! | 5 a look at the faults before it | microseconds since the look before | signed, pages that the program may take until its budget is short |
-//! | 6 pages to fetch | 0, or 1 and how many were far | process, signed first page minus that of the order before, pages |
-//! | 7 pages to page out | pages | process, signed first page as above |
+//! | 0 minor fault, 1 major fault | source | signed, its address minus that of the source's previous fault (0 at first)
+//! |
+//! | 2 source, numbered from 0 in order of appearance | process | thread, address of the instruction |
+//! | 3 a process ended or executed another program | process | |
+//! | 4 lost samples | count | |
+//! | 5 a poll that read the faults before it | microseconds since the previous poll | signed, pages that the program
+//! may allocate before its budget is short |
+//! | 6 pages to prefetch | 0, or 1 plus the number of far pages | process, signed first page minus that of the previous
+//! advice, pages |
+//! | 7 pages to evict | pages | process, signed first page as above |
 //!
-//! Version 1, which is read as well, has the page of a fault instead of its address.
+//! Version 1, which is read too, has the page of a fault instead of its address.
 
 mod file;
 #[cfg(test)]
@@ -35,48 +39,48 @@ const MAGIC: &[u8] = b"nearfar-faults";
 const VERSION: u8 = 2;
 const KIND_BITS: u32 = 3;
 
-/// How a trace was recorded.
+/// Conditions of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page: u64,
-    /// Bytes of DRAM that the program had.
+    /// DRAM limit of the program, in bytes.
     pub dram: u64,
-    /// One minor fault in so many is in it.
+    /// One in this many minor faults was sampled.
     pub minor_period: u64,
-    /// Whether it was steered, so that pages were there before they were wanted.
+    /// Whether the program ran in steered mode, so that pages were prefetched.
     pub steered: bool,
 }
 
-/// What a trace tells, in its order.
+/// A record of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A fault; of version 1 its address is that of the page.
+    /// A page fault; in version 1 its address is that of the page.
     Fault(Fault),
-    /// A process ended, or became another program.
+    /// A process ended, or executed another program.
     Gone(u32),
-    /// So many faults found no room.
+    /// Number of lost samples.
     Lost(u64),
-    /// What was seen so far was looked at: nanoseconds since the beginning, in whole microseconds, and the bytes that the
-    /// program may take until its budget is short.
+    /// A poll: nanoseconds since the start, in whole microseconds, and the bytes that the program may allocate before
+    /// its budget is short.
     Look {
         now: u64,
-        /// How much, in whole pages.
+        /// In whole pages.
         headroom: i64,
     },
-    /// This was to be fetched.
+    /// A prefetch.
     Fetch {
         process: u32,
         range: Range<u64>,
-        /// How many pages of it were far, where that was asked.
+        /// Number of far pages, if it was checked.
         far: Option<u64>,
     },
-    /// This was to be paged out.
+    /// An eviction.
     PageOut { process: u32, range: Range<u64> },
 }
 
 impl Record {
-    /// An order and, where it was asked, how many pages were far.
+    /// An advice and, if checked, the number of far pages.
     pub(crate) fn of_order(order: &Order, far: Option<u64>) -> Vec<Self> {
         let process = order.process;
         match &order.advice {
@@ -89,16 +93,16 @@ impl Record {
     }
 }
 
-/// Makes bytes of records.
+/// Encodes records.
 #[derive(Debug)]
 pub struct Encoder {
     page: u64,
     /// Process, thread and instruction to number and last address.
-    who: HashMap<(u32, u32, u64), (u64, u64)>,
+    sources: HashMap<(u32, u32, u64), (u64, u64)>,
     last: Last,
 }
 
-/// What numbers are told from: both sides count it alike.
+/// The state that both sides derive numbers from.
 #[derive(Debug, Default)]
 struct Last {
     now_us: u64,
@@ -106,17 +110,17 @@ struct Last {
 }
 
 impl Encoder {
-    /// Adds the header to `bytes`.
+    /// Appends the header to `bytes`.
     pub fn begin(header: &Header, bytes: &mut Vec<u8>) -> Self {
         bytes.extend(MAGIC);
         bytes.push(VERSION);
         for number in [header.page, header.dram, header.minor_period, u64::from(header.steered)] {
             put(bytes, number);
         }
-        Self { page: header.page, who: HashMap::new(), last: Last::default() }
+        Self { page: header.page, sources: HashMap::new(), last: Last::default() }
     }
 
-    /// Adds a record to `bytes`.
+    /// Appends a record to `bytes`.
     pub fn add(&mut self, record: &Record, bytes: &mut Vec<u8>) {
         match record {
             Record::Fault(fault) => self.add_fault(fault, bytes),
@@ -140,14 +144,14 @@ impl Encoder {
     }
 
     fn add_fault(&mut self, fault: &Fault, bytes: &mut Vec<u8>) {
-        let new = self.who.len() as u64;
-        let (who, last) = self.who.entry((fault.process, fault.thread, fault.instruction)).or_insert((new, 0));
-        if *who == new {
+        let new = self.sources.len() as u64;
+        let (source, last) = self.sources.entry((fault.process, fault.thread, fault.instruction)).or_insert((new, 0));
+        if *source == new {
             put_kind(bytes, 2, fault.process.into());
             put(bytes, fault.thread.into());
             put(bytes, fault.instruction);
         }
-        put_kind(bytes, fault.major.into(), *who);
+        put_kind(bytes, fault.major.into(), *source);
         put_signed(bytes, fault.address.wrapping_sub(*last) as i64);
         *last = fault.address;
     }
@@ -164,31 +168,31 @@ impl Encoder {
     }
 }
 
-/// Why bytes are no trace.
+/// The reason why bytes are not a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// At which byte.
+    /// Offset in bytes.
     pub at: usize,
     pub what: &'static str,
 }
 
 impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no trace of faults: {} at byte {}", self.what, self.at)
+        write!(f, "not a fault trace: {} at byte {}", self.what, self.at)
     }
 }
 
 impl std::error::Error for Damaged {}
 
-/// Reads records; ends at the end of the bytes or with the first error.
+/// Decodes records; ends at the end of the bytes or with the first error.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     pub header: Header,
     bytes: &'a [u8],
     at: usize,
-    /// As the encoder's, by number; each with its last fault.
-    who: Vec<Fault>,
-    /// What a fault's number counts, bytes.
+    /// As in the encoder, by number; each with its last fault.
+    sources: Vec<Fault>,
+    /// Unit of a fault's number, in bytes.
     unit: u64,
     last: Last,
     failed: bool,
@@ -197,19 +201,19 @@ pub struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     pub fn begin(bytes: &'a [u8]) -> Result<Self, Damaged> {
         if !bytes.starts_with(MAGIC) {
-            return Err(Damaged { at: 0, what: "other first bytes" });
+            return Err(Damaged { at: 0, what: "wrong magic bytes" });
         }
         let version = bytes.get(MAGIC.len()).copied();
         if !matches!(version, Some(1 | VERSION)) {
-            return Err(Damaged { at: MAGIC.len(), what: "a version that is not known" });
+            return Err(Damaged { at: MAGIC.len(), what: "unknown version" });
         }
         let header = Header { page: 0, dram: 0, minor_period: 0, steered: false };
         let (at, last) = (MAGIC.len() + 1, Last::default());
-        let mut decoder = Self { header, bytes, at, who: vec![], unit: 1, last, failed: false };
+        let mut decoder = Self { header, bytes, at, sources: vec![], unit: 1, last, failed: false };
         let (page, dram, minor_period, steered) =
             (decoder.number()?, decoder.number()?, decoder.number()?, decoder.number()? != 0);
         if !page.is_power_of_two() || page < 512 {
-            return Err(Damaged { at, what: "a page of no possible size" });
+            return Err(Damaged { at, what: "invalid page size" });
         }
         decoder.unit = if version == Some(1) { page } else { 1 };
         decoder.header = Header { page, dram, minor_period, steered };
@@ -220,19 +224,19 @@ impl<'a> Decoder<'a> {
         loop {
             let (at, first) = (self.at, self.number()?);
             let (kind, value) = (first & ((1 << KIND_BITS) - 1), first >> KIND_BITS);
-            let narrow = |number: u64| u32::try_from(number).map_err(|_| Damaged { at, what: "too large a number" });
+            let narrow = |number: u64| u32::try_from(number).map_err(|_| Damaged { at, what: "number too large" });
             return Ok(match kind {
                 0 | 1 => {
                     let step = self.signed()?;
-                    let known = self.who.get_mut(value as usize);
-                    let fault = known.ok_or(Damaged { at, what: "a fault of nobody" })?;
+                    let known = self.sources.get_mut(value as usize);
+                    let fault = known.ok_or(Damaged { at, what: "fault without source" })?;
                     fault.address = fault.address.wrapping_add((step as u64).wrapping_mul(self.unit));
                     fault.major = kind == 1;
                     Record::Fault(*fault)
                 }
                 2 => {
                     let (process, thread, instruction) = (narrow(value)?, narrow(self.number()?)?, self.number()?);
-                    self.who.push(Fault { process, thread, instruction, address: 0, major: false });
+                    self.sources.push(Fault { process, thread, instruction, address: 0, major: false });
                     continue;
                 }
                 3 => Record::Gone(narrow(value)?),
@@ -268,14 +272,14 @@ impl<'a> Decoder<'a> {
         let begun = self.at;
         let mut number = 0;
         for shift in (0..64).step_by(7) {
-            let byte = *self.bytes.get(self.at).ok_or(Damaged { at: begun, what: "cut off" })?;
+            let byte = *self.bytes.get(self.at).ok_or(Damaged { at: begun, what: "truncated" })?;
             self.at += 1;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(number);
             }
         }
-        Err(Damaged { at: begun, what: "too large a number" })
+        Err(Damaged { at: begun, what: "number too large" })
     }
 
     fn signed(&mut self) -> Result<i64, Damaged> {

@@ -1,4 +1,4 @@
-//! Records go through bytes unchanged, and bytes that are no trace are refused with their place.
+//! Records survive encoding and decoding, and invalid bytes are rejected with their position.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn fault(thread: u32, instruction: u64, page: u64, major: bool) -> Record {
 }
 
 #[test]
-fn records_come_back_as_they_were() {
+fn decoded_records_equal_the_encoded_ones() {
     let range = |first: u64, pages: u64| first * 4096..(first + pages) * 4096;
     let records = vec![
         fault(7, 0x5555_0000_1234, 0x7_f000_0000, true),
@@ -39,28 +39,28 @@ fn records_come_back_as_they_were() {
 }
 
 #[test]
-fn a_sweep_takes_four_bytes_a_fault() {
+fn sweep_takes_four_bytes_per_fault() {
     let sweep: Vec<Record> = (0..10_000).map(|page| fault(1, 0x1234, 0x7_f000_0000 + page, page % 8 == 0)).collect();
     assert!(bytes(&sweep).len() < 40_100, "{}", bytes(&sweep).len());
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_its_place() {
+fn invalid_traces_are_rejected_with_their_position() {
     let whole = bytes(&[fault(1, 2, 3, true), Record::Gone(900)]);
     let refused = |bytes: &[u8]| match Decoder::begin(bytes) {
         Err(damaged) => Err(damaged.to_string()),
         Ok(decoder) => decoder.collect::<Result<Vec<_>, _>>().map(drop).map_err(|damaged| damaged.to_string()),
     };
     assert_eq!(refused(&whole), Ok(()));
-    assert_eq!(refused(b""), Err("no trace of faults: other first bytes at byte 0".into()));
+    assert_eq!(refused(b""), Err("not a fault trace: wrong magic bytes at byte 0".into()));
     let mut newer = whole.clone();
     newer[14] = 3;
-    assert_eq!(refused(&newer), Err("no trace of faults: a version that is not known at byte 14".into()));
+    assert_eq!(refused(&newer), Err("not a fault trace: unknown version at byte 14".into()));
     let cut = &whole[..whole.len() - 1];
-    assert_eq!(refused(cut), Err(format!("no trace of faults: cut off at byte {}", whole.len() - 2)));
+    assert_eq!(refused(cut), Err(format!("not a fault trace: truncated at byte {}", whole.len() - 2)));
     let nobody = [&bytes(&[])[..], &[1, 2]].concat();
-    assert_eq!(refused(&nobody), Err(format!("no trace of faults: a fault of nobody at byte {}", nobody.len() - 2)));
-    // Whatever the bytes are, it ends, and without a panic.
+    assert_eq!(refused(&nobody), Err(format!("not a fault trace: fault without source at byte {}", nobody.len() - 2)));
+    // Decoding ends without a panic for any bytes.
     for at in 15..whole.len() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut broken = whole.clone();

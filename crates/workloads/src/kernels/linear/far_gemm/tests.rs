@@ -1,11 +1,11 @@
-//! Products of every shape against the checks, the checks against planted errors, and what users get wrong.
+//! Tests products of many shapes against the checks, the checks against planted errors, and invalid parameters.
 
 use super::super::element::dot;
 use super::super::random::Elements;
 use super::check::{Vectors, add, check_element, zeros};
 use super::pack::{PanelLayout, make};
 use super::*;
-use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked};
+use crate::kernels::{check_smoke, job_for_tests, can_query_pages};
 
 fn job(threads: usize, pairs: &[(&str, &str)]) -> TrialContext {
     let mut job = TrialContext { threads, ..job_for_tests("far-gemm") };
@@ -15,18 +15,18 @@ fn job(threads: usize, pairs: &[(&str, &str)]) -> TrialContext {
     job
 }
 
-/// Gives one parameter another value.
+/// Sets one parameter.
 fn set(job: &mut TrialContext, name: &str, text: &str) {
     let value = describe().parameter(name).unwrap().kind.read(text, None).unwrap();
     job.parameters.0.insert(name.into(), value);
 }
 
-/// What a run gave, or nothing where this machine lacks something, which is printed.
-fn measured(job: &TrialContext) -> Option<KernelOutput> {
+/// Runs a trial. Returns `None` and prints the reason if this machine does not support it.
+fn run_or_skip(job: &TrialContext) -> Option<KernelOutput> {
     match run(job) {
-        Ok(measured) => Some(measured),
-        Err(Failure::Unavailable(why)) => {
-            println!("skipped: far-gemm: {why}");
+        Ok(run_or_skip) => Some(run_or_skip),
+        Err(Failure::Unavailable(reason)) => {
+            println!("skipped: far-gemm: {reason}");
             None
         }
         Err(failure) => panic!("{:?} {} threads: {failure}", job.parameters, job.threads),
@@ -34,7 +34,7 @@ fn measured(job: &TrialContext) -> Option<KernelOutput> {
 }
 
 #[test]
-fn every_shape_multiplies_right() {
+fn products_of_all_shapes_are_correct() {
     for (threads, n, precision, budget, depth) in [
         (1, "300", "fp64", "768KiB", "96"),
         (2, "300", "fp32", "512KiB", "96"),
@@ -45,33 +45,33 @@ fn every_shape_multiplies_right() {
         (7, "65", "fp32", "512KiB", "7"),
     ] {
         let job = job(threads, &[("n", n), ("precision", precision), ("budget", budget), ("depth", depth)]);
-        let Some(measured) = measured(&job) else { return };
-        check_smoke("far-gemm", &measured);
-        assert_eq!(measured.pages.values().sum::<u64>() > 0, pages_can_be_asked());
+        let Some(run_or_skip) = run_or_skip(&job) else { return };
+        check_smoke("far-gemm", &run_or_skip);
+        assert_eq!(run_or_skip.pages.values().sum::<u64>() > 0, can_query_pages());
     }
 }
 
 #[test]
-fn what_moves_is_what_the_shape_says() {
+fn transferred_bytes_match_the_tiling() {
     let job = job(2, &[("n", "300"), ("budget", "768KiB"), ("depth", "96")]);
-    let shape = cut(&job.parameters, 2).unwrap();
+    let shape = tiling(&job.parameters, 2).unwrap();
     assert!(shape.tiles() > 1 && shape.panels() > 1, "{shape:?}");
-    let Some(measured) = measured(&job) else { return };
-    let sample = |series: &str| measured.samples.iter().find(|sample| sample.series == series).unwrap().value * 1e6;
+    let Some(run_or_skip) = run_or_skip(&job) else { return };
+    let sample = |series: &str| run_or_skip.samples.iter().find(|sample| sample.series == series).unwrap().value * 1e6;
     let products = shape.tiles().pow(2) * shape.panels();
     let read = (products * (shape.a_bytes() + shape.b_bytes())) as f64;
     let panels = shape.tiles() * shape.panels() * (shape.a_bytes() + shape.b_bytes());
     assert!((sample("read") - read).abs() < 1.0, "{} {read}", sample("read"));
-    // C once, and nothing else.
+    // C is written once, and nothing else is written.
     let written = (shape.far_bytes() - panels) as f64;
     assert!((sample("written") - written).abs() < 1.0, "{} {written}", sample("written"));
 }
 
 #[test]
-fn mistakes_and_missing_room_are_said() {
+fn invalid_parameters_and_missing_space_return_errors() {
     let parameters = job(1, &[("n", "5000"), ("budget", "1MiB"), ("depth", "768")]).parameters;
-    let why = check(&parameters).unwrap_err();
-    assert!(why.contains("needs 1.4MiB") && why.contains("hint: "), "{why}");
+    let reason = check(&parameters).unwrap_err();
+    assert!(reason.contains("needs 1.4MiB") && reason.contains("hint: "), "{reason}");
 
     let cases = [
         (job(1, &[("n", "3000000"), ("budget", "512MiB")]), "n = 3000000: "),
@@ -80,19 +80,19 @@ fn mistakes_and_missing_room_are_said() {
     ];
     for (job, expected) in cases {
         match run(&job).unwrap_err() {
-            Failure::Unavailable(why) if why.contains("libopenblas0-pthread") => return println!("skipped: {why}"),
-            Failure::Unavailable(why) => assert!(why.contains(expected) && why.contains("hint: "), "{why}"),
+            Failure::Unavailable(reason) if reason.contains("libopenblas0-pthread") => return println!("skipped: {reason}"),
+            Failure::Unavailable(reason) => assert!(reason.contains(expected) && reason.contains("hint: "), "{reason}"),
             failure => panic!("{failure}"),
         }
     }
-    if let Err(Failure::Unavailable(why)) = run(&job(1, &[("folder", "/dev/shm")])) {
-        let known = ["would lie in memory (tmpfs)", "No such file", "io_uring"];
-        assert!(known.iter().any(|words| why.contains(words)), "{why}");
+    if let Err(Failure::Unavailable(reason)) = run(&job(1, &[("folder", "/dev/shm")])) {
+        let known = ["is in memory (tmpfs)", "No such file", "io_uring"];
+        assert!(known.iter().any(|words| reason.contains(words)), "{reason}");
     }
 }
 
 #[test]
-fn a_wrong_element_in_the_file_is_found() {
+fn wrong_element_in_the_file_returns_an_error() {
     let n = 100;
     let (a, b) = (Elements::new(5, 'a'), Elements::new(5, 'b'));
     let exact = |row: usize, column: usize| dot((0..n).map(|inner| (a.at(row, inner), b.at(inner, column)))).0;
@@ -103,7 +103,7 @@ fn a_wrong_element_in_the_file_is_found() {
             assert!(check_element::<f64>(n, 5, row, column, wrong).is_err(), "{row} {column} {wrong}");
         }
     }
-    // Freivalds: all of C, then one element off by more than rounding.
+    // Freivalds: all of C, then one element that is wrong by more than rounding.
     let sums = Sums::new(n, 5);
     let times = |matrix: &dyn Fn(usize, usize) -> f64, vectors: &Vectors| -> Vectors {
         std::array::from_fn(|index| {
@@ -123,7 +123,7 @@ fn a_wrong_element_in_the_file_is_found() {
 }
 
 #[test]
-fn made_panels_are_the_matrix_wherever_they_are_cut() {
+fn generated_panels_form_the_matrix_for_any_tiling() {
     let n = 50;
     let elements = Elements::new(3, 'b');
     let place = PanelLayout { rows: 10..30, columns: 40..50, stride: 24 };
