@@ -1,4 +1,4 @@
-//! How a job is run in the NUMA guest, and what it printed, step by step. Must not know what the jobs ask.
+//! Runs a job in the NUMA guest and returns the output of its steps. Must not depend on the content of jobs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,48 +7,50 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// Written by `scripts/guest` when something is missing here; every job of ours ends with 0.
+/// Exit status of `scripts/guest` if this machine lacks something. Jobs end with status 0.
 const MISSING: i32 = 3;
-/// Written by it when the guest died before the job was done.
+/// Exit status of `scripts/guest` if the guest crashed before the end of the job.
 const DIED: i32 = 125;
-/// Linux patches its own code while it boots, and the emulator now and then runs a half-patched instruction on another
-/// cpu, or loses what one cpu asks of the others: an oops or a lockup in the kernel before anything of ours runs. So often the machine
-/// is booted until it lives.
+/// Attempts to boot. While Linux patches its own code during boot, the emulator sometimes executes a half-patched
+/// instruction on another CPU, or loses an interrupt between CPUs. The kernel then crashes or locks up before the job.
 const BOOTS_MAX: u32 = 3;
-/// What the kernel's ciphers are compared with.
+/// The library that the kernel's ciphers are compared with.
 const LIBCRYPTO: &str = "/lib/x86_64-linux-gnu/libcrypto.so.3";
-/// One guest at a time: two would emulate sixteen cpus on the few that there are.
+/// Two guests at once would emulate sixteen CPUs on few.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What to boot, and what to do there.
+/// A machine to boot, and a job for it.
 #[derive(Default)]
 pub struct Boot<'a> {
     /// Flags of `scripts/guest`.
     pub flags: &'a [&'a str],
     /// Shell lines, after `steps.sh`.
     pub job: &'a str,
-    /// Where the guest's results file goes, if anywhere.
+    /// Destination of the guest's results file.
     pub store: Option<&'a Path>,
 }
 
-/// What came back, by the name of the step.
-pub struct Ran(BTreeMap<String, Step>);
+/// The steps of a job, by name.
+pub struct JobOutput(BTreeMap<String, Step>);
 
-/// One step.
 pub struct Step {
     pub status: i32,
     pub stdout: Vec<u8>,
 }
 
-/// Boots and runs the job. An error is what this machine lacks for it.
-pub fn boot(boot: &Boot<'_>) -> Result<Ran, String> {
+/// Boots the guest and runs the job.
+///
+/// # Errors
+/// The requirement that this machine lacks.
+pub fn boot(boot: &Boot<'_>) -> Result<JobOutput, String> {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let meddle = meddle()?;
     let mut command = Command::new(Path::new(ROOT).join("scripts/guest"));
-    // Far above the 10 to 60 s that a job takes, for machines that are busy with other things.
-    command.args(["--program", env!("CARGO_BIN_EXE_nearfar"), "--time-limit", "240", "--offline"]).args(boot.flags);
+    // The default build loads fewer libraries, which the emulator would have to relocate for each start.
+    let program = std::env::var("NEARFAR_DEFAULT_BUILD").unwrap_or_else(|_| env!("CARGO_BIN_EXE_nearfar").into());
+    // A job takes 10 to 60 s on an idle machine.
+    command.args(["--program", &program, "--time-limit", "240", "--offline"]).args(boot.flags);
     for name in ["meddle", "held"] {
         command.arg("--files").arg(format!("{}:/bin/{name}", meddle.display()));
     }
@@ -66,85 +68,84 @@ pub fn boot(boot: &Boot<'_>) -> Result<Ran, String> {
     command.arg(format!("{}\n{}\nexit 0", include_str!("steps.sh"), boot.job));
     for _ in 0..BOOTS_MAX {
         let output = command.output().map_err(|error| format!("scripts/guest: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
-            Some(0) => return Ok(steps(&output.stdout, &said)),
-            Some(MISSING) => return Err(said.lines().collect::<Vec<_>>().join("; ")),
-            Some(DIED) => println!("the emulated machine died, and is booted again: {}", oops(&said)),
-            _ => panic!("the guest ended with {}: {said}\n{}", output.status, String::from_utf8_lossy(&output.stdout)),
+            Some(0) => return Ok(steps(&output.stdout, &stderr)),
+            Some(MISSING) => return Err(stderr.lines().collect::<Vec<_>>().join("; ")),
+            Some(DIED) => println!("the guest crashed, booting again: {}", crash_message(&stderr)),
+            _ => panic!("scripts/guest: {}: {stderr}\n{}", output.status, String::from_utf8_lossy(&output.stdout)),
         }
     }
-    Err(format!("the emulated machine died {BOOTS_MAX} times"))
+    Err(format!("the guest crashed {BOOTS_MAX} times"))
 }
 
-/// What the kernel of the guest said of its death, on one line.
-fn oops(said: &str) -> &str {
-    said.lines().find(|line| line.contains("Oops") || line.contains("panic")).unwrap_or("it did not say why")
+/// Returns the line in which the guest's kernel reports its crash.
+fn crash_message(stderr: &str) -> &str {
+    stderr.lines().find(|line| line.contains("Oops") || line.contains("panic")).unwrap_or("no message")
 }
 
-/// The helper of `meddle.c`, compiled for the guest.
+/// Compiles `meddle.c` for the guest.
 fn meddle() -> Result<PathBuf, String> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("meddle");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/meddle.c");
     let built = Command::new("cc").args(["-O1", "-static", "-o"]).arg(&program).arg(source).output();
     let built = built.map_err(|error| format!("cc: {error}"))?;
     if !built.status.success() {
-        return Err(format!("cc makes no static program here: {}", String::from_utf8_lossy(&built.stderr)));
+        return Err(format!("cc cannot link a static program: {}", String::from_utf8_lossy(&built.stderr)));
     }
     Ok(program)
 }
 
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    // Where the daemons are is in root's path only.
+    // Daemons are only in the PATH of root.
     std::env::split_paths(&path)
         .chain([PathBuf::from("/usr/sbin")])
-        .map(|folder| folder.join(program))
+        .map(|directory| directory.join(program))
         .find(|file| file.is_file())
 }
 
-/// Cuts the output at the frames that `steps.sh` writes: `@@ NAME STATUS BYTES`, then so many bytes.
-fn steps(mut output: &[u8], said: &str) -> Ran {
+/// Splits the output at the frames of `steps.sh`: a line `@@ NAME STATUS BYTES`, followed by that number of bytes.
+fn steps(mut output: &[u8], stderr: &str) -> JobOutput {
     let mut steps = BTreeMap::new();
     while !output.is_empty() {
         let end = output.iter().position(|byte| *byte == b'\n').unwrap_or(output.len());
         let line = String::from_utf8_lossy(&output[..end]).into_owned();
         let words: Vec<&str> = line.split(' ').collect();
-        let ["@@", name, status, bytes] = words[..] else { panic!("no frame: '{line}'\n{said}") };
-        let bytes: usize = bytes.parse().expect("a frame says how many bytes");
+        let ["@@", name, status, bytes] = words[..] else { panic!("not a frame: '{line}'\n{stderr}") };
+        let bytes: usize = bytes.parse().expect("a frame has a number of bytes");
         let (stdout, rest) = output[end + 1..].split_at(bytes);
-        let status = status.parse().expect("a frame says the status");
+        let status = status.parse().expect("a frame has a status");
         steps.insert(name.to_string(), Step { status, stdout: stdout.to_vec() });
         output = rest;
     }
-    Ran(steps)
+    JobOutput(steps)
 }
 
-impl Ran {
-    /// A step that was run.
+impl JobOutput {
+    /// Returns a step; panics if the job has none of this name.
     pub fn step(&self, name: &str) -> &Step {
         self.0.get(name).unwrap_or_else(|| panic!("no step {name}, only {:?}", self.0.keys()))
     }
 
-    /// Whether there was such a step.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// What a step printed.
+    /// Returns the stdout of a step.
     pub fn text(&self, name: &str) -> String {
         String::from_utf8_lossy(&self.step(name).stdout).into_owned()
     }
 
-    /// What a step printed as JSON; it must have ended with one of these statuses.
+    /// Returns the stdout of a step as JSON; panics if its exit status is not one of `statuses`.
     pub fn json(&self, name: &str, statuses: &[i32]) -> Value {
         let (step, stderr) = (self.step(name), self.0.get(&format!("{name}.stderr")));
-        let said = stderr.map(|stderr| String::from_utf8_lossy(&stderr.stdout).into_owned()).unwrap_or_default();
-        assert!(statuses.contains(&step.status), "{name} ended with {}: {said}{}", step.status, self.text(name));
-        serde_json::from_slice(&step.stdout).unwrap_or_else(|error| panic!("{name}: {error}: {said}"))
+        let stderr = stderr.map(|stderr| String::from_utf8_lossy(&stderr.stdout).into_owned()).unwrap_or_default();
+        assert!(statuses.contains(&step.status), "{name} ended with {}: {stderr}{}", step.status, self.text(name));
+        serde_json::from_slice(&step.stdout).unwrap_or_else(|error| panic!("{name}: {error}: {stderr}"))
     }
 
-    /// The trials of the step of this name, in the order in which they ran.
+    /// Returns the trials of a step in the order in which they job.
     pub fn trials(&self, name: &str) -> Vec<Value> {
         let shown = self.json(&format!("{name}.trials"), &[0]);
         shown["trials"].as_array().expect("a list of trials").clone()

@@ -1,5 +1,5 @@
-//! Two boots of one machine, whole and cut into nodes (`numa=fake`), side by side: the way in which a setting of the
-//! boot is compared.
+//! Compares two boots of one machine, with one memory node and divided into four (`numa=fake`), as boot parameters are
+//! compared.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::boot::{Boot, boot};
-use crate::trials::assert_proven;
+use crate::trials::assert_verified;
 
 fn nearfar(store: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
@@ -15,10 +15,10 @@ fn nearfar(store: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn two_boots_are_two_columns() {
-    let name = "two_boots_are_two_columns";
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let both = folder.path().join("both.db");
+fn boots_with_different_parameters_are_separate_columns() {
+    let name = "boots_with_different_parameters_are_separate_columns";
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let both = directory.path().join("both.db");
     // Debian's cloud kernel is built without numa=fake.
     let plain = ["--shape", "plain", "--kernel", "full"];
     let fake = [&plain[..], &["--append", "numa=fake=4"]].concat();
@@ -27,41 +27,41 @@ fn two_boots_are_two_columns() {
         "next: start the machine without numa=fake=4",
     ];
     for (flags, nodes, file, next) in [(&plain[..], 1, "plain.db", next[0]), (&fake, 4, "fake.db", next[1])] {
-        let store = folder.path().join(file);
-        let ran = match boot(&Boot { flags, job: include_str!("boot.sh"), store: Some(&store) }) {
-            Ok(ran) => ran,
-            Err(why) => return println!("skipped: {name}: {why}"),
+        let store = directory.path().join(file);
+        let job = match boot(&Boot { flags, job: include_str!("boot.sh"), store: Some(&store) }) {
+            Ok(job) => job,
+            Err(reason) => return println!("skipped: {name}: {reason}"),
         };
-        let map = ran.json("map", &[0]);
+        let map = job.json("map", &[0]);
         assert_eq!(map["counts"]["numa"], nodes, "{map:#}");
-        // hwloc before 2.10 shows one node where several share their cpus.
+        // hwloc before 2.10 reports one node if several share their CPUs.
         assert!(map["numa"].as_array().expect("nodes").iter().all(|node| node["cpus"] == "0-3"), "{map:#}");
-        if ran.has("numactl") {
+        if job.has("numactl") {
             let lines = |step: &str| -> Vec<String> {
                 let keep = |line: &&str| !line.contains(" free: ");
-                ran.text(step).lines().filter(keep).map(|line| line.trim_end().into()).collect()
+                job.text(step).lines().filter(keep).map(|line| line.trim_end().into()).collect()
             };
             assert_eq!(lines("numactl-twin"), lines("numactl"));
         }
-        let trials = ran.trials("run");
+        let trials = job.trials("run");
         let streams: Vec<&Value> = trials.iter().filter(|trial| trial["workload"] == "stream").collect();
-        streams.iter().for_each(|trial| assert_proven(trial));
-        // One node has nothing to interleave over.
+        streams.iter().for_each(|trial| assert_verified(trial));
+        // With one node there is nothing to interleave over.
         let interleaved = streams.iter().filter(|trial| trial["placement"] == "interleave").count();
         assert_eq!(interleaved > 0, nodes > 1, "{trials:#?}");
-        let said = ran.text("run.stderr");
-        assert!(said.contains(next), "{said}");
-        let imported = nearfar(&both, &["import", store.to_str().expect("a path in text")]);
+        let stderr = job.text("run.stderr");
+        assert!(stderr.contains(next), "{stderr}");
+        let imported = nearfar(&both, &["import", store.to_str().expect("a UTF-8 path")]);
         assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
     }
-    // All of the experiment's boots are in one store now.
+    // Both boots of the experiment are in one store.
     let compared = nearfar(&both, &["compare", "--by", "boot", "--format", "json"]);
     assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stderr));
     let compared: Value = serde_json::from_slice(&compared.stdout).expect("compare prints JSON");
     assert_eq!(compared["columns"].as_array().map(Vec::len), Some(2), "{compared:#}");
     let rows = compared["rows"].as_array().expect("rows");
     let in_both = rows.iter().filter(|row| row["values"].as_object().is_some_and(|values| values.len() == 2));
-    // What is interleaved exists after one of the two starts only.
+    // Interleaved cells exist only in the boot with several nodes.
     let tests: Vec<&str> = in_both.filter_map(|row| row["test"].as_str()).collect();
     assert!(tests.iter().any(|test| test.contains("stream")), "{compared:#}");
     assert!(tests.iter().any(|test| test.contains("chase")), "{compared:#}");

@@ -1,86 +1,78 @@
-//! The kernel's ciphers through `AF_ALG`, which this machine's kernel may be built without: each makes the published
-//! text and the library's, both ways, and what a kernel lacks is said. How fast they are shows only on real machines.
+//! The kernel's ciphers through `AF_ALG`, which the host's kernel may lack: each gives the published ciphertext and that
+//! of the library, in both directions, and a missing cipher is reported. On the machine of `two_sockets`.
 
-use std::sync::LazyLock;
+use crate::boot::JobOutput;
+use crate::trials::{assert_verified, pages, reasons};
+use crate::two_sockets::job_output;
 
-use crate::boot::{Boot, Ran, boot};
-use crate::trials::{assert_proven, pages, reasons};
-
-static RAN: LazyLock<Result<Ran, String>> =
-    LazyLock::new(|| boot(&Boot { flags: &[], job: include_str!("crypto.sh"), store: None }));
-
-fn ran(test: &str) -> Option<&'static Ran> {
-    RAN.as_ref().inspect_err(|why| println!("skipped: {test}: {why}")).ok()
-}
-
-/// The step's one trial is valid, and its numbers are there.
-fn assert_measured(ran: &Ran, step: &str) {
-    let trials = ran.trials(step);
+/// Checks that the only trial of a step is valid and has all metrics.
+fn assert_measured(job: &JobOutput, step: &str) {
+    let trials = job.trials(step);
     assert_eq!(trials.len(), 1, "{step}");
-    assert_proven(&trials[0]);
-    let run = ran.json(step, &[0]);
+    assert_verified(&trials[0]);
+    let run = job.json(step, &[0]);
     let metrics = run["cells"][0]["metrics"].as_array().expect("metrics");
     assert_eq!(metrics.len(), 5, "{step}");
     assert!(metrics.iter().all(|metric| metric["median"].as_f64().is_some_and(|value| value > 0.0)), "{metrics:#?}");
 }
 
 #[test]
-fn every_cipher_of_the_kernel_makes_the_right_text() {
-    let name = "every_cipher_of_the_kernel_makes_the_right_text";
-    let Some(ran) = ran(name) else { return };
-    if ran.step("library").status != 0 {
-        println!("skipped in part: {name}: no libcrypto here, so that only published texts were compared");
+fn every_kernel_cipher_gives_the_published_ciphertext() {
+    let name = "every_kernel_cipher_gives_the_published_ciphertext";
+    let Some(job) = job_output(name) else { return };
+    if job.step("library").status != 0 {
+        println!("skipped: {name}: libcrypto is missing, compared only with published ciphertexts");
     }
     for mode in ["cbc", "ctr", "gcm"] {
         for bits in [128, 192, 256] {
             for direction in ["encrypt", "decrypt"] {
-                assert_measured(ran, &format!("aes-{bits}-{mode}-{direction}"));
+                assert_measured(job, &format!("aes-{bits}-{mode}-{direction}"));
             }
         }
     }
     for step in ["chacha20-poly1305-encrypt", "chacha20-poly1305-decrypt"] {
-        assert_measured(ran, step);
+        assert_measured(job, step);
     }
 }
 
 #[test]
-fn a_message_goes_on_from_call_to_call() {
-    let Some(ran) = ran("a_message_goes_on_from_call_to_call") else { return };
+fn messages_continue_across_calls() {
+    let Some(job) = job_output("messages_continue_across_calls") else { return };
     for cipher in ["aes-128-cbc", "aes-256-ctr"] {
-        assert_measured(ran, &format!("{cipher}-stream"));
-        assert_measured(ran, &format!("{cipher}-stream-back"));
+        assert_measured(job, &format!("{cipher}-stream"));
+        assert_measured(job, &format!("{cipher}-stream-back"));
     }
 }
 
 #[test]
-fn software_takes_the_kernels_plain_code() {
-    let Some(ran) = ran("software_takes_the_kernels_plain_code") else { return };
+fn software_selects_the_generic_drivers() {
+    let Some(job) = job_output("software_selects_the_generic_drivers") else { return };
     for cipher in ["aes-256-cbc", "aes-128-gcm", "chacha20-poly1305"] {
-        assert_measured(ran, &format!("{cipher}-software"));
+        assert_measured(job, &format!("{cipher}-software"));
     }
-    // The kernel makes such a combination when it is first asked for.
+    // The kernel creates such a combination on first use.
     for driver in ["cbc(aes-generic)", "gcm_base(ctr(aes-generic),ghash-generic)"] {
-        assert!(ran.text("drivers").lines().any(|line| line.ends_with(driver)), "{}", ran.text("drivers"));
+        assert!(job.text("drivers").lines().any(|line| line.ends_with(driver)), "{}", job.text("drivers"));
     }
 }
 
 #[test]
-fn a_cipher_that_the_kernel_lacks_is_said() {
-    let Some(ran) = ran("a_cipher_that_the_kernel_lacks_is_said") else { return };
+fn cipher_missing_in_the_kernel_is_reported() {
+    let Some(job) = job_output("cipher_missing_in_the_kernel_is_reported") else { return };
     for (step, expected) in [
         ("no-sockets", "the kernel's ciphers cannot be used (AF_ALG)"),
         ("no-aead", "this kernel has no aead gcm(aes); hint: modprobe algif_aead"),
     ] {
-        let why = reasons(&ran.trials(step)[0]);
-        assert!(why.contains("cannot be measured here") && why.contains(expected), "{why}");
-        assert_eq!(ran.step(step).status, 4, "{why}");
+        let reason = reasons(&job.trials(step)[0]);
+        assert!(reason.contains("cannot be measured here") && reason.contains(expected), "{reason}");
+        assert_eq!(job.step(step).status, 4, "{reason}");
     }
 }
 
 #[test]
-fn two_threads_sit_and_have_their_buffers_where_they_should() {
-    let Some(ran) = ran("two_threads_sit_and_have_their_buffers_where_they_should") else { return };
-    assert_measured(ran, "seated");
-    let trial = &ran.trials("seated")[0];
+fn threads_and_their_buffers_are_where_the_placement_puts_them() {
+    let Some(job) = job_output("threads_and_their_buffers_are_where_the_placement_puts_them") else { return };
+    assert_measured(job, "pinned");
+    let trial = &job.trials("pinned")[0];
     assert_eq!(pages(trial), [(1, 2)], "{trial:#}");
 }

@@ -1,4 +1,4 @@
-# A program on more memory than it gets DRAM where memory is bounded by cgroups of version 2, on a disk with ext4.
+# Programs with a DRAM limit by cgroup v2, and far memory on a disk with ext4.
 modprobe loop; modprobe virtio_blk; modprobe crc32c_generic; modprobe ext4
 mkdir /far
 has_disk() { [ -b /dev/vda ]; }
@@ -6,7 +6,7 @@ wait_for has_disk
 step disk mount -t ext4 /dev/vda /far
 export NEARFAR_FAR=/far
 control=/sys/fs/cgroup/cgroup.subtree_control
-# All that an expansion changes, or leaves; groups by their names.
+# Everything that an expansion changes or could leave behind.
 found() {
     tail -n +2 /proc/swaps | awk '{print "swap", $1}'
     for group in /sys/fs/cgroup/*/; do echo "group $group"; done
@@ -30,34 +30,34 @@ for engine in steered plain; do
     rm -f /tmp/sorted /tmp/summary
 done
 
-# A trial on a budget.
+# Trials with a DRAM budget.
 measured budget sweep --smoke --runs 1 --set size=32MiB --placement one-core+expand:16MiB --placement one-core+swap:16MiB
 step budget.after found
 
-# The pilot is killed, the program goes on, then it is killed too. No function: the process in the background has to be it.
-nearfar expand --dram 12MiB --far-size 256MiB -- held hold 40 200000 >/tmp/pilot 2>&1 &
-pilot=$!
+# The controller is killed, the program keeps running, then it is killed too. Not a function: $! has to be the controller.
+nearfar expand --dram 12MiB --far-size 256MiB -- held hold 40 200000 >/tmp/controller 2>&1 &
+controller=$!
 far_kib() { awk 'NR > 1 { sum += $4 } END { print sum + 0 }' /proc/swaps; }
-went_far() { [ -n "$(pidof held)" ] && [ "$(far_kib)" -gt 8192 ]; }
-step far wait_for went_far
+has_far_memory() { [ -n "$(pidof held)" ] && [ "$(far_kib)" -gt 8192 ]; }
+step far wait_for has_far_memory
 step during found
-kill -9 $pilot; wait
+kill -9 $controller; wait
 step alive pidof held
 is_lifted() { [ "$(cat /sys/fs/cgroup/nearfar-*/memory.max)" = max ]; }
 step lifted wait_for is_lifted
 step early nearfar restore
 kill -9 "$(pidof held)"
-is_over() { ! pidof held >/dev/null; }
-step over wait_for is_over
+has_ended() { ! pidof held >/dev/null; }
+step over wait_for has_ended
 step restored nearfar restore
 step killed.after found
 
-# Two at once: what the first has turned on stays for the second.
+# Two concurrent expansions: the controller that the first has enabled stays enabled for the second.
 mkfifo /tmp/first /tmp/second
 for name in first second; do
-    expand -- sh -c "echo there >/tmp/$name.said; read line </tmp/$name" >/tmp/pilot 2>&1 &
-    said() { lines_in /tmp/$name.said 1; }
-    step $name wait_for said
+    expand -- sh -c "echo there >/tmp/$name.started; read line </tmp/$name" >/tmp/controller 2>&1 &
+    has_started() { lines_in /tmp/$name.started 1; }
+    step $name wait_for has_started
 done
 echo go >/tmp/first
 one_is_left() { [ "$(ls -d /sys/fs/cgroup/nearfar-* | wc -l)" = 1 ] && [ "$(ls /var/lib/nearfar/expand | wc -l)" = 1 ]; }

@@ -1,20 +1,20 @@
-//! A disk on USB (xHCI, UAS), whose interrupts can be moved between the nodes of the emulated machine: they arrive where
-//! placements send them, who meddles is caught, and they end where they were found.
+//! A USB disk (xHCI, UAS) with movable interrupts: they arrive on the CPUs of the placement, interference by other
+//! processes is detected, and the affinities are restored.
 
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::boot::{Boot, Ran, boot};
-use crate::trials::{assert_caught, assert_proven, of, reasons};
+use crate::boot::{Boot, JobOutput, boot};
+use crate::trials::{assert_invalid, assert_verified, of, reasons};
 
-/// 16 MiB of it are read; a sparse file does.
+/// Size of the sparse file behind a disk, which the trials read.
 const DISK_BYTES: u64 = 16 << 20;
 
-static RAN: LazyLock<Result<Ran, String>> = LazyLock::new(|| {
+static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let disks = [disk()?, disk()?];
-    // Each on a controller of its own, so that each has interrupts of its own.
+    // Separate controllers have separate interrupts.
     let device = |(number, disk): (usize, &NamedTempFile)| {
         let file = disk.path().display();
         format!(
@@ -24,30 +24,30 @@ static RAN: LazyLock<Result<Ran, String>> = LazyLock::new(|| {
     };
     let devices: Vec<String> = disks.iter().enumerate().map(device).collect();
     let job = concat!(include_str!("interrupts.sh"), include_str!("irqbalance.sh"));
-    // Debian's cloud kernel has no drivers of USB.
+    // Debian's cloud kernel lacks USB drivers.
     boot(&Boot { flags: &["--kernel", "full", "--qemu", &devices.join(" ")], job, store: None })
 });
 
 fn disk() -> Result<NamedTempFile, String> {
     let disk = NamedTempFile::new().and_then(|disk| disk.as_file().set_len(DISK_BYTES).map(|()| disk));
-    disk.map_err(|error| format!("no scratch file: {error}"))
+    disk.map_err(|error| format!("cannot create a temporary file: {error}"))
 }
 
-fn ran(test: &str) -> Option<&'static Ran> {
-    RAN.as_ref().inspect_err(|why| println!("skipped: {test}: {why}")).ok()
+fn job_output(test: &str) -> Option<&'static JobOutput> {
+    OUTPUT.as_ref().inspect_err(|reason| println!("skipped: {test}: {reason}")).ok()
 }
 
 fn seen(trial: &Value) -> &Vec<Value> {
     trial["evidence"]["device_interrupts"].as_array().expect("interrupts of the disk")
 }
 
-/// How often the disk's interrupts came, by cpu.
+/// Number of interrupts of the disk by CPU.
 fn arrived(trial: &Value) -> Vec<(u64, u64)> {
     let counts = seen(trial).iter().flat_map(|one| one["arrived"].as_object().expect("counts by cpu"));
     counts.map(|(cpu, count)| (cpu.parse().expect("a cpu"), count.as_u64().expect("a count"))).collect()
 }
 
-/// Checks that all interrupts but the first two of each line came on these cpus, and some did.
+/// Checks that more than ten interrupts arrived on these CPUs and, per line, at most two on others.
 fn assert_arrived(trial: &Value, cpus: &[u64]) {
     let (there, elsewhere): (Vec<_>, Vec<_>) = arrived(trial).into_iter().partition(|(cpu, _)| cpus.contains(cpu));
     let sum = |counts: &[(u64, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>();
@@ -56,14 +56,14 @@ fn assert_arrived(trial: &Value, cpus: &[u64]) {
 }
 
 #[test]
-fn interrupts_arrive_where_they_are_sent() {
-    let Some(ran) = ran("interrupts_arrive_where_they_are_sent") else { return };
-    assert_eq!(ran.step("disk").status, 0, "the disk came");
-    let map = ran.json("map", &[0]);
+fn interrupts_arrive_on_the_cpus_of_the_placement() {
+    let Some(job) = job_output("interrupts_arrive_on_the_cpus_of_the_placement") else { return };
+    assert_eq!(job.step("disk").status, 0, "the disk appeared");
+    let map = job.json("map", &[0]);
     let disk = map["devices"].as_array().expect("devices").iter().find(|device| device["name"] == "sda");
     let interrupts = disk.expect("the disk is a device")["interrupts"].as_array().expect("a list");
     assert!(interrupts.iter().all(|interrupt| interrupt["movability"] == "movable"), "{interrupts:#?}");
-    let trials = ran.trials("sent");
+    let trials = job.trials("sent");
     for (placement, asked, cpus) in [
         ("one-core+irq:same-core", "0", &[0][..]),
         ("one-core+irq:same-node", "2-3", &[2, 3]),
@@ -71,132 +71,132 @@ fn interrupts_arrive_where_they_are_sent() {
         ("-C 4 irq:5", "5", &[5]),
     ] {
         let of_it = of(&trials, placement);
-        assert_eq!(of_it.len(), 2, "{placement}: both were proven at once: {of_it:#?}");
+        assert_eq!(of_it.len(), 2, "{placement}: no trial was repeated: {of_it:#?}");
         for trial in of_it {
-            assert_proven(trial);
+            assert_verified(trial);
             assert_arrived(trial, cpus);
             assert!(seen(trial).iter().all(|one| one["affinity_at_end"] == asked), "{trial:#}");
         }
     }
     for trial in of(&trials, "one-core") {
-        assert!(seen(trial).iter().all(|one| one["affinity_at_start"] == "0-7"), "as it was found: {trial:#}");
-        assert!(!arrived(trial).is_empty(), "watched nevertheless: {trial:#}");
+        assert!(seen(trial).iter().all(|one| one["affinity_at_start"] == "0-7"), "unchanged: {trial:#}");
+        assert!(!arrived(trial).is_empty(), "observed nevertheless: {trial:#}");
     }
     for trial in of(&trials, "one-core+irq:spread") {
         let asked: Vec<&str> = seen(trial).iter().take(4).filter_map(|one| one["affinity_at_end"].as_str()).collect();
         assert_eq!(asked, ["0", "2", "4", "6"], "{trial:#}");
     }
-    assert_eq!(ran.text("before"), ran.text("after"), "put back");
-    let idle = &ran.trials("idle")[0];
+    assert_eq!(job.text("before"), job.text("after"), "restored");
+    let idle = &job.trials("idle")[0];
     assert_eq!(idle["verdict"], "suspect", "{idle:#}");
-    assert!(reasons(idle).contains("no interrupt of sda came where it was sent"), "{idle:#}");
+    assert!(reasons(idle).contains("no interrupt of sda arrived on the requested CPUs"), "{idle:#}");
 }
 
 #[test]
-fn two_disks_are_loaded_at_once_and_the_interrupts_of_both_are_sent() {
-    let Some(ran) = ran("two_disks_are_loaded_at_once_and_the_interrupts_of_both_are_sent") else { return };
-    assert_eq!(ran.step("second-disk").status, 0, "the second disk came");
-    let trial = &ran.trials("both")[0];
-    assert_proven(trial);
+fn interrupts_of_two_concurrently_loaded_disks_are_placed() {
+    let Some(job) = job_output("interrupts_of_two_concurrently_loaded_disks_are_placed") else { return };
+    assert_eq!(job.step("second-disk").status, 0, "the second disk appeared");
+    let trial = &job.trials("both")[0];
+    assert_verified(trial);
     for disk in ["sda", "sdb"] {
         let of_it: Vec<&Value> = seen(trial).iter().filter(|one| one["device"] == disk).collect();
         assert!(!of_it.is_empty() && of_it.iter().all(|one| one["affinity_at_end"] == "4-7"), "{disk}: {trial:#}");
         let came = of_it.iter().filter_map(|one| one["arrived"].as_object()).flat_map(|counts| counts.values());
         assert!(came.filter_map(Value::as_u64).sum::<u64>() > 10, "{disk} was loaded: {trial:#}");
     }
-    let run = ran.json("both", &[0]);
+    let run = job.json("both", &[0]);
     let names: Vec<&str> =
         run["cells"][0]["metrics"].as_array().expect("metrics").iter().filter_map(|one| one["name"].as_str()).collect();
     assert!(names.contains(&"iops-file1") && names.contains(&"iops-file2"), "{names:?}");
-    let load = run["cells"][0]["cpu_load"].as_array().expect("of each cpu");
+    let load = run["cells"][0]["cpu_load"].as_array().expect("load by CPU");
     assert_eq!(load.len(), 8, "{load:#?}");
     let busy = |cpu: usize| load[cpu]["user"].as_f64().unwrap_or(0.0) + load[cpu]["system"].as_f64().unwrap_or(0.0);
-    assert!(busy(0) + busy(1) > 5.0, "the seats read: {load:#?}");
+    assert!(busy(0) + busy(1) > 5.0, "the pinned CPUs read: {load:#?}");
 }
 
 #[test]
-fn who_moves_interrupts_during_a_trial_is_caught() {
-    let Some(ran) = ran("who_moves_interrupts_during_a_trial_is_caught") else { return };
-    assert_caught(&ran.trials("move")[0], "was moved from cpus 1 to 7 by somebody else while it ran");
-    assert_caught(&ran.trials("away")[0], "times on cpus 7, asked for 1");
-    // Nobody meddles with the next attempts.
+fn interrupts_moved_during_a_trial_make_it_invalid() {
+    let Some(job) = job_output("interrupts_moved_during_a_trial_make_it_invalid") else { return };
+    assert_invalid(&job.trials("move")[0], "was moved from CPUs 1 to 7 by another program during the trial");
+    assert_invalid(&job.trials("away")[0], "times on cpus 7, asked for 1");
+    // The next attempts are undisturbed.
     for name in ["move", "away"] {
-        assert_proven(&ran.trials(name)[1]);
+        assert_verified(&job.trials(name)[1]);
     }
 }
 
 #[test]
-fn after_kill_9_interrupts_are_put_back() {
-    let Some(ran) = ran("after_kill_9_interrupts_are_put_back") else { return };
-    assert_eq!(ran.step("left").status, 0, "they were on cpu 3 when the run was killed");
-    let restored = ran.json("restore", &[0]);
+fn restore_after_kill_9_resets_interrupt_affinities() {
+    let Some(job) = job_output("restore_after_kill_9_resets_interrupt_affinities") else { return };
+    assert_eq!(job.step("left").status, 0, "they were on cpu 3 when the run was killed");
+    let restored = job.json("restore", &[0]);
     let restored = restored["restored"].as_array().expect("a list");
     assert!(!restored.is_empty());
     assert!(
         restored.iter().all(|one| one["outcome"] == json!("put-back") && one["setting"] == "interrupt"),
         "{restored:#?}"
     );
-    assert_eq!(ran.text("restored"), ran.text("back"));
+    assert_eq!(job.text("restored"), job.text("back"));
 }
 
 #[test]
-fn a_race_tries_where_interrupts_go_and_says_how_to_send_them() {
-    let Some(ran) = ran("a_race_tries_where_interrupts_go_and_says_how_to_send_them") else { return };
-    // 3: so short a race may well be inconclusive.
-    let answer = ran.json("race", &[0, 3]);
+fn race_includes_interrupt_placements() {
+    let Some(job) = job_output("race_includes_interrupt_placements") else { return };
+    // 3: a race this short may be inconclusive.
+    let answer = job.json("race", &[0, 3]);
     assert_eq!(answer["candidates"], 7, "{answer:#}");
-    let trials = ran.trials("race");
+    let trials = job.trials("race");
     for (placement, asked) in [("one-core+irq:same-core", "0"), ("one-core+irq:other-node", "4-7")] {
         let first = of(&trials, placement)[0];
         assert!(first["verdict"] != "invalid", "{first:#}");
         assert!(seen(first).iter().all(|one| one["affinity_at_end"] == asked), "{first:#}");
         assert!(!arrived(first).is_empty(), "{first:#}");
     }
-    assert_eq!(ran.text("restored"), ran.text("end"), "the experiment that came after it found them as they were");
+    assert_eq!(job.text("restored"), job.text("end"), "the race restored the affinities");
 }
 
 #[test]
-fn the_experiment_runs_through() {
-    let Some(ran) = ran("the_experiment_runs_through") else { return };
-    let run = ran.json("experiment", &[0]);
+fn interrupts_experiment_completes() {
+    let Some(job) = job_output("interrupts_experiment_completes") else { return };
+    let run = job.json("experiment", &[0]);
     let cells = run["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 16, "{run:#}");
     assert_eq!(run["skipped"], json!([]), "{run:#}");
-    let trials = ran.trials("experiment");
+    let trials = job.trials("experiment");
     assert_eq!(trials.len(), 32, "{run:#}");
     for trial in of(&trials, "one-core+irq:other-node") {
-        assert_proven(trial);
+        assert_verified(trial);
         assert!(seen(trial).iter().all(|one| one["affinity_at_end"] == "4-7"), "{trial:#}");
     }
-    assert_eq!(ran.text("restored"), ran.text("end"));
+    assert_eq!(job.text("restored"), job.text("end"));
 }
 
 #[test]
-fn irqbalance_is_told_to_leave_them_alone_and_told_otherwise_afterwards() {
-    let name = "irqbalance_is_told_to_leave_them_alone_and_told_otherwise_afterwards";
-    let Some(ran) = ran(name) else { return };
-    if !ran.has("listens") {
+fn irqbalance_ban_is_set_for_the_run_and_lifted_afterwards() {
+    let name = "irqbalance_ban_is_set_for_the_run_and_lifted_afterwards";
+    let Some(job) = job_output(name) else { return };
+    if !job.has("listens") {
         return println!("skipped: {name}: irqbalance is not installed (scripts/setup programs)");
     }
-    assert_eq!(ran.step("listens").status, 0, "irqbalance runs");
-    assert_eq!(ran.step("refused").status, 1);
-    let refusal = ran.text("refused.stderr");
-    assert!(refusal.contains("irqbalance runs, and moves interrupts again"), "{refusal}");
-    assert!(refusal.contains("hint: --ban-irqbalance"), "{refusal}");
+    assert_eq!(job.step("listens").status, 0, "irqbalance runs");
+    assert_eq!(job.step("refused").status, 1);
+    let refusal = job.text("refused.stderr");
+    assert!(refusal.contains("irqbalance is running and would move the interrupts"), "{refusal}");
+    assert!(refusal.contains("hint: exclude these interrupts with --ban-irqbalance"), "{refusal}");
 
-    assert_proven(&ran.trials("left-alone")[0]);
-    let (free, banned) = (ran.text("free"), ran.text("banned"));
+    assert_verified(&job.trials("left-alone")[0]);
+    let (free, banned) = (job.text("free"), job.text("banned"));
     assert!(free.starts_with("SLEEP ") && !free.contains("IRQ "), "{free}");
-    for interrupt in seen(&ran.trials("left-alone")[0]) {
+    for interrupt in seen(&job.trials("left-alone")[0]) {
         assert!(banned.contains(&format!("IRQ {} ", interrupt["number"])), "{interrupt} is not among: {banned}");
     }
-    assert_eq!(ran.text("free-again"), free);
+    assert_eq!(job.text("free-again"), free);
 
-    assert!(ran.text("banned-left").contains("IRQ "), "a killed run leaves them banned");
-    let restored = ran.json("unban", &[0]);
+    assert!(job.text("banned-left").contains("IRQ "), "a killed run leaves them banned");
+    let restored = job.json("unban", &[0]);
     let restored = restored["restored"].as_array().expect("a list");
     let unbanned = restored.iter().filter(|one| one["setting"] == "irqbalance").collect::<Vec<_>>();
     assert!(unbanned.len() == 1 && unbanned[0]["outcome"] == "put-back", "{restored:#?}");
-    assert_eq!(ran.text("free-at-last"), free);
-    assert_eq!(ran.step("lives").status, 0, "it has not been ended by what it was told");
+    assert_eq!(job.text("free-at-last"), free);
+    assert_eq!(job.step("lives").status, 0, "irqbalance keeps running");
 }

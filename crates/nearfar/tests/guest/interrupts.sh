@@ -1,4 +1,4 @@
-# A disk on USB whose interrupts can be moved: sent to every node, meddled with, put back.
+# A USB disk with movable interrupts: placements on every node, interference, and restored affinities.
 for module in xhci_pci usb_storage uas sd_mod; do modprobe "$module"; done
 step disk wait_for [ -b /dev/sda ]
 step second-disk wait_for [ -b /dev/sdb ]
@@ -9,24 +9,24 @@ step before masks
 measured sent io --runs 2 --device sda --set file=/dev/sda --set runtime=500ms --set iodepth=8 --placement one-core \
     --placement one-core+irq:same-core --placement one-core+irq:same-node --placement one-core+irq:other-node \
     --placement one-core+irq:spread --placement '-C 4 irq:5'
-# So many at once that the disk's own queue is full, and threads of the kernel hand them over: on the seats as well.
+# Deep enough to fill the queue of the disk: then kernel threads submit the requests, also on the pinned CPUs.
 measured both io --runs 1 --device sda --device sdb --threads 2 --set file=/dev/sda,/dev/sdb --set runtime=500ms \
     --set iodepth=32 --placement one-core+irq:other-node
 step after masks
 measured idle command --runs 1 --device sda --placement one-core+irq:1 -- true
 
-# Moves the disk's interrupts to cpu 7 as soon as a trial reads, which their placement has on cpu 1.
+# Moves the disk's interrupts from CPU 1 of the placement to CPU 7 while a trial reads.
 numbers=$(nearfar map --interrupts | sed -n 's/^sda *\([0-9]*\) .*/\1/p')
 move() { wait_for sh -c 'grep -qs "[_]_worker" /proc/[0-9]*/cmdline' && usleep 200000 &&
     for number in $numbers; do echo 7 >"/proc/irq/$number/smp_affinity_list"; done; }
-# Moves them away and back, so that at the end all looks well.
+# Moves them away and back, so that the affinity at the end is as requested.
 away() { move && usleep 500000 && for number in $numbers; do echo 1 >"/proc/irq/$number/smp_affinity_list"; done; }
 for meddler in move away; do
     $meddler &
     measured "$meddler" io --runs 1 --device sda --set file=/dev/sda --set runtime=2s --placement one-core+irq:1
     wait
 done
-# What a meddler did is nobody's to undo.
+# nearfar does not undo the changes of other processes.
 for number in $numbers; do echo 0-7 >"/proc/irq/$number/smp_affinity_list"; done
 
 step restored masks

@@ -1,8 +1,7 @@
 
-# irqbalance, which sends interrupts where it likes: told to leave some alone, for a run and for one that is killed. After
-# interrupts.sh.
+# irqbalance moves interrupts: it is told to ban some, for a run that ends and for one that is killed. After interrupts.sh.
 if [ -x /bin/irqbalance ]; then
-    # Its service makes the folder; without it the socket has no name that can be found.
+    # Its service creates the directory; without it the socket has a name that cannot be found.
     mkdir -p /run/irqbalance
     irqbalance -f -t 1 >/tmp/irqbalance 2>&1 &
     balancer=$!
@@ -11,7 +10,7 @@ if [ -x /bin/irqbalance ]; then
     reads="io --runs 1 --device sda --set file=/dev/sda --placement irq:3"
     step refused nearfar --quiet measure $reads --set runtime=500ms
     step free meddle banned $balancer
-    # It looks at all interrupts every second, so some times during the trial.
+    # It balances every second, so several times during the trial.
     measured left-alone $reads --set runtime=4s --ban-irqbalance &
     measuring=$!
     bans() { meddle banned $balancer | grep -q IRQ; }

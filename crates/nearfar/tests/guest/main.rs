@@ -1,6 +1,6 @@
-//! What only a machine with several memory nodes can show, on one that is emulated: a real kernel, real pages, real
-//! placements. Nothing is timed here: in emulation a far node is as fast as a near one. Skipped where QEMU or the
-//! packages for the guest are missing (`scripts/setup guest`).
+//! Tests that need several memory nodes, on an emulated machine: real kernel, real pages, real placements. No test
+//! depends on speed: in emulation all nodes are equally fast. Skipped without QEMU or the packages of the guest
+//! (`scripts/setup guest`).
 
 mod boot;
 mod boots;

@@ -1,9 +1,9 @@
-/* What a trial must not do, or what must not be done to it, as a program for the NUMA guest. Static, so that it runs there.
- *   meddle hold MIB MS              touches memory where it is told to live, and waits
- *   meddle sweep MIB MS             touches all of it again and again
- *   meddle rebind NODE MIB MS       the same, but binds itself to another node first
- *   meddle migrate PID FROM TO      moves the pages of a process from node to node (migrate_pages, as migratepages does)
- *   meddle banned PID               what an irqbalance answers to a client who asks for its set-up, and waits for it
+/* Violations of a placement, as a program for the NUMA guest. Linked statically, because the guest has no C library.
+ *   meddle hold MIB MS              touches memory once and sleeps
+ *   meddle sweep MIB MS             touches memory repeatedly
+ *   meddle rebind NODE MIB MS       binds itself to another node, then touches memory and sleeps
+ *   meddle migrate PID FROM TO      moves the pages of a process between nodes (migrate_pages, like migratepages)
+ *   meddle banned PID               prints the reply of an irqbalance to the request "setup"
  */
 #define _GNU_SOURCE
 #include <stddef.h>
@@ -33,7 +33,7 @@ static int banned(const char *pid) {
     ssize_t bytes;
     sprintf(name.sun_path, "/run/irqbalance/irqbalance%.20s.sock", pid);
     if (connect(stream, (struct sockaddr *)&name, sizeof name)) {
-        /* Where it could make no folder, it has a name of the abstract kind. */
+        /* If irqbalance could not create the directory, its socket has an abstract name. */
         memset(name.sun_path, 0, sizeof name.sun_path);
         int length = sprintf(name.sun_path + 1, "irqbalance%.20s.sock", pid);
         socklen_t size = offsetof(struct sockaddr_un, sun_path) + 1 + length;

@@ -1,5 +1,5 @@
 
-# Memory that others take: a limit that is too small or becomes so, a node that is full. After two-sockets.sh.
+# Memory pressure: a limit that is too low or becomes too low, a node that is full. After two-sockets.sh.
 modprobe null_blk nr_devices=0
 mount -t configfs configfs /sys/kernel/config
 disk=/sys/kernel/config/nullb/swap
@@ -23,11 +23,11 @@ sweeps squeezed
 wait
 swapoff /dev/swap
 
-# Spilling page by page is quick, and the kernel keeps little back of a node.
+# Small pages fill a node quickly, and the kernel reserves little of it.
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 echo 4096 >/proc/sys/vm/min_free_kbytes
 node_1_free_kib() { sed -n 's/^Node 1 MemFree: *\([0-9]*\) kB/\1/p' /sys/devices/system/node/node1/meminfo; }
-holds() { # NAME: by every policy that names node 1, or means it; looked at when all is touched
+holds() { # NAME: with every policy that prefers or requires node 1; long enough to be observed
     measured "$1-preferred" command --runs 1 --placement '-C 4 -p 1' -- meddle hold 24 1500
     measured "$1-local" command --runs 1 --placement '-C 4 -l' -- meddle hold 24 1500
     measured "$1-bound" command --runs 1 --placement '-C 4 -m 1' -- meddle hold 24 100
@@ -35,7 +35,7 @@ holds() { # NAME: by every policy that names node 1, or means it; looked at when
 holds room
 meddle rebind 1 $(($(node_1_free_kib) / 1024 - 10)) 600000 &
 hog=$!
-# Who takes the memory is not the one whom the kernel ends.
+# The OOM killer must not choose the process that fills the node.
 echo -1000 >/proc/$hog/oom_score_adj
 is_full() { [ "$(node_1_free_kib)" -lt 15000 ]; }
 step full wait_for is_full

@@ -1,4 +1,4 @@
-# Beginning of every job in the guest: named steps, each framed so that the host gets status, stdout and stderr back byte for byte.
+# The start of every job: functions for named steps, whose status, stdout and stderr reach the host in frames.
 frame() { # NAME STATUS FILE
     echo "@@ $1 $2 $(wc -c <"$3")"; cat "$3"
 }
@@ -9,16 +9,16 @@ step() { # NAME COMMAND...
     frame "$name" $status /tmp/stdout
     frame "$name.stderr" $status /tmp/stderr
 }
-# Measures, and shows the trials.
+# Measures, and prints the trials.
 measured() { # NAME ARGUMENTS OF nearfar measure...
     name=$1; shift
     step "$name" nearfar --quiet measure --format json "$@"
     step "$name.trials" nearfar --quiet show --trials --format json
 }
-wait_for() { # COMMAND...: until it succeeds, at most 30 s
+wait_for() { # COMMAND...: polls until the command succeeds, at most 30 s
     for _ in $(seq 600); do "$@" && return 0; usleep 50000; done
-    echo "waited in vain for: $*" >&2; return 1
+    echo "timed out: $*" >&2; return 1
 }
-lines_in() { # FILE COUNT: whether it has as many lines
+lines_in() { # FILE COUNT: succeeds if the file has at least COUNT lines
     [ -e "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]
 }

@@ -1,13 +1,12 @@
-//! What a trial's JSON says of its placement, in a few questions.
+//! Placement, pages and verdict in the JSON of a trial.
 
 use serde_json::Value;
 
-/// The trials of a placement.
 pub fn of<'a>(trials: &'a [Value], placement: &str) -> Vec<&'a Value> {
     trials.iter().filter(|trial| trial["placement"] == placement).collect()
 }
 
-/// Pages by node, lowest number first.
+/// Number of pages by node, in ascending order of nodes.
 pub fn pages(trial: &Value) -> Vec<(u32, u64)> {
     let pages = trial["evidence"]["pages"].as_object().expect("pages by node");
     let mut pages: Vec<(u32, u64)> = pages
@@ -18,30 +17,30 @@ pub fn pages(trial: &Value) -> Vec<(u32, u64)> {
     pages
 }
 
-/// The nodes that have any of its pages.
+/// Nodes with at least one page.
 pub fn nodes(trial: &Value) -> Vec<u32> {
     pages(trial).iter().map(|(node, _)| *node).collect()
 }
 
-/// Why it is not valid, in one text.
+/// All reasons of the verdict, joined.
 pub fn reasons(trial: &Value) -> String {
     let reasons = trial["reasons"].as_array().expect("a list of reasons");
     reasons.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ")
 }
 
-/// Checks that its placement is proven. Emulated cpus are slow, so that a kernel thread's few milliseconds may stand
-/// out as other work: such a trial is suspect, and proven.
-pub fn assert_proven(trial: &Value) {
+/// Checks that the placement of a trial is verified. Emulated CPUs are slow, so a few milliseconds of a kernel thread may
+/// count as other programs: such a trial is suspect, but its placement is verified.
+pub fn assert_verified(trial: &Value) {
     let disturbed =
-        trial["verdict"] == "suspect" && reasons(trial).split("; ").all(|why| why.contains("other programs"));
+        trial["verdict"] == "suspect" && reasons(trial).split("; ").all(|reason| reason.contains("other programs"));
     assert!(trial["verdict"] == "valid" || disturbed, "{trial:#}");
     assert!(trial["evidence"]["mask_at_start"].as_str().is_some(), "{trial:#}");
-    let seats = trial["cpus"].as_str().expect("a list of cpus");
-    assert!(seats.is_empty() || trial["evidence"]["mask_at_start"] == seats, "{trial:#}");
+    let cpus = trial["cpus"].as_str().expect("a list of cpus");
+    assert!(cpus.is_empty() || trial["evidence"]["mask_at_start"] == cpus, "{trial:#}");
 }
 
-/// Checks that it was caught, for this reason.
-pub fn assert_caught(trial: &Value, why: &str) {
+/// Checks that a trial is invalid for this reason.
+pub fn assert_invalid(trial: &Value, reason: &str) {
     assert_eq!(trial["verdict"], "invalid", "{trial:#}");
-    assert!(reasons(trial).contains(why), "'{why}' is not among: {}", reasons(trial));
+    assert!(reasons(trial).contains(reason), "'{reason}' is not among: {}", reasons(trial));
 }

@@ -1,4 +1,4 @@
-# On two sockets and a node without cpus: what the machine is, placements proven, violations, a race.
+# Two sockets and a memory node without CPUs: topology, placements, violations, a race.
 step map nearfar map --format json
 step numactl-twin nearfar map --format numactl
 if [ -x /bin/numactl ]; then step numactl numactl --hardware; fi
@@ -8,13 +8,13 @@ measured placements stream --smoke --runs 2 --placement memory-local --placement
 measured searches bfs --set scale=16 --set roots=1 --runs 1 -C 0,4
 measured chase chase --smoke --runs 1 --placement '-C 0,4 -i 0-2' --placement '-C 5 -m 0' --placement compact+node:2
 
-# The lines to paste, pasted: what cpus and memory policy a program has under each.
+# Runs the printed command lines: CPUs and memory policy of a program under each.
 cat >/bin/where <<'WHERE'
 #!/bin/sh
 echo "$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status) $(sed -n 's/^[0-9a-f]* \([^ ]*\) stack.*/\1/p' /proc/self/numa_maps)"
 WHERE
 chmod +x /bin/where
-paste_lines() {
+run_lines() {
     for placement in compact one-core memory-local memory-remote interleave node:1 '-C 0 -m 2' compact+node:2 '-C 3,5 -p 1' '-C 2 -l' \
         kernel+interleave; do
         nearfar placements --placement "$placement" -- where |
@@ -24,20 +24,20 @@ paste_lines() {
         done </tmp/lines
     done
 }
-step lines paste_lines
+step lines run_lines
 
-# Commands that do not stay where they were put, and one whose memory is moved by somebody else.
+# Commands that leave their placement, and one whose memory another process moves.
 measured honest command --runs 1 -C 0 -m 0 -- meddle hold 32 200
 measured strays command --runs 1 -C 0 -- taskset 0x30 sh -c 'i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done'
 measured rebinds command --runs 1 -C 0 -m 0 -- meddle rebind 1 32 200
 cat >/bin/holder <<'HOLDER'
 #!/bin/sh
-# Long enough to be looked at after it was moved; numa_maps is slow here and read the more seldom for it.
+# Long enough for an observation after the move; numa_maps is slow here, so it is read rarely.
 if [ -e /tmp/moved ]; then exec held hold "$1" 100; fi
 exec held hold "$1" 6000
 HOLDER
 chmod +x /bin/holder
-move() { # moves the memory of the first program called `held` that comes from node 0 to node 1
+move() { # moves the memory of the next program called `held` from node 0 to node 1
     wait_for pidof held >/dev/null && usleep 1000000 && meddle migrate "$(pidof held)" 0 1 && : >/tmp/moved
 }
 move &
@@ -49,7 +49,7 @@ wait
 
 cat >/bin/job <<'JOB'
 #!/bin/sh
-# Counts to 2000, shared out over some processes.
+# Counts to 2000, divided among processes.
 for _ in $(seq "$1"); do (i=0; while [ $i -lt $((2000 / $1)) ]; do i=$((i+1)); done) & done
 wait
 JOB

@@ -1,87 +1,87 @@
-//! A cpu that goes offline in the middle: its cells are invalid with a reason that names it, others go on, and nothing
-//! hangs. With a newer kernel where there is one, which can also interleave by weights.
+//! A CPU that goes offline during a run: its cells become invalid with a reason that names it, the others continue, and
+//! nothing hangs. With the backports kernel, if available, which also supports weighted interleaving.
 
 use std::sync::LazyLock;
 
-use crate::boot::{Boot, Ran, boot};
-use crate::trials::{assert_caught, assert_proven, nodes, of, pages, reasons};
+use crate::boot::{Boot, JobOutput, boot};
+use crate::trials::{assert_invalid, assert_verified, nodes, of, pages, reasons};
 
-static RAN: LazyLock<Result<Ran, String>> = LazyLock::new(|| {
+static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let with = |flags| boot(&Boot { flags, job: include_str!("unplug.sh"), store: None });
     with(&["--kernel", "backports"]).or_else(|_| with(&[]))
 });
 
-fn ran(test: &str) -> Option<&'static Ran> {
-    RAN.as_ref().inspect_err(|why| println!("skipped: {test}: {why}")).ok()
+fn job_output(test: &str) -> Option<&'static JobOutput> {
+    OUTPUT.as_ref().inspect_err(|reason| println!("skipped: {test}: {reason}")).ok()
 }
 
 #[test]
-fn memory_is_interleaved_by_weights() {
-    let name = "memory_is_interleaved_by_weights";
-    let Some(ran) = ran(name) else { return };
-    let trials = ran.trials("weighted");
+fn weighted_interleave_places_pages_by_weight() {
+    let name = "weighted_interleave_places_pages_by_weight";
+    let Some(job) = job_output(name) else { return };
+    let trials = job.trials("weighted");
     let weighted = of(&trials, "weighted-interleave");
     if weighted.is_empty() {
-        return println!("skipped: {name}: {} has no weights; Linux has them from 6.9 on", ran.text("kernel").trim());
+        return println!("skipped: {name}: {} has no weighted interleaving (Linux 6.9)", job.text("kernel").trim());
     }
     for trial in weighted {
-        assert_proven(trial);
+        assert_verified(trial);
         assert_eq!(trial["evidence"]["memory_policy"], "weighted interleave:0-2");
         assert_eq!(nodes(trial), [0, 1, 2], "{trial:#}");
-        // All weights are 1 until somebody sets them.
+        // The default weights are 1.
         assert!(pages(trial).iter().all(|(_, pages)| (250..=275).contains(pages)), "{trial:#}");
     }
 }
 
 #[test]
-fn a_cpu_that_goes_offline_between_trials_is_named() {
-    let Some(ran) = ran("a_cpu_that_goes_offline_between_trials_is_named") else { return };
-    let json = ran.json("between", &[0]);
-    let trials = ran.trials("between");
+fn cpu_unplugged_between_trials_is_reported() {
+    let Some(job) = job_output("cpu_unplugged_between_trials_is_reported") else { return };
+    let json = job.json("between", &[0]);
+    let trials = job.trials("between");
     let (gone, stays) = (of(&trials, "-C 3"), of(&trials, "-C 2"));
-    assert_eq!(stays.len(), 6, "the other cell goes on: {json:#}");
-    stays.into_iter().for_each(assert_proven);
-    assert_proven(gone[0]);
+    assert_eq!(stays.len(), 6, "the other cell continues: {json:#}");
+    stays.into_iter().for_each(assert_verified);
+    assert_verified(gone[0]);
     let last = gone.last().expect("trials");
-    assert_caught(last, "cpu 3");
+    assert_invalid(last, "cpu 3");
     assert!(reasons(last).contains("online"), "{}", reasons(last));
     assert!(json["cells"][0]["verdicts"]["valid"].as_u64().is_some_and(|valid| valid < 6), "{json:#}");
 
-    let map = ran.json("map", &[0]);
+    let map = job.json("map", &[0]);
     assert_eq!((&map["counts"]["allowed_pus"], &map["counts"]["complete_pus"]), (&7.into(), &8.into()));
     assert_eq!(map["numa"][0]["cpus"], "0-2");
 }
 
-/// The kernel then lets a process run anywhere, so whose seat is gone leaves it.
+/// The kernel then allows the process to run on all CPUs, so it leaves its binding.
 #[test]
-fn a_cpu_that_goes_offline_during_a_trial_ends_its_proof() {
-    let Some(ran) = ran("a_cpu_that_goes_offline_during_a_trial_ends_its_proof") else { return };
+fn cpu_unplugged_during_a_trial_makes_it_invalid() {
+    let Some(job) = job_output("cpu_unplugged_during_a_trial_makes_it_invalid") else { return };
     for name in ["during", "during-kernel"] {
-        assert_eq!(ran.step(name).status, 4, "measured, but nothing is proven: {}", ran.text(name));
-        let trials = ran.trials(name);
+        assert_eq!(job.step(name).status, 4, "measured, but no trial is valid: {}", job.text(name));
+        let trials = job.trials(name);
         assert_eq!(trials.len(), 3, "repeated in its block");
-        assert_caught(&trials[2], "cannot sit on cpu 3");
+        assert_invalid(&trials[2], "cannot sit on cpu 3");
     }
-    assert_caught(&ran.trials("during")[0], "outside its seats 3");
-    assert_caught(&ran.trials("during-kernel")[0], "a thread asked for cpu 3 had mask 3 and ran on 3 and ");
+    assert_invalid(&job.trials("during")[0], "outside its seats 3");
+    assert_invalid(&job.trials("during-kernel")[0], "a thread asked for cpu 3 had mask 3 and ran on 3 and ");
 }
 
 #[test]
-fn a_race_goes_on_without_a_cpu_that_goes_offline() {
-    let Some(ran) = ran("a_race_goes_on_without_a_cpu_that_goes_offline") else { return };
-    let answer = ran.json("race", &[0, 3]);
-    let trials = ran.trials("race");
+fn race_continues_without_an_unplugged_cpu() {
+    let Some(job) = job_output("race_continues_without_an_unplugged_cpu") else { return };
+    let answer = job.json("race", &[0, 3]);
+    let trials = job.trials("race");
     let lost: Vec<_> = trials.iter().filter(|trial| trial["verdict"] == "invalid").collect();
     assert!(!lost.is_empty(), "{answer:#}");
-    // On a busy host a program may be seen when it has two pages: such a trial proves nothing, and is repeated.
+    // On a busy host a program may be observed when it has only two pages; such a trial is invalid and repeated.
     let repeated = |lost: &serde_json::Value| {
         let same = |key: &str, other: &serde_json::Value| other[key] == lost[key];
         trials.iter().any(|other| same("cell", other) && same("repetition", other) && other["verdict"] != "invalid")
     };
     for trial in lost {
         let on_it = trial["cpus"].as_str().is_some_and(|cpus| cpus.contains('3'));
-        assert!(on_it || repeated(trial), "only its own: {trial:#}");
+        assert!(on_it || repeated(trial), "only trials on the CPU: {trial:#}");
     }
     let mut since = trials.iter().skip_while(|trial| trial["verdict"] != "invalid");
-    assert!(since.any(|trial| trial["verdict"] != "invalid"), "the others go on: {answer:#}");
+    assert!(since.any(|trial| trial["verdict"] != "invalid"), "other candidates continue: {answer:#}");
 }

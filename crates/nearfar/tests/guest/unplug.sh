@@ -1,4 +1,4 @@
-# A cpu that goes offline: between trials, during a trial of a command, during one of a kernel, during a race.
+# A CPU that goes offline: between trials, during a trial of a command, during one of a kernel, during a race.
 plug() { echo "$1" >/sys/devices/system/cpu/cpu3/online; }
 step kernel uname -r
 measured weighted stream --smoke --runs 2 --placement weighted-interleave --placement interleave
@@ -19,7 +19,7 @@ measured during command --runs 1 --placement '-C 3' -- sh -c ': >/tmp/started; w
 wait; plug 1
 
 rm /tmp/gone
-# The brackets keep the pattern from finding itself.
+# The brackets keep the pattern from matching this grep.
 unplug_when sh -c 'grep -qs "[_]_worker" /proc/[0-9]*/cmdline' &
 measured during-kernel stream --smoke --set passes=400 --runs 1 --placement '-C 3'
 wait; plug 1
