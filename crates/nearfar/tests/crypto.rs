@@ -108,6 +108,6 @@ fn an_installed_openssl_is_run_and_read() {
         // Here the user's variable does reach the program, which says so.
         nearfar(folder.path(), &args);
         let why = reasons(folder.path());
-        assert!(why.contains("takes instructions away") && why.contains("hint: unset OPENSSL_"), "{why}");
+        assert!(why.contains("disables instructions") && why.contains("hint: unset OPENSSL_"), "{why}");
     }
 }

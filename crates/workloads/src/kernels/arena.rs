@@ -1,5 +1,5 @@
-//! The memory that a kernel measures: placed by the trial's policy, in the pages that a parameter names, and
-//! counted by node afterwards. Beyond DRAM it is a file on a disk, seen as memory.
+//! Allocates the memory that a kernel measures, applies the trial's memory policy and page size, and counts the pages
+//! by node afterwards. Under the policy `far` the memory is a mapped file on a disk.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -15,13 +15,14 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::describe::{Parameter, choice};
 use crate::job::{Failure, MemoryReport, TrialContext, with_hint};
 
-/// Asking the kernel about a page costs some 100 ns, so of large memory this many pages spread over it are asked about.
-pub(super) const PAGES_ASKED_MAX: usize = 1 << 16;
+/// Upper limit of the pages whose node is queried. A query costs about 100 ns per page, so larger memory is sampled at
+/// this many evenly spaced pages.
+pub(super) const PAGES_QUERIED_MAX: usize = 1 << 16;
 
-/// A huge page on x86-64 and on 64-bit ARM with 4 KiB pages.
+/// Size of a huge page on x86-64, and on 64-bit ARM with 4 KiB base pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Memory that is to lie on several nodes in turn does so to an eighth of a share at worst with this many huge pages
-/// on each, because huge pages are dealt out whole; with one or two it lies on one node.
+/// Minimum number of huge pages per node for interleaved memory. Huge pages are interleaved whole: with this many per
+/// node, shares differ by at most one eighth; with one or two, all of the memory may be on one node.
 const HUGE_PAGES_PER_NODE_MIN: usize = 8;
 
 pub(super) enum Arena {
@@ -31,11 +32,11 @@ pub(super) enum Arena {
     Far(View),
 }
 
-/// The parameter that [`Arena::new`] reads.
 pub(super) fn huge_pages_parameter() -> Parameter {
     Parameter {
         name: ARRAYS_PARAMETER,
-        about: "transparent huge pages: asked for (not for little memory interleaved), forbidden, or as the system is set",
+        about: "transparent huge pages: requested (except for small interleaved memory), forbidden, or as the system \
+                is configured",
         kind: choice(&["yes", "no", "system"]),
         default: Some("yes"),
         smoke: None,
@@ -43,10 +44,10 @@ pub(super) fn huge_pages_parameter() -> Parameter {
 }
 
 impl Arena {
-    /// Memory for a kernel with the parameter `huge-pages`.
+    /// Allocates memory for a kernel with the parameter `huge-pages`.
     pub(super) fn new(job: &TrialContext, bytes: usize) -> Result<Self, Failure> {
         let huge_pages = match job.parameters.text("huge-pages") {
-            "yes" if takes_turns_unevenly(&job.memory, bytes) => HugePages::Never,
+            "yes" if interleaves_unevenly(&job.memory, bytes) => HugePages::Never,
             "yes" => HugePages::Wanted,
             "no" => HugePages::Never,
             _ => HugePages::System,
@@ -54,7 +55,7 @@ impl Arena {
         Self::with_pages(job, bytes, huge_pages)
     }
 
-    /// Memory in ordinary pages, for a kernel that uses a line or two.
+    /// Allocates memory in base pages, for a kernel that uses one or two lines.
     pub(super) fn small(job: &TrialContext, bytes: usize) -> Result<Self, Failure> {
         Self::with_pages(job, bytes, HugePages::Never)
     }
@@ -93,8 +94,8 @@ impl Arena {
         }
     }
 
-    /// Where the memory is now: its pages by node, or what is behind it beyond DRAM.
-    pub(super) fn found(&self) -> Result<MemoryReport, Failure> {
+    /// Returns the pages by node, or the backing file if the memory is far.
+    pub(super) fn report(&self) -> Result<MemoryReport, Failure> {
         let far = match self {
             Self::Near(_) => None,
             Self::Far(view) => Some(view.backing().map_err(|error| far_failure(&error))?),
@@ -108,38 +109,38 @@ impl Arena {
         Ok(MemoryReport { pages: self.pages_by_node()?, far })
     }
 
-    /// Where the pages are now; nothing from a kernel without NUMA, as many boards have. A placement that names nodes is
-    /// not proven then, which its verdict says, and one that names none needs no proof.
+    /// Returns the number of pages on each node. The map is empty on a Linux kernel without NUMA; a placement that
+    /// names nodes is then unverified, which the verdict reports.
     pub(super) fn pages_by_node(&self) -> Result<BTreeMap<NodeId, u64>, Failure> {
         match self {
-            Self::Near(memory) => pages(memory.pages_by_node(PAGES_ASKED_MAX)),
-            // Pages of a file are the page cache's, which no policy of the trial has put anywhere.
+            Self::Near(memory) => pages(memory.pages_by_node(PAGES_QUERIED_MAX)),
+            // The pages belong to the page cache, to which the trial's memory policy does not apply.
             Self::Far(_) => Ok(BTreeMap::new()),
         }
     }
 }
 
-/// What the kernel says of pages, or nothing where it is one without NUMA.
-pub(super) fn pages(told: Result<BTreeMap<NodeId, u64>, MemoryError>) -> Result<BTreeMap<NodeId, u64>, Failure> {
-    match told {
+/// Converts the result of a page query. Returns an empty map if the Linux kernel does not support NUMA (`ENOSYS`).
+pub(super) fn pages(result: Result<BTreeMap<NodeId, u64>, MemoryError>) -> Result<BTreeMap<NodeId, u64>, Failure> {
+    match result {
         Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS => Ok(BTreeMap::new()),
         pages => pages.map_err(|error| failure(&error)),
     }
 }
 
-/// A file of its own for each arena, in the folder that is named for such files.
+/// Creates a separate far file for each arena.
 fn far(bytes: usize) -> Result<View, FarError> {
     View::new(FarFile::new(&FarLocation::found()?, bytes, Access::Mapped)?)
 }
 
-/// What this machine lacks cannot be measured; a disk that fails has gone wrong.
+/// Converts an error of far memory: an unsupported machine is `Unavailable`, an I/O error is `Failed`.
 pub(super) fn far_failure(error: &FarError) -> Failure {
-    let why = with_hint(error, error.hint());
-    if error.is_unavailable() { Failure::Unavailable(why) } else { Failure::Failed(why) }
+    let reason = with_hint(error, error.hint());
+    if error.is_unavailable() { Failure::Unavailable(reason) } else { Failure::Failed(reason) }
 }
 
-/// Whether huge pages would put most of this memory on one node although the policy says all in turn.
-fn takes_turns_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
+/// Returns whether huge pages would put most of this memory on one node although the policy interleaves it.
+fn interleaves_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
     match policy {
         MemoryPolicy::Interleave(nodes) | MemoryPolicy::WeightedInterleave(nodes) => {
             nodes.len() > 1 && bytes < nodes.len() * HUGE_PAGES_PER_NODE_MIN * HUGE_PAGE_BYTES
@@ -152,12 +153,13 @@ fn takes_turns_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
     }
 }
 
-/// What the machine has no room for cannot be measured there; what it refuses has gone wrong.
+/// Converts an allocation error: memory that is too large for the machine is `Unavailable`, a refused request is
+/// `Failed`.
 pub(super) fn failure(error: &MemoryError) -> Failure {
-    let why = with_hint(error, error.hint());
+    let reason = with_hint(error, error.hint());
     match error {
-        MemoryError::TooLarge { .. } => Failure::Unavailable(why),
-        MemoryError::Refused(_) | MemoryError::Empty => Failure::Failed(why),
+        MemoryError::TooLarge { .. } => Failure::Unavailable(reason),
+        MemoryError::Refused(_) | MemoryError::Empty => Failure::Failed(reason),
     }
 }
 
@@ -166,10 +168,10 @@ mod tests {
     use model::values::id_set::NodeSet;
 
     use super::*;
-    use crate::kernels::{job_for_tests, pages_can_be_asked, set};
+    use crate::kernels::{can_query_pages, job_for_tests, set};
 
     #[test]
-    fn memory_that_does_not_fit_cannot_be_measured_and_missing_nodes_fail() {
+    fn oversized_memory_is_unavailable_and_missing_nodes_fail() {
         let mut job = job_for_tests("stream");
         set(&mut job, "size", "8TiB");
         let failure = crate::kernels::stream::run(&job).unwrap_err();
@@ -179,9 +181,9 @@ mod tests {
         assert!(matches!(failure, Failure::Failed(_)) && failure.to_string().contains("hint: "), "{failure}");
     }
 
-    /// Every workload that says it measures arrays of its own does so beyond DRAM, and shows the file behind them.
+    /// Every workload with its own arrays supports far memory and reports the file behind it.
     #[test]
-    fn arrays_beyond_dram_are_of_their_file() {
+    fn far_arrays_report_their_backing_file() {
         for workload in crate::all() {
             let spec = (workload.describe)();
             let crate::Runner::Kernel(run) = workload.runner else { continue };
@@ -190,22 +192,22 @@ mod tests {
             }
             let job = TrialContext { memory: MemoryPolicy::Far, ..job_for_tests(&spec.name) };
             match run(&job) {
-                Ok(measured) => {
-                    let far = measured.far.unwrap_or_else(|| panic!("{} shows no file", spec.name));
+                Ok(output) => {
+                    let far = output.far.unwrap_or_else(|| panic!("{} reports no file", spec.name));
                     assert!(far.bytes.0 > 0 && far.of_file == far.bytes, "{}: {far:?}", spec.name);
-                    assert!(measured.pages.is_empty() && !measured.samples.is_empty(), "{}", spec.name);
+                    assert!(output.pages.is_empty() && !output.samples.is_empty(), "{}", spec.name);
                 }
-                Err(Failure::Unavailable(why)) => println!("skipped: {} beyond DRAM: {why}", spec.name),
+                Err(Failure::Unavailable(reason)) => println!("skipped: {} in far memory: {reason}", spec.name),
                 Err(failure) => panic!("{}: {failure}", spec.name),
             }
         }
     }
 
     #[test]
-    fn threads_with_far_memory_of_their_own_show_all_of_it() {
+    fn far_memory_is_summed_over_threads() {
         let job = |threads| TrialContext { memory: MemoryPolicy::Far, threads, ..job_for_tests("chase") };
         let bytes = |threads| match crate::kernels::chase::run(&job(threads)) {
-            Ok(measured) => Some(measured.far.unwrap().bytes.0),
+            Ok(output) => Some(output.far.unwrap().bytes.0),
             Err(failure) => {
                 println!("skipped: {failure}");
                 None
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn little_memory_takes_turns_in_base_pages() {
+    fn small_interleaved_memory_uses_base_pages() {
         let nodes = |list| NodeSet::parse_list(list).unwrap();
         let two = MemoryPolicy::Interleave(nodes("0-1"));
         let cases = [
@@ -228,23 +230,23 @@ mod tests {
             (MemoryPolicy::Kernel, 1 << 20, false),
         ];
         for (policy, bytes, expected) in cases {
-            assert_eq!(takes_turns_unevenly(&policy, bytes), expected, "{policy} {bytes}");
+            assert_eq!(interleaves_unevenly(&policy, bytes), expected, "{policy} {bytes}");
         }
     }
 
     #[test]
-    fn bound_pages_are_found_on_their_node() {
+    fn bound_pages_are_reported_on_their_node() {
         let bound = MemoryPolicy::Bind(NodeSet::parse_list("0").unwrap());
         let mut job = TrialContext { memory: bound, ..job_for_tests("stream") };
-        if !pages_can_be_asked() {
-            return println!("skipped: this kernel has no NUMA");
+        if !can_query_pages() {
+            return println!("skipped: the Linux kernel has no NUMA support");
         }
         for huge_pages in ["yes", "no", "system"] {
             set(&mut job, "huge-pages", huge_pages);
-            let measured = crate::kernels::stream::run(&job).unwrap();
-            assert_eq!(measured.pages.keys().copied().collect::<Vec<_>>(), [NodeId(0)]);
-            // Three arrays of 1 MiB, in pages of at most 64 KiB.
-            assert!(measured.pages[&NodeId(0)] >= 3 << 4, "{:?}", measured.pages);
+            let output = crate::kernels::stream::run(&job).unwrap();
+            assert_eq!(output.pages.keys().copied().collect::<Vec<_>>(), [NodeId(0)]);
+            // Three arrays of 1 MiB in pages of at most 64 KiB.
+            assert!(output.pages[&NodeId(0)] >= 3 << 4, "{:?}", output.pages);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Random pointer chase: how long one load takes when its address is the result of the load before.
+//! Random pointer chase: the latency of a load whose address is the result of the previous load.
 //!
-//! Measures: nanoseconds per load along one random cycle through all lines of a buffer, each thread in a buffer of
-//! its own. One load per line and step; every step waits for the one before, so nothing overlaps.
-//! Does NOT measure bandwidth or overlapping misses. In 4 KiB pages a buffer larger than the TLB reaches pays a
-//! page walk on most loads: huge pages (the default) take that away, and the difference of the two is the TLB's part;
-//! `tlb-locality` gives multichase's way of taking it away, random within so many bytes before it moves on.
-//! Definition: google/multichase's "simple" chase (-c simple -s STRIDE -m SIZE -T LOCALITY); the cycle is made by
-//! Sattolo's shuffle (1986), which makes every single cycle through all lines equally likely.
+//! Measures: nanoseconds per load along one random cycle through all lines of a buffer. Each thread has a separate
+//! buffer. Every load depends on the previous one, so loads never overlap.
+//! Does NOT measure bandwidth or overlapping misses. With 4 KiB pages, most loads from a buffer larger than the TLB
+//! reach include a page walk. Huge pages (the default) avoid that, and the difference between both settings is the cost
+//! of TLB misses. `tlb-locality` avoids it as multichase does: the order is random within a group of that many bytes.
+//! Definition: google/multichase's "simple" chase (-c simple -s STRIDE -m SIZE -T LOCALITY). Sattolo's shuffle (1986)
+//! builds the cycle; it makes every single cycle through all lines equally likely.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -20,48 +20,48 @@ use crate::job::{Failure, KernelOutput, MemoryReport, TrialContext};
 use crate::random::Random;
 use crate::team::{self, Worker};
 
-/// Loads without a branch between them; the loop's own cost is then below a hundredth of a load from L1.
+/// Loads per loop iteration, without a branch between them. The loop overhead is then below 1 % of a load from L1.
 pub(super) const UNROLLED: usize = 64;
 
-/// Samples per thread: enough for a median and its spread.
+/// Samples per thread, enough for a median and its dispersion.
 const ROUNDS: u32 = 100;
 
-/// Loads before the timed region: a whole cycle where that is possible within some seconds.
+/// Upper limit of the loads before the timed region: a whole cycle, unless that takes more than a few seconds.
 const WARM_LOADS_MAX: usize = 1 << 24;
 
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "chase".into(),
         summary: "memory latency: dependent loads along a random cycle through a buffer".into(),
-        about: "Nanoseconds per load when each load's address is the result of the one before; every thread chases in \
-                a buffer of its own. With 4 KiB pages (huge-pages=no) large buffers also pay for TLB misses. Does not \
-                measure bandwidth. Source: google/multichase, simple chase; Sattolo's shuffle."
+        about: "Nanoseconds per load if the address of each load is the result of the previous load. Every thread \
+                chases through a separate buffer. With 4 KiB pages (huge-pages=no) large buffers also pay for TLB \
+                misses. Does not measure bandwidth. Source: google/multichase, simple chase; Sattolo's shuffle."
             .into(),
         parameters: parameters([
             Parameter {
                 name: "size",
-                about: "bytes that each thread chases through; below a cache's size it measures that cache",
+                about: "bytes that each thread chases through; a size below that of a cache measures the cache",
                 kind: ParameterKind::Size { min: Bytes(4096), max: Bytes(1 << 43) },
                 default: Some("512MiB"),
                 smoke: Some("256KiB"),
             },
             Parameter {
                 name: "stride",
-                about: "bytes from one pointer to the next in memory; a cache line",
+                about: "distance in bytes between consecutive pointers in memory; one cache line",
                 kind: ParameterKind::Size { min: Bytes(8), max: Bytes(1 << 21) },
                 default: Some("64"),
                 smoke: None,
             },
             Parameter {
                 name: "tlb-locality",
-                about: "visit all lines of so many bytes before moving on; 0 is random over the whole buffer",
+                about: "visit all lines of this many bytes before moving on; 0 means random over the whole buffer",
                 kind: ParameterKind::Size { min: Bytes(0), max: Bytes(1 << 43) },
                 default: Some("0"),
                 smoke: None,
             },
             Parameter {
                 name: "time",
-                about: "how long the timed loads take together",
+                about: "total duration of the timed loads",
                 kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(3_600_000_000_000) },
                 default: Some("1s"),
                 smoke: Some("50ms"),
@@ -75,31 +75,31 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
-    let crew = team::run(job, |member| one_thread(job, member))?;
-    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
-    for (latencies, found) in crew.results {
+    let team = team::run(job, |worker| one_thread(job, worker))?;
+    let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
+    for (latencies, found) in team.results {
         for latency in latencies {
-            measured.push("latency", latency)?;
+            output.push("latency", latency)?;
         }
-        measured.found(found);
+        output.found(found);
     }
-    Ok(measured)
+    Ok(output)
 }
 
-/// One thread's samples, and where its memory was.
+/// Latency samples in ns and the memory report of one thread.
 type ChaseResult = (Vec<f64>, MemoryReport);
 
-fn one_thread(job: &TrialContext, member: &Worker<'_>) -> Result<ChaseResult, Failure> {
+fn one_thread(job: &TrialContext, worker: &Worker<'_>) -> Result<ChaseResult, Failure> {
     let stride = job.parameters.size("stride");
     let bytes = job.parameters.size("size");
-    // Allocated by the thread that uses it, so that a first-touch policy puts it beside the thread.
+    // Allocated by the thread that uses it, so that a first-touch policy puts it on the thread's node.
     let mut arena = Arena::new(job, bytes)?;
     let mut cycle = Cycle::new(arena.as_u64(), stride)?;
     let locality = match job.parameters.size("tlb-locality") {
         0 => cycle.lines,
         bytes => (bytes / stride).max(1),
     };
-    cycle.shuffle(locality, &mut Random::of_thread(job.seed, member.index));
+    cycle.shuffle(locality, &mut Random::of_thread(job.seed, worker.index));
 
     let warm_steps = cycle.lines.clamp(UNROLLED, WARM_LOADS_MAX) / UNROLLED;
     let began = Instant::now();
@@ -107,7 +107,7 @@ fn one_thread(job: &TrialContext, member: &Worker<'_>) -> Result<ChaseResult, Fa
     let round = steps_per_round(warm_steps, began.elapsed(), job.time("time") / ROUNDS);
 
     let mut latencies = Vec::with_capacity(ROUNDS as usize);
-    member.timed(|| {
+    worker.timed(|| {
         for _ in 0..ROUNDS {
             let (after, took) = cycle.walk(position, round);
             position = after;
@@ -116,24 +116,24 @@ fn one_thread(job: &TrialContext, member: &Worker<'_>) -> Result<ChaseResult, Fa
         Ok(())
     })?;
     check(&cycle)?;
-    Ok((latencies, arena.found()?))
+    Ok((latencies, arena.report()?))
 }
 
-/// How many unrolled steps fill a round, going by the warm-up.
+/// Returns the number of unrolled steps that fill a round at the speed of the warm-up.
 pub(super) fn steps_per_round(warm_steps: usize, warm_time: Duration, round: Duration) -> usize {
     let step = warm_time.as_secs_f64().max(1e-9) / warm_steps as f64;
     ((round.as_secs_f64() / step) as usize).max(1)
 }
 
-/// A buffer whose lines each begin with the address of the next line.
+/// A buffer in which each line begins with the address of the next line.
 pub(super) struct Cycle<'m> {
     memory: &'m mut [u64],
-    /// Distance of the lines, in words.
+    /// Distance between lines, in words.
     stride: usize,
     pub(super) lines: usize,
 }
 
-/// What stands at the start of each line.
+/// The pointer at the start of each line.
 type Link = *const u64;
 
 impl<'m> Cycle<'m> {
@@ -146,13 +146,14 @@ impl<'m> Cycle<'m> {
         let lines = memory.len() / stride;
         if lines < 2 {
             return Err(Failure::Failed(format!(
-                "a stride of {stride_bytes} bytes leaves no two lines to chase between"
+                "a stride of {stride_bytes} bytes leaves fewer than two lines in the buffer"
             )));
         }
         Ok(Self { memory, stride, lines })
     }
 
-    /// Makes one random cycle. Lines are grouped by `locality` neighbours; all of a group come before the next group.
+    /// Builds one random cycle. Lines are grouped by `locality` neighbours; the cycle visits a whole group before the
+    /// next one.
     pub(super) fn shuffle(&mut self, locality: usize, random: &mut Random) {
         for line in 0..self.lines {
             self.set_next(line, line);
@@ -163,7 +164,7 @@ impl<'m> Cycle<'m> {
             for line in (1..count).rev() {
                 self.swap_next(first + line, first + random.below(line));
             }
-            // Exchanging the successors of two lines of different cycles joins the cycles.
+            // Swapping the successors of two lines of different cycles joins the cycles.
             let joint = first + random.below(count);
             if let Some(previous) = last_of_previous.replace(joint) {
                 self.swap_next(previous, joint);
@@ -177,7 +178,7 @@ impl<'m> Cycle<'m> {
 
     fn set_next(&mut self, line: usize, next: usize) {
         let next = self.address(next);
-        // SAFETY: a link is as large and as aligned as the word that it replaces, and the index is checked.
+        // SAFETY: a link has the size and alignment of the word that it replaces, and the index is bounds-checked.
         unsafe { std::ptr::from_mut(&mut self.memory[line * self.stride]).cast::<Link>().write(next) };
     }
 
@@ -189,11 +190,11 @@ impl<'m> Cycle<'m> {
         self.memory.swap(one * self.stride, other * self.stride);
     }
 
-    /// Follows `steps` times [`UNROLLED`] links from a line; where that ends, and how long it took.
+    /// Follows `steps` × [`UNROLLED`] links from a line. Returns the last line and the elapsed time.
     pub(super) fn walk(&self, from: usize, steps: usize) -> (usize, Duration) {
         let began = Instant::now();
-        // SAFETY: `shuffle` has made every line of this buffer hold a link to a line of this buffer, and the buffer is
-        // borrowed for as long as `self` is.
+        // SAFETY: `shuffle` has made every line of this buffer hold a link to a line of this buffer, and `self` borrows
+        // the buffer.
         let end = unsafe { follow(self.address(from), steps) };
         let took = began.elapsed();
         ((end.addr() - self.address(0).addr()) / (self.stride * size_of::<u64>()), took)
@@ -208,7 +209,7 @@ unsafe fn follow(mut link: Link, steps: usize) -> Link {
         ($($body:tt)*) => { $($body)* $($body)* $($body)* $($body)* $($body)* $($body)* $($body)* $($body)* };
     }
     for _ in 0..steps {
-        // SAFETY: the caller promises that each link leads to another.
+        // SAFETY: the caller guarantees that each link leads to another.
         unsafe {
             eight_times! { eight_times! { link = *link.cast::<Link>(); } }
         }
@@ -216,7 +217,7 @@ unsafe fn follow(mut link: Link, steps: usize) -> Link {
     std::hint::black_box(link)
 }
 
-/// Walks the cycle by line numbers and demands that it passes every line exactly once before it closes.
+/// Walks the cycle by line numbers and verifies that it visits every line exactly once before it closes.
 pub(super) fn check(cycle: &Cycle<'_>) -> Result<(), Failure> {
     let mut seen = vec![0u64; cycle.lines.div_ceil(64)];
     let mut line = 0;
@@ -237,15 +238,15 @@ pub(super) fn check(cycle: &Cycle<'_>) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked, set};
+    use crate::kernels::{can_query_pages, check_smoke, job_for_tests, set};
 
     #[test]
     fn smoke_runs_on_two_threads() {
         let job = TrialContext { threads: 2, ..job_for_tests("chase") };
-        let measured = run(&job).unwrap();
-        check_smoke("chase", &measured);
-        assert_eq!(measured.samples.len(), 2 * ROUNDS as usize);
-        assert_eq!(measured.pages.values().sum::<u64>() > 0, pages_can_be_asked());
+        let output = run(&job).unwrap();
+        check_smoke("chase", &output);
+        assert_eq!(output.samples.len(), 2 * ROUNDS as usize);
+        assert_eq!(output.pages.values().sum::<u64>() > 0, can_query_pages());
     }
 
     #[test]
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_finished_before_the_walk_moves_on() {
+    fn groups_are_completed_before_the_next_group() {
         let mut memory = vec![0u64; 4096];
         let mut cycle = Cycle::new(&mut memory, 64).unwrap();
         cycle.shuffle(64, &mut Random::of_thread(3, 0));
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_cut_in_the_cycle_is_found() {
+    fn short_cycles_and_stray_links_return_errors() {
         let mut memory = vec![0u64; 1024];
         let mut cycle = Cycle::new(&mut memory, 64).unwrap();
         cycle.shuffle(128, &mut Random::of_thread(3, 0));
@@ -296,11 +297,11 @@ mod tests {
     }
 
     #[test]
-    fn strides_that_cannot_be_chased_are_refused() {
+    fn invalid_strides_return_errors() {
         let mut job = job_for_tests("chase");
         set(&mut job, "stride", "12");
         assert!(run(&job).unwrap_err().to_string().contains("multiple of 8"));
         set(&mut job, "stride", "2MiB");
-        assert!(run(&job).unwrap_err().to_string().contains("no two lines"));
+        assert!(run(&job).unwrap_err().to_string().contains("fewer than two lines"));
     }
 }

@@ -1,29 +1,31 @@
-//! The clock of the core that this thread is on, without a counter of cycles: a chain of additions of which each needs
-//! the one before takes one cycle for each.
+//! Measures the clock rate of the current core without a cycle counter: in a chain of dependent additions, each
+//! addition takes one cycle.
 //! Source: latency of `add` between registers, 1 cycle on every x86-64 core of uops.info (Abel and Reineke 2019) and in
-//! Arm's optimisation guides from Cortex-A53 to Neoverse V2. Not `add` of a constant, which newer cores (Golden Cove) do
-//! while renaming, several in one cycle. An emulated core has no clock: what comes out there is the emulator's speed.
+//! Arm's optimisation guides from Cortex-A53 to Neoverse V2. The addend is not a constant, because newer cores (Golden
+//! Cove) execute several such additions per cycle while renaming. On an emulated core the result is the speed of the
+//! emulator.
 #![allow(unsafe_code)]
 
 use std::time::Instant;
 
-/// Additions of one chain: some 5 us, in which a clock does not change and few interrupts come.
+/// Additions per chain, about 5 us. In that time the clock rate does not change and interrupts are rare.
 const CHAIN: u64 = 1 << 14;
-/// Additions written out, so that the loop around them is done beside them.
+/// Unrolled additions, so that the loop overhead overlaps with them.
 const UNROLLED: u64 = 64;
-/// The fastest of so many chains counts: whatever comes between makes one slower.
+/// Number of chains. The fastest one counts, because any disturbance makes a chain slower.
 const CHAINS: u32 = 16;
 
-/// Whether we know the addition of these processors.
+/// Whether the latency of an addition is known for this architecture.
 const KNOWN: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Cycles per nanosecond (GHz) of this core now; None on processors whose addition we do not know.
+/// Returns the cycles per nanosecond (GHz) of the current core. `None` if the latency of an addition is unknown for
+/// this architecture.
 pub(crate) fn cycles_per_ns() -> Option<f64> {
     let fastest = (0..CHAINS).filter(|_| KNOWN).map(|_| chain_ns()).min()?;
     (fastest > 0).then(|| CHAIN as f64 / fastest as f64)
 }
 
-/// How many nanoseconds one chain takes.
+/// Returns the nanoseconds of the fastest chain.
 fn chain_ns() -> u128 {
     let start = Instant::now();
     chain(CHAIN / UNROLLED);
@@ -32,7 +34,7 @@ fn chain_ns() -> u128 {
 
 #[cfg(target_arch = "x86_64")]
 fn chain(rounds: u64) {
-    // SAFETY: registers alone, all of them named.
+    // SAFETY: uses only registers, all of which are declared.
     unsafe {
         std::arch::asm!(
             "2:", ".rept 64", "add {sum}, {one}", ".endr", "dec {left}", "jnz 2b",
@@ -44,7 +46,7 @@ fn chain(rounds: u64) {
 
 #[cfg(target_arch = "aarch64")]
 fn chain(rounds: u64) {
-    // SAFETY: registers alone, all of them named.
+    // SAFETY: uses only registers, all of which are declared.
     unsafe {
         std::arch::asm!(
             "2:", ".rept 64", "add {sum}, {sum}, {one}", ".endr", "subs {left}, {left}, #1", "b.ne 2b",
@@ -61,18 +63,18 @@ fn chain(_rounds: u64) {}
 mod tests {
     use super::*;
 
-    /// A chain that was not one after the other would come out several times faster than any core; one that waited for its
-    /// loop, slower. Emulated, it is slower too.
+    /// Independent additions would yield a clock several times faster than any core; a chain limited by its loop would
+    /// yield a slower one. The lower bound allows for emulation.
     #[test]
-    fn the_clock_is_one_that_a_core_can_have() {
-        let Some(clock) = cycles_per_ns() else { return println!("skipped: clock: another processor") };
+    fn measured_clock_rate_is_plausible() {
+        let Some(clock) = cycles_per_ns() else { return println!("skipped: clock: unsupported architecture") };
         assert!((0.005..7.0).contains(&clock), "{clock} GHz");
     }
 
     #[test]
-    fn twice_the_chain_takes_twice_as_long() {
+    fn chain_time_is_proportional_to_its_length() {
         if !KNOWN {
-            return println!("skipped: clock: another processor");
+            return println!("skipped: clock: unsupported architecture");
         }
         let fastest = |rounds: u64| {
             let time = |_| {

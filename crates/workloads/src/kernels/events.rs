@@ -1,9 +1,11 @@
-//! sysbench's bookkeeping of an event: may it begin, when did it begin, when did it end, into which bucket does it fall.
+//! sysbench's per-event bookkeeping: time limit, start and end time, histogram bucket.
 //!
-//! Where an event takes a tenth of a microsecond, as a block of `memory` does, two thirds of what sysbench measures is
-//! this, so it belongs to the definition: three readings of the clock, a lock taken twice that nobody else wants (its
-//! reporting thread would), a logarithm, and an atomic addition to one of 128 histograms that all threads share.
-//! Ours begins at 10 ns where sysbench's begins at 1 us, so that short events are told apart. Does NOT know what an event does.
+//! For an event of 0.1 us, such as a block of `memory`, this bookkeeping is two thirds of what sysbench measures, so it
+//! belongs to the definition. It consists of three clock readings, two acquisitions of an uncontended lock (which
+//! sysbench's reporting thread would use), a logarithm, and an atomic addition to one of 128 histograms that all
+//! threads share.
+//! The first bucket starts at 10 ns instead of sysbench's 1 us, so that short events are distinguished. Must not depend
+//! on the kind of event.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,15 +13,15 @@ use std::time::{Duration, Instant};
 use super::xoroshiro::Xoroshiro;
 use crate::job::{Failure, KernelOutput};
 
-/// sysbench's number of histograms; a thread takes one of them at random for each event.
+/// sysbench's number of histograms. For each event a thread chooses one at random.
 const HISTOGRAMS: usize = 128;
-/// sysbench's number of buckets in each; neighbours are 2.3 % apart.
+/// sysbench's number of buckets per histogram; adjacent buckets are 2.3 % apart.
 const BUCKETS: usize = 1024;
-/// The first and the last bucket, in milliseconds; sysbench's last one.
+/// Bounds of the buckets in milliseconds; the upper one is that of sysbench.
 const SHORTEST_MS: f64 = 1e-5;
 const LONGEST_MS: f64 = 1e5;
 
-/// What all threads count in.
+/// Histograms shared by all threads.
 pub(super) struct Histograms {
     buckets: Vec<AtomicU64>,
     lowest_ln: f64,
@@ -34,7 +36,7 @@ pub(super) struct EventLog<'h> {
     totals: Totals,
 }
 
-/// What is counted beside the buckets, of one thread or of all.
+/// Statistics besides the buckets, of one thread or of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Totals {
     pub count: u64,
@@ -44,19 +46,19 @@ pub(super) struct Totals {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Until {
+pub(super) struct Deadline {
     pub start: Instant,
     pub time: Duration,
 }
 
-impl Until {
+impl Deadline {
     pub(super) fn now_for(time: Duration) -> Self {
         Self { start: Instant::now(), time }
     }
 
-    /// Whether another event may begin.
+    /// Returns whether another event may start.
     #[inline]
-    pub(super) fn more(&self) -> bool {
+    pub(super) fn may_start(&self) -> bool {
         self.start.elapsed() < self.time
     }
 }
@@ -71,7 +73,7 @@ impl Histograms {
         }
     }
 
-    pub(super) fn book(&self, seed: u64, thread: usize) -> EventLog<'_> {
+    pub(super) fn event_log(&self, seed: u64, thread: usize) -> EventLog<'_> {
         EventLog {
             histograms: self,
             random: Xoroshiro::of_thread(seed, thread),
@@ -82,12 +84,12 @@ impl Histograms {
     }
 
     fn bucket(&self, ms: f64) -> usize {
-        let place = ((ms.ln() - self.lowest_ln) * self.per_ln + 0.5).floor();
-        // A logarithm of zero is minus infinity, which becomes 0 here.
-        (place as usize).min(BUCKETS - 1)
+        let index = ((ms.ln() - self.lowest_ln) * self.per_ln + 0.5).floor();
+        // The logarithm of zero is minus infinity, which the cast converts to 0.
+        (index as usize).min(BUCKETS - 1)
     }
 
-    /// The time that this share of the events did not exceed, to a bucket's width.
+    /// Returns the time that this share (0 to 1) of the events did not exceed, with the precision of a bucket.
     fn quantile_ms(&self, share: f64) -> f64 {
         let in_bucket = |bucket: usize| -> u64 {
             self.buckets.iter().skip(bucket).step_by(BUCKETS).map(|count| count.load(Ordering::Relaxed)).sum()
@@ -103,42 +105,46 @@ impl Histograms {
         (bucket as f64 / self.per_ln + self.lowest_ln).exp()
     }
 
-    /// How many events the buckets hold, which must be how many the threads counted.
+    /// Number of events in the buckets; equals the number that the threads counted.
     fn counted(&self) -> u64 {
         self.buckets.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Adds what sysbench prints of the events of all threads, in `seconds` together.
-    pub(super) fn report(&self, threads: &[Totals], seconds: f64, measured: &mut KernelOutput) -> Result<(), Failure> {
+    /// Adds the statistics that sysbench prints for the events of all threads, which took `seconds` in total.
+    pub(super) fn report(&self, threads: &[Totals], seconds: f64, output: &mut KernelOutput) -> Result<(), Failure> {
         let all = threads.iter().fold(Totals::NONE, Totals::and);
         if all.count == 0 {
-            return Err(Failure::Failed("no event ended within the time".into()));
+            return Err(Failure::Failed("no event finished within the time limit".into()));
         }
         if self.counted() != all.count {
-            return Err(Failure::Failed(format!("{} events ended, {} were counted", all.count, self.counted())));
+            return Err(Failure::Failed(format!(
+                "event counts differ: {} events finished, {} are in the histograms",
+                all.count,
+                self.counted()
+            )));
         }
-        measured.push("events", all.count as f64 / seconds)?;
-        measured.push("latency-average", all.sum_ns as f64 / all.count as f64 / 1e6)?;
-        measured.push("latency-p95", self.quantile_ms(0.95))?;
-        measured.push("latency-min", all.shortest_ns as f64 / 1e6)?;
-        measured.push("latency-max", all.longest_ns as f64 / 1e6)?;
-        // How evenly the threads were served; no metric, but raw numbers stay.
-        threads.iter().try_for_each(|thread| measured.push("events-per-thread", thread.count as f64))
+        output.push("events", all.count as f64 / seconds)?;
+        output.push("latency-average", all.sum_ns as f64 / all.count as f64 / 1e6)?;
+        output.push("latency-p95", self.quantile_ms(0.95))?;
+        output.push("latency-min", all.shortest_ns as f64 / 1e6)?;
+        output.push("latency-max", all.longest_ns as f64 / 1e6)?;
+        // Fairness of the scheduler: stored as raw samples, not as a metric.
+        threads.iter().try_for_each(|thread| output.push("events-per-thread", thread.count as f64))
     }
 }
 
 impl EventLog<'_> {
     #[inline]
     pub(super) fn begin(&mut self) {
-        self.locked(|book| book.began = Instant::now());
+        self.locked(|event_log| event_log.began = Instant::now());
     }
 
     #[inline]
     pub(super) fn end(&mut self) {
         let mut took_ns = 0;
-        self.locked(|book| {
-            took_ns = book.began.elapsed().as_nanos() as u64;
-            book.totals.add(took_ns);
+        self.locked(|event_log| {
+            took_ns = event_log.began.elapsed().as_nanos() as u64;
+            event_log.totals.add(took_ns);
         });
         let histogram = self.random.next() as usize % HISTOGRAMS;
         let bucket = self.histograms.bucket(took_ns as f64 / 1e6);
@@ -147,7 +153,8 @@ impl EventLog<'_> {
 
     #[inline]
     fn locked(&mut self, write: impl FnOnce(&mut Self)) {
-        // Only this thread has the book, so the lock is always free; it is taken because taking it takes time.
+        // The lock is always free because only this thread uses the log. It is taken because its cost belongs to the
+        // measurement.
         self.lock.swap(1, Ordering::AcqRel);
         write(self);
         self.lock.store(0, Ordering::Release);
@@ -193,23 +200,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_is_of_the_events() {
+    fn reported_statistics_match_the_events() {
         let histograms = Histograms::new();
         let times: Vec<u64> = (1..=100).map(|us| us * 1000).collect();
         let halves = [write(&histograms, &times[..50]), write(&histograms, &times[50..])];
-        let mut measured = KernelOutput::default();
-        histograms.report(&halves, 2.0, &mut measured).unwrap();
-        let value = |name: &str| measured.samples.iter().find(|sample| sample.series == name).unwrap().value;
+        let mut output = KernelOutput::default();
+        histograms.report(&halves, 2.0, &mut output).unwrap();
+        let value = |name: &str| output.samples.iter().find(|sample| sample.series == name).unwrap().value;
         let exact = [("events", 50.0), ("latency-average", 0.0505), ("latency-min", 0.001), ("latency-max", 0.1)];
         for (name, expected) in exact {
             assert!((value(name) / expected - 1.0).abs() < 1e-12, "{name} {}", value(name));
         }
-        // To half the width of a bucket.
+        // Within half the width of a bucket.
         assert!((value("latency-p95") / 0.095 - 1.0).abs() < 0.012, "{}", value("latency-p95"));
     }
 
     #[test]
-    fn events_outside_the_buckets_are_in_the_first_or_the_last() {
+    fn events_out_of_range_count_in_the_outer_buckets() {
         let histograms = Histograms::new();
         for (ms, bucket) in [(0.0, 0), (1e-5, 0), (1e5, BUCKETS - 1), (1e9, BUCKETS - 1)] {
             assert_eq!(histograms.bucket(ms), bucket, "{ms}");
@@ -217,15 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_lost_is_found() {
+    fn lost_events_return_an_error() {
         let histograms = Histograms::new();
-        let mut book = histograms.book(1, 0);
-        book.begin();
-        book.end();
-        let mut measured = KernelOutput::default();
-        assert_eq!(histograms.report(&[book.totals()], 1.0, &mut measured), Ok(()));
-        let twice = [book.totals(); 2];
-        assert!(histograms.report(&twice, 1.0, &mut measured).unwrap_err().to_string().contains("1 were counted"));
-        assert!(Histograms::new().report(&[], 1.0, &mut measured).is_err());
+        let mut event_log = histograms.event_log(1, 0);
+        event_log.begin();
+        event_log.end();
+        let mut output = KernelOutput::default();
+        assert_eq!(histograms.report(&[event_log.totals()], 1.0, &mut output), Ok(()));
+        let twice = [event_log.totals(); 2];
+        assert!(
+            histograms.report(&twice, 1.0, &mut output).unwrap_err().to_string().contains("1 are in the histograms")
+        );
+        assert!(Histograms::new().report(&[], 1.0, &mut output).is_err());
     }
 }

@@ -1,16 +1,16 @@
-//! How long events took: counted in a histogram of fixed size, with exact extremes and sum beside it.
+//! Latency statistics of events: a histogram of fixed size, plus the exact minimum, maximum and sum.
 
 use hdrhistogram::Histogram;
 
 use crate::job::{Failure, KernelOutput};
 
-/// Events longer than an hour are counted as an hour; the extremes stay exact.
+/// Longest duration of the histogram, one hour. Longer events are counted as an hour; minimum and maximum stay exact.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 
-/// Percentiles are then within 0.1 %, closer than sysbench's own 1024 buckets.
+/// Significant digits. Percentiles are within 0.1 %, finer than the 1024 buckets of sysbench.
 const DIGITS: u8 = 3;
 
-/// The durations of one thread's events, or of all threads' together.
+/// Durations of one thread's events, or of all threads' together.
 pub(super) struct Latencies {
     histogram: Histogram<u64>,
     shortest_ns: u64,
@@ -32,7 +32,7 @@ impl Latencies {
         self.sum_ns += u128::from(took_ns);
     }
 
-    /// Counts so many events of one length.
+    /// Records `count` events of the same duration.
     pub(super) fn record_many(&mut self, took_ns: u64, count: u64) {
         if count == 0 {
             return;
@@ -43,17 +43,17 @@ impl Latencies {
         self.sum_ns += u128::from(took_ns) * u128::from(count);
     }
 
-    /// Their mean; of none 0.
+    /// Mean in nanoseconds, or 0 if no event was recorded.
     pub(super) fn mean_ns(&self) -> f64 {
         self.sum_ns as f64 / (self.count() as f64).max(1.0)
     }
 
-    /// How many events were counted.
+    /// Number of recorded events.
     pub(super) fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The duration that this share of the events does not exceed.
+    /// Returns the duration that this share (0 to 1) of the events does not exceed.
     pub(super) fn quantile_ns(&self, share: f64) -> u64 {
         self.histogram.value_at_quantile(share)
     }
@@ -65,16 +65,16 @@ impl Latencies {
         self.sum_ns += other.sum_ns;
     }
 
-    /// Adds the numbers that sysbench prints, in milliseconds, as series of one sample each.
-    pub(super) fn report(&self, measured: &mut KernelOutput) -> Result<(), Failure> {
+    /// Adds the statistics that sysbench prints, in milliseconds, as series of one sample each.
+    pub(super) fn report(&self, output: &mut KernelOutput) -> Result<(), Failure> {
         if self.count() == 0 {
-            return Err(Failure::Failed("no event ended within the time".into()));
+            return Err(Failure::Failed("no event finished within the time limit".into()));
         }
         let average_ns = self.sum_ns as f64 / self.count() as f64;
-        measured.push("latency-average", average_ns / 1e6)?;
-        measured.push("latency-p95", self.histogram.value_at_quantile(0.95) as f64 / 1e6)?;
-        measured.push("latency-min", self.shortest_ns as f64 / 1e6)?;
-        measured.push("latency-max", self.longest_ns as f64 / 1e6)
+        output.push("latency-average", average_ns / 1e6)?;
+        output.push("latency-p95", self.histogram.value_at_quantile(0.95) as f64 / 1e6)?;
+        output.push("latency-min", self.shortest_ns as f64 / 1e6)?;
+        output.push("latency-max", self.longest_ns as f64 / 1e6)
     }
 }
 
@@ -83,24 +83,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_numbers_are_those_of_the_events() {
+    fn reported_statistics_match_the_events() {
         let mut all = Latencies::new();
         for half in [1..=50u64, 51..=100] {
             let mut thread = Latencies::new();
             half.for_each(|ms| thread.record(ms * 1_000_000));
             all.merge(&thread);
         }
-        let mut measured = KernelOutput::default();
-        all.report(&mut measured).unwrap();
-        let values: Vec<f64> = measured.samples.iter().map(|sample| sample.value).collect();
+        let mut output = KernelOutput::default();
+        all.report(&mut output).unwrap();
+        let values: Vec<f64> = output.samples.iter().map(|sample| sample.value).collect();
         for (value, expected) in values.iter().zip([50.5, 95.0, 1.0, 100.0]) {
             assert!((value / expected - 1.0).abs() < 2e-3, "{values:?}");
         }
-        assert!(Latencies::new().report(&mut measured).is_err());
+        assert!(Latencies::new().report(&mut output).is_err());
     }
 
     #[test]
-    fn many_events_of_one_length_are_as_many_single_ones() {
+    fn record_many_equals_repeated_record() {
         let (mut one_by_one, mut at_once) = (Latencies::new(), Latencies::new());
         for (took, count) in [(700, 3), (5_000_000, 2), (9, 0)] {
             (0..count).for_each(|_| one_by_one.record(took));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn extreme_events_keep_their_length() {
+    fn extremes_beyond_the_histogram_stay_exact() {
         let mut all = Latencies::new();
         all.record(0);
         all.record(u64::MAX);

@@ -1,5 +1,5 @@
-//! Shared libraries of others that a kernel needs only when it is measured: opened at run time, so that building needs
-//! none of them, and a machine without one hears which package brings it.
+//! Opens external shared libraries at run time, so that building needs none of them. On a machine without a library,
+//! the error names the package that provides it.
 
 use std::error::Error as _;
 
@@ -7,31 +7,32 @@ use libloading::Library;
 
 use crate::job::Failure;
 
-/// A name under which a library is looked for, and the one that was found under it.
+/// An open library and the name under which it was found.
 pub(super) struct LoadedLibrary {
     pub library: Library,
     pub name: String,
 }
 
-/// Opens the first of these that is there; `hint` says what to do where none is.
+/// Opens the first library of the list that can be loaded. If none can, the error ends with `hint`.
 #[allow(unsafe_code)]
 pub(super) fn open_first(names: &[&str], hint: &str) -> Result<LoadedLibrary, Failure> {
     let mut last = String::new();
     for name in names {
-        // SAFETY: loading runs the library's own initialisers; these are installed system libraries, or what the user named.
+        // SAFETY: loading runs the initialisers of the library, which is an installed system library or one that the
+        // user named.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(LoadedLibrary { library, name: (*name).into() }),
             Err(error) => last = cause(&error),
         }
     }
     let tried = match names {
-        [name] => format!("{name} cannot be loaded"),
-        names => format!("none of {} can be loaded", names.join(", ")),
+        [name] => format!("cannot load {name}"),
+        names => format!("cannot load any of {}", names.join(", ")),
     };
     Err(Failure::Unavailable(format!("{tried}: {last}; hint: {hint}")))
 }
 
-/// What the loader said, which is the error's source; the error itself says only that it failed.
+/// Returns the loader's message, which is the source of the error; the error itself only reports the failure.
 pub(super) fn cause(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -41,14 +42,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_is_not_there_is_unavailable_with_the_hint() {
+    fn missing_library_is_unavailable_with_a_hint() {
         let failure = open_first(&["libnowhere.so.9", "/nowhere.so"], "install libnowhere9").err().unwrap();
-        let Failure::Unavailable(why) = failure else { panic!("{failure}") };
-        assert!(why.contains("libnowhere.so.9, /nowhere.so") && why.ends_with("hint: install libnowhere9"), "{why}");
+        let Failure::Unavailable(reason) = failure else { panic!("{failure}") };
+        assert!(
+            reason.contains("libnowhere.so.9, /nowhere.so") && reason.ends_with("hint: install libnowhere9"),
+            "{reason}"
+        );
     }
 
     #[test]
-    fn the_first_that_is_there_is_taken() {
+    fn first_library_that_loads_is_used() {
         assert_eq!(open_first(&["libnowhere.so.9", "libc.so.6"], "").unwrap().name, "libc.so.6");
     }
 }

@@ -1,11 +1,12 @@
-//! Loaded latency: how long one load from memory takes while other cores keep the memory busy.
+//! Loaded latency: the latency of one load from memory while other cores keep the memory busy.
 //!
-//! Measures: the first thread chases a random cycle, as `chase` does; every other thread reads a buffer of its own in
-//! runs of 4 KiB and waits between them, so that the load is as heavy as asked. Nanoseconds per load of the first thread,
-//! and the bytes per second that the others read in the same time. With one thread there is no load.
-//! Does NOT measure writes under load, or the most that the memory can give: the readers wait for nothing but their own
-//! reads, so the bandwidth shown is what they reached, not what was asked.
-//! Definition: as Intel's Memory Latency Checker's loaded latencies: dependent loads beside readers with a delay.
+//! Measures: nanoseconds per load of the first thread, which chases a random cycle as in `chase`, and bytes per second
+//! of all other threads during that time. Each of those reads a separate buffer in runs of 4 KiB and waits for `delay`
+//! after each run, which sets the load. With one thread there is no load.
+//! Does NOT measure writes under load or peak bandwidth: the readers wait for their own reads, so the reported
+//! bandwidth is the achieved one, not the requested one.
+//! Definition: as the loaded latencies of Intel's Memory Latency Checker: dependent loads concurrent with delayed
+//! readers.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +22,14 @@ use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::random::Random;
 use crate::team::{self, TimedSpan, Worker};
 
-/// Samples of the chasing thread: enough for a median and its spread.
+/// Samples of the chasing thread, enough for a median and its dispersion.
 const ROUNDS: u32 = 100;
 
-/// Loads before the timed region, of the chasing thread.
+/// Steps of the chasing thread before the timed region.
 const WARM_STEPS: usize = 1 << 12;
 
-/// What a reader takes between two waits, in words: 4 KiB, as short as a prefetcher's reach, so that a delay spreads
-/// the load and does not make bursts.
+/// Words that a reader reads between two waits: 4 KiB, no more than a prefetcher covers, so that a delay spreads the
+/// load evenly instead of producing bursts.
 const RUN_WORDS: usize = 4096 / 8;
 
 /// Independent sums, so that additions do not wait for each other.
@@ -39,27 +40,27 @@ pub(crate) fn describe() -> WorkloadSpec {
         name: "loaded".into(),
         summary: "memory latency under load: one thread chases while the others read".into(),
         about: "Nanoseconds per load of the first thread's random chase, and the MB/s (10^6 bytes) that all other \
-                threads read meanwhile, each waiting for `delay` after every 4 KiB. With one thread there is no load. \
-                Does not measure writes. Source: the loaded latencies of Intel's Memory Latency Checker."
+                threads read during that time. Each of them waits for `delay` after every 4 KiB. With one thread there \
+                is no load. Does not measure writes. Source: the loaded latencies of Intel's Memory Latency Checker."
             .into(),
         parameters: parameters([
             Parameter {
                 name: "size",
-                about: "bytes that each thread works on; more than the caches hold",
+                about: "bytes per thread; choose a size above that of the caches",
                 kind: ParameterKind::Size { min: Bytes(64 << 10), max: Bytes(1 << 43) },
                 default: Some("4xllc"),
                 smoke: Some("1MiB"),
             },
             Parameter {
                 name: "delay",
-                about: "how long each reading thread waits after every 4 KiB; 0 is as fast as it can",
+                about: "wait of each reading thread after every 4 KiB; 0 reads at full speed",
                 kind: ParameterKind::Time { min: Nanos(0), max: Nanos(1_000_000_000) },
                 default: Some("0ns"),
                 smoke: None,
             },
             Parameter {
                 name: "time",
-                about: "how long the timed loads take together",
+                about: "total duration of the timed loads",
                 kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(3_600_000_000_000) },
                 default: Some("500ms"),
                 smoke: Some("50ms"),
@@ -75,57 +76,55 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// What a thread brought back.
+/// Result of one thread.
 enum ThreadOutcome {
-    /// Latencies of the rounds in ns.
+    /// Latencies of the rounds, in ns.
     Chased(Vec<f64>),
-    /// So many bytes in so long.
+    /// Bytes read, and the timed span.
     Read(u64, TimedSpan),
 }
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let over = AtomicBool::new(false);
-    let crew = team::run(job, |member| {
+    let team = team::run(job, |worker| {
         let mut arena = Arena::new(job, job.parameters.size("size"))?;
-        let did = if member.index == 0 {
-            chase(job, member, arena.as_u64(), &over)
+        let did = if worker.index == 0 {
+            chase(job, worker, arena.as_u64(), &over)
         } else {
-            read(job, member, arena.as_u64(), &over)
+            read(job, worker, arena.as_u64(), &over)
         };
-        // Also when this thread failed: the readers must not wait for the chase.
+        // Also if this thread failed, so that the readers do not keep running.
         over.store(true, Ordering::Relaxed);
-        Ok((did?, arena.found()?))
+        Ok((did?, arena.report()?))
     })?;
-    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
+    let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
     let mut rate = 0.0;
-    for (did, found) in crew.results {
+    for (did, found) in team.results {
         match did {
-            ThreadOutcome::Chased(latencies) => {
-                latencies.into_iter().try_for_each(|ns| measured.push("latency", ns))?
-            }
+            ThreadOutcome::Chased(latencies) => latencies.into_iter().try_for_each(|ns| output.push("latency", ns))?,
             ThreadOutcome::Read(bytes, lap) => {
                 rate += bytes as f64 / (lap.end - lap.start).as_secs_f64().max(1e-9) / 1e6
             }
         }
-        measured.found(found);
+        output.found(found);
     }
     if rate > 0.0 {
-        measured.push("load", rate)?;
+        output.push("load", rate)?;
     }
-    Ok(measured)
+    Ok(output)
 }
 
 fn chase(
     job: &TrialContext,
-    member: &Worker<'_>,
+    worker: &Worker<'_>,
     memory: &mut [u64],
     over: &AtomicBool,
 ) -> Result<ThreadOutcome, Failure> {
     let mut cycle = Cycle::new(memory, 64)?;
-    cycle.shuffle(cycle.lines, &mut Random::of_thread(job.seed, member.index));
+    cycle.shuffle(cycle.lines, &mut Random::of_thread(job.seed, worker.index));
     let mut latencies = Vec::with_capacity(ROUNDS as usize);
-    member.timed(|| {
-        // Under load, so that the rounds have the length that was asked for.
+    worker.timed(|| {
+        // Measured under load, so that the rounds have the requested length.
         let began = Instant::now();
         let (mut position, _) = cycle.walk(0, WARM_STEPS);
         let round = steps_per_round(WARM_STEPS, began.elapsed(), job.time("time") / ROUNDS);
@@ -143,7 +142,7 @@ fn chase(
 
 fn read(
     job: &TrialContext,
-    member: &Worker<'_>,
+    worker: &Worker<'_>,
     memory: &mut [u64],
     over: &AtomicBool,
 ) -> Result<ThreadOutcome, Failure> {
@@ -155,7 +154,7 @@ fn read(
     let mut runs = 0u64;
     let mut found = 0u64;
     let mut lap = None;
-    member.timed(|| {
+    worker.timed(|| {
         let start = Instant::now();
         'reading: loop {
             for words in memory.chunks_exact(RUN_WORDS) {
@@ -166,17 +165,17 @@ fn read(
                     break 'reading;
                 }
             }
-            member.check_abort()?;
+            worker.check_abort()?;
         }
         lap = Some(TimedSpan { start, end: Instant::now() });
         Ok(())
     })?;
     check(memory.len(), runs, found)?;
-    let lap = lap.expect("the timed region has set it");
+    let lap = lap.expect("the timed region sets the span");
     Ok(ThreadOutcome::Read(runs * (RUN_WORDS * size_of::<u64>()) as u64, lap))
 }
 
-/// Adds up a run. Never inlined, and its result is used, so that nothing of the reading is left out.
+/// Sums one run of words. Not inlined, and the result is used, so that the compiler cannot remove the reads.
 #[inline(never)]
 fn sum(words: &[u64]) -> u64 {
     let mut lanes = [0u64; LANES];
@@ -198,7 +197,7 @@ fn wait(delay: Duration) {
     }
 }
 
-/// The sum that so many runs over a buffer of 0, 1, 2 and so on have, by arithmetic.
+/// Compares with the arithmetic sum of this many runs over a buffer of 0, 1, 2 and so on.
 fn check(words: usize, runs: u64, found: u64) -> Result<(), Failure> {
     let per_pass = (words / RUN_WORDS) as u64;
     let first = |runs: u64| {
@@ -209,43 +208,43 @@ fn check(words: usize, runs: u64, found: u64) -> Result<(), Failure> {
     if found == expected {
         return Ok(());
     }
-    Err(Failure::Failed(format!("the readers' sum is {found}, it should be {expected}")))
+    Err(Failure::Failed(format!("wrong sum of the readers: {found}, expected {expected}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked, set};
+    use crate::kernels::{can_query_pages, check_smoke, job_for_tests, set};
 
     #[test]
     fn smoke_runs_under_load() {
         let job = TrialContext { threads: 2, ..job_for_tests("loaded") };
-        let measured = run(&job).unwrap();
-        check_smoke("loaded", &measured);
-        assert_eq!(measured.samples.len(), ROUNDS as usize + 1);
-        assert_eq!(measured.pages.values().sum::<u64>() > 0, pages_can_be_asked());
+        let output = run(&job).unwrap();
+        check_smoke("loaded", &output);
+        assert_eq!(output.samples.len(), ROUNDS as usize + 1);
+        assert_eq!(output.pages.values().sum::<u64>() > 0, can_query_pages());
     }
 
     #[test]
     fn one_thread_has_no_load() {
-        let measured = run(&job_for_tests("loaded")).unwrap();
-        assert!(measured.samples.iter().all(|sample| sample.series == "latency"), "{:?}", measured.samples.last());
+        let output = run(&job_for_tests("loaded")).unwrap();
+        assert!(output.samples.iter().all(|sample| sample.series == "latency"), "{:?}", output.samples.last());
     }
 
     #[test]
-    fn a_delay_lightens_the_load() {
+    fn delay_reduces_the_load() {
         let load = |delay: &str| {
             let mut job = TrialContext { threads: 2, ..job_for_tests("loaded") };
             set(&mut job, "delay", delay);
             run(&job).unwrap().samples.last().unwrap().value
         };
-        // 4 KiB in at least 1 ms is 4.1 MB/s at most; at full speed it is hundreds even on a busy machine.
+        // 4 KiB per 1 ms is at most 4.1 MB/s; at full speed it is hundreds even on a busy machine.
         let (light, heavy) = (load("1ms"), load("0ns"));
         assert!(light < 4.2 && heavy > 10.0 * light, "{light} {heavy}");
     }
 
     #[test]
-    fn sums_are_those_of_arithmetic() {
+    fn sums_match_the_arithmetic_sum() {
         let memory: Vec<u64> = (0..3 * RUN_WORDS as u64).collect();
         let total = |runs: usize| {
             (0..runs).fold(0u64, |all, run| all.wrapping_add(sum(&memory[run % 3 * RUN_WORDS..][..RUN_WORDS])))

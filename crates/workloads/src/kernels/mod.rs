@@ -1,5 +1,5 @@
-//! Our own measurement loops. Each file has one, with a header that says what it measures, what it does not, and
-//! where the definition comes from, and a slow independent checker that runs after the timed region.
+//! Built-in benchmark kernels, one per file. The head of a file states what the kernel measures, what it does not
+//! measure, and the source of its definition. A slow independent check runs after the timed region.
 
 mod arena;
 pub(crate) mod bfs;
@@ -29,7 +29,7 @@ pub(crate) mod unixbench;
 mod xoroshiro;
 
 #[cfg(test)]
-pub(crate) use for_tests::{check_smoke, job_for_tests, pages_can_be_asked, set};
+pub(crate) use for_tests::{can_query_pages, check_smoke, job_for_tests, set};
 
 #[cfg(test)]
 mod for_tests {
@@ -43,7 +43,7 @@ mod for_tests {
 
     use crate::job::{CpuTimes, KernelOutput, TrialContext};
 
-    /// A job of a workload at smoke size, on as many threads as it needs, seated nowhere.
+    /// Returns a trial context of a workload at smoke size, with the number of threads that it needs, unpinned.
     pub(crate) fn job_for_tests(workload: &str) -> TrialContext {
         let spec = (crate::find(workload).unwrap().describe)();
         let smoke = spec.parameters.iter().filter_map(|p| Some((p.name.clone(), p.smoke.clone()?))).collect();
@@ -59,29 +59,29 @@ mod for_tests {
         }
     }
 
-    /// Gives one parameter another value, read as the job's own workload reads it: the one that has all its parameters
-    /// and no others.
+    /// Sets one parameter of a trial context. The value is parsed by the workload that has exactly the parameters of
+    /// this context.
     pub(crate) fn set(job: &mut TrialContext, name: &str, text: &str) {
         let is_it = |spec: &WorkloadSpec| {
             let names: BTreeSet<&String> = spec.parameters.iter().map(|parameter| &parameter.name).collect();
             names == job.parameters.0.keys().collect()
         };
-        let spec = crate::specs().into_iter().find(is_it).expect("a job has the parameters of its workload");
+        let spec = crate::specs().into_iter().find(is_it).expect("a trial context has the parameters of its workload");
         let value = spec.parameter(name).unwrap().kind.read(text, None).unwrap();
         job.parameters.0.insert(name.into(), value);
     }
 
-    /// Whether this kernel tells where pages are; one without NUMA does not.
-    pub(crate) fn pages_can_be_asked() -> bool {
+    /// Whether the Linux kernel reports the node of a page. One without NUMA support does not.
+    pub(crate) fn can_query_pages() -> bool {
         let memory = PlacedMemory::<u8>::new(4096, &MemoryPolicy::Kernel, HugePages::Never).unwrap();
         !matches!(memory.pages_by_node(1), Err(MemoryError::Refused(refusal)) if refusal.errno == libc::ENOSYS)
     }
 
-    /// Every metric of a workload has samples, and all samples are numbers above zero.
-    pub(crate) fn check_smoke(workload: &str, measured: &KernelOutput) {
+    /// Asserts that every metric of a workload has samples, and that all samples are finite numbers above zero.
+    pub(crate) fn check_smoke(workload: &str, output: &KernelOutput) {
         let mut by_series: BTreeMap<&str, usize> = BTreeMap::new();
-        for sample in &measured.samples {
-            // Where all is in DRAM nothing is far.
+        for sample in &output.samples {
+            // Metrics of far memory are zero if everything is in DRAM.
             let zero = sample.series.starts_with("far_") && sample.value == 0.0;
             assert!(zero || sample.value.is_finite() && sample.value > 0.0, "{workload}: {sample:?}");
             *by_series.entry(&sample.series).or_default() += 1;

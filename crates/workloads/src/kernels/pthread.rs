@@ -1,17 +1,17 @@
-//! The C library's own mutex. sysbench's definitions name it: a lock that spins first, as Rust's does, would measure
-//! something else when several threads want it.
+//! The C library's mutex, which the definitions of sysbench use. Rust's mutex spins before it sleeps, so it would give
+//! different results under contention.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 
-/// A `pthread_mutex_t` with default attributes, in place: arrays of it lie in memory as C's do.
+/// A `pthread_mutex_t` with default attributes, stored inline, so that arrays have the same layout as in C.
 #[repr(transparent)]
 pub(super) struct PthreadMutex(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: to be used from several threads at once is what a mutex is for, and it holds no data of its own.
+// SAFETY: a mutex is designed for concurrent use, and this one guards no data.
 unsafe impl Sync for PthreadMutex {}
-// SAFETY: it is only moved while nobody has locked it, since locking borrows it; an unlocked mutex made by the static
-// initialiser holds no address of itself.
+// SAFETY: locking borrows the mutex, so it is only moved while unlocked. An unlocked mutex from the static initialiser
+// does not contain its own address.
 unsafe impl Send for PthreadMutex {}
 
 impl PthreadMutex {
@@ -22,8 +22,8 @@ impl PthreadMutex {
     /// Runs `work` with the lock held.
     #[inline]
     pub(super) fn hold<T>(&self, work: impl FnOnce() -> T) -> T {
-        // SAFETY: the mutex is initialised and outlives the call. The one error of a default mutex is to lock it twice
-        // from one thread, which blocks; none of our kernels nests two of them.
+        // SAFETY: the mutex is initialised and outlives the call. The one error of a default mutex is a second lock by
+        // the same thread, which blocks; no kernel nests two of these locks.
         let status = unsafe { libc::pthread_mutex_lock(self.0.get()) };
         debug_assert_eq!(status, 0);
         let _unlock = Unlock(self);
@@ -31,13 +31,13 @@ impl PthreadMutex {
     }
 }
 
-/// Unlocks when `work` returns or panics.
+/// Unlocks the mutex when `work` returns or panics.
 struct Unlock<'m>(&'m PthreadMutex);
 
 impl Drop for Unlock<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: made in `hold` only, on the thread that has just locked this mutex.
+        // SAFETY: created only in `hold`, on the thread that has just locked this mutex.
         let status = unsafe { libc::pthread_mutex_unlock(self.0.0.get()) };
         debug_assert_eq!(status, 0);
     }
@@ -48,12 +48,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_thread_is_inside() {
+    fn mutex_excludes_other_threads() {
         struct Counted {
             mutex: PthreadMutex,
             count: UnsafeCell<u64>,
         }
-        // SAFETY: the test touches the count only with the mutex held.
+        // SAFETY: the test accesses the count only with the mutex held.
         unsafe impl Sync for Counted {}
         let counted = Counted { mutex: PthreadMutex::new(), count: UnsafeCell::new(0) };
         std::thread::scope(|scope| {
@@ -64,7 +64,7 @@ mod tests {
                         counted.mutex.hold(|| {
                             // SAFETY: the mutex is held.
                             let before = unsafe { *counted.count.get() };
-                            // Here another thread would come in if it could.
+                            // Without mutual exclusion, another thread would enter here.
                             std::thread::yield_now();
                             // SAFETY: the mutex is held.
                             unsafe { *counted.count.get() = before + 1 };

@@ -1,13 +1,15 @@
-//! N queens: how fast a core decides. Counts all ways to put N queens on an N x N board so that none attacks another.
+//! N queens: branch and integer speed of a core. Counts all ways to place N queens on an N x N board so that no two
+//! attack each other.
 //!
-//! Measures: solutions per second, and the seconds for all of them, by backtracking over bit masks of columns and
-//! diagonals. Branches that are hard to predict and integer arithmetic within the L1 cache; no memory traffic.
-//! A row is left when one of the next two has no free square. Of the up to eight images of a solution by turning and
-//! mirroring those are searched whose first row's queen is nearest to a corner of all four borders'; the others are
-//! counted. The first three rows make the work items, which the threads draw from one counter.
-//! Does NOT measure memory, floating point or vector units; rates of different N do not compare.
-//! Definition: as m-queens (github.com/sudden6/m-queens), whose time for N = 17 is often quoted. The counts are
-//! OEIS A000170.
+//! Measures: solutions per second and the total time, by backtracking over bit masks of columns and diagonals. The work
+//! is hard-to-predict branches and integer arithmetic within the L1 cache, without memory traffic.
+//! The search abandons a row if one of the next two rows has no free square. Rotation and reflection map a solution to
+//! up to eight solutions. The search covers only those whose queen in the first row is at least as near to a corner as
+//! the queens on the other three borders, and counts the rest. The first three rows form the work items, which the
+//! threads draw from a shared counter.
+//! Does NOT measure memory, floating point or vector units. Rates of different N are not comparable.
+//! Definition: as m-queens (github.com/sudden6/m-queens), whose time for N = 17 is often quoted. The counts are OEIS
+//! A000170.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -44,9 +46,9 @@ const SOLUTIONS: [u64; 22] = [
     314_666_222_712,
 ];
 
-/// Below 4 there are boards without a solution, which have no rate.
+/// Smallest N. Some smaller boards have no solution and therefore no rate.
 const N_MIN: i64 = 4;
-/// The largest in the table.
+/// Largest N in the table.
 const N_MAX: usize = SOLUTIONS.len() - 1;
 
 pub(crate) fn describe() -> WorkloadSpec {
@@ -54,12 +56,12 @@ pub(crate) fn describe() -> WorkloadSpec {
         name: "queens".into(),
         summary: "integer speed: all solutions of the N queens problem".into(),
         about: "Solutions per second of the N queens problem by backtracking over bit masks: branches and integer \
-                arithmetic in the L1 cache. Does not measure memory or floating point; compare equal N only. \
-                Source: m-queens."
+                arithmetic in the L1 cache. Does not measure memory or floating point. Compare results of equal N \
+                only. Source: m-queens."
             .into(),
         parameters: parameters([Parameter {
             name: "n",
-            about: "queens and rows; each one more takes about seven times as long",
+            about: "number of queens and rows; each increment multiplies the time by about seven",
             kind: ParameterKind::Integer { min: N_MIN, max: N_MAX as i64 },
             default: Some("14"),
             smoke: Some("10"),
@@ -77,20 +79,20 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let n = job.parameters.size("n");
     let starts = starts(n);
     let next = AtomicUsize::new(0);
-    let crew = team::run(job, |member| one_thread(member, &starts, &next))?;
-    let counts = crew.results.iter().fold(Counts::default(), |all, (counts, _)| all.add(*counts));
+    let team = team::run(job, |worker| one_thread(worker, &starts, &next))?;
+    let counts = team.results.iter().fold(Counts::default(), |all, (counts, _)| all.add(*counts));
     let solutions = counts.solutions();
     check(n, solutions)?;
 
-    let seconds = TimedSpan::seconds_of_all(crew.results.iter().map(|(_, lap)| *lap));
-    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
-    measured.push("solutions", solutions as f64 / seconds)?;
-    measured.push("time", seconds)?;
-    Ok(measured)
+    let seconds = TimedSpan::seconds_of_all(team.results.iter().map(|(_, lap)| *lap));
+    let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
+    output.push("solutions", solutions as f64 / seconds)?;
+    output.push("time", seconds)?;
+    Ok(output)
 }
 
-fn one_thread(member: &Worker<'_>, starts: &[Start], next: &AtomicUsize) -> Result<(Counts, TimedSpan), Failure> {
-    member.timed_lap(|| {
+fn one_thread(worker: &Worker<'_>, starts: &[Start], next: &AtomicUsize) -> Result<(Counts, TimedSpan), Failure> {
+    worker.timed_lap(|| {
         let mut counts = Counts::default();
         while let Some(start) = starts.get(next.fetch_add(1, Ordering::Relaxed)) {
             complete(&start.rows, start.row, start.board, start.ties, &mut counts);
@@ -99,7 +101,7 @@ fn one_thread(member: &Worker<'_>, starts: &[Start], next: &AtomicUsize) -> Resu
     })
 }
 
-/// The squares of the next row that are attacked, by kind.
+/// The attacked squares of the next row, by direction of attack.
 #[derive(Clone, Copy)]
 struct Board {
     columns: u32,
@@ -110,19 +112,19 @@ struct Board {
 impl Board {
     const EMPTY: Self = Self { columns: 0, leftward: 0, rightward: 0 };
 
-    /// Of the next row's squares.
+    /// Free squares of the next row.
     #[inline]
     fn free(self, squares: u32) -> u32 {
         squares & !(self.columns | self.leftward | self.rightward)
     }
 
-    /// Of the squares of the row after the next, should nobody stand in the next.
+    /// Free squares of the row after the next, if the next row has no queen.
     #[inline]
     fn free_after_next(self, squares: u32) -> u32 {
         squares & !(self.columns | (self.leftward << 1) | (self.rightward >> 1))
     }
 
-    /// With a queen on `square` of the next row, seen from the row after it.
+    /// Returns the board after placing a queen on `square` of the next row.
     #[inline]
     fn with(self, square: u32) -> Self {
         Self {
@@ -133,17 +135,18 @@ impl Board {
     }
 }
 
-/// What the rows of a board may hold that begins with a queen `depth` squares from a corner, when no other border's queen is
-/// nearer to one. Turning and mirroring a solution gives up to eight; of these we search those whose first row is such a border.
+/// The allowed squares of a search whose first queen is `depth` squares from a corner while no queen on another border
+/// is nearer to one. Rotation and reflection map a solution to up to eight solutions; the search covers those whose
+/// first row is such a border.
 #[derive(Clone)]
 struct Rows {
     n: usize,
     allowed: [u32; N_MAX],
-    /// By row, the squares where another border's queen is just as near to a corner as the first row's.
+    /// By row, the squares where the queen of another border is as near to a corner as that of the first row.
     ties: [u32; N_MAX],
-    /// The first and the last column.
+    /// Mask of the first and the last column.
     sides: u32,
-    /// From this row on both of them must have their queen.
+    /// Row by which both of these columns must have their queen.
     sides_by: usize,
 }
 
@@ -163,16 +166,15 @@ impl Rows {
         rows
     }
 
-    /// One when a queen in this row makes a tie.
+    /// Returns 1 if a queen on this square makes a tie, otherwise 0.
     #[inline]
     fn tie(&self, row: usize, square: u32) -> usize {
         usize::from(square & self.ties[row] != 0)
     }
 }
 
-/// The boards that were found, by how many of the four borders, each looked at from both its ends, are as near to a
-/// corner as the first row: that many of their eight turned and mirrored images are found, so each stands for eight
-/// divided by it.
+/// Boards found, by the number of border ends whose queen is as near to the corner as that of the first row. The search
+/// finds a board once for each such end, so each board found counts as eight divided by that number.
 #[derive(Clone, Copy, Default)]
 struct Counts([u64; BORDER_ENDS + 1]);
 
@@ -202,8 +204,8 @@ fn row_mask(n: usize) -> u32 {
     (1 << n) - 1
 }
 
-/// All placements of the first three rows, the first queen in the left half: with one in the middle of an odd board, all four
-/// borders' would have to be there.
+/// Returns all placements of the first three rows with the first queen in the left half. If the first queen of an odd
+/// board were in the middle column, the queens of all four borders would have to be in the middle.
 fn starts(n: usize) -> Vec<Start> {
     let first = |depth: usize| {
         let rows = Rows::new(n, depth);
@@ -211,7 +213,7 @@ fn starts(n: usize) -> Vec<Start> {
         Start { board: Board::EMPTY.with(1 << depth), row: 1, ties, rows }
     };
     let next = |start: Start| {
-        let free: Vec<u32> = squares_of(start.board.free(start.rows.allowed[start.row])).collect();
+        let free: Vec<u32> = bits(start.board.free(start.rows.allowed[start.row])).collect();
         free.into_iter().map(move |square| Start {
             rows: start.rows.clone(),
             row: start.row + 1,
@@ -224,8 +226,8 @@ fn starts(n: usize) -> Vec<Start> {
     if n < 5 { firsts.collect() } else { firsts.flat_map(next).flat_map(next).collect() }
 }
 
-/// The single bits of a mask.
-fn squares_of(mut mask: u32) -> impl Iterator<Item = u32> {
+/// Iterates over the single bits of a mask.
+fn bits(mut mask: u32) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let square = mask & mask.wrapping_neg();
         mask ^= square;
@@ -233,7 +235,7 @@ fn squares_of(mut mask: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Counts the ways to fill the rows from `row` on, of which there are two at least.
+/// Counts the ways to fill the rows from `row` on. At least two rows remain.
 #[inline(never)]
 fn complete(rows: &Rows, row: usize, board: Board, ties: usize, counts: &mut Counts) {
     let mut free = board.free(rows.allowed[row]);
@@ -242,7 +244,7 @@ fn complete(rows: &Rows, row: usize, board: Board, ties: usize, counts: &mut Cou
         let square = free & free.wrapping_neg();
         free ^= square;
         let after = board.with(square);
-        // One column is left for the last row, so there is one square at most.
+        // One column remains for the last row, so at most one square is free.
         let next = after.free(rows.allowed[row + 1]);
         if is_last_but_one {
             if next != 0 {
@@ -257,19 +259,19 @@ fn complete(rows: &Rows, row: usize, board: Board, ties: usize, counts: &mut Cou
     }
 }
 
-/// Compares with the published count; small boards are also counted a second way.
+/// Compares with the published count; small boards are also counted by a second method.
 fn check(n: usize, solutions: u64) -> Result<(), Failure> {
-    /// Takes some milliseconds.
+    /// Largest board for the second method, which takes a few milliseconds.
     const SLOW_MAX: usize = 8;
-    let expected = if n <= SLOW_MAX { slowly(n, &mut Vec::new()) } else { SOLUTIONS[n] };
+    let expected = if n <= SLOW_MAX { count_slowly(n, &mut Vec::new()) } else { SOLUTIONS[n] };
     if solutions == expected {
         return Ok(());
     }
-    Err(Failure::Failed(format!("{solutions} solutions were found for {n} queens, there are {expected}")))
+    Err(Failure::Failed(format!("wrong number of solutions for {n} queens: {solutions}, expected {expected}")))
 }
 
-/// Tries every column in every row, comparing each queen with all before it.
-fn slowly(n: usize, columns: &mut Vec<usize>) -> u64 {
+/// Tries every column in every row and compares each queen with all previous ones.
+fn count_slowly(n: usize, columns: &mut Vec<usize>) -> u64 {
     if columns.len() == n {
         return 1;
     }
@@ -279,7 +281,7 @@ fn slowly(n: usize, columns: &mut Vec<usize>) -> u64 {
         let attacked = columns.iter().enumerate().any(|(r, c)| *c == column || c.abs_diff(column) == row - r);
         if !attacked {
             columns.push(column);
-            solutions += slowly(n, columns);
+            solutions += count_slowly(n, columns);
             columns.pop();
         }
     }
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_size_up_to_thirteen_is_counted_right() {
+    fn counts_up_to_size_thirteen_are_correct() {
         for n in 4..=13 {
             let mut job = TrialContext { threads: 2, ..job_for_tests("queens") };
             set(&mut job, "n", &n.to_string());
@@ -306,15 +308,16 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_count_agrees_with_the_published_table() {
+    fn slow_count_matches_the_published_table() {
         for (n, expected) in SOLUTIONS.iter().enumerate().take(9) {
-            assert_eq!(slowly(n, &mut Vec::new()), *expected, "{n}");
+            assert_eq!(count_slowly(n, &mut Vec::new()), *expected, "{n}");
         }
     }
 
     #[test]
-    fn no_symmetric_solution_is_counted_twice() {
-        // Of 8 queens' 92 solutions 4 have two images only, of 6 queens' 4 all: both kinds of boards are there.
+    fn symmetric_solutions_are_counted_once() {
+        // Four of the 92 solutions for 8 queens have only two images, and so do all 4 for 6 queens: both kinds of boards
+        // occur.
         for (n, ties_max) in [(6, 2), (8, 2), (12, 4)] {
             let mut counts = Counts::default();
             for start in starts(n) {
@@ -322,13 +325,13 @@ mod tests {
             }
             assert_eq!(counts.solutions(), SOLUTIONS[n], "{n}");
             assert!(counts.0[ties_max..].iter().any(|found| *found > 0), "{n}: {:?}", counts.0);
-            // Divided without rest, which a wrong number of ties leaves.
+            // The division leaves no remainder; a wrong number of ties would.
             assert!((1..).zip(&counts.0[1..]).all(|(ties, found)| (found * 8).is_multiple_of(ties)));
         }
     }
 
     #[test]
-    fn a_missing_solution_is_found() {
+    fn missing_solution_returns_an_error() {
         for n in [6, 10, 17] {
             assert_eq!(check(n, SOLUTIONS[n]), Ok(()));
             assert!(check(n, SOLUTIONS[n] - 1).is_err());

@@ -1,8 +1,8 @@
-//! Ways through memory, page after page: forward, backward, in steps, at random, several arrays at once.
+//! Memory sweeps page by page: forward, backward, strided, random, or over several arrays at once.
 //!
-//! Measures: pages touched in a second, where a page is 4 KiB; a sweep uses every word of each, steps and random access one.
-//! Each thread has memory of its own. Meant for memory that does not all fit near (placements `expand:` and `swap:`).
-//! Does NOT measure peak bandwidth: `stream` does, with loops written for it; here the page faults are the matter.
+//! Measures: pages of 4 KiB touched per second. A sweep uses every word of a page; strided and random access use one.
+//! Each thread has separate memory. Meant for memory that does not fit in DRAM (placements `expand:` and `swap:`).
+//! Does NOT measure peak bandwidth. `stream` does, with optimised loops; this workload measures page faults.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,14 +16,15 @@ use crate::job::{Failure, KernelOutput, MemoryReport, TrialContext};
 use crate::random::Random;
 use crate::team::{self, Worker};
 
-/// What a touched page counts as, bytes, on machines with larger pages too.
+/// Bytes that count as one page, also on machines with larger pages.
 const PAGE: usize = 4096;
 const WORDS: usize = PAGE / 8;
-/// From touch to touch in steps, bytes.
+/// Stride of strided access, in bytes.
 const STEP: usize = 128 << 10;
-/// Random touches between two looks at the clock.
+/// Random touches between two readings of the clock.
 const TOUCHES: usize = 512;
-/// Words between those that are checked afterwards; a prime, so that they fall on all parts of pages.
+/// Distance in words between the words that are verified afterwards. A prime, so that they fall on all offsets within
+/// pages.
 const CHECKED_EVERY: usize = 4093;
 
 const PATTERNS: [&str; 9] = [
@@ -41,36 +42,36 @@ const PATTERNS: [&str; 9] = [
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "sweep".into(),
-        summary: "ways through memory, for memory that does not all fit: pages touched in a second".into(),
-        about: "Pages of 4 KiB touched in a second: swept forward (read, read-modify-write), backward, as a STREAM triad \
-                or three arrays at once, in steps of 128 KiB (columns of a matrix), at random, or touched for the first \
-                time. Every thread has memory of its own. Does not measure peak bandwidth; stream does."
+        summary: "memory sweeps beyond the size of DRAM: pages touched per second".into(),
+        about: "Pages of 4 KiB touched per second: swept forward (read, read-modify-write), backward, as a STREAM \
+                triad, over three arrays at once, in strides of 128 KiB (columns of a matrix), at random, or touched \
+                for the first time. Every thread has separate memory. Does not measure peak bandwidth; stream does."
             .into(),
         parameters: parameters([
             Parameter {
                 name: "pattern",
-                about: "how it goes through memory",
+                about: "access pattern",
                 kind: choice(&PATTERNS),
                 default: Some("read"),
                 smoke: None,
             },
             Parameter {
                 name: "size",
-                about: "bytes that each thread goes through",
+                about: "bytes that each thread sweeps",
                 kind: ParameterKind::Size { min: Bytes(1 << 20), max: Bytes(1 << 43) },
                 default: Some("1GiB"),
                 smoke: Some("4MiB"),
             },
             Parameter {
                 name: "passes",
-                about: "how often a sweep goes over all of it",
+                about: "passes of a sweep over all of its memory",
                 kind: ParameterKind::Integer { min: 1, max: 1_000_000 },
                 default: Some("2"),
                 smoke: None,
             },
             Parameter {
                 name: "time",
-                about: "how long steps and random access go on",
+                about: "duration of strided and random access",
                 kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(3_600_000_000_000) },
                 default: Some("4s"),
                 smoke: Some("50ms"),
@@ -84,25 +85,25 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
-    let crew = team::run(job, |member| one_thread(job, member))?;
-    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
-    measured.push("touched", crew.results.iter().map(|(rate, _)| rate).sum())?;
-    crew.results.into_iter().for_each(|(_, found)| measured.found(found));
-    Ok(measured)
+    let team = team::run(job, |worker| one_thread(job, worker))?;
+    let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
+    output.push("touched", team.results.iter().map(|(rate, _)| rate).sum())?;
+    team.results.into_iter().for_each(|(_, found)| output.found(found));
+    Ok(output)
 }
 
-/// Pages touched in a second, and where they were.
-fn one_thread(job: &TrialContext, member: &Worker<'_>) -> Result<(f64, MemoryReport), Failure> {
+/// Pages touched per second and the memory report of one thread.
+fn one_thread(job: &TrialContext, worker: &Worker<'_>) -> Result<(f64, MemoryReport), Failure> {
     let mut arena = Arena::new(job, job.parameters.size("size"))?;
-    let rate = touch(job, member, arena.as_u64())?;
-    Ok((rate, arena.found()?))
+    let rate = touch(job, worker, arena.as_u64())?;
+    Ok((rate, arena.report()?))
 }
 
-fn touch(job: &TrialContext, member: &Worker<'_>, words: &mut [u64]) -> Result<f64, Failure> {
+fn touch(job: &TrialContext, worker: &Worker<'_>, words: &mut [u64]) -> Result<f64, Failure> {
     let pattern = job.parameters.text("pattern");
     if pattern == "first-touch" {
         let began = Instant::now();
-        member.timed(|| {
+        worker.timed(|| {
             fill(words);
             Ok(())
         })?;
@@ -112,9 +113,9 @@ fn touch(job: &TrialContext, member: &Worker<'_>, words: &mut [u64]) -> Result<f
     fill(words);
     let passes = job.parameters.integer("passes") as usize;
     let time = job.time("time");
-    let mut random = Random::of_thread(job.seed, member.index);
+    let mut random = Random::of_thread(job.seed, worker.index);
     let began = Instant::now();
-    let (touched, added) = member.timed(|| {
+    let (touched, added) = worker.timed(|| {
         Ok(match pattern {
             "read" => (sweep(passes, words, |words| words.iter().fold(0, |sum, word| sum ^ word)), 0),
             "backward" => (sweep(passes, words, |words| words.iter().rev().fold(0, |sum, word| sum ^ word)), 0),
@@ -130,7 +131,7 @@ fn touch(job: &TrialContext, member: &Worker<'_>, words: &mut [u64]) -> Result<f
             ),
             _ => (
                 at_random(&mut random, words.len() / WORDS, began, time, |page| {
-                    // The value stays what the check expects; the page is dirty all the same.
+                    // The value stays the one that the check expects, but the page becomes dirty.
                     let word = &mut words[page * WORDS];
                     *word = black_box(*word);
                 }),
@@ -142,7 +143,7 @@ fn touch(job: &TrialContext, member: &Worker<'_>, words: &mut [u64]) -> Result<f
     if pattern == "triad" { check_triad(words) } else { check(words, added) }.map(|()| rate)
 }
 
-/// Every word is its number.
+/// Sets every word to its index.
 fn fill(words: &mut [u64]) {
     words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64);
 }
@@ -150,11 +151,11 @@ fn fill(words: &mut [u64]) {
 fn check(words: &[u64], added: u64) -> Result<(), Failure> {
     let wrong = (0..words.len()).step_by(CHECKED_EVERY).find(|at| words[*at] != *at as u64 + added);
     wrong.map_or(Ok(()), |at| {
-        Err(Failure::Failed(format!("word {at} was {}, and is {} in memory", at as u64 + added, words[at])))
+        Err(Failure::Failed(format!("word {at} was {}, but memory holds {}", at as u64 + added, words[at])))
     })
 }
 
-/// Pages touched; the result is used so that no compiler leaves the sweep out.
+/// Returns the number of touched pages. The result of the sweep is used, so that the compiler cannot remove it.
 fn sweep(passes: usize, words: &[u64], once: impl Fn(&[u64]) -> u64) -> usize {
     (0..passes).for_each(|_| {
         black_box(once(black_box(words)));
@@ -169,7 +170,7 @@ fn modify(passes: usize, words: &mut [u64]) -> usize {
     passes * (words.len() / WORDS)
 }
 
-/// Thirds of the words: the first becomes the second and three times the last.
+/// Splits the words into thirds and sets the first to the second plus three times the last.
 fn triad(passes: usize, words: &mut [u64]) -> usize {
     let third = words.len() / 3;
     let (a, rest) = words.split_at_mut(third);
@@ -186,7 +187,7 @@ fn check_triad(words: &[u64]) -> Result<(), Failure> {
     let third = words.len() / 3;
     let expected = |at: usize| (third + at) as u64 + 3 * (2 * third + at) as u64;
     let wrong = (0..third).step_by(CHECKED_EVERY).find(|at| words[*at] != expected(*at));
-    wrong.map_or(Ok(()), |at| Err(Failure::Failed(format!("the triad's word {at} is {}", words[at]))))
+    wrong.map_or(Ok(()), |at| Err(Failure::Failed(format!("wrong triad result at word {at}: {}", words[at]))))
 }
 
 fn three_streams(passes: usize, words: &[u64]) -> usize {
@@ -200,7 +201,7 @@ fn three_streams(passes: usize, words: &[u64]) -> usize {
     passes * (3 * third / WORDS)
 }
 
-/// Columns of a matrix whose rows are a step long: one page of each row, then the page beside it of each.
+/// Reads columns of a matrix with rows of [`STEP`] bytes: one page of each row, then the next page of each row.
 fn steps(words: &[u64], began: Instant, time: std::time::Duration) -> usize {
     let mut touched = 0;
     for column in (0..STEP / PAGE).cycle() {
@@ -212,7 +213,7 @@ fn steps(words: &[u64], began: Instant, time: std::time::Duration) -> usize {
             return touched;
         }
     }
-    unreachable!("columns are without end")
+    unreachable!("the iterator of columns is infinite")
 }
 
 fn at_random(
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pattern_touches_pages_and_finds_its_data() {
+    fn every_pattern_touches_pages_and_verifies_data() {
         for pattern in PATTERNS {
             for threads in [1, 2] {
                 check_smoke("sweep", &run(&TrialContext { threads, ..job(pattern) }).unwrap());
@@ -251,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn damaged_data_is_found() {
+    fn corrupt_data_returns_an_error() {
         let mut words: Vec<u64> = (0..10_000).collect();
         check(&words, 0).unwrap();
         words[CHECKED_EVERY] ^= 1;
-        assert!(check(&words, 0).unwrap_err().to_string().contains("word 4093 was 4093, and is 4092"));
+        assert!(check(&words, 0).unwrap_err().to_string().contains("word 4093 was 4093, but memory holds 4092"));
         fill(&mut words);
         triad(1, &mut words);
         check_triad(&words).unwrap();
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_counted_once_for_each_pass() {
+    fn pages_are_counted_once_per_pass() {
         let mut words = vec![0; 6 * WORDS];
         assert_eq!(modify(3, &mut words), 18);
         assert!(words.iter().all(|word| *word == 3));

@@ -1,15 +1,15 @@
-//! What sysbench's tests have in common: parameters, and what is reported of events.
+//! Parameters and statistics that the sysbench workloads share.
 
 use model::values::units::Nanos;
 use model::values::workload::{Better, MetricSpec, ParameterKind};
 
 use crate::describe::{self, Metric, Parameter};
 
-/// Many threads on few cpus, as sysbench is mostly run.
+/// Runs more threads than CPUs, as is common with sysbench.
 pub(super) fn workers() -> Parameter {
     Parameter {
         name: "workers",
-        about: "so many threads share the placement's cpus, each where the kernel likes (--threads); 0 is one per seat",
+        about: "threads that share the placement's CPUs without pinning (--threads); 0 runs one thread per binding",
         kind: ParameterKind::Integer { min: 0, max: 65_536 },
         default: Some("0"),
         smoke: None,
@@ -19,7 +19,7 @@ pub(super) fn workers() -> Parameter {
 pub(super) fn time() -> Parameter {
     Parameter {
         name: "time",
-        about: "no event begins after this (--time)",
+        about: "time limit; no event starts after it (--time)",
         kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(86_400_000_000_000) },
         default: Some("3s"),
         smoke: Some("50ms"),
@@ -29,14 +29,14 @@ pub(super) fn time() -> Parameter {
 pub(super) fn events() -> Parameter {
     Parameter {
         name: "events",
-        about: "no more events than this; 0 is any number (--events)",
+        about: "maximum number of events; 0 is unlimited (--events)",
         kind: ParameterKind::Integer { min: 0, max: i64::MAX },
         default: Some("0"),
         smoke: None,
     }
 }
 
-/// What sysbench prints: the rate and the latencies.
+/// The statistics that sysbench prints: the event rate and the latencies.
 pub(super) fn metrics() -> Vec<MetricSpec> {
     let latency = |name| Metric::median(name, "ms", Better::Lower);
     describe::metrics([

@@ -1,10 +1,10 @@
-//! System call rate: how often a thread enters the kernel and comes back.
+//! System call rate: how often a thread enters and leaves the Linux kernel.
 //!
-//! Measures: calls of getppid per second, all threads together. The kernel does next to nothing in it (two loads), so
-//! this is the cost of entry and exit, with the mitigations of the machine. The call is made directly (`SYS_getppid`):
-//! no C library could answer it from a cache.
-//! Does NOT measure what calls do for programs: no copying, no locks, no waiting.
-//! Definition: as lmbench's `lat_syscall null` (getppid), turned into a rate.
+//! Measures: calls of getppid per second, all threads together. The Linux kernel executes only two loads for it, so
+//! this is the cost of entry and exit with the mitigations of the machine. The call is made directly (`SYS_getppid`),
+//! so that no C library can answer it from a cache.
+//! Does NOT measure the work of system calls: no copying, no locks, no waiting.
+//! Definition: as lmbench's `lat_syscall null` (getppid), expressed as a rate.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -19,20 +19,19 @@ use crate::team::{self, Worker};
 /// Samples per trial.
 const ROUNDS: u32 = 10;
 
-/// Calls between two looks at the clock: some 50 us, so that a look is less than a thousandth of it.
+/// Calls between two readings of the clock: about 50 us, so that a reading takes less than a thousandth of it.
 const BATCH: u64 = 1000;
 
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "syscall".into(),
         summary: "system call rate: getppid, entered directly".into(),
-        about:
-            "Calls of getppid per second, all threads together: the cost of entering the kernel and coming back. Does \
-                not measure what calls do for programs. Source: lmbench lat_syscall null, as a rate."
-                .into(),
+        about: "Calls of getppid per second, all threads together: the cost of entering and leaving the Linux kernel. \
+             Does not measure the work of system calls. Source: lmbench lat_syscall null, as a rate."
+            .into(),
         parameters: parameters([Parameter {
             name: "time",
-            about: "how long the ten rounds take together",
+            about: "total duration of the ten rounds",
             kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(3_600_000_000_000) },
             default: Some("1s"),
             smoke: Some("50ms"),
@@ -46,30 +45,30 @@ pub(crate) fn describe() -> WorkloadSpec {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Round {
     calls: u64,
-    /// The sum of what the calls returned.
+    /// Sum of the values that the calls returned.
     sum: u64,
     took: Duration,
 }
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let round = job.time("time") / ROUNDS;
-    let crew = team::run(job, |member| one_thread(member, round))?;
-    for round in crew.results.iter().flatten() {
+    let team = team::run(job, |worker| one_thread(worker, round))?;
+    for round in team.results.iter().flatten() {
         check(*round, std::os::unix::process::parent_id())?;
     }
-    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
+    let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
     for index in 0..ROUNDS as usize {
-        let rates = crew.results.iter().map(|rounds| rounds[index].calls as f64 / rounds[index].took.as_secs_f64());
-        measured.push("calls", rates.sum())?;
+        let rates = team.results.iter().map(|rounds| rounds[index].calls as f64 / rounds[index].took.as_secs_f64());
+        output.push("calls", rates.sum())?;
     }
-    Ok(measured)
+    Ok(output)
 }
 
-fn one_thread(member: &Worker<'_>, round: Duration) -> Result<Vec<Round>, Failure> {
+fn one_thread(worker: &Worker<'_>, round: Duration) -> Result<Vec<Round>, Failure> {
     let mut rounds = Vec::with_capacity(ROUNDS as usize);
-    member.timed(|| {
+    worker.timed(|| {
         for _ in 0..ROUNDS {
-            member.barrier()?;
+            worker.barrier()?;
             rounds.push(call_for(round));
         }
         Ok(())
@@ -83,7 +82,7 @@ fn call_for(time: Duration) -> Round {
     let mut round = Round { calls: 0, sum: 0, took: Duration::ZERO };
     while round.took < time {
         for _ in 0..BATCH {
-            // SAFETY: getppid takes no argument, changes nothing and never fails (Linux, all versions).
+            // SAFETY: getppid takes no arguments, changes nothing and never fails (Linux, all versions).
             round.sum += unsafe { libc::syscall(libc::SYS_getppid) } as u64;
         }
         round.calls += BATCH;
@@ -92,13 +91,13 @@ fn call_for(time: Duration) -> Round {
     round
 }
 
-/// Each call returned the parent's number.
+/// Verifies that each call returned the parent's process ID.
 fn check(round: Round, parent: u32) -> Result<(), Failure> {
     if round.calls > 0 && round.sum == round.calls * u64::from(parent) {
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "{} calls of getppid returned {} together, the parent is {parent} (or it ended meanwhile)",
+        "wrong sum of {} calls of getppid: {}; the parent is {parent} (or it ended during the trial)",
         round.calls, round.sum
     )))
 }
@@ -110,13 +109,13 @@ mod tests {
 
     #[test]
     fn smoke_runs_on_two_threads() {
-        let measured = run(&TrialContext { threads: 2, ..job_for_tests("syscall") }).unwrap();
-        check_smoke("syscall", &measured);
-        assert_eq!(measured.samples.len(), ROUNDS as usize);
+        let output = run(&TrialContext { threads: 2, ..job_for_tests("syscall") }).unwrap();
+        check_smoke("syscall", &output);
+        assert_eq!(output.samples.len(), ROUNDS as usize);
     }
 
     #[test]
-    fn a_call_that_did_not_happen_is_found() {
+    fn missing_call_returns_an_error() {
         let round = call_for(Duration::from_micros(10));
         let parent = std::os::unix::process::parent_id();
         assert_eq!(check(round, parent), Ok(()));

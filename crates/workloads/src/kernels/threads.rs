@@ -1,10 +1,10 @@
 //! sysbench's "threads" test: the scheduler under threads that yield while they hold one of a few locks.
 //!
-//! Measures: events per second and the time of an event. An event takes one of the locks in turn and does, `yields`
-//! times: lock it, yield the cpu, unlock it. With more threads than locks the waits for locks count as well.
-//! Does NOT measure the making of threads. One event is `yields` system calls and twice as many lock operations.
+//! Measures: events per second and the time per event. An event uses one of the locks in turn and repeats `yields`
+//! times: lock it, yield the CPU, unlock it. With more threads than locks, it includes waiting for locks.
+//! Does NOT measure thread creation. One event is `yields` system calls and twice as many lock operations.
 //! Definition: sysbench 1.0.20, `sysbench threads` (--thread-yields, --thread-locks, --time, --events). The locks are
-//! the C library's and lie side by side in one array, as sysbench's do, so that they share cache lines as sysbench's.
+//! the C library's and are adjacent in one array, as in sysbench, so that they share cache lines in the same way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ pub(crate) fn describe() -> WorkloadSpec {
         name: "threads".into(),
         summary: "scheduler: threads that yield while they hold a lock (sysbench threads)".into(),
         about:
-            "Events per second and time per event; an event is `yields` times lock, yield, unlock of one of `locks` \
-                mutexes. Does not measure the making of threads. Source: sysbench 1.0.20, sysbench threads."
+            "Events per second and time per event. An event repeats `yields` times: lock, yield, unlock one of `locks` \
+             mutexes. Does not measure thread creation. Source: sysbench 1.0.20, sysbench threads."
                 .into(),
         parameters: parameters([
             Parameter {
@@ -37,7 +37,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "locks",
-                about: "how many locks there are (--thread-locks)",
+                about: "number of locks (--thread-locks)",
                 kind: ParameterKind::Integer { min: 1, max: 65_536 },
                 default: Some("8"),
                 smoke: None,
@@ -52,19 +52,19 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// What an event needs to know; plain numbers for the loop.
+/// Limits of the event loop, as plain numbers.
 struct EventLimits {
     yields: u64,
     events: u64,
     time: Duration,
 }
 
-/// Where the threads take their turns.
+/// Counters from which the threads draw their events.
 struct TurnLocks {
-    /// Events asked for, the refused ones beyond the limit included.
-    asked: AtomicU64,
-    /// Events begun; the lock of an event is its number here.
-    begun: AtomicU64,
+    /// Events requested, including those beyond the limit.
+    requested: AtomicU64,
+    /// Events started; the lock of an event is its number modulo the number of locks.
+    started: AtomicU64,
 }
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
@@ -78,41 +78,41 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
         },
         time: job.time("time"),
     };
-    let turns = TurnLocks { asked: AtomicU64::new(0), begun: AtomicU64::new(0) };
-    let crew = team::run(job, |member| one_thread(member, &locks, &limits, &turns))?;
+    let turns = TurnLocks { requested: AtomicU64::new(0), started: AtomicU64::new(0) };
+    let team = team::run(job, |worker| one_thread(worker, &locks, &limits, &turns))?;
 
     let mut all = Latencies::new();
-    crew.results.iter().for_each(|(latencies, _)| all.merge(latencies));
-    check(all.count(), turns.begun.into_inner(), limits.events)?;
+    team.results.iter().for_each(|(latencies, _)| all.merge(latencies));
+    check(all.count(), turns.started.into_inner(), limits.events)?;
     check_exclusion(&locks, job.threads)?;
 
-    let seconds = TimedSpan::seconds_of_all(crew.results.iter().map(|(_, lap)| *lap));
-    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
-    measured.push("events", all.count() as f64 / seconds)?;
-    all.report(&mut measured)?;
-    // How evenly the scheduler served the threads; no metric, but raw numbers stay.
-    for (latencies, _) in &crew.results {
-        measured.push("events-per-thread", latencies.count() as f64)?;
+    let seconds = TimedSpan::seconds_of_all(team.results.iter().map(|(_, lap)| *lap));
+    let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
+    output.push("events", all.count() as f64 / seconds)?;
+    all.report(&mut output)?;
+    // Fairness of the scheduler: stored as raw samples, not as a metric.
+    for (latencies, _) in &team.results {
+        output.push("events-per-thread", latencies.count() as f64)?;
     }
-    Ok(measured)
+    Ok(output)
 }
 
 fn one_thread(
-    member: &Worker<'_>,
+    worker: &Worker<'_>,
     locks: &[PthreadMutex],
     limits: &EventLimits,
     turns: &TurnLocks,
 ) -> Result<(Latencies, TimedSpan), Failure> {
     let mut latencies = Latencies::new();
-    let ((), lap) = member.timed_lap(|| take_turns(locks, limits, turns, &mut latencies))?;
+    let ((), lap) = worker.timed_lap(|| take_turns(locks, limits, turns, &mut latencies))?;
     Ok((latencies, lap))
 }
 
 #[inline(never)]
 fn take_turns(locks: &[PthreadMutex], limits: &EventLimits, turns: &TurnLocks, latencies: &mut Latencies) {
     let began = Instant::now();
-    while began.elapsed() < limits.time && turns.asked.fetch_add(1, Ordering::Relaxed) < limits.events {
-        let turn = turns.begun.fetch_add(1, Ordering::Relaxed);
+    while began.elapsed() < limits.time && turns.requested.fetch_add(1, Ordering::Relaxed) < limits.events {
+        let turn = turns.started.fetch_add(1, Ordering::Relaxed);
         let lock = &locks[turn as usize % locks.len()];
         let start = Instant::now();
         for _ in 0..limits.yields {
@@ -122,30 +122,30 @@ fn take_turns(locks: &[PthreadMutex], limits: &EventLimits, turns: &TurnLocks, l
     }
 }
 
-/// Every event that was begun was also counted, and no more were begun than asked for.
-fn check(counted: u64, begun: u64, limit: u64) -> Result<(), Failure> {
-    if counted == begun && counted <= limit {
+/// Verifies that every started event was counted, and that no more were started than allowed.
+fn check(counted: u64, started: u64, limit: u64) -> Result<(), Failure> {
+    if counted == started && counted <= limit {
         return Ok(());
     }
-    Err(Failure::Failed(format!("{counted} events were counted, {begun} begun, at most {limit} asked for")))
+    Err(Failure::Failed(format!("wrong number of events: {counted} counted, {started} started, limit {limit}")))
 }
 
-/// The locks keep threads apart: a counter that is read and written in two steps under each lock loses nothing.
+/// Verifies mutual exclusion: a counter that is read and written in two steps under each lock loses no count.
 fn check_exclusion(locks: &[PthreadMutex], threads: usize) -> Result<(), Failure> {
-    // Some of many locks, few rounds: this runs after every trial.
+    // A few of the locks and a few rounds, because this runs after every trial.
     const LOCKS_MAX: usize = 8;
     const ROUNDS: u64 = 20;
     let threads = threads.min(4);
     for lock in locks.iter().take(LOCKS_MAX) {
         let counted = count_in_two_steps(threads, ROUNDS, |step| lock.hold(step));
         if counted != threads as u64 * ROUNDS {
-            return Err(Failure::Failed("a lock let two threads in at once".into()));
+            return Err(Failure::Failed("a lock was held by two threads at once".into()));
         }
     }
     Ok(())
 }
 
-/// Counts with an interruptible read and write, each pair run by `guarded`.
+/// Counts with a separate read and write; `guarded` runs each pair.
 fn count_in_two_steps(threads: usize, rounds: u64, guarded: impl Fn(&dyn Fn()) + Sync) -> u64 {
     let counter = AtomicU64::new(0);
     let step = || {
@@ -170,25 +170,25 @@ mod tests {
     #[test]
     fn smoke_runs_with_more_threads_than_locks() {
         let job = TrialContext { threads: 12, ..job_for_tests("threads") };
-        let measured = run(&job).unwrap();
-        check_smoke("threads", &measured);
-        assert_eq!(measured.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 12);
+        let output = run(&job).unwrap();
+        check_smoke("threads", &output);
+        assert_eq!(output.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 12);
     }
 
     #[test]
-    fn workers_share_the_seats_and_sit_on_none() {
+    fn workers_share_the_cpus_and_are_not_pinned() {
         let cpu = machine::affinity::current_cpu();
         let mut job = TrialContext { threads: 1, seats: vec![cpu], ..job_for_tests("threads") };
         set(&mut job, "workers", "5");
-        let measured = run(&job).unwrap();
-        assert!(measured.thread_seats.is_empty());
-        assert_eq!(measured.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 5);
+        let output = run(&job).unwrap();
+        assert!(output.thread_seats.is_empty());
+        assert_eq!(output.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 5);
         set(&mut job, "workers", "0");
         assert_eq!(run(&job).unwrap().thread_seats.len(), 1);
     }
 
     #[test]
-    fn an_event_limit_is_kept_to_the_event() {
+    fn event_limit_is_exact() {
         let mut job = TrialContext { threads: 3, ..job_for_tests("threads") };
         set(&mut job, "events", "10");
         set(&mut job, "time", "60s");
@@ -198,17 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_extra_events_are_found() {
+    fn lost_and_extra_events_return_errors() {
         assert_eq!(check(10, 10, 10), Ok(()));
         assert!(check(9, 10, 10).is_err());
         assert!(check(11, 11, 10).is_err());
     }
 
     #[test]
-    fn a_lock_that_does_not_lock_is_found() {
+    fn broken_lock_returns_an_error() {
         let lock = PthreadMutex::new();
         assert_eq!(count_in_two_steps(4, 100, |step| lock.hold(step)), 400);
-        // Without the lock the threads overwrite each other's counts while they yield in between.
+        // Without the lock, the threads overwrite each other's counts while they yield in between.
         assert_ne!(count_in_two_steps(4, 20_000, |step| step()), 80_000);
     }
 }

@@ -1,20 +1,20 @@
-//! xoroshiro128+ (Blackman and Vigna 2016, with the constants of that year: 55, 14, 36), which sysbench draws places in
-//! a block with. For what is not timed `crate::random` is simpler.
+//! xoroshiro128+ (Blackman and Vigna 2016, with the constants of that year: 55, 14, 36), from which sysbench draws
+//! offsets within a block. Untimed code uses the simpler `crate::random`.
 #![allow(unsafe_code)]
 
 use std::ptr;
 
 use crate::random::Random;
 
-/// A stream of numbers that the seed alone decides.
+/// A stream of numbers that depends only on the seed.
 #[derive(Clone, Debug)]
 pub(super) struct Xoroshiro([u64; 2]);
 
 impl Xoroshiro {
-    /// The stream of one thread.
+    /// Creates the stream of one thread.
     pub(super) fn of_thread(seed: u64, thread: usize) -> Self {
         let mut random = Random::of_thread(seed, thread);
-        // All zeros would stay so.
+        // A state of all zeros would never change.
         Self([random.next() | 1, random.next()])
     }
 
@@ -25,12 +25,12 @@ impl Xoroshiro {
         number
     }
 
-    /// As [`Xoroshiro::next`], with the state read from and written to memory each time, as sysbench's is where it
-    /// writes to a block in between: the way there and back is the longest chain of such a loop.
+    /// Like [`Xoroshiro::next`], but reads the state from memory and writes it back each time. So does sysbench if the
+    /// loop also writes to a block. This round trip is the longest dependency chain of such a loop.
     #[inline]
     pub(super) fn next_by_memory(&mut self) -> u64 {
         let state = ptr::from_mut(&mut self.0);
-        // SAFETY: the pointer is made from a reference that lives on, and nothing else reads or writes meanwhile.
+        // SAFETY: the pointer is made from a live reference, and no other code accesses the state during the call.
         let (number, new) = step(unsafe { state.read_volatile() });
         // SAFETY: as above.
         unsafe { state.write_volatile(new) };
@@ -44,13 +44,14 @@ fn step([first, second]: [u64; 2]) -> (u64, [u64; 2]) {
     (first.wrapping_add(second), [first.rotate_left(55) ^ mixed ^ (mixed << 14), mixed.rotate_left(36)])
 }
 
-/// A place below `count`, from the 52 upper bits of a number, as sysbench makes it: by way of floating point.
+/// Returns an index below `count`, computed from the upper 52 bits of a number through floating point, as sysbench
+/// does.
 #[inline]
 pub(super) fn below(number: u64, count: usize) -> usize {
     let from_0_to_1 = f64::from_bits((number >> 12) | 1.0f64.to_bits()) - 1.0;
-    let place = from_0_to_1 * count as i64 as f64;
-    // SAFETY: a number from 0 to below 2^63, since counts of words are below 2^60, is a value of i64.
-    (unsafe { place.to_int_unchecked::<i64>() }) as usize
+    let index = from_0_to_1 * count as i64 as f64;
+    // SAFETY: counts of words are below 2^60, so the product is a number from 0 to below 2^63, which i64 can represent.
+    (unsafe { index.to_int_unchecked::<i64>() }) as usize
 }
 
 #[cfg(test)]
@@ -58,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_is_the_published_one() {
-        // By hand from state 1, 2: 1 + 2; then (rotl(1, 55) ^ 3 ^ (3 << 14)) + rotl(3, 36).
+    fn stream_matches_the_published_algorithm() {
+        // Computed by hand from state 1, 2: 1 + 2; then (rotl(1, 55) ^ 3 ^ (3 << 14)) + rotl(3, 36).
         for by_memory in [false, true] {
             let mut random = Xoroshiro([1, 2]);
             let mut next = || if by_memory { random.next_by_memory() } else { random.next() };
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn places_stay_below_their_number_and_reach_all() {
+    fn indices_stay_below_the_count_and_reach_all() {
         let mut random = Xoroshiro::of_thread(7, 1);
         let mut seen = [false; 10];
         (0..1000).for_each(|_| seen[below(random.next(), 10)] = true);

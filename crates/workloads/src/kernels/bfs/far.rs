@@ -1,5 +1,5 @@
-//! What of a graph is not in memory: its parts while it is constructed, and then TAIL with each thread's way to it. All lie in files
-//! without a name in one folder, which are gone with this process, however it ends.
+//! The far part of a graph: scratch files during construction, then the file of TAIL and each thread's reader. All
+//! files are unnamed and in one directory, so they disappear with this process however it ends.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,44 +14,43 @@ use model::values::units::Bytes;
 use crate::job::{Failure, with_hint};
 use crate::kernels::arena::far_failure;
 
-/// Reads of a thread that are under way at once: more a disk does not take from one queue without making each wait.
+/// Reads in flight per thread. With more, a disk delays each request of the queue.
 const READS: usize = 48;
 
-pub(super) fn place(folder: &str) -> Result<FarLocation, Failure> {
+pub(super) fn location(folder: &str) -> Result<FarLocation, Failure> {
     FarLocation::parse(folder).map_err(|error| far_failure(&error))
 }
 
-/// Refuses what the searches could not be made in, before hours of construction: a disk without room, or one that is not read past the
-/// page cache.
-pub(super) fn check(place: &FarLocation, needs: &SearchFootprint) -> Result<(), Failure> {
-    let page = ScratchFile::unnamed(place, false).and_then(|file| FarFile::of_scratch(file, 1));
+/// Rejects a disk that is too full or does not support direct I/O, before hours of construction.
+pub(super) fn check(location: &FarLocation, needs: &SearchFootprint) -> Result<(), Failure> {
+    let page = ScratchFile::unnamed(location, false).and_then(|file| FarFile::of_scratch(file, 1));
     let reader =
         page.and_then(|page| Reader::new(Arc::new(page), 1, READ_BYTES_MAX, READ_PADDING, &MemoryPolicy::Kernel));
     reader.map_err(|error| far_failure(&error))?;
-    // Where the system does not say, only trying can tell.
-    let Ok(free) = machine::probes::free_disk_bytes(place.folder()) else { return Ok(()) };
+    // If the free space is unknown, the check is skipped.
+    let Ok(free) = machine::probes::free_disk_bytes(location.folder()) else { return Ok(()) };
     if needs.disk <= free {
         return Ok(());
     }
     let what = format!(
-        "construction takes about {} of the disk of {}, which has {free}",
+        "construction needs about {} on the disk of {}, which has {free} free",
         needs.disk,
-        place.folder().display()
+        location.folder().display()
     );
-    Err(Failure::Unavailable(with_hint(&what, Some("take a smaller scale, or name a folder on another disk"))))
+    Err(Failure::Unavailable(with_hint(&what, Some("choose a smaller scale, or a directory on another disk"))))
 }
 
-/// Parts of a graph under construction.
+/// Scratch files of a graph under construction.
 pub(super) struct Parts {
-    place: FarLocation,
-    /// What they may take of the disk.
+    location: FarLocation,
+    /// Estimated disk space of all parts.
     needed: Bytes,
     open: Mutex<[Option<Arc<ScratchFile>>; PartKind::ALL.len()]>,
 }
 
 impl Parts {
-    pub(super) fn new(place: FarLocation, needed: Bytes) -> Self {
-        Self { place, needed, open: Mutex::default() }
+    pub(super) fn new(location: FarLocation, needed: Bytes) -> Self {
+        Self { location, needed, open: Mutex::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, [Option<Arc<ScratchFile>>; PartKind::ALL.len()]> {
@@ -63,7 +62,7 @@ impl Parts {
         if let Some(file) = &open[part as usize] {
             return Ok(Arc::clone(file));
         }
-        let file = ScratchFile::unnamed(&self.place, part.is_blocked());
+        let file = ScratchFile::unnamed(&self.location, part.is_blocked());
         let refused =
             |error: FarError| StorageError { kind: StorageErrorKind::Other, what: with_hint(&error, error.hint()) };
         let file = Arc::new(file.map_err(refused)?);
@@ -71,22 +70,22 @@ impl Parts {
         Ok(file)
     }
 
-    fn trouble(&self, verb: &str, part: PartKind, error: &io::Error) -> StorageError {
-        let (kind, folder) = (StorageErrorKind::from(error.kind()), self.place.folder().display());
-        let what = format!("cannot {verb} scratch file {} in {folder}: {error}", part.name());
+    fn storage_error(&self, verb: &str, part: PartKind, error: &io::Error) -> StorageError {
+        let (kind, directory) = (StorageErrorKind::from(error.kind()), self.location.folder().display());
+        let message = format!("cannot {verb} scratch file {} in {directory}: {error}", part.name());
         match kind {
             StorageErrorKind::Full => {
-                StorageError { kind, what: format!("{what}; construction takes about {} of its disk", self.needed) }
+                StorageError { kind, what: format!("{message}; construction needs about {} of its disk", self.needed) }
             }
-            _ => StorageError { kind, what },
+            _ => StorageError { kind, what: message },
         }
     }
 
-    /// TAIL, which part `Kept::Graph` has by now; all else is given back.
+    /// Returns TAIL, which the part `PartKind::Graph` contains after construction. Deletes all other parts.
     pub(super) fn into_tail(self, bytes: u64) -> Result<FarTail, Failure> {
-        let file = self.part(PartKind::Graph).map_err(|trouble| Failure::Failed(trouble.to_string()))?;
+        let file = self.part(PartKind::Graph).map_err(|storage_error| Failure::Failed(storage_error.to_string()))?;
         drop(self);
-        let file = Arc::into_inner(file).ok_or_else(|| Failure::Failed("somebody still writes TAIL".into()))?;
+        let file = Arc::into_inner(file).ok_or_else(|| Failure::Failed("TAIL is still being written".into()))?;
         let file = FarFile::of_scratch(file, bytes as usize).map_err(|error| far_failure(&error))?;
         Ok(FarTail(Arc::new(file)))
     }
@@ -94,14 +93,14 @@ impl Parts {
 
 impl Storage for Parts {
     fn write(&self, part: PartKind, at: u64, bytes: &[u8]) -> Result<(), StorageError> {
-        self.part(part)?.write(at, bytes).map_err(|error| self.trouble("write", part, &error))
+        self.part(part)?.write(at, bytes).map_err(|error| self.storage_error("write", part, &error))
     }
 
     fn read(&self, part: PartKind, at: u64, bytes: &mut [u8]) -> Result<(), StorageError> {
-        self.part(part)?.read(at, bytes).map_err(|error| self.trouble("read", part, &error))
+        self.part(part)?.read(at, bytes).map_err(|error| self.storage_error("read", part, &error))
     }
 
-    /// Nobody is to find it after a crash.
+    /// The files have no name, so no data needs to survive a crash.
     fn sync(&self, _: PartKind) -> Result<(), StorageError> {
         Ok(())
     }
@@ -123,14 +122,14 @@ impl Storage for Parts {
 pub(super) struct FarTail(Arc<FarFile>);
 
 impl FarTail {
-    /// A way to it for the thread that asks. Its memory is placed like that of the graph.
-    pub(super) fn way(&self, policy: &MemoryPolicy) -> Result<Box<dyn TailReader>, Failure> {
+    /// Creates a reader for the calling thread. Its memory has the same placement as the graph's.
+    pub(super) fn reader(&self, policy: &MemoryPolicy) -> Result<Box<dyn TailReader>, Failure> {
         let reader = Reader::new(Arc::clone(&self.0), READS, READ_BYTES_MAX, READ_PADDING, policy);
         Ok(Box::new(TailFile(reader.map_err(|error| far_failure(&error))?)))
     }
 }
 
-/// A reader, in the words of the search.
+/// Implements the search's reader for a far file.
 struct TailFile(Reader);
 
 impl TailReader for TailFile {

@@ -1,4 +1,4 @@
-//! What a trial of workload `bfs` is told.
+//! The parsed parameters of workload `bfs`.
 
 use graph::{ArrayPlacement, COLUMNS_MAX, Dram, Isa, Spec, Tuning};
 use machine::memory::HugePages;
@@ -7,7 +7,8 @@ use model::values::workload::{ParameterKind, Parameters};
 use crate::describe::{Parameter, choice};
 use crate::job::{Failure, TrialContext};
 
-/// Neighbours of each vertex in columns: a seventh of all at scale 22, and beyond them each column finds ever fewer parents.
+/// Default number of neighbours per vertex in columns: a seventh of all at scale 22. Each further column finds fewer
+/// parents.
 const COLUMNS: u32 = 16;
 /// The study's "at most 10 edges per vertex in DRAM".
 const COLUMNS_STUDY: u32 = 10;
@@ -15,16 +16,16 @@ const COLUMNS_STUDY: u32 = 10;
 pub(super) struct Options {
     pub(super) spec: Spec,
     pub(super) roots: usize,
-    /// As asked; else the usual number, or what fits into `dram`.
+    /// The requested number; `None` for the default, or for what fits in `dram`.
     pub(super) columns: Option<u32>,
-    /// For a graph of which not all is in DRAM.
+    /// DRAM limit of a semi-external graph; `None` if the whole graph is in DRAM.
     pub(super) dram: Option<Dram>,
-    /// Where the rest of it lies.
+    /// Directory of the far file.
     pub(super) folder: String,
-    /// Whether memory has room for the list of edges while the graph is searched.
+    /// Whether the edge list stays in memory while the graph is searched.
     pub(super) keeps_edges: bool,
     pub(super) tuning: Tuning,
-    /// Whether alpha and beta are to be found first.
+    /// Whether alpha and beta are tuned first.
     pub(super) tune: bool,
     pub(super) isa: Isa,
     huge_pages: HugePages,
@@ -53,35 +54,35 @@ pub(super) fn parameters() -> [Parameter; 12] {
         smoke: None,
     };
     [
-        number("scale", "2^scale vertices; each one more takes twice the memory", 1, 31, "20", Some("10")),
+        number("scale", "2^scale vertices; each increment doubles the memory", 1, 31, "20", Some("10")),
         number("edge-factor", "edges per vertex; the Graph500 has 16", 1, 65_536, "16", None),
-        number("roots", "searches; the Graph500 has 64", 1, 4096, "64", None),
+        number("roots", "number of searches; the Graph500 runs 64", 1, 4096, "64", None),
         word(
             "mode",
-            "where the graph lies: all in memory, or semi-external, its coded lists in a file; expanded is in-core for a placement with \
-             +expand:SIZE: no list of edges is kept while the graph is searched",
+            "in-core: the graph is in memory; semi-external: its coded lists are in a file; expanded: in-core for a \
+             placement with +expand:SIZE, without the edge list during the searches",
             &["in-core", "semi-external", "expanded"],
         ),
         text(
             "dram",
-            "semi-external: DRAM for the lists' first neighbours, the index and hubs: a size, percent of the coded lists, or all, which is \
-             in-core",
+            "semi-external: DRAM for the first neighbours of the lists, the index and hubs: a size, a percentage of \
+             the coded lists, or all, which is in-core",
             "50%",
         ),
         text(
             "folder",
-            "semi-external: where the file lies: a folder on a disk, memory:FOLDER for one that is not, or auto for what NEARFAR_FAR \
-             names, else /var/tmp or /tmp",
+            "semi-external: directory of the file: on a disk, memory:DIR if it is not on one, or auto for \
+             $NEARFAR_FAR, else /var/tmp or /tmp",
             "auto",
         ),
         word(
             "preset",
-            "alpha, beta and k where they are 0: fit for the mode, or the far-memory study's 64, 4 and 10",
+            "values of alpha, beta and k that are 0: defaults of the mode, or 64, 4 and 10 of the far-memory study",
             &["mode", "study"],
         ),
         number(
             "alpha",
-            "bottom-up once the frontier has more than 1/alpha of the unexplored edges; 0 as the preset",
+            "bottom-up once the frontier has more than 1/alpha of the unexplored edges; 0 uses the preset",
             0,
             1_000_000,
             "0",
@@ -89,7 +90,7 @@ pub(super) fn parameters() -> [Parameter; 12] {
         ),
         number(
             "beta",
-            "top-down again once a shrinking frontier has less than 1/beta of the vertices; 0 as the preset",
+            "top-down again once a shrinking frontier has less than 1/beta of the vertices; 0 uses the preset",
             0,
             1_000_000_000,
             "0",
@@ -97,7 +98,8 @@ pub(super) fn parameters() -> [Parameter; 12] {
         ),
         number(
             "k",
-            "neighbours of each vertex that lie in columns, the others are coded; 0 as the preset, or as many as dram allows",
+            "number of neighbours per vertex in columns, the others are coded; 0 uses the preset, or as many as dram \
+             allows",
             0,
             COLUMNS_MAX.into(),
             "0",
@@ -105,13 +107,13 @@ pub(super) fn parameters() -> [Parameter; 12] {
         ),
         Parameter {
             name: "tune",
-            about: "find alpha and beta first, with a few searches from roots that are not measured; alpha and beta that are given are what it \
-                    begins with",
+            about: "tune alpha and beta before the measurement, with a few searches from other roots; given values of \
+                    alpha and beta are the start",
             kind: ParameterKind::Switch,
             default: Some("false"),
             smoke: None,
         },
-        word("isa", "the vectors used: the best of this processor, or these", &["auto", "avx512", "avx2", "plain"]),
+        word("isa", "vector instructions; auto uses the best of this CPU", &["auto", "avx512", "avx2", "plain"]),
     ]
 }
 
@@ -148,17 +150,17 @@ impl Options {
         })
     }
 
-    /// Of a graph that is all in DRAM.
+    /// Number of columns of a graph that is all in DRAM.
     pub(super) fn columns_or_default(&self) -> u32 {
         self.columns.unwrap_or(COLUMNS)
     }
 
-    pub(super) fn room(&self, job: &TrialContext) -> ArrayPlacement {
+    pub(super) fn placement(&self, job: &TrialContext) -> ArrayPlacement {
         ArrayPlacement { policy: job.memory.clone(), huge_pages: self.huge_pages }
     }
 }
 
-/// What a semi-external graph may have of DRAM; none where that is all of it.
+/// Returns the DRAM limit of a semi-external graph; `None` if the whole graph is in DRAM.
 pub(super) fn dram(parameters: &Parameters) -> Result<Option<Dram>, String> {
     match parameters.text("dram").trim() {
         "all" => Ok(None),
@@ -171,14 +173,14 @@ fn isa(name: &str) -> Result<Isa, Failure> {
         None => Ok(Isa::best()),
         Some(isa) if isa.is_here() => Ok(isa),
         Some(isa) => Err(Failure::Unavailable(format!(
-            "this processor has no {}; hint: isa=auto takes what it has, {}",
+            "this CPU does not support {}; hint: isa=auto, which selects {}",
             isa.name(),
             Isa::best().name()
         ))),
     }
 }
 
-/// Of the vectors, for the record.
+/// Width of the vectors in bits, stored as a raw sample.
 pub(super) fn vector_bits(isa: Isa) -> f64 {
     match isa {
         Isa::Avx512 => 512.0,
@@ -193,7 +195,7 @@ mod tests {
     use crate::kernels::{job_for_tests, set};
 
     #[test]
-    fn presets_hold_where_nothing_else_is_said() {
+    fn presets_apply_unless_overridden() {
         let read = |given: &[(&str, &str)]| {
             let mut job = job_for_tests("bfs");
             given.iter().for_each(|(name, value)| set(&mut job, name, value));

@@ -1,10 +1,10 @@
-//! The searches of `bfs` by several parts together (`graph::Link`), as threads of a process or as processes on several machines: what
-//! each part does, from generation to the statistics over all roots.
+//! Distributed searches of `bfs` (`graph::Link`) by several parts: threads of a process, or processes on several
+//! machines. Covers generation, construction, search, validation and the statistics over all roots.
 //!
-//! Measures: what `bfs` does, with the exchanges between parts inside the clock; a search ends when the last part has its own
-//! vertices' parents in original labels. Each part has one thread. Does NOT place anybody: where parts are is up to who starts
-//! them, so what comes of it is no trial and has no evidence.
-//! Checked for every root by the specification's five checks, each part against its share of the edges as generated.
+//! Measures: as `bfs`, including the exchanges between parts. A search ends when the last part has the parents of its
+//! vertices with original labels. Each part has one thread. Does NOT control placement, which is up to the launcher, so
+//! the result is not a trial and has no evidence.
+//! Checked for every root by the specification's five checks, each part against its share of the generated edges.
 
 use std::time::Instant;
 
@@ -13,80 +13,86 @@ use graph::{Error, IoCounts, Link, PartValidator, Reduce, Roots, Shard, ShardSea
 use super::rates::{self, Searched};
 use crate::job::{Failure, KernelOutput};
 
-/// What all parts are asked for.
+/// The parameters of a distributed search, equal in all parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShardRequest {
     pub spec: Spec,
-    /// So many roots by the Graph500's rule, where `from` has none.
+    /// Number of roots by the Graph500's rule, if `from` is empty.
     pub roots: usize,
-    /// These roots and no others.
+    /// Explicit roots, if not empty.
     pub from: Vec<u64>,
-    /// When a search goes which way.
+    /// When a search changes its direction.
     pub tuning: Tuning,
-    /// Vertices that all parts know.
+    /// Number of vertices that are replicated in all parts.
     pub hubs: usize,
 }
 
-/// What came of it; the same in all parts.
+/// The result, equal in all parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShardResult {
     /// In the order of the searches.
     pub roots: Vec<u64>,
-    /// Samples of each search and of all, named as those of `bfs` are.
+    /// Samples of each search and of all, with the same names as in `bfs`.
     pub measured: KernelOutput,
 }
 
-/// Why there is no result.
+/// The reason for a missing result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardError {
-    /// There is no such graph, or no search in it.
+    /// Invalid graph or root.
     Graph(Error),
-    /// A result was wrong, or could not be timed.
+    /// A result was wrong, or its time is invalid.
     Search(Failure),
-    /// Another part has failed, and knows why.
+    /// Another part failed and reports the reason.
     Elsewhere,
 }
 
-/// Generates, constructs, searches and validates, together with all other parts. When one fails all do. `say` is told what has been
-/// done.
-pub fn search_in_parts(link: &impl Link, asked: &ShardRequest, say: &dyn Fn(&str)) -> Result<ShardResult, ShardError> {
+/// Generates, constructs, searches and validates together with all other parts. If one part fails, all do. `report`
+/// receives progress messages.
+pub fn search_in_parts(
+    link: &impl Link,
+    request: &ShardRequest,
+    report: &dyn Fn(&str),
+) -> Result<ShardResult, ShardError> {
     let began = Instant::now();
     let share =
-        Shard::generate(link, &asked.spec).map_err(|error| error.map_or(ShardError::Elsewhere, ShardError::from))?;
+        Shard::generate(link, &request.spec).map_err(|error| error.map_or(ShardError::Elsewhere, ShardError::from))?;
     let generation = slowest(link, began)?;
-    say(&format!("generated {} edges in {generation:.3} s", asked.spec.edges()));
+    report(&format!("generated {} edges in {generation:.3} s", request.spec.edges()));
     let began = Instant::now();
-    let part = Shard::build(link, &share, asked.hubs)?;
+    let part = Shard::build(link, &share, request.hubs)?;
     let construction = slowest(link, began)?;
-    let roots = roots(link, asked, &part)?;
-    say(&format!("constructed {} parts in {construction:.3} s; {} searches follow", link.parts(), roots.len()));
+    let roots = roots(link, request, &part)?;
+    report(&format!("constructed {} parts in {construction:.3} s; {} searches follow", link.parts(), roots.len()));
     let mut validator = PartValidator::new(link, &share)?;
     let mut search = ShardSearch::new(&part);
     let mut searched = Vec::new();
     for root in &roots {
-        searched.push(one(link, asked, &mut search, &mut validator, *root)?);
+        searched.push(one(link, request, &mut search, &mut validator, *root)?);
     }
-    let mut measured = KernelOutput::default();
-    fill(&mut measured, &searched, asked, &part, (generation, construction)).map_err(ShardError::Search)?;
-    Ok(ShardResult { roots, measured })
+    let mut output = KernelOutput::default();
+    fill(&mut output, &searched, request, &part, (generation, construction)).map_err(ShardError::Search)?;
+    Ok(ShardResult { roots, measured: output })
 }
 
-/// One search and its checks.
+/// Runs one search and its checks.
 fn one(
     link: &impl Link,
-    asked: &ShardRequest,
+    request: &ShardRequest,
     search: &mut ShardSearch<'_>,
     validator: &mut PartValidator<'_>,
     root: u64,
 ) -> Result<Searched, ShardError> {
     link.barrier()?;
     let began = Instant::now();
-    search.run(link, root as u32, &asked.tuning)?;
+    search.run(link, root as u32, &request.tuning)?;
     let seconds = slowest(link, began)?;
     let began = Instant::now();
     let checked = validator.check(link, root as u32, search.parents())?;
     let reached = checked.map_err(|wrong| match wrong {
-        Some(wrong) => ShardError::Search(Failure::Failed(format!("the search from root {root} is wrong: {wrong}"))),
+        Some(wrong) => {
+            ShardError::Search(Failure::Failed(format!("wrong result of the search from root {root}: {wrong}")))
+        }
         None => ShardError::Elsewhere,
     })?;
     let validation = slowest(link, began)?;
@@ -94,35 +100,39 @@ fn one(
 }
 
 fn fill(
-    measured: &mut KernelOutput,
+    output: &mut KernelOutput,
     searched: &[Searched],
-    asked: &ShardRequest,
+    request: &ShardRequest,
     part: &Shard,
     (generation, construction): (f64, f64),
 ) -> Result<(), Failure> {
-    rates::push(measured, searched)?;
-    measured.push("graph_generation", generation)?;
-    measured.push("construction_time", construction)?;
-    measured.push("edges", part.edges() as f64)?;
-    measured.push("vertices", part.vertices() as f64)?;
-    measured.push("alpha", asked.tuning.alpha)?;
-    measured.push("beta", asked.tuning.beta)?;
-    measured.push("hubs", part.hubs() as f64)?;
-    measured.push("unevenness", part.unevenness())
+    rates::push(output, searched)?;
+    output.push("graph_generation", generation)?;
+    output.push("construction_time", construction)?;
+    output.push("edges", part.edges() as f64)?;
+    output.push("vertices", part.vertices() as f64)?;
+    output.push("alpha", request.tuning.alpha)?;
+    output.push("beta", request.tuning.beta)?;
+    output.push("hubs", part.hubs() as f64)?;
+    output.push("unevenness", part.unevenness())
 }
 
-/// Those that are asked for, or the Graph500's; a small graph has fewer than are asked for.
-fn roots(link: &impl Link, asked: &ShardRequest, part: &Shard) -> Result<Vec<u64>, Error> {
+/// Returns the requested roots, or those of the Graph500. A small graph has fewer roots than requested.
+fn roots(link: &impl Link, request: &ShardRequest, part: &Shard) -> Result<Vec<u64>, Error> {
     let everywhere = part.everywhere(link)?;
-    if let Some(none) = asked.from.iter().find(|root| !everywhere.has_edge(**root)) {
+    if let Some(none) = request.from.iter().find(|root| !everywhere.has_edge(**root)) {
         return Err(Error::Root(*none));
     }
-    let mut roots = Roots::new(&asked.spec);
+    let mut roots = Roots::new(&request.spec);
     let next = || roots.next(|vertex| everywhere.has_edge(vertex));
-    Ok(if asked.from.is_empty() { std::iter::from_fn(next).take(asked.roots).collect() } else { asked.from.clone() })
+    Ok(if request.from.is_empty() {
+        std::iter::from_fn(next).take(request.roots).collect()
+    } else {
+        request.from.clone()
+    })
 }
 
-/// Seconds since then of the part that took longest.
+/// Seconds since `began`, of the slowest part.
 fn slowest(link: &impl Link, began: Instant) -> Result<f64, TeamStopped> {
     let mut nanos = [began.elapsed().as_nanos() as u64];
     link.all_reduce(&mut nanos, Reduce::Max)?;
@@ -131,7 +141,7 @@ fn slowest(link: &impl Link, began: Instant) -> Result<f64, TeamStopped> {
 
 impl From<TeamStopped> for ShardError {
     fn from(_: TeamStopped) -> Self {
-        // Who stopped all knows why.
+        // The part that stopped the team reports the reason.
         Self::Elsewhere
     }
 }
@@ -148,12 +158,12 @@ mod tests {
 
     use super::*;
 
-    fn asked(scale: u32) -> ShardRequest {
+    fn request(scale: u32) -> ShardRequest {
         ShardRequest { spec: Spec::graph500(scale), roots: 64, from: Vec::new(), tuning: Tuning::DRAM, hubs: 64 }
     }
 
-    fn searched(parts: usize, asked: &ShardRequest) -> Vec<Result<ShardResult, ShardError>> {
-        together(&PlainTeam(parts), |link| Ok(search_in_parts(link, asked, &|_| ()))).unwrap()
+    fn searched(parts: usize, request: &ShardRequest) -> Vec<Result<ShardResult, ShardError>> {
+        together(&PlainTeam(parts), |link| Ok(search_in_parts(link, request, &|_| ()))).unwrap()
     }
 
     fn series(searched: &ShardResult, series: &str) -> Vec<f64> {
@@ -162,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_measure_the_same_searches() {
-        let one = searched(1, &asked(10)).remove(0).unwrap();
+    fn parts_report_the_same_searches() {
+        let one = searched(1, &request(10)).remove(0).unwrap();
         assert_eq!((one.roots.len(), &one.roots[..4]), (64, &[458, 214, 220, 966][..]));
-        let all = searched(3, &asked(10));
-        assert!(all.iter().all(|other| other == &all[0]), "all know the same");
+        let all = searched(3, &request(10));
+        assert!(all.iter().all(|other| other == &all[0]), "all parts have the same result");
         let three = all[0].as_ref().unwrap();
         assert_eq!(one.roots, three.roots);
         for same in ["nedge", "nedge_with_loops", "levels"] {
@@ -175,15 +185,15 @@ mod tests {
         for once in ["harmonic_mean_TEPS", "graph_generation", "construction_time", "mean_validate", "unevenness"] {
             assert!(series(three, once)[0] > 0.0 && series(three, once).len() == 1, "{once}");
         }
-        assert!(series(three, "far_mean_reads").is_empty(), "nothing lies in a file");
-        assert!(searched(2, &asked(4))[0].as_ref().unwrap().roots.len() < 64);
+        assert!(series(three, "far_mean_reads").is_empty(), "no part is in a file");
+        assert!(searched(2, &request(4))[0].as_ref().unwrap().roots.len() < 64);
     }
 
     #[test]
-    fn roots_can_be_given_and_others_are_refused() {
-        let given = ShardRequest { from: vec![458, 966], ..asked(10) };
+    fn given_roots_are_used_and_invalid_ones_fail() {
+        let given = ShardRequest { from: vec![458, 966], ..request(10) };
         assert_eq!(searched(2, &given)[1].as_ref().unwrap().roots, [458, 966]);
-        let refused = searched(2, &ShardRequest { from: vec![458, 1024], ..asked(10) });
+        let refused = searched(2, &ShardRequest { from: vec![458, 1024], ..request(10) });
         assert_eq!(refused, vec![Err(ShardError::Graph(Error::Root(1024))); 2]);
     }
 }

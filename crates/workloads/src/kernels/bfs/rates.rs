@@ -1,4 +1,4 @@
-//! The searches of a trial as the fields of the Graph500's output, and as samples by root.
+//! Converts the searches of a trial to the fields of the Graph500's output, and to samples per root.
 
 use graph::{Harmonic, IoCounts, PAGE_BYTES, Quartiles, TreeStats};
 use model::values::workload::{Better, MetricSpec};
@@ -9,13 +9,13 @@ use crate::job::{Failure, KernelOutput};
 pub(super) struct Searched {
     pub(super) seconds: f64,
     pub(super) reached: TreeStats,
-    /// What it read from a disk.
+    /// Disk reads of the search.
     pub(super) io: IoCounts,
-    /// Seconds that its checks took.
+    /// Seconds of the validation.
     pub(super) validation: f64,
 }
 
-/// Metrics beside the harmonic mean and its deviation.
+/// Metrics besides the harmonic mean and its deviation.
 pub(super) fn metrics() -> Vec<MetricSpec> {
     let (up, down) = (Better::Higher, Better::Lower);
     let metric = Metric::median;
@@ -46,49 +46,49 @@ pub(super) fn metrics() -> Vec<MetricSpec> {
     ])
 }
 
-/// Adds what every root's search read from a disk, and what follows from all.
-pub(super) fn push_io(measured: &mut KernelOutput, searched: &[Searched]) -> Result<(), Failure> {
+/// Adds the disk reads of every search and their statistics.
+pub(super) fn push_io(output: &mut KernelOutput, searched: &[Searched]) -> Result<(), Failure> {
     for Searched { io, .. } in searched {
-        measured.push("far_reads", io.reads as f64)?;
-        measured.push("far_pages", (io.bytes / PAGE_BYTES) as f64)?;
-        measured.push("far_bytes", io.bytes as f64)?;
-        measured.push("far_lists", io.lists as f64)?;
+        output.push("far_reads", io.reads as f64)?;
+        output.push("far_pages", (io.bytes / PAGE_BYTES) as f64)?;
+        output.push("far_bytes", io.bytes as f64)?;
+        output.push("far_lists", io.lists as f64)?;
     }
     let mean =
         |of: fn(&IoCounts) -> u64| searched.iter().map(|one| of(&one.io) as f64).sum::<f64>() / searched.len() as f64;
-    measured.push("far_mean_reads", mean(|io| io.reads))?;
-    measured.push("far_mean_pages", mean(|io| io.bytes / PAGE_BYTES))?;
-    measured.push("far_mean_bytes", mean(|io| io.bytes))
+    output.push("far_mean_reads", mean(|io| io.reads))?;
+    output.push("far_mean_pages", mean(|io| io.bytes / PAGE_BYTES))?;
+    output.push("far_mean_bytes", mean(|io| io.bytes))
 }
 
-/// Adds the samples of every root, and what follows from all.
-pub(super) fn push(measured: &mut KernelOutput, searched: &[Searched]) -> Result<(), Failure> {
+/// Adds the samples of every search and their statistics.
+pub(super) fn push(output: &mut KernelOutput, searched: &[Searched]) -> Result<(), Failure> {
     let rate = |one: &Searched| one.reached.tuples_without_loops as f64 / one.seconds;
     let rates: Vec<f64> = searched.iter().map(rate).collect();
     let seconds: Vec<f64> = searched.iter().map(|one| one.seconds).collect();
     let validations: Vec<f64> = searched.iter().map(|one| one.validation).collect();
     for (one, rate) in searched.iter().zip(&rates) {
-        measured.push("TEPS", *rate)?;
-        measured.push("time", one.seconds)?;
-        measured.push("nedge", one.reached.tuples_without_loops as f64)?;
-        measured.push("nedge_with_loops", one.reached.tuples as f64)?;
-        measured.push("levels", one.reached.levels as f64)?;
+        output.push("TEPS", *rate)?;
+        output.push("time", one.seconds)?;
+        output.push("nedge", one.reached.tuples_without_loops as f64)?;
+        output.push("nedge_with_loops", one.reached.tuples as f64)?;
+        output.push("levels", one.reached.levels as f64)?;
     }
-    let none = || Failure::Failed("there was no root to search from".into());
+    let none = || Failure::Failed("no root to search from".into());
     let harmonic = Harmonic::of(&rates).ok_or_else(none)?;
-    measured.push("harmonic_mean_TEPS", harmonic.mean)?;
-    measured.push("harmonic_stddev_TEPS", harmonic.stddev)?;
+    output.push("harmonic_mean_TEPS", harmonic.mean)?;
+    output.push("harmonic_stddev_TEPS", harmonic.stddev)?;
     for (name, values) in [("TEPS", &rates), ("time", &seconds)] {
         let of = Quartiles::of(values).ok_or_else(none)?;
-        measured.push(&format!("min_{name}"), of.min)?;
-        measured.push(&format!("firstquartile_{name}"), of.first)?;
-        measured.push(&format!("median_{name}"), of.median)?;
-        measured.push(&format!("thirdquartile_{name}"), of.third)?;
-        measured.push(&format!("max_{name}"), of.max)?;
+        output.push(&format!("min_{name}"), of.min)?;
+        output.push(&format!("firstquartile_{name}"), of.first)?;
+        output.push(&format!("median_{name}"), of.median)?;
+        output.push(&format!("thirdquartile_{name}"), of.third)?;
+        output.push(&format!("max_{name}"), of.max)?;
         if name == "time" {
-            measured.push("mean_time", of.mean)?;
-            measured.push("stddev_time", of.stddev)?;
+            output.push("mean_time", of.mean)?;
+            output.push("stddev_time", of.stddev)?;
         }
     }
-    measured.push("mean_validate", Quartiles::of(&validations).ok_or_else(none)?.mean)
+    output.push("mean_validate", Quartiles::of(&validations).ok_or_else(none)?.mean)
 }

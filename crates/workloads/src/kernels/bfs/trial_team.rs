@@ -1,8 +1,8 @@
-//! A trial's seated threads as the crew of a graph: thread i constructs, searches and validates on seat i.
+//! Runs the team of a graph on a trial's pinned threads: thread i constructs, searches and validates on CPU i.
 //!
-//! One team does all the work of a trial: threads that were started anew for each search would find their cpus only after
-//! some milliseconds where nobody seats them, and a search takes two. The first member leads; the others wait for what it
-//! has to do, which it lends them by address (the unsafe part), and takes back before it goes on.
+//! One team does all the work of a trial. Unpinned threads that were started for each search would need milliseconds to
+//! spread over the CPUs, while a search takes two. The first thread leads. The others wait for its tasks, which they
+//! receive by address (the unsafe part), and release each task before the leader continues.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,71 +14,70 @@ use model::values::trial::ThreadBinding;
 use crate::job::{Failure, TrialContext, with_hint};
 use crate::team::{self, Worker};
 
-/// What a crew does together.
+/// A task of the whole team.
 type TeamTask<'w> = dyn Fn(&TeamWorker<'_>) -> Result<(), TeamStopped> + Sync + 'w;
 
-/// Work that its lender will not end before everybody has given it back.
+/// A task that outlives its use: its owner waits until all threads have released it.
 #[derive(Clone, Copy)]
 struct SharedTask(*const TeamTask<'static>);
 
-// SAFETY: the work is Sync; `TaskGuard` sees to it that it outlives its use.
+// SAFETY: the task is Sync, and `TaskGuard` ensures that it outlives its use.
 unsafe impl Send for SharedTask {}
 
-/// Between the leader and the others.
+/// Passes tasks from the leader to the other threads.
 #[derive(Default)]
 struct TaskSlot {
     work: Mutex<Option<SharedTask>>,
-    /// Who has taken the work and not given it back.
+    /// Number of threads that hold the task.
     busy: AtomicUsize,
 }
 
-/// The leader's view of the team.
+/// The leader's handle of the team.
 pub(super) struct TrialTeam<'t> {
-    member: &'t Worker<'t>,
+    worker: &'t Worker<'t>,
     threads: usize,
-    board: &'t TaskSlot,
+    slot: &'t TaskSlot,
 }
 
-/// Runs `lead` on the first thread of the job's team, with the whole team for its crew. Gives what it returns and where the
-/// threads sat.
+/// Runs `lead` on the first thread, with the whole team at its disposal. Returns its result and the thread bindings.
 pub(super) fn lead<T: Send>(
     job: &TrialContext,
     lead: impl FnOnce(&TrialTeam<'_>) -> Result<T, Failure> + Send,
 ) -> Result<(T, Vec<ThreadBinding>), Failure> {
-    let (board, lead) = (TaskSlot::default(), Mutex::new(Some(lead)));
-    let crew = team::run(job, |member| {
-        member.timed(|| {
-            if member.index > 0 {
-                return follow(member, job.threads, &board).map(|()| None);
+    let (slot, lead) = (TaskSlot::default(), Mutex::new(Some(lead)));
+    let team = team::run(job, |worker| {
+        worker.timed(|| {
+            if worker.index > 0 {
+                return follow(worker, job.threads, &slot).map(|()| None);
             }
-            let seated = TrialTeam { member, threads: job.threads, board: &board };
+            let trial_team = TrialTeam { worker, threads: job.threads, slot: &slot };
             let own = lead.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let result = own.expect("there is one first thread")(&seated)?;
-            // Without work the others end.
-            member.barrier()?;
+            let result = own.expect("exactly one thread leads")(&trial_team)?;
+            // Without a task, the other threads exit.
+            worker.barrier()?;
             Ok(Some(result))
         })
     })?;
-    let result = crew.results.into_iter().flatten().next().expect("the first thread has come back");
-    Ok((result, crew.seats))
+    let result = team.results.into_iter().flatten().next().expect("the leader returned a result");
+    Ok((result, team.seats))
 }
 
-fn follow(member: &Worker<'_>, threads: usize, board: &TaskSlot) -> Result<(), Failure> {
+fn follow(worker: &Worker<'_>, threads: usize, slot: &TaskSlot) -> Result<(), Failure> {
     loop {
-        member.barrier()?;
-        let Some(taken) = board.take() else { return Ok(()) };
-        // SAFETY: while `taken` lives the lender waits.
-        do_part(member, threads, unsafe { &*taken.work.0 })?;
-        drop(taken);
-        member.barrier()?;
+        worker.barrier()?;
+        let Some(lease) = slot.take() else { return Ok(()) };
+        // SAFETY: the leader waits as long as `lease` lives.
+        run_task(worker, threads, unsafe { &*lease.work.0 })?;
+        drop(lease);
+        worker.barrier()?;
     }
 }
 
-fn do_part(member: &Worker<'_>, threads: usize, work: &TeamTask<'_>) -> Result<(), Failure> {
-    let meet = || member.barrier().map_err(|_| TeamStopped);
-    let hand = TeamWorker { index: member.index, of: threads, barrier: &meet };
-    // Why a meeting was stopped the team knows, and says so in place of this.
-    work(&hand).map_err(|TeamStopped| Failure::Failed(graph::Error::Stopped.to_string()))
+fn run_task(worker: &Worker<'_>, threads: usize, work: &TeamTask<'_>) -> Result<(), Failure> {
+    let barrier = || worker.barrier().map_err(|_| TeamStopped);
+    let team_worker = TeamWorker { index: worker.index, of: threads, barrier: &barrier };
+    // The team knows why a barrier was aborted, and reports that reason instead of this error.
+    work(&team_worker).map_err(|TeamStopped| Failure::Failed(graph::Error::Stopped.to_string()))
 }
 
 impl TaskSlot {
@@ -89,47 +88,47 @@ impl TaskSlot {
     fn take(&self) -> Option<TaskLease<'_>> {
         let work = self.work();
         let lent = (*work)?;
-        // Under the lock, so that who takes the work off the board afterwards sees it.
+        // Under the lock, so that a leader that clears the slot afterwards sees the new count.
         self.busy.fetch_add(1, Ordering::SeqCst);
-        Some(TaskLease { work: lent, board: self })
+        Some(TaskLease { work: lent, slot: self })
     }
 }
 
-/// Work in hand; given back when dropped, also by a panic.
+/// A task in use; released on drop, also during a panic.
 struct TaskLease<'b> {
     work: SharedTask,
-    board: &'b TaskSlot,
+    slot: &'b TaskSlot,
 }
 
 impl Drop for TaskLease<'_> {
     fn drop(&mut self) {
-        self.board.busy.fetch_sub(1, Ordering::SeqCst);
+        self.slot.busy.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Work on the board. Its drop, also during a panic, takes it off the board and waits until no thread has it any more.
+/// The task in the slot. Its drop, also during a panic, clears the slot and waits until no thread uses the task.
 struct TaskGuard<'b> {
-    board: &'b TaskSlot,
-    member: &'b Worker<'b>,
+    slot: &'b TaskSlot,
+    worker: &'b Worker<'b>,
 }
 
 impl<'b> TaskGuard<'b> {
-    fn new(board: &'b TaskSlot, member: &'b Worker<'b>, work: &TeamTask<'_>) -> Self {
-        // SAFETY: only the lifetime changes. The caller borrows the work until this value is dropped, and from then on no
-        // thread has it.
+    fn new(slot: &'b TaskSlot, worker: &'b Worker<'b>, work: &TeamTask<'_>) -> Self {
+        // SAFETY: changes only the lifetime. The caller borrows the task until this value is dropped, and from then on
+        // no thread uses it.
         let work: &TeamTask<'static> = unsafe { std::mem::transmute::<&TeamTask<'_>, &TeamTask<'static>>(work) };
-        *board.work() = Some(SharedTask(std::ptr::from_ref(work)));
-        Self { board, member }
+        *slot.work() = Some(SharedTask(std::ptr::from_ref(work)));
+        Self { slot, worker }
     }
 }
 
 impl Drop for TaskGuard<'_> {
     fn drop(&mut self) {
-        // Threads with the work may wait at the barrier for this one, which waits for them below. After an error they do
-        // not: an error means that the barrier has been stopped.
-        self.member.stop_if_panicking();
-        *self.board.work() = None;
-        while self.board.busy.load(Ordering::SeqCst) > 0 {
+        // Threads with the task may wait at the barrier for this one, which waits for them below. After an error they
+        // do not, because an error means that the barrier has been aborted.
+        self.worker.stop_if_panicking();
+        *self.slot.work() = None;
+        while self.slot.busy.load(Ordering::SeqCst) > 0 {
             std::thread::yield_now();
         }
     }
@@ -143,23 +142,23 @@ impl Team for TrialTeam<'_> {
     }
 
     fn run(&self, work: &TeamTask<'_>) -> Result<(), Failure> {
-        let lending = TaskGuard::new(self.board, self.member, work);
-        self.member.barrier()?;
-        do_part(self.member, self.threads, work)?;
-        self.member.barrier()?;
-        drop(lending);
+        let guard = TaskGuard::new(self.slot, self.worker, work);
+        self.worker.barrier()?;
+        run_task(self.worker, self.threads, work)?;
+        self.worker.barrier()?;
+        drop(guard);
         Ok(())
     }
 }
 
 impl From<graph::Error> for Failure {
     fn from(error: graph::Error) -> Self {
-        let why = with_hint(&error, error.hint());
+        let reason = with_hint(&error, error.hint());
         match error {
             graph::Error::TooLarge { .. }
             | graph::Error::Dram { .. }
-            | graph::Error::Memory(machine::memory::MemoryError::TooLarge { .. }) => Self::Unavailable(why),
-            _ => Self::Failed(why),
+            | graph::Error::Memory(machine::memory::MemoryError::TooLarge { .. }) => Self::Unavailable(reason),
+            _ => Self::Failed(reason),
         }
     }
 }
@@ -178,16 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn work_is_done_once_by_each_and_over_when_it_returns() {
+    fn each_thread_runs_a_task_once_before_run_returns() {
         for threads in [1, 2, 5] {
             let rounds = 300;
-            let (count, _) = lead(&job(threads), |crew| {
+            let (count, _) = lead(&job(threads), |team| {
                 let mut total = 0;
                 for _ in 0..rounds {
                     let done = AtomicUsize::new(0);
-                    crew.run(&|hand| {
-                        done.fetch_add(hand.index + 1, Ordering::SeqCst);
-                        hand.barrier()
+                    team.run(&|team_worker| {
+                        done.fetch_add(team_worker.index + 1, Ordering::SeqCst);
+                        team_worker.barrier()
                     })?;
                     total += done.into_inner();
                 }
@@ -199,18 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_leader_and_others_end_everything() {
+    fn failure_of_any_thread_ends_the_team() {
         let failed = |lead_fails: bool| {
-            lead(&job(3), |crew| {
+            lead(&job(3), |team| {
                 if lead_fails {
-                    return Err(Failure::Failed("no luck".into()));
+                    return Err(Failure::Failed("planted failure".into()));
                 }
-                crew.run(&|hand| if hand.index == 2 { panic!("planted") } else { hand.barrier() })
+                team.run(&|team_worker| if team_worker.index == 2 { panic!("planted") } else { team_worker.barrier() })
             })
             .unwrap_err()
             .to_string()
         };
-        assert_eq!(failed(true), "no luck");
+        assert_eq!(failed(true), "planted failure");
         assert!(failed(false).contains("thread 2 panicked"), "{}", failed(false));
     }
 
@@ -218,14 +217,14 @@ mod tests {
     fn panic_of_the_leader_stops_threads_at_the_barrier() {
         let job = job(3);
         let began = Instant::now();
-        let failure = lead(&job, |crew| {
-            crew.run(&|hand| {
-                hand.barrier()?;
-                if hand.index == 0 { panic!("planted") } else { hand.barrier() }
+        let failure = lead(&job, |team| {
+            team.run(&|team_worker| {
+                team_worker.barrier()?;
+                if team_worker.index == 0 { panic!("planted") } else { team_worker.barrier() }
             })
         });
         let failure = failure.unwrap_err().to_string();
         assert!(failure.contains("thread 0 panicked"), "{failure}");
-        assert!(began.elapsed() < Duration::from_nanos(job.time_limit.0), "the barrier was stopped by its deadline");
+        assert!(began.elapsed() < Duration::from_nanos(job.time_limit.0), "the barrier waited for its deadline");
     }
 }

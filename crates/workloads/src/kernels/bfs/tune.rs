@@ -1,5 +1,5 @@
-//! Finds alpha and beta on this machine, before anything is measured: a few searches with each candidate, from roots that the trial
-//! does not search from. What comes out holds for the whole trial; nothing is learnt from one measured search for the next.
+//! Tunes alpha and beta for this machine before the measurement: a few searches with each candidate, from roots that
+//! the trial does not use. The result applies to the whole trial; measured searches do not influence it.
 
 use std::time::Instant;
 
@@ -11,46 +11,46 @@ use super::trial_team::TrialTeam;
 use crate::job::{Failure, KernelOutput};
 
 const ROOTS: usize = 8;
-/// Each root is searched from so often with each candidate, in turn; the fastest counts, for others' work only adds.
+/// Searches per root and candidate, in turn. The fastest counts, because disturbances only add time.
 const ROUNDS: usize = 3;
 const ALPHAS: [f64; 7] = [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0];
 const BETAS: [f64; 5] = [4.0, 30.0, 250.0, 1000.0, 8000.0];
 
-/// What was found, and how.
+/// The result of the tuning and its evidence.
 pub(super) struct TuneResult {
     pub(super) tuning: Tuning,
-    /// Mean seconds of a search by candidate: which parameter, its value.
+    /// Mean seconds of a search by candidate: name of the parameter, its value, seconds.
     tried: Vec<(&'static str, f64, f64)>,
     seconds: f64,
 }
 
-/// Tries alpha with the beta that was asked for, then beta with the alpha that was best.
-pub(super) fn tune(options: &Options, crew: &TrialTeam<'_>, search: &Search<'_>) -> Result<TuneResult, Failure> {
+/// Tries alpha with the requested beta, then beta with the best alpha.
+pub(super) fn tune(options: &Options, team: &TrialTeam<'_>, search: &Search<'_>) -> Result<TuneResult, Failure> {
     let began = Instant::now();
     let roots = roots(options, search);
-    let asked = options.tuning;
+    let requested = options.tuning;
     let mut tried = Vec::new();
     let mut best = |name, candidates: Vec<(f64, Tuning)>| -> Result<Tuning, Failure> {
-        let seconds = race(crew, search, &roots, &candidates)?;
+        let seconds = race(team, search, &roots, &candidates)?;
         tried.extend(candidates.iter().zip(&seconds).map(|((value, _), seconds)| (name, *value, *seconds)));
         let fastest = candidates.iter().zip(&seconds).min_by(|one, other| one.1.total_cmp(other.1));
-        Ok(fastest.map_or(asked, |((_, tuning), _)| *tuning))
+        Ok(fastest.map_or(requested, |((_, tuning), _)| *tuning))
     };
-    let tuning = best("alpha", ALPHAS.map(|alpha| (alpha, Tuning { alpha, ..asked })).to_vec())?;
+    let tuning = best("alpha", ALPHAS.map(|alpha| (alpha, Tuning { alpha, ..requested })).to_vec())?;
     let tuning = best("beta", BETAS.map(|beta| (beta, Tuning { beta, ..tuning })).to_vec())?;
     Ok(TuneResult { tuning, tried, seconds: began.elapsed().as_secs_f64() })
 }
 
 impl TuneResult {
-    pub(super) fn push(&self, measured: &mut KernelOutput) -> Result<(), Failure> {
+    pub(super) fn push(&self, output: &mut KernelOutput) -> Result<(), Failure> {
         for (name, value, seconds) in &self.tried {
-            measured.push(&format!("tune_{name}_{value}_time"), *seconds)?;
+            output.push(&format!("tune_{name}_{value}_time"), *seconds)?;
         }
-        measured.push("tune_time", self.seconds)
+        output.push("tune_time", self.seconds)
     }
 }
 
-/// Those that follow the trial's own; of a small graph, which has no more, the same.
+/// Roots that follow the trial's own; the same roots if the graph is too small.
 fn roots(options: &Options, search: &Search<'_>) -> Vec<u64> {
     let mut all = Roots::new(&options.spec);
     let mut next = || all.next(|vertex| search.check_root(vertex).is_ok());
@@ -59,9 +59,9 @@ fn roots(options: &Options, search: &Search<'_>) -> Vec<u64> {
     if others.is_empty() { own.into_iter().take(ROOTS).collect() } else { others }
 }
 
-/// Mean seconds of a search with each candidate.
+/// Returns the mean seconds of a search with each candidate.
 fn race(
-    crew: &TrialTeam<'_>,
+    team: &TrialTeam<'_>,
     search: &Search<'_>,
     roots: &[u64],
     candidates: &[(f64, Tuning)],
@@ -70,7 +70,7 @@ fn race(
     for _ in 0..ROUNDS {
         for (index, root) in roots.iter().enumerate() {
             for ((_, tuning), fastest) in candidates.iter().zip(&mut fastest) {
-                let (seconds, _) = timed(tuning, crew, search, *root)?;
+                let (seconds, _) = timed(tuning, team, search, *root)?;
                 fastest[index] = fastest[index].min(seconds);
             }
         }

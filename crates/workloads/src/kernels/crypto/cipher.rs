@@ -1,17 +1,17 @@
-//! The ciphers that can be measured: what OpenSSL and the kernel call them, how long their keys are, and for each a
-//! test vector that others have published. Must not know how anything is encrypted.
+//! The ciphers that can be measured: their names in OpenSSL and in the Linux kernel, key lengths, and a published test
+//! vector for each. Must not depend on any implementation.
 
 /// Bytes of the tag that an authenticated cipher appends.
 pub(super) const TAG: usize = 16;
 
-/// How a cipher treats the blocks of a message.
+/// The mode of operation: the processing of the blocks of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Each block of 16 bytes waits for the one before it; whole blocks only.
+    /// Each block of 16 bytes depends on the previous one; only whole blocks are allowed.
     Cbc,
-    /// A stream of keys, any number of bytes.
+    /// A key stream; any number of bytes.
     Ctr,
-    /// A stream of keys, data that are only authenticated, and a tag.
+    /// A key stream, additional authenticated data, and a tag.
     Aead,
 }
 
@@ -19,28 +19,28 @@ pub(super) enum Mode {
 pub(super) struct Cipher {
     pub name: &'static str,
     pub mode: Mode,
-    /// What the kernel calls it, in whatever way is best.
+    /// The Linux kernel's name; the kernel selects its best implementation.
     pub kernel: &'static str,
-    /// What the kernel calls the ways that use no cryptographic instructions; the first that it has is taken.
+    /// The Linux kernel's names of implementations without cryptographic instructions; the first available one is used.
     pub kernel_generic: &'static [&'static str],
     pub vector: Vector,
 }
 
-/// A published example: what comes of which text.
+/// A published plaintext and its ciphertext.
 #[derive(Debug)]
 pub(super) struct Vector {
     pub key: &'static str,
     /// The initialisation vector, first counter block or nonce.
     pub iv: &'static str,
-    /// Authenticated and not encrypted; empty where there is no such thing.
+    /// Additional authenticated data, or an empty text if the mode has none.
     pub aad: &'static str,
     pub plain: &'static str,
     pub encrypted: &'static str,
-    /// Empty where there is none.
+    /// Authentication tag, or an empty text if the mode has none.
     pub tag: &'static str,
 }
 
-// NIST SP 800-38A, appendix F: the same text for all.
+// NIST SP 800-38A, appendix F: the same plaintext for all vectors.
 const TEXT_38A: &str = "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51\
                         30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710";
 const KEYS_38A: [&str; 3] = [
@@ -82,7 +82,7 @@ const fn gcm(name: &'static str, key: &'static str, encrypted: &'static str, tag
     Cipher { name, mode: Mode::Aead, kernel: "gcm(aes)", kernel_generic, vector }
 }
 
-/// In the order in which people read them.
+/// All ciphers, in the order in which they are listed.
 pub(super) static CIPHERS: [Cipher; 10] = [
     cbc(
         "aes-128-cbc",
@@ -168,18 +168,18 @@ pub(crate) fn names() -> Vec<String> {
     CIPHERS.iter().map(|cipher| cipher.name.to_string()).collect()
 }
 
-/// Whether each message of this cipher has a tag.
+/// Returns whether each message of this cipher has a tag.
 pub(crate) fn is_aead(name: &str) -> bool {
     of(name).mode == Mode::Aead
 }
 
-/// The cipher of a name that the description lets through.
+/// Returns the cipher of a name that the description allows.
 pub(super) fn of(name: &str) -> &'static Cipher {
-    CIPHERS.iter().find(|cipher| cipher.name == name).expect("the description has these names and no others")
+    CIPHERS.iter().find(|cipher| cipher.name == name).expect("the description allows only these names")
 }
 
-/// Bytes of hexadecimal text.
+/// Decodes hexadecimal text.
 pub(super) fn bytes(hexadecimal: &str) -> Vec<u8> {
     let pair = |at: usize| u8::from_str_radix(&hexadecimal[at..at + 2], 16);
-    (0..hexadecimal.len()).step_by(2).map(|at| pair(at).expect("vectors are hexadecimal")).collect()
+    (0..hexadecimal.len()).step_by(2).map(|at| pair(at).expect("test vectors are hexadecimal")).collect()
 }

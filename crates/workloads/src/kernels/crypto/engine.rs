@@ -1,5 +1,5 @@
-//! Who encrypts: the library or the kernel, behind one face, and the steps that are timed. Must not know parameters of
-//! trials, nor what is reported.
+//! A common interface to the two providers, OpenSSL and the Linux kernel, and the timed steps. Must not depend on trial
+//! parameters or reported metrics.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -9,10 +9,11 @@ use super::kernel::Operation;
 use super::library::{Context, Library};
 use crate::job::Failure;
 
-/// As many additional data as TLS has; the number and the bytes are those of `openssl speed -aead`.
+/// Additional authenticated data, as long as in TLS; length and bytes are those of `openssl speed -aead`.
 pub(super) const AAD: [u8; 13] = [0xcc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// A counter mode must not go on for ever under one vector (GCM: 64 GiB); then a message begins anew.
+/// Maximum bytes under one initialisation vector. A counter mode has a limit (GCM: 64 GiB); beyond it, a new message
+/// starts.
 const MESSAGE_MAX: u64 = 32 << 30;
 
 /// A text and its tag.
@@ -21,7 +22,7 @@ pub(super) type Message = (Vec<u8>, [u8; TAG]);
 #[derive(Clone, Copy)]
 pub(super) enum Provider {
     Library(Library),
-    /// The kernel's; with its plain code where `software`.
+    /// The Linux kernel's ciphers; with `software`, their generic implementation.
     Kernel {
         software: bool,
     },
@@ -34,20 +35,20 @@ pub(super) struct Secret<'a> {
     pub iv: &'a [u8],
 }
 
-/// A direction and what a message is.
+/// The direction and the extent of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OperationKind {
     pub encrypt: bool,
-    /// Each block is a message of its own; else all are one.
+    /// Each block is a separate message; otherwise all blocks form one.
     pub message_per_block: bool,
-    /// Each message also sets the key anew; the library's alone.
+    /// Each message also sets the key again; supported by the library only.
     pub rekey: bool,
 }
 
-/// How long steps are repeated.
+/// When to stop repeating steps.
 #[derive(Clone, Copy)]
 pub(super) enum StopWhen {
-    /// So long, with a look at the clock after each `batch`.
+    /// After this time; reads the clock after every `batch` steps.
     Elapsed {
         time: Duration,
         batch: u64,
@@ -55,31 +56,31 @@ pub(super) enum StopWhen {
     Steps(u64),
 }
 
-/// What a thread works on. `target` is encrypted in place again and again; messages with a tag are decrypted from
-/// `source` instead, or no tag would be right after the first.
+/// The working set of a thread. `target` is repeatedly encrypted in place. Messages with a tag are decrypted from
+/// `source` instead, because otherwise only the first tag would match.
 pub(super) struct CipherBuffers<'a> {
     pub target: &'a mut [u8],
     pub source: &'a [u8],
     pub tag: [u8; TAG],
 }
 
-/// What came of repeated steps.
+/// The result of repeated steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct StepTally {
     pub done: u64,
-    /// How many of them the engine refused.
-    pub refused: u64,
+    /// Steps that the provider rejected.
+    pub rejected: u64,
     pub took: Duration,
 }
 
 pub(super) enum Session<'e> {
     Library(Context<'e>),
-    /// The kernel's socket, and what it last said when it refused.
+    /// The kernel's socket and the error of its last rejection.
     Kernel(Operation, Option<std::io::Error>),
 }
 
 impl Provider {
-    /// A cipher with its key in one direction. `aad` are the additional data of each message.
+    /// Opens a session with a key in one direction. `aad` is the additional data of each message.
     pub(super) fn session(&self, secret: Secret<'_>, aad: &[u8], encrypt: bool) -> Result<Session<'_>, Failure> {
         let Secret { cipher, key, iv } = secret;
         match self {
@@ -89,8 +90,8 @@ impl Provider {
         }
     }
 
-    /// One whole message, from one place to another. Ciphers with a tag give it when encrypting, and refuse (with
-    /// `Ok(None)`) a text whose tag is another when decrypting.
+    /// Processes one whole message. Ciphers with a tag return it when encrypting. When decrypting, a wrong tag returns
+    /// `Ok(None)`.
     pub(super) fn message(
         &self,
         secret: Secret<'_>,
@@ -106,9 +107,9 @@ impl Provider {
             Session::Library(context) => {
                 let expected = !aead || encrypt || tag.is_none_or(|tag| context.expect(&tag));
                 let authenticated = aad.is_empty() || context.authenticate(aad);
-                // SAFETY: both are as long as the text.
+                // SAFETY: both buffers are as long as the text.
                 let updated = unsafe { context.update(text.as_ptr(), into.as_mut_ptr(), text.len()) };
-                // Without a tag to expect, as in the middle of a message, there is no end either.
+                // Without an expected tag, as in the middle of a message, the message is not finished.
                 let ended = (aead && !encrypt && tag.is_none()) || context.finish();
                 if aead && encrypt {
                     tag_place = context.tag().unwrap_or_default();
@@ -116,7 +117,7 @@ impl Provider {
                 expected && authenticated && updated && ended
             }
             Session::Kernel(operation, _) => {
-                // SAFETY: both are as long as the text.
+                // SAFETY: both buffers are as long as the text.
                 match unsafe { operation.pass(text.as_ptr(), into.as_mut_ptr(), text.len(), &mut tag_place, true) } {
                     Ok(()) => true,
                     Err(error) if error.raw_os_error() == Some(libc::EBADMSG) => false,
@@ -129,34 +130,36 @@ impl Provider {
 }
 
 impl Session<'_> {
-    /// Steps on the desk; the first begins a message anew where `anew` says so. This is the timed region: which loop
-    /// runs is decided before it.
+    /// Repeats steps on the buffers; `new_message` makes the first step start a message. This is the timed region: the
+    /// choice of the loop precedes it.
     pub(super) fn repeat(
         &mut self,
-        desk: &mut CipherBuffers<'_>,
+        buffers: &mut CipherBuffers<'_>,
         aead: bool,
-        way: OperationKind,
-        anew: bool,
-        until: StopWhen,
+        kind: OperationKind,
+        new_message: bool,
+        stop: StopWhen,
     ) -> StepTally {
-        let length = desk.target.len();
-        let (target, source) = (desk.target.as_mut_ptr(), desk.source.as_ptr());
-        let from_source = aead && way.message_per_block && !way.encrypt;
-        assert!(!from_source || desk.source.len() == length, "there is an encrypted text to decrypt");
+        let length = buffers.target.len();
+        let (target, source) = (buffers.target.as_mut_ptr(), buffers.source.as_ptr());
+        let from_source = aead && kind.message_per_block && !kind.encrypt;
+        assert!(!from_source || buffers.source.len() == length, "decryption needs an encrypted source");
         let from = if from_source { source } else { target.cast_const() };
-        let tag = &mut desk.tag;
-        // SAFETY: target and source are whole slices of `length` bytes, borrowed by the desk, and apart; CBC gets whole
-        // blocks, which `check` has seen to.
+        let tag = &mut buffers.tag;
+        // SAFETY: target and source are whole, disjoint slices of `length` bytes, borrowed by `buffers`. `check` has
+        // verified that CBC gets whole blocks.
         let next = |context: &mut Context<'_>| unsafe { context.update(from, target, length) };
-        let begin = if way.rekey { Context::rekey } else { Context::restart };
+        let begin = if kind.rekey { Context::rekey } else { Context::restart };
         match self {
-            Self::Library(context) => match (way.message_per_block, aead, way.encrypt) {
-                (false, _, _) => repeat(until, length, anew, |anew| (!anew || context.restart()) && next(context)),
-                (true, false, _) => repeat(until, length, anew, |_| begin(context) && next(context)),
-                (true, true, true) => repeat(until, length, anew, |_| {
+            Self::Library(context) => match (kind.message_per_block, aead, kind.encrypt) {
+                (false, _, _) => repeat(stop, length, new_message, |new_message| {
+                    (!new_message || context.restart()) && next(context)
+                }),
+                (true, false, _) => repeat(stop, length, new_message, |_| begin(context) && next(context)),
+                (true, true, true) => repeat(stop, length, new_message, |_| {
                     begin(context) && context.authenticate(&AAD) && next(context) && context.finish()
                 }),
-                (true, true, false) => repeat(until, length, anew, |_| {
+                (true, true, false) => repeat(stop, length, new_message, |_| {
                     begin(context)
                         && context.expect(tag)
                         && context.authenticate(&AAD)
@@ -164,40 +167,42 @@ impl Session<'_> {
                         && context.finish()
                 }),
             },
-            Self::Kernel(operation, said) => {
-                let per_block = way.message_per_block;
-                repeat(until, length, anew, |anew| {
+            Self::Kernel(operation, last_error) => {
+                let per_block = kind.message_per_block;
+                repeat(stop, length, new_message, |new_message| {
                     // SAFETY: as above.
-                    let passed = unsafe { operation.pass(from, target, length, tag, anew || per_block) };
-                    passed.map_err(|error| *said = Some(error)).is_ok()
+                    let passed = unsafe { operation.pass(from, target, length, tag, new_message || per_block) };
+                    passed.map_err(|error| *last_error = Some(error)).is_ok()
                 })
             }
         }
     }
 
-    /// Why the last step was refused, as far as anybody said.
-    pub(super) fn last_words(&self) -> String {
+    /// Describes why the last step was rejected, if known.
+    pub(super) fn error_message(&self) -> String {
         match self {
-            Self::Library(_) => "OpenSSL refused it".into(),
-            Self::Kernel(_, said) => format!("AF_ALG: {}", said.as_ref().map_or("-".into(), ToString::to_string)),
+            Self::Library(_) => "OpenSSL rejected the operation".into(),
+            Self::Kernel(_, last_error) => {
+                format!("AF_ALG: {}", last_error.as_ref().map_or("-".into(), ToString::to_string))
+            }
         }
     }
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "a call between the loop and the step would be measured")]
-fn repeat(until: StopWhen, length: usize, anew: bool, mut step: impl FnMut(bool) -> bool) -> StepTally {
+#[expect(clippy::inline_always, reason = "a call between the loop and the step would be part of the measurement")]
+fn repeat(stop: StopWhen, length: usize, new_message: bool, mut step: impl FnMut(bool) -> bool) -> StepTally {
     let mut steps = StepTally::default();
-    let (time, batch) = match until {
+    let (time, batch) = match stop {
         StopWhen::Elapsed { time, batch } => (time, batch),
         StopWhen::Steps(count) => (Duration::ZERO, count),
     };
-    let (mut anew, mut in_message) = (anew, 0);
+    let (mut new_message, mut in_message) = (new_message, 0);
     let began = Instant::now();
     loop {
         for _ in 0..batch {
-            steps.refused += u64::from(!step(anew));
-            anew = false;
+            steps.rejected += u64::from(!step(new_message));
+            new_message = false;
         }
         steps.done += batch;
         steps.took = began.elapsed();
@@ -206,7 +211,7 @@ fn repeat(until: StopWhen, length: usize, anew: bool, mut step: impl FnMut(bool)
         }
         in_message += batch * length as u64;
         if in_message > MESSAGE_MAX {
-            (anew, in_message) = (true, 0);
+            (new_message, in_message) = (true, 0);
         }
     }
 }

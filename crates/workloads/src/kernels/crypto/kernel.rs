@@ -1,8 +1,9 @@
-//! The kernel's ciphers through its sockets (`AF_ALG`): a message goes in by `sendmsg` and comes out by `readv`.
+//! The Linux kernel's ciphers through sockets (`AF_ALG`): `sendmsg` passes a message in, and `readv` returns the
+//! result.
 //!
-//! Where the kernel was built without these sockets, or has no module for a cipher, it cannot be measured there, and
-//! why is said. Definition: the kernel's Documentation/crypto/userspace-if.rst; since Linux 4.9 data that are only
-//! authenticated come back before the text.
+//! If the kernel was built without these sockets or has no module for a cipher, the trial is unavailable with the
+//! reason. Definition: the kernel's Documentation/crypto/userspace-if.rst. Since Linux 4.9, additional authenticated
+//! data precedes the result.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -15,29 +16,30 @@ use libc::{c_int, c_void, iovec};
 use super::cipher::{Cipher, Mode, TAG};
 use crate::job::Failure;
 
-/// The kernel takes some 200 KiB at once (`net.core.wmem_default`); three of these still fit.
+/// The kernel accepts about 200 KiB at once (`net.core.wmem_default`); three blocks of this size fit.
 pub(super) const BLOCK_MAX: usize = 64 << 10;
 
-/// Longer additional data than any test vector's.
+/// Upper limit of the additional data, longer than that of any test vector.
 const AAD_MAX: usize = 64;
 
 /// One thread's cipher with its key, in one direction.
 pub(super) struct Operation {
-    /// The socket that has the key; the other one belongs to it.
+    /// The socket that holds the key, which the operation socket depends on.
     _transform: OwnedFd,
     socket: OwnedFd,
-    /// Direction, first vector and how much is only authenticated, as control messages; of u64, for their alignment.
+    /// Control messages with direction, first vector and length of the additional data. Stored as u64 for their
+    /// alignment.
     control: Vec<u64>,
     control_bytes: usize,
     aead: bool,
     encrypt: bool,
     aad: Vec<u8>,
-    /// Where additional data come back to.
+    /// Buffer for the additional data that the kernel returns.
     aad_back: [u8; AAD_MAX],
 }
 
 impl Operation {
-    /// A cipher with its key. `software` asks for the kernel's plain code instead of the best that it has.
+    /// Creates a cipher with its key. `software` selects the kernel's generic implementation instead of its best one.
     pub(super) fn new(
         cipher: &Cipher,
         key: &[u8],
@@ -52,17 +54,18 @@ impl Operation {
         if aead {
             tag_bytes(&transform).map_err(|error| failed("setting the length of the tag", &error))?;
         }
-        // SAFETY: accept with no address on a socket of ours; a new descriptor is owned by nobody else.
+        // SAFETY: accept without an address on a valid socket; the new descriptor has no other owner.
         let socket = unsafe { libc::accept4(transform.as_raw_fd(), null_mut(), null_mut(), libc::SOCK_CLOEXEC) };
         let socket = owned(socket).map_err(|error| failed("accept", &error))?;
-        assert!(aad.len() <= AAD_MAX, "additional data are ours, and short");
+        assert!(aad.len() <= AAD_MAX, "additional data exceeds AAD_MAX");
         let (control, control_bytes) = control(iv, aead.then_some(aad.len()), encrypt);
         let aad = aad.to_vec();
         Ok(Self { _transform: transform, socket, control, control_bytes, aead, encrypt, aad, aad_back: [0; AAD_MAX] })
     }
 
-    /// Passes `length` bytes through the kernel. `anew` begins a message; else the last one goes on, which ciphers with
-    /// a tag do not. The tag is written when encrypting and read when decrypting; a wrong one is an error (EBADMSG).
+    /// Passes `length` bytes through the kernel. `new_message` starts a message; otherwise the last one continues,
+    /// which ciphers with a tag do not support. The tag is written when encrypting and read when decrypting; a wrong
+    /// tag is an error (EBADMSG).
     ///
     /// # Safety
     /// `from` is readable and `into` writable for `length` bytes.
@@ -72,32 +75,34 @@ impl Operation {
         into: *mut u8,
         length: usize,
         tag: &mut [u8; TAG],
-        anew: bool,
+        new_message: bool,
     ) -> io::Result<()> {
         let tag_in = if self.aead && !self.encrypt { TAG } else { 0 };
         let tag_out = if self.aead && self.encrypt { TAG } else { 0 };
-        let mut given = [
+        let mut sent_parts = [
             part(self.aad.as_mut_ptr(), self.aad.len()),
             part(from.cast_mut(), length),
             part(tag.as_mut_ptr(), tag_in),
         ];
-        // SAFETY: all zeroes are a message without parts.
+        // SAFETY: all zeros is a message without parts.
         let mut message: libc::msghdr = unsafe { zeroed() };
-        message.msg_iov = given.as_mut_ptr();
-        message.msg_iovlen = given.len() as _;
-        if anew {
+        message.msg_iov = sent_parts.as_mut_ptr();
+        message.msg_iovlen = sent_parts.len() as _;
+        if new_message {
             message.msg_control = self.control.as_mut_ptr().cast();
             message.msg_controllen = self.control_bytes as _;
         }
-        // Waiting for room would be waiting for ourselves, who take the result away.
+        // Blocking would deadlock, because this thread also reads the result.
         // SAFETY: the parts and the control messages live until the call returns, and are only read.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
-        whole(sent, self.aad.len() + length + tag_in)?;
-        let taken =
+        check_length(sent, self.aad.len() + length + tag_in)?;
+        let received_parts =
             [part(self.aad_back.as_mut_ptr(), self.aad.len()), part(into, length), part(tag.as_mut_ptr(), tag_out)];
-        // SAFETY: the parts are writable for their lengths: `into` by the caller's promise, the others are ours.
-        let got = unsafe { libc::readv(self.socket.as_raw_fd(), taken.as_ptr(), taken.len() as c_int) };
-        whole(got, self.aad.len() + length + tag_out)
+        // SAFETY: the parts are writable for their lengths: `into` as the caller guarantees, the others belong to
+        // `self`.
+        let got =
+            unsafe { libc::readv(self.socket.as_raw_fd(), received_parts.as_ptr(), received_parts.len() as c_int) };
+        check_length(got, self.aad.len() + length + tag_out)
     }
 }
 
@@ -105,10 +110,10 @@ fn part(at: *mut u8, bytes: usize) -> iovec {
     iovec { iov_base: at.cast::<c_void>(), iov_len: bytes }
 }
 
-fn whole(result: isize, wanted: usize) -> io::Result<()> {
+fn check_length(result: isize, expected: usize) -> io::Result<()> {
     match usize::try_from(result) {
-        Ok(bytes) if bytes == wanted => Ok(()),
-        Ok(bytes) => Err(io::Error::other(format!("{bytes} of {wanted} bytes went through"))),
+        Ok(bytes) if bytes == expected => Ok(()),
+        Ok(bytes) => Err(io::Error::other(format!("transferred {bytes} of {expected} bytes"))),
         Err(_) => Err(io::Error::last_os_error()),
     }
 }
@@ -121,16 +126,16 @@ fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it has just been made and nobody else has it.
+    // SAFETY: the descriptor was just created and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// A socket that is bound to the cipher.
+/// Creates a socket that is bound to the cipher.
 fn bound(cipher: &Cipher, software: bool) -> Result<OwnedFd, Failure> {
     let kind = if cipher.mode == Mode::Aead { "aead" } else { "skcipher" };
     let names = if software { cipher.kernel_generic } else { std::slice::from_ref(&cipher.kernel) };
     for name in names {
-        // SAFETY: plain numbers; the result is checked.
+        // SAFETY: takes only numbers; the result is checked.
         let socket = unsafe { libc::socket(libc::AF_ALG, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
         let socket = owned(socket).map_err(|error| no_sockets(&error))?;
         match bind(&socket, kind, name) {
@@ -140,26 +145,26 @@ fn bound(cipher: &Cipher, software: bool) -> Result<OwnedFd, Failure> {
         }
     }
     let hint = format!("hint: modprobe algif_{kind}; /proc/crypto lists the kernel's ciphers");
-    Err(Failure::Unavailable(format!("this kernel has no {kind} {}; {hint}", names.join(" or "))))
+    Err(Failure::Unavailable(format!("the kernel does not support {kind} {}; {hint}", names.join(" or "))))
 }
 
-/// What the kernel was built without, or what a container forbids, will not come by trying again.
+/// Converts an error of creating a socket. Missing kernel features and container restrictions are permanent.
 fn no_sockets(error: &io::Error) -> Failure {
     let hint = match error.raw_os_error() {
-        Some(libc::EAFNOSUPPORT) => "it is built without CONFIG_CRYPTO_USER_API, or: modprobe af_alg",
-        Some(libc::EPERM | libc::EACCES) => "a container's rules (seccomp) may forbid such sockets",
+        Some(libc::EAFNOSUPPORT) => "the kernel needs CONFIG_CRYPTO_USER_API; try modprobe af_alg",
+        Some(libc::EPERM | libc::EACCES) => "the seccomp rules of a container may block these sockets",
         _ => return failed("socket", error),
     };
-    Failure::Unavailable(format!("the kernel's ciphers cannot be used (AF_ALG): {error}; hint: {hint}"))
+    Failure::Unavailable(format!("cannot use the kernel's ciphers (AF_ALG): {error}; hint: {hint}"))
 }
 
 fn bind(socket: &OwnedFd, kind: &str, name: &str) -> io::Result<()> {
-    // SAFETY: all zeroes are an address of no kind and no name.
+    // SAFETY: all zeros is a valid address without type and name.
     let mut address: libc::sockaddr_alg = unsafe { zeroed() };
     address.salg_family = libc::AF_ALG as u16;
-    // The last byte stays zero.
+    // The last byte remains zero.
     let longest = address.salg_name.len() - 1;
-    assert!(kind.len() < address.salg_type.len() && name.len() <= longest, "names are ours, and short");
+    assert!(kind.len() < address.salg_type.len() && name.len() <= longest, "the name of the cipher is too long");
     address.salg_type[..kind.len()].copy_from_slice(kind.as_bytes());
     address.salg_name[..name.len()].copy_from_slice(name.as_bytes());
     let bytes = size_of::<libc::sockaddr_alg>() as libc::socklen_t;
@@ -169,7 +174,7 @@ fn bind(socket: &OwnedFd, kind: &str, name: &str) -> io::Result<()> {
 }
 
 fn option(socket: &OwnedFd, name: c_int, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the kernel reads so many bytes of the value.
+    // SAFETY: the kernel reads this many bytes of the value.
     let result = unsafe {
         let length = value.len() as libc::socklen_t;
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_ALG, name, value.as_ptr().cast(), length)
@@ -177,9 +182,9 @@ fn option(socket: &OwnedFd, name: c_int, value: &[u8]) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The length of the tag is the length of a value that is not there.
+/// Sets the length of the tag, which is the length of the (absent) option value.
 fn tag_bytes(socket: &OwnedFd) -> io::Result<()> {
-    // SAFETY: the kernel reads nothing of this value, only its length.
+    // SAFETY: the kernel uses only the length of this value.
     let result = unsafe {
         let name = libc::ALG_SET_AEAD_AUTHSIZE;
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_ALG, name, std::ptr::null(), TAG as libc::socklen_t)
@@ -187,7 +192,7 @@ fn tag_bytes(socket: &OwnedFd) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The control messages of an operation, and their bytes.
+/// Builds the control messages of an operation. Returns them with their length in bytes.
 fn control(iv: &[u8], authenticated: Option<usize>, encrypt: bool) -> (Vec<u64>, usize) {
     let direction = if encrypt { libc::ALG_OP_ENCRYPT } else { libc::ALG_OP_DECRYPT } as u32;
     // struct af_alg_iv: the length, then the bytes.
@@ -220,11 +225,11 @@ fn control(iv: &[u8], authenticated: Option<usize>, encrypt: bool) -> (Vec<u64>,
 mod tests {
     use super::*;
 
-    /// Against the C library's own walk over control messages.
+    /// Compares with the C library's iteration over control messages.
     #[test]
-    fn control_messages_are_those_that_the_c_library_reads() {
+    fn control_messages_match_the_c_library() {
         let (mut words, bytes) = control(&[7; 12], Some(13), true);
-        // SAFETY: all zeroes are an empty message; the walk stays within `bytes`.
+        // SAFETY: all zeros is an empty message; the iteration stays within `bytes`.
         let found = unsafe {
             let mut message: libc::msghdr = zeroed();
             message.msg_control = words.as_mut_ptr().cast();

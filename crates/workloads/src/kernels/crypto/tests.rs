@@ -1,5 +1,5 @@
-//! Tests of the workload: every cipher both ways, what does not go together, and faults that the proofs find. That
-//! `instructions=software` takes effect is tested with the whole program, because a process loads the library once.
+//! Tests of the workload: every cipher in both directions, invalid combinations, and errors that the self-tests detect.
+//! Another test runs the whole program to verify `instructions=software`, because a process loads the library once.
 
 use super::*;
 use crate::kernels::{check_smoke, job_for_tests, set};
@@ -12,12 +12,12 @@ fn job(pairs: &[(&str, &str)]) -> TrialContext {
     job
 }
 
-/// Runs it, or says why it is skipped.
-fn measured(job: &TrialContext) -> Option<KernelOutput> {
+/// Runs a trial. Returns `None` and prints the reason if it is skipped.
+fn run_or_skip(job: &TrialContext) -> Option<KernelOutput> {
     match run(job) {
-        Ok(measured) => Some(measured),
-        Err(Failure::Unavailable(why)) => {
-            println!("skipped: crypto: {why}");
+        Ok(run_or_skip) => Some(run_or_skip),
+        Err(Failure::Unavailable(reason)) => {
+            println!("skipped: crypto: {reason}");
             None
         }
         Err(other) => panic!("{:?}: {other}", job.parameters),
@@ -27,15 +27,15 @@ fn measured(job: &TrialContext) -> Option<KernelOutput> {
 fn library() -> Option<Provider> {
     match library::Library::load("libcrypto.so.3", false) {
         Ok(library) => Some(Provider::Library(library)),
-        Err(why) => {
-            println!("skipped: crypto: {why}");
+        Err(reason) => {
+            println!("skipped: crypto: {reason}");
             None
         }
     }
 }
 
 #[test]
-fn every_cipher_runs_both_ways_as_one_message_and_as_many() {
+fn every_cipher_runs_in_both_directions_and_modes() {
     for cipher in &cipher::CIPHERS {
         for direction in ["encrypt", "decrypt"] {
             for (message, block) in
@@ -43,25 +43,25 @@ fn every_cipher_runs_both_ways_as_one_message_and_as_many() {
             {
                 let pairs = [("cipher", cipher.name), ("direction", direction), ("message", message), ("block", block)];
                 let job = TrialContext { threads: 2, ..job(&pairs) };
-                let Some(measured) = measured(&job) else { return };
-                check_smoke("crypto", &measured);
+                let Some(run_or_skip) = run_or_skip(&job) else { return };
+                check_smoke("crypto", &run_or_skip);
                 let metrics = if clock::cycles_per_ns().is_some() { 5 } else { 4 };
-                assert_eq!(measured.samples.len(), metrics * ROUNDS as usize);
+                assert_eq!(run_or_skip.samples.len(), metrics * ROUNDS as usize);
             }
         }
     }
 }
 
 #[test]
-fn the_numbers_of_a_round_fit_each_other() {
+fn metrics_of_a_round_are_consistent() {
     let round = |done, took_ms, cpu_ms| Round {
-        steps: StepTally { done, refused: 0, took: Duration::from_millis(took_ms) },
+        steps: StepTally { done, rejected: 0, took: Duration::from_millis(took_ms) },
         cpu: Duration::from_millis(cpu_ms),
     };
-    let mut measured = KernelOutput::default();
-    // 10 MB and 30 MB in 10 ms each: 4 GB/s together, for 10 ms of cpu: a quarter of a nanosecond per byte.
-    report([round(10_000, 10, 4), round(30_000, 10, 6)].iter(), 1000, &mut measured).unwrap();
-    let values: Vec<f64> = measured.samples.iter().map(|sample| sample.value).collect();
+    let mut run_or_skip = KernelOutput::default();
+    // 10 MB and 30 MB in 10 ms each: 4 GB/s together, for 10 ms of CPU time: a quarter of a nanosecond per byte.
+    report([round(10_000, 10, 4), round(30_000, 10, 6)].iter(), 1000, &mut run_or_skip).unwrap();
+    let values: Vec<f64> = run_or_skip.samples.iter().map(|sample| sample.value).collect();
     for (value, expected) in values.iter().zip([4e6, 32.0, 0.25, 0.25 / 8.0]) {
         assert!((value / expected - 1.0).abs() < 1e-9, "{values:?}");
     }
@@ -73,51 +73,51 @@ fn the_numbers_of_a_round_fit_each_other() {
 }
 
 #[test]
-fn the_kernels_ciphers_run_or_say_why_not() {
+fn kernel_ciphers_run_or_are_unavailable_with_a_reason() {
     let mut ran = 0;
     for cipher in &cipher::CIPHERS {
         for direction in ["encrypt", "decrypt"] {
             let job =
                 job(&[("cipher", cipher.name), ("engine", "kernel"), ("message", "block"), ("direction", direction)]);
             match run(&job) {
-                Ok(measured) => {
-                    check_smoke("crypto", &measured);
+                Ok(run_or_skip) => {
+                    check_smoke("crypto", &run_or_skip);
                     ran += 1;
                 }
-                Err(Failure::Unavailable(why)) => {
-                    assert!(why.contains("AF_ALG") || why.contains("this kernel has no"), "{why}");
-                    assert!(why.contains("hint: "), "{why}");
+                Err(Failure::Unavailable(reason)) => {
+                    assert!(reason.contains("AF_ALG") || reason.contains("the kernel does not support"), "{reason}");
+                    assert!(reason.contains("hint: "), "{reason}");
                 }
                 Err(other) => panic!("{}: {other}", cipher.name),
             }
         }
     }
     if ran == 0 {
-        println!("skipped: crypto with engine=kernel: this kernel has none of its ciphers for programs");
+        println!("skipped: crypto with engine=kernel: the kernel offers no ciphers to programs");
     }
 }
 
 #[test]
-fn what_does_not_go_together_is_refused_before_anything_runs() {
+fn invalid_combinations_return_errors() {
     let wrong = |pairs: &[(&str, &str)]| check(&job(pairs).parameters).unwrap_err();
-    assert!(wrong(&[("block", "100")]).contains("no whole blocks of 16 as aes-128-cbc needs"));
+    assert!(wrong(&[("block", "100")]).contains("but aes-128-cbc needs a multiple of 16"));
     assert!(wrong(&[("engine", "kernel"), ("block", "1MiB")]).contains("at most 64KiB"));
     let aead = [("engine", "kernel"), ("cipher", "chacha20-poly1305")];
-    assert!(wrong(&aead).contains("set message=block"));
-    assert!(wrong(&[("engine", "kernel"), ("message", "rekeyed")]).contains("takes no new key"));
+    assert!(wrong(&aead).contains("hint: message=block"));
+    assert!(wrong(&[("engine", "kernel"), ("message", "rekeyed")]).contains("does not support message=rekeyed"));
     for fine in [&[("block", "100"), ("cipher", "aes-256-ctr")][..], &[("block", "1000"), ("cipher", "aes-192-gcm")]] {
         assert_eq!(check(&job(fine).parameters), Ok(()));
     }
 }
 
 #[test]
-fn without_the_library_it_says_what_to_install() {
+fn missing_library_hints_at_the_package() {
     for (name, expected) in
         [("libcrypto.so.nowhere", "cannot open"), ("libc.so.6", "is not the libcrypto of OpenSSL 3")]
     {
         let failure = run(&job(&[("library", name)])).unwrap_err();
-        let Failure::Unavailable(why) = &failure else { panic!("{failure:?}") };
-        assert!(why.contains(expected) && why.contains("hint: apt-get install libssl3"), "{why}");
+        let Failure::Unavailable(reason) = &failure else { panic!("{failure:?}") };
+        assert!(reason.contains(expected) && reason.contains("hint: apt-get install libssl3"), "{reason}");
     }
 }
 
@@ -128,7 +128,7 @@ fn secret(name: &str, iv: &'static [u8]) -> Secret<'static> {
 }
 
 #[test]
-fn steps_with_another_key_or_vector_are_found() {
+fn steps_with_a_wrong_key_or_vector_return_errors() {
     let Some(engine) = library() else { return };
     for (name, iv, other) in [
         ("aes-128-cbc", &[0; 16][..], &[1; 16][..]),
@@ -136,22 +136,22 @@ fn steps_with_another_key_or_vector_are_found() {
         ("aes-128-gcm", &[0; 12], &[1; 12]),
     ] {
         for message_per_block in [false, true] {
-            let way = OperationKind { encrypt: true, message_per_block, rekey: false };
-            let prove = |expected: Secret<'_>| {
+            let kind = OperationKind { encrypt: true, message_per_block, rekey: false };
+            let self_test_steps = |expected: Secret<'_>| {
                 let mut target = [3; 64];
-                let mut desk = CipherBuffers { target: &mut target, source: &[], tag: [0; TAG] };
+                let mut buffers = CipherBuffers { target: &mut target, source: &[], tag: [0; TAG] };
                 let mut session = engine.session(secret(name, iv), &[], true).unwrap();
-                self_test::steps(&engine, expected, &mut session, &mut desk, way)
+                self_test::steps(&engine, expected, &mut session, &mut buffers, kind)
             };
-            assert_eq!(prove(secret(name, iv)), Ok(()));
-            assert!(prove(secret(name, other)).unwrap_err().to_string().contains("another text"));
-            assert!(prove(Secret { key: &[2; 16], ..secret(name, iv) }).is_err());
+            assert_eq!(self_test_steps(secret(name, iv)), Ok(()));
+            assert!(self_test_steps(secret(name, other)).unwrap_err().to_string().contains("differ"));
+            assert!(self_test_steps(Secret { key: &[2; 16], ..secret(name, iv) }).is_err());
         }
     }
 }
 
 #[test]
-fn a_vector_that_does_not_come_out_is_found() {
+fn wrong_test_vector_returns_an_error() {
     static BROKEN: Cipher = Cipher {
         name: "aes-128-ctr",
         mode: Mode::Ctr,
@@ -168,26 +168,26 @@ fn a_vector_that_does_not_come_out_is_found() {
     };
     let Some(engine) = library() else { return };
     let failure = self_test::known_answer(&engine, &BROKEN).unwrap_err();
-    assert!(failure.to_string().contains("test vector does not come out"), "{failure}");
+    assert!(failure.to_string().contains("wrong ciphertext of the published test vector"), "{failure}");
 }
 
 #[test]
-fn a_wrong_tag_is_refused_in_the_timed_steps() {
+fn wrong_tag_is_rejected_in_timed_steps() {
     let Some(engine) = library() else { return };
     let secret = secret("aes-128-gcm", &[0; 12]);
     let (source, tag) = self_test::seal(&engine, secret, &engine::AAD, &[5; 64]).unwrap();
-    let way = OperationKind { encrypt: false, message_per_block: true, rekey: false };
-    for (tag, refused) in [(tag, 0), ([0; TAG], 7)] {
+    let kind = OperationKind { encrypt: false, message_per_block: true, rekey: false };
+    for (tag, rejected) in [(tag, 0), ([0; TAG], 7)] {
         let mut target = [0; 64];
-        let mut desk = CipherBuffers { target: &mut target, source: &source, tag };
+        let mut buffers = CipherBuffers { target: &mut target, source: &source, tag };
         let mut session = engine.session(secret, &engine::AAD, false).unwrap();
-        let steps = session.repeat(&mut desk, true, way, true, StopWhen::Steps(7));
-        assert_eq!((steps.done, steps.refused), (7, refused));
+        let steps = session.repeat(&mut buffers, true, kind, true, StopWhen::Steps(7));
+        assert_eq!((steps.done, steps.rejected), (7, rejected));
     }
 }
 
 #[test]
-fn vectors_are_as_long_as_they_should_be() {
+fn vectors_have_valid_lengths() {
     for cipher in &cipher::CIPHERS {
         let vector = &cipher.vector;
         let key_bits: usize = cipher.name.split('-').nth(1).and_then(|bits| bits.parse().ok()).unwrap_or(256);

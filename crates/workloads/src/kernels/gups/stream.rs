@@ -1,13 +1,13 @@
-//! The numbers of `RandomAccess`: x^0, x^1, x^2 and so on modulo x^64 + x^2 + x + 1 over two elements, a number's bits
-//! being the coefficients. Any place of the stream is reached by squaring, so threads begin where they like.
+//! The numbers of `RandomAccess`: x^0, x^1, x^2 and so on modulo x^64 + x^2 + x + 1 over GF(2); the bits of a number
+//! are the coefficients. Any position of the stream is reached by squaring, so threads can start anywhere.
 
 /// x^64 modulo the polynomial: x^2 + x + 1.
 const POLYNOMIAL: u64 = 0b111;
 
-/// Numbers that are made side by side, so that none waits for the one before it. Multiples of them make a batch.
+/// Numbers that are generated in parallel, so that none waits for the previous one. A batch is a multiple of this.
 const LANES: usize = 16;
 
-/// The number after this one: times x.
+/// The next number: times x.
 #[inline]
 pub(super) fn after(number: u64) -> u64 {
     (number << 1) ^ if number >> 63 == 1 { POLYNOMIAL } else { 0 }
@@ -28,11 +28,11 @@ fn times(a: u64, b: u64) -> u64 {
     (0..64).rev().fold(0, |sum, bit| after(sum) ^ if b >> bit & 1 == 1 { a } else { 0 })
 }
 
-/// The stream from one place on, a batch at a time.
+/// The stream from one position on, one batch at a time.
 pub(super) struct Lanes([u64; LANES]);
 
 impl Lanes {
-    /// From the number after x^n on.
+    /// Starts after the number x^n.
     pub(super) fn at(n: u64) -> Self {
         let mut number = nth(n);
         Self([(); LANES].map(|()| {
@@ -41,10 +41,10 @@ impl Lanes {
         }))
     }
 
-    /// The next numbers in order.
+    /// Generates the next numbers in order.
     #[inline]
     pub(super) fn fill<const COUNT: usize>(&mut self, numbers: &mut [u64; COUNT]) {
-        const { assert!(COUNT.is_multiple_of(LANES), "a batch is made of whole rounds of the lanes") };
+        const { assert!(COUNT.is_multiple_of(LANES), "the batch size must be a multiple of the number of lanes") };
         for round in numbers.chunks_exact_mut(LANES) {
             round.copy_from_slice(&self.0);
             for number in &mut self.0 {
@@ -54,7 +54,7 @@ impl Lanes {
     }
 }
 
-/// Times x^16: the upper bits come back times x^2 + x + 1, and fit again.
+/// Times x^16: the upper bits wrap around as multiples of x^2 + x + 1, and fit again.
 #[inline]
 fn leap(number: u64) -> u64 {
     let over = number >> (64 - LANES);
@@ -66,20 +66,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_place_is_reached_as_step_by_step() {
+    fn nth_equals_repeated_steps() {
         let mut number = 1;
         for n in 0..2000 {
             assert_eq!(nth(n), number, "{n}");
             number = after(number);
         }
         assert_eq!(nth(64), POLYNOMIAL);
-        // The period that HPC Challenge gives for its polynomial.
+        // The period that HPC Challenge states for its polynomial.
         assert_eq!(nth(1_317_624_576_693_539_401), 1);
         assert_eq!(nth(u64::MAX), times(nth(u64::MAX / 2), after(nth(u64::MAX / 2))));
     }
 
     #[test]
-    fn batches_are_the_stream_in_order() {
+    fn batches_follow_the_stream_in_order() {
         for start in [0, 1, 15, 1000, 1 << 40] {
             let mut lanes = Lanes::at(start);
             let mut number = nth(start);

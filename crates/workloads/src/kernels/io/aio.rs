@@ -1,5 +1,5 @@
-//! Many requests at once: the kernel's older interface, which people call libaio after its library: `io_setup`, `io_submit`
-//! and `io_getevents` (Linux 2.5), called without the library.
+//! Asynchronous requests through the kernel's older interface, known as libaio after its library: `io_setup`,
+//! `io_submit` and `io_getevents` (Linux 2.5), called without the library.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
@@ -12,24 +12,24 @@ use super::queue::{Queue, Wait};
 use super::worker::{Request, RequestKind};
 use crate::job::Failure;
 
-/// Signals and a kernel short of memory pass.
+/// Retries after a signal or a temporary lack of kernel memory.
 const TRIES_MAX: u32 = 1000;
 
-/// As many answers are asked for at once: all that are there spare calls.
+/// Number of completions requested per call; fetching all that are available saves calls.
 const EVENTS_MAX: usize = 64;
 
-/// So many of them are taken in a round, so that the device gets a new request for each as soon as it has done one. Of more
-/// than two in one call the kernel holds the first back until it has the last (fs/aio.c, `AIO_PLUG_THRESHOLD`). On a virtio
-/// disk at depths of 16 and 32 four in a round did 3 to 4 % less than one; one costs a tenth more cpu time, still less
-/// than fio.
-const TAKEN: usize = 1;
+/// Completions processed per round, so that the device gets a new request for each as soon as it completes one. If a
+/// call submits more than two requests, the kernel delays the first until it has the last (fs/aio.c,
+/// `AIO_PLUG_THRESHOLD`). On a virtio disk at depths of 16 and 32, four per round reached 3 to 4 % less than one. One
+/// per round costs a tenth more CPU time, still less than fio.
+const REAP_MAX: usize = 1;
 
 /// `struct iocb` of `linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Iocb {
     data: u64,
-    /// `aio_key` and `aio_rw_flags`, whose order is the machine's; both are 0.
+    /// `aio_key` and `aio_rw_flags`, whose order depends on the byte order; both are 0.
     key_and_flags: [u32; 2],
     opcode: u16,
     priority: i16,
@@ -62,27 +62,27 @@ pub(super) struct Aio {
     context: libc::c_ulong,
     file: u32,
     block: u64,
-    /// A place for each request; the kernel copies it when it is handed over.
+    /// One entry per request; the kernel copies it on submission.
     requests: Vec<Iocb>,
-    /// Those of this batch that are not handed over yet.
+    /// Requests of this batch that are not submitted yet.
     batch: Vec<*mut Iocb>,
-    /// Answers that came and are not taken yet: those from `next` to before `came`.
+    /// Completions fetched from the kernel; those from `next` to before `completed` are not processed yet.
     events: Vec<IoEvent>,
     next: usize,
-    came: usize,
-    /// Requests that the kernel did not take, with its error below zero.
-    refused: Vec<(usize, i64)>,
-    under_way: usize,
+    completed: usize,
+    /// Requests that the kernel rejected, with the negative error.
+    rejected: Vec<(usize, i64)>,
+    in_flight: usize,
 }
 
 impl Aio {
-    /// A queue of `depth` requests.
+    /// Creates a queue of `depth` requests.
     pub(super) fn new(depth: usize, block: usize, file: &File) -> Result<Self, Failure> {
         let mut context: libc::c_ulong = 0;
-        // SAFETY: the context is ours, and 0 as the kernel wants it.
+        // SAFETY: the context is a local variable, initialised to 0 as the kernel requires.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, depth as libc::c_long, &raw mut context) };
         if made != 0 {
-            return Err(refused(depth, &io::Error::last_os_error()));
+            return Err(rejected(depth, &io::Error::last_os_error()));
         }
         Ok(Self {
             context,
@@ -92,45 +92,46 @@ impl Aio {
             batch: Vec::with_capacity(depth),
             events: vec![IoEvent::default(); depth.min(EVENTS_MAX)],
             next: 0,
-            came: 0,
-            refused: Vec::with_capacity(depth),
-            under_way: 0,
+            completed: 0,
+            rejected: Vec::with_capacity(depth),
+            in_flight: 0,
         })
     }
 
-    /// Hands over as much of the batch as the kernel takes. A request that it does not take is answered with its error.
+    /// Submits as much of the batch as the kernel accepts. A rejected request completes with its error.
     fn submit(&mut self) {
         let mut first = 0;
         let mut tries = 0;
         while first < self.batch.len() {
-            let left = &mut self.batch[first..];
-            // SAFETY: the pointers are to requests of ours, whose places do not move; buffers outlive them: the loop waits for
-            // all answers.
-            let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.context, left.len(), left.as_mut_ptr()) };
+            let remaining = &mut self.batch[first..];
+            // SAFETY: the pointers are to entries of `requests`, which do not move. The buffers outlive the requests
+            // because the loop waits for all completions.
+            let taken =
+                unsafe { libc::syscall(libc::SYS_io_submit, self.context, remaining.len(), remaining.as_mut_ptr()) };
             if let Some(taken) = usize::try_from(taken).ok().filter(|taken| *taken > 0) {
                 first += taken;
-                self.under_way += taken;
+                self.in_flight += taken;
                 continue;
             }
             let error = io::Error::last_os_error();
             let passes = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR));
             tries += 1;
-            if passes && self.under_way > 0 {
+            if passes && self.in_flight > 0 {
                 break;
             }
             if passes && tries < TRIES_MAX {
                 continue;
             }
-            // SAFETY: as above; the kernel only reads it.
-            let slot = unsafe { (*left[0]).data } as usize;
-            self.refused.push((slot, -i64::from(error.raw_os_error().unwrap_or(libc::EIO))));
+            // SAFETY: the entry is alive, and the kernel only reads it.
+            let slot = unsafe { (*remaining[0]).data } as usize;
+            self.rejected.push((slot, -i64::from(error.raw_os_error().unwrap_or(libc::EIO))));
             first += 1;
         }
         self.batch.drain(..first);
     }
 
-    /// Waits for answers, for the first one or as long as is said. Without an answer the buffers would stay the kernel's:
-    /// nothing can be done then but to end this process, which measures and does nothing else.
+    /// Waits for the first completion, or for at most the given time. If the call keeps failing, the kernel would
+    /// retain the buffers, so the only safe reaction is to abort this process, which only measures.
     fn wait(&mut self, wait: Wait) {
         let mut time = match wait {
             Wait::Answer => None,
@@ -139,12 +140,12 @@ impl Aio {
         let time = time.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
         for _ in 0..TRIES_MAX {
             let (most, events) = (self.events.len(), self.events.as_mut_ptr());
-            // SAFETY: the events are ours, and as many as is said; the time outlives the call.
-            let came =
+            // SAFETY: the buffer has `most` events, and the time outlives the call.
+            let completed =
                 unsafe { libc::syscall(libc::SYS_io_getevents, self.context, 1 as libc::c_long, most, events, time) };
-            if let Ok(came) = usize::try_from(came) {
-                (self.next, self.came) = (0, came);
-                self.under_way -= came;
+            if let Ok(completed) = usize::try_from(completed) {
+                (self.next, self.completed) = (0, completed);
+                self.in_flight -= completed;
                 return;
             }
         }
@@ -153,17 +154,17 @@ impl Aio {
     }
 }
 
-/// The kernel bounds the requests of all queues together.
-fn refused(depth: usize, error: &io::Error) -> Failure {
+/// Converts an error of `io_setup`. The kernel limits the requests of all queues together.
+fn rejected(depth: usize, error: &io::Error) -> Failure {
     let limit = fs::read_to_string("/proc/sys/fs/aio-max-nr").unwrap_or_default();
     Failure::Unavailable(match error.raw_os_error() {
         Some(libc::EAGAIN) => format!(
-            "this kernel gives no queue of {depth} requests: fs.aio-max-nr is {} for all together; \
-             hint: a smaller iodepth, or sysctl fs.aio-max-nr=1048576",
+            "the kernel rejected a queue of {depth} requests: fs.aio-max-nr is {} for all queues together; hint: a \
+             smaller iodepth, or sysctl fs.aio-max-nr=1048576",
             limit.trim()
         ),
-        Some(libc::ENOSYS) => format!("this kernel has no io_setup: {error}; hint: engine=io_uring"),
-        _ => format!("this kernel gives no queue of {depth} requests: {error}; hint: a smaller iodepth"),
+        Some(libc::ENOSYS) => format!("the kernel does not support io_setup: {error}; hint: engine=io_uring"),
+        _ => format!("the kernel rejected a queue of {depth} requests: {error}; hint: a smaller iodepth"),
     })
 }
 
@@ -184,21 +185,21 @@ impl Queue for Aio {
     }
 
     #[inline]
-    fn hand_over(&mut self, wait: Wait) -> u64 {
+    fn submit_and_wait(&mut self, wait: Wait) -> u64 {
         self.submit();
-        let handed = clock::now_ns();
-        if self.refused.is_empty() && self.next == self.came && self.under_way > 0 {
+        let submitted = clock::now_ns();
+        if self.rejected.is_empty() && self.next == self.completed && self.in_flight > 0 {
             self.wait(wait);
         }
-        handed
+        submitted
     }
 
     #[inline]
-    fn answers(&mut self, mut take: impl FnMut(usize, i64)) {
-        for (slot, error) in self.refused.drain(..) {
+    fn reap(&mut self, mut take: impl FnMut(usize, i64)) {
+        for (slot, error) in self.rejected.drain(..) {
             take(slot, error);
         }
-        let until = self.came.min(self.next + TAKEN);
+        let until = self.completed.min(self.next + REAP_MAX);
         for event in &self.events[self.next..until] {
             take(event.data as usize, event.result);
         }
@@ -208,7 +209,7 @@ impl Queue for Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: our own context, which is used no more. Waits for what is under way.
+        // SAFETY: the context belongs to this value and is not used again. The call waits for requests in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }
@@ -221,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_that_came_together_are_taken_one_by_one_and_none_is_lost() {
+    fn completions_are_processed_one_by_one_without_loss() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&vec![7; 8 * 4096], 0).unwrap();
         let mut buffer = vec![0u8; 8 * 4096];
@@ -235,24 +236,24 @@ mod tests {
         }
         let mut seen = BTreeSet::new();
         for _ in 0..8 {
-            aio.hand_over(Wait::Answer);
+            aio.submit_and_wait(Wait::Answer);
             let mut taken = 0;
-            aio.answers(|slot, result| {
+            aio.reap(|slot, result| {
                 assert_eq!(result, 4096);
-                assert!(seen.insert(slot), "{slot} came twice");
+                assert!(seen.insert(slot), "{slot} completed twice");
                 taken += 1;
             });
             assert_eq!(taken, 1);
         }
         assert_eq!(seen.len(), 8);
-        aio.hand_over(Wait::Answer);
-        aio.answers(|slot, _| panic!("{slot} has no request under way"));
+        aio.submit_and_wait(Wait::Answer);
+        aio.reap(|slot, _| panic!("{slot} has no request in flight"));
         drop(aio);
         assert!(buffer.iter().all(|byte| *byte == 7));
     }
 
     #[test]
-    fn the_kernels_structs_have_their_sizes() {
+    fn kernel_structs_have_their_sizes() {
         assert_eq!((size_of::<Iocb>(), size_of::<IoEvent>()), (64, 32));
         assert_eq!(std::mem::offset_of!(Iocb, opcode), 16);
         assert_eq!((std::mem::offset_of!(Iocb, buffer), std::mem::offset_of!(Iocb, flags)), (24, 56));

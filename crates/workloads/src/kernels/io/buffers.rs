@@ -1,4 +1,4 @@
-//! The memory of one thread's requests: a block for each read under way, and blocks of ready data for writes.
+//! The I/O buffers of one thread: one block per read in flight, and prepared blocks of data for writes.
 #![allow(unsafe_code)]
 
 use std::slice;
@@ -8,24 +8,25 @@ use super::options::Options;
 use crate::kernels::arena::Arena;
 use crate::random::Random;
 
-/// Data that repeat sooner than this after each other are found by file systems and devices that compress.
+/// Minimum distance before data repeats. File systems and devices that compress or deduplicate detect shorter
+/// repetitions.
 const DISTINCT_BYTES: usize = 1 << 20;
 
-/// Where blocks lie in an arena, which it borrows: the kernel reads and writes there while requests are under way.
+/// The blocks of an arena, which it borrows: the kernel reads and writes them while requests are in flight.
 pub(super) struct Buffers<'m> {
     start: *mut u8,
     blocks: usize,
     block: usize,
     depth: usize,
-    /// Reads have the first blocks: each place in the queue that of its own number.
+    /// Index of the first write buffer. The blocks before it are for reads, one per slot.
     first_write: usize,
-    /// For each place in the queue so many blocks of data, in turn; a power of two.
+    /// Number of data blocks per slot, used in turn; a power of two.
     variants: usize,
     turn: usize,
     arena: std::marker::PhantomData<&'m mut Arena>,
 }
 
-/// How many blocks a thread needs.
+/// Number of blocks that a thread needs.
 pub(super) fn blocks(options: &Options) -> usize {
     let reads = if options.reads_percent > 0 { options.depth } else { 0 };
     let writes = if options.writes() { options.depth * variants(options) } else { 0 };
@@ -42,7 +43,7 @@ fn variants(options: &Options) -> usize {
 }
 
 impl<'m> Buffers<'m> {
-    /// In an arena of [`blocks`] blocks, each of which is touched here: those of writes get their data.
+    /// Splits an arena of [`blocks`] blocks and touches each; write buffers are filled with data.
     pub(super) fn new(arena: &'m mut Arena, options: &Options, random: &mut Random) -> Self {
         let (blocks, words_per_block) = (blocks(options), options.block / 8);
         let words = &mut arena.as_u64()[..blocks * words_per_block];
@@ -62,14 +63,14 @@ impl<'m> Buffers<'m> {
         }
     }
 
-    /// A block of data for a write of this place in the queue, in which no other write under way has its own.
+    /// Returns a data block for a write of this slot. No other write in flight uses the same block.
     #[inline]
     pub(super) fn for_write(&mut self, slot: usize) -> usize {
         self.turn = (self.turn + 1) & (self.variants - 1);
         self.first_write + slot + self.turn * self.depth
     }
 
-    /// Where a block begins, for the kernel.
+    /// Address of a block, for the kernel.
     #[inline]
     pub(super) fn address(&self, index: usize) -> *mut u8 {
         debug_assert!(index < self.blocks);
@@ -77,21 +78,21 @@ impl<'m> Buffers<'m> {
         unsafe { self.start.add(index * self.block) }
     }
 
-    /// The words of a block of which no request is under way.
+    /// The words of a block that no request in flight uses.
     #[inline]
     pub(super) fn words(&mut self, index: usize) -> &mut [u64] {
-        // SAFETY: the block lies within the arena, which is borrowed as long as this value lives and is aligned to pages; of
-        // the slices made here one lives at a time, since `self` is borrowed; the kernel has no request in this block.
+        // SAFETY: the block is in the arena, which is borrowed as long as this value lives and is page-aligned. Only
+        // one of these slices exists at a time, since `self` is borrowed, and the kernel has no request for this block.
         unsafe { slice::from_raw_parts_mut(self.address(index).cast(), self.block / 8) }
     }
 
-    /// The same as bytes.
+    /// The bytes of a block that no request in flight uses.
     pub(super) fn bytes(&mut self, index: usize) -> &mut [u8] {
-        // SAFETY: as of `words`.
+        // SAFETY: as in `words`.
         unsafe { slice::from_raw_parts_mut(self.address(index), self.block) }
     }
 
-    /// Pieces of at most `most` bytes that are whole blocks, which together are all of it.
+    /// Splits the arena into pieces of whole blocks with at most `most` bytes each.
     pub(super) fn pieces(&self, most: usize) -> Vec<libc::iovec> {
         let per_piece = self.blocks_per_piece(most);
         let piece = |first: usize| libc::iovec {
@@ -101,7 +102,7 @@ impl<'m> Buffers<'m> {
         (0..self.blocks).step_by(per_piece).map(piece).collect()
     }
 
-    /// How many blocks a piece has, but for the last one.
+    /// Number of blocks per piece, except the last one.
     pub(super) fn blocks_per_piece(&self, most: usize) -> usize {
         (most / self.block).max(1)
     }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_have_blocks_of_their_own() {
+    fn reads_and_writes_use_separate_blocks() {
         check(&[("iodepth", "5")], 5);
         check(&[("iodepth", "4"), ("rw", "write"), ("data", "zero")], 4);
         check(&[("iodepth", "4"), ("rw", "write")], 256);
@@ -134,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn writes_under_way_never_share_a_block() {
+    fn writes_in_flight_never_share_a_block() {
         let options = options(&[("iodepth", "4"), ("rw", "rw"), ("bs", "64KiB")]);
         let mut arena = Arena::small(&job_for_tests("io"), blocks(&options) * options.block).unwrap();
         let mut buffers = Buffers::new(&mut arena, &options, &mut Random::of_thread(1, 1));
         for round in 0..100 {
-            // Whatever came before, the blocks of a place are those with its remainder.
+            // The remainder of a block index identifies its slot.
             let slot = round % 4;
             let block = buffers.for_write(slot);
             assert!(block >= 4 && block < blocks(&options) && (block - 4) % 4 == slot);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_whole_blocks_and_all_of_it() {
+    fn pieces_are_whole_blocks_and_cover_the_arena() {
         let options = options(&[("iodepth", "5"), ("bs", "64KiB")]);
         let mut arena = Arena::small(&job_for_tests("io"), 5 << 16).unwrap();
         let buffers = Buffers::new(&mut arena, &options, &mut Random::of_thread(1, 1));

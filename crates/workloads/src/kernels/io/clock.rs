@@ -1,24 +1,24 @@
-//! The clocks of one trial: time in nanoseconds since the machine started, and the processor time of this process.
-//! Plain numbers, because the loops read them once or twice for each request.
+//! The clocks of a trial: monotonic time, and the CPU time of this process, both in nanoseconds. Plain numbers, because
+//! the loops read them once or twice per request.
 #![allow(unsafe_code)]
 
-/// Nanoseconds of the monotonic clock.
+/// Monotonic time in nanoseconds.
 #[inline]
 pub(super) fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// User and system time of all threads of this process, in nanoseconds: also of those that the kernel starts in it for
-/// `io_uring`.
+/// User and system time of all threads of this process in nanoseconds, including the threads that the kernel creates in
+/// it for `io_uring`.
 pub(super) fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// Sleeps until `ns`; not at all when that is past.
+/// Sleeps until `ns`; returns at once if that is past.
 pub(super) fn sleep_until(ns: u64) {
     let until = timespec(ns);
-    // SAFETY: the time is a valid timespec that outlives the call; nothing is written, since no remainder is asked for. A
-    // signal ends the sleep early, which the caller sees on the clock.
+    // SAFETY: the time is a valid timespec that outlives the call; nothing is written, since no remainder is requested.
+    // A signal ends the sleep early, which the caller detects by the clock.
     unsafe {
         libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &raw const until, std::ptr::null_mut())
     };
@@ -31,7 +31,7 @@ pub(super) fn timespec(ns: u64) -> libc::timespec {
 #[inline]
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is ours and is written by the call alone; both clocks exist on every Linux, so it never fails.
+    // SAFETY: the call writes only to the local variable; both clocks exist on every Linux, so it never fails.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleeping_ends_after_its_time_and_takes_no_processor() {
+    fn sleep_lasts_its_time_and_uses_no_cpu() {
         let (began, cpu) = (now_ns(), process_cpu_ns());
         sleep_until(began + 2_000_000);
         let slept = now_ns() - began;

@@ -1,5 +1,5 @@
-//! What every cpu of the machine did while all threads measured, their ramps with it: read before the first of them may
-//! begin, and after the last has ended. Making and filling a file before it is no part of that.
+//! CPU times of the machine during the timed region of all threads, including the ramp: read before the first thread
+//! starts and after the last one ends. Excludes creating and filling a file.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -25,15 +25,15 @@ impl Load {
         Self { measuring: AtomicUsize::new(threads), before: OnceLock::new(), after: OnceLock::new() }
     }
 
-    /// Runs a thread's timed region. All begin together, when the cpus have been read.
-    pub(super) fn around(
+    /// Runs a thread's timed region. All threads start together, after the CPU times have been read.
+    pub(super) fn measure(
         &self,
-        member: &Worker<'_>,
+        worker: &Worker<'_>,
         region: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        member.timed(|| {
+        worker.timed(|| {
             self.before.get_or_init(|| cpu_times::now().ok());
-            member.barrier()?;
+            worker.barrier()?;
             region()?;
             if self.measuring.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.after.get_or_init(|| cpu_times::now().ok());
@@ -42,8 +42,8 @@ impl Load {
         })
     }
 
-    /// What each cpu did; empty where it cannot be read.
-    pub(super) fn seen(&self) -> BTreeMap<CpuId, CpuTime> {
+    /// CPU times of the timed region, or an empty map if they cannot be read.
+    pub(super) fn cpu_times(&self) -> BTreeMap<CpuId, CpuTime> {
         let [before, after] = [&self.before, &self.after].map(|reading| reading.get().and_then(Option::as_ref));
         before.zip(after).map(|(before, after)| cpu_times::between(before, after)).unwrap_or_default()
     }

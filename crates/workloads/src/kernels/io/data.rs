@@ -1,20 +1,20 @@
-//! What is written: random words, zeros, or a part of each, and a stamp in every sector that says where it belongs, so
-//! that data from elsewhere are found cheaply when our own file is read.
+//! The data to write: random words, zeros, or a mix, plus a stamp in every sector that identifies its offset, so that
+//! misplaced data is detected cheaply.
 
 use super::SECTOR;
 use crate::random::Random;
 
 const SECTOR_WORDS: usize = SECTOR / 8;
 
-/// So many sectors of a block are looked at on each read, evenly over it: `verify` looks at all.
-const SECTORS_LOOKED_AT: usize = 8;
+/// Sectors of a block that each read checks, evenly spaced; `verify` checks all.
+const SECTORS_SAMPLED: usize = 8;
 
-/// What blocks are filled with.
+/// The content of written blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Data {
     Random,
     Zero,
-    /// So many percent of each sector are zeros.
+    /// This percentage of each sector is zeros.
     Compress(u8),
 }
 
@@ -27,7 +27,7 @@ impl Data {
         }
         let percent = text.strip_prefix("compress:").and_then(|percent| percent.parse().ok());
         percent.filter(|percent| *percent <= 100).map(Self::Compress).ok_or_else(|| {
-            format!("data '{text}' is neither random, zero nor compress:PERCENT with a whole number from 0 to 100")
+            format!("invalid value '{text}' for data: must be random, zero or compress:PERCENT with PERCENT from 0 to 100")
         })
     }
 
@@ -45,13 +45,13 @@ impl Data {
     }
 }
 
-/// A sector's first word.
+/// The first word of a sector.
 #[inline]
 fn stamp(seed: u64, offset: u64) -> u64 {
     (offset + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seed
 }
 
-/// Stamps every sector of a block that goes to `offset`.
+/// Stamps every sector of a block that is written at `offset`.
 #[inline]
 pub(super) fn stamp_all(words: &mut [u64], seed: u64, offset: u64) {
     for (index, sector) in words.chunks_exact_mut(SECTOR_WORDS).enumerate() {
@@ -59,32 +59,32 @@ pub(super) fn stamp_all(words: &mut [u64], seed: u64, offset: u64) {
     }
 }
 
-/// The first of some sectors of a block from `offset` that carries none of these stamps.
+/// Returns the first checked sector of a block read at `offset` that carries none of the stamps of these seeds.
 #[inline]
 pub(super) fn wrong_stamp(words: &[u64], seeds: [u64; 2], offset: u64) -> Option<usize> {
-    looked_at(words).find(|sector| {
+    sampled(words).find(|sector| {
         let (found, at) = (words[sector * SECTOR_WORDS], offset + (sector * SECTOR) as u64);
         found != stamp(seeds[0], at) && found != stamp(seeds[1], at)
     })
 }
 
-/// The first sector of a block that carries another stamp than this seed's: all are looked at.
+/// Returns the first sector of a block that does not carry this seed's stamp. Checks all sectors.
 pub(super) fn wrong_sector(words: &[u64], seed: u64, offset: u64) -> Option<usize> {
     let sectors = words.len() / SECTOR_WORDS;
     (0..sectors).find(|sector| words[sector * SECTOR_WORDS] != stamp(seed, offset + (sector * SECTOR) as u64))
 }
 
-/// The first of some sectors of a block that does not begin with zeros.
+/// Returns the first checked sector of a block that does not begin with zeros.
 #[inline]
 pub(super) fn not_zero(words: &[u64]) -> Option<usize> {
-    looked_at(words).find(|sector| words[sector * SECTOR_WORDS] != 0)
+    sampled(words).find(|sector| words[sector * SECTOR_WORDS] != 0)
 }
 
-/// The first sector, the last one, and some between.
+/// Indices of the sectors to check: the first, the last, and some between.
 #[inline]
-fn looked_at(words: &[u64]) -> impl Iterator<Item = usize> {
+fn sampled(words: &[u64]) -> impl Iterator<Item = usize> {
     let sectors = words.len() / SECTOR_WORDS;
-    let step = sectors.div_ceil(SECTORS_LOOKED_AT);
+    let step = sectors.div_ceil(SECTORS_SAMPLED);
     (0..sectors - 1).step_by(step).chain([sectors - 1])
 }
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn words_name_the_kinds() {
+    fn data_kinds_are_parsed() {
         assert_eq!(Data::parse("random"), Ok(Data::Random));
         assert_eq!(Data::parse("zero"), Ok(Data::Zero));
         assert_eq!(Data::parse("compress:35"), Ok(Data::Compress(35)));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressor_makes_it_smaller_by_the_percentage() {
+    fn compression_saves_the_given_percentage() {
         const BYTES: usize = 1 << 20;
         let compressed = |bytes: &[u8]| -> Option<usize> {
             let mut zstd = Command::new("zstd");
@@ -125,7 +125,7 @@ mod tests {
         for percent in [0, 30, 50, 80, 100] {
             let bytes = made(Data::Compress(percent), BYTES);
             let zeros = bytes.iter().map(|byte| f64::from(u8::from(*byte == 0))).sum::<f64>() / BYTES as f64;
-            // Of random bytes one in 256 is zero too.
+            // One in 256 random bytes is also zero.
             assert!((zeros - f64::from(percent) / 100.0).abs() < 0.02, "{percent}: {zeros}");
             let Some(smaller) = compressed(&bytes) else { return println!("skipped: zstd is missing") };
             let saved = 100.0 * (1.0 - smaller as f64 / BYTES as f64);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn data_from_elsewhere_are_found() {
+    fn misplaced_data_is_detected() {
         let mut words = vec![0; 1 << 10];
         stamp_all(&mut words, 5, 8192);
         assert_eq!(wrong_stamp(&words, [5, 5], 8192), None);
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(wrong_sector(&words, 5, 8192), None);
         assert_eq!(wrong_stamp(&words, [4, 4], 8192), Some(0));
         assert_eq!(wrong_stamp(&words, [5, 5], 4096), Some(0));
-        // 16 sectors, of which every second is looked at, and the last.
+        // 16 sectors, of which every second one and the last are checked.
         for (sector, found) in [(4, Some(4)), (15, Some(15)), (3, None)] {
             let mut spoilt = words.clone();
             spoilt[sector * SECTOR_WORDS] ^= 1;

@@ -1,107 +1,110 @@
-//! What sysfs and procfs know of a block device: its partitions, who uses it, what its queue can do. Only looks.
+//! Reads sysfs and procfs: the partitions of a block device, its users and its queue settings. Read-only.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A disk or a partition, with what shares its sectors: of a disk its partitions, of a partition its disk.
+/// A disk or a partition, with the devices that share its sectors: the partitions of a disk, or the disk of a
+/// partition.
 pub(super) struct Disk {
-    /// The one that was asked for is the first.
+    /// The requested device is the first.
     parts: Vec<Partition>,
 }
 
 struct Partition {
-    /// Such as `sda1`.
+    /// For example `sda1`.
     name: String,
-    /// Such as `8:1`.
+    /// For example `8:1`.
     number: String,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
-/// The numbers of a block device, as sysfs writes them.
+/// Formats the device number as sysfs does.
 pub(super) fn number(device: u64) -> String {
     format!("{}:{}", libc::major(device), libc::minor(device))
 }
 
 impl Disk {
-    /// The device with this number, or why nothing is known of it. `root` has `sys` and `proc`.
+    /// Finds the device with this number. `root` contains `sys` and `proc`.
     pub(super) fn find(root: &Path, number: &str) -> Result<Self, String> {
         let link = root.join("sys/dev/block").join(number);
-        let folder = fs::canonicalize(&link).map_err(|error| format!("{}: {error}", link.display()))?;
-        let first = Partition::of(folder.clone()).ok_or_else(|| format!("{} has no number", folder.display()))?;
-        let others = if folder.join("partition").exists() {
-            folder.parent().and_then(|whole| Partition::of(whole.into())).into_iter().collect()
+        let dir = fs::canonicalize(&link).map_err(|error| format!("{}: {error}", link.display()))?;
+        let first = Partition::of(dir.clone()).ok_or_else(|| format!("{} has no number", dir.display()))?;
+        let others = if dir.join("partition").exists() {
+            dir.parent().and_then(|whole| Partition::of(whole.into())).into_iter().collect()
         } else {
-            let inside = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            let inside = fs::read_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
             let partitions = inside.flatten().map(|entry| entry.path()).filter(|path| path.join("partition").exists());
             partitions.filter_map(Partition::of).collect::<Vec<_>>()
         };
         Ok(Self { parts: std::iter::once(first).chain(others).collect() })
     }
 
-    /// What it is used for, in words that end a sentence; none when nothing is known to use it.
+    /// Returns how the device is used, as the end of a sentence; `None` if no use is known.
     pub(super) fn used(&self, root: &Path) -> Result<Option<String>, String> {
         let mounts = read(root, "proc/self/mountinfo")?;
         let swaps = read(root, "proc/swaps")?;
         for (index, part) in self.parts.iter().enumerate() {
-            let who = if index == 0 { "it".into() } else { format!("its {}", part.name) };
-            if let Some(place) = part.mounted(root, &mounts) {
-                return Ok(Some(format!("{who} is mounted on {place}")));
+            let device = if index == 0 { "it".into() } else { format!("its {}", part.name) };
+            if let Some(mount_point) = part.mounted(root, &mounts) {
+                return Ok(Some(format!("{device} is mounted on {mount_point}")));
             }
             if let Some(holder) = part.holder() {
-                return Ok(Some(format!("{who} is part of {holder}")));
+                return Ok(Some(format!("{device} is part of {holder}")));
             }
             if swap_files(&swaps).any(|file| kernel_name(root, &file).as_deref() == Some(&*part.name)) {
-                return Ok(Some(format!("{who} is used as swap")));
+                return Ok(Some(format!("{device} is used as swap")));
             }
         }
         Ok(None)
     }
 
-    /// Whether a hypervisor offers it, by the bus on which it hangs: virtio, Xen's or Hyper-V's. An emulated or a lent disk looks
-    /// like a real one.
+    /// Returns whether a hypervisor provides the disk, detected by its bus: virtio, Xen or Hyper-V. Emulated and
+    /// passed-through disks look like physical ones.
     pub(super) fn is_virtual(&self) -> bool {
         const BUSES: [&str; 3] = ["virtio", "vbd-", "vmbus"];
         let names = |part: &Partition| -> Vec<String> {
-            part.folder.iter().map(|name| name.to_string_lossy().to_ascii_lowercase()).collect()
+            part.dir.iter().map(|name| name.to_string_lossy().to_ascii_lowercase()).collect()
         };
         let is_virtual = |name: &String| BUSES.iter().any(|bus| name.starts_with(bus));
         self.parts.first().is_some_and(|part| names(part).iter().any(is_virtual))
     }
 
-    /// A line of the queue's folder: partitions share their disk's.
+    /// Reads a queue attribute; partitions share the queue of their disk.
     pub(super) fn queue(&self, name: &str) -> Option<u64> {
-        let folder = self.parts.iter().map(|part| part.folder.join("queue")).find(|folder| folder.exists())?;
-        fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok()
+        let dir = self.parts.iter().map(|part| part.dir.join("queue")).find(|dir| dir.exists())?;
+        fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
     }
 }
 
 impl Partition {
-    fn of(folder: PathBuf) -> Option<Self> {
-        let number = fs::read_to_string(folder.join("dev")).ok()?.trim().to_string();
-        let name = folder.file_name()?.to_str()?.to_string();
-        Some(Self { name, number, folder })
+    fn of(dir: PathBuf) -> Option<Self> {
+        let number = fs::read_to_string(dir.join("dev")).ok()?.trim().to_string();
+        let name = dir.file_name()?.to_str()?.to_string();
+        Some(Self { name, number, dir })
     }
 
-    /// Where it is mounted: by its number, or by its name, because some file systems have numbers of their own.
+    /// Returns the mount point. Matches the device number, or the name, because some file systems have their own device
+    /// numbers.
     fn mounted(&self, root: &Path, mounts: &str) -> Option<String> {
         mounts.lines().find_map(|line| {
             let mut words = line.split(' ');
-            let (number, place) = (words.nth(2)?, words.nth(1)?);
+            let (number, mount_point) = (words.nth(2)?, words.nth(1)?);
             let source = words.skip_while(|word| *word != "-").nth(2).map(unescape).unwrap_or_default();
             let same = number == self.number || kernel_name(root, &source).as_deref() == Some(&*self.name);
-            same.then(|| unescape(place))
+            same.then(|| unescape(mount_point))
         })
     }
 
-    /// The device mapper, a RAID or the like that is built on it.
+    /// Returns the device that is built on this one, for example by the device mapper or a RAID.
     fn holder(&self) -> Option<String> {
-        let holders = fs::read_dir(self.folder.join("holders")).ok()?;
+        let holders = fs::read_dir(self.dir.join("holders")).ok()?;
         holders.flatten().next().map(|holder| holder.file_name().to_string_lossy().into_owned())
     }
 }
 
-/// Whether this file (device and inode, or the number of a block device) is what a loop device lies on: its name.
+/// Returns the name of the loop device that is backed by this file. Files match by device and inode, block devices by
+/// their number.
 pub(super) fn loop_on(root: &Path, file: &fs::Metadata) -> Option<String> {
     let devices = fs::read_dir(root.join("sys/block")).ok()?;
     devices.flatten().find_map(|device| {
@@ -111,7 +114,7 @@ pub(super) fn loop_on(root: &Path, file: &fs::Metadata) -> Option<String> {
     })
 }
 
-/// Whether this file is used as swap.
+/// Returns whether this file is used as swap.
 pub(super) fn is_swap(root: &Path, file: &fs::Metadata) -> Result<bool, String> {
     let swaps = read(root, "proc/swaps")?;
     Ok(swap_files(&swaps).any(|path| fs::metadata(inside(root, &path)).is_ok_and(|swap| same(&swap, file))))
@@ -124,18 +127,18 @@ fn same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// The first column of /proc/swaps, after its heading.
+/// The first column of /proc/swaps, without its heading.
 fn swap_files(swaps: &str) -> impl Iterator<Item = String> {
     swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(unescape)
 }
 
-/// What a path in /dev really is called: /dev/mapper/x is dm-0.
+/// Kernel name of a path in /dev, for example dm-0 for /dev/mapper/x.
 fn kernel_name(root: &Path, path: &str) -> Option<String> {
     let real = fs::canonicalize(inside(root, path)).ok()?;
     Some(real.file_name()?.to_str()?.to_string())
 }
 
-/// A path that the kernel wrote, under another root.
+/// Resolves an absolute path from the kernel below another root.
 fn inside(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
@@ -147,7 +150,7 @@ fn read(root: &Path, path: &str) -> Result<String, String> {
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The kernel writes blanks and the like in names as \040.
+/// Decodes octal escapes such as \040, which the kernel writes for spaces and other special characters.
 fn unescape(word: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A tree with the disk sda, its partitions sda1 and sda2, dm-0, and these mounts and swaps.
+    /// Creates a tree with the disk sda, its partitions sda1 and sda2, dm-0, and these mounts and swaps.
     fn tree(mounts: &str, swaps: &str) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
@@ -173,17 +176,17 @@ mod tests {
             fs::create_dir_all(at(path).parent().unwrap()).unwrap();
             fs::write(at(path), text).unwrap();
         };
-        for (folder, number) in
+        for (dir, number) in
             [("block/sda", "8:0"), ("block/sda/sda1", "8:1"), ("block/sda/sda2", "8:2"), ("block/dm-0", "253:0")]
         {
-            write(&format!("sys/{folder}/dev"), &format!("{number}\n"));
-            fs::create_dir_all(at(&format!("sys/{folder}/holders"))).unwrap();
-            if folder.contains("/sda/") {
-                write(&format!("sys/{folder}/partition"), "1\n");
+            write(&format!("sys/{dir}/dev"), &format!("{number}\n"));
+            fs::create_dir_all(at(&format!("sys/{dir}/holders"))).unwrap();
+            if dir.contains("/sda/") {
+                write(&format!("sys/{dir}/partition"), "1\n");
             }
             fs::create_dir_all(at("sys/dev/block")).unwrap();
-            symlink(format!("../../{folder}"), at(&format!("sys/dev/block/{number}"))).unwrap();
-            write(&format!("dev/{}", folder.rsplit('/').next().unwrap()), "");
+            symlink(format!("../../{dir}"), at(&format!("sys/dev/block/{number}"))).unwrap();
+            write(&format!("dev/{}", dir.rsplit('/').next().unwrap()), "");
         }
         write("sys/block/sda/queue/logical_block_size", "4096\n");
         fs::create_dir_all(at("dev/mapper")).unwrap();
@@ -200,7 +203,7 @@ mod tests {
     const ROOT_ON_NOTHING: &str = "22 1 0:20 / /proc rw - proc proc rw\n";
 
     #[test]
-    fn a_free_disk_is_free() {
+    fn unused_disk_has_no_use() {
         let root = tree(ROOT_ON_NOTHING, "");
         assert_eq!((used(&root, "8:0"), used(&root, "8:1"), used(&root, "253:0")), (None, None, None));
         assert!(Disk::find(root.path(), "9:9").is_err());
@@ -209,30 +212,30 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_on_a_hypervisors_bus_is_virtual() {
-        for (folder, is_virtual) in [
+    fn disk_on_a_hypervisor_bus_is_virtual() {
+        for (dir, is_virtual) in [
             ("devices/pci0000:00/0000:00:04.0/virtio1/block/vda", true),
             ("devices/vbd-51712/block/xvda", true),
             ("devices/LNXSYSTM:00/VMBUS:00/f8b3781a/host0/target0:0:0/block/sda", true),
             ("devices/pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/block/sda", false),
         ] {
             let root = tempfile::tempdir().unwrap();
-            let place = root.path().join("sys").join(folder);
-            fs::create_dir_all(&place).unwrap();
-            fs::write(place.join("dev"), "8:0\n").unwrap();
+            let mount_point = root.path().join("sys").join(dir);
+            fs::create_dir_all(&mount_point).unwrap();
+            fs::write(mount_point.join("dev"), "8:0\n").unwrap();
             fs::create_dir_all(root.path().join("sys/dev/block")).unwrap();
-            symlink(&place, root.path().join("sys/dev/block/8:0")).unwrap();
-            assert_eq!(Disk::find(root.path(), "8:0").unwrap().is_virtual(), is_virtual, "{folder}");
+            symlink(&mount_point, root.path().join("sys/dev/block/8:0")).unwrap();
+            assert_eq!(Disk::find(root.path(), "8:0").unwrap().is_virtual(), is_virtual, "{dir}");
         }
     }
 
     #[test]
-    fn what_is_mounted_is_used_and_so_is_its_whole_disk() {
+    fn mounted_partition_marks_its_disk_as_used() {
         let root = tree("25 1 8:1 / /mnt/my\\040disk rw,relatime shared:1 - ext4 /dev/sda1 rw\n", "");
         assert_eq!(used(&root, "8:1").unwrap(), "it is mounted on /mnt/my disk");
         assert_eq!(used(&root, "8:0").unwrap(), "its sda1 is mounted on /mnt/my disk");
         assert_eq!(used(&root, "8:2"), None);
-        // What the kernel itself mounts has a source that is no path to it.
+        // The source of a mount by the kernel itself is not a path to the device.
         let root = tree("25 1 8:2 / / rw - ext4 /dev/root rw\n", "");
         assert_eq!(used(&root, "8:2").unwrap(), "it is mounted on /");
         let whole = tree("25 1 8:0 / /data rw - ext4 /dev/sda rw\n", "");
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_with_numbers_of_their_own_are_known_by_name() {
+    fn mounts_with_other_device_numbers_match_by_name() {
         let btrfs = tree("25 1 0:31 / /home rw - btrfs /dev/sda2 rw\n", "");
         assert_eq!(used(&btrfs, "8:2").unwrap(), "it is mounted on /home");
         let mapped = tree("25 1 0:31 / /home rw shared:7 master:1 - btrfs /dev/mapper/vg-data rw\n", "");
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_and_swap_are_uses() {
+    fn holders_and_swap_count_as_uses() {
         let root = tree(ROOT_ON_NOTHING, "/dev/sda2 partition 1000 0 -2\n");
         fs::create_dir(root.path().join("sys/block/sda/sda1/holders/md127")).unwrap();
         assert_eq!(used(&root, "8:1").unwrap(), "it is part of md127");
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn files_under_loop_devices_and_swap_files_are_found() {
+    fn loop_backing_files_and_swap_files_are_detected() {
         let root = tree(ROOT_ON_NOTHING, "/swap\\040file file 1000 0 -2\n");
         let at = |path: &str| root.path().join(path);
         for file in ["swap file", "image", "free"] {
@@ -273,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn this_machines_own_root_is_found_in_use() {
+    fn root_of_this_machine_is_in_use() {
         let device = fs::metadata("/").unwrap().dev();
         match Disk::find(Path::new("/"), &number(device)) {
             Ok(disk) => {
                 let used = disk.used(Path::new("/")).unwrap();
                 assert!(used.as_deref().is_some_and(|used| used.contains("mounted on")), "{used:?}");
             }
-            Err(why) => println!("skipped: / lies on no disk of its own: {why}"),
+            Err(reason) => println!("skipped: / is not on a block device: {reason}"),
         }
     }
 }

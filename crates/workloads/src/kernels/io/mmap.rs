@@ -1,6 +1,6 @@
-//! One request after the other: copies from and to the file mapped into memory. Where the kernel has no data for a page
-//! (the file was cut, the device gave an error, the disk is full) it sends SIGBUS; the page is then replaced by one of
-//! zeros, and the request fails with EIO instead of the process ending.
+//! Synchronous requests by copying from and to the memory-mapped file. If the kernel has no data for a page (truncated
+//! file, device error, full disk), it sends SIGBUS. The handler then replaces the page by a page of zeros, and the
+//! request fails with EIO instead of ending the process.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -14,14 +14,14 @@ use super::options::Spread;
 use super::worker::{Request, RequestKind};
 use crate::job::Failure;
 
-/// The file's mapping of one thread.
+/// The mapping of the file for one thread.
 pub(super) struct Mapping {
     start: *mut u8,
     bytes: usize,
     file: libc::c_int,
 }
 
-/// What the handler of SIGBUS needs to know of the thread that it came to.
+/// State of a thread that the SIGBUS handler needs.
 #[derive(Clone, Copy)]
 struct SigbusContext {
     start: usize,
@@ -34,25 +34,25 @@ thread_local! {
     static GUARDED: Cell<SigbusContext> = const { Cell::new(SigbusContext { start: 0, bytes: 0, missing: false }) };
 }
 
-/// Who had SIGBUS before; None when it could not be taken over.
+/// The previous SIGBUS action; `None` if the handler could not be installed.
 static BEFORE: OnceLock<Option<libc::sigaction>> = OnceLock::new();
 
 impl Mapping {
     /// Maps the first `bytes` of a file.
     pub(super) fn new(file: &File, bytes: u64, writes: bool, spread: Spread) -> Result<Self, Failure> {
         let refused = |what: &str| Failure::Failed(format!("{what}: {}", io::Error::last_os_error()));
-        if BEFORE.get_or_init(take_over).is_none() {
-            return Err(refused("SIGBUS cannot be caught"));
+        if BEFORE.get_or_init(install_handler).is_none() {
+            return Err(refused("cannot install a SIGBUS handler"));
         }
         let (bytes, file) = (bytes as usize, file.as_raw_fd());
         let rights = libc::PROT_READ | if writes { libc::PROT_WRITE } else { 0 };
         // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, rights, libc::MAP_SHARED, file, 0) };
         if start == libc::MAP_FAILED {
-            return Err(refused("the file cannot be mapped"));
+            return Err(refused("cannot map the file"));
         }
         let advice = if spread == Spread::InTurn { libc::MADV_SEQUENTIAL } else { libc::MADV_RANDOM };
-        // SAFETY: of our own mapping. Advice: without it the file is mapped as well.
+        // SAFETY: applies to our mapping. A failure is ignored because this is only a hint.
         unsafe { libc::madvise(start, bytes, advice) };
         GUARDED.set(SigbusContext { start: start as usize, bytes, missing: false });
         Ok(Self { start: start.cast(), bytes, file })
@@ -61,16 +61,17 @@ impl Mapping {
     pub(super) fn transfer(&mut self) -> impl FnMut(&Request, *mut u8, usize) -> i64 {
         |request, buffer, length| {
             let offset = request.offset as usize;
-            assert!(offset + length <= self.bytes, "places lie within the file");
-            // SAFETY: within the mapping, as was just seen.
+            assert!(offset + length <= self.bytes, "offsets are within the file");
+            // SAFETY: within the mapping, as asserted above.
             let place = unsafe { self.start.add(offset) };
             match request.kind {
-                // SAFETY: `length` bytes of the mapping and of the buffer, which do not overlap; pages that are missing are
-                // replaced. Others may change the file meanwhile: bytes are copied, and none is taken for anything.
+                // SAFETY: `length` bytes of the mapping and of the buffer, which do not overlap; missing pages are
+                // replaced. Other processes may change the file concurrently; the bytes are only copied, not
+                // interpreted.
                 RequestKind::Read => unsafe { ptr::copy_nonoverlapping(place, buffer, length) },
-                // SAFETY: as above; the mapping is writable when there are writes.
+                // SAFETY: as above; the mapping is writable if there are writes.
                 RequestKind::Write => unsafe { ptr::copy_nonoverlapping(buffer, place, length) },
-                // SAFETY: takes a number alone.
+                // SAFETY: takes only a number.
                 RequestKind::Sync => return super::last_result(unsafe { libc::fsync(self.file) as libc::ssize_t }),
             }
             if GUARDED.get().missing { -i64::from(libc::EIO) } else { length as i64 }
@@ -81,41 +82,41 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         GUARDED.set(SigbusContext { start: 0, bytes: 0, missing: false });
-        // SAFETY: our own mapping, to which nothing points any more.
+        // SAFETY: unmaps our mapping, to which no pointer remains.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
 
-/// Has SIGBUS handled here for the rest of the process; who had it before gets what is not ours.
-fn take_over() -> Option<libc::sigaction> {
+/// Installs the SIGBUS handler for the rest of the process. Signals for other addresses go to the previous handler.
+fn install_handler() -> Option<libc::sigaction> {
     // SAFETY: all zeros is a valid sigaction: no flags, an empty mask.
     let (mut new, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handle;
     new.sa_sigaction = handler as libc::sighandler_t;
     new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: both structs are ours; the handler does what may be done in one.
+    // SAFETY: both structs are local; the handler is async-signal-safe.
     let taken = unsafe { libc::sigaction(libc::SIGBUS, &raw const new, &raw mut before) };
     (taken == 0).then_some(before)
 }
 
-/// Replaces a missing page of this thread's mapping. Calls nothing but mmap and sigaction, and allocates nothing.
+/// Replaces a missing page of this thread's mapping. Calls only mmap and sigaction, and allocates nothing.
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel gives a valid siginfo, and SIGBUS has an address.
+    // SAFETY: the kernel passes a valid siginfo, and SIGBUS has an address.
     let address = unsafe { (*info).si_addr() } as usize;
     let guarded = GUARDED.get();
     if address.wrapping_sub(guarded.start) < guarded.bytes {
-        // SAFETY: takes a number alone; always answers.
+        // SAFETY: takes only a number and always succeeds.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let start = (address & !(page - 1)) as *mut libc::c_void;
-        // SAFETY: one page within our own mapping, in which the kernel has no data for us.
+        // SAFETY: replaces one page within our mapping, for which the kernel has no data.
         if unsafe { libc::mmap(start, page, rights, how, -1, 0) } != libc::MAP_FAILED {
             return GUARDED.set(SigbusContext { missing: true, ..guarded });
         }
     }
     if let Some(Some(before)) = BEFORE.get() {
-        // SAFETY: what was there before is put back; the fault then comes again, and goes there.
+        // SAFETY: restores the previous action; the fault is then raised again and handled there.
         unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
     }
 }

@@ -1,16 +1,16 @@
-//! Which request is next, and where: reads or writes, in order or anywhere by the trial's seed.
+//! Chooses the next request: read or write, and its offset, sequential or random by the trial's seed.
 
 use super::options::{Options, Spread};
 use super::zipf::Zipf;
 use crate::random::Random;
 
-/// The places of one thread's requests.
+/// The sequence of one thread's requests.
 pub(super) struct Offsets {
     random: Random,
     order: Order,
-    /// 100: reads alone; 0: writes alone.
+    /// 100: only reads; 0: only writes.
     reads_percent: u64,
-    /// Where the next read and the next write of those in order are.
+    /// Indices of the next sequential read and write.
     next: [usize; 2],
     blocks: usize,
     block: usize,
@@ -23,8 +23,8 @@ enum Order {
 }
 
 impl Offsets {
-    /// Of one of `threads`, over `bytes`. In order, each thread begins in a part of its own, and goes on at the beginning
-    /// after the end; reads and writes of a mix have a place of their own each.
+    /// Creates the sequence of one of `threads` threads over `bytes`. Sequential access starts in a separate part for
+    /// each thread and wraps around at the end; the reads and writes of a mix have separate positions.
     pub(super) fn new(options: &Options, bytes: u64, seed: u64, thread: usize, threads: usize) -> Self {
         let blocks = (bytes / options.block as u64) as usize;
         let order = match options.spread {
@@ -43,7 +43,7 @@ impl Offsets {
         }
     }
 
-    /// Whether the next request is a write, and where, in bytes.
+    /// Returns whether the next request is a write, and its offset in bytes.
     #[inline]
     pub(super) fn next(&mut self) -> (bool, u64) {
         let write = match self.reads_percent {
@@ -71,7 +71,7 @@ mod tests {
     use crate::kernels::io::for_tests::options;
 
     #[test]
-    fn places_are_whole_blocks_within_the_file() {
+    fn offsets_are_whole_blocks_within_the_file() {
         let bytes = 4096 * 5 + 100;
         let mut second = Offsets::new(&options(&[("rw", "read")]), bytes, 1, 1, 2);
         assert_eq!((0..4).map(|_| second.next()).collect::<Vec<_>>(), [2, 3, 4, 0].map(|block| (false, block * 4096)));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_has_its_shares_and_each_kind_its_own_order() {
+    fn mix_keeps_its_shares_and_separate_positions() {
         let mut places = Offsets::new(&options(&[("rw", "rw"), ("mix", "70")]), 4096 * 1_000_000, 5, 0, 1);
         let drawn: Vec<(bool, u64)> = (0..10_000).map(|_| places.next()).collect();
         for write in [false, true] {

@@ -1,30 +1,30 @@
-//! The parameters of `io` as values, and what is wrong with them before anything is opened.
+//! The parameters of `io` as typed values. Rejects invalid values before any file is opened.
 
 use model::values::workload::Parameters;
 
 use super::SECTOR;
 use super::data::Data;
 
-/// What a trial was asked to do.
-#[expect(clippy::struct_excessive_bools, reason = "each is a parameter of its own")]
+/// The parsed parameters of a trial.
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate parameter")]
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
     pub file: String,
     pub bytes: u64,
     pub engine: IoEngine,
-    /// 100: reads alone; 0: writes alone.
+    /// 100: only reads; 0: only writes.
     pub reads_percent: u64,
     pub mixed: bool,
     pub spread: Spread,
-    /// Bytes of one request.
+    /// Size of one request.
     pub block: usize,
     pub depth: usize,
     pub direct: bool,
     pub runtime_ns: u64,
-    /// Bytes of each thread; 0 when the time bounds it.
+    /// Bytes per thread, or 0 for a run limited by time.
     pub amount: u64,
     pub ramp_ns: u64,
-    /// Requests a second of each thread; 0: closed loop.
+    /// Requests per second and thread; 0: closed loop.
     pub rate: u64,
     pub data: Data,
     pub verify: bool,
@@ -44,7 +44,7 @@ pub(super) enum IoEngine {
     Mmap,
 }
 
-/// How requests lie over the file.
+/// Distribution of the requests over the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Spread {
     InTurn,
@@ -52,36 +52,36 @@ pub(super) enum Spread {
     Zipf(f64),
 }
 
-/// As many as there are metrics for.
+/// Maximum number of files; there are metrics for this many.
 pub(crate) const FILES_MAX: usize = 8;
 
-/// Steeper ones ask for the first place only.
+/// Maximum skew; steeper distributions request only the first block.
 const THETA_MAX: f64 = 10.0;
 
-/// Whether reads and writes are asked for, in whatever shares.
+/// Returns whether both reads and writes are requested, in any proportion.
 pub(crate) fn mixes(parameters: &Parameters) -> bool {
     parameters.text("rw").ends_with("rw")
 }
 
-/// Whether writes are asked for, even if a mix has a share of none.
-pub(crate) fn asks_to_write(parameters: &Parameters) -> bool {
+/// Returns whether writes are requested, even if their share is zero.
+pub(crate) fn has_writes(parameters: &Parameters) -> bool {
     !parameters.text("rw").ends_with("read")
 }
 
 impl Options {
-    /// What parameters say; what is wrong with them alone, whatever the machine.
+    /// Parses the parameters. Rejects those that are invalid on any machine.
     pub(super) fn read(parameters: &Parameters) -> Result<Self, String> {
         let number = |name: &str| parameters.integer(name) as u64;
         let (rw, mixed) = (parameters.text("rw"), mixes(parameters));
         let block = parameters.size("bs");
         if !block.is_multiple_of(SECTOR) {
-            return Err(format!("bs is {block} bytes, which are no whole sectors of {SECTOR}"));
+            return Err(format!("bs is {block} bytes, which is not a multiple of {SECTOR}"));
         }
         Ok(Self {
             file: parameters.text("file").into(),
             bytes: number("size"),
             engine: IoEngine::of(parameters.text("engine")),
-            reads_percent: if mixed { number("mix") } else { 100 * u64::from(!asks_to_write(parameters)) },
+            reads_percent: if mixed { number("mix") } else { 100 * u64::from(!has_writes(parameters)) },
             mixed,
             spread: spread(rw, parameters.text("distribution"))?,
             block,
@@ -105,23 +105,23 @@ impl Options {
         self.reads_percent < 100
     }
 
-    /// Whether sectors carry stamps: what is to be all zeros has none.
+    /// Returns whether sectors carry stamps. All-zero data has none.
     pub(super) fn stamped(&self) -> bool {
         self.data != Data::Zero || self.verify
     }
 
-    /// The same for each file that is named, of which each thread has one: the first thread the first, and so on in turn.
+    /// Returns the options for each of the named files. Threads are assigned to the files in turn.
     pub(super) fn each_file(&self) -> Result<Vec<Self>, String> {
         let files = list(&self.file);
         let allowed: Vec<String> = list(&self.may_overwrite).into_iter().filter(|path| !path.is_empty()).collect();
         if files.len() > FILES_MAX {
-            return Err(format!("file names {} files, and {FILES_MAX} are the most", files.len()));
+            return Err(format!("file names {} files, but at most {FILES_MAX} are supported", files.len()));
         }
         if let Some(twice) = files.iter().enumerate().find(|(at, file)| files[..*at].contains(file)) {
             return Err(format!("file names {} twice", twice.1));
         }
         if let Some(other) = allowed.iter().find(|path| files.len() > 1 && !files.contains(path)) {
-            return Err(format!("--allow-overwrite {other}, which is none of the files"));
+            return Err(format!("--allow-overwrite {other} names none of the files"));
         }
         if files.len() < 2 {
             return Ok(vec![self.clone()]);
@@ -133,30 +133,30 @@ impl Options {
         Ok(files.iter().map(one).collect())
     }
 
-    /// What does not go together. Looked at in the trial and not before: a list of engines by a list of depths is a fair
-    /// experiment, of which some cells come to nothing.
-    pub(super) fn possible(&self) -> Result<(), String> {
+    /// Rejects invalid combinations. Checked in the trial rather than in the plan: a list of engines combined with a
+    /// list of depths is a valid experiment, of which some cells fail.
+    pub(super) fn check_combination(&self) -> Result<(), String> {
         let (engine, depth) = (self.engine.name(), self.depth);
         let queues = matches!(self.engine, IoEngine::IoUring | IoEngine::Libaio);
         if !queues && depth > 1 {
             return Err(format!(
-                "{engine} has one request under way, not {depth}; hint: io_uring and libaio have more"
+                "{engine} supports one request in flight, not {depth}; hint: engine=io_uring or engine=libaio"
             ));
         }
         if self.engine == IoEngine::Mmap && self.direct {
-            return Err("mmap goes by the page cache; hint: direct=false".into());
+            return Err("mmap uses the page cache; hint: direct=false".into());
         }
         if self.sqpoll && self.engine != IoEngine::IoUring {
-            return Err(format!("sqpoll is io_uring's, {engine} has none"));
+            return Err(format!("sqpoll is supported by io_uring only, not by {engine}"));
         }
         if self.iopoll && !matches!(self.engine, IoEngine::IoUring | IoEngine::Preadv2) {
-            return Err(format!("iopoll is for io_uring and preadv2, {engine} has none"));
+            return Err(format!("iopoll is supported by io_uring and preadv2 only, not by {engine}"));
         }
         if self.iopoll && !self.direct {
             return Err("iopoll needs direct=true: the page cache cannot be polled".into());
         }
         if self.iopoll && self.engine == IoEngine::IoUring && self.fsync > 0 {
-            return Err("an io_uring with iopoll takes no fsync; hint: fsync=0".into());
+            return Err("io_uring with iopoll does not support fsync; hint: fsync=0".into());
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl IoEngine {
 
     fn of(word: &str) -> Self {
         let found = Self::NAMES.iter().find(|(name, _)| *name == word);
-        found.expect("the description allows no other words").1
+        found.expect("the description allows no other values").1
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -182,7 +182,7 @@ impl IoEngine {
     }
 }
 
-/// The paths of a list with commas between them; a text that is the path of something that is there is one path.
+/// Splits a comma-separated list of paths. A text that is the path of an existing file is a single path.
 fn list(text: &str) -> Vec<String> {
     if !text.contains(',') || std::path::Path::new(text).exists() {
         return vec![text.into()];
@@ -191,18 +191,18 @@ fn list(text: &str) -> Vec<String> {
 }
 
 fn spread(rw: &str, distribution: &str) -> Result<Spread, String> {
-    let anywhere = rw.starts_with("rand");
+    let is_random = rw.starts_with("rand");
     if distribution == "random" {
-        return Ok(if anywhere { Spread::Uniform } else { Spread::InTurn });
+        return Ok(if is_random { Spread::Uniform } else { Spread::InTurn });
     }
     let theta = distribution.strip_prefix("zipf:").and_then(|theta| theta.parse::<f64>().ok());
     let theta = theta.filter(|theta| *theta > 0.0 && *theta <= THETA_MAX);
     let theta = theta.ok_or_else(|| {
         format!(
-            "distribution '{distribution}' is neither random nor zipf:THETA with THETA above 0 and up to {THETA_MAX}"
+            "invalid value '{distribution}' for distribution: must be random or zipf:THETA with 0 < THETA <= {THETA_MAX}"
         )
     })?;
-    if anywhere { Ok(Spread::Zipf(theta)) } else { Err(format!("rw={rw} goes in order, so it has no distribution")) }
+    if is_random { Ok(Spread::Zipf(theta)) } else { Err(format!("rw={rw} is sequential, so it has no distribution")) }
 }
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
     use crate::kernels::io::for_tests::{options, parameters};
 
     #[test]
-    fn kinds_of_requests_are_read() {
+    fn request_kinds_are_parsed() {
         let kind = |rw: &str| {
             let options = options(&[("rw", rw)]);
             (options.reads_percent, options.mixed, options.spread)
@@ -226,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_values_are_rejected() {
         let cases: [(&[(&str, &str)], &str); 7] = [
-            (&[("bs", "700")], "no whole sectors"),
-            (&[("distribution", "pareto:1")], "neither random nor zipf:THETA"),
-            (&[("distribution", "zipf:-1")], "neither random nor zipf:THETA"),
-            (&[("distribution", "zipf:1"), ("rw", "read")], "goes in order"),
+            (&[("bs", "700")], "not a multiple of 512"),
+            (&[("distribution", "pareto:1")], "must be random or zipf:THETA"),
+            (&[("distribution", "zipf:-1")], "must be random or zipf:THETA"),
+            (&[("distribution", "zipf:1"), ("rw", "read")], "is sequential"),
             (&[("data", "ones")], "'ones'"),
             (&[("data", "compress:101")], "compress:101"),
             (&[("data", "compress:x")], "compress:x"),
@@ -243,20 +243,23 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_named() {
+    fn invalid_combinations_are_rejected() {
         let cases: [(&[(&str, &str)], &str); 7] = [
-            (&[("engine", "psync"), ("iodepth", "2")], "psync has one request under way"),
+            (&[("engine", "psync"), ("iodepth", "2")], "psync supports one request in flight"),
             (&[("engine", "mmap"), ("direct", "true")], "direct=false"),
-            (&[("engine", "libaio"), ("sqpoll", "true")], "sqpoll is io_uring's"),
-            (&[("engine", "libaio"), ("iopoll", "true"), ("direct", "true")], "libaio has none"),
+            (&[("engine", "libaio"), ("sqpoll", "true")], "sqpoll is supported by io_uring only"),
+            (&[("engine", "libaio"), ("iopoll", "true"), ("direct", "true")], "not by libaio"),
             (&[("iopoll", "true"), ("direct", "false")], "needs direct=true"),
-            (&[("iopoll", "true"), ("direct", "true"), ("fsync", "2")], "takes no fsync"),
-            (&[("engine", "preadv2"), ("iodepth", "9")], "preadv2 has one request"),
+            (&[("iopoll", "true"), ("direct", "true"), ("fsync", "2")], "does not support fsync"),
+            (&[("engine", "preadv2"), ("iodepth", "9")], "preadv2 supports one request"),
         ];
         for (pairs, expected) in cases {
-            let error = options(pairs).possible().unwrap_err();
+            let error = options(pairs).check_combination().unwrap_err();
             assert!(error.contains(expected), "{pairs:?}: {error}");
         }
-        assert_eq!(options(&[("engine", "preadv2"), ("iopoll", "true"), ("direct", "true")]).possible(), Ok(()));
+        assert_eq!(
+            options(&[("engine", "preadv2"), ("iopoll", "true"), ("direct", "true")]).check_combination(),
+            Ok(())
+        );
     }
 }

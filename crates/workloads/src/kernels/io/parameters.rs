@@ -1,4 +1,4 @@
-//! What `io` looks like from outside: its parameters and metrics.
+//! Describes workload `io`: its parameters and metrics.
 
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
@@ -12,41 +12,47 @@ const HOUR: Nanos = Nanos(3_600_000_000_000);
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "io".into(),
-        summary: "reads and writes of a file or a disk: requests a second, bandwidth, latency".into(),
+        summary: "reads and writes of a file or a disk: requests per second, bandwidth, latency".into(),
         about:
-            "Each thread keeps a number of requests of one size under way for a span of time or for so many bytes, on \
-                a file, a disk, or a file of its own that it makes where none is given. Latency is from when a request \
-                was due to having it done, to the 99.99th percentile. Writes to nothing that it has not made itself, \
-                unless --allow-overwrite names it; never to what is mounted or otherwise in use. Source: fio's read, \
-                write and mixed jobs."
+            "Each thread keeps a number of requests of one size in flight, for a time or a number of bytes, on a file, \
+             a disk, or a new temporary file if none is given. Latency is measured from when a request is due until it \
+             completes, up to the 99.99th percentile. Never writes to existing data unless --allow-overwrite names it, \
+             and never to a device that is mounted or otherwise in use. Source: fio's read, write and mixed jobs."
                 .into(),
-        parameters: [subject(), requests(), bounds(), payload(), ways()].concat(),
-        metrics: measured(),
+        parameters: [
+            target_parameters(),
+            request_parameters(),
+            limit_parameters(),
+            data_parameters(),
+            io_uring_parameters(),
+        ]
+        .concat(),
+        metrics: all_metrics(),
         threads_exactly: None,
         trial_time_guess: Nanos(5_000_000_000),
     }
 }
 
-fn subject() -> Vec<ParameterSpec> {
+fn target_parameters() -> Vec<ParameterSpec> {
     parameters([
         Parameter {
             name: "file",
-            about: "what is read or written, such as /dev/sda; one that does not exist is made and removed; empty for a \
-                    file of its own in the folder of TMPDIR; several with commas between them have threads of their own",
+            about: "file or disk to read or write, such as /dev/sda; one that does not exist is created and removed; \
+                    empty for a temporary file in TMPDIR; comma-separated files have separate threads",
             kind: ParameterKind::Text,
             default: Some(""),
             smoke: None,
         },
         Parameter {
             name: "size",
-            about: "how much of it, from its beginning",
+            about: "number of bytes to use, from the beginning",
             kind: ParameterKind::Size { min: Bytes(1 << 12), max: Bytes(1 << 50) },
             default: Some("1GiB"),
             smoke: Some("1MiB"),
         },
         Parameter {
             name: "engine",
-            about: "many requests at once (io_uring, libaio), or one after the other (psync, preadv2, mmap)",
+            about: "asynchronous (io_uring, libaio) or synchronous (psync, preadv2, mmap)",
             kind: choice(&["io_uring", "psync", "preadv2", "libaio", "mmap"]),
             default: Some("io_uring"),
             smoke: None,
@@ -54,80 +60,80 @@ fn subject() -> Vec<ParameterSpec> {
     ])
 }
 
-fn requests() -> Vec<ParameterSpec> {
+fn request_parameters() -> Vec<ParameterSpec> {
     parameters([
         Parameter {
             name: "rw",
-            about: "reads, writes or both (rw), in order or anywhere (rand)",
+            about: "reads, writes or both (rw), sequential or random (rand)",
             kind: choice(&["randread", "read", "randwrite", "write", "randrw", "rw"]),
             default: Some("randread"),
             smoke: None,
         },
         Parameter {
             name: "mix",
-            about: "how many percent of randrw and rw are reads",
+            about: "share of reads in randrw and rw, in percent",
             kind: ParameterKind::Integer { min: 0, max: 100 },
             default: Some("70"),
             smoke: None,
         },
         Parameter {
             name: "distribution",
-            about: "which places are asked for: random, all alike; zipf:THETA, few often",
+            about: "distribution of random requests: random (uniform), or zipf:THETA (few blocks often)",
             kind: ParameterKind::Text,
             default: Some("random"),
             smoke: None,
         },
         Parameter {
             name: "bs",
-            about: "how much is read or written at once",
+            about: "size of a request",
             kind: ParameterKind::Size { min: Bytes(SECTOR as u64), max: Bytes(1 << 30) },
             default: Some("4KiB"),
             smoke: None,
         },
         Parameter {
             name: "iodepth",
-            about: "how many requests each thread has under way; psync, preadv2 and mmap have one",
+            about: "requests in flight per thread; psync, preadv2 and mmap support one",
             kind: ParameterKind::Integer { min: 1, max: 1 << 16 },
             default: Some("1"),
             smoke: None,
         },
         Parameter {
             name: "direct",
-            about: "past the page cache",
+            about: "bypass the page cache",
             kind: ParameterKind::Switch,
             default: Some("true"),
-            // Temporary files are often kept in memory, where there is nothing to go past.
+            // Temporary files are often in memory (tmpfs), which does not support direct I/O.
             smoke: Some("false"),
         },
     ])
 }
 
-fn bounds() -> Vec<ParameterSpec> {
+fn limit_parameters() -> Vec<ParameterSpec> {
     parameters([
         Parameter {
             name: "runtime",
-            about: "how long it measures",
+            about: "duration of the measurement",
             kind: ParameterKind::Time { min: Nanos(1_000_000), max: HOUR },
             default: Some("5s"),
             smoke: Some("50ms"),
         },
         Parameter {
             name: "amount",
-            about: "instead: how many bytes each thread reads and writes; 0 is for the time of runtime",
+            about: "instead of runtime: bytes that each thread reads and writes; 0 uses runtime",
             kind: ParameterKind::Size { min: Bytes(0), max: Bytes(1 << 50) },
             default: Some("0B"),
             smoke: None,
         },
         Parameter {
             name: "ramp",
-            about: "how long it runs before anything counts",
+            about: "duration of the ramp, which is not counted",
             kind: ParameterKind::Time { min: Nanos(0), max: HOUR },
             default: Some("0ns"),
             smoke: None,
         },
         Parameter {
             name: "rate",
-            about: "requests a second of each thread, with latency from when each should have started; 0 is as fast as it can",
+            about: "requests per second of each thread, with latency from the intended start; 0 is as fast as possible",
             kind: ParameterKind::Integer { min: 0, max: 10_000_000 },
             default: Some("0"),
             smoke: None,
@@ -135,32 +141,32 @@ fn bounds() -> Vec<ParameterSpec> {
     ])
 }
 
-fn payload() -> Vec<ParameterSpec> {
+fn data_parameters() -> Vec<ParameterSpec> {
     parameters([
         Parameter {
             name: "data",
-            about: "what is written: random, zero, or compress:PERCENT, which a compressor makes smaller by so much",
+            about: "content to write: random, zero, or compress:PERCENT, which compresses by this percentage",
             kind: ParameterKind::Text,
             default: Some("random"),
             smoke: None,
         },
         Parameter {
             name: "verify",
-            about: "each block carries its place, a seed and a checksum; what was written is read back and compared",
+            about: "store offset, seed and checksum in each block; read back and verify all written blocks",
             kind: ParameterKind::Switch,
             default: Some("false"),
             smoke: None,
         },
         Parameter {
             name: "fsync",
-            about: "after so many writes of a thread an fsync; 0 is never",
+            about: "writes of a thread between two fsyncs; 0 is never",
             kind: ParameterKind::Integer { min: 0, max: 1 << 40 },
             default: Some("0"),
             smoke: None,
         },
         Parameter {
             name: "allow-overwrite",
-            about: "the exact path of a file or disk that was there before and may be written to; --allow-overwrite sets it",
+            about: "exact path of an existing file or disk that may be overwritten; --allow-overwrite sets it",
             kind: ParameterKind::Text,
             default: Some(""),
             smoke: None,
@@ -168,25 +174,25 @@ fn payload() -> Vec<ParameterSpec> {
     ])
 }
 
-fn ways() -> Vec<ParameterSpec> {
+fn io_uring_parameters() -> Vec<ParameterSpec> {
     parameters([
         Parameter {
             name: "registered",
-            about: "io_uring knows buffers and file beforehand",
+            about: "register buffers and file with io_uring",
             kind: ParameterKind::Switch,
             default: Some("true"),
             smoke: None,
         },
         Parameter {
             name: "sqpoll",
-            about: "a thread of the kernel looks for io_uring's requests",
+            about: "use a kernel thread to poll for io_uring's requests",
             kind: ParameterKind::Switch,
             default: Some("false"),
             smoke: None,
         },
         Parameter {
             name: "iopoll",
-            about: "the device is asked again and again instead of interrupting (io_uring, preadv2)",
+            about: "poll the device instead of using interrupts (io_uring, preadv2)",
             kind: ParameterKind::Switch,
             default: Some("false"),
             smoke: None,
@@ -194,12 +200,12 @@ fn ways() -> Vec<ParameterSpec> {
     ])
 }
 
-fn measured() -> Vec<MetricSpec> {
+fn all_metrics() -> Vec<MetricSpec> {
     let of_files = metrics(FILE_SERIES.map(|series| Metric::median(series, "IO/s", Better::Higher)));
-    [of_all(), of_files].concat()
+    [overall_metrics(), of_files].concat()
 }
 
-fn of_all() -> Vec<MetricSpec> {
+fn overall_metrics() -> Vec<MetricSpec> {
     metrics([
         Metric::median("iops", "IO/s", Better::Higher),
         Metric::median("bandwidth", "MiB/s", Better::Higher),

@@ -1,4 +1,4 @@
-//! One request after the other: `preadv2` and `pwritev2` (Linux 4.6), where the device may be polled (`iopoll`).
+//! Synchronous requests by `preadv2` and `pwritev2` (Linux 4.6), which can poll the device (`iopoll`).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,11 +13,11 @@ pub(super) fn transfer(file: &File, polled: bool) -> impl FnMut(&Request, *mut u
     move |request, buffer, length| {
         let (piece, offset) = (libc::iovec { iov_base: buffer.cast(), iov_len: length }, request.offset as libc::off_t);
         last_result(match request.kind {
-            // SAFETY: the buffer has `length` bytes and is no other request's; the vector outlives the call.
+            // SAFETY: the buffer has `length` bytes and no other request uses it; the vector outlives the call.
             RequestKind::Read => unsafe { libc::preadv2(file, &raw const piece, 1, offset, flags) },
             // SAFETY: as above.
             RequestKind::Write => unsafe { libc::pwritev2(file, &raw const piece, 1, offset, flags) },
-            // SAFETY: takes a number alone.
+            // SAFETY: takes only a number.
             RequestKind::Sync => unsafe { libc::fsync(file) as libc::ssize_t },
         })
     }

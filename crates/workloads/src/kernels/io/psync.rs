@@ -1,4 +1,4 @@
-//! One request after the other: `pread` and `pwrite`.
+//! Synchronous requests by `pread` and `pwrite`.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -12,12 +12,12 @@ pub(super) fn transfer(file: &File) -> impl FnMut(&Request, *mut u8, usize) -> i
     move |request, buffer, length| {
         let offset = request.offset as libc::off_t;
         last_result(match request.kind {
-            // SAFETY: the buffer has `length` bytes and is no other request's; the descriptor is open while the file is
-            // borrowed.
+            // SAFETY: the buffer has `length` bytes and no other request uses it; the descriptor is open while the file
+            // is borrowed.
             RequestKind::Read => unsafe { libc::pread(file, buffer.cast(), length, offset) },
             // SAFETY: as above.
             RequestKind::Write => unsafe { libc::pwrite(file, buffer.cast(), length, offset) },
-            // SAFETY: takes a number alone.
+            // SAFETY: takes only a number.
             RequestKind::Sync => unsafe { libc::fsync(file) as libc::ssize_t },
         })
     }

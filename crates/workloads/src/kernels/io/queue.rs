@@ -1,32 +1,33 @@
-//! Many requests at once: the loop of the engines `io_uring` and libaio. Each round hands over what the last one answered,
-//! and waits for one answer where none is there.
+//! The loop of the asynchronous engines `io_uring` and libaio. Each round submits new requests for the slots that
+//! completed, and waits for a completion if none is available.
 
 use super::worker::{Next, Request, WorkerState};
 use super::{clock, pace};
 use crate::job::Failure;
 
-/// A queue of the kernel.
+/// An asynchronous queue of the kernel.
 pub(super) trait Queue {
-    /// Puts a request into the batch. `slot` comes back with its answer.
+    /// Adds a request to the batch. Its completion has the same `slot`.
     fn put(&mut self, slot: usize, request: &Request, buffer: *mut u8);
 
-    /// Hands the batch over and waits. Gives the time at which it was handed over.
-    fn hand_over(&mut self, wait: Wait) -> u64;
+    /// Submits the batch and waits for completions. Returns the time of submission.
+    fn submit_and_wait(&mut self, wait: Wait) -> u64;
 
-    /// Takes answers that are there, few enough that the device does not stand idle until they are replaced: their slots, and bytes or an error below zero.
-    fn answers(&mut self, take: impl FnMut(usize, i64));
+    /// Processes available completions: slots, and bytes or a negative error. Processes few per call, so that the
+    /// device does not become idle before they are replaced.
+    fn reap(&mut self, take: impl FnMut(usize, i64));
 }
 
-/// How long a batch is waited for.
+/// The condition that ends the wait after submitting a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Until an answer is there.
+    /// Until a completion is available.
     Answer,
-    /// As well, but so many nanoseconds at most.
+    /// Until a completion is available, but at most this many nanoseconds.
     AtMost(u64),
 }
 
-/// Does the work, then waits for what is under way: the kernel has its buffers until then.
+/// Runs the requests, then waits for those in flight, because the kernel uses their buffers until then.
 pub(super) fn run(work: &mut WorkerState<'_>, queue: &mut impl Queue) -> Result<(), Failure> {
     let depth = work.task.options.depth;
     let mut slots = vec![Request::IDLE; depth];
@@ -57,15 +58,15 @@ pub(super) fn run(work: &mut WorkerState<'_>, queue: &mut impl Queue) -> Result<
             now = clock::now_ns();
             continue;
         }
-        let handed = queue.hand_over(wake.map_or(Wait::Answer, |at| Wait::AtMost(pace::sleep_for(now, at))));
+        let submitted = queue.submit_and_wait(wake.map_or(Wait::Answer, |at| Wait::AtMost(pace::sleep_for(now, at))));
         for slot in batch.drain(..) {
-            slots[slot].handed = handed;
+            slots[slot].submitted = submitted;
         }
-        queue.answers(|slot, result| {
+        queue.reap(|slot, result| {
             now = clock::now_ns();
-            let done = work.done(&slots[slot], result, now);
+            let checked = work.complete(&slots[slot], result, now);
             if outcome.is_ok() {
-                outcome = done;
+                outcome = checked;
             }
             free.push(slot);
         });

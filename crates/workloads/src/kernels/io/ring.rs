@@ -1,5 +1,5 @@
-//! Many requests at once: `io_uring`, one ring per thread. One call hands over a batch and waits. Buffers and the file are
-//! known to the kernel beforehand unless `registered=false`.
+//! The engine `io_uring`, one ring per thread. One call submits a batch and waits. Buffers and the file are registered
+//! with the kernel unless `registered=false`.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -16,35 +16,35 @@ use super::queue::{Queue, Wait};
 use super::worker::{Request, RequestKind};
 use crate::job::Failure;
 
-/// Signals and a kernel short of memory pass.
+/// Retries after a signal or a temporary lack of kernel memory.
 const TRIES_MAX: u32 = 1000;
 
-/// The kernel registers no more as one buffer.
+/// Maximum size of a registered buffer in the kernel.
 const PIECE_MAX: usize = 1 << 30;
 
-/// A polling thread of the kernel goes to sleep after so long without requests.
+/// Idle time after which the kernel's polling thread sleeps.
 const SQPOLL_IDLE_MS: u32 = 1000;
 
-/// How many answers a round takes at most. The larger the batches, the less each request costs the processor, and the
-/// longer the device stands idle: with batches of any size a virtio disk did 15 % less at a depth of 16 than fio, which
-/// hands over one by one, with batches of 4 as much, at a quarter less cpu time; with 1 and 2 no more.
+/// Maximum number of completions per round. Larger batches cost less CPU time per request but leave the device idle
+/// longer. On a virtio disk at a depth of 16, unlimited batches reached 15 % less than fio, which submits one by one.
+/// Batches of 4 reached the same as fio with a quarter less CPU time; batches of 1 and 2 reached no more.
 fn batch(depth: usize) -> usize {
     (depth / 4).clamp(1, 4)
 }
 
-/// The queues of a ring.
+/// The submission and completion queues of a ring.
 pub(super) struct UringQueue<'r> {
     submitter: Submitter<'r>,
     requests: SubmissionQueue<'r>,
-    answers: CompletionQueue<'r>,
+    reap: CompletionQueue<'r>,
     block: u32,
     file: libc::c_int,
-    /// How many blocks a registered buffer has; none when none is registered.
+    /// Number of blocks per registered buffer; `None` if none is registered.
     per_piece: Option<usize>,
     batch: usize,
 }
 
-/// A ring as the options ask for.
+/// Creates a ring according to the options.
 pub(super) fn make(options: &Options) -> Result<IoUring, Failure> {
     let depth = options.depth as u32;
     let with = |quick: bool| {
@@ -58,53 +58,54 @@ pub(super) fn make(options: &Options) -> Result<IoUring, Failure> {
         if quick {
             builder.setup_single_issuer();
             if !options.sqpoll {
-                // Answers are looked after when they are waited for, and not by interrupting this thread.
+                // Completions are processed when this thread waits for them, instead of interrupting it.
                 builder.setup_coop_taskrun().setup_defer_taskrun();
             }
         }
-        // A polling thread gives places back only after a whole batch, of which some answers may be there before.
+        // The polling thread frees entries only after a whole batch, while some of its completions may be available
+        // earlier.
         builder.build(if options.sqpoll { 2 * depth } else { depth })
     };
-    // Kernels before 6.1 do not know the quick ways.
+    // Falls back to default flags: kernels before 6.1 do not support the faster ones.
     let ring =
         with(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { with(false) } else { Err(error) });
     ring.map_err(|error| match error.raw_os_error() {
         Some(libc::EINVAL) => Failure::Unavailable(format!(
-            "this kernel gives no io_uring of {depth} requests: {error}; hint: a smaller iodepth"
+            "the kernel rejected an io_uring of {depth} requests: {error}; hint: a smaller iodepth"
         )),
         Some(libc::ENOMEM) => Failure::Unavailable(format!(
-            "this kernel gives no io_uring of {depth} requests: {error}; hint: a smaller iodepth, or a larger ulimit -l"
+            "the kernel rejected an io_uring of {depth} requests: {error}; hint: a smaller iodepth, or a larger ulimit -l"
         )),
         Some(libc::EPERM) => Failure::Unavailable(format!(
-            "this kernel gives no io_uring: {error}; hint: sysctl kernel.io_uring_disabled, or engine=libaio"
+            "io_uring is not available: {error}; hint: sysctl kernel.io_uring_disabled, or engine=libaio"
         )),
-        _ => Failure::Unavailable(format!("this kernel gives no io_uring: {error}; hint: engine=libaio")),
+        _ => Failure::Unavailable(format!("io_uring is not available: {error}; hint: engine=libaio")),
     })
 }
 
 impl<'r> UringQueue<'r> {
-    /// Tells the ring of buffers and file.
+    /// Registers buffers and the file with the ring.
     pub(super) fn new(
         ring: &'r mut IoUring,
         options: &Options,
         file: &File,
         buffers: &Buffers<'_>,
     ) -> Result<Self, Failure> {
-        let (mut submitter, requests, answers) = ring.split();
+        let (mut submitter, requests, reap) = ring.split();
         keep_workers_here(&submitter);
         let file = file.as_raw_fd();
         if options.registered {
-            // SAFETY: the buffers outlive the ring's requests: the loop waits for all of them.
-            let told = unsafe { submitter.register_buffers(&buffers.pieces(PIECE_MAX)) };
-            told.and_then(|()| submitter.register_files(&[file])).map_err(|error| not_registered(&error))?;
-            // Spares the kernel a look-up in each call; kernels before 5.18 do it.
+            // SAFETY: the buffers outlive the ring's requests, because the loop waits for all of them.
+            let registered = unsafe { submitter.register_buffers(&buffers.pieces(PIECE_MAX)) };
+            registered.and_then(|()| submitter.register_files(&[file])).map_err(|error| not_registered(&error))?;
+            // Saves a lookup per call; kernels before 5.18 do not support it.
             let _ = submitter.register_ring_fd();
         }
         let per_piece = options.registered.then(|| buffers.blocks_per_piece(PIECE_MAX));
         Ok(Self {
             submitter,
             requests,
-            answers,
+            reap,
             block: options.block as u32,
             file,
             per_piece,
@@ -142,13 +143,14 @@ impl<'r> UringQueue<'r> {
     }
 }
 
-/// What cannot be handed over without waiting, such as requests for a disk whose own queue is full, threads of the kernel
-/// do. They may run on all cpus of the memory node; here they get those of the thread that they work for, as its seat is
-/// what is measured. Kernels before 5.14 let nobody say, and then the evidence shows where they ran.
+/// Pins the kernel's worker threads, which process requests that would block, for example because the queue of the disk
+/// is full. By default they may run on all CPUs of the memory node; here they get the CPUs of the submitting thread,
+/// whose binding is measured. Kernels before 5.14 do not support this; the evidence then shows where
+/// they ran.
 fn keep_workers_here(submitter: &Submitter<'_>) {
-    // SAFETY: all zeros is an empty set, which the call alone fills in.
+    // SAFETY: all zeros is an empty set, which the call fills in.
     let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours and as large as is said; 0 is this thread.
+    // SAFETY: the set is local and has the given size; 0 is this thread.
     if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cpus) } == 0 {
         let _ = submitter.register_iowq_aff(&cpus);
     }
@@ -159,22 +161,22 @@ fn not_registered(error: &io::Error) -> Failure {
         Some(libc::ENOMEM) => "a larger ulimit -l, which bounds registered memory, or registered=false",
         _ => "registered=false",
     };
-    Failure::Unavailable(format!("this kernel registers no buffers and files: {error}; hint: {hint}"))
+    Failure::Unavailable(format!("the kernel rejected the registration of buffers and files: {error}; hint: {hint}"))
 }
 
 impl Queue for UringQueue<'_> {
     #[inline]
     fn put(&mut self, slot: usize, request: &Request, buffer: *mut u8) {
         let entry = self.entry(request, buffer).user_data(slot as u64);
-        // SAFETY: the buffer belongs to no other request under way, and outlives this one: the loop waits for all. The ring
-        // has a place for each of `depth` requests, so that it is never full.
-        unsafe { self.requests.push(&entry) }.expect("the ring has a place for each request");
+        // SAFETY: no other request in flight uses the buffer, and it outlives this request, because the loop waits for
+        // all. The ring has an entry for each of `depth` requests, so it is never full.
+        unsafe { self.requests.push(&entry) }.expect("the ring has an entry for each request");
     }
 
-    /// Without an answer the buffers would stay the kernel's: where the kernel takes no requests and gives no answers,
-    /// nothing can be done but to end this process, which measures and does nothing else.
+    /// If submission keeps failing, the kernel would retain the buffers, so the only safe reaction is to abort this
+    /// process, which only measures.
     #[inline]
-    fn hand_over(&mut self, wait: Wait) -> u64 {
+    fn submit_and_wait(&mut self, wait: Wait) -> u64 {
         self.requests.sync();
         let handed = clock::now_ns();
         for _ in 0..TRIES_MAX {
@@ -190,13 +192,13 @@ impl Queue for UringQueue<'_> {
     }
 
     #[inline]
-    fn answers(&mut self, mut take: impl FnMut(usize, i64)) {
-        // What was handed over has left its places.
+    fn reap(&mut self, mut take: impl FnMut(usize, i64)) {
+        // Submitted requests have freed their entries.
         self.requests.sync();
-        self.answers.sync();
-        for answer in self.answers.by_ref().take(self.batch) {
+        self.reap.sync();
+        for answer in self.reap.by_ref().take(self.batch) {
             take(answer.user_data() as usize, i64::from(answer.result()));
         }
-        self.answers.sync();
+        self.reap.sync();
     }
 }

@@ -1,5 +1,5 @@
-//! What may be written to. Nothing that was there before, unless its exact path was repeated; and never what is mounted,
-//! swap, part of another device, or a window into the kernel, whatever was said.
+//! Decides which files and devices may be written. Existing data is protected unless the user repeated its exact path.
+//! Mounted devices, swap, parts of other devices and kernel interfaces are always protected.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, Metadata};
@@ -11,7 +11,7 @@ use std::path::Path;
 use super::disk::{self, Disk};
 use crate::job::Failure;
 
-/// File systems whose files are no storage but switches: writing to them changes the running kernel.
+/// File systems whose files are kernel interfaces: writing to them changes the running kernel.
 const KERNEL_FILE_SYSTEMS: [(i64, &str); 10] = [
     (0x9fa0, "procfs"),
     (0x6265_6572, "sysfs"),
@@ -25,72 +25,76 @@ const KERNEL_FILE_SYSTEMS: [(i64, &str); 10] = [
     (0xcafe_4a11, "bpf"),
 ];
 
-/// Whether `path`, which exists, may be written to when `allowed` is the path that was repeated. Looks and opens nothing.
+/// Checks whether `path`, which exists, may be overwritten if the user repeated the path `allowed`. Opens nothing.
 pub(super) fn may_overwrite(path: &str, allowed: &str) -> Result<(), Failure> {
     if allowed != path {
-        let repeated = if allowed.is_empty() { String::new() } else { format!(" (--allow-overwrite says {allowed})") };
+        let repeated = if allowed.is_empty() { String::new() } else { format!(" (--allow-overwrite names {allowed})") };
         return Err(Failure::Failed(format!(
-            "{path} was there before and would be overwritten{repeated}; \
-             hint: --allow-overwrite {path}, if nothing in it is needed"
+            "cannot write to {path}: it exists and would be overwritten{repeated}; hint: --allow-overwrite {path}, if \
+             its content is not needed"
         )));
     }
-    let found = fs::metadata(path).map_err(|error| Failure::Failed(format!("cannot look at {path}: {error}")))?;
-    let used = in_use(Path::new("/"), &found).unwrap_or_else(|why| Some(format!("nothing is known of its use: {why}")));
+    let metadata = fs::metadata(path).map_err(|error| Failure::Failed(format!("cannot check {path}: {error}")))?;
+    let used = in_use(Path::new("/"), &metadata)
+        .unwrap_or_else(|reason| Some(format!("cannot determine whether it is in use: {reason}")));
     used.map_or(Ok(()), |used| Err(refused(path, &used)))
 }
 
-/// The same once more of what was opened, which the path may have been exchanged for meanwhile.
-pub(super) fn opened(path: &str, file: &File) -> Result<(), Failure> {
-    let found = file.metadata().map_err(|error| Failure::Failed(format!("cannot look at {path}: {error}")))?;
-    let used = in_use(Path::new("/"), &found).unwrap_or_else(|why| Some(format!("nothing is known of its use: {why}")));
+/// Checks the opened file again, because the path may refer to another file by then.
+pub(super) fn check_opened(path: &str, file: &File) -> Result<(), Failure> {
+    let metadata = file.metadata().map_err(|error| Failure::Failed(format!("cannot check {path}: {error}")))?;
+    let used = in_use(Path::new("/"), &metadata)
+        .unwrap_or_else(|reason| Some(format!("cannot determine whether it is in use: {reason}")));
     let switch = kernel_file_system(file).map(|name| format!("it is a file of the kernel's {name}"));
     used.or(switch).map_or(Ok(()), |used| Err(refused(path, &used)))
 }
 
-/// A device that the kernel gives to nobody else is in use, whoever uses it and in whichever container.
+/// Converts an error of opening for writing. EBUSY means that the device is in use, possibly in another container.
 pub(super) fn busy(path: &str, error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::ResourceBusy => refused(path, "the kernel says that it is in use"),
+        io::ErrorKind::ResourceBusy => refused(path, "the kernel reports that it is in use"),
         _ => Failure::Failed(format!("cannot write {path}: {error}")),
     }
 }
 
 fn refused(path: &str, used: &str) -> Failure {
-    Failure::Failed(format!("{path} is never written to: {used}"))
+    Failure::Failed(format!("refusing to write to {path}: {used}"))
 }
 
-/// Who uses a file or a block device; none when nobody is known to.
-fn in_use(root: &Path, found: &Metadata) -> Result<Option<String>, String> {
-    if found.file_type().is_block_device() {
-        let used = Disk::find(root, &disk::number(found.rdev()))?.used(root)?;
+/// Returns how a file or a block device is used; `None` if no use is known.
+fn in_use(root: &Path, metadata: &Metadata) -> Result<Option<String>, String> {
+    if metadata.file_type().is_block_device() {
+        let used = Disk::find(root, &disk::number(metadata.rdev()))?.used(root)?;
         if used.is_some() {
             return Ok(used);
         }
-    } else if !found.is_file() {
+    } else if !metadata.is_file() {
         return Ok(Some("it is neither a file nor a disk".into()));
     }
-    if let Some(device) = disk::loop_on(root, found) {
-        return Ok(Some(format!("{device} lies on it")));
+    if let Some(device) = disk::loop_on(root, metadata) {
+        return Ok(Some(format!("{device} is backed by it")));
     }
-    Ok(disk::is_swap(root, found)?.then(|| "it is used as swap".into()))
+    Ok(disk::is_swap(root, metadata)?.then(|| "it is used as swap".into()))
 }
 
 fn kernel_file_system(file: &File) -> Option<&'static str> {
-    // SAFETY: all zeros is a valid statfs, which the call alone fills in.
+    // SAFETY: all zeros is a valid statfs, which the call fills in.
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open and the struct is ours.
+    // SAFETY: the descriptor is open and the struct is local.
     if unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) } != 0 {
         return Some("unknown file system");
     }
     KERNEL_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == about.f_type as i64).map(|(_, name)| *name)
 }
 
-/// Whether a file may be made there: in /dev a name that is missing is a disk that is missing.
+/// Checks whether a file may be created at `path`. A missing name in /dev means a missing disk.
 pub(super) fn may_create(path: &str) -> Result<(), Failure> {
-    let real = Path::new(path).parent().and_then(|folder| fs::canonicalize(folder).ok()).unwrap_or_default();
-    let devices = ["/dev", "/proc", "/sys"].iter().any(|folder| real.starts_with(folder));
+    let real = Path::new(path).parent().and_then(|dir| fs::canonicalize(dir).ok()).unwrap_or_default();
+    let devices = ["/dev", "/proc", "/sys"].iter().any(|dir| real.starts_with(dir));
     if devices && !real.starts_with("/dev/shm") {
-        return Err(Failure::Failed(format!("there is no {path}; hint: lsblk shows the disks")));
+        return Err(Failure::Failed(format!(
+            "cannot create {path}: not a place for files; hint: lsblk lists the disks"
+        )));
     }
     Ok(())
 }
@@ -99,53 +103,53 @@ pub(super) fn may_create(path: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn why(result: Result<(), Failure>) -> String {
+    fn message(result: Result<(), Failure>) -> String {
         result.unwrap_err().to_string()
     }
 
     #[test]
-    fn the_exact_path_has_to_be_repeated() {
+    fn overwriting_requires_the_exact_path() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();
-        assert!(why(may_overwrite(path, "")).contains(&format!("hint: --allow-overwrite {path}")));
+        assert!(message(may_overwrite(path, "")).contains(&format!("hint: --allow-overwrite {path}")));
         for other in [format!("/{path}"), path[1..].to_string(), format!("{path}x"), "true".into()] {
-            assert!(why(may_overwrite(path, &other)).contains("would be overwritten"), "{other}");
+            assert!(message(may_overwrite(path, &other)).contains("would be overwritten"), "{other}");
         }
         assert_eq!(may_overwrite(path, path), Ok(()));
-        assert_eq!(opened(path, file.as_file()), Ok(()));
+        assert_eq!(check_opened(path, file.as_file()), Ok(()));
     }
 
     #[test]
-    fn what_is_no_storage_is_refused_whatever_is_said() {
+    fn kernel_interfaces_are_always_protected() {
         for path in ["/dev/null", "/tmp"] {
-            assert!(why(may_overwrite(path, path)).contains("neither a file nor a disk"));
+            assert!(message(may_overwrite(path, path)).contains("neither a file nor a disk"));
         }
-        // Looked at only: it is opened for reading.
+        // Only checked: it is opened for reading.
         let switch = "/proc/self/oom_score_adj";
-        assert!(why(opened(switch, &File::open(switch).unwrap())).contains("procfs"));
+        assert!(message(check_opened(switch, &File::open(switch).unwrap())).contains("procfs"));
     }
 
     #[test]
-    fn a_mounted_disk_is_refused_although_its_path_is_repeated() {
+    fn mounted_disk_is_protected_despite_allow_overwrite() {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mut sources = mounts.lines().filter_map(|line| line.split(" - ").nth(1)?.split(' ').nth(1));
-        let is_disk = |source: &&str| fs::metadata(source).is_ok_and(|found| found.file_type().is_block_device());
+        let is_disk = |source: &&str| fs::metadata(source).is_ok_and(|metadata| metadata.file_type().is_block_device());
         let Some(disk) = sources.find(is_disk) else { return println!("skipped: no disk is mounted here") };
-        let refusal = why(may_overwrite(disk, disk));
-        assert!(refusal.contains("is never written to") && refusal.contains("mounted on"), "{refusal}");
+        let refusal = message(may_overwrite(disk, disk));
+        assert!(refusal.contains("refusing to write to") && refusal.contains("mounted on"), "{refusal}");
     }
 
     #[test]
-    fn a_missing_disk_is_not_made() {
-        assert!(why(may_create("/dev/sdzz")).contains("lsblk"));
-        assert!(why(may_create("/dev/../proc/x")).contains("there is no"));
+    fn missing_disk_is_not_created() {
+        assert!(message(may_create("/dev/sdzz")).contains("lsblk"));
+        assert!(message(may_create("/dev/../proc/x")).contains("cannot create"));
         assert_eq!(may_create("/dev/shm/x"), Ok(()));
         assert_eq!(may_create("/tmp/x"), Ok(()));
     }
 
     #[test]
-    fn a_busy_device_is_named() {
+    fn busy_device_returns_an_error() {
         let busy = busy("/dev/x", &io::Error::from_raw_os_error(libc::EBUSY)).to_string();
-        assert!(busy.contains("/dev/x is never written to"), "{busy}");
+        assert!(busy.contains("refusing to write to /dev/x"), "{busy}");
     }
 }

@@ -1,10 +1,10 @@
-//! One request after the other: the loop of the engines psync, preadv2 and mmap.
+//! The loop of the synchronous engines psync, preadv2 and mmap.
 
 use super::worker::{Next, Request, WorkerState};
 use super::{clock, pace};
 use crate::job::Failure;
 
-/// Does the work with `transfer`, which gives what the kernel gives: bytes, or an error below zero.
+/// Runs the requests with `transfer`, which returns bytes or a negative error.
 pub(super) fn run(
     work: &mut WorkerState<'_>,
     mut transfer: impl FnMut(&Request, *mut u8, usize) -> i64,
@@ -26,8 +26,8 @@ pub(super) fn run(
         };
         let result = transfer(&request, work.buffers.address(request.buffer), block);
         let done = clock::now_ns();
-        work.done(&request, result, done)?;
-        // Checking is no part of the next request; without it there is nothing between the two.
+        work.complete(&request, result, done)?;
+        // The time of checking does not count for the next request. Without checks, no time passes between requests.
         now = if work.task.checks() { clock::now_ns() } else { done };
     }
 }

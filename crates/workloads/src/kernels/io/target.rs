@@ -1,5 +1,5 @@
-//! What is read and written: a file or a disk that was there before, or a file that we make, whose every sector says
-//! where it is. A file of ours loses its name as soon as it is made, so that nothing is left of it however we end.
+//! The file or disk of a trial: an existing one, or a new file in which every sector identifies its offset. A new file
+//! is unlinked as soon as it is created, so that it disappears however the process ends.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -15,52 +15,52 @@ use super::{SECTOR, advice, safety, verify};
 use crate::job::Failure;
 use crate::random::Random;
 
-/// What is written at once while our own file is made.
+/// Bytes per write while a new file is filled.
 const CHUNK: usize = 1 << 20;
 
-/// What marks blocks that our own file was filled with from those that the trial writes.
+/// Distinguishes the blocks that a new file was filled with from those that the trial writes.
 const FILLED: u64 = 0xF111_ED00_F111_ED00;
 
 pub(super) struct IoTarget {
-    /// Held while the threads have handles of their own: of a disk that is written to it keeps others away.
+    /// Kept open while the threads have separate handles. For a disk opened for writing, this excludes other users.
     file: File,
     name: String,
     pub bytes: u64,
-    /// Whether we have made it, so that its content is known.
-    pub ours: bool,
+    /// Whether this process created the file, so that its content is known.
+    pub created: bool,
     direct: bool,
     writes: bool,
-    /// What the file system says of it, to find out whether it stayed so; of a disk there is nothing to find out.
+    /// Initial length of the file, to detect truncation; `None` for a disk or a new file.
     length: Option<u64>,
 }
 
-/// The seed of the blocks that our own file is filled with. With `verify` it is not that of the writes, so that a write
-/// that was lost is found.
+/// Seed of the blocks that a new file is filled with. With `verify` it differs from the seed of the writes, so that a
+/// lost write is detected.
 pub(super) fn fill_seed(seed: u64, options: &Options) -> u64 {
     if options.verify { seed ^ FILLED } else { seed }
 }
 
 impl IoTarget {
-    /// What the options name, or a file of our own.
+    /// Opens the file or disk that the options name, or creates a file.
     pub(super) fn open(seed: u64, options: &Options) -> Result<Self, Failure> {
         let name = &options.file;
         if name.is_empty() {
-            return own(seed, options);
+            return create_temporary(seed, options);
         }
         match fs::metadata(name) {
             Ok(found) if !found.is_file() && !found.file_type().is_block_device() => {
-                Err(Failure::Failed(format!("{name} is neither a file nor a disk")))
+                Err(Failure::Failed(format!("cannot use {name}: it is neither a file nor a disk")))
             }
-            Ok(found) => there(options, found.file_type().is_block_device()),
+            Ok(found) => open_existing(options, found.file_type().is_block_device()),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 safety::may_create(name)?;
-                make(Path::new(name), seed, options)
+                create(Path::new(name), seed, options)
             }
             Err(error) => Err(Failure::Failed(format!("cannot use {name}: {error}"))),
         }
     }
 
-    /// An open file of a thread's own, so that threads do not meet at its counters in the kernel.
+    /// Opens a separate file description for a thread, so that threads do not contend for its counters in the kernel.
     pub(super) fn handle(&self) -> Result<File, Failure> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let mut how = OpenOptions::new();
@@ -68,38 +68,39 @@ impl IoTarget {
         how.open(path).map_err(|error| refusal(&format!("cannot open {}", self.name), &error, self.direct))
     }
 
-    /// A name under which a program that this process starts finds it, also when it has no name of its own.
+    /// Path by which a child process can open it, even if the file is unlinked.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Whether it is still what it was, after a trial: a file may have been removed or cut meanwhile.
+    /// Verifies after a trial that the file was neither removed nor truncated.
     pub(super) fn unchanged(&self) -> Result<(), Failure> {
         let Some(length) = self.length else { return Ok(()) };
         let now = self.file.metadata().map_err(|error| Failure::Failed(format!("{}: {error}", self.name)))?;
         if now.nlink() == 0 {
-            return Err(Failure::Failed(format!("{} was removed while it was measured", self.name)));
+            return Err(Failure::Failed(format!("{} was removed during the trial", self.name)));
         }
         if now.len() < length {
-            let cut = format!("{} was cut from {length} to {} bytes while it was measured", self.name, now.len());
-            return Err(Failure::Failed(cut));
+            let truncated =
+                format!("{} was truncated from {length} to {} bytes during the trial", self.name, now.len());
+            return Err(Failure::Failed(truncated));
         }
         Ok(())
     }
 
-    /// How many bytes a file has now; none of a disk, and of files of ours, which nobody else has.
+    /// Current length of a file; `None` for a disk or a new file, which no other process can change.
     pub(super) fn length_now(&self) -> Option<u64> {
         self.length.and_then(|_| self.file.metadata().ok()).map(|now| now.len())
     }
 
-    /// How many percent of what is used are holes or extents that were never written, which no device is asked for; none
-    /// where that cannot be known.
+    /// Percentage of the used range that consists of holes or unwritten extents, for which the device is not accessed;
+    /// `None` if it cannot be determined.
     pub(super) fn unwritten_percent(&self) -> Option<f64> {
-        /// A file in more pieces than this is looked at no further.
+        /// Files with more extents than this are not analysed.
         const PIECES_MAX: usize = 1 << 16;
-        self.length.filter(|_| !self.ours)?;
+        self.length.filter(|_| !self.created)?;
         let seek = |from: u64, whence| {
-            // SAFETY: takes numbers alone; nobody else uses the position of this descriptor.
+            // SAFETY: takes only numbers; no other code uses the position of this descriptor.
             let at = unsafe { libc::lseek(self.file.as_raw_fd(), from as libc::off_t, whence) };
             u64::try_from(at).map_err(|_| io::Error::last_os_error())
         };
@@ -107,7 +108,7 @@ impl IoTarget {
         for _ in 0..PIECES_MAX {
             let data = match seek(at, libc::SEEK_DATA) {
                 Ok(data) if data < self.bytes => data,
-                // No data after this place.
+                // No data after this offset.
                 Ok(_) => return Some(100.0 * (1.0 - written as f64 / self.bytes as f64)),
                 Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
                     return Some(100.0 * (1.0 - written as f64 / self.bytes as f64));
@@ -120,34 +121,33 @@ impl IoTarget {
         None
     }
 
-    /// The disk below; none of a file system that is not on one, and where nothing is known of it.
+    /// The underlying disk; `None` if the file system is not on a disk or the disk is unknown.
     fn disk(&self) -> Option<Disk> {
         let found = self.file.metadata().ok()?;
         let device = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
         Disk::find(Path::new("/"), &disk::number(device)).ok()
     }
 
-    /// Whether a hypervisor's host may have what is on the disk below in its memory.
+    /// Returns whether the underlying disk is virtual, so that the host may cache its content in memory.
     pub(super) fn is_on_virtual_disk(&self) -> bool {
         self.disk().is_some_and(|disk| disk.is_virtual())
     }
 
-    /// Whether the disk below can do what is asked; what is not known is left to the kernel.
-    pub(super) fn suits(&self, options: &Options) -> Result<(), Failure> {
+    /// Verifies that the underlying disk supports the options. Unknown properties are left to the kernel.
+    pub(super) fn check_disk(&self, options: &Options) -> Result<(), Failure> {
         let Some(disk) = self.disk() else { return Ok(()) };
         if let Some(sector) = disk.queue("logical_block_size").filter(|_| options.direct)
             && !(options.block as u64).is_multiple_of(sector)
         {
             let why = format!(
-                "bs is {} bytes, and the disk below {} takes whole sectors of {sector} past the page cache",
+                "bs is {} bytes, but direct I/O on the disk of {} requires a multiple of {sector}",
                 options.block, self.name
             );
             return Err(Failure::Unavailable(format!("{why}; hint: bs={sector}B, or direct=false")));
         }
         if options.iopoll && disk.queue("io_poll") == Some(0) {
             return Err(Failure::Unavailable(format!(
-                "the disk below {} has no queues that are polled; \
-                 hint: NVMe gets them by the kernel parameter nvme.poll_queues=1",
+                "the disk of {} has no polled queues; hint: for NVMe, set the kernel parameter nvme.poll_queues=1",
                 self.name
             )));
         }
@@ -156,29 +156,32 @@ impl IoTarget {
 
     #[cfg(test)]
     pub(super) fn for_tests(file: File, bytes: u64) -> Self {
-        Self { file, name: "it".into(), bytes, ours: false, direct: false, writes: false, length: None }
+        Self { file, name: "it".into(), bytes, created: false, direct: false, writes: false, length: None }
     }
 }
 
-fn there(options: &Options, disk: bool) -> Result<IoTarget, Failure> {
+fn open_existing(options: &Options, disk: bool) -> Result<IoTarget, Failure> {
     let (name, writes) = (&options.file, options.writes());
     let mut how = OpenOptions::new();
     how.read(true).write(writes);
     if writes {
         safety::may_overwrite(name, &options.may_overwrite)?;
-        // On a disk O_EXCL is refused while anybody else uses it.
+        // On a disk, O_EXCL fails while another user has it open.
         how.custom_flags(if disk { libc::O_EXCL } else { 0 });
     }
     let mut file = how.open(name).map_err(|error| {
         if writes { safety::busy(name, &error) } else { Failure::Failed(format!("cannot read {name}: {error}")) }
     })?;
     if writes {
-        safety::opened(name, &file)?;
+        safety::check_opened(name, &file)?;
     }
     let cannot = |error: io::Error| Failure::Failed(format!("cannot use {name}: {error}"));
     let length = file.seek(SeekFrom::End(0)).map_err(cannot)?;
     if length < options.block as u64 {
-        return Err(Failure::Failed(format!("{name} has {length} bytes, less than one request of {}", options.block)));
+        return Err(Failure::Failed(format!(
+            "cannot use {name}: it has {length} bytes, less than one request of {}",
+            options.block
+        )));
     }
     if !disk && !options.direct {
         advice::drop_pages(&file);
@@ -187,62 +190,64 @@ fn there(options: &Options, disk: bool) -> Result<IoTarget, Failure> {
         file,
         name: name.clone(),
         bytes: length.min(options.bytes).max(options.block as u64),
-        ours: false,
+        created: false,
         direct: options.direct,
         writes,
         length: (!disk).then_some(length),
     })
 }
 
-/// How many files this process has made: two in one process, as tests have them, are two files.
+/// Number of files that this process has created, so that several files in one process, as in tests, have distinct
+/// names.
 static FILES: AtomicU32 = AtomicU32::new(0);
 
-fn own(seed: u64, options: &Options) -> Result<IoTarget, Failure> {
+fn create_temporary(seed: u64, options: &Options) -> Result<IoTarget, Failure> {
     let number = FILES.fetch_add(1, Ordering::Relaxed);
-    make(&std::env::temp_dir().join(format!("nearfar-io-{}-{number}", std::process::id())), seed, options)
+    create(&std::env::temp_dir().join(format!("nearfar-io-{}-{number}", std::process::id())), seed, options)
 }
 
-fn make(path: &Path, seed: u64, options: &Options) -> Result<IoTarget, Failure> {
+fn create(path: &Path, seed: u64, options: &Options) -> Result<IoTarget, Failure> {
     let bytes = options.bytes.max(options.block as u64).next_multiple_of(SECTOR as u64);
-    let what = format!("cannot make {}", path.display());
+    let what = format!("cannot create {}", path.display());
     let refused = |error: io::Error| refusal(&what, &error, options.direct);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
-    // The file itself stays until it is closed.
+    // The data stays available until the file is closed.
     fs::remove_file(path).map_err(refused)?;
     let target = IoTarget {
         file,
         name: path.display().to_string(),
         bytes,
-        ours: true,
+        created: true,
         direct: options.direct,
         writes: options.writes(),
         length: None,
     };
-    // Before so much is written: whether it can be used as asked.
+    // Checked before filling, which may take minutes.
     target.handle()?;
-    target.suits(options)?;
+    target.check_disk(options)?;
     fill(&target.file, bytes, seed, options).map_err(refused)?;
     Ok(target)
 }
 
-/// Where direct I/O is refused, that is a property of the file system; a folder that is full may be another one's.
+/// Converts an error. EINVAL with direct I/O is a property of the file system, and another directory may have more
+/// space.
 fn refusal(what: &str, error: &io::Error, direct: bool) -> Failure {
     match error.kind() {
-        ErrorKind::InvalidInput if direct => Failure::Unavailable(format!(
-            "{what} past the page cache: {error}; hint: direct=false, or a file on a disk"
-        )),
+        ErrorKind::InvalidInput if direct => {
+            Failure::Unavailable(format!("{what} for direct I/O: {error}; hint: direct=false, or a file on a disk"))
+        }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            Failure::Unavailable(format!("{what}: {error}; hint: a smaller size, or TMPDIR elsewhere"))
+            Failure::Unavailable(format!("{what}: {error}; hint: a smaller size, or TMPDIR on another file system"))
         }
         _ => Failure::Failed(format!("{what}: {error}")),
     }
 }
 
-/// Sectors that say where they are, and data of the kind that is asked for, so that nothing below can leave them out. All
-/// of it is written: no device is asked for what never was.
+/// Fills the file with stamped sectors and data of the requested kind, so that no layer below can skip it. All of it is
+/// written, because reads of unwritten extents do not access the device.
 fn fill(file: &File, bytes: u64, seed: u64, options: &Options) -> io::Result<()> {
-    // What does not fit is known before minutes of writing; not every file system can tell.
-    // SAFETY: takes numbers alone.
+    // Detects a lack of space before minutes of writing. Not all file systems support this.
+    // SAFETY: takes only numbers.
     if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } != 0 {
         let error = io::Error::last_os_error();
         if error.kind() == ErrorKind::StorageFull {
@@ -266,7 +271,7 @@ fn fill(file: &File, bytes: u64, seed: u64, options: &Options) -> io::Result<()>
     Ok(())
 }
 
-/// What blocks carry beside their data.
+/// Adds stamps, or checksums with `verify`, to blocks.
 fn prepare(words: &mut [u64], offset: u64, seed: u64, options: &Options) {
     for (index, block) in words.chunks_mut(options.block / 8).enumerate() {
         let at = offset + (index * options.block) as u64;
@@ -279,7 +284,7 @@ fn prepare(words: &mut [u64], offset: u64, seed: u64, options: &Options) {
 }
 
 fn as_bytes(words: &[u64]) -> &[u8] {
-    // SAFETY: every byte of a word is a valid byte, and the slices have one length.
+    // SAFETY: every byte of a word is a valid byte, and both slices have the same size.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
@@ -296,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_file_is_as_large_as_asked_and_every_sector_says_where_it_is() {
+    fn new_file_has_its_size_and_stamped_sectors() {
         let target = IoTarget::open(7, &options(&[("size", "1000000"), ("bs", "64KiB")])).unwrap();
         let length = target.file.metadata().unwrap().len();
         assert_eq!((length, target.bytes), (1_000_448, 1_000_448));
@@ -308,30 +313,30 @@ mod tests {
     }
 
     #[test]
-    fn with_verify_every_block_proves_itself() {
+    fn new_file_with_verify_has_sealed_blocks() {
         let options = options(&[("verify", "true"), ("bs", "8KiB")]);
         let target = IoTarget::open(7, &options).unwrap();
         for block in 0..target.bytes / 8192 {
             let mut words = words(&target, block * 8192, 8192);
-            assert_eq!(verify::examine(&mut words, Some(fill_seed(7, &options)), block * 8192), Ok(()));
+            assert_eq!(verify::verify_block(&mut words, Some(fill_seed(7, &options)), block * 8192), Ok(()));
         }
     }
 
     #[test]
-    fn a_named_file_that_is_missing_is_made_and_gone_again() {
+    fn missing_named_file_is_created_and_unlinked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
         let target = IoTarget::open(7, &options(&[("file", path.to_str().unwrap()), ("rw", "write")])).unwrap();
-        assert!(target.ours && target.bytes == 1 << 20);
+        assert!(target.created && target.bytes == 1 << 20);
         assert_eq!(target.file.metadata().unwrap().mode() & 0o777, 0o600);
-        // Its blocks are on the device, not promised to it.
+        // Its blocks are allocated on the device.
         assert!(target.file.metadata().unwrap().blocks() >= (1 << 20) / 512);
         drop(target);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_file_that_was_there_is_neither_written_nor_removed_without_a_word() {
+    fn existing_file_is_neither_written_nor_removed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), [1; 8192]).unwrap();
         let path = file.path().to_str().unwrap();
@@ -341,13 +346,13 @@ mod tests {
         }
         let allowed = options(&[("file", path), ("rw", "write"), ("allow-overwrite", path)]);
         let target = IoTarget::open(7, &allowed).unwrap();
-        assert_eq!((target.bytes, target.ours), (8192, false));
+        assert_eq!((target.bytes, target.created), (8192, false));
         drop(target);
         assert_eq!(fs::read(file.path()).unwrap(), [1; 8192]);
     }
 
     #[test]
-    fn holes_are_counted() {
+    fn unwritten_percent_counts_holes() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         file.as_file().write_all_at(&vec![1; 1 << 18], 0).unwrap();
@@ -355,22 +360,22 @@ mod tests {
         let read = options(&[("file", file.path().to_str().unwrap())]);
         let percent = IoTarget::open(7, &read).unwrap().unwritten_percent().unwrap();
         if percent == 0.0 {
-            return println!("skipped: this file system does not tell of holes");
+            return println!("skipped: this file system does not report holes");
         }
         assert!((percent - 75.0).abs() < 1.0, "{percent}");
         assert_eq!(IoTarget::open(7, &options(&[])).unwrap().unwritten_percent(), None);
     }
 
     #[test]
-    fn what_happened_to_a_file_meanwhile_is_found() {
+    fn truncated_and_removed_files_return_errors() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), [1; 8192]).unwrap();
         let read = options(&[("file", file.path().to_str().unwrap())]);
         let target = IoTarget::open(7, &read).unwrap();
         assert_eq!(target.unchanged(), Ok(()));
         file.as_file().set_len(4096).unwrap();
-        assert!(target.unchanged().unwrap_err().to_string().contains("was cut from 8192 to 4096 bytes"));
+        assert!(target.unchanged().unwrap_err().to_string().contains("was truncated from 8192 to 4096 bytes"));
         file.close().unwrap();
-        assert!(target.unchanged().unwrap_err().to_string().contains("was removed while"));
+        assert!(target.unchanged().unwrap_err().to_string().contains("was removed during"));
     }
 }

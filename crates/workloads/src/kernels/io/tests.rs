@@ -1,4 +1,4 @@
-//! Tests of the whole: every engine on real files, what goes wrong with them, and what a stall does to the numbers.
+//! Integration tests: every engine on real files, injected errors, and the effect of stalls on the statistics.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -15,14 +15,14 @@ use crate::kernels::check_smoke;
 
 const ENGINES: [&str; 5] = ["io_uring", "libaio", "psync", "preadv2", "mmap"];
 
-fn values(measured: &KernelOutput) -> BTreeMap<&str, f64> {
-    measured.samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect()
+fn values(output: &KernelOutput) -> BTreeMap<&str, f64> {
+    output.samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect()
 }
 
-/// What a run gave; none, and a printed reason, where this machine cannot.
-fn ran(pairs: &[(&str, &str)]) -> Option<KernelOutput> {
+/// Runs a trial. Returns `None` and prints the reason if this machine does not support it.
+fn run_or_skip(pairs: &[(&str, &str)]) -> Option<KernelOutput> {
     match run(&job(pairs)) {
-        Ok(measured) => Some(measured),
+        Ok(output) => Some(output),
         Err(Failure::Unavailable(why)) => {
             println!("skipped: io with {pairs:?}: {why}");
             None
@@ -36,7 +36,7 @@ fn error(pairs: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn what_the_cpus_did_is_that_of_the_timed_region_alone() {
+fn cpu_times_cover_only_the_timed_region() {
     let cpus = std::thread::available_parallelism().unwrap().get();
     for (engine, threads) in [("psync", 1), ("mmap", 2)] {
         let pairs = [("engine", engine), ("size", "256MiB"), ("runtime", "300ms"), ("direct", "false")];
@@ -44,7 +44,7 @@ fn what_the_cpus_did_is_that_of_the_timed_region_alone() {
         run(&job).unwrap();
         let times = job.meanwhile.seen();
         assert!(times.len() >= cpus, "{times:?}");
-        // Ticks are 10 ms; filling 256 MiB before takes longer than what is allowed here beyond the runtime.
+        // Ticks are 10 ms. Filling 256 MiB beforehand takes longer than the tolerance beyond the runtime.
         let spans: Vec<u64> = times.values().map(|time| time.total().0 / 1_000_000).collect();
         assert!(spans.iter().all(|ms| (200..=600).contains(ms)), "{engine}: {spans:?}");
         let busy: u64 = times.values().map(|time| time.busy().0).sum();
@@ -62,15 +62,15 @@ fn smoke_runs_with_every_engine_and_kind() {
         for (rw, threads) in [("read", 2), ("randread", 1), ("write", 1), ("randwrite", 2), ("rw", 1), ("randrw", 2)] {
             let pairs = [("engine", engine), ("rw", rw), ("iodepth", depth)];
             let job = TrialContext { threads, ..job(&pairs) };
-            let measured = match run(&job) {
-                Ok(measured) => measured,
+            let output = match run(&job) {
+                Ok(output) => output,
                 Err(Failure::Unavailable(why)) => {
                     println!("skipped: io with {engine}: {why}");
                     continue;
                 }
                 Err(other) => panic!("{engine} {rw}: {other}"),
             };
-            let values = values(&measured);
+            let values = values(&output);
             assert!((values["iops"] * 4096.0 / 1_048_576.0 - values["bandwidth"]).abs() < 1e-6 * values["bandwidth"]);
             let rising = ["latency", "latency-p99", "latency-p99.9", "latency-p99.99"].map(|name| values[name]);
             assert!(rising.is_sorted() && rising[0] > 0.0, "{engine} {rw}: {rising:?}");
@@ -86,25 +86,25 @@ fn smoke_runs_with_every_engine_and_kind() {
 }
 
 #[test]
-fn a_mix_with_queues_has_every_metric() {
-    let folder = tempfile::tempdir().unwrap();
-    let files: Vec<String> = (1..=8).map(|name| format!("{}/{name}", folder.path().display())).collect();
+fn mix_with_queues_has_every_metric() {
+    let dir = tempfile::tempdir().unwrap();
+    let files: Vec<String> = (1..=8).map(|name| format!("{}/{name}", dir.path().display())).collect();
     let pairs = [("rw", "randrw"), ("iodepth", "4"), ("file", &files.join(","))];
     match run(&TrialContext { threads: 8, ..job(&pairs) }) {
-        Ok(measured) => check_smoke("io", &measured),
+        Ok(output) => check_smoke("io", &output),
         Err(failure) => unavailable(failure).unwrap(),
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "what was made is gone");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "no file remains");
 }
 
 #[test]
-fn data_of_every_kind_and_verified_ones_come_back() {
+fn all_data_kinds_can_be_read_back_and_verified() {
     for engine in ENGINES {
         for rw in ["read", "write", "randrw"] {
             for data in ["random", "zero", "compress:50"] {
                 for verify in ["false", "true"] {
                     let pairs = [("engine", engine), ("rw", rw), ("data", data), ("verify", verify), ("bs", "16KiB")];
-                    ran(&[&pairs[..], &[("runtime", "5ms")]].concat());
+                    run_or_skip(&[&pairs[..], &[("runtime", "5ms")]].concat());
                 }
             }
         }
@@ -112,16 +112,16 @@ fn data_of_every_kind_and_verified_ones_come_back() {
 }
 
 #[test]
-fn the_ways_of_io_uring_run_or_say_why_not() {
+fn io_uring_modes_run_or_are_unavailable_with_a_reason() {
     for way in [("registered", "false"), ("sqpoll", "true"), ("fsync", "7"), ("ramp", "10ms"), ("rate", "1000")] {
-        ran(&[("rw", "randrw"), ("iodepth", "8"), way]);
+        run_or_skip(&[("rw", "randrw"), ("iodepth", "8"), way]);
     }
-    ran(&[("iodepth", "8"), ("direct", "true")]);
-    ran(&[("iopoll", "true"), ("direct", "true")]);
-    ran(&[("engine", "preadv2"), ("iopoll", "true"), ("direct", "true")]);
+    run_or_skip(&[("iodepth", "8"), ("direct", "true")]);
+    run_or_skip(&[("iopoll", "true"), ("direct", "true")]);
+    run_or_skip(&[("engine", "preadv2"), ("iopoll", "true"), ("direct", "true")]);
 }
 
-/// Two files of somebody, filled with ones.
+/// Two existing files of the user, filled with ones.
 fn two_files() -> [tempfile::NamedTempFile; 2] {
     [1, 2].map(|number| {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -135,29 +135,32 @@ fn joined(files: &[tempfile::NamedTempFile]) -> String {
 }
 
 #[test]
-fn several_files_are_loaded_at_once_and_each_has_its_own_throughput() {
+fn several_files_have_separate_throughput_series() {
     let files = two_files();
     let file = joined(&files);
     for engine in ENGINES {
         let amount = [("engine", engine), ("file", &file), ("rw", "read"), ("bs", "64KiB"), ("amount", "1MiB")];
         // The first file has two threads, the second one.
         let job = TrialContext { threads: 3, ..job(&amount) };
-        let measured = match run(&job) {
-            Ok(measured) => measured,
+        let output = match run(&job) {
+            Ok(output) => output,
             Err(Failure::Unavailable(why)) => {
                 println!("skipped: io with {engine}: {why}");
                 continue;
             }
             Err(other) => panic!("{engine}: {other}"),
         };
-        let values = values(&measured);
+        let values = values(&output);
         assert!(values["iops-file1"] > 0.0 && !values.contains_key("iops-file3"), "{values:?}");
     }
-    assert!(!values(&ran(&[("engine", "psync")]).unwrap()).contains_key("iops-file1"), "of one file it is iops");
+    assert!(
+        !values(&run_or_skip(&[("engine", "psync")]).unwrap()).contains_key("iops-file1"),
+        "a single file has only iops"
+    );
 }
 
 #[test]
-fn each_of_several_files_is_asked_for_before_it_is_written() {
+fn each_file_requires_its_own_allow_overwrite() {
     let files = two_files();
     let (both, first) = (joined(&files), files[0].path().to_str().unwrap().to_string());
     let second = files[1].path().to_str().unwrap().to_string();
@@ -167,29 +170,29 @@ fn each_of_several_files_is_asked_for_before_it_is_written() {
     };
     let untouched = || files.iter().map(|file| fs::read(file.path()).unwrap()[0]).collect::<Vec<_>>() == [1, 2];
     for (allowed, missing) in [("", &first), (first.as_str(), &second), (second.as_str(), &first)] {
-        let said = write(allowed).unwrap_err().to_string();
-        assert!(said.contains(&format!("hint: --allow-overwrite {missing}")) && untouched(), "{allowed}: {said}");
+        let message = write(allowed).unwrap_err().to_string();
+        assert!(message.contains(&format!("hint: --allow-overwrite {missing}")) && untouched(), "{allowed}: {message}");
     }
     let stranger = write(&format!("{both},/x")).unwrap_err().to_string();
-    assert!(stranger.contains("--allow-overwrite /x, which is none of the files") && untouched(), "{stranger}");
+    assert!(stranger.contains("--allow-overwrite /x names none of the files") && untouched(), "{stranger}");
     write(&both).unwrap();
     let written = files.iter().map(|file| fs::read(file.path()).unwrap()[..4096].to_vec()).collect::<Vec<_>>();
-    assert!(!untouched() && written[0] != written[1], "a block of the one is none of the other");
+    assert!(!untouched() && written[0] != written[1], "blocks of different files differ");
 }
 
 #[test]
-fn what_is_wrong_with_a_list_of_files_is_named() {
+fn invalid_lists_of_files_return_errors() {
     let of = |file: &str, threads| run(&TrialContext { threads, ..job(&[("file", file)]) }).unwrap_err().to_string();
     let files = two_files();
     let both = joined(&files);
     assert!(
-        of(&both, 1).contains("2 files need a thread each, and there are 1; hint: --threads 2"),
+        of(&both, 1).contains("2 files need at least 2 threads, but there are 1; hint: --threads 2"),
         "{}",
         of(&both, 1)
     );
     assert!(of("/a,/b,/a", 3).contains("names /a twice"));
-    assert!(of("/1,/2,/3,/4,/5,/6,/7,/8,/9", 9).contains("names 9 files, and 8 are the most"));
-    assert!(of(&format!("{both},/nowhere/x"), 3).contains("cannot make /nowhere/x"));
+    assert!(of("/1,/2,/3,/4,/5,/6,/7,/8,/9", 9).contains("names 9 files, but at most 8 are supported"));
+    assert!(of(&format!("{both},/nowhere/x"), 3).contains("cannot create /nowhere/x"));
     let comma = tempfile::Builder::new().prefix("a,b").tempfile().unwrap();
     fs::write(comma.path(), vec![0; 1 << 20]).unwrap();
     run(&job(&[("file", comma.path().to_str().unwrap())])).map(drop).or_else(unavailable).unwrap();
@@ -204,11 +207,11 @@ fn unavailable(failure: Failure) -> Result<(), Failure> {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
-    assert!(error(&[("file", "/nowhere/x")]).contains("cannot make /nowhere/x"));
-    assert!(error(&[("file", "/dev/nowhere")]).contains("there is no /dev/nowhere"));
-    assert!(error(&[("bs", "700")]).contains("no whole sectors"));
-    assert!(error(&[("engine", "psync"), ("iodepth", "2")]).contains("psync has one request under way"));
+fn unusable_targets_return_errors() {
+    assert!(error(&[("file", "/nowhere/x")]).contains("cannot create /nowhere/x"));
+    assert!(error(&[("file", "/dev/nowhere")]).contains("cannot create /dev/nowhere"));
+    assert!(error(&[("bs", "700")]).contains("not a multiple of 512"));
+    assert!(error(&[("engine", "psync"), ("iodepth", "2")]).contains("psync supports one request in flight"));
     let file = tempfile::NamedTempFile::new().unwrap();
     let name = file.path().to_str().unwrap();
     assert!(error(&[("file", name)]).contains("has 0 bytes, less than one request"));
@@ -217,17 +220,20 @@ fn what_cannot_be_used_is_named() {
 }
 
 #[test]
-fn a_queue_beyond_the_kernels_limit_cannot_be_measured() {
+fn queue_depth_above_the_kernel_limit_is_unavailable() {
     let failure = run(&job(&[("iodepth", "65536"), ("bs", "512")])).unwrap_err();
-    let said = failure.to_string();
-    if said.contains("Function not implemented") {
-        return println!("skipped: io: {said}");
+    let message = failure.to_string();
+    if message.contains("Function not implemented") {
+        return println!("skipped: io: {message}");
     }
-    assert!(matches!(failure, Failure::Unavailable(_)) && said.contains("no io_uring of 65536 requests"), "{said}");
-    assert!(said.contains("hint: "), "{said}");
+    assert!(
+        matches!(failure, Failure::Unavailable(_)) && message.contains("rejected an io_uring of 65536 requests"),
+        "{message}"
+    );
+    assert!(message.contains("hint: "), "{message}");
 }
 
-/// Does the work of a task with one thread and an engine's own loop.
+/// Runs `body` with the state of a single thread.
 fn with_work<T>(task: &IoPlan, body: impl FnOnce(&mut WorkerState<'_>) -> T) -> T {
     let options = &task.options;
     let job = job(&[]);
@@ -238,7 +244,7 @@ fn with_work<T>(task: &IoPlan, body: impl FnOnce(&mut WorkerState<'_>) -> T) -> 
     body(&mut WorkerState::new(task, &file, buffers, places, false))
 }
 
-/// The same with the engine that the options name.
+/// Runs a plan with the engine that its options name.
 fn work(task: &IoPlan) -> Result<(), Failure> {
     with_work(task, by_engine)
 }
@@ -262,7 +268,7 @@ fn by_engine(work: &mut WorkerState<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The words of a failure; none, and a printed reason, where the engine is missing.
+/// Returns the error message. Returns `None` and prints the reason if the engine is not available.
 fn words(result: Result<(), Failure>) -> Option<String> {
     match result {
         Err(Failure::Unavailable(why)) => {
@@ -274,20 +280,20 @@ fn words(result: Result<(), Failure>) -> Option<String> {
 }
 
 #[test]
-fn data_from_elsewhere_are_found() {
+fn misplaced_data_returns_an_error() {
     for engine in ENGINES {
         for verify in ["false", "true"] {
             let options = options(&[("engine", engine), ("verify", verify)]);
             let target = IoTarget::open(5, &options).unwrap();
             let task = IoPlan::new(options, target, 6).unwrap();
-            let Some(said) = words(work(&task)) else { continue };
-            assert!(said.contains("wrong data at "), "{engine}: {said}");
+            let Some(message) = words(work(&task)) else { continue };
+            assert!(message.contains("wrong data at "), "{engine}: {message}");
         }
     }
 }
 
 #[test]
-fn a_file_cut_meanwhile_is_named_with_its_length() {
+fn truncated_file_error_contains_its_length() {
     for engine in ENGINES {
         for rw in ["read", "rw"] {
             let file = tempfile::NamedTempFile::new().unwrap();
@@ -298,36 +304,36 @@ fn a_file_cut_meanwhile_is_named_with_its_length() {
             let target = IoTarget::open(5, &options).unwrap();
             file.as_file().set_len(4096 * 3).unwrap();
             let task = IoPlan::new(options, target, 5).unwrap();
-            let Some(said) = words(work(&task)) else { continue };
-            assert!(said.contains("a read at 12288") && said.contains("ends at 12288"), "{engine}: {said}");
+            let Some(message) = words(work(&task)) else { continue };
+            assert!(message.contains("read at 12288") && message.contains("truncated to 12288"), "{engine}: {message}");
         }
     }
 }
 
-/// The kernel gives EIO for memory that nobody has mapped, which is what lies at the lowest addresses.
+/// The kernel returns EIO for unmapped memory, such as the lowest addresses.
 #[test]
-fn an_error_of_the_device_is_told_with_its_place() {
+fn device_error_contains_the_offset() {
     for engine in ["psync", "preadv2", "io_uring"] {
         let options = options(&[("engine", engine), ("rw", "read")]);
         let target = IoTarget::for_tests(File::open("/proc/self/mem").unwrap(), 1 << 16);
         let task = IoPlan::new(options, target, 5).unwrap();
-        let Some(said) = words(work(&task)) else { continue };
-        assert!(said.contains("a read at 0: Input/output error") && said.contains("dmesg"), "{engine}: {said}");
+        let Some(message) = words(work(&task)) else { continue };
+        assert!(message.contains("read at 0: Input/output error") && message.contains("dmesg"), "{engine}: {message}");
     }
 }
 
-/// libaio takes no requests for such a file, and says so when they are handed over.
+/// libaio rejects requests for such a file at submission.
 #[test]
-fn requests_that_the_kernel_does_not_take_are_answered() {
+fn rejected_requests_complete_with_their_error() {
     let options = options(&[("engine", "libaio"), ("rw", "read"), ("iodepth", "4")]);
     let target = IoTarget::for_tests(File::open("/proc/self/mem").unwrap(), 1 << 16);
     let task = IoPlan::new(options, target, 5).unwrap();
-    let Some(said) = words(work(&task)) else { return };
-    assert!(said.contains("a read at 0: Invalid argument"), "{said}");
+    let Some(message) = words(work(&task)) else { return };
+    assert!(message.contains("read at 0: Invalid argument"), "{message}");
 }
 
 #[test]
-fn blocks_written_are_proven_and_the_first_wrong_one_is_told() {
+fn verification_reports_the_first_wrong_block() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), vec![0; 1 << 20]).unwrap();
     let path = file.path().to_str().unwrap();
@@ -340,17 +346,17 @@ fn blocks_written_are_proven_and_the_first_wrong_one_is_told() {
         let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         run(&job(&pairs))
     };
-    assert!(go(&[("rw", "read")]).unwrap_err().to_string().contains("wrong data at 0: no block"));
+    assert!(go(&[("rw", "read")]).unwrap_err().to_string().contains("wrong data at 0: not a block"));
     go(&[("rw", "write"), ("allow-overwrite", path)]).unwrap();
     go(&[("rw", "read")]).unwrap();
     go(&[("rw", "randread")]).unwrap();
     file.as_file().write_all_at(b"x", 8192 * 5 + 4000).unwrap();
-    let said = go(&[("rw", "read")]).unwrap_err().to_string();
-    assert!(said.contains("wrong data at 40960"), "{said}");
+    let message = go(&[("rw", "read")]).unwrap_err().to_string();
+    assert!(message.contains("wrong data at 40960"), "{message}");
 }
 
 #[test]
-fn a_lost_write_is_found_when_it_is_read_back() {
+fn lost_write_is_detected_on_read_back() {
     let options = options(&[("verify", "true"), ("rw", "randwrite"), ("engine", "psync")]);
     let target = IoTarget::open(1, &options).unwrap();
     let task = IoPlan::new(options, target, 1).unwrap();
@@ -362,17 +368,17 @@ fn a_lost_write_is_found_when_it_is_read_back() {
     })
     .unwrap();
     assert_eq!(read_back(), Ok(()));
-    // As if the device had said that it wrote, and had not.
+    // Simulates a device that reported a write without performing it.
     let fill = IoTarget::open(1, &task.options).unwrap();
     let mut old = vec![0; 4096];
     fill.handle().unwrap().read_exact_at(&mut old, 4096 * 9).unwrap();
     task.target.handle().unwrap().write_all_at(&old, 4096 * 9).unwrap();
     written.mark(4096 * 9);
-    let said = read_back().unwrap_err().to_string();
-    assert!(said.contains("wrong data at 36864") && said.contains("the write was lost"), "{said}");
+    let message = read_back().unwrap_err().to_string();
+    assert!(message.contains("wrong data at 36864") && message.contains("the write was lost"), "{message}");
 }
 
-/// Counts what a queue is given.
+/// Counts the requests of a queue.
 struct Counted<Q>(Q, BTreeMap<&'static str, u32>);
 
 impl<Q: Queue> Queue for Counted<Q> {
@@ -381,12 +387,12 @@ impl<Q: Queue> Queue for Counted<Q> {
         self.0.put(slot, request, buffer);
     }
 
-    fn hand_over(&mut self, wait: Wait) -> u64 {
-        self.0.hand_over(wait)
+    fn submit_and_wait(&mut self, wait: Wait) -> u64 {
+        self.0.submit_and_wait(wait)
     }
 
-    fn answers(&mut self, take: impl FnMut(usize, i64)) {
-        self.0.answers(take);
+    fn reap(&mut self, take: impl FnMut(usize, i64)) {
+        self.0.reap(take);
     }
 }
 
@@ -399,7 +405,7 @@ fn kind(request: &Request) -> &'static str {
 }
 
 #[test]
-fn amounts_and_syncs_are_exact() {
+fn amount_and_fsync_interval_are_exact() {
     let pairs = [("rw", "write"), ("amount", "80KiB"), ("fsync", "3"), ("iodepth", "1")];
     let expected: BTreeMap<_, _> = [("write", 20), ("sync", 6)].into();
     let task = |pairs: &[(&str, &str)]| {
@@ -437,7 +443,7 @@ fn amounts_and_syncs_are_exact() {
     }
 }
 
-/// The numbers of a trial of 300 ms in which the 51st request takes so long.
+/// Statistics of a trial of 300 ms in which the 51st request stalls for the given time.
 fn stalled(pairs: &[(&str, &str)], stall: Duration) -> BTreeMap<String, f64> {
     let options = options(&[&[("engine", "psync"), ("runtime", "300ms")], pairs].concat());
     let task = IoPlan::new(options.clone(), IoTarget::open(1, &options).unwrap(), 1).unwrap();
@@ -452,16 +458,17 @@ fn stalled(pairs: &[(&str, &str)], stall: Duration) -> BTreeMap<String, f64> {
             transfer(request, buffer, length)
         })
         .unwrap();
-        let mut measured = KernelOutput::default();
-        let tally = std::mem::replace(&mut work.tally, IoStats::new(false));
-        tally::report(&[tally], &options, &mut measured).unwrap();
-        measured.samples.into_iter().map(|sample| (sample.series, sample.value)).collect()
+        let mut output = KernelOutput::default();
+        let tally = std::mem::replace(&mut work.stats, IoStats::new(false));
+        tally::report(&[tally], &options, &mut output).unwrap();
+        output.samples.into_iter().map(|sample| (sample.series, sample.value)).collect()
     })
 }
 
 #[test]
-fn a_stall_counts_for_all_requests_that_should_have_started_in_it() {
-    // 300 requests, of which 100 should have started in the stall: they waited 50 ms on average, which is 16.7 of all.
+fn stall_counts_for_all_requests_due_during_it() {
+    // 100 of 300 requests should have started during the stall: they waited 50 ms on average, or 16.7 ms over all
+    // requests.
     let open = stalled(&[("rate", "1000")], Duration::from_millis(100));
     assert!(open["latency-mean"] > 15_000.0, "{open:?}");
     assert!(open["latency-p99"] > 90_000.0, "{open:?}");
@@ -472,65 +479,65 @@ fn a_stall_counts_for_all_requests_that_should_have_started_in_it() {
 }
 
 #[test]
-fn requests_that_never_started_count_as_well() {
-    // After 50 ms nothing moves any more until the end: 249 of 300 waited until then.
+fn missed_requests_count() {
+    // After 50 ms all requests stall until the end: 249 of 300 waited until then.
     let open = stalled(&[("rate", "1000")], Duration::from_millis(250));
     assert!(open["latency"] > 80_000.0, "{open:?}");
-    assert!(open["iops"] < 500.0, "only what was done counts as done: {open:?}");
+    assert!(open["iops"] < 500.0, "only completed requests count: {open:?}");
 }
 
 #[test]
-fn an_open_loop_keeps_its_rate_with_every_engine() {
+fn open_loop_keeps_its_rate_with_every_engine() {
     for engine in ENGINES {
-        let Some(measured) = ran(&[("engine", engine), ("rate", "500"), ("runtime", "200ms")]) else { continue };
-        let iops = values(&measured)["iops"];
+        let Some(output) = run_or_skip(&[("engine", engine), ("rate", "500"), ("runtime", "200ms")]) else { continue };
+        let iops = values(&output)["iops"];
         assert!(iops <= 520.0 && iops > 100.0, "{engine}: {iops}");
     }
 }
 
-/// Runs `body` with a file system of its own of so many bytes, which nobody else sees and which ends with the thread.
+/// Runs `body` with a private file system of this size, which is visible only to one thread and disappears with it.
 fn with_small_file_system(bytes: usize, body: impl FnOnce(&Path) + Send) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mounted = || -> std::io::Result<()> {
         let ok = |result: i32| if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
         let text = |text: &str| std::ffi::CString::new(text).unwrap();
-        let (root, place, kind) = (text("/"), text(folder.path().to_str().unwrap()), text("tmpfs"));
+        let (root, place, kind) = (text("/"), text(dir.path().to_str().unwrap()), text("tmpfs"));
         let size = text(&format!("size={bytes}"));
-        // SAFETY: this thread gets a name space of its own; it shares no working folder with others afterwards.
+        // SAFETY: this thread gets a separate mount namespace; afterwards it shares no working directory with others.
         ok(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
         let private = libc::MS_REC | libc::MS_PRIVATE;
-        // SAFETY: texts that outlive the call; what is changed is this thread's name space.
+        // SAFETY: strings that outlive the call; only this thread's mount namespace changes.
         ok(unsafe { libc::mount(kind.as_ptr(), root.as_ptr(), std::ptr::null(), private, std::ptr::null()) })?;
         // SAFETY: as above.
         ok(unsafe { libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, size.as_ptr().cast()) })
     };
     std::thread::scope(|scope| {
-        let path = folder.path();
+        let path = dir.path();
         scope.spawn(move || match mounted() {
             Ok(()) => body(path),
-            Err(error) => println!("skipped: a small file system takes root: {error}"),
+            Err(error) => println!("skipped: creating a file system requires root: {error}"),
         });
     });
 }
 
 #[test]
-fn a_disk_that_becomes_full_is_named_and_nothing_is_left() {
-    with_small_file_system(1 << 20, |folder| {
-        let path = folder.join("file");
+fn full_disk_returns_an_error_and_leaves_no_file() {
+    with_small_file_system(1 << 20, |dir| {
+        let path = dir.join("file");
         let path = path.to_str().unwrap();
         let too_large = run(&job(&[("file", path), ("size", "4MiB")])).unwrap_err();
         assert!(matches!(&too_large, Failure::Unavailable(why) if why.contains("hint: a smaller size")), "{too_large}");
-        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
-        // Becoming full in the middle takes a file with a promised length.
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+        // The disk becomes full in the middle only if the file is sparse.
         for engine in ENGINES {
             File::create(path).unwrap().set_len(4 << 20).unwrap();
             let pairs = [("engine", engine), ("file", path), ("allow-overwrite", path), ("rw", "write")];
             match run(&job(&[&pairs[..], &[("size", "4MiB"), ("runtime", "10s")]].concat())).unwrap_err() {
                 Failure::Unavailable(why) => println!("skipped: {why}"),
                 other => {
-                    let said = other.to_string();
+                    let message = other.to_string();
                     let expected = if engine == "mmap" { "Input/output error" } else { "No space left" };
-                    assert!(said.contains("a write at ") && said.contains(expected), "{engine}: {said}");
+                    assert!(message.contains("write at ") && message.contains(expected), "{engine}: {message}");
                 }
             }
             fs::remove_file(path).unwrap();
@@ -539,13 +546,13 @@ fn a_disk_that_becomes_full_is_named_and_nothing_is_left() {
 }
 
 #[test]
-fn notes_say_what_a_result_is_worth() {
+fn qualifiers_are_stored_as_samples() {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(1 << 20).unwrap();
-    let measured = run(&job(&[("engine", "psync"), ("file", file.path().to_str().unwrap())])).unwrap();
-    let values = values(&measured);
+    let output = run(&job(&[("engine", "psync"), ("file", file.path().to_str().unwrap())])).unwrap();
+    let values = values(&output);
     assert!(values["percent-of-memory"] > 0.0 && values["percent-of-memory"] < 1.0);
     if values["unwritten-percent"] < 100.0 {
-        println!("skipped: this file system does not tell of holes");
+        println!("skipped: this file system does not report holes");
     }
 }

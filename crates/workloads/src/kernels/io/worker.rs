@@ -1,5 +1,5 @@
-//! One thread's work, whatever engine does it: which request is next and when, what its buffer holds, whether what came
-//! of it is right, and how long it took.
+//! The state of one thread, independent of the engine: the next request and its start time, the content of its buffer,
+//! the check of its result, and its latency.
 
 use std::fs::File;
 use std::io;
@@ -19,18 +19,18 @@ pub(super) struct IoPlan {
     pub options: Options,
     pub target: IoTarget,
     pub seed: u64,
-    /// With `verify`: what was written.
+    /// The blocks written, with `verify`.
     pub written: Option<WrittenBlocks>,
     check: Check,
 }
 
-/// What is known of data that are read.
+/// How data that was read is checked.
 enum Check {
     Nothing,
     /// Sectors carry the stamps of one of these seeds.
     Stamps([u64; 2]),
     Zeros,
-    /// Blocks prove themselves, with this seed or any.
+    /// Blocks are sealed, with this seed or any.
     Sealed(Option<u64>),
 }
 
@@ -38,22 +38,22 @@ enum Check {
 pub(super) struct Request {
     pub kind: RequestKind,
     pub offset: u64,
-    /// Which block of the buffers.
+    /// Index of the buffer.
     pub buffer: usize,
-    /// When it was due, and when it was handed to the kernel.
+    /// When the request was due, and when it was submitted to the kernel.
     pub due: u64,
-    pub handed: u64,
+    pub submitted: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Read,
     Write,
-    /// Everything written to the device.
+    /// Flush of all written data to the device.
     Sync,
 }
 
-/// What is to be done next.
+/// The next action of a thread.
 pub(super) enum Next {
     Request(Request),
     At(u64),
@@ -64,12 +64,12 @@ pub(super) struct WorkerState<'t> {
     pub task: &'t IoPlan,
     pub file: &'t File,
     pub buffers: Buffers<'t>,
-    pub tally: IoStats,
-    places: Offsets,
-    pace: Schedule,
+    pub stats: IoStats,
+    offsets: Offsets,
+    schedule: Schedule,
     end: u64,
-    /// How many requests are still to start; none when the time bounds it.
-    left: Option<u64>,
+    /// Number of requests to start; `None` if the time limits the run.
+    remaining: Option<u64>,
     unsynced: u64,
 }
 
@@ -77,7 +77,7 @@ impl IoPlan {
     pub(super) fn new(options: Options, target: IoTarget, seed: u64) -> Result<Self, Failure> {
         let written = (options.verify && options.writes()).then(|| WrittenBlocks::new(target.bytes, options.block));
         let fill_seed = target::fill_seed(seed, &options);
-        let check = match (target.ours, options.verify && !options.writes()) {
+        let check = match (target.created, options.verify && !options.writes()) {
             (ours, true) => Check::Sealed(ours.then_some(fill_seed)),
             (false, false) => Check::Nothing,
             (true, false) if options.stamped() => Check::Stamps([fill_seed, seed]),
@@ -86,39 +86,39 @@ impl IoPlan {
         Ok(Self { options, target, seed, written: written.transpose()?, check })
     }
 
-    /// Whether data that were read are looked at.
+    /// Returns whether data that was read is checked.
     pub(super) fn checks(&self) -> bool {
         !matches!(self.check, Check::Nothing)
     }
 }
 
 impl Request {
-    /// For places in a queue that have none.
-    pub(super) const IDLE: Self = Self { kind: RequestKind::Sync, offset: 0, buffer: 0, due: 0, handed: 0 };
+    /// Placeholder for free slots.
+    pub(super) const IDLE: Self = Self { kind: RequestKind::Sync, offset: 0, buffer: 0, due: 0, submitted: 0 };
 
-    /// The words in which it went wrong.
-    fn what(&self) -> String {
+    /// Describes the request for error messages.
+    fn describe(&self) -> String {
         match self.kind {
-            RequestKind::Read => format!("a read at {}", self.offset),
-            RequestKind::Write => format!("a write at {}", self.offset),
-            RequestKind::Sync => "an fsync".into(),
+            RequestKind::Read => format!("read at {}", self.offset),
+            RequestKind::Write => format!("write at {}", self.offset),
+            RequestKind::Sync => "fsync".into(),
         }
     }
 }
 
 impl<'t> WorkerState<'t> {
-    /// `parts`: whether the engine tells handing over from being done.
-    pub(super) fn new(task: &'t IoPlan, file: &'t File, buffers: Buffers<'t>, places: Offsets, parts: bool) -> Self {
+    /// `parts`: whether the engine distinguishes submission and completion.
+    pub(super) fn new(task: &'t IoPlan, file: &'t File, buffers: Buffers<'t>, offsets: Offsets, parts: bool) -> Self {
         let (amount, block) = (task.options.amount, task.options.block as u64);
         Self {
             task,
             file,
             buffers,
-            tally: IoStats::new(parts),
-            places,
-            pace: Schedule::new(task.options.rate),
+            stats: IoStats::new(parts),
+            offsets,
+            schedule: Schedule::new(task.options.rate),
             end: 0,
-            left: (amount > 0).then(|| amount.div_ceil(block)),
+            remaining: (amount > 0).then(|| amount.div_ceil(block)),
             unsynced: 0,
         }
     }
@@ -127,12 +127,12 @@ impl<'t> WorkerState<'t> {
         let (options, now) = (&self.task.options, clock::now_ns());
         let counts_from = now + options.ramp_ns;
         self.end = counts_from + options.runtime_ns;
-        self.pace.begin(now);
-        self.tally.begin(now, counts_from);
+        self.schedule.begin(now);
+        self.stats.begin(now, counts_from);
         now
     }
 
-    /// What is next for this place in the queue, and its data where it is a write.
+    /// Returns the next action for this slot. For a write, its buffer already holds the data.
     #[inline]
     pub(super) fn next(&mut self, now: u64, slot: usize) -> Next {
         let options = &self.task.options;
@@ -140,33 +140,33 @@ impl<'t> WorkerState<'t> {
             self.unsynced = 0;
             return Next::Request(Request { kind: RequestKind::Sync, due: now, ..Request::IDLE });
         }
-        match self.left {
+        match self.remaining {
             Some(0) => return Next::Nothing,
             None if now >= self.end => return Next::Nothing,
             _ => {}
         }
-        let due = match self.pace.due(now) {
+        let due = match self.schedule.due(now) {
             NextStart::Since(due) => due,
-            NextStart::At(at) if self.left.is_none() && at >= self.end => return Next::Nothing,
+            NextStart::At(at) if self.remaining.is_none() && at >= self.end => return Next::Nothing,
             NextStart::At(at) => return Next::At(at),
         };
-        self.pace.start();
-        if self.tally.is_counting()
-            && let Some(left) = &mut self.left
+        self.schedule.start();
+        if self.stats.is_counting()
+            && let Some(remaining) = &mut self.remaining
         {
-            *left -= 1;
+            *remaining -= 1;
         }
-        let (write, offset) = self.places.next();
+        let (write, offset) = self.offsets.next();
         let (kind, buffer) = if write {
             self.unsynced += 1;
             (RequestKind::Write, self.data_for(slot, offset))
         } else {
             (RequestKind::Read, slot)
         };
-        Next::Request(Request { kind, offset, buffer, due, handed: due })
+        Next::Request(Request { kind, offset, buffer, due, submitted: due })
     }
 
-    /// A block with the data that belong at `offset`.
+    /// Prepares a block with the data that belongs at `offset`.
     #[inline]
     fn data_for(&mut self, slot: usize, offset: u64) -> usize {
         let buffer = self.buffers.for_write(slot);
@@ -179,17 +179,17 @@ impl<'t> WorkerState<'t> {
         buffer
     }
 
-    /// Counts and checks a request that is done. `result` is the kernel's: bytes, or an error below zero.
+    /// Counts and checks a completed request. `result` is the kernel's: bytes, or a negative error.
     #[inline]
-    pub(super) fn done(&mut self, request: &Request, result: i64, now: u64) -> Result<(), Failure> {
+    pub(super) fn complete(&mut self, request: &Request, result: i64, now: u64) -> Result<(), Failure> {
         if request.kind == RequestKind::Sync {
-            return if result == 0 { Ok(()) } else { self.mend(request, result) };
+            return if result == 0 { Ok(()) } else { self.retry_rest(request, result) };
         }
         if result != self.task.options.block as i64 {
-            self.mend(request, result)?;
+            self.retry_rest(request, result)?;
         }
         let write = request.kind == RequestKind::Write;
-        self.tally.record(write, Times { due: request.due, handed: request.handed, done: now });
+        self.stats.record(write, Times { due: request.due, submitted: request.submitted, completed: now });
         if !write {
             return self.check(request);
         }
@@ -199,36 +199,38 @@ impl<'t> WorkerState<'t> {
         Ok(())
     }
 
-    /// Whether what was read is what was written there.
+    /// Verifies that the data read is the data written there.
     #[inline]
     fn check(&mut self, request: &Request) -> Result<(), Failure> {
         let wrong = match self.task.check {
             Check::Nothing => return Ok(()),
             Check::Stamps(seeds) => data::wrong_stamp(self.buffers.words(request.buffer), seeds, request.offset),
             Check::Zeros => data::not_zero(self.buffers.words(request.buffer)),
-            Check::Sealed(seed) => return verify::examine(self.buffers.words(request.buffer), seed, request.offset),
+            Check::Sealed(seed) => {
+                return verify::verify_block(self.buffers.words(request.buffer), seed, request.offset);
+            }
         };
         match wrong {
             None => Ok(()),
             Some(sector) => Err(Failure::Failed(format!(
-                "wrong data at {}: other data than were written, in sector {sector} of the block",
+                "wrong data at {}: unexpected content in sector {sector} of the block",
                 request.offset
             ))),
         }
     }
 
-    /// The timed region is over. Requests that should have started and never did count with what they have waited.
+    /// Ends the timed region. Requests that should have started but did not count with the time that they waited.
     pub(super) fn finish(&mut self, now: u64) {
-        if self.left.is_none() {
-            let Self { pace, tally, .. } = self;
-            pace.missed(tally.counts_from(), self.end, now, |waited, count| tally.record_missed(waited, count));
+        if self.remaining.is_none() {
+            let Self { schedule, stats, .. } = self;
+            schedule.missed(stats.counts_from(), self.end, now, |waited, count| stats.record_missed(waited, count));
         }
-        self.tally.end(now);
+        self.stats.end(now);
     }
 
-    /// What did not go through as a whole: an error, or the rest is tried once more, to be told why it is missing.
+    /// Handles an error or a partial transfer. The rest is retried synchronously to obtain the cause.
     #[cold]
-    fn mend(&mut self, request: &Request, result: i64) -> Result<(), Failure> {
+    fn retry_rest(&mut self, request: &Request, result: i64) -> Result<(), Failure> {
         let block = self.task.options.block;
         let Ok(mut got) = usize::try_from(result) else {
             return Err(self.failed(request, &io::Error::from_raw_os_error(-result as i32)));
@@ -244,46 +246,48 @@ impl<'t> WorkerState<'t> {
     }
 
     fn rest(&mut self, request: &Request, got: usize) -> io::Result<usize> {
-        let (left, from) = (&mut self.buffers.bytes(request.buffer)[got..], request.offset + got as u64);
+        let (remaining, from) = (&mut self.buffers.bytes(request.buffer)[got..], request.offset + got as u64);
         match request.kind {
-            RequestKind::Read => self.file.read_at(left, from),
-            RequestKind::Write => self.file.write_at(left, from),
+            RequestKind::Read => self.file.read_at(remaining, from),
+            RequestKind::Write => self.file.write_at(remaining, from),
             RequestKind::Sync => Ok(0),
         }
     }
 
     fn short(&self, request: &Request, got: usize) -> Failure {
-        let what = format!("{} of {} bytes moved {got}", request.what(), self.task.options.block);
-        Failure::Failed(match self.cut(request) {
-            Some(cut) => format!("{what}: {cut}"),
-            None => what,
+        let message = format!("{}: transferred {got} of {} bytes", request.describe(), self.task.options.block);
+        Failure::Failed(match self.truncation(request) {
+            Some(truncation) => format!("{message}: {truncation}"),
+            None => message,
         })
     }
 
-    /// Whether the file is too short for a request that was within it when it began.
-    fn cut(&self, request: &Request) -> Option<String> {
+    /// Reports truncation if the file has become too short for a request.
+    fn truncation(&self, request: &Request) -> Option<String> {
         let length = self.task.target.length_now()?;
         let short = length < request.offset + self.task.options.block as u64;
-        short.then(|| format!("the file ends at {length}, so it was cut meanwhile"))
+        short.then(|| format!("the file was truncated to {length} bytes during the trial"))
     }
 
     fn failed(&self, request: &Request, error: &io::Error) -> Failure {
         let options = &self.task.options;
-        let words = format!("{}: {error}", request.what());
+        let message = format!("{}: {error}", request.describe());
         match error.raw_os_error() {
             Some(libc::EINVAL) if options.direct => Failure::Failed(format!(
-                "{words}; hint: past the page cache some disks want bs=4KiB or more, and some file systems direct=false"
+                "{message}; hint: some disks require bs=4KiB or more, some file systems direct=false"
             )),
-            Some(libc::EOPNOTSUPP) if options.iopoll => {
-                Failure::Unavailable(format!("{words}; hint: this file or its disk cannot be polled: iopoll=false"))
-            }
-            Some(libc::EIO) => match self.cut(request) {
-                Some(cut) => Failure::Failed(format!("{}: {cut}", request.what())),
-                None => Failure::Failed(format!("{words}; hint: dmesg says what the device had")),
+            Some(libc::EOPNOTSUPP) if options.iopoll => Failure::Unavailable(format!(
+                "{message}; hint: this file or its disk does not support polling: iopoll=false"
+            )),
+            Some(libc::EIO) => match self.truncation(request) {
+                Some(truncation) => Failure::Failed(format!("{}: {truncation}", request.describe())),
+                None => Failure::Failed(format!("{message}; hint: dmesg shows the device error")),
             },
-            Some(libc::ETXTBSY) => Failure::Failed(format!("{words}; hint: it is in use as a program or as swap")),
-            Some(libc::ENOSPC) => Failure::Failed(format!("{words}; hint: a smaller size, or a file elsewhere")),
-            _ => Failure::Failed(words),
+            Some(libc::ETXTBSY) => Failure::Failed(format!("{message}; hint: it is in use as a program or as swap")),
+            Some(libc::ENOSPC) => {
+                Failure::Failed(format!("{message}; hint: a smaller size, or a file on another disk"))
+            }
+            _ => Failure::Failed(message),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A BLAS library, loaded at run time: the few of its functions that we call, through CBLAS, with 32-bit indexes as
-//! every distribution builds it. Our threads call it; that it starts none of its own is asked for and, where it tells,
-//! read back. Does not know what is computed.
+//! A BLAS library, loaded at run time: the few functions that the workloads need, through CBLAS with 32-bit indices, as
+//! all distributions build it. The worker threads call it. The library is configured not to start threads,
+//! and this is verified if it reports its thread count. Must not depend on the algorithms that use it.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -12,13 +12,13 @@ use super::tile::Tile;
 use crate::job::{Failure, TrialContext};
 use crate::kernels::library::{self, LoadedLibrary};
 
-/// What `blas=auto` looks for: OpenBLAS, else what the distribution's alternatives make the BLAS.
+/// Libraries for `blas=auto`: OpenBLAS, otherwise the distribution's default BLAS.
 const NAMES: [&str; 3] = ["libopenblas.so.0", "libblas.so.3", "libcblas.so.3"];
-/// BLAS with 32-bit indexes takes no more rows or columns.
+/// Maximum number of rows and columns with 32-bit indices.
 pub(super) const N_MAX: usize = c_int::MAX as usize;
 const HINT: &str = "install libopenblas0-pthread (Debian, Ubuntu), or name a library with --set blas=PATH";
 
-// CBLAS's own numbers.
+// Constants of CBLAS.
 const COLUMN_MAJOR: c_int = 102;
 const PLAIN: c_int = 111;
 const UPPER: c_int = 121;
@@ -62,16 +62,16 @@ pub(super) struct Blas {
     idamax: Iamax,
     threads: Option<ThreadControl>,
     pub name: String,
-    /// Last: the functions are valid while it is loaded.
+    /// The last field, because the functions are valid only while the library is loaded.
     _library: Library,
 }
 
-/// How many threads `OpenBLAS` would use.
+/// Functions that set and return the number of `OpenBLAS` threads.
 struct ThreadControl {
     set: unsafe extern "C" fn(c_int),
     get: unsafe extern "C" fn() -> c_int,
-    /// Setting it is not made for several threads at once.
-    one_by_one: Mutex<()>,
+    /// Serialises the setter, which is not thread-safe.
+    setter_lock: Mutex<()>,
 }
 
 pub(super) trait Real: Copy + Send + Sync {
@@ -91,7 +91,7 @@ impl Real for f32 {
 }
 
 impl Blas {
-    /// What the job's parameter `blas` names.
+    /// Loads the library that the job's parameter `blas` names.
     pub(super) fn load(job: &TrialContext) -> Result<Self, Failure> {
         match job.parameters.text("blas") {
             "auto" => Self::of(library::open_first(&NAMES, HINT)?),
@@ -115,32 +115,34 @@ impl Blas {
         })
     }
 
-    /// For each thread before its first call: the library is to compute on the calling thread, and says so.
-    pub(super) fn alone(&self) -> Result<(), Failure> {
-        // Another library takes its count from the environment, which worker processes get (see `worker`).
+    /// Makes the library compute on the calling thread, and verifies it. Each thread must call this before its first
+    /// computation.
+    pub(super) fn set_single_thread(&self) -> Result<(), Failure> {
+        // Other libraries take their thread count from the environment, which worker processes set (see `worker`).
         let Some(threads) = &self.threads else { return Ok(()) };
-        let _turn = threads.one_by_one.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: both are OpenBLAS's, with these signatures in every version, and the lock has nobody else in them.
+        let _turn = threads.setter_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: both functions have these signatures in every version of OpenBLAS, and the lock excludes other
+        // callers.
         let count = unsafe {
             (threads.set)(1);
             (threads.get)()
         };
         match count {
             1 => Ok(()),
-            count => Err(Failure::Failed(format!("{} uses {count} threads of its own although told one", self.name))),
+            count => Err(Failure::Failed(format!("{} uses {count} threads instead of one", self.name))),
         }
     }
 
     /// C = alpha A B + beta C.
     ///
     /// # Safety
-    /// Nobody writes to A or B or touches C meanwhile.
+    /// No other thread may write to A or B, or access C, during the call.
     pub(super) unsafe fn gemm<T: Real>(&self, alpha: T, a: Tile<T>, b: Tile<T>, beta: T, c: Tile<T>) {
         assert!(a.rows() == c.rows() && a.columns() == b.rows() && b.columns() == c.columns());
         let (rows, columns, inner) = (int(c.rows()), int(c.columns()), int(a.columns()));
         let (lda, ldb, ldc) = (int(a.stride()), int(b.stride()), int(c.stride()));
         let gemm = T::gemm(self);
-        // SAFETY: tiles lie in live memory, their sizes agree, and the caller keeps others away.
+        // SAFETY: the tiles are in live memory, their sizes match, and the caller excludes other accesses.
         unsafe {
             gemm(
                 COLUMN_MAJOR,
@@ -161,10 +163,10 @@ impl Blas {
         }
     }
 
-    /// Solves L X = B in place of B, L the lower triangle of a square with ones on its diagonal.
+    /// Solves L X = B in place of B, where L is the lower triangle of a square tile with ones on its diagonal.
     ///
     /// # Safety
-    /// Nobody writes to L or touches B meanwhile.
+    /// No other thread may write to L, or access B, during the call.
     pub(super) unsafe fn solve_lower(&self, l: Tile<f64>, b: Tile<f64>) {
         assert!(l.rows() == l.columns() && l.rows() == b.rows());
         let (rows, columns) = (int(b.rows()), int(b.columns()));
@@ -175,10 +177,10 @@ impl Blas {
         }
     }
 
-    /// Solves U x = y in place of y, the one column of a tile; U the upper triangle of a square.
+    /// Solves U x = y in place of y, a column of a tile, where U is the upper triangle of a square tile.
     ///
     /// # Safety
-    /// Nobody writes to U or touches y meanwhile.
+    /// No other thread may write to U, or access y, during the call.
     pub(super) unsafe fn solve_upper(&self, u: Tile<f64>, y: Tile<f64>) {
         assert!(u.rows() == u.columns() && u.rows() == y.rows() && y.columns() == 1);
         // SAFETY: as in gemm.
@@ -187,10 +189,10 @@ impl Blas {
         }
     }
 
-    /// y = y - A x, both one column of a tile.
+    /// y = y - A x, where x and y are columns of a tile.
     ///
     /// # Safety
-    /// Nobody writes to A or x or touches y meanwhile.
+    /// No other thread may write to A or x, or access y, during the call.
     pub(super) unsafe fn subtract_product(&self, a: Tile<f64>, x: Tile<f64>, y: Tile<f64>) {
         assert!(a.columns() == x.rows() && a.rows() == y.rows() && x.columns() == 1 && y.columns() == 1);
         // SAFETY: as in gemm.
@@ -212,10 +214,10 @@ impl Blas {
         }
     }
 
-    /// A = A - x y, x one column of a tile and y one row.
+    /// A = A - x y, where x is a column of a tile and y a row.
     ///
     /// # Safety
-    /// Nobody writes to x or y or touches A meanwhile.
+    /// No other thread may write to x or y, or access A, during the call.
     pub(super) unsafe fn subtract_outer(&self, x: Tile<f64>, y: Tile<f64>, a: Tile<f64>) {
         assert!(a.rows() == x.rows() && a.columns() == y.columns() && x.columns() == 1 && y.rows() == 1);
         // SAFETY: as in gemm.
@@ -235,7 +237,7 @@ impl Blas {
         }
     }
 
-    /// Where the largest of some numbers is, by size without sign.
+    /// Returns the index of the number with the largest absolute value.
     pub(super) fn largest(&self, numbers: &[f64]) -> usize {
         // SAFETY: the pointer and the length are a slice's.
         unsafe { (self.idamax)(int(numbers.len()), numbers.as_ptr(), 1) }
@@ -247,20 +249,20 @@ impl ThreadControl {
         Some(Self {
             set: symbol(library, name, "openblas_set_num_threads").ok()?,
             get: symbol(library, name, "openblas_get_num_threads").ok()?,
-            one_by_one: Mutex::new(()),
+            setter_lock: Mutex::new(()),
         })
     }
 }
 
-/// A function of the library. `T` must be its type in CBLAS's header.
+/// Looks up a function of the library. `T` must be its type in CBLAS's header.
 fn symbol<T: Copy>(library: &Library, name: &str, function: &str) -> Result<T, Failure> {
-    // SAFETY: the callers above give the types of CBLAS's and OpenBLAS's headers, and keep the library loaded as long.
+    // SAFETY: the callers above use the types of CBLAS's and OpenBLAS's headers, and keep the library loaded.
     let found = unsafe { library.get::<T>(function) };
     found.map(|symbol| *symbol).map_err(|_| Failure::Unavailable(format!("{name} has no {function}; hint: {HINT}")))
 }
 
 fn int(size: usize) -> c_int {
-    c_int::try_from(size).expect("sizes were checked against N_MAX")
+    c_int::try_from(size).expect("sizes are checked against N_MAX")
 }
 
 #[cfg(test)]
@@ -276,11 +278,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_blas_is_unavailable_with_the_package() {
+    fn missing_blas_is_unavailable_and_hints_at_the_package() {
         for name in ["/nowhere/libblas.so", "libc.so.6"] {
             let failure = load(name).err().unwrap();
-            let Failure::Unavailable(why) = failure else { panic!("{failure}") };
-            assert!(why.contains(name) && why.contains("libopenblas0-pthread"), "{why}");
+            let Failure::Unavailable(reason) = failure else { panic!("{failure}") };
+            assert!(reason.contains(name) && reason.contains("libopenblas0-pthread"), "{reason}");
         }
     }
 
@@ -293,22 +295,22 @@ mod tests {
     }
 
     #[test]
-    fn each_function_does_what_its_name_says() {
+    fn functions_return_the_expected_results() {
         let blas = match load("auto") {
             Ok(blas) => blas,
             Err(failure) => return println!("skipped: linear: {failure}"),
         };
-        blas.alone().unwrap();
-        // By columns: [1 2; 3 4] times [5 6; 7 8]. All are small whole numbers, so nothing is rounded.
+        blas.set_single_thread().unwrap();
+        // In column order: [1 2; 3 4] times [5 6; 7 8]. All values are small integers, so there is no rounding.
         let (mut left, mut right, mut product) = ([1.0, 3.0, 2.0, 4.0], [5.0, 7.0, 6.0, 8.0], [1.0; 4]);
-        // SAFETY: this thread alone has these arrays.
+        // SAFETY: only this thread has these arrays.
         unsafe { blas.gemm(2.0, tile(&mut left), tile(&mut right), -1.0, tile(&mut product)) };
         check(&product, &[37.0, 85.0, 43.0, 99.0]);
         let mut upper = [4.0, 8.0];
         // SAFETY: as above. x + 2 z = 4, 4 z = 8.
         unsafe { blas.solve_upper(tile(&mut left), column(&mut upper)) };
         check(&upper, &[0.0, 2.0]);
-        // SAFETY: as above. The second row less three times the first.
+        // SAFETY: as above. The second row minus three times the first.
         unsafe { blas.solve_lower(tile(&mut left), tile(&mut right)) };
         check(&right, &[5.0, -8.0, 6.0, -10.0]);
         let mut rest = [10.0, 10.0];

@@ -1,5 +1,4 @@
-//! The numbers that matrices are of: double or single precision, their rounding, and a dot product that is exact enough to
-//! check either.
+//! Matrix elements in double or single precision, their rounding, and a dot product exact enough to check either.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -7,9 +6,9 @@ use super::blas::Real;
 use super::random::Elements;
 use crate::kernels::arena::Arena;
 
-/// What the two precisions differ in.
+/// Properties in which the two precisions differ.
 pub(super) trait Element: Real + FromBytes + IntoBytes + Immutable {
-    /// Half the distance of 1 to the next number.
+    /// Unit roundoff: half the distance from 1 to the next number.
     const ROUNDING: f64;
     const ZERO: Self;
     const ONE: Self;
@@ -63,8 +62,8 @@ impl Element for f32 {
     }
 }
 
-/// A dot product as if computed in twice the precision of f64 (Ogita, Rump and Oishi 2005), and the sum of its terms'
-/// sizes.
+/// Returns a dot product as if computed in twice the precision of f64 (Ogita, Rump and Oishi 2005), and the sum of the
+/// absolute values of its terms.
 pub(super) fn dot(pairs: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let (mut sum, mut lost, mut size) = (0.0f64, 0.0f64, 0.0f64);
     for (a, b) in pairs {
@@ -83,9 +82,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dot_product_loses_nothing() {
+    fn dot_product_is_exact_despite_cancellation() {
         let terms = [(1e16, 1.0), (1.0, 1.0), (-1e16, 1.0), (0.5, 0.5)];
         let (sum, size) = dot(terms.into_iter());
-        assert_eq!((sum, size), (1.25, 2e16), "in plain double precision this is 0.25");
+        assert_eq!((sum, size), (1.25, 2e16), "plain double precision returns 0.25");
     }
 }

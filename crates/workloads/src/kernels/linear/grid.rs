@@ -1,8 +1,8 @@
-//! How a matrix is cut into one rectangle per thread, for work that every element takes the same share of.
+//! Divides a matrix into one rectangle per thread, for work that is uniform over the elements.
 
 use std::ops::Range;
 
-/// Borders between rows lie at multiples of this, so that a rectangle begins with a line and whole vectors.
+/// Row boundaries are multiples of this, so that a rectangle starts with a cache line and a whole vector.
 const ROW_STEP: usize = 64;
 
 /// Rows and columns of one thread's part.
@@ -12,9 +12,9 @@ pub(super) struct TileRange {
     pub columns: Range<usize>,
 }
 
-/// One part per thread, as square as the count allows: of a product of n x n, each part reads as many rows of one factor and
-/// columns of the other as it has. Where it cannot be square there are more columns than rows of parts, for a part of
-/// whole columns is one piece of memory.
+/// Returns one part per thread, as square as the number of threads allows: for a product of n x n, a part reads as many
+/// rows of one factor and columns of the other as it has. If the grid cannot be square, it has more columns of parts
+/// than rows, because a part of whole columns is contiguous in memory.
 pub(super) fn parts(rows: usize, columns: usize, threads: usize) -> Vec<TileRange> {
     let down =
         (1..=threads).take_while(|down| down * down <= threads).filter(|down| threads.is_multiple_of(*down)).last();
@@ -31,7 +31,7 @@ pub(super) fn parts(rows: usize, columns: usize, threads: usize) -> Vec<TileRang
         .collect()
 }
 
-/// Where pieces of a length begin and end, at multiples of a step but for the last.
+/// Boundaries of the pieces of a length: multiples of `step`, except the last.
 pub(super) fn borders(length: usize, pieces: usize, step: usize) -> Vec<usize> {
     let border = |piece: usize| match piece {
         piece if piece == pieces => length,
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_nearly_square_and_nearly_alike() {
+    fn parts_are_nearly_square_and_of_similar_size() {
         let shape = |threads| {
             let parts = parts(4096, 4096, threads);
             (parts[0].rows.len(), parts[0].columns.len())

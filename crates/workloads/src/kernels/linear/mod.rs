@@ -1,6 +1,6 @@
-//! Linear algebra on one core's speed of multiplying and adding: what `gemm` and `hpl` share. The arithmetic is a BLAS
-//! library's, loaded at run time and called by our own seated threads, each for its part: so every flop is done by a
-//! thread whose seat is proven. The library's own threads are off, which is read back.
+//! Linear algebra: the common parts of `gemm` and `hpl`. A BLAS library, loaded at run time, does the arithmetic. The
+//! pinned worker threads call it for their parts, so a thread with a verified binding executes every operation. The
+//! library's own threads are disabled, which is verified.
 
 mod blas;
 mod element;
@@ -16,18 +16,18 @@ use model::values::workload::ParameterKind;
 use crate::describe::{Parameter, choice};
 use crate::job::Failure;
 
-/// The parameter that [`blas::Blas::load`] reads.
+/// Declares the parameter that [`blas::Blas::load`] reads.
 fn blas_parameter() -> Parameter {
     Parameter {
         name: "blas",
-        about: "the BLAS library, a path or a name as dlopen takes it; auto for OpenBLAS, else any BLAS that is installed",
+        about: "BLAS library: a path, or a name for dlopen; auto selects OpenBLAS, otherwise any installed BLAS",
         kind: ParameterKind::Text,
         default: Some("auto"),
         smoke: None,
     }
 }
 
-/// Of a product of matrices.
+/// Declares the precision of a product of matrices.
 fn precision_parameter() -> Parameter {
     Parameter {
         name: "precision",
@@ -38,14 +38,15 @@ fn precision_parameter() -> Parameter {
     }
 }
 
-/// Columns begin at a multiple of a line, and not all in the same sets of the caches: never a multiple of 4 KiB apart.
+/// Returns the column stride: a multiple of a cache line, but never a multiple of 4 KiB, so that columns do not share
+/// the same cache sets.
 fn stride(rows: usize, element_bytes: usize) -> usize {
     let line = 64 / element_bytes;
     let stride = rows.next_multiple_of(line);
     if (stride * element_bytes).is_multiple_of(1024) { stride + line } else { stride }
 }
 
-/// The memory of a matrix that does not fit is named with the size that asks for it.
+/// Adds the order n to an error about matrices that do not fit in memory.
 fn too_large(n: usize, failure: Failure) -> Failure {
     match failure {
         Failure::Unavailable(why) => Failure::Unavailable(format!("n = {n}: {why}")),
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_never_a_page_apart() {
+    fn column_strides_are_never_a_multiple_of_a_page() {
         for rows in [1, 7, 8, 128, 512, 1000, 4096, 65_536] {
             for element in [4, 8] {
                 let bytes = stride(rows, element) * element;

@@ -1,7 +1,7 @@
-//! Elements of random matrices by their place, so that a matrix needs not be kept to be known: uniform on [-1/2, 1/2),
-//! from the trial's seed. The mixing is that of `SplitMix64`, with the place as its counter.
+//! Elements of random matrices by position, so that an element can be generated again at any time: uniform on [-1/2,
+//! 1/2), from the trial's seed. The mixing function is that of `SplitMix64`, with the position as its counter.
 
-/// One matrix: another for each seed and each letter.
+/// One matrix; each seed and letter yields a different one.
 #[derive(Clone, Copy)]
 pub(super) struct Elements {
     seed: u64,
@@ -12,14 +12,14 @@ impl Elements {
         Self { seed: mix(seed ^ mix(u64::from(letter))) }
     }
 
-    /// The element at a row and a column, with 53 random bits.
+    /// Returns the element at a row and a column, with 53 random bits.
     #[inline]
     pub(super) fn at(self, row: usize, column: usize) -> f64 {
         const SCALE: f64 = 1.0 / (1u64 << 53) as f64;
         (self.bits(row, column) >> 11) as f64 * SCALE - 0.5
     }
 
-    /// As [`Elements::at`] in single precision, with 24 random bits: it needs no rounding.
+    /// Like [`Elements::at`] in single precision, with 24 random bits, so it needs no rounding.
     #[inline]
     pub(super) fn at_f32(self, row: usize, column: usize) -> f32 {
         const SCALE: f32 = 1.0 / (1u64 << 24) as f32;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_those_of_their_seed_and_spread_evenly() {
+    fn elements_depend_on_the_seed_and_are_uniform() {
         let of = |seed, letter| Elements::new(seed, letter);
         assert_eq!(of(1, 'a').at(3, 4).to_bits(), of(1, 'a').at(3, 4).to_bits());
         assert!((of(1, 'a').at(3, 4) - of(2, 'a').at(3, 4)).abs() > 0.0);
@@ -53,7 +53,8 @@ mod tests {
         let all: Vec<f64> = (0..100).flat_map(|column| (0..100).map(move |row| of(7, 'a').at(row, column))).collect();
         let mean = all.iter().sum::<f64>() / 1e4;
         let square = all.iter().map(|x| x * x).sum::<f64>() / 1e4;
-        // A uniform variable's mean square is 1/12; of 10^4 the mean strays by 0.003 and the mean square by 0.0008.
+        // The mean square of a uniform variable is 1/12; over 10^4 values the mean deviates by 0.003 and the mean
+        // square by 0.0008.
         assert!(mean.abs() < 0.012 && (square - 1.0 / 12.0).abs() < 0.003, "{mean} {square}");
         assert!(all.iter().all(|x| (-0.5..0.5).contains(x)));
         assert!((0..1000).all(|row| (-0.5..0.5).contains(&of(7, 'a').at_f32(row, 0))));

@@ -1,32 +1,33 @@
-//! What one event of `memory` does to a block: sysbench's five loops over its words, none of them left out by the compiler.
-//!
-//! In turn: loads of eight bytes that nobody uses; stores of how many words are left; or only the counting. At random: as
-//! many places as the block has words are drawn, and read, or written with eight times how many were drawn before. sysbench
-//! also draws them where it touches nothing. Must not know threads or time.
+//! The operation of one `memory` event on a block: sysbench's five loops over its words, which the compiler must not
+//! remove.
+//! Sequential: loads of eight bytes whose values are unused; stores of the number of remaining words; or only the
+//! counting. Random: draws as many indices as the block has words, and reads these words, or writes eight times the
+//! number of previous draws to them. sysbench draws the indices even if it accesses no memory. Must not depend on
+//! threads or time.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
 
 use crate::kernels::xoroshiro::{Xoroshiro, below};
 
-/// Words per pass of a loop, as gcc unrolls sysbench's.
+/// Words per loop iteration, as gcc unrolls sysbench's loops.
 const UNROLLED: usize = 8;
 
-/// A block's memory, which several threads may write at once: only volatile accesses to whole words.
+/// The memory of a block, which several threads may write at once: only volatile accesses to whole words.
 #[derive(Clone, Copy)]
 pub(super) struct SharedBlock {
     first: *mut u64,
     words: usize,
 }
 
-// SAFETY: threads that share a block tear nothing, since all accesses are aligned words, and read nothing that matters;
-// that is the test's definition. The memory outlives the threads: `memory::run` holds it.
+// SAFETY: all accesses are aligned words, so threads that share a block cannot tear a word, and the values read do not
+// matter; this is the definition of the test. `memory::run` keeps the memory alive until the threads have ended.
 unsafe impl Send for SharedBlock {}
 // SAFETY: as above.
 unsafe impl Sync for SharedBlock {}
 
 impl SharedBlock {
-    /// The block in this memory, which must outlive it.
+    /// The block in this memory, which must outlive the returned value.
     pub(super) fn new(memory: &mut [u64]) -> Self {
         Self { first: memory.as_mut_ptr(), words: memory.len() }
     }
@@ -34,23 +35,23 @@ impl SharedBlock {
     #[inline]
     fn word(self, index: usize) -> *mut u64 {
         debug_assert!(index < self.words);
-        // SAFETY: the loops below stay within the words.
+        // SAFETY: the loops below stay within the block.
         unsafe { self.first.add(index) }
     }
 
     #[inline]
     fn load(self, index: usize) -> u64 {
-        // SAFETY: within the words, aligned, alive.
+        // SAFETY: within the block, aligned and alive.
         unsafe { self.word(index).read_volatile() }
     }
 
     #[inline]
     fn store(self, index: usize, value: u64) {
-        // SAFETY: within the words, aligned, alive.
+        // SAFETY: within the block, aligned and alive.
         unsafe { self.word(index).write_volatile(value) }
     }
 
-    /// Reads every word; the last is handed back.
+    /// Reads every word and returns the last one.
     #[inline(never)]
     pub(super) fn read(self) -> u64 {
         let mut last = 0;
@@ -83,7 +84,7 @@ impl SharedBlock {
         }
     }
 
-    /// Counts the words and touches none.
+    /// Counts the words without accessing them.
     #[inline(never)]
     pub(super) fn none(self) -> u64 {
         let mut index = 0;
@@ -94,27 +95,27 @@ impl SharedBlock {
         index as u64
     }
 
-    /// Reads as many places as there are words; tells whether the last held the number of its place.
+    /// Reads as many random words as the block has. Returns whether the last one held its own index.
     #[inline(never)]
     pub(super) fn read_at_random(self, random: &mut Xoroshiro) -> bool {
         let mut last = (0, 0);
         for _ in 0..self.words {
-            let place = below(random.next_by_memory(), self.words);
-            last = (place as u64, self.load(place));
+            let index = below(random.next_by_memory(), self.words);
+            last = (index as u64, self.load(index));
         }
         last.0 == last.1
     }
 
-    /// Writes to as many places as there are words.
+    /// Writes as many random words as the block has.
     #[inline(never)]
     pub(super) fn write_at_random(self, random: &mut Xoroshiro) {
         for drawn in 0..self.words {
-            let place = below(random.next_by_memory(), self.words);
-            self.store(place, 8 * drawn as u64);
+            let index = below(random.next_by_memory(), self.words);
+            self.store(index, 8 * drawn as u64);
         }
     }
 
-    /// Draws as many numbers as there are words, and makes no places of them.
+    /// Draws as many random numbers as the block has words, without converting them to indices.
     #[inline(never)]
     pub(super) fn none_at_random(self, random: &mut Xoroshiro) -> u64 {
         let mut number = 0;
@@ -126,10 +127,10 @@ impl SharedBlock {
     }
 }
 
-/// No instruction; it keeps the loop around it.
+/// Emits no instruction; it prevents the removal of the surrounding loop.
 #[inline]
 fn keep() {
-    // SAFETY: the empty text touches nothing.
+    // SAFETY: the empty assembly text accesses nothing.
     unsafe { asm!("", options(nostack, preserves_flags, nomem)) };
 }
 
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loops_touch_what_they_should() {
+    fn loops_access_the_expected_words() {
         for words in [1, 7, 8, 128, 131] {
             let mut memory: Vec<u64> = (0..words).collect();
             let block = SharedBlock::new(&mut memory);
@@ -153,14 +154,14 @@ mod tests {
             memory.fill(u64::MAX);
             SharedBlock::new(&mut memory).write_at_random(&mut random);
             let written: Vec<u64> = memory.iter().copied().filter(|word| *word != u64::MAX).collect();
-            // The last place drawn keeps its value.
+            // The last index drawn keeps its value.
             assert!(written.contains(&(8 * (words - 1))), "{words}: {written:?}");
             assert!(written.iter().all(|word| word % 8 == 0 && *word < 8 * words));
         }
     }
 
     #[test]
-    fn a_wrong_word_is_seen_by_reading() {
+    fn read_loop_detects_a_wrong_word() {
         let mut memory: Vec<u64> = vec![9; 16];
         assert!(!SharedBlock::new(&mut memory).read_at_random(&mut Xoroshiro::of_thread(3, 0)));
     }

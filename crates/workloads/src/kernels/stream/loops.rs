@@ -1,6 +1,7 @@
-//! The four inner loops of STREAM and those over one array, compiled once per instruction set and chosen once, outside the timed region.
+//! The four inner loops of STREAM and the single-array loops. Compiled once per instruction set; the variant is chosen
+//! once, outside the timed region.
 #![allow(unsafe_code)]
-// A body that is not inlined would be compiled without the features of the function around it.
+// Without inlining, a body would be compiled without the target features of the surrounding function.
 #![allow(clippy::inline_always)]
 
 use crate::job::Failure;
@@ -9,12 +10,12 @@ use crate::job::Failure;
 type UnaryLoop = unsafe fn(&mut [f64], &[f64], f64);
 /// `to[i] = f(left[i], right[i])`.
 type BinaryLoop = unsafe fn(&mut [f64], &[f64], &[f64], f64);
-/// The sum of all words of an array, wrapping.
+/// Returns the wrapping sum of all words of an array.
 type ReadLoop = unsafe fn(&[f64]) -> u64;
 /// `to[i] = value`.
 type Write = unsafe fn(&mut [f64], f64);
 
-/// The loops for this cpu. Made only by [`Loops::choose`], which has asked the cpu for the features that they need.
+/// The loops for this CPU. Created only by [`Loops::choose`], which verifies the CPU features that they need.
 pub(super) struct Loops {
     copy: UnaryLoop,
     scale: UnaryLoop,
@@ -24,16 +25,16 @@ pub(super) struct Loops {
     write: Write,
 }
 
-/// Which stores the loops use.
+/// The kind of stores that the loops use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stores {
-    /// As the compiler makes them; a line is read before it is overwritten.
+    /// As the compiler emits them; a line is read before it is overwritten.
     Ordinary,
     NonTemporal,
 }
 
 impl Loops {
-    /// The widest loops that this cpu runs.
+    /// Chooses the widest loops that this CPU supports.
     pub(super) fn choose(stores: Stores) -> Result<Self, Failure> {
         match stores {
             Stores::Ordinary => Ok(ordinary()),
@@ -42,7 +43,7 @@ impl Loops {
     }
 
     pub(super) fn copy(&self, to: &mut [f64], from: &[f64]) {
-        // SAFETY: `choose` took this function only after the cpu said that it has its features.
+        // SAFETY: `choose` selected this function only after it verified the CPU features.
         unsafe { (self.copy)(to, from, 0.0) }
     }
 
@@ -61,9 +62,10 @@ impl Loops {
         unsafe { (self.triad)(to, left, right, factor) }
     }
 
-    /// As whole numbers, whose sum is the same in any order, so that it can be checked to the bit.
+    /// Sums the elements as integers. The sum is the same in any order, so it can be checked exactly.
     pub(super) fn read(&self, from: &[f64]) -> u64 {
-        // SAFETY: as for `copy`. Nothing of the reading is left out: a call through a pointer is not looked into.
+        // SAFETY: as for `copy`. The compiler cannot remove the reads, because it does not look through a call by
+        // pointer.
         unsafe { (self.read)(from) }
     }
 
@@ -73,8 +75,8 @@ impl Loops {
     }
 }
 
-/// memcpy, because that is what gcc and clang make of STREAM's copy loop; the C library's own goes past the caches
-/// for large sizes.
+/// memcpy, because gcc and clang compile STREAM's copy loop to it. For large sizes, the C library's memcpy bypasses the
+/// caches.
 #[inline(always)]
 fn copy_body(to: &mut [f64], from: &[f64], _: f64) {
     to.copy_from_slice(from);
@@ -101,7 +103,7 @@ fn triad_body(to: &mut [f64], left: &[f64], right: &[f64], factor: f64) {
     }
 }
 
-/// The plainest form: the compiler makes several wide sums of it, which hand-made lanes kept AVX-512 from.
+/// The plainest form: the compiler makes several vector sums of it. Hand-written lanes prevented the use of AVX-512.
 #[inline(always)]
 fn read_body(from: &[f64]) -> u64 {
     from.iter().fold(0, |sum, value| sum.wrapping_add(value.to_bits()))
@@ -114,7 +116,7 @@ fn write_body(to: &mut [f64], value: f64) {
     }
 }
 
-/// The ordinary loops with an instruction set's features switched on.
+/// The ordinary loops, compiled with the features of an instruction set.
 macro_rules! ordinary_loops {
     ($module:ident $(, $feature:literal)?) => {
         mod $module {
@@ -164,15 +166,14 @@ fn ordinary() -> Loops {
     }
 }
 
-/// Elsewhere the base instruction set has the vectors (aarch64's Neon).
+/// On other architectures the base instruction set includes vectors (Neon on aarch64).
 #[cfg(not(target_arch = "x86_64"))]
 fn ordinary() -> Loops {
     plain::LOOPS
 }
 
-/// The loops with non-temporal stores: whole aligned vectors are streamed, the few elements before and after them
-/// stored as usual, and a store fence ends the loop, since the data is not written before it.
-#[cfg(target_arch = "x86_64")]
+/// The loops with non-temporal stores. Whole aligned vectors are streamed; the few elements before and after them use
+/// ordinary stores. A store fence ends the loop, since the data may not be written before it.
 macro_rules! non_temporal_loops {
     ($module:ident, $feature:literal, $vector:ident, $load:ident, $splat:ident, $stream:ident, $mul:ident, $add:ident) => {
         mod $module {
@@ -180,7 +181,7 @@ macro_rules! non_temporal_loops {
 
             const LANES: usize = size_of::<$vector>() / size_of::<f64>();
 
-            /// `vector` and `single` are the same arithmetic; `single` does the unaligned ends.
+            /// `vector` and `single` are the same arithmetic; `single` processes the unaligned ends.
             #[inline(always)]
             fn each(
                 to: &mut [f64],
@@ -190,14 +191,14 @@ macro_rules! non_temporal_loops {
                 single: impl Fn(f64, f64) -> f64,
             ) {
                 assert!(left.len() == to.len() && right.len() == to.len());
-                // SAFETY: any eight bytes are an f64, so vectors of them are valid both ways.
+                // SAFETY: any eight bytes are a valid f64, so vectors of them are valid in both directions.
                 let (head, body, tail) = unsafe { to.align_to_mut::<$vector>() };
                 let from = head.len();
                 let after = from + body.len() * LANES;
                 for (index, to) in body.iter_mut().enumerate() {
                     let at = from + index * LANES;
-                    // SAFETY: the cpu has the feature (`Loops::choose`). `at + LANES` is at most `to.len()`, which is
-                    // the length of both sources (asserted), and `to` is an aligned vector of our own slice.
+                    // SAFETY: `Loops::choose` verified the CPU feature. `at + LANES` is at most `to.len()`, which is
+                    // the length of both sources (asserted), and `to` is an aligned vector of the slice.
                     unsafe {
                         let result = vector($load(left.as_ptr().add(at)), $load(right.as_ptr().add(at)));
                         $stream(std::ptr::from_mut(to).cast::<f64>(), result);
@@ -209,7 +210,7 @@ macro_rules! non_temporal_loops {
                 for (index, to) in tail.iter_mut().enumerate() {
                     *to = single(left[after + index], right[after + index]);
                 }
-                // SAFETY: every x86-64 cpu has it.
+                // SAFETY: every x86-64 CPU has it.
                 unsafe { _mm_sfence() };
             }
 
@@ -237,7 +238,7 @@ macro_rules! non_temporal_loops {
                     |left, right| left + factor * right,
                 );
             }
-            /// Ordinary loads: those past the caches are for memory that is not cached at all.
+            /// Ordinary loads: non-temporal loads are for uncached memory.
             #[target_feature(enable = $feature)]
             fn read(from: &[f64]) -> u64 {
                 super::read_body(from)
@@ -245,10 +246,10 @@ macro_rules! non_temporal_loops {
             #[target_feature(enable = $feature)]
             fn write(to: &mut [f64], value: f64) {
                 let values = $splat(value);
-                // SAFETY: any eight bytes are an f64, so vectors of them are valid both ways.
+                // SAFETY: any eight bytes are a valid f64, so vectors of them are valid in both directions.
                 let (head, body, tail) = unsafe { to.align_to_mut::<$vector>() };
                 for to in body {
-                    // SAFETY: the cpu has the feature (`Loops::choose`), and `to` is an aligned vector of our own slice.
+                    // SAFETY: `Loops::choose` verified the CPU feature, and `to` is an aligned vector of the slice.
                     unsafe { $stream(std::ptr::from_mut(to).cast::<f64>(), values) };
                 }
                 head.fill(value);
@@ -290,20 +291,20 @@ fn non_temporal() -> Result<Loops, Failure> {
     } else if is_x86_feature_detected!("avx") {
         Ok(stream_avx::LOOPS)
     } else {
-        Err(Failure::Unavailable("this cpu has no AVX, which the non-temporal stores need".into()))
+        Err(Failure::Unavailable("non-temporal stores need AVX, which this CPU lacks".into()))
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn non_temporal() -> Result<Loops, Failure> {
-    Err(Failure::Unavailable("non-temporal stores are written for x86-64 only; leave non-temporal off".into()))
+    Err(Failure::Unavailable("non-temporal stores are supported on x86-64 only; hint: non-temporal=false".into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every variant that this cpu runs.
+    /// Every variant that this CPU supports.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     fn variants() -> Vec<(&'static str, Loops)> {
         let mut variants = vec![("plain", plain::LOOPS)];
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variant_computes_the_same_at_every_alignment_and_length() {
+    fn all_variants_agree_at_every_alignment_and_length() {
         let left: Vec<f64> = (0..64).map(f64::from).collect();
         let right: Vec<f64> = (0..64).map(|i| 0.5 * f64::from(i * i)).collect();
         for (name, loops) in variants() {
@@ -332,7 +333,7 @@ mod tests {
                         run(&mut to[range.clone()]);
                         assert!(
                             to[..start].iter().chain(&to[end..]).all(|x| x.to_bits() == f64::to_bits(-1.0)),
-                            "{name} wrote outside"
+                            "{name} wrote out of bounds"
                         );
                         to[range.clone()].to_vec()
                     };

@@ -1,18 +1,18 @@
 //! STREAM: sustainable memory bandwidth. "Based on a variant of the STREAM benchmark code."
 //!
-//! Measures: bytes moved per second by four loops over three arrays of 8-byte floats, a, b and c:
-//! copy c = a, scale b = q c, add c = a + b, triad a = b + q c. All threads together, each on its own part, which it
-//! has touched first. The time of a pass is from the first thread's start to the last one's end. After STREAM's passes
-//! come as many of two loops that STREAM lacks, each over one array, the next one in each pass: read adds up its words,
-//! write stores one value. They stand apart because a loop finds in the caches what the one before it has left there.
-//! Counts: as STREAM does, 2 x 8 bytes per element for copy and scale, 3 x 8 for add and triad, 8 for read and for
-//! write, in MB of 10^6 bytes.
-//! Does NOT count the read of a line before it is overwritten (write-allocate), so an ordinary store costs more
-//! traffic than is shown; does NOT measure latency, and below some 100 KiB per array the start of the threads shows.
-//! Definition: J. D. `McCalpin`, STREAM 5.10 (www.cs.virginia.edu/stream/ref.html) and its run rules: arrays of at least four
-//! times the last-level cache, the first pass excluded, the best of the others reported. What varies: the arrays
-//! lie in huge pages and are offset against each other, q keeps the values near 1 for any number of passes, and every
-//! element is checked instead of the average. Read and write are not of STREAM.
+//! Measures: bytes moved per second by four loops over three arrays of 8-byte floats, a, b and c: copy c = a, scale b =
+//! q c, add c = a + b, triad a = b + q c. Each thread works on its own slice, which it touched first. The time of a
+//! pass is from the start of the first thread to the end of the last. As many passes of two additional loops follow,
+//! each over a single array, the next array in each pass: read sums the words, write stores one value. They run
+//! separately because a loop finds in the caches what the previous loop left there.
+//! Counts: as STREAM does, 2 x 8 bytes per element for copy and scale, 3 x 8 for add and triad; 8 for read and for
+//! write; in MB of 10^6 bytes.
+//! Does NOT count the read of a line before it is overwritten (write-allocate), so ordinary stores cause more traffic
+//! than reported. Does NOT measure latency. Below about 100 KiB per array, the start of the threads dominates.
+//! Definition: J. D. `McCalpin`, STREAM 5.10 (www.cs.virginia.edu/stream/ref.html) and its run rules: arrays of at
+//! least four times the last-level cache, the first pass excluded, the best of the others reported. Differences: the
+//! arrays use huge pages and are offset against each other, q keeps the values near 1 for any number of passes, and
+//! every element is checked instead of the average. Read and write are not part of STREAM.
 
 mod loops;
 
@@ -31,21 +31,21 @@ use loops::{Loops, Stores};
 /// The loops in the order of a pass, with the number of arrays that each reads or writes.
 const KERNELS: [(&str, u64); 4] = [("copy", 2), ("scale", 2), ("add", 3), ("triad", 3)];
 
-/// The loops over one array, after STREAM's.
+/// The single-array loops, which run after STREAM's.
 const OF_ONE_ARRAY: [&str; 2] = ["read", "write"];
 
 /// With q = sqrt(2) - 1 a pass maps a to ((1 + q)^2 - 1) a = a, so no number of passes overflows. STREAM's q = 3
-/// multiplies a by 15 each pass, which passes 10^308 after 262.
+/// multiplies a by 15 in each pass, which exceeds 10^308 after 262 passes.
 const Q: f64 = std::f64::consts::SQRT_2 - 1.0;
 
-/// What each array holds at first, as in STREAM.
+/// Initial values of the arrays, as in STREAM.
 const AT_FIRST: [f64; 3] = [1.0, 2.0, 0.0];
 
-/// Arrays whose distance is a multiple of 4 KiB make loads wait for stores whose addresses look alike, and hit the
-/// same DRAM banks. A third of a page, in whole lines, and some pages more keep the three apart in both.
+/// If the distance of two arrays is a multiple of 4 KiB, loads wait for stores with equal low address bits, and both
+/// arrays use the same DRAM banks. A gap of a third of a page, in whole lines, plus some pages avoids both.
 const GAP_ELEMENTS: usize = (16 * 4096 + 1344) / 8;
 
-/// Parts end on page borders so that a page has one first toucher.
+/// Slices end at page boundaries so that each page is first touched by one thread.
 const PART_ELEMENTS: usize = 4096 / 8;
 
 pub(crate) fn describe() -> WorkloadSpec {
@@ -54,10 +54,10 @@ pub(crate) fn describe() -> WorkloadSpec {
         summary: "memory bandwidth: copy, scale, add, triad, and reading or writing alone (a STREAM variant)".into(),
         about:
             "Based on a variant of the STREAM benchmark code. Counts 16 bytes per element for copy and scale, 24 for \
-                add and triad, in MB of 10^6 bytes, and not the read of a line before it is overwritten. The best \
-                pass but the first is reported, as STREAM does; medians stand beside it. Read adds up the words of \
-                one array, write fills one, 8 bytes per element; they follow STREAM's own passes and are not of \
-                STREAM. Source: McCalpin, STREAM 5.10."
+             add and triad, in MB of 10^6 bytes. Reads of a line before it is overwritten are not counted. Reports the \
+             best pass except the first, as STREAM does, and the medians. Read sums the words of one array, write \
+             fills one, 8 bytes per element; they run after STREAM's own passes and are not part of STREAM. Source: \
+             McCalpin, STREAM 5.10."
                 .into(),
         parameters: parameters([
             Parameter {
@@ -69,14 +69,15 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "passes",
-                about: "how often each loop runs; the first is not counted",
+                about: "runs of each loop; the first is not counted",
                 kind: ParameterKind::Integer { min: 2, max: 100_000 },
                 default: Some("10"),
                 smoke: Some("3"),
             },
             Parameter {
                 name: "non-temporal",
-                about: "store past the caches, so that no line is read before it is overwritten (x86-64); loads stay ordinary",
+                about: "store past the caches, so that no line is read before it is overwritten (x86-64); loads stay \
+                        ordinary",
                 kind: ParameterKind::Switch,
                 default: Some("false"),
                 smoke: None,
@@ -107,7 +108,7 @@ fn all_metrics() -> Vec<MetricSpec> {
     ])
 }
 
-/// One thread's part of the three arrays.
+/// The slices of the three arrays that belong to one thread.
 struct ArraySlice<'m> {
     a: &'m mut [f64],
     b: &'m mut [f64],
@@ -128,18 +129,18 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
 
     let mut arena = Arena::new(job, (3 * elements + 2 * GAP_ELEMENTS) * size_of::<f64>())?;
     let parts = share_out(arena.as_f64(), elements, job.threads);
-    let crew = team::run(job, |member| one_thread(member, &parts, &loops, passes))?;
+    let team = team::run(job, |worker| one_thread(worker, &parts, &loops, passes))?;
     for part in parts {
         check_written(&part.into_inner().unwrap_or_else(PoisonError::into_inner), passes)?;
     }
 
-    let mut measured = KernelOutput { thread_seats: crew.seats, ..KernelOutput::default() };
-    measured.found(arena.found()?);
+    let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
+    output.found(arena.report()?);
     let bytes_per_array = (elements * size_of::<f64>()) as f64;
     let mut push = |name: &str, pass: usize, arrays: u64, seconds: f64| {
-        // The first pass also fills caches and TLBs; STREAM's rules exclude it, so it has a series of its own.
+        // The first pass also fills caches and TLBs; STREAM's rules exclude it, so it has a separate series.
         let series = if pass == 0 { format!("{name}-first") } else { name.into() };
-        measured.push(&series, arrays as f64 * bytes_per_array / seconds / 1e6)
+        output.push(&series, arrays as f64 * bytes_per_array / seconds / 1e6)
     };
     for pass in 0..passes {
         for (kernel, (name, arrays)) in KERNELS.into_iter().enumerate() {
@@ -147,17 +148,17 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
                 name,
                 pass,
                 arrays,
-                TimedSpan::seconds_of_all(crew.results.iter().map(|laps| laps.stream[pass][kernel])),
+                TimedSpan::seconds_of_all(team.results.iter().map(|laps| laps.stream[pass][kernel])),
             )?;
         }
         for (kernel, name) in OF_ONE_ARRAY.into_iter().enumerate() {
-            push(name, pass, 1, TimedSpan::seconds_of_all(crew.results.iter().map(|laps| laps.of_one[kernel][pass])))?;
+            push(name, pass, 1, TimedSpan::seconds_of_all(team.results.iter().map(|laps| laps.of_one[kernel][pass])))?;
         }
     }
-    Ok(measured)
+    Ok(output)
 }
 
-/// Cuts the arrays out of the memory and into one part per thread, all parts but the last alike.
+/// Splits the memory into the three arrays and one slice per thread. All slices except the last have the same size.
 fn share_out(memory: &mut [f64], elements: usize, threads: usize) -> Vec<Mutex<ArraySlice<'_>>> {
     let (a, rest) = memory.split_at_mut(elements + GAP_ELEMENTS);
     let (b, c) = rest.split_at_mut(elements + GAP_ELEMENTS);
@@ -185,29 +186,29 @@ struct Laps {
 }
 
 fn one_thread(
-    member: &Worker<'_>,
+    worker: &Worker<'_>,
     parts: &[Mutex<ArraySlice<'_>>],
     loops: &Loops,
     passes: usize,
 ) -> Result<Laps, Failure> {
-    let mut part = parts[member.index].lock().unwrap_or_else(PoisonError::into_inner);
+    let mut part = parts[worker.index].lock().unwrap_or_else(PoisonError::into_inner);
     for (array, value) in part.arrays().into_iter().zip(AT_FIRST) {
         array.fill(value);
     }
     let mut laps = Laps { stream: Vec::with_capacity(passes), of_one: [(); 2].map(|()| Vec::with_capacity(passes)) };
     let mut sums = vec![0; passes];
-    member.timed(|| {
-        stream_passes(member, &mut part, loops, passes, &mut laps.stream)?;
+    worker.timed(|| {
+        stream_passes(worker, &mut part, loops, passes, &mut laps.stream)?;
         for (pass, sum) in sums.iter_mut().enumerate() {
             let array = &*part.arrays()[pass % 3];
-            laps.of_one[0].push(lap(member, || *sum = loops.read(array))?);
+            laps.of_one[0].push(lap(worker, || *sum = loops.read(array))?);
         }
-        // Between two laps: what write leaves says nothing of STREAM's loops any more.
+        // Before the single-array loops: after write, the arrays no longer show what STREAM's loops did.
         check(&part, passes)?;
         check_sums(&mut part, &sums)?;
         for pass in 0..passes {
             let array = &mut *part.arrays()[pass % 3];
-            laps.of_one[1].push(lap(member, || loops.write(array, written(pass)))?);
+            laps.of_one[1].push(lap(worker, || loops.write(array, written(pass)))?);
         }
         Ok(())
     })?;
@@ -215,7 +216,7 @@ fn one_thread(
 }
 
 fn stream_passes(
-    member: &Worker<'_>,
+    worker: &Worker<'_>,
     part: &mut ArraySlice<'_>,
     loops: &Loops,
     passes: usize,
@@ -224,29 +225,29 @@ fn stream_passes(
     let ArraySlice { a, b, c } = part;
     for _ in 0..passes {
         laps.push([
-            lap(member, || loops.copy(c, a))?,
-            lap(member, || loops.scale(b, c, Q))?,
-            lap(member, || loops.add(c, a, b))?,
-            lap(member, || loops.triad(a, b, c, Q))?,
+            lap(worker, || loops.copy(c, a))?,
+            lap(worker, || loops.scale(b, c, Q))?,
+            lap(worker, || loops.add(c, a, b))?,
+            lap(worker, || loops.triad(a, b, c, Q))?,
         ]);
     }
     Ok(())
 }
 
-/// Another value in each pass, so that one that did nothing is found.
+/// A different value in each pass, so that a pass without effect is detected.
 fn written(pass: usize) -> f64 {
     pass as f64 + 0.5
 }
 
 #[inline]
-fn lap(member: &Worker<'_>, kernel: impl FnOnce()) -> Result<TimedSpan, Failure> {
-    member.barrier()?;
+fn lap(worker: &Worker<'_>, kernel: impl FnOnce()) -> Result<TimedSpan, Failure> {
+    worker.barrier()?;
     let start = Instant::now();
     kernel();
     Ok(TimedSpan { start, end: Instant::now() })
 }
 
-/// Replays one element by scalar arithmetic and compares every element with it.
+/// Replays one element with scalar arithmetic and compares every element with it.
 fn check(part: &ArraySlice<'_>, passes: usize) -> Result<(), Failure> {
     let [mut a, mut b, mut c] = AT_FIRST;
     for _ in 0..passes {
@@ -255,13 +256,13 @@ fn check(part: &ArraySlice<'_>, passes: usize) -> Result<(), Failure> {
         c = a + b;
         a = b + Q * c;
     }
-    // Fused multiply-add rounds differently, by at most 2^-53 an operation and four operations a pass.
+    // Fused multiply-add rounds differently, by at most 2^-53 per operation with four operations per pass.
     let tolerance = 1e-15 * (passes as f64 + 4.0);
     for (name, array, expected) in [("a", &part.a, a), ("b", &part.b, b), ("c", &part.c, c)] {
         let off = |value: f64| value.is_nan() || (value - expected).abs() > tolerance * expected;
         if let Some(index) = array.iter().position(|value| off(*value)) {
             return Err(Failure::Failed(format!(
-                "the result is wrong: {name}[{index}] of a part is {}, it should be {expected}",
+                "wrong result: {name}[{index}] of a slice is {}, expected {expected}",
                 array[index]
             )));
         }
@@ -269,25 +270,26 @@ fn check(part: &ArraySlice<'_>, passes: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds up each array word by word, and compares what the loop found in every pass.
+/// Sums each array word by word and compares the result of the loop in every pass.
 fn check_sums(part: &mut ArraySlice<'_>, sums: &[u64]) -> Result<(), Failure> {
     let expected = part.arrays().map(|array| array.iter().fold(0, |sum: u64, x| sum.wrapping_add(x.to_bits())));
     match sums.iter().enumerate().find(|(pass, sum)| **sum != expected[pass % 3]) {
         None => Ok(()),
         Some((pass, sum)) => Err(Failure::Failed(format!(
-            "the result is wrong: pass {pass} of read found {sum}, it should be {}",
+            "wrong result: pass {pass} of read returned {sum}, expected {}",
             expected[pass % 3]
         ))),
     }
 }
 
-/// Every element of each array is what the last pass of write over it has stored; fewer than three passes leave one out.
+/// Verifies that every element holds the value of the last write pass over its array. With fewer than three passes,
+/// some arrays are not written.
 fn check_written(part: &ArraySlice<'_>, passes: usize) -> Result<(), Failure> {
     for (first, array) in [&part.a, &part.b, &part.c].into_iter().enumerate() {
         let Some(last) = (first..passes).step_by(3).next_back() else { continue };
         if let Some(index) = array.iter().position(|value| value.to_bits() != written(last).to_bits()) {
             return Err(Failure::Failed(format!(
-                "the result is wrong: write left {} at {index} of array {first}, it should be {}",
+                "wrong result: write left {} at {index} of array {first}, expected {}",
                 array[index],
                 written(last)
             )));
@@ -307,7 +309,7 @@ mod tests {
             let mut job = job_for_tests("stream");
             set(&mut job, "non-temporal", stores);
             match run(&job) {
-                Ok(measured) => check_smoke("stream", &measured),
+                Ok(output) => check_smoke("stream", &output),
                 Err(Failure::Unavailable(why)) if stores == "true" => eprintln!("skipped: {why}"),
                 Err(failure) => panic!("{failure}"),
             }
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn every_element_belongs_to_one_part() {
+    fn every_element_belongs_to_one_slice() {
         for (elements, threads) in [(1 << 17, 1), (1 << 17, 3), (100_000, 7), (8192, 40), (100_000, 1000), (8192, 8192)]
         {
             let mut memory = vec![0.0; 3 * elements + 2 * GAP_ELEMENTS];
@@ -331,20 +333,20 @@ mod tests {
     }
 
     #[test]
-    fn no_two_arrays_begin_at_like_addresses() {
+    fn arrays_start_at_different_page_offsets() {
         let elements = 1 << 17;
         let mut memory = vec![0.0; 3 * elements + 2 * GAP_ELEMENTS];
         let parts = share_out(&mut memory, elements, 1);
         let part = parts[0].lock().unwrap();
         let [a, b, c] = [&part.a, &part.b, &part.c].map(|array| array.as_ptr().addr() % 4096);
-        // At least some lines apart within a page, either way round.
+        // At least some lines apart within a page, in both directions.
         for apart in [a.abs_diff(b), b.abs_diff(c), a.abs_diff(c)] {
             assert!((512..4096 - 512).contains(&apart), "{a} {b} {c}");
         }
     }
 
     #[test]
-    fn one_wrong_element_is_found() {
+    fn wrong_element_returns_an_error() {
         let passes = 5;
         let loops = Loops::choose(Stores::Ordinary).unwrap();
         let [a, b, c] = AT_FIRST.map(|value| vec![value; 1000]);
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_was_not_read_or_not_written_is_found() {
+    fn skipped_reads_and_writes_return_errors() {
         let passes = 4;
         let loops = Loops::choose(Stores::Ordinary).unwrap();
         let [mut a, mut b, mut c] = AT_FIRST.map(|value| vec![value; 1000]);
@@ -386,7 +388,7 @@ mod tests {
             loops.write(part.arrays()[pass % 3], written(pass));
         }
         assert_eq!(check_written(&part, passes), Ok(()));
-        // As if the last pass had not come so far.
+        // As if the last pass had stopped before this element.
         part.a[999] = written(0);
         assert!(check_written(&part, passes).is_err());
     }

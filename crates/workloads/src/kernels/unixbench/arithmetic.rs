@@ -1,18 +1,18 @@
-//! Dhrystone and Whetstone: how fast a core computes.
+//! Dhrystone and Whetstone: arithmetic speed of a core.
 //!
-//! Measure: Dhrystone's loops of integer, string and record statements per second, and millions of Whetstone
-//! instructions, floating-point arithmetic and functions of the mathematical library, per second of user time. Both fit in
-//! the L1 caches; neither measures memory or vector units, and compilers move both.
-//! Definitions: the headers of `program/dhrystone.rs` and `program/whetstone.rs`.
+//! Measure: Dhrystone's loops of integer, string and record statements per second; and millions of Whetstone
+//! instructions (floating-point arithmetic and functions of the mathematical library) per second of user time. Both fit
+//! in the L1 caches. They do not measure memory or vector units, and the results depend on the compiler.
+//! Definitions: the heads of `program/dhrystone.rs` and `program/whetstone.rs`.
 
 use model::values::workload::WorkloadSpec;
 
 use super::copies::{self, Copy};
-use super::{Test, check, measured, time_ns};
+use super::{Test, check, kernel_output, time_ns};
 use crate::describe::{Parameter, choice, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
-/// What R. Longbottom gives for one pass in double precision.
+/// R. Longbottom's results for one pass in double precision.
 const WHETSTONE_RESULTS: [f64; 8] = [
     -1.123_982_556_673_919,
     -1.121_870_798_892_844,
@@ -23,7 +23,7 @@ const WHETSTONE_RESULTS: [f64; 8] = [
     3.0,
     0.751_001_630_184_578_7,
 ];
-/// He says that compilers vary them slightly.
+/// Relative tolerance: according to Longbottom, the results vary slightly between compilers.
 const VARIES: f64 = 1e-9;
 /// A pass is ten million instructions, counted in millions.
 const MWI_PER_PASS: f64 = 10.0;
@@ -41,8 +41,8 @@ pub(crate) fn describe_dhrystone() -> WorkloadSpec {
 
 pub(crate) fn dhrystone(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = copies::run(job, copies::ARITHMETIC, &["dhrystone", &time_ns(job)])?;
-    check(&copies.copies, &[0], "variables of Dhrystone with other values than the definition's")?;
-    measured(copies, 1.0)
+    check(&copies.copies, &[0], "number of Dhrystone variables with wrong values")?;
+    kernel_output(copies, 1.0)
 }
 
 pub(crate) fn describe_whetstone() -> WorkloadSpec {
@@ -54,7 +54,7 @@ pub(crate) fn describe_whetstone() -> WorkloadSpec {
         unit: "MWIPS",
         parameters: parameters([Parameter {
             name: "work",
-            about: "what UnixBench's compiler options leave of the modules, or all that is defined",
+            about: "modules as reduced by UnixBench's compiler options, or all work that is defined",
             kind: choice(&["compiled", "defined"]),
             default: Some("compiled"),
             smoke: None,
@@ -66,16 +66,16 @@ pub(crate) fn whetstone(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let test = if job.parameters.text("work") == "defined" { "whetstone-strict" } else { "whetstone" };
     let copies = copies::run(job, copies::ARITHMETIC, &[test, &time_ns(job)])?;
     copies.copies.iter().try_for_each(check_whetstone)?;
-    let mut measured = KernelOutput { thread_seats: copies.seats, ..KernelOutput::default() };
-    // Each copy has a time of its own, its user time, so that rates are added.
-    measured.push("score", copies.copies.iter().map(|copy| copy.rate() * MWI_PER_PASS).sum())?;
+    let mut output = KernelOutput { thread_seats: copies.seats, ..KernelOutput::default() };
+    // Each copy measures its own user time, so the rates are added.
+    output.push("score", copies.copies.iter().map(|copy| copy.rate() * MWI_PER_PASS).sum())?;
     for copy in &copies.copies {
-        measured.push("copy", copy.rate() * MWI_PER_PASS)?;
+        output.push("copy", copy.rate() * MWI_PER_PASS)?;
     }
-    Ok(measured)
+    Ok(output)
 }
 
-/// Behind each module's time stand the results of one pass.
+/// The values of a copy are the time of each module, then the results of one pass.
 fn check_whetstone(copy: &Copy) -> Result<(), Failure> {
     let results = copy.values.iter().skip(WHETSTONE_RESULTS.len()).map(|bits| f64::from_bits(*bits));
     let results: Vec<f64> = results.collect();
@@ -83,7 +83,7 @@ fn check_whetstone(copy: &Copy) -> Result<(), Failure> {
     if results.len() == WHETSTONE_RESULTS.len() && results.iter().zip(WHETSTONE_RESULTS).all(close) {
         return Ok(());
     }
-    Err(Failure::Failed(format!("Whetstone's results are {results:?}, expected {WHETSTONE_RESULTS:?}")))
+    Err(Failure::Failed(format!("wrong Whetstone results: {results:?}, expected {WHETSTONE_RESULTS:?}")))
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn another_result_is_found() {
+    fn wrong_result_returns_an_error() {
         let copy = |results: [f64; 8]| {
             let values = [0; 8].into_iter().chain(results.map(f64::to_bits)).collect();
             Copy { count: 1, took_ns: 1, process: 1, values }

@@ -1,19 +1,22 @@
-//! Five tests of what a program asks the kernel for most: calls that do little, a pipe, two processes that take turns,
-//! new processes, and programs that replace each other.
+//! Five tests of frequent system calls: short calls, a pipe, two processes that alternate, process creation, and
+//! program replacement.
 //!
-//! Measure: loops per second. A loop is `close(dup(0))`, `getpid`, `getuid` and `umask`; or 512 bytes written to a pipe
-//! and read again; or a number handed to another process and back over two pipes, both sides counting along; or a
-//! `fork` whose child ends at once, and the wait for it; or an `execv` of the same small program.
-//! None measures memory or computes. Seated, both processes of a context-switching copy share its seat; left to the
-//! kernel they may be on two cpus, and then it is the wake-up of another cpu that is measured.
+//! Measure: loops per second. A loop is one of these:
+//! - `close(dup(0))`, `getpid`, `getuid` and `umask`
+//! - 512 bytes written to a pipe and read again
+//! - a number sent to another process and back over two pipes, while both sides count
+//! - a `fork` whose child exits at once, and the wait for it
+//! - an `execv` of the same small program
+//! None of them measures memory or computation. Both processes of a pinned context-switching copy share one CPU.
+//! Unpinned, they may run on two CPUs; the loop then measures the wake-up of another CPU.
 
 use model::values::workload::WorkloadSpec;
 
 use super::copies::{self, Copies};
-use super::{Test, check, measured, time_ns};
+use super::{Test, check, kernel_output, time_ns};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
-/// The bytes 0 to 255, twice.
+/// The sum of the bytes 0 to 255, twice.
 const BUFFER_SUM: u64 = 2 * (255 * 256 / 2);
 
 fn run(job: &TrialContext, test: &str) -> Result<Copies, Failure> {
@@ -27,67 +30,68 @@ fn describe(name: &'static str, summary: &'static str, about: &'static str) -> W
 pub(crate) fn describe_system_calls() -> WorkloadSpec {
     describe(
         "system-call-overhead",
-        "five calls that do little: close(dup), getpid, getuid, umask",
+        "five short system calls: close(dup), getpid, getuid, umask",
         "Loops per second of close(dup(0)), getpid, getuid and umask, all copies together: the cost of entering the \
-         kernel. Does not measure what calls do for programs.",
+         Linux kernel. Does not measure the work of system calls.",
     )
 }
 
 pub(crate) fn system_calls(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "calls")?;
-    check(&copies.copies, &[0], "calls that failed")?;
-    measured(copies, 1.0)
+    check(&copies.copies, &[0], "number of failed system calls")?;
+    kernel_output(copies, 1.0)
 }
 
 pub(crate) fn describe_pipe() -> WorkloadSpec {
     describe(
         "pipe-throughput",
-        "512 bytes through a pipe, by one process",
+        "512 bytes written to a pipe and read by the same process",
         "Loops per second of 512 bytes written to a pipe and read again by the same process, all copies together. Does \
-         not measure the handing over to another process.",
+         not measure the transfer to another process.",
     )
 }
 
 pub(crate) fn pipe(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "pipe")?;
-    check(&copies.copies, &[0, BUFFER_SUM], "bytes left in the pipe, and the sum of those that came through")?;
-    measured(copies, 1.0)
+    check(&copies.copies, &[0, BUFFER_SUM], "remaining bytes in the pipe, and the sum of the bytes read")?;
+    kernel_output(copies, 1.0)
 }
 
 pub(crate) fn describe_switching() -> WorkloadSpec {
     describe(
         "pipe-context-switching",
-        "a number to and fro between two processes over pipes",
-        "Loops per second of a number handed to another process and back over two pipes, all pairs together. A seated \
-         pair shares its seat, and a loop is two context switches; left to the kernel it may wake another cpu instead.",
+        "a number sent back and forth between two processes over pipes",
+        "Loops per second of a number sent to another process and back over two pipes, all pairs together. A pinned \
+         pair shares one CPU, so a loop is two context switches. An unpinned pair may use two CPUs; a loop then \
+         includes the wake-up of another CPU.",
     )
 }
 
 pub(crate) fn switching(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "switch")?;
     check(&copies.copies, &[], "context switching")?;
-    measured(copies, 1.0)
+    kernel_output(copies, 1.0)
 }
 
 pub(crate) fn describe_spawn() -> WorkloadSpec {
     describe(
         "process-creation",
-        "fork, and wait for the child that ends at once",
-        "Processes made and waited for per second by a small program, all copies together. Does not measure exec.",
+        "fork, and wait for a child that exits at once",
+        "Processes created and waited for per second by a small program, all copies together. Does not measure exec.",
     )
 }
 
 pub(crate) fn spawn(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "spawn")?;
     check(&copies.copies, &[], "process creation")?;
-    measured(copies, 1.0)
+    kernel_output(copies, 1.0)
 }
 
 pub(crate) fn describe_execl() -> WorkloadSpec {
     describe(
         "execl",
         "a small program that replaces itself",
-        "Replacements of a process by a small program that needs the C library only, per second, all copies together. \
+        "Replacements of a process per second by a small program that needs only the C library, all copies together. \
          Does not measure fork.",
     )
 }
@@ -95,10 +99,10 @@ pub(crate) fn describe_execl() -> WorkloadSpec {
 pub(crate) fn execl(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let copies = run(job, "execl")?;
     for copy in &copies.copies {
-        // The last program of the chain is still the process that was started.
+        // The last program of the chain still has the process ID of the first.
         check(std::slice::from_ref(copy), &[u64::from(copy.process)], "the process at the end of the chain")?;
     }
-    measured(copies, 1.0)
+    kernel_output(copies, 1.0)
 }
 
 #[cfg(test)]
@@ -117,9 +121,9 @@ mod tests {
             ("execl", execl),
         ];
         for (name, run) in tests {
-            let measured = run(&TrialContext { threads: 2, ..job_for_tests(name) }).unwrap();
-            check_smoke(name, &measured);
-            assert_eq!(measured.samples.len(), 3, "{name}: the score and two copies");
+            let output = run(&TrialContext { threads: 2, ..job_for_tests(name) }).unwrap();
+            check_smoke(name, &output);
+            assert_eq!(output.samples.len(), 3, "{name}: the score and two copies");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The copies of a test: processes of a small program, each started on its seat, all let go together when the last is
-//! ready, and read when their time is over. Whatever fails, no copy is left running.
+//! Runs the copies of a test: processes of a small program, each started on its CPU. All start measuring together when
+//! the last one is ready, and are read when their time is over. No copy survives an error.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -14,40 +14,40 @@ use crate::job::{Failure, TrialContext};
 use crate::scratch::{Scratch, io_failure};
 
 pub(super) const ARITHMETIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/arithmetic"));
-/// The tests that ask the kernel for something.
+/// The program of the tests that use system calls.
 pub(super) const SYSTEM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/system"));
 
-/// As version 5.1.3 sets it, for sorting; where it is not installed it is C's.
+/// The locale that UnixBench 5.1.3 sets, for sorting. If it is not installed, the C locale applies.
 pub(super) const LANGUAGE: (&str, &str) = ("LANG", "en_US.utf8");
 
-/// More copies than any machine has cpus several times over.
+/// Upper limit of the copies, several times the number of CPUs of any machine.
 const COPIES_MAX: usize = 16_384;
-/// Another thread that forks while a program is being written holds it open until it execs.
+/// Retries of `execve` after ETXTBSY: a concurrent fork of another thread may hold a just-written program open until it
+/// execs.
 const BUSY_TRIES_MAX: u32 = 100;
 
-/// What is run as every copy.
+/// The program of a copy.
 pub(super) struct Program<'a> {
-    /// The program as a file.
     pub file: &'a Path,
-    pub folder: &'a Path,
-    /// Its words, which begin with the test and the nanoseconds.
-    pub words: Vec<OsString>,
+    pub dir: &'a Path,
+    /// Its arguments, which begin with the test and the nanoseconds.
+    pub args: Vec<OsString>,
 }
 
-/// What the copies brought back, in the order of the seats.
+/// Results of all copies, in the order of the placement's CPUs.
 pub(super) struct Copies {
     pub copies: Vec<Copy>,
-    /// Empty when nobody was seated.
+    /// Empty if the copies are not pinned.
     pub seats: Vec<ThreadBinding>,
 }
 
-/// What one copy brought back.
+/// Result of one copy.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Copy {
     pub count: u64,
     pub took_ns: u64,
     pub process: u32,
-    /// What the test itself reports, for its check.
+    /// Values that the test itself reports, for its check.
     pub values: Vec<u64>,
 }
 
@@ -61,21 +61,21 @@ impl Copy {
     }
 }
 
-/// Runs copies of a program that needs no files, in a folder of its own.
-pub(super) fn run(job: &TrialContext, program: &[u8], words: &[&str]) -> Result<Copies, Failure> {
+/// Runs copies of a program that needs no files, from a temporary directory.
+pub(super) fn run(job: &TrialContext, program: &[u8], args: &[&str]) -> Result<Copies, Failure> {
     let scratch = Scratch::new(&std::env::temp_dir())?;
     let file = scratch.program("program", program)?;
-    let words: Vec<OsString> = words.iter().map(Into::into).collect();
-    run_each(job, |_| Program { file: &file, folder: Path::new("/"), words: words.clone() })
+    let args: Vec<OsString> = args.iter().map(Into::into).collect();
+    run_each(job, |_| Program { file: &file, dir: Path::new("/"), args: args.clone() })
 }
 
-/// Runs a program for each copy.
+/// Starts one program per copy and waits for all results.
 pub(super) fn run_each<'a>(job: &TrialContext, program: impl Fn(usize) -> Program<'a>) -> Result<Copies, Failure> {
     check_size(job)?;
     let mut started = start_all(job, &program)?;
-    let masks: Vec<Option<CpuSet>> = started.iter_mut().map(Started::wait_until_ready).collect::<Result<_, _>>()?;
-    started.iter_mut().try_for_each(Started::go)?;
-    let ended: Vec<CopyExit> = started.iter_mut().map(Started::read).collect::<Result<_, _>>()?;
+    let masks: Vec<Option<CpuSet>> = started.iter_mut().map(RunningCopy::wait_until_ready).collect::<Result<_, _>>()?;
+    started.iter_mut().try_for_each(RunningCopy::signal_start)?;
+    let ended: Vec<CopyExit> = started.iter_mut().map(RunningCopy::read).collect::<Result<_, _>>()?;
     let seats = ended.iter().zip(masks).zip(&job.seats);
     let seat = |((ended, mask), asked): ((&CopyExit, Option<CpuSet>), &CpuId)| {
         Some(ThreadBinding { asked: *asked, mask: mask?, before: ended.before, after: ended.after })
@@ -84,12 +84,12 @@ pub(super) fn run_each<'a>(job: &TrialContext, program: impl Fn(usize) -> Progra
     Ok(Copies { copies: ended.into_iter().map(|ended| ended.copy).collect(), seats })
 }
 
-/// A copy that runs; killed when it is dropped.
-struct Started {
+/// A running copy, killed on drop.
+struct RunningCopy {
     process: Child,
-    word: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
     output: ChildStdout,
-    seated: bool,
+    pinned: bool,
 }
 
 /// A copy that has ended.
@@ -99,33 +99,34 @@ struct CopyExit {
     after: CpuId,
 }
 
-/// A child takes its parent's seat along, so this thread sits on each copy's seat while it starts it, and then goes back.
-fn start_all<'a>(job: &TrialContext, program: &impl Fn(usize) -> Program<'a>) -> Result<Vec<Started>, Failure> {
+/// A child inherits the affinity of the thread that starts it. This thread therefore pins itself to the CPU of each
+/// copy while it starts it, and then restores its own affinity.
+fn start_all<'a>(job: &TrialContext, program: &impl Fn(usize) -> Program<'a>) -> Result<Vec<RunningCopy>, Failure> {
     if job.seats.is_empty() {
         return (0..job.threads).map(|index| start(&program(index), false)).collect();
     }
-    let own = affinity::mask_of(0).map_err(|refusal| refused(&refusal))?;
-    let start_on = |(index, cpu): (usize, &CpuId)| {
-        affinity::pin_to(*cpu).map_err(|refusal| refused(&refusal))?;
+    let own = affinity::mask_of(0).map_err(|error| affinity_failure(&error))?;
+    let start_pinned = |(index, cpu): (usize, &CpuId)| {
+        affinity::pin_to(*cpu).map_err(|error| affinity_failure(&error))?;
         start(&program(index), true)
     };
-    let started = job.seats.iter().enumerate().map(start_on).collect();
-    affinity::pin_to_any(&own).map_err(|refusal| refused(&refusal))?;
+    let started = job.seats.iter().enumerate().map(start_pinned).collect();
+    affinity::pin_to_any(&own).map_err(|error| affinity_failure(&error))?;
     started
 }
 
-fn refused(refusal: &affinity::AffinityError) -> Failure {
-    Failure::Failed(refusal.to_string())
+fn affinity_failure(error: &affinity::AffinityError) -> Failure {
+    Failure::Failed(error.to_string())
 }
 
-fn start(program: &Program<'_>, seated: bool) -> Result<Started, Failure> {
+fn start(program: &Program<'_>, pinned: bool) -> Result<RunningCopy, Failure> {
     let mut command = Command::new(program.file);
-    command.args(&program.words).current_dir(program.folder).env(LANGUAGE.0, LANGUAGE.1);
+    command.args(&program.args).current_dir(program.dir).env(LANGUAGE.0, LANGUAGE.1);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = spawn(&mut command).map_err(|error| io_failure("run", &PathBuf::from(program.file), &error))?;
-    let word = process.stdin.take();
-    let output = process.stdout.take().expect("its output is piped");
-    Ok(Started { process, word, output, seated })
+    let stdin = process.stdin.take();
+    let output = process.stdout.take().expect("the output is piped");
+    Ok(RunningCopy { process, stdin, output, pinned })
 }
 
 fn spawn(command: &mut Command) -> io::Result<Child> {
@@ -141,22 +142,22 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
-impl Started {
-    /// Waits until the copy has prepared everything; then where it may run.
+impl RunningCopy {
+    /// Waits until the copy is ready. Returns its affinity mask if it is pinned.
     fn wait_until_ready(&mut self) -> Result<Option<CpuSet>, Failure> {
         let mut byte = [0];
         if self.output.read_exact(&mut byte).is_err() {
-            return Err(self.last_words());
+            return Err(self.failure());
         }
-        if !self.seated {
+        if !self.pinned {
             return Ok(None);
         }
-        affinity::mask_of(self.process.id()).map(Some).map_err(|refusal| refused(&refusal))
+        affinity::mask_of(self.process.id()).map(Some).map_err(|error| affinity_failure(&error))
     }
 
-    fn go(&mut self) -> Result<(), Failure> {
-        let said = self.word.as_mut().is_some_and(|word| word.write_all(b"g").is_ok());
-        if said { Ok(()) } else { Err(self.last_words()) }
+    fn signal_start(&mut self) -> Result<(), Failure> {
+        let sent = self.stdin.as_mut().is_some_and(|stdin| stdin.write_all(b"g").is_ok());
+        if sent { Ok(()) } else { Err(self.failure()) }
     }
 
     fn read(&mut self) -> Result<CopyExit, Failure> {
@@ -164,33 +165,34 @@ impl Started {
         let read = self.output.read_to_string(&mut line);
         match read.ok().and_then(|_| parse(&line, self.process.id())) {
             Some(ended) => Ok(ended),
-            None => Err(self.last_words()),
+            None => Err(self.failure()),
         }
     }
 
-    /// Why a copy did not do what it should.
-    fn last_words(&mut self) -> Failure {
-        // It has closed its output, so it ends; if it does not, it is killed with whom it waits for.
+    /// Returns the error of a copy that failed, with its standard error.
+    fn failure(&mut self) -> Failure {
+        // The copy has closed its output, so it is exiting; if it hangs, it is killed with the process that it waits
+        // for.
         let _ = self.process.kill();
-        let mut said = String::new();
+        let mut message = String::new();
         if let Some(mut stderr) = self.process.stderr.take() {
-            // What cannot be read is not said.
-            let _ = stderr.read_to_string(&mut said);
+            // Unreadable output is omitted.
+            let _ = stderr.read_to_string(&mut message);
         }
-        let ended = self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        Failure::Failed(format!("a copy ended with {ended} and said: {}", said.trim()))
+        let status = self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        Failure::Failed(format!("a copy failed with {status}: {}", message.trim()))
     }
 }
 
-impl Drop for Started {
+impl Drop for RunningCopy {
     fn drop(&mut self) {
-        // Both fail only when it has ended and been waited for.
+        // Both fail only if the copy was already reaped.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Count, nanoseconds, cpus before and after, then the test's values.
+/// Parses the output of a copy: count, nanoseconds, CPUs before and after, then the test's values.
 fn parse(line: &str, process: u32) -> Option<CopyExit> {
     let numbers: Vec<u64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let [count, took_ns, before, after, values @ ..] = numbers.as_slice() else { return None };
@@ -201,10 +203,13 @@ fn parse(line: &str, process: u32) -> Option<CopyExit> {
 
 fn check_size(job: &TrialContext) -> Result<(), Failure> {
     if job.threads == 0 || job.threads > COPIES_MAX {
-        return Err(Failure::Failed(format!("{} copies were asked for; 1 to {COPIES_MAX} can be", job.threads)));
+        return Err(Failure::Failed(format!(
+            "invalid number of copies {}: it must be from 1 to {COPIES_MAX}",
+            job.threads
+        )));
     }
     if !job.seats.is_empty() && job.seats.len() != job.threads {
-        return Err(Failure::Failed(format!("the placement has {} seats for {} copies", job.seats.len(), job.threads)));
+        return Err(Failure::Failed(format!("the placement has {} CPUs for {} copies", job.seats.len(), job.threads)));
     }
     Ok(())
 }
@@ -215,7 +220,7 @@ mod tests {
     use crate::kernels::job_for_tests;
 
     #[test]
-    fn copies_are_seated_before_they_start_and_their_parent_goes_back() {
+    fn copies_start_pinned_and_the_parent_mask_is_restored() {
         let own = affinity::mask_of(0).unwrap();
         let cpu = own.iter().next().unwrap();
         let job = TrialContext { threads: 2, seats: vec![cpu; 2], ..job_for_tests("pipe-throughput") };
@@ -227,15 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_copy_says_at_its_end_is_the_failure() {
+    fn error_contains_the_stderr_of_the_copy() {
         let failure = run(&job_for_tests("pipe-throughput"), SYSTEM, &["nothing", "1"]).err().unwrap();
-        assert!(failure.to_string().contains("there is no such test"), "{failure}");
+        assert!(failure.to_string().contains("unknown test"), "{failure}");
         let job = TrialContext { threads: 2, seats: vec![CpuId(0)], ..job_for_tests("pipe-throughput") };
-        assert!(run(&job, SYSTEM, &["pipe", "1"]).err().unwrap().to_string().contains("1 seats for 2 copies"));
+        assert!(run(&job, SYSTEM, &["pipe", "1"]).err().unwrap().to_string().contains("1 CPUs for 2 copies"));
     }
 
     #[test]
-    fn lines_that_are_not_complete_are_no_result() {
+    fn incomplete_lines_are_rejected() {
         assert!(parse("1 2 3 4 5\n", 9).is_some());
         for line in ["", "1 2 3", "1 2 3 x", "1 2 99999999999 4"] {
             assert!(parse(line, 9).is_none(), "{line}");

@@ -1,18 +1,19 @@
-//! File copy: how fast small reads and writes go through the page cache of one folder's file system.
+//! File copy: the rate of small reads and writes through the page cache of a directory's file system.
 //!
-//! Measures: KiB per second read from one file and written to another through a buffer, both from their start again at
-//! the end. With the defaults of UnixBench the files fit in memory many times over, so it is the kernel's way to the page
-//! cache that counts; what is written back to the disk meanwhile disturbs it. Does NOT measure a disk.
-//! Definition: UnixBench's buffers of 256, 1024 and 4096 bytes with files of 500, 2000 and 8000 KiB. All copies of version
-//! 5.1.3 use the same two files, so that they wait for each other; version 6 gives each its own.
-//! Before the time runs, the first file is written and read once; the original does that for two seconds each.
+//! Measures: KiB per second read from one file and written to another through a buffer; both files restart at their
+//! beginning when the end is reached. With the defaults of UnixBench the files fit in memory many times over, so the
+//! result is the cost of the page cache. Write-back to the disk during the test disturbs the result. Does NOT measure a
+//! disk.
+//! Definition: UnixBench's buffers of 256, 1024 and 4096 bytes with files of 500, 2000 and 8000 KiB. All copies of
+//! version 5.1.3 use the same two files, so they wait for each other; in version 6, each copy has its own files.
+//! Before the timed region, the first file is written and read once; the original does each for two seconds.
 
 use std::path::{Path, PathBuf};
 
 use model::values::workload::{ParameterKind, WorkloadSpec};
 
 use super::copies::{self, Program};
-use super::{Test, check, measured, time_ns};
+use super::{Test, check, kernel_output, time_ns};
 use crate::describe::{Parameter, choice, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::scratch::{Scratch, io_failure};
@@ -22,9 +23,9 @@ const KIB: f64 = 1024.0;
 pub(crate) fn describe() -> WorkloadSpec {
     super::describe(Test {
         name: "file-copy",
-        summary: "small reads and writes: one file copied to another, again and again",
-        about: "KiB per second from one file to another through a buffer, all copies together, in the page cache of the \
-                folder's file system. Does not measure a disk.",
+        summary: "small reads and writes: repeated copies of one file to another",
+        about: "KiB per second from one file to another through a buffer, all copies together, in the page cache of \
+                the directory's file system. Does not measure a disk.",
         unit: "KBps",
         parameters: parameters([
             Parameter {
@@ -36,21 +37,21 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "blocks",
-                about: "the file's KiB; 0 for what UnixBench takes with the buffer: 500, 2000 or 8000",
+                about: "size of the file in KiB; 0 is UnixBench's size for this buffer: 500, 2000 or 8000",
                 kind: ParameterKind::Integer { min: 0, max: 1 << 20 },
                 default: Some("0"),
                 smoke: None,
             },
             Parameter {
                 name: "files",
-                about: "whether all copies use the same two files, as in version 5.1.3, or each its own",
+                about: "shared: all copies use the same two files, as in version 5.1.3; own: each copy has its own",
                 kind: choice(&["shared", "own"]),
                 default: Some("shared"),
                 smoke: None,
             },
             Parameter {
                 name: "folder",
-                about: "where the files are; empty for the system's folder for temporary files",
+                about: "directory of the files; empty for the system's temporary directory",
                 kind: ParameterKind::Text,
                 default: Some(""),
                 smoke: None,
@@ -60,7 +61,7 @@ pub(crate) fn describe() -> WorkloadSpec {
 }
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
-    let scratch = Scratch::new(&folder(job))?;
+    let scratch = Scratch::new(&directory(job))?;
     let file = scratch.program("program", copies::SYSTEM)?;
     let buffer = job.parameters.text("buffer");
     let blocks = blocks(buffer, job.parameters.size("blocks"));
@@ -71,25 +72,26 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     };
     let copies = copies::run_each(job, |index| {
         let [from, to] = pair(index);
-        let words =
+        let args =
             ["copy".into(), time_ns(job).into(), buffer.into(), blocks.to_string().into(), from.into(), to.into()];
-        Program { file: &file, folder: Path::new("/"), words: words.into() }
+        Program { file: &file, dir: Path::new("/"), args: args.into() }
     })?;
     check(&copies.copies, &[], "file copy")?;
     for index in 0..if own { job.threads } else { 1 } {
         check_files(&pair(index), blocks)?;
     }
-    measured(copies, 1.0 / KIB)
+    kernel_output(copies, 1.0 / KIB)
 }
 
-fn folder(job: &TrialContext) -> PathBuf {
+fn directory(job: &TrialContext) -> PathBuf {
     match job.parameters.text("folder") {
         "" => std::env::temp_dir(),
-        folder => folder.into(),
+        path => path.into(),
     }
 }
 
-/// 500, 2000 or 8000 KiB: about twice as many as the buffer has bytes, unless a number is given.
+/// Returns the size of the file in KiB: the given one, or UnixBench's 500, 2000 or 8000 KiB, which depends on the
+/// buffer.
 fn blocks(buffer: &str, given: usize) -> usize {
     match (given, buffer) {
         (0, "256") => 500,
@@ -99,7 +101,7 @@ fn blocks(buffer: &str, given: usize) -> usize {
     }
 }
 
-/// The first file has its size, and the second is the same as far as it goes.
+/// Verifies that the first file has its size, and that the second is a copy of its beginning.
 fn check_files([from, to]: &[PathBuf; 2], blocks: usize) -> Result<(), Failure> {
     let read = |path: &PathBuf| std::fs::read(path).map_err(|error| io_failure("read", path, &error));
     let (source, copied) = (read(from)?, read(to)?);
@@ -107,7 +109,7 @@ fn check_files([from, to]: &[PathBuf; 2], blocks: usize) -> Result<(), Failure> 
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "the second file has {} bytes and is not a copy of the first, which has {}",
+        "the second file ({} bytes) is not a copy of the first ({} bytes)",
         copied.len(),
         source.len()
     )))
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_none_is_found() {
+    fn wrong_copy_returns_an_error() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let files = [scratch.file("from", &[1; 2048]).unwrap(), scratch.file("to", &[1; 1000]).unwrap()];
         assert_eq!(check_files(&files, 2), Ok(()));
@@ -141,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_named() {
+    fn missing_directory_is_unavailable() {
         let mut job = job_for_tests("file-copy");
         set(&mut job, "folder", "/nowhere");
         let failure = run(&job).unwrap_err();
-        assert!(matches!(&failure, Failure::Unavailable(why) if why.contains("/nowhere")), "{failure}");
+        assert!(matches!(&failure, Failure::Unavailable(reason) if reason.contains("/nowhere")), "{failure}");
     }
 }

@@ -1,8 +1,7 @@
-//! UnixBench's tests by the definitions of version 5.1.3, in programs of our own. Each file has some of them.
-//!
-//! A trial is one pass: as many copies as the placement has threads, each a process on a seat of its own, started
-//! together; their scores are added, as UnixBench adds them. The index over the tests is `model::import::unixbench`.
-//! The programs in `program/` are compiled by the build script; here they are started, seated, and their results checked.
+//! UnixBench's tests by the definitions of version 5.1.3, as separate programs. Each file contains some of them.
+//! A trial is one pass: as many copies as the placement has threads, each a process pinned to its CPU, started
+//! together. Their scores are added, as UnixBench does. `model::import::unixbench` computes the index over the tests.
+//! The build script compiles the programs in `program/`. This module starts and pins them, and checks their results.
 
 pub(crate) mod arithmetic;
 pub(crate) mod calls;
@@ -18,7 +17,7 @@ use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 use copies::{Copies, Copy};
 
-/// What the tests' descriptions have in common.
+/// The varying parts of a test's description.
 struct Test {
     name: &'static str,
     summary: &'static str,
@@ -30,7 +29,7 @@ struct Test {
 fn describe(test: Test) -> WorkloadSpec {
     let mut all = parameters([Parameter {
         name: "time",
-        about: "how long the copies run",
+        about: "duration of the copies",
         kind: ParameterKind::Time { min: Nanos(1_000_000), max: Nanos(3_600_000_000_000) },
         default: Some("3s"),
         smoke: Some("50ms"),
@@ -40,7 +39,7 @@ fn describe(test: Test) -> WorkloadSpec {
         name: test.name.into(),
         summary: format!("{} (UnixBench)", test.summary),
         about: format!(
-            "{} Source: UnixBench 5.1.3, whose text is another; see docs/reference/unixbench.md.",
+            "{} Source: UnixBench 5.1.3, implemented independently; see docs/reference/unixbench.md.",
             test.about
         ),
         parameters: all,
@@ -58,14 +57,15 @@ fn time_ns(job: &TrialContext) -> String {
     job.time("time").as_nanos().to_string()
 }
 
-/// What the copies did together: their counts by the mean of their times. Each copy's own rate is kept beside it.
-fn measured(copies: Copies, per_count: f64) -> Result<KernelOutput, Failure> {
-    let mut measured = KernelOutput { thread_seats: copies.seats, ..KernelOutput::default() };
-    measured.push("score", rate_of_all(&copies.copies) * per_count)?;
+/// Computes the common score: the sum of the counts divided by the mean of the times. The rate of each copy is stored
+/// as well.
+fn kernel_output(copies: Copies, per_count: f64) -> Result<KernelOutput, Failure> {
+    let mut output = KernelOutput { thread_seats: copies.seats, ..KernelOutput::default() };
+    output.push("score", rate_of_all(&copies.copies) * per_count)?;
     for copy in &copies.copies {
-        measured.push("copy", copy.rate() * per_count)?;
+        output.push("copy", copy.rate() * per_count)?;
     }
-    Ok(measured)
+    Ok(output)
 }
 
 fn rate_of_all(copies: &[Copy]) -> f64 {
@@ -74,14 +74,14 @@ fn rate_of_all(copies: &[Copy]) -> f64 {
     count as f64 / (seconds / copies.len() as f64)
 }
 
-/// Each copy's loops were counted, and its values are what they must be.
-fn check(copies: &[Copy], expected: &[u64], what: &str) -> Result<(), Failure> {
+/// Verifies that each copy counted loops and returned the expected values.
+fn check(copies: &[Copy], expected: &[u64], subject: &str) -> Result<(), Failure> {
     for copy in copies {
         if copy.count == 0 {
-            return Err(Failure::Failed("a copy ended no loop within the time".into()));
+            return Err(Failure::Failed("a copy completed no loop within the time limit".into()));
         }
         if copy.values != expected {
-            return Err(Failure::Failed(format!("{what}: {:?}, expected {expected:?}", copy.values)));
+            return Err(Failure::Failed(format!("wrong value in {subject}: {:?}, expected {expected:?}", copy.values)));
         }
     }
     Ok(())
@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_counts_by_the_mean_time() {
+    fn score_is_the_total_count_over_the_mean_time() {
         let copies = [copy(300, 1_000_000_000), copy(100, 3_000_000_000)];
         assert!((rate_of_all(&copies) - 200.0).abs() < 1e-9);
     }
 
     #[test]
-    fn copies_that_did_nothing_or_wrong_are_found() {
+    fn copies_without_loops_or_with_wrong_values_fail() {
         assert_eq!(check(&[copy(1, 1)], &[7], "w"), Ok(()));
         assert!(check(&[copy(1, 1), copy(0, 1)], &[7], "w").is_err());
         assert!(check(&[copy(1, 1)], &[8], "w").is_err());

@@ -1,11 +1,12 @@
-//! Shell scripts: what a script of small commands costs, one at a time or several at once.
+//! Shell scripts: the cost of a script of small commands, one at a time or several concurrently.
 //!
-//! Measures: loops per minute. A loop is a script that starts `concurrent` scripts and waits for all; each of them sorts
-//! a text of 8546 bytes, makes an octal dump of it and sorts that by numbers, looks for a word, keeps and counts the lines
-//! found, and removes its four files. So it is fork, exec, pipes and small files, and the commands of the machine: another
-//! C library or other tools are another measurement. Does NOT compute and hardly touches memory.
-//! Definition: UnixBench's commands, file count and size of the text; the script and the text are our own. The language is
-//! set to `en_US.utf8`, as there.
+//! Measures: loops per minute. A loop is a script that starts `concurrent` scripts and waits for all. Each of them
+//! sorts a text of 8546 bytes, makes an octal dump of it and sorts that numerically, searches for a word, stores and
+//! counts the matching lines, and removes its four files. The work is fork, exec, pipes, small files and the commands
+//! of the machine, so a different C library or other tools give different results. Does NOT compute and hardly uses
+//! memory.
+//! Definition: UnixBench's commands, number of files and size of the text; the script and the text are independent. The
+//! locale is `en_US.utf8`, as in UnixBench.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +14,7 @@ use std::process::Command;
 use model::values::workload::{ParameterKind, WorkloadSpec};
 
 use super::copies::{self, Program};
-use super::{Test, check, measured, text, time_ns};
+use super::{Test, check, kernel_output, text, time_ns};
 use crate::describe::{Parameter, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::scratch::{Scratch, io_failure};
@@ -24,13 +25,13 @@ const COMMANDS: &[u8] = include_bytes!("shell/commands.sh");
 pub(crate) fn describe() -> WorkloadSpec {
     super::describe(Test {
         name: "shell",
-        summary: "shell scripts of sort, od, grep, tee, wc and rm, some at once",
-        about: "Loops per minute, all copies together; a loop runs `concurrent` scripts of small commands at once and \
-                waits for them. Depends on the machine's shell and tools.",
+        summary: "shell scripts of sort, od, grep, tee, wc and rm, run concurrently",
+        about: "Loops per minute, all copies together. A loop runs `concurrent` scripts of small commands and waits \
+                for them. Depends on the machine's shell and tools.",
         unit: "lpm",
         parameters: parameters([Parameter {
             name: "concurrent",
-            about: "scripts at once; UnixBench has 1, 8 and 16",
+            about: "number of concurrent scripts; UnixBench uses 1, 8 and 16",
             kind: ParameterKind::Integer { min: 1, max: 1024 },
             default: Some("1"),
             smoke: None,
@@ -47,26 +48,26 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     scratch.file("text", lines.as_bytes())?;
     let before = scratch.names()?;
     check_commands(&scratch, &lines)?;
-    let folder = scratch.path("");
+    let dir = scratch.path("");
     let concurrent = job.parameters.size("concurrent").to_string();
     let copies = copies::run_each(job, |_| Program {
         file: &file,
-        folder: &folder,
-        words: ["loop".into(), time_ns(job).into(), scripts.clone().into(), concurrent.clone().into()].into(),
+        dir: &dir,
+        args: ["loop".into(), time_ns(job).into(), scripts.clone().into(), concurrent.clone().into()].into(),
     })?;
     check(&copies.copies, &[], "shell scripts")?;
     if scratch.names()? != before {
-        return Err(Failure::Failed("the scripts did not remove their files, or left some of them out".into()));
+        return Err(Failure::Failed("the scripts did not remove their files, or removed other files".into()));
     }
-    measured(copies, 60.0)
+    kernel_output(copies, 60.0)
 }
 
-/// Runs the commands once, keeps their files and compares what they found with our own count.
+/// Runs the commands once without removing their files, and compares the result with an independent count.
 fn check_commands(scratch: &Scratch, lines: &str) -> Result<(), Failure> {
-    let folder = scratch.path("");
+    let dir = scratch.path("");
     let mut command = Command::new("/bin/sh");
     let status =
-        command.args(["commands.sh", "keep"]).current_dir(&folder).env(copies::LANGUAGE.0, copies::LANGUAGE.1).status();
+        command.args(["commands.sh", "keep"]).current_dir(&dir).env(copies::LANGUAGE.0, copies::LANGUAGE.1).status();
     let status = status.map_err(|error| io_failure("run", Path::new("/bin/sh"), &error))?;
     let counted = std::fs::read_to_string(scratch.path("kept.count")).unwrap_or_default();
     let kept = ["sorted", "dumped", "found", "count"].map(|name| scratch.path(&format!("kept.{name}")));
@@ -78,7 +79,7 @@ fn check_commands(scratch: &Scratch, lines: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "the script found '{}', expected {found} lines; it ended with {status}",
+        "wrong result of the script: '{}', expected {found} lines; exit: {status}",
         counted.trim()
     )))
 }
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_find_something_else_are_found() {
+    fn wrong_command_results_return_errors() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         scratch.file("commands.sh", COMMANDS).unwrap();
         scratch.file("text", text::lines().as_bytes()).unwrap();

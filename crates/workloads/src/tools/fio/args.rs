@@ -5,7 +5,7 @@ use std::path::Path;
 use model::values::workload::Parameters;
 
 use crate::job::TrialContext;
-use crate::kernels::io::{asks_to_write, mixes};
+use crate::kernels::io::{has_writes, mixes};
 
 /// Which of the runs of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) fn words(job: &TrialContext, file: &str, bytes: u64, pass: FioRun, ou
             words.say("do_verify", 0);
         }
         FioRun::Measure => {
-            if !asks_to_write(parameters) {
+            if !has_writes(parameters) {
                 words.0.push("--readonly".into());
             }
             requests(job, bytes, &mut words);
@@ -83,7 +83,7 @@ fn requests(job: &TrialContext, whole: u64, words: &mut FioArgs) {
     let block = parameters.integer("bs") as u64;
     // In order each thread has a part of its own, as io has it; so has each that checks what it wrote, where another's
     // writes would be no fault.
-    let apart = !rw.starts_with("rand") || parameters.switch("verify") && asks_to_write(parameters);
+    let apart = !rw.starts_with("rand") || parameters.switch("verify") && has_writes(parameters);
     let part = whole / block / threads * block;
     if apart && threads > 1 && part > 0 {
         words.say("size", part);

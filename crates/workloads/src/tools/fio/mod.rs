@@ -63,7 +63,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let version = version.map_err(|error| io_failure("run", "fio".as_ref(), &error))?;
     check_version(&String::from_utf8_lossy(&version.stdout))?;
     let lent = io::ExternalFile::open(job)?;
-    if lent.is_ours() && job.parameters.switch("verify") && !io::asks_to_write(&job.parameters) {
+    if lent.is_created() && job.parameters.switch("verify") && !io::has_writes(&job.parameters) {
         // What it reads has to be what it has written, or it would have nothing to check.
         fio(job, &lent, FioRun::Write, &scratch)?;
     }
@@ -133,7 +133,7 @@ fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> R
         return Err(wrong(format!("{} jobs, one was asked for", output.jobs.len())));
     };
     let mixed = io::mixes(&job.parameters);
-    let (asked, other) = match (mixed, io::asks_to_write(&job.parameters)) {
+    let (asked, other) = match (mixed, io::has_writes(&job.parameters)) {
         (true, _) => ("mixed", None),
         (false, true) => ("write", None),
         (false, false) => ("read", Some("write")),
@@ -188,7 +188,7 @@ fn latencies(figures: &Figures, measured: &mut KernelOutput) -> Result<(), Failu
 
 /// Whether fio reads back what it has written, which its cpu times include.
 fn reads_back(parameters: &Parameters) -> bool {
-    parameters.switch("verify") && io::asks_to_write(parameters)
+    parameters.switch("verify") && io::has_writes(parameters)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether C in the file is A B: Freivalds' test of all of it, and dot products of some of its elements.
+//! Verifies that C in the file is A B: Freivalds' test of the whole matrix, and dot products of some elements.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,19 +9,19 @@ use super::thread::GemmThread;
 use crate::job::Failure;
 use crate::random::Random;
 
-/// Random vectors of Freivalds' test. A single wrong element is found by each, errors in one row that cancel each other are
-/// missed by one at most every second time.
+/// Number of random vectors in Freivalds' test. Each detects any single wrong element; errors in one row that cancel
+/// each other escape a vector with a probability of at most one half.
 const VECTORS: usize = 3;
-/// Elements of each thread's part of each super-tile that are compared with dot products.
+/// Elements per super-tile and thread that are compared with dot products.
 const SAMPLED: usize = 16;
-/// Freivalds' vectors and what the matrices make of them, each as long as a column. Threads add up their own shares and then
-/// put them together here.
+/// Freivalds' vectors and their products with the matrices, each as long as a column. Threads sum their shares and then
+/// combine them here.
 pub(super) struct Sums {
-    /// Of ones and minus ones.
+    /// Vectors of ones and minus ones.
     pub r: Vectors,
     pub br: Mutex<Vectors>,
     pub abr: Mutex<Vectors>,
-    /// C r, of C as it is in the file.
+    /// C r, for C as read back from the file.
     pub cr: Mutex<Vectors>,
 }
 
@@ -49,17 +49,18 @@ impl Sums {
     }
 }
 
-/// Reads this thread's parts of C back from the file: times the vectors, and some elements against dot products.
-pub(super) fn examine<T: Element>(lane: &mut GemmThread<'_, T>) -> Result<(), Failure> {
-    let GemmContext { shape, sums, seed, .. } = lane.work;
+/// Reads this thread's parts of C back from the file, multiplies them with the vectors, and compares some elements with
+/// dot products.
+pub(super) fn examine<T: Element>(thread: &mut GemmThread<'_, T>) -> Result<(), Failure> {
+    let GemmContext { shape, sums, seed, .. } = thread.work;
     let (n, seed) = (shape.n, *seed);
     let mut share = zeros(n);
-    let mut random = Random::of_thread(seed, lane.member.index);
+    let mut random = Random::of_thread(seed, thread.worker.index);
     for row in 0..shape.tiles() {
         for column in 0..shape.tiles() {
             let mut seen: Vec<(usize, usize, f64)> = Vec::new();
             let mut columns = 0;
-            lane.read_back(row, column, |column, first, values| {
+            thread.read_back(row, column, |column, first, values| {
                 for (sum, r) in share.iter_mut().zip(&sums.r) {
                     let factor = r[column];
                     let sum = &mut sum[first..first + values.len()];
@@ -71,7 +72,7 @@ pub(super) fn examine<T: Element>(lane: &mut GemmThread<'_, T>) -> Result<(), Fa
                 }
                 let index = random.below(values.len());
                 let sample = (first + index, column, values[index].as_f64());
-                // So that each column has the same chance (reservoir sampling).
+                // Reservoir sampling: each column has the same probability.
                 if seen.len() < SAMPLED {
                     seen.push(sample);
                 } else {
@@ -88,7 +89,7 @@ pub(super) fn examine<T: Element>(lane: &mut GemmThread<'_, T>) -> Result<(), Fa
     Ok(())
 }
 
-/// One element of C against the dot product of the row and the column that made it.
+/// Compares an element of C with the dot product of its row and column.
 pub(super) fn check_element<T: Element>(
     n: usize,
     seed: u64,
@@ -99,28 +100,28 @@ pub(super) fn check_element<T: Element>(
     let (a, b) = (Elements::new(seed, 'a'), Elements::new(seed, 'b'));
     let pair = |inner| (T::random(a, row, inner).as_f64(), T::random(b, inner, column).as_f64());
     let (expected, size) = dot((0..n).map(pair));
-    // The bound of any order of summing up; the last unit is the store's.
+    // The error bound for any order of summation; the additional unit is the rounding of the store.
     let tolerance = (n + 1) as f64 * T::ROUNDING * size;
     if (value - expected).abs() <= tolerance {
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "the product is wrong: C({row}, {column}) in the file is {value}, it should be {expected} give or take {tolerance:e}"
+        "wrong product: C({row}, {column}) in the file is {value}, expected {expected} with tolerance {tolerance:e}"
     )))
 }
 
-/// Freivalds' test, with the bound that `gemm` explains.
+/// Freivalds' test with the bound that `gemm` explains.
 pub(super) fn compare<T: Element>(sums: &Sums, n: usize) -> Result<(), Failure> {
     let tolerance = T::ROUNDING * n as f64 * (n as f64).sqrt();
     let lock = |sum: &Mutex<Vectors>| sum.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let (left, right) = (lock(&sums.cr), lock(&sums.abr));
     for (left, right) in left.iter().zip(&right) {
-        // A difference that is no number is not near either.
+        // NaN differences fail as well.
         let near = |(left, right): (&f64, &f64)| (left - right).abs() <= tolerance;
         if let Some(row) = left.iter().zip(right).position(|pair| !near(pair)) {
             return Err(Failure::Failed(format!(
-                "the product is wrong: row {row} of C in the file times a vector is {}, of A times B times it {}; they may \
-                 differ by {tolerance:e}",
+                "wrong product: row {row} of C in the file times a vector is {}, but of A times B times it {}; the \
+                 tolerance is {tolerance:e}",
                 left[row], right[row]
             )));
         }

@@ -1,15 +1,16 @@
-//! GEMM on matrices that DRAM does not hold: C = A B, all three n x n in a far file, with a bounded number of bytes in DRAM.
+//! GEMM on matrices that do not fit in DRAM: C = A B, all three n x n in a far file, with a bounded number of bytes in
+//! DRAM.
 //!
-//! Measures: floating-point operations per second, 2 n^3, from the first thread's start until C is in the file and the disk has said
-//! so (fdatasync). Every byte of A and B comes from the file past the page cache, and C goes there once; `io-wait` says
-//! how long the slowest thread waited for that, `read` and `written` how much it was.
-//! Does NOT measure making A and B and packing them into the file, which happens before (`pack-time`), nor a BLAS library on mapped
-//! memory: the schedule is ours (see `shape`), the arithmetic the library's, one call of it for each panel and thread. The
-//! budget holds the super-tile of C and the panels; the library's own buffers (some 30 MiB a thread) come on top, as
-//! they do in DRAM.
+//! Measures: floating-point operations per second, 2 n^3, from the start of the first thread until C is in the file and
+//! flushed (fdatasync). Every byte of A and B is read from the file with direct I/O, and C is written once. `io-wait`
+//! is the time that the slowest thread waited for that; `read` and `written` are the amounts.
+//! Does NOT measure creating A and B and packing them into the file, which precede the timed region (`pack-time`). Does
+//! NOT measure a BLAS library on mapped memory: the schedule is implemented here (see `shape`), the arithmetic is the
+//! library's, one call per panel and thread. The budget includes the super-tile of C and the panels. The library's own
+//! buffers (about 30 MiB per thread) are additional, as in DRAM.
 //! Definition: DGEMM and SGEMM as in `gemm`; C-stationary blocking for two levels of memory (Hong and Kung 1981).
-//! Checked in every trial: Freivalds' test of all of C as read back from the file, with three random vectors and A and B as
-//! they were made (not as they were read), and dot products of some elements of every part of C in twice the precision. The
+//! Checked in every trial: Freivalds' test of all of C as read back from the file, with three random vectors and A and
+//! B as generated (not as read); and dot products of some elements of every part of C in twice the precision. The
 //! bounds are those of `gemm`.
 
 mod check;
@@ -39,18 +40,20 @@ use pack::pack;
 use shape::Tiling;
 use thread::{GemmThread, ThreadBuffers};
 
-/// All requests of a panel are under way at once: who multiplies hands none over. More than this a disk's queue does not hold.
+/// Queue depth. All requests of a panel are in flight at once, because a multiplying thread submits none. A disk queue
+/// holds no more.
 const DEPTH: u32 = 128;
 
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "far-gemm".into(),
-        summary: "matrix product of matrices that lie in a file, with a bounded number of bytes in DRAM".into(),
-        about: "Operations per second (2 n^3, in 10^9) of C = A B with all three matrices in a file: a super-tile of C stays in \
-                DRAM while panels of A and B are read ahead past the page cache, and is written once. Making the \
-                matrices is not counted. The arithmetic is a BLAS library's (OpenBLAS). The result is checked. MB are \
-                10^6 bytes."
-            .into(),
+        summary: "product of matrices in a file, with a bounded number of bytes in DRAM".into(),
+        about:
+            "Operations per second (2 n^3, in 10^9) of C = A B with all three matrices in a file. A super-tile of C \
+                stays in DRAM while panels of A and B are read ahead with direct I/O, and is written once. Creating \
+                the matrices is not counted. The arithmetic is a BLAS library's (OpenBLAS). The result is checked. MB \
+                are 10^6 bytes."
+                .into(),
         parameters: parameters([
             Parameter {
                 name: "n",
@@ -62,15 +65,15 @@ pub(crate) fn describe() -> WorkloadSpec {
             precision_parameter(),
             Parameter {
                 name: "budget",
-                about: "the most bytes of DRAM for the super-tile of C and the panels",
+                about: "maximum number of bytes in DRAM for the super-tile of C and the panels",
                 kind: ParameterKind::Size { min: Bytes(4 << 10), max: Bytes(1 << 43) },
                 default: Some("64MiB"),
                 smoke: Some("768KiB"),
             },
             Parameter {
                 name: "folder",
-                about: "where the file lies: a folder on a disk, memory:FOLDER for one that is not, or auto for what NEARFAR_FAR \
-                        names, else /var/tmp or /tmp",
+                about: "directory of the file: on a disk, memory:DIR if it is not on one, or auto for $NEARFAR_FAR, \
+                        else /var/tmp or /tmp",
                 kind: ParameterKind::Text,
                 default: Some("auto"),
                 smoke: None,
@@ -84,7 +87,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "transfer",
-                about: "the most bytes of one request to the disk",
+                about: "maximum size of a request to the disk",
                 kind: ParameterKind::Size { min: Bytes(64 << 10), max: Bytes(16 << 20) },
                 default: Some("1MiB"),
                 smoke: None,
@@ -104,12 +107,12 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// Whether the budget is enough at all; with more threads a little more may be needed.
+/// Rejects a budget that is too small for one thread; more threads may need slightly more.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
-    cut(parameters, 1).map(drop)
+    tiling(parameters, 1).map(drop)
 }
 
-fn cut(parameters: &Parameters, threads: usize) -> Result<Tiling, String> {
+fn tiling(parameters: &Parameters, threads: usize) -> Result<Tiling, String> {
     let element = if parameters.text("precision") == "fp32" { 4 } else { 8 };
     let budget = Bytes(parameters.size("budget") as u64);
     Tiling::new(parameters.size("n"), element, parameters.size("depth"), budget, threads)
@@ -128,32 +131,33 @@ struct GemmContext<'w, T> {
     file: Arc<FarFile>,
     near: NearArena,
     mover: MoverSettings,
-    /// Where both panels of A begin, and both of B.
+    /// Start addresses of both panels of A, then of both panels of B.
     panels: [*mut u8; 4],
-    /// Where each thread's part of a super-tile begins.
+    /// Start address of each thread's part of a super-tile.
     addresses: Vec<*mut u8>,
     seed: u64,
     sums: Sums,
     element: std::marker::PhantomData<T>,
 }
 
-// SAFETY: the addresses are of the near memory, which this value holds; following them is unsafe and says who may.
+// SAFETY: the addresses point into the near memory that this value holds; dereferencing them is unsafe and has its own
+// conditions.
 #[allow(unsafe_code)]
 unsafe impl<T: Sync> Sync for GemmContext<'_, T> {}
 
-/// What a thread brings back.
+/// Result of one thread.
 struct ThreadResult {
     lap: TimedSpan,
     pack_seconds: f64,
     traffic: TransferStats,
-    /// How long it waited for the other threads' panels.
-    met_seconds: f64,
-    /// How long the disk took to say that it has C.
+    /// Time waiting for the panels of other threads.
+    barrier_seconds: f64,
+    /// Time of the final fdatasync.
     sync_seconds: f64,
 }
 
 fn multiply<T: Element>(job: &TrialContext) -> Result<KernelOutput, Failure> {
-    let shape = cut(&job.parameters, job.threads).map_err(Failure::Failed)?;
+    let shape = tiling(&job.parameters, job.threads).map_err(Failure::Failed)?;
     let n = shape.n;
     let blas = Blas::load(job)?;
     let of_n = |error: &FarError| too_large(n, failure(error));
@@ -161,7 +165,7 @@ fn multiply<T: Element>(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let file = FarFile::new(&place, shape.far_bytes(), Access::Direct).map_err(|error| of_n(&error))?;
     let placed = PlacedMemory::new(shape.near_bytes(), &job.memory, HugePages::Wanted);
     let (near, all) = NearArena::new(placed.map_err(|error| arena::failure(&error))?);
-    let lent = lend(&shape, all);
+    let buffers = split_buffers(&shape, all);
     let work: GemmContext<'_, T> = GemmContext {
         blas: &blas,
         file: Arc::new(file),
@@ -170,58 +174,59 @@ fn multiply<T: Element>(job: &TrialContext) -> Result<KernelOutput, Failure> {
             transfer_bytes: job.parameters.size("transfer") / shape::UNIT * shape::UNIT,
             depth: DEPTH,
         },
-        panels: std::array::from_fn(|panel| lent[0].shares[panel].address()),
-        addresses: lent.iter().map(|lent| lent.part.address()).collect(),
+        panels: std::array::from_fn(|panel| buffers[0].shares[panel].address()),
+        addresses: buffers.iter().map(|buffers| buffers.part.address()).collect(),
         seed: job.seed,
         sums: Sums::new(n, job.seed),
         element: std::marker::PhantomData,
         shape,
     };
-    let lent: Vec<Mutex<Option<ThreadBuffers>>> = lent.into_iter().map(|lent| Mutex::new(Some(lent))).collect();
-    let crew = team::run(job, |member| {
-        let lent = lent[member.index].lock().unwrap_or_else(PoisonError::into_inner).take();
-        one_thread(GemmThread::new(member, &work, lent.expect("each thread takes its own, once"))?)
+    let buffers: Vec<Mutex<Option<ThreadBuffers>>> =
+        buffers.into_iter().map(|buffers| Mutex::new(Some(buffers))).collect();
+    let team = team::run(job, |worker| {
+        let buffers = buffers[worker.index].lock().unwrap_or_else(PoisonError::into_inner).take();
+        one_thread(GemmThread::new(worker, &work, buffers.expect("each thread takes its buffers once"))?)
     })?;
     compare::<T>(&work.sums, n)?;
-    report(job, crew, n, pages(&work.near)?)
+    report(job, team, n, pages(&work.near)?)
 }
 
 fn report(
     job: &TrialContext,
-    crew: team::TeamResult<ThreadResult>,
+    team: team::TeamResult<ThreadResult>,
     n: usize,
     pages: BTreeMap<NodeId, u64>,
 ) -> Result<KernelOutput, Failure> {
-    let done = crew.results;
-    let mut measured = KernelOutput { thread_seats: crew.seats, pages, ..KernelOutput::default() };
+    let done = team.results;
+    let mut output = KernelOutput { thread_seats: team.seats, pages, ..KernelOutput::default() };
     let gflops = 2.0 * (n as f64).powi(3) / TimedSpan::seconds_of_all(done.iter().map(|done| done.lap)) / 1e9;
     let largest = |of: fn(&ThreadResult) -> f64| done.iter().map(of).fold(0.0, f64::max);
     let sum = |of: fn(&ThreadResult) -> u64| done.iter().map(of).sum::<u64>() as f64 / 1e6;
-    measured.push("gflops", gflops)?;
-    measured.push("gflops-per-thread", gflops / job.threads as f64)?;
-    measured.push("io-wait", largest(|done| done.traffic.waited.as_secs_f64()))?;
-    measured.push("read", sum(|done| done.traffic.read))?;
-    measured.push("written", sum(|done| done.traffic.written))?;
-    measured.push("pack-time", largest(|done| done.pack_seconds))?;
-    // Where the rest of the time went, for whoever looks at the samples.
-    measured.push("thread-wait", largest(|done| done.met_seconds))?;
-    measured.push("sync-time", largest(|done| done.sync_seconds))?;
-    Ok(measured)
+    output.push("gflops", gflops)?;
+    output.push("gflops-per-thread", gflops / job.threads as f64)?;
+    output.push("io-wait", largest(|done| done.traffic.waited.as_secs_f64()))?;
+    output.push("read", sum(|done| done.traffic.read))?;
+    output.push("written", sum(|done| done.traffic.written))?;
+    output.push("pack-time", largest(|done| done.pack_seconds))?;
+    // The rest of the elapsed time, for analysis of the raw samples.
+    output.push("thread-wait", largest(|done| done.barrier_seconds))?;
+    output.push("sync-time", largest(|done| done.sync_seconds))?;
+    Ok(output)
 }
 
-/// As an arena does it: a kernel without NUMA tells nothing.
+/// Returns the pages by node, like an arena: empty if the Linux kernel has no NUMA support.
 fn pages(near: &NearArena) -> Result<BTreeMap<NodeId, u64>, Failure> {
-    arena::pages(near.pages_by_node(arena::PAGES_ASKED_MAX))
+    arena::pages(near.pages_by_node(arena::PAGES_QUERIED_MAX))
 }
 
-/// Cuts the near memory: both panels of A, both of B, then the threads' parts of C.
-fn lend(shape: &Tiling, mut all: Buffer) -> Vec<ThreadBuffers> {
-    let mut cut = |bytes: usize| {
+/// Splits the near memory: both panels of A, both of B, then the threads' parts of C.
+fn split_buffers(shape: &Tiling, mut all: Buffer) -> Vec<ThreadBuffers> {
+    let mut tiling = |bytes: usize| {
         let rest = all.split_off(bytes);
         std::mem::replace(&mut all, rest)
     };
-    let mut panels = [shape.a_bytes(), shape.a_bytes(), shape.b_bytes(), shape.b_bytes()].map(&mut cut);
-    let parts: Vec<Buffer> = (0..shape.parts.len()).map(|thread| cut(shape.part_bytes(thread))).collect();
+    let mut panels = [shape.a_bytes(), shape.a_bytes(), shape.b_bytes(), shape.b_bytes()].map(&mut tiling);
+    let parts: Vec<Buffer> = (0..shape.parts.len()).map(|thread| tiling(shape.part_bytes(thread))).collect();
     let share = |panel: &mut Buffer, borders: &[usize], thread: usize| {
         let rest = panel.split_off(borders[thread + 1] - borders[thread]);
         std::mem::replace(panel, rest)
@@ -238,33 +243,33 @@ fn lend(shape: &Tiling, mut all: Buffer) -> Vec<ThreadBuffers> {
         .collect()
 }
 
-fn one_thread<T: Element>(mut lane: GemmThread<'_, T>) -> Result<ThreadResult, Failure> {
-    let member = lane.member;
-    lane.work.blas.alone()?;
+fn one_thread<T: Element>(mut thread: GemmThread<'_, T>) -> Result<ThreadResult, Failure> {
+    let worker = thread.worker;
+    thread.work.blas.set_single_thread()?;
     let begun = Instant::now();
-    pack(&mut lane)?;
+    pack(&mut thread)?;
     let pack_seconds = begun.elapsed().as_secs_f64();
-    let before = lane.mover.traffic();
+    let before = thread.mover.traffic();
     let mut sync_seconds = 0.0;
-    let lap = member.timed(|| {
-        member.barrier()?;
+    let lap = worker.timed(|| {
+        worker.barrier()?;
         let start = Instant::now();
-        lane.multiply()?;
+        thread.multiply()?;
         let multiplied = Instant::now();
-        lane.work.file.sync().map_err(|error| failure(&error))?;
+        thread.work.file.sync().map_err(|error| failure(&error))?;
         sync_seconds = multiplied.elapsed().as_secs_f64();
         Ok(TimedSpan { start, end: Instant::now() })
     })?;
-    let after = lane.mover.traffic();
-    // What a thread of another part still writes would be read before it is there.
-    member.barrier()?;
-    examine(&mut lane)?;
+    let after = thread.mover.traffic();
+    // A part that another thread still writes must not be read yet.
+    worker.barrier()?;
+    examine(&mut thread)?;
     let traffic = TransferStats {
         read: after.read - before.read,
         written: after.written - before.written,
         waited: after.waited.saturating_sub(before.waited),
     };
-    Ok(ThreadResult { lap, pack_seconds, traffic, met_seconds: lane.met.as_secs_f64(), sync_seconds })
+    Ok(ThreadResult { lap, pack_seconds, traffic, barrier_seconds: thread.barrier_time.as_secs_f64(), sync_seconds })
 }
 
 #[cfg(test)]

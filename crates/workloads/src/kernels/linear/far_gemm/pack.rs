@@ -1,5 +1,5 @@
-//! The two factors of a far product: made element by element, written to the file panel by panel, and multiplied with the
-//! check's vectors on the way, so that the check knows them as they were made.
+//! Generates the two factors of a far product element by element and writes them to the file panel by panel. Also
+//! multiplies them with the check's vectors, so that the check uses the values as generated.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -13,34 +13,34 @@ use super::thread::GemmThread;
 use super::{GemmContext, failure};
 use crate::job::Failure;
 
-/// Makes B, then A, and writes them to the file; on the way B r and A (B r).
-pub(super) fn pack<T: Element>(lane: &mut GemmThread<'_, T>) -> Result<(), Failure> {
-    warm_up(lane.work)?;
-    let (shape, sums) = (&lane.work.shape, &lane.work.sums);
+/// Generates B, then A, and writes them to the file. Computes B r and A (B r) at the same time.
+pub(super) fn pack<T: Element>(thread: &mut GemmThread<'_, T>) -> Result<(), Failure> {
+    warm_up(thread.work)?;
+    let (shape, sums) = (&thread.work.shape, &thread.work.sums);
     let n = shape.n;
-    lane.clear_result()?;
+    thread.clear_result()?;
     let mut share = zeros(n);
     each_panel(shape, |one, inner, turn| {
         let place = PanelLayout { rows: shape.inner(inner), columns: shape.span(one), stride: shape.b_stride() };
-        let elements = Elements::new(lane.work.seed, 'b');
-        lane.store(Panel::B { inner, column: one }, turn, |values, from| {
+        let elements = Elements::new(thread.work.seed, 'b');
+        thread.store(Panel::B { inner, column: one }, turn, |values, from| {
             make(values, from, &place, elements, &sums.r, &mut share);
         })
     })?;
     add(&sums.br, &share);
-    lane.member.barrier()?;
+    thread.worker.barrier()?;
     let br = sums.br.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut share = zeros(n);
     each_panel(shape, |one, inner, turn| {
         let place = PanelLayout { rows: shape.span(one), columns: shape.inner(inner), stride: shape.a_stride() };
-        let elements = Elements::new(lane.work.seed, 'a');
-        lane.store(Panel::A { row: one, inner }, turn, |values, from| {
+        let elements = Elements::new(thread.work.seed, 'a');
+        thread.store(Panel::A { row: one, inner }, turn, |values, from| {
             make(values, from, &place, elements, &br, &mut share);
         })
     })?;
     add(&sums.abr, &share);
-    lane.await_transfers()?;
-    lane.work.file.sync().map_err(|error| failure(&error))
+    thread.await_transfers()?;
+    thread.work.file.sync().map_err(|error| failure(&error))
 }
 
 fn each_panel(
@@ -51,29 +51,29 @@ fn each_panel(
     (0..shape.tiles() * panels).try_for_each(|at| visit(at / panels, at % panels, at))
 }
 
-/// The library makes its buffers in its first product.
+/// The library allocates its buffers in its first product.
 #[allow(unsafe_code)]
 fn warm_up<T: Element>(work: &GemmContext<'_, T>) -> Result<(), Failure> {
     const N: usize = 256;
     let [mut a, mut b, mut c] = [T::ONE, T::ONE, T::ZERO].map(|value| vec![value; N * N]);
     let [left, right, product] = [&mut a, &mut b, &mut c].map(|memory| Tile::new(memory, N, N, N));
-    // SAFETY: this thread alone has the three.
+    // SAFETY: only this thread has the three arrays.
     unsafe { work.blas.gemm(T::ONE, left, right, T::ZERO, product) };
     let sum = c[N * N - 1].as_f64();
     if (sum - N as f64).abs() > 0.0 {
-        return Err(Failure::Failed(format!("{} says that {N} ones add up to {sum}", work.blas.name)));
+        return Err(Failure::Failed(format!("{} computed a sum of {sum} for {N} ones", work.blas.name)));
     }
     Ok(())
 }
 
-/// Where a panel's elements are in their matrix.
+/// Position of a panel's elements in their matrix.
 pub(super) struct PanelLayout {
     pub rows: Range<usize>,
     pub columns: Range<usize>,
     pub stride: usize,
 }
 
-/// Fills a piece of a panel that begins at an element of it, and adds the piece times vectors to sums.
+/// Fills a piece of a panel, starting at the element `from`, and adds its product with the vectors to the sums.
 pub(super) fn make<T: Element>(
     values: &mut [T],
     from: usize,

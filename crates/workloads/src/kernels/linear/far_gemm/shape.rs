@@ -1,9 +1,9 @@
-//! How three matrices are cut for a budget of DRAM. Pure arithmetic: which panels there are, how large each is, and where
-//! it lies in the far file.
+//! Tiling of three matrices for a budget of DRAM: the panels, their sizes and their offsets in the far file. Pure
+//! arithmetic.
 //!
-//! C is cut into square super-tiles, each of which stays in DRAM while a panel of A (its rows, `depth` columns) and one of B (`depth`
-//! rows, its columns) after the other come by, in two pairs of buffers: one to multiply, one to fill. With an edge of e the
-//! product reads 2 n^3 / e elements and writes n^2, so the edge is the largest that the budget allows.
+//! C is divided into square super-tiles. Each stays in DRAM while the panels of A (its rows, `depth` columns) and B
+//! (`depth` rows, its columns) pass through two pairs of buffers: one is multiplied while the other is filled. With an
+//! edge of e, the product reads 2 n^3 / e elements and writes n^2, so the edge is the largest that the budget allows.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ use model::values::units::Bytes;
 use super::super::grid::{self, TileRange};
 use super::super::stride;
 
-/// Places in the file, and pieces of buffers, begin at multiples of this: every disk takes it.
+/// Alignment of file offsets and of pieces of buffers; all disks support it.
 pub(super) const UNIT: usize = 4096;
-/// Smaller super-tiles would read more than a disk gives: at 64 each element is used 32 times.
+/// Smaller super-tiles would read more than a disk can deliver: at 64, each element is used 32 times.
 const EDGE_MIN: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,25 +22,25 @@ pub(super) struct Tiling {
     pub n: usize,
     /// Bytes of an element.
     pub element: usize,
-    /// Rows and columns of a super-tile; the last ones may have fewer.
+    /// Rows and columns of a super-tile; those at the border may have fewer.
     pub edge: usize,
-    /// Columns of a panel of A and rows of one of B; the last ones may have fewer.
+    /// Columns of a panel of A and rows of a panel of B; the last ones may have fewer.
     pub depth: usize,
     /// Each thread's rectangle of a super-tile.
     pub parts: Vec<TileRange>,
 }
 
-/// What a panel or block is of.
+/// A panel of one of the factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Panel {
-    /// Rows of C, and how far down its columns.
+    /// Rows of C, and the position along its inner dimension.
     A { row: usize, inner: usize },
-    /// How far down its rows, and columns of C.
+    /// Position along its inner dimension, and columns of C.
     B { inner: usize, column: usize },
 }
 
 impl Tiling {
-    /// The cut for so much DRAM, or in words how much it would need.
+    /// Computes the tiling for a budget of DRAM. The error states how much DRAM is required.
     pub(super) fn new(n: usize, element: usize, depth: usize, budget: Bytes, threads: usize) -> Result<Self, String> {
         let depth = even(n, depth.min(n));
         let with = |edge: usize| Self { n, element, edge, depth, parts: grid::parts(edge, edge, threads) };
@@ -49,41 +49,41 @@ impl Tiling {
         if !fits(least) {
             let needed = Bytes(with(least).near_bytes() as u64);
             return Err(format!(
-                "a budget of {budget} is too little: one super-tile of {least} x {least} with its panels of {depth} needs {needed}; \
-                 hint: a larger budget, or a smaller depth"
+                "a budget of {budget} is too small: one super-tile of {least} x {least} with its panels of {depth} \
+                 needs {needed}; hint: a larger budget, or a smaller depth"
             ));
         }
-        // More edge never takes less room, so that the largest can be found by halving.
-        let (mut edge, mut beyond) = (least, n + 1);
-        while edge + 1 < beyond {
-            let middle = usize::midpoint(edge, beyond);
-            if fits(middle) { edge = middle } else { beyond = middle }
+        // The memory grows with the edge, so a binary search finds the largest one.
+        let (mut edge, mut too_large) = (least, n + 1);
+        while edge + 1 < too_large {
+            let middle = usize::midpoint(edge, too_large);
+            if fits(middle) { edge = middle } else { too_large = middle }
         }
         let even = with(even(n, edge));
         Ok(if even.near_bytes() as u64 <= budget.0 { even } else { with(edge) })
     }
 
-    /// How many super-tiles lie beside each other.
+    /// Number of super-tiles per row or column.
     pub(super) fn tiles(&self) -> usize {
         self.n.div_ceil(self.edge)
     }
 
-    /// How many panels make a row or column of super-tiles.
+    /// Number of panels per row or column of super-tiles.
     pub(super) fn panels(&self) -> usize {
         self.n.div_ceil(self.depth)
     }
 
-    /// Rows, or columns, of the super-tiles in one row, or column.
+    /// Rows, or columns, of the super-tiles at this index.
     pub(super) fn span(&self, tile: usize) -> Range<usize> {
         tile * self.edge..((tile + 1) * self.edge).min(self.n)
     }
 
-    /// What one panel covers of the inner dimension.
+    /// The part of the inner dimension that a panel covers.
     pub(super) fn inner(&self, panel: usize) -> Range<usize> {
         panel * self.depth..((panel + 1) * self.depth).min(self.n)
     }
 
-    /// Elements from one column of a panel of A to the next.
+    /// Elements between consecutive columns of a panel of A.
     pub(super) fn a_stride(&self) -> usize {
         stride(self.edge, self.element)
     }
@@ -92,7 +92,7 @@ impl Tiling {
         stride(self.depth, self.element)
     }
 
-    /// The same of a thread's part of a super-tile.
+    /// Elements between consecutive columns of a thread's part of a super-tile.
     pub(super) fn c_stride(&self, thread: usize) -> usize {
         stride(self.parts[thread].rows.len().max(1), self.element)
     }
@@ -116,18 +116,18 @@ impl Tiling {
         (0..self.parts.len()).map(|thread| self.part_bytes(thread)).sum()
     }
 
-    /// DRAM: a super-tile and two pairs of panels.
+    /// Bytes in DRAM: a super-tile and two pairs of panels.
     pub(super) fn near_bytes(&self) -> usize {
         self.tile_bytes() + 2 * (self.a_bytes() + self.b_bytes())
     }
 
-    /// The file: all of the three matrices.
+    /// Bytes of the file: all of the three matrices.
     pub(super) fn far_bytes(&self) -> usize {
         let (tiles, panels) = (self.tiles(), self.panels());
         tiles * panels * (self.a_bytes() + self.b_bytes()) + tiles * tiles * self.tile_bytes()
     }
 
-    /// Where a panel lies in the file. Those that follow each other in the product follow each other there.
+    /// File offset of a panel. Panels that are consecutive in the product are consecutive in the file.
     pub(super) fn offset(&self, panel: Panel) -> u64 {
         let at = match panel {
             Panel::A { row, inner } => (row * self.panels() + inner) * self.a_bytes(),
@@ -138,20 +138,20 @@ impl Tiling {
         at as u64
     }
 
-    /// Where a thread's part of a super-tile lies in the file.
+    /// File offset of a thread's part of a super-tile.
     pub(super) fn part_offset(&self, row: usize, column: usize, thread: usize) -> u64 {
         let panels = self.tiles() * self.panels() * (self.a_bytes() + self.b_bytes());
         let before: usize = (0..thread).map(|thread| self.part_bytes(thread)).sum();
         (panels + (row * self.tiles() + column) * self.tile_bytes() + before) as u64
     }
 
-    /// Borders of the threads' shares of so many bytes.
+    /// Boundaries of the threads' shares of this many bytes.
     pub(super) fn shares(&self, bytes: usize) -> Vec<usize> {
         grid::borders(bytes / UNIT, self.parts.len(), 1).into_iter().map(|border| border * UNIT).collect()
     }
 }
 
-/// The smallest step that needs as few pieces as this one: pieces become alike.
+/// Returns the smallest step with the same number of pieces, so that the pieces have similar sizes.
 fn even(length: usize, step: usize) -> usize {
     length.div_ceil(length.div_ceil(step))
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_are_kept_and_used() {
+    fn tilings_respect_and_use_the_budget() {
         for (n, element, depth, budget, threads) in [
             (9216, 8, 768, 278 << 20, 1),
             (9216, 8, 768, 972 << 20, 2),
@@ -176,7 +176,7 @@ mod tests {
         ] {
             let shape = shape(n, element, depth, budget, threads);
             assert!(shape.near_bytes() as u64 <= budget, "{shape:?} takes {}", shape.near_bytes());
-            // One super-tile fewer in a row would not fit.
+            // A tiling with one super-tile fewer per row would not fit.
             if shape.tiles() > 1 {
                 let fewer = n.div_ceil(shape.tiles() - 1);
                 let larger = Tiling { edge: fewer, parts: grid::parts(fewer, fewer, threads), ..shape.clone() };
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_is_said() {
-        let why = Tiling::new(5000, 8, 768, Bytes(1 << 20), 1).unwrap_err();
-        assert!(why.contains("a budget of 1MiB is too little") && why.contains("needs 1.4MiB"), "{why}");
+    fn error_states_the_required_budget() {
+        let message = Tiling::new(5000, 8, 768, Bytes(1 << 20), 1).unwrap_err();
+        assert!(message.contains("a budget of 1MiB is too small") && message.contains("needs 1.4MiB"), "{message}");
     }
 
     #[test]
-    fn places_in_the_file_do_not_overlap_and_are_all_of_it() {
+    fn file_offsets_are_disjoint_and_cover_the_file() {
         for (n, depth, budget, threads) in [(300, 70, 300 << 10, 1), (300, 70, 300 << 10, 3), (129, 129, 1 << 20, 4)] {
             let shape = shape(n, 8, depth, budget, threads);
             let mut places: Vec<(u64, usize)> = Vec::new();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_whole_units_and_all() {
+    fn shares_are_whole_units_and_cover_everything() {
         let shape = shape(300, 8, 70, 300 << 10, 3);
         let borders = shape.shares(7 * UNIT);
         assert_eq!(borders.len(), 4);

@@ -5,7 +5,7 @@ use super::super::random::Elements;
 use super::check::{Vectors, add, check_element, zeros};
 use super::pack::{PanelLayout, make};
 use super::*;
-use crate::kernels::{check_smoke, job_for_tests, can_query_pages};
+use crate::kernels::{can_query_pages, check_smoke, job_for_tests};
 
 fn job(threads: usize, pairs: &[(&str, &str)]) -> TrialContext {
     let mut job = TrialContext { threads, ..job_for_tests("far-gemm") };
@@ -75,12 +75,14 @@ fn invalid_parameters_and_missing_space_return_errors() {
 
     let cases = [
         (job(1, &[("n", "3000000"), ("budget", "512MiB")]), "n = 3000000: "),
-        (job(1, &[("folder", "/nowhere")]), "cannot open the folder /nowhere: No such file"),
+        (job(1, &[("folder", "/nowhere")]), "cannot open directory /nowhere: No such file"),
         (job(1, &[("n", "2000"), ("budget", "1TiB"), ("folder", "/nowhere")]), "/nowhere"),
     ];
     for (job, expected) in cases {
         match run(&job).unwrap_err() {
-            Failure::Unavailable(reason) if reason.contains("libopenblas0-pthread") => return println!("skipped: {reason}"),
+            Failure::Unavailable(reason) if reason.contains("libopenblas0-pthread") => {
+                return println!("skipped: {reason}");
+            }
             Failure::Unavailable(reason) => assert!(reason.contains(expected) && reason.contains("hint: "), "{reason}"),
             failure => panic!("{failure}"),
         }

@@ -1,15 +1,17 @@
 //! HPL: a dense system of linear equations, A x = b with n unknowns, by LU factorisation with partial pivoting.
 //!
-//! Measures: floating-point operations per second over factorisation and back substitution, counted as HPL does,
-//! 2/3 n^3 + 3/2 n^2 whatever is really done, by all threads together; A and b are made before the clock starts. Most of
-//! it is products of matrices, which a BLAS library (`OpenBLAS`) computes; the rest shows how well memory and threads
-//! keep up with that.
-//! Does NOT run HPL or MPI, so its rate is not a submission to the TOP500; does NOT measure a network. `hpcc` runs the real one.
+//! Measures: floating-point operations per second of factorisation and back substitution by all threads together.
+//! Operations are counted as in HPL, 2/3 n^3 + 3/2 n^2, independent of those executed. A and b are generated before the
+//! timed region. Most of the work is products of matrices, which a BLAS library (`OpenBLAS`) computes; the rest depends
+//! on memory and thread synchronisation.
+//! Does NOT run HPL or MPI, so its rate is not a submission to the TOP500. Does NOT measure a network. `hpcc` runs the
+//! original HPL.
 //! Definition: Petitet, Whaley, Dongarra and Cleary, HPL 2.3 (netlib.org/benchmark/hpl): its operation count, its
-//! random elements of [-1/2, 1/2), its test of the result. What varies: the elements are those of this program's
-//! generator and the trial's seed, and threads of one process share the matrix.
-//! Checked in every trial as HPL does: max |A x - b| / (eps (max-row-sum |A| max |x| + max |b|) n) is below 16, eps = 2^-53,
-//! with A made anew from the seed. HPL finds about 0.001 to 0.01; a wrong solution is off by many powers of ten.
+//! random elements of [-1/2, 1/2), its test of the result. Differences: the elements come from this program's generator
+//! and the trial's seed, and threads of one process share the matrix.
+//! Checked in every trial as HPL does: max |A x - b| / (eps (max-row-sum |A| max |x| + max |b|) n) is below 16, eps =
+//! 2^-53, with A generated again from the seed. Typical values are 0.001 to 0.01; a wrong solution exceeds the bound by
+//! many powers of ten.
 
 mod factor;
 mod residual;
@@ -32,16 +34,16 @@ use residual::Residual;
 
 const RESIDUAL_MAX: f64 = 16.0;
 
-/// What `nb=auto` tries. Products of matrices are fast from some 100 columns on; above, the part that one thread does
-/// alone grows.
+/// Block sizes that `nb=auto` tries. Products of matrices are fast from about 100 columns on; larger blocks increase
+/// the serial work of one thread.
 const BLOCKS: [usize; 5] = [96, 128, 192, 256, 384];
-/// On matrices of this many rows, or of a quarter of the real one's when that is more, up to the second number: large enough
-/// to tell, and at most 1/8 of the time for all of them.
+/// Minimum and maximum number of rows for the search; in between, a quarter of the real number. Enough to distinguish
+/// the block sizes, and at most 1/8 of the total time.
 const SEARCH_ROWS: (usize, usize) = (1536, 4096);
 const SEARCH_ROUNDS: usize = 2;
 
-/// With `memory=`, the order is a multiple of this, so that trials of one run have one size although what is available
-/// changes a little.
+/// With `memory=`, the order is a multiple of this, so that the trials of a run have the same size although the
+/// available memory varies slightly.
 const ORDER_STEP: usize = 512;
 
 pub(crate) fn describe() -> WorkloadSpec {
@@ -49,28 +51,28 @@ pub(crate) fn describe() -> WorkloadSpec {
         name: "hpl".into(),
         summary: "dense linear equations by LU factorisation (HPL's problem, count and test)".into(),
         about: "Operations per second (2/3 n^3 + 3/2 n^2, in 10^9) of solving n linear equations by LU with partial \
-                pivoting, blocks of nb columns, the products by a BLAS library that is loaded at run time (OpenBLAS), each \
-                thread of ours calling it for its part. HPL's residual test is made in every trial. Not HPL itself: no \
-                MPI. Source: HPL 2.3."
+                pivoting in blocks of nb columns. A BLAS library that is loaded at run time (OpenBLAS) computes the \
+                products; each worker thread calls it for its part. HPL's residual test is made in every trial. Not \
+                HPL itself: no MPI. Source: HPL 2.3."
             .into(),
         parameters: parameters([
             Parameter {
                 name: "n",
-                about: "equations; the matrix takes 8 n^2 bytes; larger is faster until memory is full",
+                about: "number of equations; the matrix takes 8 n^2 bytes; larger is faster until memory is full",
                 kind: ParameterKind::Integer { min: 1, max: N_MAX as i64 / 2 },
                 default: Some("6144"),
                 smoke: Some("300"),
             },
             Parameter {
                 name: "memory",
-                about: "instead of n: the matrix takes this many percent of the available memory; 0 for n",
+                about: "instead of n: size of the matrix in percent of the available memory; 0 uses n",
                 kind: ParameterKind::Integer { min: 0, max: 95 },
                 default: Some("0"),
                 smoke: None,
             },
             Parameter {
                 name: "nb",
-                about: "columns of a block; auto tries a few on a smaller matrix before the timed region",
+                about: "columns per block; auto tries several values on a smaller matrix before the timed region",
                 kind: ParameterKind::Text,
                 default: Some("auto"),
                 smoke: Some("64"),
@@ -89,18 +91,18 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// What the description cannot say: nb is a number or auto.
+/// Rejects values of nb other than a number or auto.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     block(parameters).map(drop)
 }
 
-/// None for auto.
+/// Returns the block size; `None` for auto.
 fn block(parameters: &Parameters) -> Result<Option<usize>, String> {
     match parameters.text("nb") {
         "auto" => Ok(None),
         text => match text.parse() {
             Ok(nb @ 1..=4096) => Ok(Some(nb)),
-            _ => Err(format!("nb '{text}' is neither auto nor a number of columns from 1 to 4096")),
+            _ => Err(format!("invalid value '{text}' for nb: must be auto or a number of columns from 1 to 4096")),
         },
     }
 }
@@ -115,20 +117,20 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let mut system = System::new(job, n)?;
     let TeamResult { results, seats } = solve(job, &blas, &mut system, nb, true)?;
 
-    let mut measured = KernelOutput { thread_seats: seats, ..KernelOutput::default() };
-    measured.found(system.arena.found()?);
+    let mut output = KernelOutput { thread_seats: seats, ..KernelOutput::default() };
+    output.found(system.arena.report()?);
     let seconds = TimedSpan::seconds_of_all(results.iter().map(|(lap, _)| *lap));
     let residual = Residual::of(results.into_iter().filter_map(|(_, part)| part));
     check_residual(residual.scaled())?;
     let gflops = operations(n) / seconds / 1e9;
-    measured.push("gflops", gflops)?;
-    measured.push("gflops-per-thread", gflops / job.threads as f64)?;
-    measured.push("time", seconds)?;
-    measured.push("residual", residual.scaled())?;
-    // No metrics, but what was run: neither is in the parameters when it was left to us.
-    measured.push("n", n as f64)?;
-    measured.push("nb", nb as f64)?;
-    Ok(measured)
+    output.push("gflops", gflops)?;
+    output.push("gflops-per-thread", gflops / job.threads as f64)?;
+    output.push("time", seconds)?;
+    output.push("residual", residual.scaled())?;
+    // Not metrics, but the values that were chosen, which the parameters may not contain.
+    output.push("n", n as f64)?;
+    output.push("nb", nb as f64)?;
+    Ok(output)
 }
 
 fn operations(n: usize) -> f64 {
@@ -137,27 +139,25 @@ fn operations(n: usize) -> f64 {
 }
 
 fn check_residual(scaled: f64) -> Result<(), Failure> {
-    // Not `>=`: a residual that is no number fails as well.
+    // Not `>=`, so that a NaN residual fails as well.
     if scaled < RESIDUAL_MAX {
         return Ok(());
     }
-    Err(Failure::Failed(format!("the solution is wrong: HPL's scaled residual is {scaled:.3}, it must be below 16")))
+    Err(Failure::Failed(format!("wrong solution: HPL's scaled residual is {scaled:.3}, but must be below 16")))
 }
 
-/// The job's n, or the order of a matrix that takes so much of what is available.
+/// Returns the job's n, or the order of a matrix that takes the given share of the available memory.
 fn order(job: &TrialContext) -> Result<usize, Failure> {
     match job.parameters.size("memory") {
         0 => Ok(job.parameters.size("n")),
         percent => {
             let Some(Bytes(available)) = machine::memory::available() else {
-                return Err(Failure::Unavailable(
-                    "this machine does not say how much memory there is; hint: give n".into(),
-                ));
+                return Err(Failure::Unavailable("cannot determine the available memory; hint: set n".into()));
             };
             order_for(available, percent).ok_or_else(|| {
                 let few = Bytes(available);
                 Failure::Unavailable(format!(
-                    "{percent} % of the {few} that are available hold no matrix; hint: give n"
+                    "{percent} % of the available {few} is too small for a matrix; hint: set n"
                 ))
             })
         }
@@ -170,15 +170,15 @@ fn order_for(available: u64, percent: usize) -> Option<usize> {
     (rows > 0).then_some(rows.min(N_MAX / 2))
 }
 
-/// Tries sizes of blocks on a smaller matrix of the same seed.
+/// Tries several block sizes on a smaller matrix of the same seed.
 fn fastest_block(job: &TrialContext, blas: &Blas, n: usize) -> Result<usize, Failure> {
     let rows = (n / 4).clamp(SEARCH_ROWS.0, SEARCH_ROWS.1).min(n);
     let mut fastest = (f64::INFINITY, BLOCKS[0]);
     let mut system = System::new(job, rows)?;
     for _ in 0..SEARCH_ROUNDS {
         for nb in BLOCKS {
-            let crew = solve(job, blas, &mut system, nb, false)?;
-            let seconds = TimedSpan::seconds_of_all(crew.results.iter().map(|(lap, _)| *lap));
+            let team = solve(job, blas, &mut system, nb, false)?;
+            let seconds = TimedSpan::seconds_of_all(team.results.iter().map(|(lap, _)| *lap));
             if seconds < fastest.0 {
                 fastest = (seconds, nb);
             }
@@ -187,7 +187,7 @@ fn fastest_block(job: &TrialContext, blas: &Blas, n: usize) -> Result<usize, Fai
     Ok(fastest.1)
 }
 
-/// A and, as its last column, b.
+/// A with b as its last column.
 struct System {
     arena: Arena,
     n: usize,
@@ -202,7 +202,7 @@ impl System {
     }
 }
 
-/// Fills the system, solves it with all threads, and has the solution checked where that is wanted.
+/// Fills the system, solves it with all threads, and checks the solution if `checked`.
 fn solve(
     job: &TrialContext,
     blas: &Blas,
@@ -214,33 +214,34 @@ fn solve(
     let matrix = Tile::new(system.arena.as_f64(), n, n + 1, stride(n, size_of::<f64>()));
     let factorisation = Factorisation::new(blas, matrix, nb, job.threads);
     let next = AtomicUsize::new(0);
-    team::run(job, |member| {
-        blas.alone()?;
-        fill(matrix, elements, nb, member.index, job.threads);
-        let lap = timed(member, &factorisation)?;
+    team::run(job, |worker| {
+        blas.set_single_thread()?;
+        fill(matrix, elements, nb, worker.index, job.threads);
+        let lap = timed(worker, &factorisation)?;
         let part = checked.then(|| Residual::part(matrix, elements, &next));
-        // Nobody uses the matrix for something else while another still reads the solution.
-        member.barrier()?;
+        // No thread may reuse the matrix while another still reads the solution.
+        worker.barrier()?;
         Ok((lap, part))
     })
 }
 
-fn timed(member: &Worker<'_>, factorisation: &Factorisation<'_>) -> Result<TimedSpan, Failure> {
-    member.timed(|| {
-        member.barrier()?;
+fn timed(worker: &Worker<'_>, factorisation: &Factorisation<'_>) -> Result<TimedSpan, Failure> {
+    worker.timed(|| {
+        worker.barrier()?;
         let start = std::time::Instant::now();
-        factorisation.run(member)?;
+        factorisation.run(worker)?;
         let lap = TimedSpan { start, end: std::time::Instant::now() };
-        member.barrier()?;
+        worker.barrier()?;
         Ok(lap)
     })
 }
 
-/// Blocks of columns in turn, so that every thread's memory holds a like share of what is worked on to the end.
+/// Fills blocks of columns in turn, so that all threads' memory holds equal shares of the trailing matrix until the
+/// end.
 #[allow(unsafe_code)]
 fn fill(matrix: Tile<'_, f64>, elements: Elements, nb: usize, thread: usize, threads: usize) {
     for column in (0..matrix.columns()).filter(|column| column / nb % threads == thread) {
-        // SAFETY: each column has one thread here, and nobody reads it before all have met.
+        // SAFETY: only this thread writes this column, and no thread reads it before the barrier.
         let values = unsafe { matrix.column_mut(column) };
         values.iter_mut().enumerate().for_each(|(row, value)| *value = elements.at(row, column));
     }
@@ -258,7 +259,7 @@ mod tests {
     use model::values::workload::Value;
 
     use super::*;
-    use crate::kernels::{check_smoke, job_for_tests, pages_can_be_asked};
+    use crate::kernels::{can_query_pages, check_smoke, job_for_tests};
 
     fn job(threads: usize, n: i64, nb: &str) -> TrialContext {
         let mut job = TrialContext { threads, ..job_for_tests("hpl") };
@@ -280,30 +281,30 @@ mod tests {
             (2, 250, "auto"),
         ] {
             match run(&job(threads, n, nb)) {
-                Ok(measured) => {
-                    // Of a very small system the solution may be exact.
+                Ok(output) => {
+                    // The solution of a very small system may be exact.
                     if n > 10 {
-                        check_smoke("hpl", &measured);
+                        check_smoke("hpl", &output);
                     }
-                    assert_eq!(measured.pages.values().sum::<u64>() > 0, pages_can_be_asked());
+                    assert_eq!(output.pages.values().sum::<u64>() > 0, can_query_pages());
                 }
-                Err(Failure::Unavailable(why)) => return println!("skipped: hpl: {why}"),
+                Err(Failure::Unavailable(reason)) => return println!("skipped: hpl: {reason}"),
                 Err(failure) => panic!("{threads} {n} {nb}: {failure}"),
             }
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_said_with_the_numbers() {
-        let Err(Failure::Unavailable(why)) = run(&job(1, 2_000_000, "128")) else { panic!("29 TiB fit") };
-        if why.contains("libopenblas0-pthread") {
-            return println!("skipped: hpl: {why}");
+    fn system_too_large_for_memory_is_unavailable() {
+        let Err(Failure::Unavailable(reason)) = run(&job(1, 2_000_000, "128")) else { panic!("29 TiB fit") };
+        if reason.contains("libopenblas0-pthread") {
+            return println!("skipped: hpl: {reason}");
         }
-        assert!(why.contains("n = 2000000: 29.1TiB of memory do not fit"), "{why}");
+        assert!(reason.contains("n = 2000000: 29.1TiB of memory do not fit"), "{reason}");
     }
 
     #[test]
-    fn blocks_are_numbers_or_auto() {
+    fn block_size_must_be_a_number_or_auto() {
         for (text, expected) in [("auto", Ok(None)), ("64", Ok(Some(64)))] {
             assert_eq!(block(&job(1, 1, text).parameters), expected);
         }
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_for_a_share_of_memory_is_the_largest_that_fits() {
+    fn order_for_a_memory_share_is_the_largest_that_fits() {
         assert_eq!(order_for(8 << 30, 100), Some(32_768));
         assert_eq!(order_for(8 << 30, 50), Some(23_040));
         assert_eq!(order_for(1 << 20, 10), None);
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_counted_as_hpl_does() {
+    fn operation_count_matches_hpl() {
         // HPL.out of Debian's hpcc 1.5.0: N = 2000, 0.16 s, 33.4 GFLOPS is 5.34e9 operations.
         assert!((operations(2000) / 5.339e9 - 1.0).abs() < 1e-3);
         for (scaled, right) in [(0.004, true), (15.9, true), (16.0, false), (f64::NAN, false)] {
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_drawn_once_and_completely() {
+    fn pieces_are_drawn_exactly_once() {
         let next = AtomicUsize::new(0);
         let pieces: Vec<_> = std::iter::from_fn(|| draw(&next, 100, |left| left / 2)).collect();
         assert_eq!(pieces.first(), Some(&(0..50)));

@@ -1,5 +1,5 @@
-//! HPL's test of a solution: how far A x is from b, scaled by what rounding explains. A and b are made anew, column by
-//! column, for the factorisation has overwritten them.
+//! HPL's test of a solution: the difference of A x and b, scaled by the expected rounding error. A and b are generated
+//! again, column by column, because the factorisation has overwritten them.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -13,20 +13,20 @@ const COLUMNS: usize = 32;
 /// Sums over some columns, or over all.
 pub(super) struct Residual {
     /// A x - b by row.
-    off: Vec<f64>,
+    residuals: Vec<f64>,
     sizes: Vec<f64>,
     x_max: f64,
     b_max: f64,
 }
 
 impl Residual {
-    /// The sums over the columns that this thread draws. The last column of the matrix holds x.
+    /// Sums the columns that this thread draws. The last column of the matrix holds x.
     #[allow(unsafe_code)]
     pub(super) fn part(matrix: Tile<'_, f64>, elements: Elements, next: &AtomicUsize) -> Self {
         let n = matrix.rows();
-        // SAFETY: all have met after the last write to the solution.
+        // SAFETY: all threads have passed the barrier after the last write to the solution.
         let x = unsafe { matrix.column(n) };
-        let mut part = Self { off: vec![0.0; n], sizes: vec![0.0; n], x_max: 0.0, b_max: 0.0 };
+        let mut part = Self { residuals: vec![0.0; n], sizes: vec![0.0; n], x_max: 0.0, b_max: 0.0 };
         while let Some(columns) = draw(next, n + 1, |_| COLUMNS) {
             columns.for_each(|column| part.add(elements, x, column));
         }
@@ -35,40 +35,40 @@ impl Residual {
 
     fn add(&mut self, elements: Elements, x: &[f64], column: usize) {
         if column == x.len() {
-            for (row, off) in self.off.iter_mut().enumerate() {
+            for (row, residuals) in self.residuals.iter_mut().enumerate() {
                 let b = elements.at(row, column);
-                *off -= b;
+                *residuals -= b;
                 self.b_max = largest(self.b_max, b);
             }
             return;
         }
         self.x_max = largest(self.x_max, x[column]);
-        for (row, (off, size)) in self.off.iter_mut().zip(&mut self.sizes).enumerate() {
+        for (row, (residuals, size)) in self.residuals.iter_mut().zip(&mut self.sizes).enumerate() {
             let a = elements.at(row, column);
-            *off += a * x[column];
+            *residuals += a * x[column];
             *size += a.abs();
         }
     }
 
     pub(super) fn of(parts: impl Iterator<Item = Self>) -> Self {
         let together = |mut all: Self, part: Self| {
-            all.off.iter_mut().zip(part.off).for_each(|(sum, off)| *sum += off);
+            all.residuals.iter_mut().zip(part.residuals).for_each(|(sum, residuals)| *sum += residuals);
             all.sizes.iter_mut().zip(part.sizes).for_each(|(sum, size)| *sum += size);
             all.x_max = largest(all.x_max, part.x_max);
             all.b_max = largest(all.b_max, part.b_max);
             all
         };
-        parts.reduce(together).expect("a team has a thread")
+        parts.reduce(together).expect("a team has at least one thread")
     }
 
     pub(super) fn scaled(&self) -> f64 {
         let most = |values: &[f64]| values.iter().copied().fold(0.0, largest);
         let eps = f64::EPSILON / 2.0;
-        most(&self.off) / (eps * (most(&self.sizes) * self.x_max + self.b_max) * self.off.len() as f64)
+        most(&self.residuals) / (eps * (most(&self.sizes) * self.x_max + self.b_max) * self.residuals.len() as f64)
     }
 }
 
-/// The larger size; what is no number stays none.
+/// Returns the larger absolute value; NaN propagates.
 fn largest(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b.abs()) }
 }
@@ -77,7 +77,7 @@ fn largest(a: f64, b: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A system of two with its solution by Cramer's rule.
+    /// A system of two equations with its solution by Cramer's rule.
     fn two(elements: Elements) -> [f64; 2] {
         let a = |row, column| elements.at(row, column);
         let determinant = a(0, 0) * a(1, 1) - a(0, 1) * a(1, 0);
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn a_right_solution_passes_and_a_wrong_one_does_not() {
+    fn correct_solutions_pass_and_wrong_ones_fail() {
         let elements = Elements::new(3, 'a');
         let x = two(elements);
         assert!(scaled(elements, x) < 16.0);
         assert!(scaled(elements, [x[0] * (1.0 + 1e-12), x[1]]) > 16.0);
-        assert!(scaled(Elements::new(4, 'a'), x) > 1e10, "another system's solution");
+        assert!(scaled(Elements::new(4, 'a'), x) > 1e10, "the solution of another system");
         for wrong in [f64::NAN, f64::INFINITY] {
             let scaled = scaled(elements, [x[0], wrong]);
             assert!(super::super::check_residual(scaled).is_err(), "{scaled}");

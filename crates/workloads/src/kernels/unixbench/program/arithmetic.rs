@@ -1,6 +1,6 @@
-//! The tests that only compute, Dhrystone and Whetstone, one program for both. Compiled alone, by the crate's build
-//! script, and apart from `system`, whose start is measured and shall need no mathematical library.
-#![allow(dead_code)] // c.rs and copy.rs are for both programs.
+//! The program of the computing tests, Dhrystone and Whetstone. The crate's build script compiles it separately from
+//! `system`, because the start of `system` is measured and must not need the mathematical library.
+#![allow(dead_code)] // Both programs include c.rs and copy.rs.
 #![no_std]
 #![no_main]
 
@@ -16,13 +16,13 @@ use core::ffi::{CStr, c_char, c_int};
 /// `arithmetic TEST NANOSECONDS`
 #[unsafe(no_mangle)]
 extern "C" fn main(count: c_int, first: *const *const c_char) -> c_int {
-    let words = copy::ArgIter { count: count as usize, first };
-    // SAFETY: words of a command line end in a zero byte.
-    match unsafe { CStr::from_ptr(words.text(1)) }.to_bytes() {
-        b"dhrystone" => dhrystone::run(words.number(2)),
-        b"whetstone" => whetstone::run::<false>(words.number(2)),
-        b"whetstone-strict" => whetstone::run::<true>(words.number(2)),
-        _ => copy::fail("there is no such test"),
+    let args = copy::ArgIter { count: count as usize, first };
+    // SAFETY: command line arguments end in a zero byte.
+    match unsafe { CStr::from_ptr(args.text(1)) }.to_bytes() {
+        b"dhrystone" => dhrystone::run(args.number(2)),
+        b"whetstone" => whetstone::run::<false>(args.number(2)),
+        b"whetstone-strict" => whetstone::run::<true>(args.number(2)),
+        _ => copy::fail("unknown test"),
     }
 }
 
@@ -31,6 +31,6 @@ fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
     copy::fail("a test panicked")
 }
 
-/// What the standard library's core names for unwinding; these programs end instead.
+/// Referenced by `core` for unwinding; these programs exit instead.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}

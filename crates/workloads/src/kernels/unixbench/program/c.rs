@@ -1,5 +1,5 @@
-//! The functions of the C library that the programs call, and what of its types they need (64-bit Linux). Declared
-//! here because these programs are compiled alone, without crates.
+//! The C library functions that the programs call, and the types that they need (64-bit Linux). Declared here because
+//! these programs are compiled without crates.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
@@ -25,7 +25,7 @@ pub struct Itimerval {
     pub value: Timeval,
 }
 
-/// `struct rusage`: its first two fields, and room for the rest.
+/// `struct rusage`: its first two fields, and padding for the rest.
 #[repr(C)]
 pub struct Rusage {
     pub user: Timeval,

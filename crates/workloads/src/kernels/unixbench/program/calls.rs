@@ -1,19 +1,19 @@
-//! System call overhead: five calls that do next to nothing, in turn.
+//! System call overhead: five short system calls in turn.
 
 use super::{c, copy};
 
-/// What the calls set the mask to, which is then what they report.
+/// The mask that the calls set and therefore also return.
 const MASK: u32 = 0o022;
 
-/// One loop: close a duplicate of standard input, ask for the process and for the user, set the mask for new files.
+/// One loop: close a duplicate of standard input, get the process ID and the user ID, set the umask.
 pub fn mix(time_ns: u64) -> ! {
-    // SAFETY: the mask is this process's own.
+    // SAFETY: the mask belongs to this process alone.
     unsafe { c::umask(MASK) };
     let mut loops = 0u64;
     let mut wrong = 0u64;
-    let begun = copy::begin(time_ns);
-    while !copy::is_over() {
-        // SAFETY: only the duplicate that was just made is closed; the others take no memory.
+    let start = copy::begin(time_ns);
+    while !copy::has_ended() {
+        // SAFETY: closes only the duplicate that was just made; the other calls access no memory.
         unsafe {
             wrong += u64::from(c::close(c::dup(0)) != 0);
             c::getpid();
@@ -22,5 +22,5 @@ pub fn mix(time_ns: u64) -> ! {
         }
         loops += 1;
     }
-    copy::end(&begun, loops, &[wrong])
+    copy::end(&start, loops, &[wrong])
 }

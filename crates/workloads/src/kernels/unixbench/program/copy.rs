@@ -1,5 +1,6 @@
-//! One copy of a test, as the worker sees it: the copy says that it is ready, waits for the word to start, measures
-//! until its time is over, and prints one line: count, nanoseconds, cpus before and after, then the test's own values.
+//! The protocol between one copy of a test and the worker: the copy reports that it is ready, waits for the start
+//! signal, measures until its time is over, and prints one line: count, nanoseconds, CPUs before and after, then the
+//! test's own values.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -10,56 +11,57 @@ use super::c;
 /// Set when the time is over.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// The words of the command line after the program's name.
+/// The command line arguments, including the program's name.
 pub struct ArgIter {
     pub count: usize,
     pub first: *const *const c_char,
 }
 
 impl ArgIter {
-    /// The word at this place; a missing one is a fault of the worker.
-    pub fn text(&self, place: usize) -> *const c_char {
-        if place >= self.count {
-            fail("a word is missing on the command line");
+    /// Returns the argument at this index; a missing one is an error of the worker.
+    pub fn text(&self, index: usize) -> *const c_char {
+        if index >= self.count {
+            fail("missing command line argument");
         }
-        // SAFETY: the kernel gives a program `count` pointers, and none of them is changed.
-        unsafe { *self.first.add(place) }
+        // SAFETY: the kernel passes `count` pointers to a program, and none of them is changed.
+        unsafe { *self.first.add(index) }
     }
 
-    /// The number at this place.
-    pub fn number(&self, place: usize) -> u64 {
-        // SAFETY: words of a command line end in a zero byte and live as long as the program.
-        let word = unsafe { CStr::from_ptr(self.text(place)) };
+    /// Returns the number at this index.
+    pub fn number(&self, index: usize) -> u64 {
+        // SAFETY: command line arguments end in a zero byte and live as long as the program.
+        let word = unsafe { CStr::from_ptr(self.text(index)) };
         match word.to_str().ok().and_then(|word| word.parse().ok()) {
             Some(number) => number,
-            None => fail("a word on the command line is not a number"),
+            None => fail("a command line argument is not a number"),
         }
     }
 }
 
-/// Where and when a measurement began.
+/// CPU and time at the start of a measurement.
 pub struct CopyStart {
     cpu: c_int,
     at_ns: u64,
 }
 
-/// Tells the worker that all is prepared and waits until it says go; then the time runs.
+/// Signals readiness to the worker, waits for the start signal, then starts the timer.
 pub fn begin(time_ns: u64) -> CopyStart {
     wait_for_start();
     start(time_ns)
 }
 
-/// Tells the worker that all is prepared and waits until it says go.
+/// Signals readiness to the worker and waits for the start signal.
 pub fn wait_for_start() {
     let mut word = b'r';
     let byte = (&raw mut word).cast::<c_void>();
-    // SAFETY: both calls have one byte that is theirs for the call.
-    let (said, heard) = unsafe { (c::write(1, byte, 1), c::read(0, byte, 1)) };
-    if said != 1 || heard != 1 {
-        fail("nobody gave the word to start");
+    // SAFETY: both calls access one byte, which is valid for the call.
+    let (written, received) = unsafe { (c::write(1, byte, 1), c::read(0, byte, 1)) };
+    if written != 1 || received != 1 {
+        fail("no start signal received");
     }
-    // What standard input is, the worker's pipe, must not matter to a test that copies descriptors.
-    // SAFETY: the path ends in a zero byte; a failure leaves the descriptors as they are.
+    // Replaces standard input, the pipe of the worker, because a test that copies descriptors must not depend on its
+    // type.
+    // SAFETY: the path ends in a zero byte; a failure leaves the descriptors unchanged.
     unsafe { c::dup2(c::open(c"/dev/null".as_ptr(), c::O_RDWR), 0) };
 }
 
@@ -74,9 +76,9 @@ pub fn start(time_ns: u64) -> CopyStart {
     CopyStart { cpu: cpu(), at_ns: now_ns() }
 }
 
-/// Whether the time is over.
+/// Returns whether the time is over.
 #[inline(always)]
-pub fn is_over() -> bool {
+pub fn has_ended() -> bool {
     OVER.load(Ordering::Relaxed)
 }
 
@@ -84,26 +86,26 @@ extern "C" fn time_is_over(_: c_int) {
     OVER.store(true, Ordering::Relaxed);
 }
 
-/// The cpu that this copy runs on.
+/// The CPU that this copy runs on.
 pub fn cpu() -> c_int {
-    // SAFETY: takes nothing and changes nothing.
+    // SAFETY: takes no arguments and changes nothing.
     unsafe { c::sched_getcpu() }
 }
 
-/// Nanoseconds of the steady clock.
+/// Monotonic time in nanoseconds.
 pub fn now_ns() -> u64 {
     let mut now = c::Timespec { seconds: 0, nanos: 0 };
-    // SAFETY: the time is written during the call.
+    // SAFETY: the call writes the time.
     unsafe { c::clock_gettime(c::CLOCK_MONOTONIC, &raw mut now) };
     now.seconds as u64 * 1_000_000_000 + now.nanos as u64
 }
 
-/// Prints what was measured and ends the program.
+/// Prints the result and exits.
 pub fn end(begun: &CopyStart, count: u64, values: &[u64]) -> ! {
     end_after(begun.cpu, now_ns() - begun.at_ns, count, values)
 }
 
-/// As [`end`], for a test that keeps its own time.
+/// Like [`end`], for a test that measures its own time.
 pub fn end_after(cpu_before: c_int, took_ns: u64, count: u64, values: &[u64]) -> ! {
     let mut line = LineBuffer::new();
     [count, took_ns, cpu_before as u64, cpu() as u64].iter().chain(values).for_each(|value| line.number(*value));
@@ -112,13 +114,13 @@ pub fn end_after(cpu_before: c_int, took_ns: u64, count: u64, values: &[u64]) ->
     unsafe { c::exit(0) }
 }
 
-/// Ends the program with what went wrong and the C library's error number.
+/// Prints an error message with the C library's error number, and exits.
 #[cold]
-pub fn fail(what: &str) -> ! {
+pub fn fail(message: &str) -> ! {
     let mut line = LineBuffer::new();
-    line.text(what.as_bytes());
+    line.text(message.as_bytes());
     line.text(b" (errno");
-    // SAFETY: the location is this thread's for as long as it lives.
+    // SAFETY: the location belongs to this thread and is valid as long as the thread lives.
     line.number(unsafe { *c::__errno_location() } as u64);
     line.text(b")");
     line.print(2);
@@ -126,7 +128,7 @@ pub fn fail(what: &str) -> ! {
     unsafe { c::exit(1) }
 }
 
-/// A line in the making; what does not fit is cut off.
+/// A line buffer of fixed size; text that does not fit is truncated.
 pub struct LineBuffer {
     bytes: [u8; 512],
     used: usize,
@@ -146,7 +148,7 @@ impl LineBuffer {
         }
     }
 
-    /// A number after a space, unless it is the first thing in the line.
+    /// Appends a number, preceded by a space unless the line is empty.
     pub fn number(&mut self, number: u64) {
         let mut digits = [0; 20];
         let mut left = number;
@@ -165,7 +167,7 @@ impl LineBuffer {
         self.text(&digits[first..]);
     }
 
-    /// The line as C has texts: with a zero byte behind it.
+    /// The line as a C string, with a terminating zero byte.
     pub fn as_c(&mut self) -> *const c_char {
         self.text(b"\0");
         self.bytes.as_ptr().cast()
@@ -173,7 +175,7 @@ impl LineBuffer {
 
     fn print(&mut self, fd: c_int) {
         self.text(b"\n");
-        // SAFETY: that many bytes are there. Nobody is left to be told that it failed.
+        // SAFETY: the buffer has that many bytes. A failure cannot be reported.
         unsafe { c::write(fd, self.bytes.as_ptr().cast(), self.used) };
     }
 }

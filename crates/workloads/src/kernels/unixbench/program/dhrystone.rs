@@ -1,6 +1,7 @@
 //! Dhrystone 2.1 (R. P. Weicker, Communications of the ACM 27, 1984, and SIGPLAN Notices 23, 1988): the statements,
-//! types and names of the definition. This file and `dhrystone_2` are the definition's two, compiled apart: no procedure
-//! of one is merged into the other's. Loops are counted, and the values that the definition gives are checked.
+//! types and names of the definition. This file and `dhrystone_2` are the two files of the definition, compiled
+//! separately: no procedure of one is inlined into the other. Loops are counted, and the values that the definition
+//! states are checked.
 
 use core::ffi::c_char;
 use core::hint::assert_unchecked;
@@ -16,12 +17,12 @@ pub const IDENT_3: Enumeration = 2;
 pub const IDENT_4: Enumeration = 3;
 pub const IDENT_5: Enumeration = 4;
 
-/// Thirty characters and C's zero.
+/// Thirty characters and a terminating zero.
 pub type Str30 = [u8; 31];
 pub type Arr1 = [i32; 50];
 pub type Arr2 = [[i32; 50]; 50];
 
-/// The record, with the first of its variants, which is the one used.
+/// The record with its first variant, the only one that is used.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Record {
@@ -36,9 +37,9 @@ impl Record {
     const EMPTY: Self = Self { next: null_mut(), discr: 0, enum_comp: 0, int_comp: 0, str_comp: [0; 31] };
 }
 
-// As in C, other files could change these, so a compiler may not conclude what they hold. All unsafe code of Dhrystone
-// relies on two facts. The program has one thread and its signal handler uses none of these, so no access is concurrent.
-// They are read and written as places or through raw pointers, so that no reference to one of them is invalidated.
+// As in C, other files could change these, so the compiler may not assume their values. All unsafe code of Dhrystone
+// relies on two facts. The program has one thread and its signal handler uses none of these, so no access is
+// concurrent. They are accessed as places or through raw pointers, so no reference to one of them is invalidated.
 #[used]
 static mut RECORDS: [Record; 2] = [Record::EMPTY; 2];
 #[used]
@@ -57,7 +58,7 @@ static mut CH_2_GLOB: u8 = 0;
 static mut ARR_1_GLOB: Arr1 = [0; 50];
 #[used]
 static mut ARR_2_GLOB: Arr2 = [[0; 50]; 50];
-/// How many loops have begun.
+/// Number of loops started.
 #[used]
 static mut RUN_INDEX: u64 = 0;
 
@@ -77,20 +78,21 @@ struct Locals {
 
 pub fn run(time_ns: u64) -> ! {
     let mut locals = Locals { int_1: 0, int_2: 0, int_3: 0, enumeration: 0, str_1: FIRST, str_2: [0; 31] };
-    // SAFETY: `set_up` comes first, as the other two require, and nothing else runs.
-    let (begun, loops, wrong) = unsafe {
+    // SAFETY: `set_up` comes first, as the other two require, and no other code runs.
+    let (start, loops, wrong) = unsafe {
         set_up();
-        let begun = copy::begin(time_ns);
-        let loops = measured(&mut locals);
-        (begun, loops, wrong(&locals, loops))
+        let start = copy::begin(time_ns);
+        let loops = run_loops(&mut locals);
+        (start, loops, wrong(&locals, loops))
     };
-    copy::end(&begun, loops, &[wrong])
+    copy::end(&start, loops, &[wrong])
 }
 
 /// # Safety
-/// No other code uses the globals at the same time.
+/// No other code may use the globals concurrently.
 unsafe fn set_up() {
-    // SAFETY: both pointers lie in `RECORDS`, which has two elements, and [8][7] in `ARR_2_GLOB`, which has 50 by 50.
+    // SAFETY: both pointers point into `RECORDS`, which has two elements, and [8][7] is in `ARR_2_GLOB`, which has 50
+    // by 50.
     unsafe {
         let records = (&raw mut RECORDS).cast::<Record>();
         PTR_GLOB = records;
@@ -100,21 +102,21 @@ unsafe fn set_up() {
     }
 }
 
-/// The loops; what the definition says of each value, [`wrong`] checks of the last. The variables are this function's own
-/// and only go where their addresses are asked for, as in C.
+/// Runs the loops; [`wrong`] then checks the values that the definition states. The variables are local to this
+/// function and leave it only where their addresses are taken, as in C.
 ///
 /// # Safety
-/// After [`set_up`]; no other code uses the globals at the same time.
+/// Call after [`set_up`]. No other code may use the globals concurrently.
 #[inline(never)]
-unsafe fn measured(last: &mut Locals) -> u64 {
+unsafe fn run_loops(last: &mut Locals) -> u64 {
     let (mut int_1, mut int_2, mut int_3, mut enumeration) = (0, 0, 0, 0);
     let (str_1, mut str_2) = (FIRST, [0; 31]);
-    // SAFETY: pointers to variables are to this function's own, which outlive the calls; both texts end in a zero byte;
-    // `set_up` has set `PTR_GLOB`; `proc_8` gets 3 and 7. `int_3` is 7 at the assertion: the inner loop runs once, with 2
-    // and 3, and `proc_7` stores their sum plus 2.
+    // SAFETY: pointers to variables are to this function's own, which outlive the calls; both strings end in a zero
+    // byte; `set_up` has set `PTR_GLOB`; `proc_8` gets 3 and 7. `int_3` is 7 at the assertion: the inner loop runs
+    // once, with 2 and 3, and `proc_7` stores their sum plus 2.
     unsafe {
         RUN_INDEX = 0;
-        while !copy::is_over() {
+        while !copy::has_ended() {
             RUN_INDEX += 1;
             proc_5();
             proc_4();
@@ -141,7 +143,7 @@ unsafe fn measured(last: &mut Locals) -> u64 {
                 }
                 ch_index += 1;
             }
-            // As in C, where a division by anything else is not defined.
+            // As in C, where division by any other value is undefined.
             assert_unchecked(int_3 > 0);
             int_2 *= int_1;
             int_1 = int_2 / int_3;
@@ -157,7 +159,7 @@ unsafe fn measured(last: &mut Locals) -> u64 {
 /// `record` is `PTR_GLOB`, and [`set_up`] has made its `next` valid.
 #[inline(never)]
 unsafe fn proc_1(record: *mut Record) {
-    // SAFETY: `record` and its `next` are the two records, and `next` of both stays the second one: it is only ever
+    // SAFETY: `record` and its `next` are the two records, and `next` of both remains the second one: it is only ever
     // assigned from `next` of the first.
     unsafe {
         let next = (*record).next;
@@ -181,7 +183,7 @@ unsafe fn proc_1(record: *mut Record) {
 /// # Safety
 /// `int_par` can be read and written.
 unsafe fn proc_2(int_par: *mut i32) {
-    // SAFETY: as the caller promises; the globals have no other user.
+    // SAFETY: guaranteed by the caller; no other code uses the globals.
     unsafe {
         let mut int_loc = *int_par + 10;
         let mut enum_loc = IDENT_2;
@@ -201,7 +203,7 @@ unsafe fn proc_2(int_par: *mut i32) {
 /// # Safety
 /// `record` can be written, and `PTR_GLOB` is a record.
 unsafe fn proc_3(record: *mut *mut Record) {
-    // SAFETY: as the caller promises. `record` may lie in what `PTR_GLOB` points to: both are raw pointers.
+    // SAFETY: guaranteed by the caller. `record` may point into the record of `PTR_GLOB`: both are raw pointers.
     unsafe {
         if !PTR_GLOB.is_null() {
             *record = (*PTR_GLOB).next;
@@ -211,9 +213,9 @@ unsafe fn proc_3(record: *mut *mut Record) {
 }
 
 /// # Safety
-/// No other code uses the globals at the same time.
+/// No other code may use the globals concurrently.
 unsafe fn proc_4() {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let bool_loc = i32::from(CH_1_GLOB == b'A');
         BOOL_GLOB |= bool_loc;
@@ -222,19 +224,19 @@ unsafe fn proc_4() {
 }
 
 /// # Safety
-/// No other code uses the globals at the same time.
+/// No other code may use the globals concurrently.
 unsafe fn proc_5() {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         CH_1_GLOB = b'A';
         BOOL_GLOB = 0;
     }
 }
 
-/// How many of the variables do not have the values that the definition gives for the end.
+/// Counts the variables that differ from the final values of the definition.
 ///
 /// # Safety
-/// After [`set_up`]; no other code uses the globals at the same time.
+/// Call after [`set_up`]. No other code may use the globals concurrently.
 unsafe fn wrong(at: &Locals, loops: u64) -> u64 {
     // SAFETY: both pointers are to records since `set_up`, and the indices are below the lengths of the arrays.
     unsafe {
@@ -259,7 +261,7 @@ unsafe fn wrong(at: &Locals, loops: u64) -> u64 {
     }
 }
 
-/// C's view of a text.
+/// The string as a C pointer.
 pub fn as_c(text: *const Str30) -> *const c_char {
     text.cast()
 }

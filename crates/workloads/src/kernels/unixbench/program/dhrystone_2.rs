@@ -1,5 +1,5 @@
-//! Dhrystone 2.1, the second of the definition's two files. Nothing of it may be merged into the first, so what the
-//! first calls is never inlined; the build script compiles each file of a program apart.
+//! Dhrystone 2.1, the second of the definition's two files. Nothing here may be inlined into the first file, so its
+//! callees are marked as never inlined, and the build script compiles each file of a program separately.
 
 use super::c;
 use super::dhrystone::{
@@ -10,7 +10,7 @@ use super::dhrystone::{
 /// `enum_ref` can be written.
 #[inline(never)]
 pub unsafe fn proc_6(enum_val: Enumeration, enum_ref: *mut Enumeration) {
-    // SAFETY: as the caller promises; `INT_GLOB` is used by this one thread only.
+    // SAFETY: guaranteed by the caller; only this one thread uses `INT_GLOB`.
     unsafe {
         *enum_ref = enum_val;
         if func_3(enum_val) == 0 {
@@ -32,7 +32,7 @@ pub unsafe fn proc_6(enum_val: Enumeration, enum_ref: *mut Enumeration) {
 #[inline(never)]
 pub unsafe fn proc_7(int_1: i32, int_2: i32, int_ref: *mut i32) {
     let int_loc = int_1.wrapping_add(2);
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { *int_ref = int_2.wrapping_add(int_loc) };
 }
 
@@ -40,13 +40,13 @@ pub unsafe fn proc_7(int_1: i32, int_2: i32, int_ref: *mut i32) {
 /// Both arrays can be read and written, and `int_1` is 0 to 14.
 #[inline(never)]
 pub unsafe fn proc_8(arr_1: *mut Arr1, arr_2: *mut Arr2, int_1: i32, int_2: i32) {
-    // As C does: without a look at the bounds, which the definition keeps, and with sums that do not overflow.
+    // As in C: without bounds checks, because the definition stays within bounds, and with sums that do not overflow.
     // SAFETY: indices are at most 49: `int_1` plus 5, 6 or 35.
     let one = |index: i32| unsafe { arr_1.cast::<i32>().offset(index as isize) };
     // SAFETY: rows are at most 39 and indices 20, in 50 rows of 50: the pointer is cast from one to all of the array.
     let two = |row: i32, index: i32| unsafe { arr_2.cast::<i32>().offset(row as isize * 50 + index as isize) };
-    // SAFETY: the elements lie in the arrays, as computed above, and no sum leaves the range of i32; `INT_GLOB` is used by
-    // this one thread only.
+    // SAFETY: the elements are in the arrays, as computed above, and no sum leaves the range of i32; only this one
+    // thread uses `INT_GLOB`.
     unsafe {
         let int_loc = int_1.unchecked_add(5);
         *one(int_loc) = int_2;
@@ -64,14 +64,14 @@ pub unsafe fn proc_8(arr_1: *mut Arr1, arr_2: *mut Arr2, int_1: i32, int_2: i32)
 }
 
 /// # Safety
-/// No other code uses the globals at the same time.
+/// No other code may use the globals concurrently.
 #[inline(never)]
 pub unsafe fn func_1(ch_1: u8, ch_2: u8) -> Enumeration {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { same_letter(ch_1, ch_2) }
 }
 
-/// What `func_1` does, for callers in this file.
+/// The body of `func_1`, for callers in this file.
 ///
 /// # Safety
 /// As `func_1`.
@@ -79,7 +79,7 @@ pub unsafe fn func_1(ch_1: u8, ch_2: u8) -> Enumeration {
 unsafe fn same_letter(ch_1: u8, ch_2: u8) -> Enumeration {
     if ch_1 == ch_2 {
         // Not executed.
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { CH_1_GLOB = ch_1 };
         return IDENT_2;
     }
@@ -87,10 +87,10 @@ unsafe fn same_letter(ch_1: u8, ch_2: u8) -> Enumeration {
 }
 
 /// # Safety
-/// Both texts can be read and end in a zero byte; no other code uses the globals at the same time.
+/// Both strings can be read and end in a zero byte. No other code may use the globals concurrently.
 #[inline(never)]
 pub unsafe fn func_2(str_1: *const Str30, str_2: *const Str30) -> i32 {
-    // SAFETY: as the caller promises; the indices are 2 and 3 of 31.
+    // SAFETY: guaranteed by the caller; the indices are 2 and 3 of 31.
     unsafe {
         let mut ch_loc = b'A';
         let mut int_loc = 2;

@@ -1,16 +1,16 @@
-//! Processes: made, replaced by themselves, and as commands.
+//! Processes: creation, replacement by the same program, and commands.
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null;
 
 use super::{c, copy};
 
-/// One loop: a child is made, ends at once and is waited for.
+/// One loop: creates a child, which exits at once, and waits for it.
 pub fn spawn(time_ns: u64) -> ! {
     let mut loops = 0u64;
-    let begun = copy::begin(time_ns);
-    while !copy::is_over() {
-        // SAFETY: this program has one thread; the child does nothing but end as C programs do.
+    let start = copy::begin(time_ns);
+    while !copy::has_ended() {
+        // SAFETY: this program has one thread; the child only exits, as C programs do.
         unsafe {
             match c::fork() {
                 0 => c::exit(0),
@@ -19,76 +19,76 @@ pub fn spawn(time_ns: u64) -> ! {
         }
         loops += 1;
     }
-    copy::end(&begun, loops, &[])
+    copy::end(&start, loops, &[])
 }
 
-/// One loop: a command is started and waited for. Words: the command.
-pub fn run_again_and_again(words: &copy::ArgIter) -> ! {
-    let command = words.text(3);
+/// One loop: starts a command and waits for it. Arguments: the command.
+pub fn run_repeatedly(args: &copy::ArgIter) -> ! {
+    let command = args.text(3);
     let mut loops = 0u64;
-    let begun = copy::begin(words.number(2));
-    while !copy::is_over() {
-        // SAFETY: this program has one thread; the words end in a null pointer.
+    let start = copy::begin(args.number(2));
+    while !copy::has_ended() {
+        // SAFETY: this program has one thread; the arguments end in a null pointer.
         unsafe {
             match c::fork() {
                 0 => {
-                    c::execv(command, words.first.add(3));
-                    copy::fail("the command cannot be started");
+                    c::execv(command, args.first.add(3));
+                    copy::fail("cannot start the command");
                 }
                 child => wait_for(child),
             }
         }
         loops += 1;
     }
-    copy::end(&begun, loops, &[])
+    copy::end(&start, loops, &[])
 }
 
 fn wait_for(child: c_int) {
     let mut status = 0;
-    // SAFETY: one number is written during the call.
+    // SAFETY: the call writes one number.
     if child < 0 || unsafe { c::wait(&raw mut status) } != child || status != 0 {
-        copy::fail("a process could not be made, or did not end well");
+        copy::fail("cannot create a process, or it failed");
     }
 }
 
-/// The first of a chain of programs, each the same and replaced by the next; what they know they hand on as words.
-pub fn execl(words: &copy::ArgIter) -> ! {
+/// The first of a chain of programs, each replaced by the next; they pass their state as arguments.
+pub fn execl(args: &copy::ArgIter) -> ! {
     copy::wait_for_start();
-    replace(words, &Chain { programs: 0, began_ns: copy::now_ns(), cpu: copy::cpu() as u64 })
+    replace(args, &Chain { programs: 0, began_ns: copy::now_ns(), cpu: copy::cpu() as u64 })
 }
 
-/// Another one of the chain: ends it when the time is over.
-pub fn again(words: &copy::ArgIter) -> ! {
-    let chain = Chain { programs: words.number(3) + 1, began_ns: words.number(4), cpu: words.number(5) };
+/// A later program of the chain; ends the chain when the time is over.
+pub fn again(args: &copy::ArgIter) -> ! {
+    let chain = Chain { programs: args.number(3) + 1, began_ns: args.number(4), cpu: args.number(5) };
     let took_ns = copy::now_ns() - chain.began_ns;
-    if took_ns < words.number(2) {
-        replace(words, &chain);
+    if took_ns < args.number(2) {
+        replace(args, &chain);
     }
-    // SAFETY: takes nothing and changes nothing.
+    // SAFETY: takes no arguments and changes nothing.
     let process = unsafe { c::getpid() };
     copy::end_after(chain.cpu as c_int, took_ns, chain.programs, &[process as u64])
 }
 
-/// What one program of the chain tells the next.
+/// State that one program of the chain passes to the next.
 struct Chain {
-    /// How many programs there were after the first.
+    /// Number of programs after the first.
     programs: u64,
     began_ns: u64,
-    /// Where the first one was.
+    /// CPU of the first program.
     cpu: u64,
 }
 
-fn replace(words: &copy::ArgIter, chain: &Chain) -> ! {
+fn replace(args: &copy::ArgIter, chain: &Chain) -> ! {
     let mut numbers = [chain.programs, chain.began_ns, chain.cpu].map(|number| {
         let mut line = copy::LineBuffer::new();
         line.number(number);
         line
     });
     let [programs, began, cpu] = &mut numbers;
-    let program = words.text(0);
+    let program = args.text(0);
     let next: [*const c_char; 7] =
-        [program, c"again".as_ptr(), words.text(2), programs.as_c(), began.as_c(), cpu.as_c(), null()];
-    // SAFETY: the words live until the call, and end in a null pointer.
+        [program, c"again".as_ptr(), args.text(2), programs.as_c(), began.as_c(), cpu.as_c(), null()];
+    // SAFETY: the arguments live until the call and end in a null pointer.
     unsafe { c::execv(program, next.as_ptr()) };
-    copy::fail("the program could not replace itself")
+    copy::fail("cannot replace the program")
 }

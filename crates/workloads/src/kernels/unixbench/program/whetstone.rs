@@ -1,12 +1,12 @@
-//! Whetstone (H. J. Curnow and B. A. Wichmann, Computer Journal 19, 1976) in double precision: the eight modules that
-//! are left of its eleven, with their weights 12, 14, 345, 210, 32, 899, 616 and 93, as R. Longbottom's C version of 1996
-//! runs them: a pass is each module with a hundred times its weight, timed on its own by the user time that it took; the
-//! first, being short, is repeated ten times and a tenth of its time is counted. One pass is ten million Whetstone
-//! instructions, so passes times ten per second are MWIPS.
+//! Whetstone (H. J. Curnow and B. A. Wichmann, Computer Journal 19, 1976) in double precision: the eight remaining
+//! modules of its eleven, with their weights 12, 14, 345, 210, 32, 899, 616 and 93, as R. Longbottom's C version of
+//! 1996 runs them. A pass runs each module a hundred times its weight and measures its user time; the first module is
+//! short, so it is repeated ten times and a tenth of its time is counted. One pass is ten million Whetstone
+//! instructions, so passes per second times ten are MWIPS.
 //!
-//! UnixBench compiles it with -O2 -ffast-math. With gcc that merges two procedures of three into their callers, finds out
-//! that the integer module always gives the same, multiplies where the definition divides, and takes a square root out of
-//! an exponential. Without `STRICT` the modules do the work that is left then; with it, all that is defined.
+//! UnixBench compiles it with -O2 -ffast-math. With these options gcc inlines two of three procedures, replaces the
+//! integer module by its constant result, multiplies where the definition divides, and simplifies a square root in an
+//! exponential. Without `STRICT` the modules do the work that remains after that; with it, all work that is defined.
 
 use core::arch::asm;
 use core::hint::black_box;
@@ -24,7 +24,7 @@ const T: f64 = 0.499_999_75;
 const T1: f64 = 0.500_000_25;
 const T2: f64 = 2.0;
 
-// SAFETY: the signatures are those of glibc and musl; the functions of numbers alone take every number.
+// SAFETY: the signatures are those of glibc and musl; the functions that take only numbers accept every number.
 unsafe extern "C" {
     safe fn atan(x: f64) -> f64;
     safe fn cos(x: f64) -> f64;
@@ -34,7 +34,7 @@ unsafe extern "C" {
     fn sincos(x: f64, sine: *mut f64, cosine: *mut f64);
 }
 
-/// What some passes gave: the modules' results and seconds.
+/// Results and seconds of the modules over some passes.
 struct Passes {
     results: [f64; MODULES],
     seconds: [f64; MODULES],
@@ -46,14 +46,14 @@ impl Passes {
     }
 }
 
-/// Counts passes; the time is that of the passes' own cpu time in nanoseconds. Then each module's nanoseconds and, of a
-/// single pass, whose results are known, each module's result.
+/// Counts passes; the time is their CPU time in nanoseconds. The values are the nanoseconds of each module and, from a
+/// single pass, whose results are known, the result of each module.
 pub fn run<const STRICT: bool>(time_ns: u64) -> ! {
     let (passes, alone) = calibrate::<STRICT>(time_ns as f64 / 1e9);
     copy::wait_for_start();
     let cpu = copy::cpu();
-    let measured = run_passes::<STRICT>(passes);
-    let nanos = measured.seconds.map(|seconds| (seconds * 1e9) as u64);
+    let last = run_passes::<STRICT>(passes);
+    let nanos = last.seconds.map(|seconds| (seconds * 1e9) as u64);
     let results = alone.results.map(f64::to_bits);
     let mut values = [0; 2 * MODULES];
     values[..MODULES].copy_from_slice(&nanos);
@@ -61,8 +61,8 @@ pub fn run<const STRICT: bool>(time_ns: u64) -> ! {
     copy::end_after(cpu, nanos.iter().sum(), passes as u64, &values)
 }
 
-/// How many passes take this long, found by five times as many each time until they take a twentieth of it; and the
-/// first pass.
+/// Returns the number of passes that take this long, and the first pass. Multiplies the number by five until the passes
+/// take a twentieth of the time.
 fn calibrate<const STRICT: bool>(seconds: f64) -> (i64, Passes) {
     let alone = run_passes::<STRICT>(1);
     let (mut passes, mut took) = (1, alone.all_seconds());
@@ -100,7 +100,7 @@ fn timed(module: impl FnOnce() -> f64) -> (f64, f64) {
 fn user_seconds() -> f64 {
     let none = c::Timeval { seconds: 0, micros: 0 };
     let mut usage = c::Rusage { user: none, system: none, rest: [0; 14] };
-    // SAFETY: the usage is written during the call.
+    // SAFETY: the call writes the usage.
     unsafe { c::getrusage(c::RUSAGE_SELF, &raw mut usage) };
     usage.user.seconds as f64 + usage.user.micros as f64 * 1e-6
 }
@@ -142,8 +142,9 @@ fn conditional_jumps(passes: i64) -> f64 {
             j = if j == 1 { 2 } else { 3 };
             j = if j > 2 { 0 } else { 1 };
             j = if j < 1 { 1 } else { 0 };
-            // Known to a compiler, the three jumps are one exchange of 0 and 1, and all of them together nothing.
-            // SAFETY: no instruction.
+            // A compiler that sees through this reduces the three jumps to a swap of 0 and 1, and all of them together
+            // to nothing.
+            // SAFETY: emits no instruction.
             unsafe { asm!("/* {0} */", inout(reg) j, options(nomem, nostack)) };
         }
     }
@@ -155,7 +156,7 @@ fn integer_arithmetic<const STRICT: bool>(passes: i64, e1: &mut [f64; 4]) -> f64
     let (mut j, mut k, mut l) = (1i64, 2i64, 3i64);
     for _ in 0..passes {
         if STRICT {
-            // The values come out as they go in; known to a compiler, they leave nothing to do.
+            // The values do not change; a compiler that knows this removes all the work.
             (j, k, l) = (black_box(j), black_box(k), black_box(l));
         }
         for _ in 0..210 * LOOPS {
@@ -183,11 +184,11 @@ fn trigonometric_functions(passes: i64) -> f64 {
     y
 }
 
-/// Sine and cosine of one angle come from one call, as C compilers have it.
+/// One call computes sine and cosine of an angle, as C compilers emit it.
 #[inline(always)]
 fn turned(angle: f64, sum: f64, difference: f64) -> f64 {
     let (mut sine, mut cosine) = (0.0, 0.0);
-    // SAFETY: two numbers are written during the call.
+    // SAFETY: the call writes two numbers.
     unsafe { sincos(angle, &raw mut sine, &raw mut cosine) };
     atan(T2 * sine * cosine / (cos(sum) + cos(difference) - 1.0))
 }
@@ -197,7 +198,7 @@ fn procedure_calls<const STRICT: bool>(passes: i64) -> f64 {
     let (mut x, mut y, mut z) = (1.0, 1.0, 1.0);
     for _ in 0..passes {
         for _ in 0..899 * LOOPS {
-            // SAFETY: three places of this function's own.
+            // SAFETY: three local variables of this function.
             unsafe {
                 if STRICT {
                     p3_called(&raw mut x, &raw mut y, &raw mut z, [T, T1, T2]);

@@ -1,5 +1,5 @@
-//! Whetstone's three procedures. The ones that are called are never inlined, and the build script compiles this file
-//! apart from their callers'.
+//! Whetstone's three procedures. Those that are called are never inlined, and the build script compiles this file
+//! separately from their callers.
 
 /// With the reciprocal of the definition's divisor.
 #[inline(never)]
@@ -28,17 +28,18 @@ fn six_times(e: &mut [f64; 4], t: f64, last: impl Fn(f64) -> f64) {
 /// As [`p0`].
 #[inline(never)]
 pub unsafe fn p0_called(e1: *mut f64, j: usize, k: usize, l: usize) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { p0(e1, j, k, l) }
 }
 
-/// One of the three elements is in memory each time; in registers, the three would change places for nothing.
+/// Keeps one of the three elements in memory each time. In registers, the compiler would remove the exchange of the
+/// three.
 ///
 /// # Safety
 /// The elements `j`, `k` and `l` from `e1` on can be read and written.
 #[inline(always)]
 pub unsafe fn p0(e1: *mut f64, j: usize, k: usize, l: usize) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         *e1.add(j) = e1.add(k).read_volatile();
         e1.add(k).write_volatile(*e1.add(l));
@@ -50,14 +51,14 @@ pub unsafe fn p0(e1: *mut f64, j: usize, k: usize, l: usize) {
 /// As [`p3`].
 #[inline(never)]
 pub unsafe fn p3_called(x: *mut f64, y: *mut f64, z: *mut f64, [t, t1, t2]: [f64; 3]) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { p3(x, y, z, |sum| t * sum, |sum| t1 * sum, |sum| sum / t2) }
 }
 
-/// The three places may be one, as C has it, so each is read again after a store to another.
+/// The three pointers may be equal, as in C, so each value is read again after a store to another.
 ///
 /// # Safety
-/// The three places can be read and written.
+/// The three pointers can be read and written.
 #[inline(always)]
 pub unsafe fn p3(
     x: *mut f64,
@@ -67,7 +68,7 @@ pub unsafe fn p3(
     by_t1: impl Fn(f64) -> f64,
     by_t2: impl Fn(f64) -> f64,
 ) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         *x = *y;
         *y = *z;
