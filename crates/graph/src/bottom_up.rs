@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::coded;
+use crate::coded::{self, PaddedList};
 use crate::head::HeadColumns;
 use crate::lanes::{Isa, Lanes, WIDTH, first, prefetch};
 use crate::level::{
@@ -186,7 +186,7 @@ unsafe fn search_tails<L: Lanes>(ground: &LevelState<'_>, ranks: &[u32], found: 
         prefetch(ground.list(*rank).as_ptr());
     }
     for rank in ranks {
-        // SAFETY: as for the caller: TAIL has bytes behind its last list.
+        // SAFETY: as for the caller.
         unsafe { search_list::<L>(ground, *rank, ground.list(*rank), found) };
     }
 }
@@ -203,13 +203,13 @@ unsafe fn search_beginnings<L: Lanes>(
     let beginnings = &ground.layout.beginnings;
     let lists = ground.layout.index.lists() as u32;
     for rank in &survivors[of.clone()] {
-        beginnings.of_rank(*rank).map(<[u8]>::as_ptr).into_iter().for_each(prefetch);
+        beginnings.of_rank(*rank).map(PaddedList::as_ptr).into_iter().for_each(prefetch);
     }
     let mut left = 0;
     for at in of {
         let rank = survivors[at];
         let begins = beginnings.of_rank(rank).unwrap_or_default();
-        // SAFETY: as for the caller: there are bytes behind the last beginning, and an empty list is not looked at.
+        // SAFETY: as for the caller.
         let is_found = unsafe { search_list::<L>(ground, rank, begins, found) };
         survivors[left] = rank;
         left += usize::from(!is_found && rank < lists);
@@ -219,9 +219,14 @@ unsafe fn search_beginnings<L: Lanes>(
 
 /// Looks for a parent of a rank in this list; whether there is one.
 #[inline(always)]
-unsafe fn search_list<L: Lanes>(ground: &LevelState<'_>, rank: u32, list: &[u8], found: &mut LevelCount) -> bool {
+unsafe fn search_list<L: Lanes>(
+    ground: &LevelState<'_>,
+    rank: u32,
+    list: PaddedList<'_>,
+    found: &mut LevelCount,
+) -> bool {
     let mut parent = None;
-    // SAFETY: as for the caller: there are bytes behind the list.
+    // SAFETY: as for the caller.
     unsafe {
         each::<L>(list, |neighbours, mask| in_frontier::<L>(ground, neighbours, mask, &mut parent));
         if let Some(parent) = parent {
@@ -268,7 +273,7 @@ impl LaneKernel for Pull<'_, '_> {
             }
             let list = given.list(ground.layout, *rank);
             let mut parent = None;
-            // SAFETY: as for the caller: `Given` has bytes behind its last list.
+            // SAFETY: as for the caller.
             let read = unsafe {
                 each_checked::<L>(list, ground.layout.ranks, |neighbours, mask| {
                     in_frontier::<L>(ground, neighbours, mask, &mut parent)

@@ -10,6 +10,42 @@ pub(crate) const PIECE_BYTES: usize = 1 << 16;
 /// Readers take whole vectors: so many bytes behind the last piece must be there, whatever is in them.
 pub(crate) const PADDING: usize = 128;
 
+/// A list with the [`PADDING`] bytes that readers of whole vectors may read after it. A slice of the list alone would give a
+/// pointer that is not valid for them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PaddedList<'l> {
+    bytes: &'l [u8],
+    length: usize,
+}
+
+impl<'l> PaddedList<'l> {
+    /// The list that takes `length` bytes from `from` on.
+    ///
+    /// # Panics
+    /// If fewer than [`PADDING`] bytes follow the list.
+    #[inline(always)]
+    pub(crate) fn new(bytes: &'l [u8], from: usize, length: usize) -> Self {
+        Self { bytes: &bytes[from..from + length + PADDING], length }
+    }
+
+    /// Number of bytes of the list, without the padding.
+    #[inline(always)]
+    pub(crate) fn length(self) -> usize {
+        self.length
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(self) -> &'l [u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// A pointer to the first byte, valid for the list and, unless the list is [`PaddedList::default`], for the padding.
+    #[inline(always)]
+    pub(crate) fn as_ptr(self) -> *const u8 {
+        self.bytes.as_ptr()
+    }
+}
+
 pub(crate) fn encode(mut values: &[u32], bytes: &mut Vec<u8>) {
     while !values.is_empty() {
         let count = fitting(values);

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::coded;
+use crate::coded::{self, PaddedList};
 use crate::head::HeadColumns;
 use crate::lanes::plain::Plain;
 use crate::lanes::{Isa, Lanes, WIDTH, first};
@@ -184,21 +184,21 @@ impl LevelState<'_> {
 
     /// A rank's list in what of TAIL is in DRAM.
     #[inline(always)]
-    pub(crate) fn list(&self, rank: u32) -> &[u8] {
+    pub(crate) fn list(&self, rank: u32) -> PaddedList<'_> {
         let (from, length) = self.layout.index.list(rank);
-        &self.layout.tail[from as usize..from as usize + length]
+        PaddedList::new(&self.layout.tail, from as usize, length)
     }
 }
 
 /// Calls with up to sixteen neighbours of a coded list at a time, while it wants more.
 ///
 /// # Safety
-/// The processor has the instructions, and the list is one, with [`coded::PADDING`] bytes behind it.
+/// The processor has the instructions, and the bytes are a list as [`coded::encode`] writes it.
 #[inline(always)]
-pub(crate) unsafe fn each<L: Lanes>(list: &[u8], mut more: impl FnMut(L::Vector, u32) -> bool) {
-    let (mut at, end) = (list.as_ptr(), list.as_ptr().wrapping_add(list.len()));
+pub(crate) unsafe fn each<L: Lanes>(list: PaddedList<'_>, mut more: impl FnMut(L::Vector, u32) -> bool) {
+    let (mut at, end) = (list.as_ptr(), list.as_ptr().wrapping_add(list.length()));
     while at < end {
-        // SAFETY: as for the caller.
+        // SAFETY: as for the caller; no more than the padding is read after the list.
         unsafe {
             let (mut left, taken) = coded::count([*at, *at.add(1), *at.add(2)]);
             let mut codes = at.add(taken);
@@ -223,23 +223,25 @@ pub(crate) unsafe fn each<L: Lanes>(list: &[u8], mut more: impl FnMut(L::Vector,
 /// The same for a list that a disk gave, whatever it gave: `None` when it is no list of numbers below `limit`.
 ///
 /// # Safety
-/// The processor has the instructions, and [`coded::PADDING`] bytes behind the list may be read.
+/// The processor has the instructions.
 #[inline(always)]
 pub(crate) unsafe fn each_checked<L: Lanes>(
-    list: &[u8],
+    list: PaddedList<'_>,
     limit: u32,
     mut more: impl FnMut(L::Vector, u32) -> bool,
 ) -> Option<()> {
-    let mut rest = list;
-    while !rest.is_empty() {
-        // SAFETY: as for the caller; no byte is read further behind the list than the caller says may be.
+    let mut at = 0;
+    while at < list.length() {
+        let rest = list.length() - at;
+        // SAFETY: as for the caller. `at` and `data` are checked against the length of the list, and what is read from there
+        // on, a vector at most, lies in the padding.
         unsafe {
-            let start = rest.as_ptr();
+            let start = list.as_ptr().add(at);
             let (mut left, taken) = coded::count([*start, *start.add(1), *start.add(2)]);
             let mut codes = taken;
             let mut data = taken + left.div_ceil(4);
             // Each neighbour takes a byte at least.
-            if left == 0 || data + left > rest.len() {
+            if left == 0 || data + left > rest {
                 return None;
             }
             let mut before = L::zero();
@@ -248,7 +250,7 @@ pub(crate) unsafe fn each_checked<L: Lanes>(
                 let code = start.add(codes).cast::<u32>().read_unaligned();
                 let (neighbours, bytes) = L::decode(code, start.add(data), count, before);
                 data += bytes;
-                if data > rest.len() || L::below(neighbours, limit, first(count)) != first(count) {
+                if data > rest || L::below(neighbours, limit, first(count)) != first(count) {
                     return None;
                 }
                 if !more(neighbours, first(count)) {
@@ -258,7 +260,7 @@ pub(crate) unsafe fn each_checked<L: Lanes>(
                 codes += 4;
                 left -= count;
             }
-            rest = &rest[data..];
+            at += data;
         }
     }
     Some(())

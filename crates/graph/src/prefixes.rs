@@ -8,7 +8,7 @@ use machine::memory::MemoryError;
 use model::values::id_set::NodeId;
 
 use crate::arrays::{Array, ArrayPlacement};
-use crate::coded::{self, PADDING};
+use crate::coded::{self, PADDING, PaddedList};
 use crate::index::Index;
 
 /// The most neighbours of a beginning: its bytes are counted in one.
@@ -46,11 +46,10 @@ impl Prefixes {
 
     /// What a rank's list that is elsewhere begins with, if there is more of it than HEAD has.
     #[inline(always)]
-    pub(crate) fn of_rank(&self, rank: u32) -> Option<&[u8]> {
+    pub(crate) fn of_rank(&self, rank: u32) -> Option<PaddedList<'_>> {
         let own = rank.checked_sub(self.first).filter(|own| (*own as usize) < self.index.lists())?;
         let (from, length) = self.index.list(own);
-        // The bytes behind it, which are read in vectors, are there.
-        Some(&self.bytes[from as usize..from as usize + length + PADDING][..length])
+        Some(PaddedList::new(&self.bytes, from as usize, length))
     }
 
     /// Bytes that they take.
@@ -134,7 +133,8 @@ mod tests {
         let expected = bytes.to_vec();
         let beginnings = Prefixes::new((7, 3), &starts, bytes, &room).unwrap();
         for (rank, of) in (7..).zip(starts.windows(2)) {
-            assert_eq!(beginnings.of_rank(rank), Some(&expected[of[0] as usize..of[1] as usize]), "{rank}");
+            let list = beginnings.of_rank(rank).unwrap();
+            assert_eq!(list.bytes(), &expected[of[0] as usize..of[1] as usize], "{rank}");
         }
         assert!([0, 6, 107, u32::MAX].iter().all(|rank| beginnings.of_rank(*rank).is_none()));
         assert!(beginnings.bytes() as u64 <= Prefixes::bytes_for(100, starts[100]));

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::coded::{PADDING, PIECE_BYTES};
+use crate::coded::{PADDING, PIECE_BYTES, PaddedList};
 use crate::layout::Layout;
 use crate::level::CorruptList;
 
@@ -56,11 +56,9 @@ pub(crate) struct ReadChunk<'g> {
 impl ReadChunk<'_> {
     /// A rank's list, or the piece of it that was read.
     #[inline(always)]
-    pub(crate) fn list(&self, layout: &Layout, rank: u32) -> &[u8] {
+    pub(crate) fn list(&self, layout: &Layout, rank: u32) -> PaddedList<'_> {
         let (from, length) = self.piece.unwrap_or_else(|| layout.index.list(rank));
-        let from = (from - self.offset) as usize;
-        // The bytes behind it, which are read in vectors, are there.
-        &self.bytes[from..from + length + PADDING][..length]
+        PaddedList::new(self.bytes, (from - self.offset) as usize, length)
     }
 }
 

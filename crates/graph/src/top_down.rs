@@ -188,7 +188,7 @@ impl<V: Visit> LaneKernel for Push<'_, '_, V> {
         let (ground, ranks) = (self.ground, self.ground.layout.ranks);
         for rank in self.given.ranks {
             let list = self.given.list(ground.layout, *rank);
-            // SAFETY: as for the caller: `Given` has bytes behind its last list.
+            // SAFETY: as for the caller.
             let read = unsafe {
                 each_checked::<L>(list, ranks, |neighbours, mask| {
                     unvisited::<L, V>(ground, *rank, neighbours, mask, &mut self.visit);
@@ -220,7 +220,7 @@ unsafe fn each_unvisited<L: Lanes, V: Visit>(ground: &LevelState<'_>, rank: u32,
     }
     let list =
         if rank < layout.first_far { ground.list(rank) } else { layout.beginnings.of_rank(rank).unwrap_or_default() };
-    // SAFETY: as for the caller; there are bytes behind the list.
+    // SAFETY: as for the caller.
     unsafe {
         each::<L>(list, |neighbours, mask| {
             unvisited::<L, V>(ground, rank, neighbours, mask, visit);

@@ -168,7 +168,7 @@ fn graphs_beyond_dram_are_those_made_in_core() {
             let list = &near.list(rank).unwrap()[far.columns() as usize..];
             coded.clear();
             coded::encode(&list[..far.beginnings().min(list.len())], &mut coded);
-            assert_eq!(far.beginnings.of_rank(rank).unwrap_or_default(), coded, "scale {scale}: {rank}");
+            assert_eq!(far.beginnings.of_rank(rank).unwrap_or_default().bytes(), coded, "scale {scale}: {rank}");
             assert!((rank as usize) < lists || list.len() <= far.beginnings(), "all of it is somewhere");
         }
         assert!(far.label[..] == near.label[..] && far.rank[..] == near.rank[..], "scale {scale}");
