@@ -1,5 +1,5 @@
-//! Candidates of `nearfar place` on model machines: numbers that were published with the algorithm, limits, names
-//! that lead back to the same place, and time on the largest machine.
+//! Candidates of `nearfar place` on model machines: counts published with the algorithm, limits, names that are parsed to
+//! the same placement, and duration on the largest machine.
 
 mod machines;
 
@@ -15,12 +15,12 @@ use proptest::prelude::*;
 
 const WEIGHTS: KernelFeatures = KernelFeatures { weighted_interleave: true, far: true };
 
-/// A level of a regular machine: what its objects are, how many in each object above, whether each has a node.
+/// A level of a regular machine: kind of its objects, number per parent object, whether each has a memory node.
 struct Level(ObjectKind, u32, bool);
 
 const L3: ObjectKind = ObjectKind::Cache;
 
-/// Machines whose places on one level are all alike; hardware threads are numbered one after the other.
+/// Builds a machine whose parts on one level are all equivalent; hardware threads are numbered consecutively.
 fn regular(levels: &[Level], distances: impl Fn(u32, u32) -> u64) -> Topology {
     let mut topology = Topology::default();
     let root = add(&mut topology, ObjectKind::Machine, None);
@@ -72,7 +72,7 @@ fn add(topology: &mut Topology, kind: ObjectKind, parent: Option<usize>) -> usiz
     index
 }
 
-/// Two packages of four nodes of two L3s of three cores, as an EPYC 7401 in NPS4.
+/// Two packages with four nodes of two L3s of three cores, like an EPYC 7401 in NPS4 mode.
 fn epyc() -> Topology {
     use ObjectKind::{Core, Group, Package, Pu};
     let levels = [
@@ -93,7 +93,7 @@ fn epyc() -> Topology {
     })
 }
 
-/// 32 sockets in 8 boards of 2 pairs, 1152 cpus.
+/// 32 sockets in 8 boards of 2 pairs, 1152 CPUs.
 fn large() -> Topology {
     use ObjectKind::{Core, Group, Package, Pu};
     let levels = [
@@ -112,7 +112,7 @@ fn large() -> Topology {
     })
 }
 
-/// Six fast cores with two hardware threads, eight frugal ones with an L2 for each four, as a Core i7-1370P.
+/// Six fast cores with two hardware threads, and eight efficient ones with one L2 per four, like a Core i7-1370P.
 fn hybrid() -> Topology {
     let mut topology = Topology::default();
     let root = add(&mut topology, ObjectKind::Machine, None);
@@ -158,9 +158,9 @@ fn step(all: &Candidates, name: &str) -> String {
     step.map(|count: Count| count.to_string()).unwrap_or_default()
 }
 
-/// The table of the published prototype, whole.
+/// The complete table of the published prototype.
 #[test]
-fn candidate_counts_are_the_published_ones() {
+fn candidate_counts_match_the_published_ones() {
     // Threads, then raw, classes, with memory, family, first stage.
     let ryzen = "1: 12 1 1 1 1|2: 66 3 3 3 3|4: 495 7 7 7 3|6: 924 9 9 9 3|12: 1 1 1 1 1";
     let core_i7 =
@@ -182,7 +182,7 @@ fn candidate_counts_are_the_published_ones() {
     }
 }
 
-/// Every candidate as a reader sees it.
+/// All steps and candidates as text.
 fn table(all: &Candidates) -> String {
     let mut text = String::new();
     for step in &all.steps {
@@ -191,7 +191,7 @@ fn table(all: &Candidates) -> String {
     }
     for (index, placement) in all.placements.iter().enumerate() {
         let stage = if all.stages.first[index] { 1 } else { 2 };
-        let Placement { name, reason, threads, second, .. } = placement;
+        let Placement { name, reason, threads, server_cpus: second, .. } = placement;
         let second = if second.is_empty() { String::new() } else { format!(" | {second}") };
         writeln!(text, "{stage} {threads:3} {name}: {reason}{second}").expect("text grows");
     }
@@ -199,7 +199,7 @@ fn table(all: &Candidates) -> String {
 }
 
 #[test]
-fn candidate_tables() {
+fn candidate_tables_match_snapshots() {
     let second = |threads| SearchSpace { threads, second: true, ..SearchSpace::default() };
     let cases = [
         ("ryzen-natural", model("ryzen5-2600"), SearchSpace::default()),
@@ -218,14 +218,14 @@ fn candidate_tables() {
         ("two-cpus-second", two_cpus(), second(Threads::Unspecified)),
         ("two-cpus-oversubscribed", two_cpus(), fixed(5)),
     ];
-    for (name, machine, wish) in cases {
-        insta::assert_snapshot!(name, table(&candidates(&machine, &wish).unwrap()));
+    for (name, machine, space) in cases {
+        insta::assert_snapshot!(name, table(&candidates(&machine, &space).unwrap()));
     }
 }
 
-/// What each offer promises: a name that leads back to it, seats that may be used, no place twice.
-fn check_promises(machine: &Topology, wish: &SearchSpace) -> Result<(), TestCaseError> {
-    let Ok(all) = candidates(machine, wish) else { return Ok(()) };
+/// Checks that names are parsed to their placement, all CPUs are allowed, and no placement occurs twice.
+fn check_promises(machine: &Topology, space: &SearchSpace) -> Result<(), TestCaseError> {
+    let Ok(all) = candidates(machine, space) else { return Ok(()) };
     prop_assert_eq!(&all.placements[0], &Placement::kernel(all.placements[0].threads));
     prop_assert!(all.stages.first[0]);
     prop_assert_eq!(all.placements.len(), all.stages.first.len());
@@ -234,31 +234,31 @@ fn check_promises(machine: &Topology, wish: &SearchSpace) -> Result<(), TestCase
     prop_assert_eq!(step(&all, "offered"), Count::new(all.placements.len()).to_string());
     let mut places = Vec::new();
     for placement in &all.placements {
-        let given = (wish.threads != Threads::Unspecified).then_some(placement.threads);
-        let mut again = parse(machine, &placement.name, given, wish.kernel)
-            .map_err(|why| TestCaseError::fail(format!("{}: {why}", placement.name)))?;
-        again.second = placement.second.clone();
-        prop_assert!(same_place(machine, placement, &again), "{:?} leads to {:?}", placement, again);
+        let given = (space.threads != Threads::Unspecified).then_some(placement.threads);
+        let mut parsed = parse(machine, &placement.name, given, space.kernel)
+            .map_err(|error| TestCaseError::fail(format!("{}: {error}", placement.name)))?;
+        parsed.server_cpus = placement.server_cpus.clone();
+        prop_assert!(same_place(machine, placement, &parsed), "{:?} leads to {:?}", placement, parsed);
         prop_assert!(placement.cpus().is_subset(&machine.allowed_cpus));
-        prop_assert!(placement.second.is_subset(&machine.allowed_cpus));
+        prop_assert!(placement.server_cpus.is_subset(&machine.allowed_cpus));
         let nodes = placement.memory.promised_nodes().cloned().unwrap_or_default();
         prop_assert!(nodes.is_subset(&machine.allowed_nodes));
         prop_assert!(!placement.reason.is_empty() && !placement.reason.contains("  "), "{}", placement.reason);
-        if let Threads::Fixed(threads) = wish.threads {
+        if let Threads::Fixed(threads) = space.threads {
             prop_assert_eq!(placement.threads, threads);
         }
-        prop_assert!(placement.seats.is_empty() || placement.seats.len() >= placement.threads);
+        prop_assert!(placement.bindings.is_empty() || placement.bindings.len() >= placement.threads);
         places.push((
             placement.threads,
-            placement.seats.clone(),
+            placement.bindings.clone(),
             placement.memory.to_string(),
-            placement.second.clone(),
+            placement.server_cpus.clone(),
         ));
     }
     let offered = places.len();
     places.sort();
     places.dedup();
-    prop_assert_eq!(places.len(), offered, "a place is offered twice");
+    prop_assert_eq!(places.len(), offered, "duplicate placement");
     Ok(())
 }
 
@@ -267,7 +267,7 @@ fn machines() -> Vec<Topology> {
 }
 
 #[test]
-fn candidate_names_lead_back_to_the_place_on_every_model() {
+fn candidate_names_are_parsed_to_their_placement_on_every_model() {
     for machine in machines() {
         for threads in
             [Threads::Unspecified, Threads::Searched, Threads::Fixed(1), Threads::Fixed(2), Threads::Fixed(6)]
@@ -284,13 +284,13 @@ fn candidate_names_lead_back_to_the_place_on_every_model() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever part of a machine may be used, by the process or by the user's wish.
+    /// On any part of a machine, restricted for the process or by the user.
     #[test]
-    fn candidates_keep_their_promises(
+    fn candidates_respect_all_limits(
         machine in 0..machines().len(),
         threads in prop_oneof![Just(Threads::Unspecified), Just(Threads::Searched), (1usize..30).prop_map(Threads::Fixed)],
         hidden in proptest::collection::btree_set(0u32..24, 0..14),
-        barred in proptest::collection::btree_set(0u32..24, 0..14),
+        forbidden in proptest::collection::btree_set(0u32..24, 0..14),
         hidden_node in proptest::option::of(0u32..3),
         cpus_max in proptest::option::of(1usize..20),
         second in any::<bool>(),
@@ -301,19 +301,19 @@ proptest! {
         let hidden_node: NodeSet = hidden_node.into_iter().map(NodeId).collect();
         machine.allowed_cpus = machine.allowed_cpus.difference(&hidden);
         machine.allowed_nodes = machine.allowed_nodes.difference(&hidden_node);
-        let barred: CpuSet = barred.into_iter().map(CpuId).collect();
-        let within = Some(machine.allowed_cpus.difference(&barred)).filter(|cpus| !cpus.is_empty());
+        let forbidden: CpuSet = forbidden.into_iter().map(CpuId).collect();
+        let within = Some(machine.allowed_cpus.difference(&forbidden)).filter(|cpus| !cpus.is_empty());
         let exclude: Vec<String> = exclude.into_iter().map(String::from).collect();
-        let wish = SearchSpace { threads, cpus_max, within: within.clone(), exclude, second, kernel: WEIGHTS, ..SearchSpace::default() };
-        check_promises(&machine, &wish)?;
-        let limited = (wish.exclude.iter().any(|name| name == "node:1") && machine.allowed_nodes.contains(NodeId(1)))
+        let space = SearchSpace { threads, cpus_max, within: within.clone(), exclude, second, kernel: WEIGHTS, ..SearchSpace::default() };
+        check_promises(&machine, &space)?;
+        let limited = (space.exclude.iter().any(|name| name == "node:1") && machine.allowed_nodes.contains(NodeId(1)))
             || within.as_ref().is_some_and(|cpus| *cpus != machine.allowed_cpus)
             || cpus_max.is_some_and(|most| most < machine.allowed_cpus.len());
-        if let Ok(all) = candidates(&machine, &wish) {
+        if let Ok(all) = candidates(&machine, &space) {
             for placement in &all.placements[1..] {
-                // What is left to the kernel would use what it may not.
+                // With limits, the kernel must not choose.
                 prop_assert!(!limited || placement.is_pinned(), "{:?}", placement);
-                prop_assert!(!limited || !second || !placement.second.is_empty(), "{:?}", placement);
+                prop_assert!(!limited || !second || !placement.server_cpus.is_empty(), "{:?}", placement);
                 prop_assert!(placement.cpus().is_subset(within.as_ref().unwrap_or(&machine.allowed_cpus)));
                 prop_assert!(placement.cpus().len() <= cpus_max.unwrap_or(usize::MAX));
             }
@@ -321,9 +321,9 @@ proptest! {
     }
 }
 
-fn names(machine: &Topology, wish: &SearchSpace) -> Vec<String> {
-    candidates(machine, wish)
-        .expect("the wish is right")
+fn names(machine: &Topology, space: &SearchSpace) -> Vec<String> {
+    candidates(machine, space)
+        .expect("the search space is valid")
         .placements
         .into_iter()
         .map(|placement| placement.name)
@@ -331,17 +331,18 @@ fn names(machine: &Topology, wish: &SearchSpace) -> Vec<String> {
 }
 
 #[test]
-fn candidate_limits_limit() {
+fn candidate_limits_are_applied() {
     let xeon = model("xeon-e5-2640-x2");
     let only = |names: &[&str]| SearchSpace { only: names.iter().map(|name| (*name).into()).collect(), ..fixed(4) };
     let exclude =
         |names: &[&str]| SearchSpace { exclude: names.iter().map(|name| (*name).into()).collect(), ..fixed(4) };
-    let offered = |wish: &SearchSpace| candidates(&xeon, wish).unwrap();
+    let offered = |space: &SearchSpace| candidates(&xeon, space).unwrap();
     assert_eq!(names(&xeon, &only(&["compact", "spread+interleave"])), ["kernel", "compact", "spread+interleave"]);
     assert_eq!(names(&xeon, &only(&["compact", "cores-one-l3", "big"])), ["kernel", "compact"]);
     assert_eq!(names(&xeon, &only(&["kernel"])), ["kernel"]);
     let pairs = offered(&SearchSpace { second: true, ..only(&["compact"]) });
-    let seconds: Vec<String> = pairs.placements.iter().skip(1).map(|placement| placement.second.to_string()).collect();
+    let seconds: Vec<String> =
+        pairs.placements.iter().skip(1).map(|placement| placement.server_cpus.to_string()).collect();
     assert!(pairs.placements.iter().skip(1).all(|placement| placement.name == "compact"));
     assert_eq!(seconds, ["", "0-3", "12-15", "4-5,16-17", "6-11,18-23", "4-23"]);
     let spread = |placement: &Placement| placement.cpus().to_string() == "0-1,6-7";
@@ -356,19 +357,19 @@ fn candidate_limits_limit() {
             .all(|choice| matches!(choice, MemoryChoice::Kernel | MemoryChoice::Local | MemoryChoice::Own))
     );
     let half = CpuSet::parse_list("6-11,18-23").unwrap();
-    for wish in [exclude(&["node:0"]), exclude(&["0-5,12-17"]), SearchSpace { within: Some(half.clone()), ..fixed(4) }]
+    for space in [exclude(&["node:0"]), exclude(&["0-5,12-17"]), SearchSpace { within: Some(half.clone()), ..fixed(4) }]
     {
-        let all = offered(&wish);
+        let all = offered(&space);
         assert!(all.placements.len() > 5);
         assert!(
             all.placements[1..]
                 .iter()
-                .all(|placement| !placement.seats.is_empty() && placement.cpus().is_subset(&half))
+                .all(|placement| !placement.bindings.is_empty() && placement.cpus().is_subset(&half))
         );
     }
     let bound_to_0 = |all: Candidates| all.placements.iter().any(|placement| placement.memory.to_string() == "bind 0");
     assert!(bound_to_0(offered(&exclude(&["0-5,12-17"]))) && !bound_to_0(offered(&exclude(&["node:0"]))));
-    // The cpus of a machine with numa=fake are its first node's.
+    // With numa=fake, all CPUs belong to the first node.
     let fake = candidates(&model("rpi5-numafake8"), &exclude(&["node:1"])).unwrap();
     assert!(fake.placements.iter().any(|placement| placement.memory.to_string() == "interleave 0,2-7"));
     let few = offered(&SearchSpace { cpus_max: Some(2), ..SearchSpace::default() });
@@ -376,57 +377,62 @@ fn candidate_limits_limit() {
         few.placements.len() > 2
             && few.placements[1..].iter().all(|placement| (1..=2).contains(&placement.cpus().len()))
     );
-    // Four threads on two cpus share them.
+    // Four threads on two CPUs share them.
     let sharing = offered(&SearchSpace { cpus_max: Some(2), ..fixed(4) });
     assert!(sharing.placements.len() > 1);
-    assert!(sharing.placements[1..].iter().all(|placement| placement.seats.len() == 4 && placement.cpus().len() <= 2));
+    assert!(
+        sharing.placements[1..].iter().all(|placement| placement.bindings.len() == 4 && placement.cpus().len() <= 2)
+    );
 }
 
 #[test]
-fn candidate_mistakes_name_the_choices() {
+fn invalid_search_spaces_return_the_valid_choices() {
     let xeon = model("xeon-e5-2640-x2");
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let only = |name: &str| SearchSpace { only: vec![name.into()], ..fixed(4) };
     let exclude = |name: &str| SearchSpace { exclude: vec![name.into()], ..fixed(4) };
     let cases = [
-        (fixed(0), "0 threads do nothing; give at least 1"),
-        (SearchSpace { cpus_max: Some(0), ..fixed(4) }, "--cpus-max 0 leaves no cpu; give at least 1"),
-        (SearchSpace { within: Some(list("20-40")), ..fixed(4) }, "-C: no cpu 24-40 here; this machine has 0-23"),
-        (SearchSpace { within: Some(CpuSet::new()), ..fixed(4) }, "-C needs a list of cpus such as 0-3"),
-        (only("compat"), "--only: no placement is called 'compat'; there are compact, "),
+        (fixed(0), "the number of threads must be at least 1"),
+        (SearchSpace { cpus_max: Some(0), ..fixed(4) }, "--max-cpus must be at least 1"),
+        (
+            SearchSpace { within: Some(list("20-40")), ..fixed(4) },
+            "-C: CPU 24-40 does not exist; this machine has 0-23",
+        ),
+        (SearchSpace { within: Some(CpuSet::new()), ..fixed(4) }, "-C requires a list of CPUs such as 0-3"),
+        (only("compat"), "--only: unknown placement 'compat'; valid names: compact, "),
         (
             only("big"),
-            "--only leaves nothing but the kernel's choice: big: all cores that this process may use are of one kind",
+            "--only leaves no placement except kernel: big: all cores that this process may use are of one kind",
         ),
         (
             SearchSpace { kernel: WEIGHTS, ..only("one-core+far") },
-            "--only leaves nothing but the kernel's choice: one-core+far: it is for arrays of our own workloads; hint: nearfar expand",
+            "--only leaves no placement except kernel: one-core+far: only built-in workloads with arrays support it; hint: nearfar expand",
         ),
-        (exclude("compat"), "--exclude: no placement is called 'compat'; there are compact, "),
-        (exclude("kernel"), "--exclude: the kernel's choice is what everything is measured against"),
-        (exclude("node:7"), "--exclude: memory node 7 does not exist here; this machine has 0-1"),
-        (exclude("0-23"), "the limits leave no cpu; this process may use cpus 0-23"),
-        (exclude("0-99"), "--exclude: no cpu 24-99 here; this machine has 0-23"),
-        (exclude("0-"), "--exclude: '0-' in '0-' is not a cpu"),
+        (exclude("compat"), "--exclude: unknown placement 'compat'; valid names: compact, "),
+        (exclude("kernel"), "--exclude: kernel is the baseline and cannot be excluded"),
+        (exclude("node:7"), "--exclude: memory node 7 does not exist; this machine has 0-1"),
+        (exclude("0-23"), "the limits exclude all CPUs; this process may use CPUs 0-23"),
+        (exclude("0-99"), "--exclude: CPU 24-99 does not exist; this machine has 0-23"),
+        (exclude("0-"), "--exclude: '0-' in '0-' is not a CPU"),
         (exclude("-C 0"), "--exclude takes a policy (one-core, compact, "),
         (exclude("compact+interleave"), "--exclude takes a policy (one-core, compact, "),
     ];
-    for (wish, expected) in cases {
-        let why = candidates(&xeon, &wish).unwrap_err();
-        assert!(why.starts_with(expected), "{why}");
+    for (space, expected) in cases {
+        let error = candidates(&xeon, &space).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
     }
     assert_eq!(
         candidates(&Topology::default(), &fixed(1)),
-        Err("the limits leave no cpu; this process may use cpus ".into())
+        Err("the limits exclude all CPUs; this process may use CPUs ".into())
     );
 }
 
-/// Opteron 6134: four packages of two nodes, linked so that the nodes of a package are not alike.
+/// Opteron 6134: four packages with two nodes, linked so that the nodes of a package are not equivalent.
 #[test]
-fn candidate_distances_that_break_the_tree_are_respected() {
+fn distances_that_break_the_tree_are_respected() {
     use ObjectKind::{Core, Group, Package, Pu};
     let levels = [Level(Package, 4, false), Level(Group, 2, true), Level(Core, 4, false), Level(Pu, 1, false)];
-    // The even nodes of all packages see each other directly, and the odd ones do.
+    // The even nodes of all packages are linked directly, and so are the odd ones.
     let opteron = |from: u32, to: u32| match () {
         () if from == to => 10,
         () if from / 2 == to / 2 || from % 2 == to % 2 => 16,
@@ -444,19 +450,19 @@ fn candidate_distances_that_break_the_tree_are_respected() {
     let classes = |machine: &Topology| candidates(machine, &fixed(2)).unwrap().classes.as_f64();
     // On one node, on one package, on two packages.
     assert!((classes(&regular(&levels, symmetric)) - 3.0).abs() < 0.5);
-    // On two packages the nodes may be linked directly or not.
+    // On two packages, the nodes may or may not be linked directly.
     let machine = regular(&levels, opteron);
     assert!((classes(&machine) - 4.0).abs() < 0.5);
     let all = candidates(&machine, &fixed(2)).unwrap();
-    let seats: Vec<String> = all.placements.iter().map(|placement| placement.cpus().to_string()).collect();
-    let on = |list: &&str| seats.iter().any(|seats| seats == list);
-    assert!(["0-1", "0,4", "0,8", "0,12"].iter().all(on), "{seats:?}");
-    let words: Vec<&str> = all.steps.iter().map(|step| step.text.as_str()).collect();
-    assert!(words.iter().any(|words| words.contains("break the symmetry of the tree")), "{words:?}");
+    let cpus: Vec<String> = all.placements.iter().map(|placement| placement.cpus().to_string()).collect();
+    let on = |list: &&str| cpus.iter().any(|cpus| cpus == list);
+    assert!(["0-1", "0,4", "0,8", "0,12"].iter().all(on), "{cpus:?}");
+    let texts: Vec<&str> = all.steps.iter().map(|step| step.text.as_str()).collect();
+    assert!(texts.iter().any(|text| text.contains("break the symmetry of the tree")), "{texts:?}");
 }
 
 #[test]
-fn candidate_memory_without_cpus_is_used() {
+fn memory_nodes_without_cpus_are_used() {
     let grace = model("grace-cxl-nohmat");
     for threads in [Threads::Unspecified, Threads::Fixed(2), Threads::Searched] {
         let all = candidates(&grace, &SearchSpace { threads, ..SearchSpace::default() }).unwrap();
@@ -473,7 +479,7 @@ fn candidate_memory_without_cpus_is_used() {
 }
 
 #[test]
-fn candidate_stages_cross_shapes_and_policies() {
+fn candidate_stages_combine_shapes_and_policies() {
     let all = candidates(&epyc(), &fixed(4)).unwrap();
     assert!(all.stages.are_two());
     let winner = (0..all.placements.len())
@@ -492,7 +498,7 @@ fn candidate_stages_cross_shapes_and_policies() {
         );
     }
     assert!(second.len() < all.placements.len() / 2);
-    // Where the number of threads is searched, only its neighbours go on.
+    // If the number of threads is searched, only adjacent numbers are in the second stage.
     let all = candidates(&epyc(), &SearchSpace { threads: Threads::Searched, ..SearchSpace::default() }).unwrap();
     let winner = (0..all.placements.len()).find(|index| all.placements[*index].threads == 6).unwrap();
     let mut threads: Vec<usize> =
@@ -503,11 +509,11 @@ fn candidate_stages_cross_shapes_and_policies() {
 }
 
 #[test]
-fn candidate_neighbours_are_one_move_away() {
+fn candidate_neighbours_differ_by_one_move() {
     let ryzen = model("ryzen5-2600");
     let placement = |name: &str| parse(&ryzen, name, Some(2), KernelFeatures::default()).unwrap();
-    let around = |name: &str, wish: &SearchSpace| -> Vec<String> {
-        let near = neighbours(&ryzen, wish, &placement(name)).unwrap();
+    let around = |name: &str, space: &SearchSpace| -> Vec<String> {
+        let near = neighbours(&ryzen, space, &placement(name)).unwrap();
         near.iter().map(|placement| placement.cpus().to_string()).collect()
     };
     // Two threads have three classes: one core, one L3, two L3s.
@@ -519,7 +525,7 @@ fn candidate_neighbours_are_one_move_away() {
     for moved in neighbours(&ryzen, &fixed(2), &placement("-C 0-1")).unwrap() {
         assert!(same_place(&ryzen, &moved, &parse(&ryzen, &moved.name, Some(2), KernelFeatures::default()).unwrap()));
     }
-    // With memory on one node, moving to that node and moving to the other are two things.
+    // With memory on one node, moving to that node and moving to the other one are different.
     let xeon = model("xeon-e5-2640-x2");
     let near = |memory: &str| {
         let start = parse(&xeon, &format!("-C 0,6{memory}"), Some(2), KernelFeatures::default()).unwrap();
@@ -528,9 +534,9 @@ fn candidate_neighbours_are_one_move_away() {
     assert_eq!((near(""), near(" -m 0"), near(" -i 0-1")), (2, 4, 2));
 }
 
-/// Budgets of the largest machine, generous: the tests are not optimised and the machine is shared.
+/// Limits for the largest machine; generous, because tests are not optimised and the machine is shared.
 #[test]
-fn candidates_of_the_largest_machine_stay_few() {
+fn candidates_of_the_largest_machine_are_few() {
     for (threads, most) in
         [(Threads::Fixed(4), 400), (Threads::Fixed(100), 400), (Threads::Unspecified, 1300), (Threads::Searched, 2000)]
     {

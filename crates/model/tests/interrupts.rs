@@ -59,7 +59,7 @@ fn routed(topology: &Topology, text: &str, devices: &[&str]) -> String {
     };
     match placed(topology, text, devices) {
         Ok(placement) => words(placement),
-        Err(PlacementError::Mistake(why)) => format!("mistake: {why}"),
+        Err(PlacementError::Invalid(why)) => format!("invalid: {why}"),
         Err(PlacementError::Unavailable(why)) => format!("unavailable: {why}"),
     }
 }
@@ -89,25 +89,25 @@ fn rules_mean_cpus() {
 fn what_cannot_be_is_said() {
     let (xeon, ryzen) = (xeon(), ryzen());
     let cases: &[(&Topology, &str, &[&str], &str)] = &[
-        (&ryzen, "one-core+irq:other-node", &["sda"], "unavailable: this machine has one memory node with cpus"),
-        (&xeon, "spread+irq:other-node", &["sda"], "unavailable: the seats are on every memory node"),
-        (&ryzen, "compact+irq:same-node", &["sda"], "unavailable: the seats take every core"),
-        (&xeon, "kernel+irq:same-core", &["sda"], "unavailable: without seats"),
+        (&ryzen, "one-core+irq:other-node", &["sda"], "unavailable: this machine has one memory node with CPUs"),
+        (&xeon, "spread+irq:other-node", &["sda"], "unavailable: the threads are on every memory node"),
+        (&ryzen, "compact+irq:same-node", &["sda"], "unavailable: the threads use every core"),
+        (&xeon, "kernel+irq:same-core", &["sda"], "unavailable: the rule refers to the CPUs of the threads"),
         (&xeon, "one-core+irq:1", &["nvme0n1"], "unavailable: interrupt 51 (nvme0q1) of nvme0n1 is managed"),
-        (&xeon, "one-core+irq:1", &["pmem0"], "unavailable: pmem0 has no interrupts of its own"),
-        (&xeon, "one-core+irq:1", &[], "mistake: irq: needs to know of which device: --device NAME"),
-        (&xeon, "one-core+irq:1", &["sdx"], "mistake: no device is called 'sdx'; there are sda, "),
-        (&xeon, "one-core", &["sdx"], "mistake: no device is called 'sdx'"),
-        (&xeon, "one-core+irq:900", &["sda"], "mistake: irq:900: there is no cpu 900 here"),
+        (&xeon, "one-core+irq:1", &["pmem0"], "unavailable: pmem0 has no interrupts"),
+        (&xeon, "one-core+irq:1", &[], "invalid: irq: requires a device: --device NAME"),
+        (&xeon, "one-core+irq:1", &["sdx"], "invalid: unknown device 'sdx'; this machine has sda, "),
+        (&xeon, "one-core", &["sdx"], "invalid: unknown device 'sdx'"),
+        (&xeon, "one-core+irq:900", &["sda"], "invalid: irq:900: CPU 900 does not exist"),
         (
             &xeon,
             "one-core+irq:same-cor",
             &["sda"],
-            "mistake: 'irq:same-cor' does not say where interrupts go; irq:same-core",
+            "invalid: 'irq:same-cor' is not an interrupt rule; valid rules: irq:same-core",
         ),
-        (&xeon, "one-core+irq:", &["sda"], "mistake: 'irq:' does not say"),
-        (&xeon, "irq:1+irq:spread", &["sda"], "mistake: irq:1 and irq:spread both say"),
-        (&xeon, "on-core+irq:1", &["sda"], "mistake: no placement is called 'on-core'"),
+        (&xeon, "one-core+irq:", &["sda"], "invalid: 'irq:' is not an interrupt rule"),
+        (&xeon, "irq:1+irq:spread", &["sda"], "invalid: irq:1 and irq:spread both place interrupts"),
+        (&xeon, "on-core+irq:1", &["sda"], "invalid: unknown placement 'on-core'"),
     ];
     for (topology, text, devices, expected) in cases {
         let got = routed(topology, text, devices);
@@ -158,7 +158,10 @@ fn offers_are_for_devices_that_can_be_moved() {
     let mut bare = ryzen();
     bare.devices.clear();
     let bare = of(&bare, &[]);
-    assert!(bare.iter().all(|(_, why)| why.as_ref().is_err_and(|why| why.contains("shows no devices"))), "{bare:?}");
+    assert!(
+        bare.iter().all(|(_, why)| why.as_ref().is_err_and(|why| why.contains("has no known devices"))),
+        "{bare:?}"
+    );
 }
 
 /// Names of the candidates for one thread, and where each sends eth0's first queue.
@@ -208,8 +211,8 @@ fn cpus_near_a_device_are_not_alike_others() {
     let singles = |devices: Vec<String>| {
         let wish = SearchSpace { threads: Threads::Fixed(1), devices, ..SearchSpace::default() };
         let found = candidates(&xeon(), &wish).expect("nothing is asked that is not there");
-        let seats = found.placements.iter().filter(|one| one.seats.len() == 1 && one.cpus().len() == 1);
-        seats.map(|one| one.seats[0].0).collect::<std::collections::BTreeSet<_>>()
+        let seats = found.placements.iter().filter(|one| one.bindings.len() == 1 && one.cpus().len() == 1);
+        seats.map(|one| one.bindings[0].0).collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(singles(Vec::new()).into_iter().collect::<Vec<_>>(), [0]);
     assert_eq!(singles(vec!["eth0".into()]).into_iter().collect::<Vec<_>>(), [0, 6]);
@@ -219,12 +222,12 @@ fn cpus_near_a_device_are_not_alike_others() {
 fn what_cannot_be_moved_is_refused_before_a_race() {
     let refused = |name: &str| match check_movable(&xeon(), &[name.into()]) {
         Ok(()) => String::new(),
-        Err(PlacementError::Mistake(why)) => format!("mistake: {why}"),
+        Err(PlacementError::Invalid(why)) => format!("invalid: {why}"),
         Err(PlacementError::Unavailable(why)) => format!("unavailable: {why}"),
     };
     assert_eq!(refused("eth0"), "");
     assert!(refused("nvme0n1").starts_with("unavailable: interrupt 51 (nvme0q1) of nvme0n1 is managed"));
-    assert!(refused("eth9").starts_with("mistake: no device is called 'eth9'; there are eth0"));
+    assert!(refused("eth9").starts_with("invalid: unknown device 'eth9'; this machine has eth0"));
 }
 
 /// A workload with a file.

@@ -1,5 +1,5 @@
-//! Canonical forms: two placements have the same form exactly when exchanging alike places of the machine turns one
-//! into the other (tree isomorphism after Aho, Hopcroft and Ullman). Knows labels, not what they mean.
+//! Canonical forms: two placements have the same form exactly if exchanging equivalent parts of the machine turns one
+//! into the other (tree isomorphism after Aho, Hopcroft and Ullman). The meaning of labels is not known here.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -9,7 +9,7 @@ use super::distances::{DistanceUnit, Symmetry};
 use super::tree::Tree;
 use crate::values::id_set::{CpuId, NodeId};
 
-/// Gives equal keys equal numbers. The hasher has fixed keys: nothing here is random.
+/// Assigns equal numbers to equal keys. The hasher is not seeded, so numbers are deterministic.
 #[derive(Default)]
 pub(super) struct Interner {
     numbers: HashMap<Vec<u32>, u32, BuildHasherDefault<DefaultHasher>>,
@@ -26,13 +26,13 @@ impl Interner {
     }
 }
 
-/// What a form is made of.
+/// Canonical form; equal for equivalent labellings.
 pub(super) type CanonicalForm = Vec<u32>;
 
-/// Sets a labelled form apart from a shape in the interner; no shape begins with it.
+/// Prefix that distinguishes a labelled form from a shape; no shape begins with it.
 const LABELLED: u32 = u32::MAX;
 
-/// Labels (one bit each) on cpus and marks on memory nodes. What is not named has label 0.
+/// Labels (one bit each) of CPUs, and marked memory nodes. CPUs that are not listed have label 0.
 #[derive(Default)]
 pub(super) struct Labels {
     pub cpus: Vec<(CpuId, u32)>,
@@ -40,38 +40,38 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    pub fn seats(seats: &[CpuId]) -> Self {
-        Self { cpus: seats.iter().map(|cpu| (*cpu, 1)).collect(), nodes: Vec::new() }
+    pub fn for_cpus(cpus: &[CpuId]) -> Self {
+        Self { cpus: cpus.iter().map(|cpu| (*cpu, 1)).collect(), nodes: Vec::new() }
     }
 }
 
-/// Makes forms for one tree.
+/// Computes canonical forms for one tree.
 pub(super) struct Canonicalizer<'a> {
     tree: &'a mut Tree,
-    /// By place: the label of its cpu.
+    /// Label of the CPU, by part.
     label: Vec<u32>,
-    /// By memory node: whether it is marked.
+    /// Whether a memory node is marked.
     marked: Vec<bool>,
-    /// By place: whether a label or a mark is there or below.
-    busy: Vec<bool>,
+    /// Whether a part or anything below it has a label or mark.
+    touched: Vec<bool>,
 }
 
 impl<'a> Canonicalizer<'a> {
     pub fn new(tree: &'a mut Tree) -> Self {
-        let (places, nodes) = (tree.places.len(), tree.memory.len());
-        Self { tree, label: vec![0; places], marked: vec![false; nodes], busy: vec![false; places] }
+        let (parts, nodes) = (tree.parts.len(), tree.memory.len());
+        Self { tree, label: vec![0; parts], marked: vec![false; nodes], touched: vec![false; parts] }
     }
 
     pub fn tree(&self) -> &Tree {
         self.tree
     }
 
-    /// The form of these labels. Cpus that are not in the tree are left out.
+    /// Returns the form of these labels. CPUs that are not in the tree are ignored.
     pub fn form(&mut self, labels: &Labels) -> CanonicalForm {
         for (cpu, label) in &labels.cpus {
-            if let Some(place) = self.tree.leaf.get(cpu).copied() {
-                self.label[place] |= label;
-                self.touch(place);
+            if let Some(part) = self.tree.leaf.get(cpu).copied() {
+                self.label[part] |= label;
+                self.touch(part);
             }
         }
         for node in 0..self.tree.memory.len() {
@@ -80,57 +80,57 @@ impl<'a> Canonicalizer<'a> {
                 self.touch(self.tree.memory[node].holder);
             }
         }
-        let form = self.whole();
+        let form = self.machine_form();
         self.label.fill(0);
         self.marked.fill(false);
-        self.busy.fill(false);
+        self.touched.fill(false);
         form
     }
 
-    fn touch(&mut self, place: usize) {
-        let mut next = Some(place);
-        while let Some(place) = next.filter(|place| !self.busy[*place]) {
-            self.busy[place] = true;
-            next = self.tree.places[place].parent;
+    fn touch(&mut self, part: usize) {
+        let mut next = Some(part);
+        while let Some(part) = next.filter(|part| !self.touched[*part]) {
+            self.touched[part] = true;
+            next = self.tree.parts[part].parent;
         }
     }
 
-    fn whole(&mut self) -> CanonicalForm {
-        let exchange = std::mem::replace(&mut self.tree.exchange, Symmetry::All);
-        let form = match &exchange {
-            Symmetry::All => vec![self.place(0)],
+    fn machine_form(&mut self) -> CanonicalForm {
+        let symmetry = std::mem::replace(&mut self.tree.symmetry, Symmetry::All);
+        let form = match &symmetry {
+            Symmetry::All => vec![self.part_form(0)],
             Symmetry::Listed { units, orders, .. } => {
-                let forms: Vec<u32> = units.iter().map(|unit| self.unit(*unit)).collect();
+                let forms: Vec<u32> = units.iter().map(|unit| self.unit_form(*unit)).collect();
                 let orders = orders.iter().map(|order| order.iter().map(|unit| forms[*unit]).collect());
                 orders.min().unwrap_or_default()
             }
         };
-        self.tree.exchange = exchange;
+        self.tree.symmetry = symmetry;
         form
     }
 
-    fn unit(&mut self, unit: DistanceUnit) -> u32 {
+    fn unit_form(&mut self, unit: DistanceUnit) -> u32 {
         match unit {
-            DistanceUnit::Place(place) => self.place(place),
-            DistanceUnit::Cpu(place) => self.label[place],
+            DistanceUnit::Part(part) => self.part_form(part),
+            DistanceUnit::Cpu(part) => self.label[part],
             DistanceUnit::Memory(node) => u32::from(self.marked[node]),
         }
     }
 
-    /// A subtree without labels is its shape.
-    fn place(&mut self, index: usize) -> u32 {
-        let place = &self.tree.places[index];
-        if !self.busy[index] {
-            return place.shape;
+    /// Returns the form of a subtree. Without labels it is the shape.
+    fn part_form(&mut self, index: usize) -> u32 {
+        let part = &self.tree.parts[index];
+        if !self.touched[index] {
+            return part.shape;
         }
-        let mut key = vec![LABELLED, place.shape, self.label[index]];
+        let mut key = vec![LABELLED, part.shape, self.label[index]];
         let memory = &self.tree.memory;
-        key.extend(place.memory.iter().map(|node| memory[*node].class * 2 + u32::from(self.marked[*node])));
+        key.extend(part.memory.iter().map(|node| memory[*node].class * 2 + u32::from(self.marked[*node])));
         let first_child = key.len();
         key[3..first_child].sort_unstable();
-        for child in 0..place.children.len() {
-            let child = self.tree.places[index].children[child];
-            let form = self.place(child);
+        for child in 0..part.children.len() {
+            let child = self.tree.parts[index].children[child];
+            let form = self.part_form(child);
             key.push(form);
         }
         key[first_child..].sort_unstable();

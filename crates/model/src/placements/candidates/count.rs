@@ -1,34 +1,32 @@
-//! How many: numbers of placements, which may be far beyond 2^64, and polynomials that count classes by thread count.
-//! Knows nothing of machines.
+//! Large numbers of placements, which may exceed 2^64, and polynomials that count classes by number of threads.
+//! Independent of machines.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A number of placements: exact below 10^12, beyond that to a dozen digits. The raw placements of a machine of 1152
-/// cpus are 10^347, more than an f64 holds.
+/// A number of placements, exact below 10^12 and with twelve digits above. A machine with 1152 CPUs has 10^347 raw
+/// placements, more than an f64 can represent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count {
-    /// Zero, or between 2^-256 and 2^256, so that the product of two still fits an f64.
+    /// Zero, or between 2^-256 and 2^256, so that the product of two fits into an f64.
     mantissa: f64,
     /// The value is `mantissa * 2^(512 * exponent)`.
     exponent: i32,
 }
 
-/// 2^256, where a mantissa is carried over, and 2^512, what is carried.
+/// 2^256, the mantissa from which 2^512 is carried to the exponent; and 2^512.
 const CARRY_FROM: f64 = (1_u128 << 127) as f64 * (1_u128 << 127) as f64 * 4.0;
 const CARRY: f64 = CARRY_FROM * CARRY_FROM;
 
 impl Count {
-    /// None at all.
     pub const ZERO: Self = Self { mantissa: 0.0, exponent: 0 };
     pub const ONE: Self = Self { mantissa: 1.0, exponent: 0 };
 
-    /// A number that fits 64 bits.
     pub fn new(number: usize) -> Self {
         Self { mantissa: number as f64, exponent: 0 }
     }
 
-    /// `n` over `k`: the sets of `k` out of `n`.
+    /// `n` over `k`: the number of subsets of size `k`.
     pub fn choose(n: usize, k: usize) -> Self {
         let k = k.min(n.saturating_sub(k));
         (0..k).fold(Self::ONE, |count, step| count.times(Self::new(n - step)).over(step + 1))
@@ -57,19 +55,19 @@ impl Count {
         Self { mantissa: self.mantissa * other.mantissa, exponent: self.exponent + other.exponent }.carried()
     }
 
-    /// The quotient by a whole number that divides it.
+    /// Divides by a number that is a factor of this one.
     #[must_use]
     pub fn over(self, divisor: usize) -> Self {
         Self { mantissa: self.mantissa / divisor as f64, exponent: self.exponent }.carried()
     }
 
-    /// One less; zero stays zero.
+    /// Subtracts one; zero stays zero.
     #[must_use]
     pub fn less_one(self) -> Self {
         if self.exponent == 0 { Self { mantissa: (self.mantissa - 1.0).max(0.0), exponent: 0 } } else { self }
     }
 
-    /// As an f64; infinite where that is too small.
+    /// Converts to an f64; infinite if the number is too large.
     pub fn as_f64(self) -> f64 {
         match self.exponent {
             0 => self.mantissa,
@@ -102,7 +100,7 @@ impl PartialOrd for Count {
     }
 }
 
-/// All digits below a million, then `3.7e7`.
+/// Prints all digits below a million, then `3.7e7`.
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.exponent == 0 && self.mantissa < 1e6 {
@@ -117,7 +115,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// What polynomials count with: f64, and where that overflows, [`Count`], which is several times slower.
+/// Number type of polynomials: f64, or [`Count`] after an overflow, which is several times slower.
 pub(super) trait Number: Copy + PartialEq {
     const ZERO: Self;
     const ONE: Self;
@@ -125,7 +123,7 @@ pub(super) trait Number: Copy + PartialEq {
     fn times(self, other: Self) -> Self;
     fn over(self, divisor: usize) -> Self;
     fn from_size(number: usize) -> Self;
-    /// None where the value did not fit.
+    /// `None` after an overflow.
     fn counted(self) -> Option<Count>;
 }
 
@@ -169,19 +167,19 @@ impl Number for Count {
     }
 }
 
-/// Counts by number of threads: `self[t]` is how many there are with t threads.
+/// Counts by number of threads: `polynomial[t]` is the number for t threads.
 pub(super) type Polynomial<N> = Vec<N>;
 
-/// The product, without the terms above `degree`.
+/// Returns the product without the terms above `degree`.
 pub(super) fn product<N: Number>(one: &[N], other: &[N], degree: usize) -> Polynomial<N> {
-    // The long one goes into the inner loop.
+    // The longer polynomial is used in the inner loop.
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let mut result = Vec::new();
     add_product(&mut result, short, 1, long, degree);
     result
 }
 
-/// Adds to a polynomial the product of `factors`, with x to the power `step` for x, and `terms`.
+/// Adds the product of `factors`, with x replaced by x to the power `step`, and `terms` to a polynomial.
 fn add_product<N: Number>(total: &mut Polynomial<N>, factors: &[N], step: usize, terms: &[N], degree: usize) {
     let top = ((factors.len() * step + terms.len()).saturating_sub(1 + step)).min(degree);
     if total.len() <= top {
@@ -201,7 +199,7 @@ pub(super) fn sum<N: Number>(one: &[N], other: &[N]) -> Polynomial<N> {
     (0..one.len().max(other.len())).map(|index| at(one, index).plus(at(other, index))).collect()
 }
 
-/// The polynomial with x to the power `step` for x.
+/// Returns the polynomial with x replaced by x to the power `step`.
 pub(super) fn stretched<N: Number>(polynomial: &[N], step: usize, degree: usize) -> Polynomial<N> {
     let top = (polynomial.len().saturating_sub(1) * step).min(degree);
     let mut result = vec![N::ZERO; top + 1];
@@ -211,13 +209,13 @@ pub(super) fn stretched<N: Number>(polynomial: &[N], step: usize, degree: usize)
     result
 }
 
-/// Multisets of 0, 1, .. `size` things that a polynomial counts: Pólya's enumeration with the cycle index of the
-/// symmetric group, by k h(k) = sum over j of p(x^j) h(k - j).
-pub(super) fn multisets<N: Number>(things: &[N], size: usize, degree: usize) -> Vec<Polynomial<N>> {
+/// Returns the multisets of sizes 0 to `size` of the objects that a polynomial counts: Pólya's enumeration with the
+/// cycle index of the symmetric group, by k h(k) = sum over j of p(x^j) h(k - j).
+pub(super) fn multisets<N: Number>(objects: &[N], size: usize, degree: usize) -> Vec<Polynomial<N>> {
     let mut sets: Vec<Polynomial<N>> = vec![vec![N::ONE]];
     for k in 1..=size {
         let mut total = Vec::new();
-        (1..=k).for_each(|j| add_product(&mut total, things, j, &sets[k - j], degree));
+        (1..=k).for_each(|j| add_product(&mut total, objects, j, &sets[k - j], degree));
         sets.push(total.into_iter().map(|count| count.over(k)).collect());
     }
     sets
@@ -228,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_beyond_any_float_keep_their_size() {
+    fn counts_above_the_range_of_f64_keep_their_magnitude() {
         let cases = [
             (Count::new(0), "0"),
             (Count::choose(96, 2), "4560"),
@@ -256,21 +254,21 @@ mod tests {
         );
     }
 
-    /// Multisets of k of n plain things: n + k - 1 over k.
+    /// The number of multisets of size k of n distinct objects is n + k - 1 over k.
     #[test]
-    fn multisets_of_plain_things() {
-        for (things, size) in [(1, 1), (2, 3), (5, 4), (7, 9)] {
-            let sets = multisets(&[Count::new(things)], size, 0);
-            assert_eq!(sets[size], vec![Count::choose(things + size - 1, size)], "{size} of {things}");
+    fn multisets_of_distinct_objects_are_counted() {
+        for (objects, size) in [(1, 1), (2, 3), (5, 4), (7, 9)] {
+            let sets = multisets(&[Count::new(objects)], size, 0);
+            assert_eq!(sets[size], vec![Count::choose(objects + size - 1, size)], "{size} of {objects}");
         }
-        // Four alike cpus: one class for each number of threads.
+        // Four equivalent CPUs: one class per number of threads.
         assert_eq!(multisets(&[Count::ONE, Count::ONE], 4, 4)[4], vec![Count::ONE; 5]);
         assert_eq!(multisets(&[Count::ONE, Count::ONE], 4, 2)[4], vec![Count::ONE; 3]);
         assert_eq!(multisets(&[1.0, 1.0], 4, 4)[4], vec![1.0; 5]);
     }
 
     #[test]
-    fn floats_say_where_they_end() {
+    fn overflowed_floats_are_not_counted() {
         assert_eq!(1e300.counted().map(|count| count.to_string()), Some("1.0e300".into()));
         assert_eq!(1e300.times(1e300).counted(), None);
     }

@@ -1,6 +1,6 @@
-//! Which alike places of the tree may be exchanged without changing a stated distance between memory nodes. A machine
-//! whose distances the tree does not explain gets groups from the distances; where that is not enough either, the
-//! exchanges are listed one by one. A wrong exchange would lose a placement, so in doubt there is none.
+//! Which parts of equal shape can be exchanged without changing a distance between memory nodes. If the tree does not
+//! explain the distances, parts are grouped by distance; if that does not suffice either, the symmetries are listed. A
+//! wrong symmetry would lose a placement, so in doubt there is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,34 +9,34 @@ use super::tree::{Nodes, Tree, TreeLevel, TreeNodeDraft, memory_in_order, speed_
 use crate::values::id_set::NodeId;
 use crate::values::topology::{Distances, Topology};
 
-/// Beyond so many ways to exchange units nothing is merged: each costs time with every form.
+/// Maximum number of listed symmetries; with more, nothing is merged, because each costs time per canonical form.
 const ORDERS_MAX: usize = 4096;
-/// The search for them ends after so many steps.
+/// Maximum number of steps of the search for symmetries.
 const STEPS_MAX: usize = 400_000;
 
-/// Which places of equal shape may be exchanged.
+/// Which parts of equal shape can be exchanged.
 pub(super) enum Symmetry {
     All,
-    /// Those inside a unit, and units in the orders listed.
+    /// Parts inside a unit, and units by the listed permutations.
     Listed {
         units: Vec<DistanceUnit>,
-        /// Each is a way to put unit `order[i]` in the place of unit i; the first leaves all where they are.
+        /// Permutations: `order[i]` is the unit that replaces unit i. The first is the identity.
         orders: Vec<Vec<usize>>,
-        /// By place: whether it is above the units.
+        /// Whether a part is above the units, by part.
         split: Vec<bool>,
-        /// Whether there were too many orders to list.
+        /// Whether there were too many permutations to list.
         too_many: bool,
     },
 }
 
-/// A part of the machine whose inside the distances leave alone. Units are disjoint and together the whole machine.
+/// A part of the machine whose inner symmetries keep all distances. Units are disjoint and together the whole machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum DistanceUnit {
-    /// A place with all that is below.
-    Place(usize),
-    /// One memory node of a place that is no unit.
+    /// A part with everything below it.
+    Part(usize),
+    /// One memory node of a part that is not a unit.
     Memory(usize),
-    /// The cpu of a place that is no unit.
+    /// The CPU of a part that is not a unit.
     Cpu(usize),
 }
 
@@ -45,13 +45,13 @@ impl Symmetry {
         matches!(self, Self::All)
     }
 
-    /// Whether the children of this place may not be exchanged freely.
-    pub fn is_split(&self, place: usize) -> bool {
-        matches!(self, Self::Listed { split, .. } if split[place])
+    /// Whether the children of this part cannot be exchanged freely.
+    pub fn is_split(&self, part: usize) -> bool {
+        matches!(self, Self::Listed { split, .. } if split[part])
     }
 }
 
-/// Everything stated about each ordered pair of nodes as one number: equal numbers, equal statements.
+/// Returns a number for everything known about each ordered pair of nodes. Equal numbers mean equal properties.
 pub(super) fn relation(topology: &Topology, nodes: &[NodeId], interner: &mut Interner) -> Vec<Vec<u32>> {
     let mut keys = vec![vec![Vec::new(); nodes.len()]; nodes.len()];
     for matrix in &topology.distances {
@@ -82,11 +82,11 @@ pub(super) fn relation(topology: &Topology, nodes: &[NodeId], interner: &mut Int
     keys.iter().map(|row| row.iter().map(|key| interner.intern(key)).collect()).collect()
 }
 
-/// Tells nodes of one class apart whose distances to the classes of all others differ, until nothing more is told
-/// apart: no exchange of such nodes could keep the distances.
+/// Splits classes of nodes whose distances to the classes of all other nodes differ, until nothing changes: exchanging
+/// such nodes cannot keep the distances.
 pub(super) fn refine(classes: &mut Vec<u32>, relation: &[Vec<u32>], interner: &mut Interner) {
     let different = |classes: &[u32]| classes.iter().collect::<BTreeSet<_>>().len();
-    // Each round but the last tells more apart.
+    // Each round except the last increases the number of classes.
     for _ in 0..classes.len() {
         let finer: Vec<u32> = (0..classes.len())
             .map(|node| {
@@ -106,15 +106,14 @@ pub(super) fn refine(classes: &mut Vec<u32>, relation: &[Vec<u32>], interner: &m
     }
 }
 
-/// Puts parts that are nearer to each other than to the rest into a part of their own, level by level. Says whether
-/// it did.
+/// Groups parts that are nearer to each other than to the rest, level by level. Returns whether there are such groups.
 pub(super) fn group_by_distance(part: &mut TreeNodeDraft, nodes: &Nodes, topology: &Topology) -> bool {
     let Some(distances) = topology.node_distances() else { return false };
     let mut grouped = false;
     for child in &mut part.children {
         grouped |= group_by_distance(child, nodes, topology);
     }
-    // Each round leaves fewer children than it found.
+    // Each round reduces the number of children.
     while let Some(groups) = nearest_groups(part, nodes, distances) {
         let mut children: Vec<Option<TreeNodeDraft>> =
             std::mem::take(&mut part.children).into_iter().map(Some).collect();
@@ -140,7 +139,7 @@ fn group_of(children: Vec<TreeNodeDraft>) -> TreeNodeDraft {
     }
 }
 
-/// The children in groups of nearest neighbours, where "nearest" divides them into more than one and fewer than all.
+/// Divides the children into groups of nearest neighbours; `None` if this results in a single group or only in singles.
 fn nearest_groups(part: &TreeNodeDraft, nodes: &Nodes, distances: &Distances) -> Option<Vec<Vec<usize>>> {
     let memory: Vec<Vec<NodeId>> = part
         .children
@@ -168,25 +167,25 @@ fn nearest_groups(part: &TreeNodeDraft, nodes: &Nodes, distances: &Distances) ->
             None => groups.push(vec![child]),
         }
     }
-    let apart = |one: &Vec<usize>, other: &Vec<usize>| {
+    let separated = |one: &Vec<usize>, other: &Vec<usize>| {
         one == other || one.iter().all(|a| other.iter().all(|b| gap[*a][*b] != nearest))
     };
-    let divides = groups.iter().all(|one| groups.iter().all(|other| apart(one, other)));
+    let divides = groups.iter().all(|one| groups.iter().all(|other| separated(one, other)));
     (divides && groups.len() > 1 && groups.len() < count).then_some(groups)
 }
 
-/// Which places may be exchanged, by trying each pair of neighbours: these swaps generate all exchanges.
-pub(super) fn exchange(tree: &mut Tree, relation: &[Vec<u32>]) -> Symmetry {
-    let mut kept = vec![true; tree.places.len()];
-    for place in (0..tree.places.len()).rev() {
-        let below = tree.places[place].children.iter().all(|child| kept[*child]);
-        kept[place] = below && swaps_keep(tree, place, relation);
+/// Determines which parts can be exchanged by testing each pair of neighbours: these swaps generate all symmetries.
+pub(super) fn symmetry(tree: &mut Tree, relation: &[Vec<u32>]) -> Symmetry {
+    let mut kept = vec![true; tree.parts.len()];
+    for part in (0..tree.parts.len()).rev() {
+        let below = tree.parts[part].children.iter().all(|child| kept[*child]);
+        kept[part] = below && swaps_keep(tree, part, relation);
     }
     if kept[0] {
         return Symmetry::All;
     }
     let mut units = Vec::new();
-    let mut split = vec![false; tree.places.len()];
+    let mut split = vec![false; tree.parts.len()];
     collect_units(tree, 0, &kept, &mut units, &mut split);
     let orders = orders(tree, &units, relation);
     let too_many = orders.is_none();
@@ -194,11 +193,11 @@ pub(super) fn exchange(tree: &mut Tree, relation: &[Vec<u32>]) -> Symmetry {
     Symmetry::Listed { units, orders, split, too_many }
 }
 
-/// Whether exchanging neighbours directly below a place keeps every distance.
-fn swaps_keep(tree: &Tree, place: usize, relation: &[Vec<u32>]) -> bool {
-    let place = &tree.places[place];
-    let children = place.children.windows(2).filter(|pair| tree.places[pair[0]].shape == tree.places[pair[1]].shape);
-    let nodes = place.memory.windows(2).filter(|pair| tree.memory[pair[0]].class == tree.memory[pair[1]].class);
+/// Whether exchanging neighbours directly below a part keeps all distances.
+fn swaps_keep(tree: &Tree, part: usize, relation: &[Vec<u32>]) -> bool {
+    let part = &tree.parts[part];
+    let children = part.children.windows(2).filter(|pair| tree.parts[pair[0]].shape == tree.parts[pair[1]].shape);
+    let nodes = part.memory.windows(2).filter(|pair| tree.memory[pair[0]].class == tree.memory[pair[1]].class);
     let mut swaps = children
         .map(|pair| (tree.memory_below(pair[0]), tree.memory_below(pair[1])))
         .chain(nodes.map(|pair| (vec![pair[0]], vec![pair[1]])));
@@ -216,71 +215,71 @@ fn swaps_keep(tree: &Tree, place: usize, relation: &[Vec<u32>]) -> bool {
     })
 }
 
-fn collect_units(tree: &Tree, place: usize, kept: &[bool], units: &mut Vec<DistanceUnit>, split: &mut [bool]) {
-    if kept[place] {
-        units.push(DistanceUnit::Place(place));
+fn collect_units(tree: &Tree, part: usize, kept: &[bool], units: &mut Vec<DistanceUnit>, split: &mut [bool]) {
+    if kept[part] {
+        units.push(DistanceUnit::Part(part));
         return;
     }
-    split[place] = true;
-    let here = &tree.places[place];
+    split[part] = true;
+    let here = &tree.parts[part];
     units.extend(here.memory.iter().map(|node| DistanceUnit::Memory(*node)));
-    units.extend(here.cpu.map(|_| DistanceUnit::Cpu(place)));
+    units.extend(here.cpu.map(|_| DistanceUnit::Cpu(part)));
     here.children.iter().for_each(|child| collect_units(tree, *child, kept, units, split));
 }
 
-/// What a unit must have in common with the one whose place it takes.
+/// Properties that must be equal for two units to be exchanged.
 struct UnitKey {
-    /// The shapes of all places around it and its own.
-    looks: Vec<u32>,
-    /// The places around it, the machine first.
+    /// Shapes of all parts around the unit, and its own.
+    shapes: Vec<u32>,
+    /// Indices of the parts around the unit, beginning with the machine.
     path: Vec<usize>,
     memory: Vec<usize>,
 }
 
-fn facts(tree: &Tree, unit: DistanceUnit) -> UnitKey {
+fn unit_key(tree: &Tree, unit: DistanceUnit) -> UnitKey {
     let (own, around, memory) = match unit {
-        DistanceUnit::Place(place) => (tree.places[place].shape, tree.places[place].parent, tree.memory_below(place)),
+        DistanceUnit::Part(part) => (tree.parts[part].shape, tree.parts[part].parent, tree.memory_below(part)),
         DistanceUnit::Memory(node) => (tree.memory[node].class, Some(tree.memory[node].holder), vec![node]),
-        DistanceUnit::Cpu(place) => (tree.places[place].shape, Some(place), Vec::new()),
+        DistanceUnit::Cpu(part) => (tree.parts[part].shape, Some(part), Vec::new()),
     };
-    let mut path: Vec<usize> = std::iter::successors(around, |place| tree.places[*place].parent).collect();
+    let mut path: Vec<usize> = std::iter::successors(around, |part| tree.parts[*part].parent).collect();
     path.reverse();
     let kind = match unit {
-        DistanceUnit::Place(_) => 0,
+        DistanceUnit::Part(_) => 0,
         DistanceUnit::Memory(_) => 1,
         DistanceUnit::Cpu(_) => 2,
     };
-    let looks = path.iter().map(|place| tree.places[*place].shape).chain([kind, own]).collect();
-    UnitKey { looks, path, memory }
+    let shapes = path.iter().map(|part| tree.parts[*part].shape).chain([kind, own]).collect();
+    UnitKey { shapes, path, memory }
 }
 
-/// Every order of the units that keeps looks, common surroundings and distances; none where there are too many.
+/// Returns all permutations of the units that keep shapes, common parents and distances; `None` if there are too many.
 fn orders(tree: &mut Tree, units: &[DistanceUnit], relation: &[Vec<u32>]) -> Option<Vec<Vec<usize>>> {
-    let facts: Vec<UnitKey> = units.iter().map(|unit| facts(tree, *unit)).collect();
+    let keys: Vec<UnitKey> = units.iter().map(|unit| unit_key(tree, *unit)).collect();
     let mut pair = |one: &UnitKey, other: &UnitKey| {
         let shared = one.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
         let between = one.memory.iter().flat_map(|from| other.memory.iter().map(|to| relation[*from][*to]));
         let key: Vec<u32> = [shared as u32].into_iter().chain(between).collect();
         tree.interner.intern(&key)
     };
-    let pairs: Vec<Vec<u32>> = facts.iter().map(|one| facts.iter().map(|other| pair(one, other)).collect()).collect();
-    let looks: Vec<(&Vec<u32>, Vec<u32>)> = facts
+    let pairs: Vec<Vec<u32>> = keys.iter().map(|one| keys.iter().map(|other| pair(one, other)).collect()).collect();
+    let signatures: Vec<(&Vec<u32>, Vec<u32>)> = keys
         .iter()
         .zip(&pairs)
-        .map(|(facts, row)| {
+        .map(|(key, row)| {
             let mut row = row.clone();
             row.sort_unstable();
-            (&facts.looks, row)
+            (&key.shapes, row)
         })
         .collect();
     let fits = |order: &[usize], unit: usize| {
-        let place = order.len();
-        looks[unit] == looks[place]
-            && pairs[unit][unit] == pairs[place][place]
+        let position = order.len();
+        signatures[unit] == signatures[position]
+            && pairs[unit][unit] == pairs[position][position]
             && order.iter().enumerate().all(|(earlier, other)| {
                 *other != unit
-                    && pairs[*other][unit] == pairs[earlier][place]
-                    && pairs[unit][*other] == pairs[place][earlier]
+                    && pairs[*other][unit] == pairs[earlier][position]
+                    && pairs[unit][*other] == pairs[position][earlier]
             })
     };
     let mut found = Vec::new();
@@ -295,7 +294,7 @@ fn orders(tree: &mut Tree, units: &[DistanceUnit], relation: &[Vec<u32>]) -> Opt
             found.push(order);
             continue;
         }
-        // Pushed in reverse, so that the order that changes nothing is found first.
+        // Pushed in reverse, so that the identity is found first.
         for unit in (0..units.len()).rev().filter(|unit| fits(&order, *unit)) {
             let mut longer = order.clone();
             longer.push(unit);
@@ -305,13 +304,13 @@ fn orders(tree: &mut Tree, units: &[DistanceUnit], relation: &[Vec<u32>]) -> Opt
     (found.len() <= ORDERS_MAX).then_some(found)
 }
 
-/// How often each way to exchange units occurs, by what it does: the cycles that it moves units in, as unit and length.
-pub(super) fn cycles(orders: &[Vec<usize>], alike: &[u32]) -> BTreeMap<Vec<(u32, usize)>, usize> {
+/// Counts permutations by their cycles, as (class of units, length). `classes` is the class of each unit.
+pub(super) fn cycles(orders: &[Vec<usize>], classes: &[u32]) -> BTreeMap<Vec<(u32, usize)>, usize> {
     let mut kinds = BTreeMap::new();
     for order in orders {
         let mut seen = vec![false; order.len()];
         let mut cycles = Vec::new();
-        for (start, looks) in alike.iter().enumerate() {
+        for (start, class) in classes.iter().enumerate() {
             let mut length = 0;
             let mut unit = start;
             while !seen[unit] {
@@ -320,7 +319,7 @@ pub(super) fn cycles(orders: &[Vec<usize>], alike: &[u32]) -> BTreeMap<Vec<(u32,
                 length += 1;
             }
             if length > 0 {
-                cycles.push((*looks, length));
+                cycles.push((*class, length));
             }
         }
         cycles.sort_unstable();

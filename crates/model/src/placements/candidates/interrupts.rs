@@ -1,5 +1,4 @@
-//! Candidates times where the interrupts of devices go: as they were found, and in each way that has a name and comes to
-//! something of its own beside these seats.
+//! Combines candidates with interrupt affinities of devices: unchanged, and every named rule that has a distinct effect.
 
 use super::SearchSpace;
 use crate::placements::placement::cores::CoreIndex;
@@ -8,32 +7,32 @@ use crate::placements::placement::{Placement, PlacementError};
 use crate::values::id_set::CpuSet;
 use crate::values::topology::Topology;
 
-/// Classes of cpus that are not alike: those that a measurement told apart, and those near one of the devices.
-pub(super) fn distinct_routes(topology: &Topology, wish: &SearchSpace) -> Result<Vec<CpuSet>, String> {
-    let homes = devices(topology, &wish.devices)?.into_iter().filter_map(|device| topology.node(device.node?));
+/// Returns sets of CPUs that are not equivalent to others: measured classes, and CPUs near one of the devices.
+pub(super) fn distinct_routes(topology: &Topology, space: &SearchSpace) -> Result<Vec<CpuSet>, String> {
+    let homes = devices(topology, &space.devices)?.into_iter().filter_map(|device| topology.node(device.node?));
     let near = homes.map(|node| node.cpus.clone()).filter(|cpus| !cpus.is_empty());
-    Ok(wish.measured.iter().cloned().chain(near).collect())
+    Ok(space.measured.iter().cloned().chain(near).collect())
 }
 
-/// A placement with the devices' interrupts as found (0), then by each rule (from 1) that means something beside its
-/// seats, and not the same as one before.
+/// Returns a placement with unchanged interrupts (route 0) and by each rule (from 1) that is possible for its CPUs and
+/// differs from earlier ones.
 pub(super) fn route_rules(
-    ground: &CoreIndex,
+    core_index: &CoreIndex,
     placement: &Placement,
     names: &[String],
 ) -> Result<Vec<(usize, Placement)>, String> {
-    let as_found = with_route(ground, placement, None, names).map_err(|none| none.to_string())?;
-    let mut ways = vec![(0, as_found)];
+    let unchanged = with_route(core_index, placement, None, names).map_err(|error| error.to_string())?;
+    let mut routes = vec![(0, unchanged)];
     for (route, rule) in (1..).zip(RULES).filter(|_| !names.is_empty()) {
-        match with_route(ground, placement, Some(rule), names) {
-            Ok(routed) if ways.iter().all(|(_, other)| other.interrupts != routed.interrupts) => {
-                ways.push((route, routed));
+        match with_route(core_index, placement, Some(rule), names) {
+            Ok(routed) if routes.iter().all(|(_, other)| other.interrupts != routed.interrupts) => {
+                routes.push((route, routed));
             }
-            // Without seats no core is the same, on one node none is another: that is no candidate. Devices whose
-            // interrupts nobody can move are refused before anything is asked.
+            // For example `same-core` without bindings, or `other-node` on one node. Devices with managed interrupts are
+            // rejected earlier.
             Ok(_) | Err(PlacementError::Unavailable(_)) => {}
-            Err(PlacementError::Mistake(why)) => return Err(why),
+            Err(PlacementError::Invalid(error)) => return Err(error),
         }
     }
-    Ok(ways)
+    Ok(routes)
 }

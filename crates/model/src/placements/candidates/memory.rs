@@ -1,4 +1,4 @@
-//! Memory policies that are worth a trial with given seats.
+//! Memory policies that are worth a trial on given CPUs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,28 +11,28 @@ use crate::placements::placement::memory::main_memory;
 use crate::placements::placement::{KernelFeatures, MemoryPolicy};
 use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 
-/// What a memory policy is in relation to the seats, so that different seats can be compared under one policy.
+/// A memory policy in relation to the CPUs, so that different CPUs can be compared under one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryChoice {
     Kernel,
-    /// Page by page over all main memory.
+    /// Interleaved over all main memory.
     Interleave,
-    /// Page by page over the nodes of the seats.
+    /// Interleaved over the nodes of the CPUs.
     InterleaveUsed,
-    /// Page by page over all nodes, those without cpus too.
+    /// Interleaved over all nodes, including those without CPUs.
     InterleaveTiers,
-    /// Over all nodes by the kernel's weights.
+    /// Interleaved over all nodes by the kernel's weights.
     Weighted,
-    /// Stated explicitly: on the node of the cpu that touches it first.
+    /// On the node of the CPU that touches a page first, set explicitly.
     Local,
-    /// Only on the node with most seats.
+    /// Only on the node with most of the CPUs.
     Own,
-    /// Only on the nearest other node of this tier and size; numbers are this machine's own.
+    /// Only on the nearest other node of this tier and size; the numbers are specific to the machine.
     Other(u32),
-    /// Only on the farthest node without seats.
+    /// Only on the farthest node without any of the CPUs.
     Farthest,
-    /// What a policy that the user named says.
+    /// The memory of a policy that the user named.
     Named,
 }
 
@@ -58,50 +58,55 @@ impl MemoryChoice {
 /// A memory policy, and whether it belongs to the first stage.
 pub(super) type Choice = (MemoryChoice, MemoryPolicy, bool);
 
-/// The distance where the machine states none: the firmware's number for "another node".
-const DISTANCE_UNSTATED: u64 = 20;
+/// Default distance if the machine reports none: the firmware's value for any remote node.
+const REMOTE_DISTANCE_DEFAULT: u64 = 20;
 
-/// The policies for these seats. No seats: the kernel chooses the cpus.
-/// With one memory node every policy is the kernel's.
-pub(super) fn choices(ground: &CoreIndex, tree: &Tree, seats: &[CpuId], offers: KernelFeatures) -> Vec<Choice> {
-    let all = ground.memory_nodes();
+/// Returns the memory policies for these CPUs. Empty `bindings`: the kernel chooses. On a machine with one memory node, the
+/// kernel's policy is the only one.
+pub(super) fn choices(
+    core_index: &CoreIndex,
+    tree: &Tree,
+    bindings: &[CpuId],
+    features: KernelFeatures,
+) -> Vec<Choice> {
+    let all = core_index.memory_nodes();
     let mut choices = vec![(MemoryChoice::Kernel, MemoryPolicy::Kernel, true)];
     if all.len() < 2 {
         return choices;
     }
-    let used = used(ground, seats);
-    let main: NodeSet = main_memory(ground).into_iter().collect();
+    let used = used(core_index, bindings);
+    let main: NodeSet = main_memory(core_index).into_iter().collect();
     let every: NodeSet = all.iter().copied().collect();
     if main.len() > 1 {
         choices.push((MemoryChoice::Interleave, MemoryPolicy::Interleave(main.clone()), true));
     }
     if used.len() > 1 && used.len() < main.len() {
-        // In the first stage too: it interacts with which seats are best.
+        // Also in the first stage, because it interacts with the choice of CPUs.
         let nodes = used.iter().copied().collect();
         choices.push((MemoryChoice::InterleaveUsed, MemoryPolicy::Interleave(nodes), true));
     }
     choices.push((MemoryChoice::Local, MemoryPolicy::Local, false));
     let only = |choice, node: NodeId| (choice, MemoryPolicy::Bind([node].into_iter().collect()), false);
     choices.extend(used.first().map(|own| only(MemoryChoice::Own, *own)));
-    choices.extend(others(ground, tree, seats, &used).into_iter().map(|(choice, node)| only(choice, node)));
+    choices.extend(others(core_index, tree, bindings, &used).into_iter().map(|(choice, node)| only(choice, node)));
     if every != main {
         choices.push((MemoryChoice::InterleaveTiers, MemoryPolicy::Interleave(every.clone()), false));
     }
     let tiers = tree.memory.iter().any(|memory| memory.tier != tree.memory[0].tier);
-    if offers.weighted_interleave && (tiers || every != main) {
-        // Between nodes of one speed the kernel's weights are equal, and this is plain interleaving.
+    if features.weighted_interleave && (tiers || every != main) {
+        // Between nodes of one speed, the kernel's weights are equal, so this would be plain interleaving.
         choices.push((MemoryChoice::Weighted, MemoryPolicy::WeightedInterleave(every), false));
     }
     choices
 }
 
-/// The nodes of the seats, the one with most seats first.
-fn used(ground: &CoreIndex, seats: &[CpuId]) -> Vec<NodeId> {
-    if seats.is_empty() {
-        return ground.homes();
+/// Returns the nodes of the CPUs, the one with most CPUs first.
+fn used(core_index: &CoreIndex, bindings: &[CpuId]) -> Vec<NodeId> {
+    if bindings.is_empty() {
+        return core_index.homes();
     }
     let mut on: BTreeMap<NodeId, usize> = BTreeMap::new();
-    for home in seats.iter().filter_map(|cpu| ground.core_of(*cpu)?.home) {
+    for home in bindings.iter().filter_map(|cpu| core_index.core_of(*cpu)?.home) {
         *on.entry(home).or_default() += 1;
     }
     let mut used: Vec<NodeId> = on.keys().copied().collect();
@@ -109,26 +114,27 @@ fn used(ground: &CoreIndex, seats: &[CpuId]) -> Vec<NodeId> {
     used
 }
 
-/// Nodes without seats: the nearest of each tier, and the farthest.
-fn others(ground: &CoreIndex, tree: &Tree, seats: &[CpuId], used: &[NodeId]) -> Vec<(MemoryChoice, NodeId)> {
-    let cpus: CpuSet = seats.iter().copied().collect();
-    let far = |node: NodeId| used.first().and_then(|own| ground.distance(*own, node)).unwrap_or(DISTANCE_UNSTATED);
-    // Memory beside the seats that is not their default, such as HBM, is nearer than any distance says.
-    let beside = |node: NodeId| ground.topology.node(node).is_some_and(|node| node.cpus.intersects(&cpus));
+/// Returns nodes without any of the CPUs: the nearest of each tier, and the farthest.
+fn others(core_index: &CoreIndex, tree: &Tree, bindings: &[CpuId], used: &[NodeId]) -> Vec<(MemoryChoice, NodeId)> {
+    let cpus: CpuSet = bindings.iter().copied().collect();
+    let distance =
+        |node: NodeId| used.first().and_then(|own| core_index.distance(*own, node)).unwrap_or(REMOTE_DISTANCE_DEFAULT);
+    // Memory that is local to the CPUs but not their default, such as HBM, is nearer than any other.
+    let is_local = |node: NodeId| core_index.topology.node(node).is_some_and(|node| node.cpus.intersects(&cpus));
     let mut nearest: BTreeMap<u32, NodeId> = BTreeMap::new();
     let mut farthest: Option<NodeId> = None;
-    for node in ground.memory_nodes().into_iter().filter(|node| !used.contains(node)) {
+    for node in core_index.memory_nodes().into_iter().filter(|node| !used.contains(node)) {
         let tier = tree.memory.iter().find(|memory| memory.node == node).map_or(0, |memory| memory.tier);
         let best = nearest.entry(tier).or_insert(node);
-        if (!beside(node), far(node)) < (!beside(*best), far(*best)) {
+        if (!is_local(node), distance(node)) < (!is_local(*best), distance(*best)) {
             *best = node;
         }
-        if farthest.is_none_or(|most| far(node) > far(most)) {
+        if farthest.is_none_or(|most| distance(node) > distance(most)) {
             farthest = Some(node);
         }
     }
     let known: Vec<NodeId> = nearest.values().copied().collect();
-    let farthest = farthest.filter(|node| known.iter().all(|other| far(*other) != far(*node)));
+    let farthest = farthest.filter(|node| known.iter().all(|other| distance(*other) != distance(*node)));
     let nearest = nearest.into_iter().map(|(tier, node)| (MemoryChoice::Other(tier), node));
     nearest.chain(farthest.map(|node| (MemoryChoice::Farthest, node))).collect()
 }
@@ -137,15 +143,15 @@ impl fmt::Display for MemoryChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kernel => "the kernel's memory policy",
-            Self::Interleave => "memory page by page over all nodes",
-            Self::InterleaveUsed => "memory page by page over the nodes of the seats",
-            Self::InterleaveTiers => "memory page by page over all nodes of all tiers",
-            Self::Weighted => "memory over all nodes by the kernel's weights",
-            Self::Local => "memory on the node that touches it first",
-            Self::Own => "memory only on the seats' own node",
+            Self::Interleave => "memory interleaved over all nodes",
+            Self::InterleaveUsed => "memory interleaved over the nodes of the threads",
+            Self::InterleaveTiers => "memory interleaved over all nodes of all tiers",
+            Self::Weighted => "memory interleaved over all nodes by the kernel's weights",
+            Self::Local => "memory on the node of the CPU that touches it first",
+            Self::Own => "memory only on the threads' own node",
             Self::Other(_) => "memory only on the nearest other node",
             Self::Farthest => "memory only on the farthest node",
-            Self::Named => "memory as the named policy says",
+            Self::Named => "memory as in the named policy",
         })
     }
 }

@@ -1,5 +1,5 @@
-//! The placements that `nearfar place` races: every way to put a command on the machine that differs after exchanging
-//! alike places, or a regular family of a few dozen where those are too many. Offers only; what is best is measured.
+//! The candidates of `nearfar place`: all placements of a command that differ after exchanging equivalent parts of the
+//! machine, or a regular family of a few dozen if those are too many. Must not depend on measurements of the race.
 
 mod canonical;
 mod classes;
@@ -35,140 +35,143 @@ use collect::CandidateSet;
 use search_space::ResolvedSearchSpace;
 use tree::Tree;
 
-/// How many threads the command runs.
+/// Number of threads of the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// So many: each gets a cpu of its own, or all share a larger set.
+    /// A fixed number. Each thread is pinned to one CPU, or all share a larger set.
     Fixed(usize),
-    /// As many as it is told: the command has `{threads}`, and the number is searched too.
+    /// The command contains `{threads}`: the number is searched, too.
     Searched,
-    /// Its own business: it gets sets of cpus of many sizes to use as it likes.
+    /// The command chooses the number itself. It gets sets of CPUs of many sizes to use freely.
     #[default]
     Unspecified,
 }
 
-/// What is wanted of the candidates.
+/// The placements that the user allows.
 #[derive(Clone, Debug, Default)]
 pub struct SearchSpace {
-    /// How many threads the command runs.
     pub threads: Threads,
-    /// The most cpus that a placement may have (`--cpus-max`).
+    /// Maximum number of CPUs of a placement (`--max-cpus`).
     pub cpus_max: Option<usize>,
-    /// The cpus that may be used (`-C`).
+    /// CPUs that may be used (`-C`); `None` allows all.
     pub within: Option<CpuSet>,
-    /// Only what these policies make (`--only`), as `--placement` takes them. The kernel's choice stays.
+    /// Only the placements of these policies (`--only`), in the syntax of `--placement`. The baseline `kernel` stays.
     pub only: Vec<String>,
-    /// What is not wanted (`--exclude`). A list of cpus: they are not used. `node:N`: neither its cpus nor its memory.
-    /// A policy about memory: it is not used with any seats. A policy about cpus: its seats, or seats alike, are not
-    /// used with any memory.
+    /// Excluded placements (`--exclude`). A list of CPUs: these CPUs. `node:N`: CPUs and memory of the node. A memory
+    /// policy: this memory policy with any CPUs. A CPU policy: its CPUs, and equivalent ones, with any memory.
     pub exclude: Vec<String>,
-    /// A second command runs beside the first and wants seats of its own.
+    /// Whether a second command runs concurrently and is placed, too.
     pub second: bool,
-    /// What the running kernel offers.
     pub kernel: KernelFeatures,
-    /// Classes of cpus that a measurement told apart; cpus in different classes are not alike. May be empty.
+    /// Classes of CPUs that a measurement distinguished. CPUs in different classes are not equivalent. May be empty.
     pub measured: Vec<CpuSet>,
-    /// Devices whose interrupts are placed too; see [`crate::placements::placement::check_movable`].
+    /// Devices whose interrupts are placed, too; see [`crate::placements::placement::check_movable`].
     pub devices: Vec<String>,
 }
 
-/// The candidates, in an order that depends on the machine and the wish alone.
+/// The candidates of a race. Their order depends only on the machine and the search space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidates {
-    /// The first is the kernel's choice, which is not bound by any limit: everything is measured against it.
+    /// The first is the baseline `kernel`, which ignores all limits.
     pub placements: Vec<Placement>,
-    /// Who is raced first.
     pub stages: Stages,
-    /// The placements there are without symmetry; of the first command where there are two.
+    /// Number of placements without symmetry; if there are two commands, of the first.
     pub raw: Count,
-    /// The classes of seats alone; placements that alike places make equal are one class.
+    /// Number of classes of CPU sets, ignoring memory. Sets that become equal by exchanging equivalent parts are one class.
     pub classes: Count,
-    /// How the raw placements became the candidates.
+    /// How the raw placements were reduced to the candidates, for `--explain`.
     pub steps: Vec<Step>,
 }
 
-/// One step from the raw placements to the candidates.
+/// One step of the reduction from the raw placements to the candidates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What is counted: `raw`, `classes`, `with memory`, `family`, `first stage`, `offered`; several steps may have
-    /// the name `note` and count nothing.
+    /// `raw`, `classes`, `with memory`, `family`, `first stage` or `offered`. Several steps may have the name `note`.
     pub name: &'static str,
-    /// How many there are after this step; none for notes.
+    /// Number of placements after this step; `None` for notes.
     pub count: Option<Count>,
     pub text: String,
 }
 
-/// One candidate on its way.
+/// A candidate without name and reason.
 #[derive(Clone, Debug)]
 struct Draft {
     threads: usize,
-    /// In logical order; empty when the kernel chooses.
-    seats: Vec<CpuId>,
+    /// In logical order; empty if the kernel chooses.
+    bindings: Vec<CpuId>,
     memory: MemoryPolicy,
     choice: MemoryChoice,
     second: CpuSet,
-    /// What the second command's cpus are, in words.
-    second_words: String,
+    /// Description of the second command's CPUs.
+    second_reason: String,
+    /// Index in [`CandidateSet::shapes`].
     shape: usize,
     first_stage: bool,
 }
 
-/// The candidates for a machine. An error is the user's mistake.
-pub fn candidates(topology: &Topology, wish: &SearchSpace) -> Result<Candidates, String> {
-    let limits = search_space::read(topology, wish)?;
-    let ground = CoreIndex::new(&limits.topology);
-    let as_named = CoreIndex::new(topology);
-    let nothing = || "this process may use no cpu of this machine".to_string();
-    let apart = interrupts::distinct_routes(topology, wish)?;
-    let mut tree = Tree::new(&ground, &apart).ok_or_else(nothing)?;
-    let reference = match wish.threads {
+/// Returns the candidates for a machine.
+///
+/// # Errors
+///
+/// If the search space is invalid for this machine or contains no placement.
+pub fn candidates(topology: &Topology, space: &SearchSpace) -> Result<Candidates, String> {
+    let limits = search_space::read(topology, space)?;
+    let core_index = CoreIndex::new(&limits.topology);
+    let full_index = CoreIndex::new(topology);
+    let no_cpus = || "this process may not use any CPU of this machine".to_string();
+    let distinct = interrupts::distinct_routes(topology, space)?;
+    let mut tree = Tree::new(&core_index, &distinct).ok_or_else(no_cpus)?;
+    let baseline_threads = match space.threads {
         Threads::Fixed(threads) => threads,
-        Threads::Searched | Threads::Unspecified => as_named.cores.len(),
+        Threads::Searched | Threads::Unspecified => full_index.cores.len(),
     };
-    let counted = explain::count(&tree, wish.threads);
-    let facts = explain::facts(&ground, &tree, wish);
-    let mut gather = CandidateSet::new(&ground, &limits, wish, &mut tree, reference);
-    let (drafts, tally) = if !wish.only.is_empty() {
-        let (drafts, tally) = gather.only()?;
-        (if wish.second { server_bindings::beside_named(&mut gather, drafts) } else { drafts }, tally)
-    } else if wish.second {
-        server_bindings::drafts(&mut gather)
+    let counted = explain::count(&tree, space.threads);
+    let notes = explain::notes(&core_index, &tree, space);
+    let mut set = CandidateSet::new(&core_index, &limits, space, &mut tree, baseline_threads);
+    let (drafts, counts) = if !space.only.is_empty() {
+        let (drafts, counts) = set.only()?;
+        (if space.second { server_bindings::with_policies(&mut set, drafts) } else { drafts }, counts)
+    } else if space.second {
+        server_bindings::drafts(&mut set)
     } else {
-        gather.all(&counted)
+        set.all(&counted)
     };
-    let steps = explain::steps(&limits, wish, &counted, &tally, facts);
-    finish(&as_named, wish, drafts, &counted, steps, reference)
+    let steps = explain::steps(&limits, space, &counted, &counts, notes);
+    finish(&full_index, space, drafts, &counted, steps, baseline_threads)
 }
 
-/// Names the candidates, puts the kernel's choice first and says which are raced first.
+/// Names the candidates, prepends the baseline, and chooses the candidates of the first stage.
 fn finish(
-    ground: &CoreIndex,
-    wish: &SearchSpace,
+    core_index: &CoreIndex,
+    space: &SearchSpace,
     drafts: Vec<Draft>,
-    counted: &explain::Counted,
+    counted: &explain::ClassCounts,
     steps: Vec<Step>,
-    reference: usize,
+    baseline_threads: usize,
 ) -> Result<Candidates, String> {
-    let kernel = Placement::kernel(reference);
-    let same = |draft: &Draft| {
-        draft.threads == reference && draft.seats.is_empty() && draft.memory == kernel.memory && draft.second.is_empty()
+    let kernel = Placement::kernel(baseline_threads);
+    let is_kernel = |draft: &Draft| {
+        draft.threads == baseline_threads
+            && draft.bindings.is_empty()
+            && draft.memory == kernel.memory
+            && draft.second.is_empty()
     };
     let mut all = Candidates {
         placements: Vec::new(),
-        stages: Stages { threads_searched: wish.threads == Threads::Searched, ..Stages::default() },
-        raw: counted.raw.times(explain::routes(wish)),
-        classes: counted.seats,
+        stages: Stages { threads_searched: space.threads == Threads::Searched, ..Stages::default() },
+        raw: counted.raw.times(explain::routes(space)),
+        classes: counted.cpu_sets,
         steps,
     };
-    let mut names = names::Names::new(ground, wish.kernel);
-    let made = drafts.into_iter().filter(|draft| !same(draft)).map(|draft| {
+    let mut names = names::Names::new(core_index, space.kernel);
+    let drafts = drafts.into_iter().filter(|draft| !is_kernel(draft)).map(|draft| {
         let stage = (draft.first_stage, draft.shape, draft.choice, draft.threads);
-        (stage, placement(ground, &mut names, wish.threads, draft))
+        (stage, placement(core_index, &mut names, space.threads, draft))
     });
     for ((first, shape, choice, threads), placement) in
-        std::iter::once(((true, 0, MemoryChoice::Kernel, reference), kernel.clone())).chain(made)
+        std::iter::once(((true, 0, MemoryChoice::Kernel, baseline_threads), kernel.clone())).chain(drafts)
     {
-        for (route, routed) in interrupts::route_rules(ground, &placement, &wish.devices)? {
+        for (route, routed) in interrupts::route_rules(core_index, &placement, &space.devices)? {
             all.stages.push(first, shape, (choice, route), threads);
             all.placements.push(routed);
         }
@@ -177,19 +180,20 @@ fn finish(
         all.stages.first.fill(true);
     }
     let offered = all.placements.len();
-    all.steps.extend(explain::with_interrupts(&wish.devices));
+    all.steps.extend(explain::with_interrupts(&space.devices));
     all.steps.push(explain::offered(offered, all.stages.first.iter().filter(|first| **first).count()));
     Ok(all)
 }
 
-fn placement(ground: &CoreIndex, names: &mut names::Names, wish: Threads, draft: Draft) -> Placement {
-    let Draft { threads, seats, memory, second, second_words, .. } = draft;
-    let given = (wish != Threads::Unspecified).then_some(threads);
-    let name = names.name(given, threads, &seats, &memory);
-    let mut placement = Placement { name, reason: String::new(), seats, memory, second, ..Placement::kernel(threads) };
-    placement.reason = names::sentence(ground, &placement, wish == Threads::Unspecified);
-    if !second_words.is_empty() {
-        placement.reason = format!("{}; second command: {second_words}", placement.reason);
+fn placement(core_index: &CoreIndex, names: &mut names::Names, mode: Threads, draft: Draft) -> Placement {
+    let Draft { threads, bindings, memory, second, second_reason, .. } = draft;
+    let requested = (mode != Threads::Unspecified).then_some(threads);
+    let name = names.name(requested, threads, &bindings, &memory);
+    let reason = String::new();
+    let mut placement = Placement { name, reason, bindings, memory, server_cpus: second, ..Placement::kernel(threads) };
+    placement.reason = names::sentence(core_index, &placement, mode == Threads::Unspecified);
+    if !second_reason.is_empty() {
+        placement.reason = format!("{}; second command: {second_reason}", placement.reason);
     }
     placement
 }

@@ -1,4 +1,4 @@
-//! The placements one move of one thread away, for `--refine`: what the regular family may have missed.
+//! The placements that differ by moving one thread, for `--refine`. The regular family may not contain them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,52 +11,52 @@ use crate::placements::placement::{MemoryPolicy, Placement};
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::topology::Topology;
 
-/// The classes of placements that differ from this one in the cpu of one thread, as far as the wish allows. Memory and
-/// the second command stay. None for a placement without seats.
-pub fn neighbours(topology: &Topology, wish: &SearchSpace, placement: &Placement) -> Result<Vec<Placement>, String> {
-    let limits = search_space::read(topology, wish)?;
-    let ground = CoreIndex::new(&limits.topology);
-    let as_named = CoreIndex::new(topology);
-    let Some(mut tree) = Tree::new(&ground, &interrupts::distinct_routes(topology, wish)?) else {
+/// Returns one placement of each class that differs from this one in the CPU of one thread and is in the search space.
+/// Memory and the second command are kept. Empty for a placement without bindings.
+pub fn neighbours(topology: &Topology, space: &SearchSpace, placement: &Placement) -> Result<Vec<Placement>, String> {
+    let limits = search_space::read(topology, space)?;
+    let core_index = CoreIndex::new(&limits.topology);
+    let full_index = CoreIndex::new(topology);
+    let Some(mut tree) = Tree::new(&core_index, &interrupts::distinct_routes(topology, space)?) else {
         return Ok(Vec::new());
     };
     let mut forms = Canonicalizer::new(&mut tree);
-    let mut names = Names::new(&as_named, wish.kernel);
+    let mut names = Names::new(&full_index, space.kernel);
     let moved = moves(&mut forms, placement);
-    let given = (wish.threads != Threads::Unspecified).then_some(placement.threads);
+    let requested = (space.threads != Threads::Unspecified).then_some(placement.threads);
     let named = moved.into_iter().map(|cpus| {
-        let mut seats: Vec<CpuId> = cpus.iter().collect();
-        ground.sort(&mut seats);
-        let seats: Vec<CpuId> = seats.iter().copied().cycle().take(placement.seats.len()).collect();
-        let name = names.name(given, placement.threads, &seats, &placement.memory);
-        let mut moved = Placement { name, reason: String::new(), seats, ..placement.clone() };
-        moved.reason = sentence(&as_named, &moved, wish.threads == Threads::Unspecified);
+        let mut bindings: Vec<CpuId> = cpus.iter().collect();
+        core_index.sort(&mut bindings);
+        let bindings: Vec<CpuId> = bindings.iter().copied().cycle().take(placement.bindings.len()).collect();
+        let name = names.name(requested, placement.threads, &bindings, &placement.memory);
+        let mut moved = Placement { name, reason: String::new(), bindings: bindings, ..placement.clone() };
+        moved.reason = sentence(&full_index, &moved, space.threads == Threads::Unspecified);
         moved
     });
     Ok(named.collect())
 }
 
-/// One set of cpus of each class that one move reaches.
+/// Returns one set of CPUs of each class that is reachable by one move.
 fn moves(forms: &mut Canonicalizer, placement: &Placement) -> Vec<CpuSet> {
     let cpus = placement.cpus();
     let usable: Vec<CpuId> = forms.tree().cpus_below(0);
-    let mut form = |cpus: &CpuSet, gone: Option<CpuId>| {
+    let mut form = |cpus: &CpuSet, removed: Option<CpuId>| {
         let mut labels = Labels { cpus: cpus.iter().map(|cpu| (cpu, 1)).collect(), nodes: marked(&placement.memory) };
-        labels.cpus.extend(placement.second.iter().map(|cpu| (cpu, 2)));
-        labels.cpus.extend(gone.map(|cpu| (cpu, 4)));
+        labels.cpus.extend(placement.server_cpus.iter().map(|cpu| (cpu, 2)));
+        labels.cpus.extend(removed.map(|cpu| (cpu, 4)));
         forms.form(&labels)
     };
-    // Threads that may be exchanged leave behind the same gap.
+    // Removing one of several equivalent threads results in equivalent sets.
     let mut leaving: BTreeMap<CanonicalForm, CpuId> = BTreeMap::new();
     for cpu in cpus.iter() {
         leaving.entry(form(&cpus, Some(cpu))).or_insert(cpu);
     }
     let mut seen = BTreeSet::from([form(&cpus, None)]);
     let mut moved = Vec::new();
-    for gone in leaving.into_values() {
+    for removed in leaving.into_values() {
         for cpu in usable.iter().filter(|cpu| !cpus.contains(**cpu)) {
             let mut set = cpus.clone();
-            set.remove(gone);
+            set.remove(removed);
             set.insert(*cpu);
             if seen.insert(form(&set, None)) {
                 moved.push(set);

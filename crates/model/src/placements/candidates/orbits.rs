@@ -1,5 +1,5 @@
-//! Proof by trying everything: on small random machines, forms and counts must agree with the orbits of every
-//! permutation of cpus and nodes that keeps what the topology says. Knows nothing of trees.
+//! Exhaustive tests: on small random machines, canonical forms and counts must agree with the orbits of all permutations
+//! of CPUs and nodes that keep the topology. Must not use the tree to find these permutations.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind, Topology};
 use crate::values::units::Bytes;
 
-/// A machine in short: packages of caches of cores.
+/// Short description of a machine: packages of caches of cores.
 #[derive(Clone, Debug)]
 struct Sketch {
     packages: Vec<Package>,
-    /// Nodes on the machine itself.
+    /// Number of memory nodes attached to the machine itself.
     far_nodes: u32,
     distances: Vec<u64>,
-    /// Whether distances depend on the tree alone.
+    /// Whether distances depend only on the tree.
     regular: bool,
 }
 
@@ -30,11 +30,11 @@ struct Sketch {
 struct Package {
     /// Sizes of the nodes in GiB.
     nodes: Vec<u64>,
-    /// Each: megabytes, and for each core its hardware threads and kind.
+    /// Size in MiB, and the number of hardware threads and the kind of each core.
     caches: Vec<(u64, Vec<(u32, u32)>)>,
 }
 
-/// Cpus beyond this are left out: everything is tried.
+/// Maximum number of CPUs, because all subsets are tried. Further CPUs are left out.
 const CPUS_MAX: u32 = 6;
 const NODES_MAX: u32 = 4;
 
@@ -122,7 +122,7 @@ fn add_node(build: &mut Topology, holder: usize, gigabytes: u64) {
     }
 }
 
-/// Every order of `0..size` that `fits` at each step.
+/// Returns all permutations of `0..size` for which `fits` is true at each step.
 fn orders(size: usize, fits: &dyn Fn(&[usize], usize) -> bool) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for _ in 0..size {
@@ -135,10 +135,10 @@ fn orders(size: usize, fits: &dyn Fn(&[usize], usize) -> bool) -> Vec<Vec<usize>
     all
 }
 
-/// What an object is, with cpus and nodes moved.
+/// An object after permuting CPUs and nodes.
 type Moved = (ObjectKind, Option<u64>, Vec<usize>, Vec<usize>);
 
-/// Every way to move cpus and nodes that keeps objects, kinds, sizes and distances.
+/// Returns all permutations of CPUs and nodes that keep objects, kinds, sizes and distances.
 fn automorphisms(topology: &Topology) -> Vec<(Vec<usize>, Vec<usize>)> {
     let count = topology.allowed_cpus.len();
     let objects = |cpus: &[usize], nodes: &[usize]| -> Vec<Moved> {
@@ -169,27 +169,28 @@ fn automorphisms(topology: &Topology) -> Vec<(Vec<usize>, Vec<usize>)> {
         topology.distances.first().map(|matrix| matrix.values[from * topology.nodes.len() + to])
     };
     let nodes_fit = |order: &[usize], node: usize| {
-        let place = order.len();
-        topology.nodes[node].bytes == topology.nodes[place].bytes
-            && distance(node, node) == distance(place, place)
+        let position = order.len();
+        topology.nodes[node].bytes == topology.nodes[position].bytes
+            && distance(node, node) == distance(position, position)
             && order.iter().enumerate().all(|(earlier, other)| {
-                distance(*other, node) == distance(earlier, place) && distance(node, *other) == distance(place, earlier)
+                distance(*other, node) == distance(earlier, position)
+                    && distance(node, *other) == distance(position, earlier)
             })
     };
-    let same: (Vec<usize>, Vec<usize>) = ((0..count).collect(), (0..topology.nodes.len()).collect());
-    let still = objects(&same.0, &same.1);
-    let mut found = Vec::new();
+    let identity: (Vec<usize>, Vec<usize>) = ((0..count).collect(), (0..topology.nodes.len()).collect());
+    let unchanged = objects(&identity.0, &identity.1);
+    let mut permutations = Vec::new();
     for nodes in orders(topology.nodes.len(), &nodes_fit) {
         for cpus in orders(count, &cpus_fit) {
-            if objects(&cpus, &nodes) == still {
-                found.push((cpus, nodes.clone()));
+            if objects(&cpus, &nodes) == unchanged {
+                permutations.push((cpus, nodes.clone()));
             }
         }
     }
-    found
+    permutations
 }
 
-/// A set of cpus as bits, and perhaps a node.
+/// A set of CPUs as bits, and optionally a marked memory node.
 type Item = (u32, Option<usize>);
 
 fn smallest_image(item: Item, group: &[(Vec<usize>, Vec<usize>)]) -> Item {
@@ -201,14 +202,14 @@ fn smallest_image(item: Item, group: &[(Vec<usize>, Vec<usize>)]) -> Item {
 }
 
 fn labels((cpus, node): Item) -> Labels {
-    let seats: Vec<CpuId> = (0..32).filter(|cpu| cpus >> cpu & 1 == 1).map(CpuId).collect();
-    Labels { nodes: node.map(|node| NodeId(node as u32)).into_iter().collect(), ..Labels::seats(&seats) }
+    let cpus: Vec<CpuId> = (0..32).filter(|cpu| cpus >> cpu & 1 == 1).map(CpuId).collect();
+    Labels { nodes: node.map(|node| NodeId(node as u32)).into_iter().collect(), ..Labels::for_cpus(&cpus) }
 }
 
 fn check_orbits(topology: &Topology) -> Result<(), TestCaseError> {
     let group = automorphisms(topology);
-    let ground = CoreIndex::new(topology);
-    let mut tree = Tree::new(&ground, &[]).unwrap();
+    let core_index = CoreIndex::new(topology);
+    let mut tree = Tree::new(&core_index, &[]).unwrap();
     let cpus = topology.allowed_cpus.len();
     let counted = classes::count(&tree, cpus);
     let mut forms = Canonicalizer::new(&mut tree);
@@ -223,15 +224,15 @@ fn check_orbits(topology: &Topology) -> Result<(), TestCaseError> {
         prop_assert_eq!(form_of_orbit.entry(orbit).or_insert_with(|| form.clone()), &form, "one orbit has two forms");
     }
     for threads in 0..=cpus {
-        let of = |(set, _): &&Item| set.count_ones() as usize == threads;
-        let alone = form_of_orbit.keys().filter(of).filter(|(_, node)| node.is_none()).count();
-        let with_node = form_of_orbit.keys().filter(of).filter(|(_, node)| node.is_some()).count();
+        let matches = |(set, _): &&Item| set.count_ones() as usize == threads;
+        let alone = form_of_orbit.keys().filter(matches).filter(|(_, node)| node.is_none()).count();
+        let with_node = form_of_orbit.keys().filter(matches).filter(|(_, node)| node.is_some()).count();
         let at = |counts: &[Count]| counts.get(threads).copied().unwrap_or(Count::ZERO);
-        prop_assert_eq!(at(&counted.seats), Count::new(alone), "{} threads", threads);
+        prop_assert_eq!(at(&counted.cpu_sets), Count::new(alone), "{} threads", threads);
         prop_assert_eq!(at(&counted.with_node), Count::new(with_node), "{} threads with a node", threads);
         let listed = classes::list(&mut forms, threads);
-        let mut distinct: Vec<CanonicalForm> = listed.iter().map(|seats| forms.form(&Labels::seats(seats))).collect();
-        prop_assert!(listed.iter().all(|seats| seats.len() == threads));
+        let mut distinct: Vec<CanonicalForm> = listed.iter().map(|cpus| forms.form(&Labels::for_cpus(cpus))).collect();
+        prop_assert!(listed.iter().all(|cpus| cpus.len() == threads));
         distinct.sort();
         distinct.dedup();
         prop_assert_eq!((listed.len(), distinct.len()), (alone, alone), "listed with {} threads", threads);
@@ -247,7 +248,7 @@ fn packages() -> impl Strategy<Value = Package> {
 }
 
 fn sketches() -> impl Strategy<Value = Sketch> {
-    // Copies of one package, so that something is alike, and now and then one that differs.
+    // Copies of one package, so that there are equivalent parts, and sometimes one that differs.
     let count = 1..=3usize;
     let values = proptest::collection::vec(prop_oneof![Just(10u64), Just(20)], 0..=16);
     (packages(), packages(), count, 0..4u32, 0..=2u32, values, any::<bool>()).prop_map(
@@ -262,16 +263,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn candidate_forms_and_counts_are_the_orbits_of_all_automorphisms(sketch in sketches()) {
+    fn candidate_forms_and_counts_match_orbits_of_automorphisms(sketch in sketches()) {
         check_orbits(&machine(&sketch))?;
     }
 
     #[test]
-    fn candidate_pairs_are_the_classes_of_two_seats_and_stand_for_all(sketch in sketches()) {
+    fn candidate_pairs_cover_each_class_of_two_cpus_once(sketch in sketches()) {
         let topology = machine(&sketch);
         let pairs = super::pairs(&topology);
         let tree = Tree::new(&CoreIndex::new(&topology), &[]).unwrap();
-        let counted = classes::count(&tree, 2).seats.get(2).copied().unwrap_or(Count::ZERO);
+        let counted = classes::count(&tree, 2).cpu_sets.get(2).copied().unwrap_or(Count::ZERO);
         prop_assert_eq!(Count::new(pairs.len()), counted);
         let alike: usize = pairs.iter().map(|pair| pair.alike).sum();
         prop_assert_eq!(alike, super::all_pairs(&topology).len());
@@ -283,7 +284,7 @@ fn packages_of(caches: usize, cores: usize, count: usize, nodes: &[u64]) -> Vec<
     vec![package; count]
 }
 
-/// Four nodes in a ring: the tree says that any two may be exchanged, the distances that neighbours stay neighbours.
+/// Four nodes in a ring: by the tree any two are equivalent, by the distances neighbours must stay neighbours.
 #[test]
 fn candidate_forms_of_a_ring_keep_neighbours() {
     let ring = vec![10, 16, 22, 16, 16, 10, 16, 22, 22, 16, 10, 16, 16, 22, 16, 10];
@@ -291,30 +292,30 @@ fn candidate_forms_of_a_ring_keep_neighbours() {
     let topology = machine(&sketch);
     check_orbits(&topology).unwrap();
     let mut tree = Tree::new(&CoreIndex::new(&topology), &[]).unwrap();
-    let Symmetry::Listed { orders, .. } = &tree.exchange else { panic!("the tree's symmetry is broken") };
-    assert_eq!(orders.len(), 8, "four turns, each also mirrored");
+    let Symmetry::Listed { orders, .. } = &tree.symmetry else { panic!("expected listed symmetries") };
+    assert_eq!(orders.len(), 8, "four rotations, each also mirrored");
     let mut forms = Canonicalizer::new(&mut tree);
-    let mut form = |seats: &[u32]| forms.form(&Labels::seats(&seats.iter().copied().map(CpuId).collect::<Vec<_>>()));
+    let mut form = |cpus: &[u32]| forms.form(&Labels::for_cpus(&cpus.iter().copied().map(CpuId).collect::<Vec<_>>()));
     assert_eq!(form(&[0, 1]), form(&[2, 3]));
     assert_eq!(form(&[0, 2]), form(&[1, 3]));
     assert_ne!(form(&[0, 1]), form(&[0, 2]));
 }
 
-/// Groups from distances make the pairs of a machine of pairs exchangeable without a list.
+/// Grouping by distance makes the pairs of a machine of pairs exchangeable without listed symmetries.
 #[test]
-fn candidate_trees_get_the_groups_that_distances_show() {
+fn candidate_trees_are_grouped_by_distance() {
     let pairs = vec![10, 12, 20, 20, 12, 10, 20, 20, 20, 20, 10, 12, 20, 20, 12, 10];
     let sketch = Sketch { packages: packages_of(1, 1, 4, &[64]), far_nodes: 0, distances: pairs, regular: false };
     let topology = machine(&sketch);
     check_orbits(&topology).unwrap();
     let tree = Tree::new(&CoreIndex::new(&topology), &[]).unwrap();
-    assert!(tree.exchange.is_all());
-    assert_eq!(tree.places[0].children.len(), 2);
+    assert!(tree.symmetry.is_all());
+    assert_eq!(tree.parts[0].children.len(), 2);
 }
 
-/// A ring of memory nodes beside eight packages without memory: 8 x 8! orders are too many, so all stay apart.
+/// A ring of memory nodes and eight packages without memory: 8 x 8! permutations are too many, so nothing is merged.
 #[test]
-fn candidate_forms_merge_nothing_where_exchanges_are_too_many() {
+fn candidate_forms_merge_nothing_if_symmetries_are_too_many() {
     let mut topology = Topology::default();
     let root = add(&mut topology, ObjectKind::Machine, None);
     for cpu in 0..8 {
@@ -330,19 +331,19 @@ fn candidate_forms_merge_nothing_where_exchanges_are_too_many() {
     let values = vec![10, 16, 22, 16, 16, 10, 16, 22, 22, 16, 10, 16, 16, 22, 16, 10];
     topology.distances = vec![Distances { name: None, nodes: (0..4).map(NodeId).collect(), values }];
     let mut tree = Tree::new(&CoreIndex::new(&topology), &[]).unwrap();
-    assert!(matches!(tree.exchange, Symmetry::Listed { too_many: true, .. }));
-    assert_eq!(classes::count(&tree, 2).seats, vec![Count::ONE, Count::new(8), Count::new(28)]);
+    assert!(matches!(tree.symmetry, Symmetry::Listed { too_many: true, .. }));
+    assert_eq!(classes::count(&tree, 2).cpu_sets, vec![Count::ONE, Count::new(8), Count::new(28)]);
     assert_eq!(classes::list(&mut Canonicalizer::new(&mut tree), 2).len(), 28);
 }
 
-/// A measurement that tells two alike cores apart.
+/// A measurement distinguishes two otherwise equivalent cores.
 #[test]
-fn candidate_forms_keep_measured_classes_apart() {
+fn candidate_forms_distinguish_measured_classes() {
     let sketch = Sketch { packages: packages_of(1, 2, 2, &[64]), far_nodes: 0, distances: Vec::new(), regular: true };
     let topology = machine(&sketch);
     let count = |measured: &[&str]| {
         let measured: Vec<CpuSet> = measured.iter().map(|list| CpuSet::parse_list(list).unwrap()).collect();
-        classes::count(&Tree::new(&CoreIndex::new(&topology), &measured).unwrap(), 1).seats[1]
+        classes::count(&Tree::new(&CoreIndex::new(&topology), &measured).unwrap(), 1).cpu_sets[1]
     };
     assert_eq!(count(&[]), Count::new(1));
     assert_eq!(count(&["0"]), Count::new(3));
@@ -350,9 +351,9 @@ fn candidate_forms_keep_measured_classes_apart() {
     assert_eq!(count(&["0,2", "1,3"]), Count::new(2));
 }
 
-/// With one package left of two, the machine and the package are one place; the machine's own memory is still nobody's.
+/// With one of two packages excluded, machine and package are merged, but memory of the machine stays remote to all CPUs.
 #[test]
-fn candidate_forms_keep_far_memory_apart_where_one_package_is_left() {
+fn candidate_forms_distinguish_memory_of_merged_machine() {
     let empty = Package { nodes: Vec::new(), caches: Vec::new() };
     let packages = [packages_of(1, 2, 1, &[64]), vec![empty]].concat();
     let sketch = Sketch { packages, far_nodes: 1, distances: Vec::new(), regular: false };

@@ -1,29 +1,27 @@
-//! What the user allows: a wish checked against the machine, and the machine as far as it may be used.
+//! Validates a search space on a machine, and restricts the machine to it.
 
 use super::memory::MemoryChoice;
 use super::{SearchSpace, Threads};
-use crate::placements::placement::policy::{MEMORY_NAMES, SEAT_NAMES};
+use crate::placements::placement::policy::{cpu_policy_names, memory_policy_names};
 use crate::placements::placement::{check, policy};
 use crate::values::id_set::{CpuSet, NodeId, NodeSet};
 use crate::values::topology::Topology;
 
-/// A wish that this machine can meet.
+/// A search space that is valid on this machine.
 pub(super) struct ResolvedSearchSpace {
-    /// The machine without cpus and nodes that may not be used.
+    /// The machine without CPUs and nodes that may not be used.
     pub topology: Topology,
-    /// Whether the limits take anything away from what this process may use.
+    /// Whether the limits exclude anything that this process may use.
     pub narrowed: bool,
-    /// The most cpus that a placement may have.
     pub cpus_max: usize,
-    /// Names of policies whose cpus are not wanted.
-    pub seats_excluded: Vec<String>,
-    /// Memory policies that are not wanted.
+    /// Policies whose CPUs are excluded.
+    pub cpus_excluded: Vec<String>,
     pub memory_excluded: Vec<MemoryExcluded>,
-    /// What the limits say, in words.
-    pub words: Vec<String>,
+    /// Descriptions of the limits.
+    pub notes: Vec<String>,
 }
 
-/// A memory policy that is not wanted, whatever the seats.
+/// A memory policy that is excluded for all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryExcluded {
     Local,
@@ -32,50 +30,50 @@ pub(super) enum MemoryExcluded {
     Weighted,
 }
 
-/// Reads the limits, or says which is a mistake and what would be right.
-pub(super) fn read(topology: &Topology, wish: &SearchSpace) -> Result<ResolvedSearchSpace, String> {
-    if wish.threads == Threads::Fixed(0) {
-        return Err("0 threads do nothing; give at least 1".into());
+/// Reads and validates the limits.
+pub(super) fn read(topology: &Topology, space: &SearchSpace) -> Result<ResolvedSearchSpace, String> {
+    if space.threads == Threads::Fixed(0) {
+        return Err("the number of threads must be at least 1".into());
     }
-    if wish.cpus_max == Some(0) {
-        return Err("--cpus-max 0 leaves no cpu; give at least 1".into());
+    if space.cpus_max == Some(0) {
+        return Err("--max-cpus must be at least 1".into());
     }
     let mut cpus = topology.allowed_cpus.clone();
     let mut nodes = topology.allowed_nodes.clone();
-    let (mut words, mut seats_excluded, mut memory_excluded) = (Vec::new(), Vec::new(), Vec::new());
-    if let Some(within) = &wish.within {
+    let (mut notes, mut cpus_excluded, mut memory_excluded) = (Vec::new(), Vec::new(), Vec::new());
+    if let Some(within) = &space.within {
         cpus = within_cpus(topology, "-C", within)?;
-        words.push(format!("-C: only cpus {cpus}"));
+        notes.push(format!("-C: only CPUs {cpus}"));
     }
-    for text in &wish.exclude {
+    for text in &space.exclude {
         match exclusion(topology, text.trim())? {
-            Exclusion::Cpus(barred) => {
-                cpus = cpus.difference(&barred);
-                words.push(format!("--exclude: not cpus {barred}"));
+            Exclusion::Cpus(excluded) => {
+                cpus = cpus.difference(&excluded);
+                notes.push(format!("--exclude: not CPUs {excluded}"));
             }
             Exclusion::Node(node) => {
-                // Cpus of several nodes (DRAM and HBM, numa=fake) are those of the first.
+                // CPUs of several nodes (DRAM and HBM, numa=fake) belong to the first.
                 cpus = cpus.iter().filter(|cpu| topology.nodes_of_cpu(*cpu).first() != Some(&node)).collect();
                 nodes.remove(node);
-                words.push(format!("--exclude: nothing on memory node {node}"));
+                notes.push(format!("--exclude: nothing on memory node {node}"));
             }
             Exclusion::Memory(memory) => memory_excluded.push(memory),
-            Exclusion::Seats => seats_excluded.push(text.trim().to_string()),
+            Exclusion::CpuPolicy => cpus_excluded.push(text.trim().to_string()),
         }
     }
     if cpus.is_empty() {
-        return Err(format!("the limits leave no cpu; this process may use cpus {}", topology.allowed_cpus));
+        return Err(format!("the limits exclude all CPUs; this process may use CPUs {}", topology.allowed_cpus));
     }
     if nodes.is_empty() && !topology.allowed_nodes.is_empty() {
-        return Err(format!("--exclude leaves no memory node; this process may use {}", topology.allowed_nodes));
+        return Err(format!("--exclude excludes all memory nodes; this process may use {}", topology.allowed_nodes));
     }
     let narrowed = cpus != topology.allowed_cpus || nodes != topology.allowed_nodes;
-    let cpus_max = wish.cpus_max.unwrap_or(usize::MAX);
+    let cpus_max = space.cpus_max.unwrap_or(usize::MAX);
     let topology = if narrowed { narrow(topology, cpus, nodes) } else { topology.clone() };
-    Ok(ResolvedSearchSpace { topology, narrowed, cpus_max, seats_excluded, memory_excluded, words })
+    Ok(ResolvedSearchSpace { topology, narrowed, cpus_max, cpus_excluded, memory_excluded, notes })
 }
 
-/// A machine of which fewer cpus and nodes may be used.
+/// Returns the machine restricted to these CPUs and nodes.
 fn narrow(topology: &Topology, cpus: CpuSet, nodes: NodeSet) -> Topology {
     let mut topology = topology.clone();
     topology.objects.iter_mut().for_each(|object| object.cpus = object.cpus.intersection(&cpus));
@@ -85,16 +83,16 @@ fn narrow(topology: &Topology, cpus: CpuSet, nodes: NodeSet) -> Topology {
 
 fn within_cpus(topology: &Topology, option: &str, cpus: &CpuSet) -> Result<CpuSet, String> {
     if cpus.is_empty() {
-        return Err(format!("{option} needs a list of cpus such as 0-3"));
+        return Err(format!("{option} requires a list of CPUs such as 0-3"));
     }
     let missing = cpus.difference(&topology.complete_cpus.union(&topology.allowed_cpus));
     if !missing.is_empty() {
-        return Err(format!("{option}: no cpu {missing} here; this machine has {}", topology.complete_cpus));
+        return Err(format!("{option}: CPU {missing} does not exist; this machine has {}", topology.complete_cpus));
     }
-    let barred = cpus.difference(&topology.allowed_cpus);
-    if !barred.is_empty() {
+    let forbidden = cpus.difference(&topology.allowed_cpus);
+    if !forbidden.is_empty() {
         return Err(format!(
-            "{option}: cpu {barred} is not usable by this process; it may use {}",
+            "{option}: CPU {forbidden} is not usable by this process; it may use {}",
             topology.allowed_cpus
         ));
     }
@@ -105,21 +103,21 @@ enum Exclusion {
     Cpus(CpuSet),
     Node(NodeId),
     Memory(MemoryExcluded),
-    Seats,
+    CpuPolicy,
 }
 
 fn exclusion(topology: &Topology, text: &str) -> Result<Exclusion, String> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
-        let cpus = CpuSet::parse_list(text).map_err(|why| format!("--exclude: {why}"))?;
+        let cpus = CpuSet::parse_list(text).map_err(|error| format!("--exclude: {error}"))?;
         let missing = cpus.difference(&topology.complete_cpus.union(&topology.allowed_cpus));
         return if missing.is_empty() {
             Ok(Exclusion::Cpus(cpus))
         } else {
-            Err(format!("--exclude: no cpu {missing} here; this machine has {}", topology.complete_cpus))
+            Err(format!("--exclude: CPU {missing} does not exist; this machine has {}", topology.complete_cpus))
         };
     }
     match text {
-        "kernel" => return Err("--exclude: the kernel's choice is what everything is measured against".into()),
+        "kernel" => return Err("--exclude: kernel is the baseline and cannot be excluded".into()),
         "memory-local" => return Ok(Exclusion::Memory(MemoryExcluded::Local)),
         "memory-remote" => return Ok(Exclusion::Memory(MemoryExcluded::Remote)),
         "interleave" => return Ok(Exclusion::Memory(MemoryExcluded::Interleave)),
@@ -131,19 +129,22 @@ fn exclusion(topology: &Topology, text: &str) -> Result<Exclusion, String> {
             Ok(Exclusion::Node(node))
         } else {
             let nodes: NodeSet = topology.nodes.iter().map(|node| node.os).collect();
-            Err(format!("--exclude: memory node {node} does not exist here; this machine has {nodes}"))
+            Err(format!("--exclude: memory node {node} does not exist; this machine has {nodes}"))
         };
     }
     if text.starts_with('-') || text.contains('+') {
-        let names: Vec<&str> = SEAT_NAMES.iter().skip(1).chain(&MEMORY_NAMES[..4]).copied().collect();
+        let names: Vec<&str> = cpu_policy_names()
+            .skip(1)
+            .chain(memory_policy_names().filter(|name| !matches!(*name, "node:N" | "far")))
+            .collect();
         return Err(format!("--exclude takes a policy ({}) or a list of cpus, not '{text}'", names.join(", ")));
     }
-    check(text).map_err(|why| format!("--exclude: {why}"))?;
-    Ok(Exclusion::Seats)
+    check(text).map_err(|error| format!("--exclude: {error}"))?;
+    Ok(Exclusion::CpuPolicy)
 }
 
 impl MemoryExcluded {
-    /// Whether this is what such a policy makes.
+    /// Whether a memory choice is a placement of the excluded policy.
     pub fn covers(self, choice: MemoryChoice) -> bool {
         use MemoryChoice::{Farthest, Interleave, InterleaveTiers, InterleaveUsed, Local, Other, Own, Weighted};
         match self {

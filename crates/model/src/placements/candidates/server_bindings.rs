@@ -1,5 +1,5 @@
-//! Seats for two commands side by side, such as a server and its load generator: few seats for the first, and for each
-//! the places beside it that differ.
+//! CPU sets for two concurrent commands, such as a server and its load generator: few sets for the first command, each
+//! combined with distinct sets for the second.
 
 use std::collections::BTreeSet;
 
@@ -13,112 +13,111 @@ use crate::placements::placement::cores::{Core, CoreIndex};
 use crate::placements::placement::{MemoryPolicy, reason};
 use crate::values::id_set::{CpuId, CpuSet};
 
-/// Each of the first command's shapes brings up to eight of the second's.
+/// Maximum number of sets for the first command. Each is combined with up to eight sets for the second.
 const FIRST_MAX: usize = 9;
 
-/// Pairs of seats. Both commands have the kernel's memory policy: which memory suits which of two is another question.
-pub(super) fn drafts(gather: &mut CandidateSet) -> (Vec<Draft>, CandidateCounts) {
-    let places = Family::new(gather.forms.tree()).places();
-    match gather.wish.threads {
+/// Returns pairs of CPU sets. Both commands have the kernel's memory policy; memory policies of two commands are not
+/// searched.
+pub(super) fn drafts(set: &mut CandidateSet) -> (Vec<Draft>, CandidateCounts) {
+    let parts = Family::new(set.forms.tree()).whole_parts();
+    match set.space.threads {
         Threads::Fixed(threads) => {
-            gather.prefer(Some(threads));
-            gather.add_sets(
-                places.clone().into_iter().filter(|cpus| cpus.len() >= threads).collect(),
-                Some(threads),
-                true,
-            );
-            gather.add_policies();
+            set.prefer(Some(threads));
+            set.add_sets(parts.clone().into_iter().filter(|cpus| cpus.len() >= threads).collect(), Some(threads), true);
+            set.add_policies();
         }
         Threads::Unspecified | Threads::Searched => {
-            gather.prefer(None);
-            gather.add_sets(places.clone(), None, true);
+            set.prefer(None);
+            set.add_sets(parts.clone(), None, true);
         }
     }
-    let barred = gather.excluded_shapes();
+    let excluded = set.excluded_shapes();
     let shapes: Vec<(usize, ThreadShape)> =
-        gather.shapes.iter().cloned().enumerate().filter(|(index, _)| !barred.contains(index)).collect();
+        set.shapes.iter().cloned().enumerate().filter(|(index, _)| !excluded.contains(index)).collect();
     let mut seen = BTreeSet::new();
     let mut drafts = Vec::new();
     for (index, shape) in shapes.into_iter().take(FIRST_MAX) {
-        for (second, words) in beside(gather.ground, &shape.seats, &places) {
-            let fits = second.len() <= gather.limits.cpus_max;
-            let form = pair_form(&mut gather.forms, &shape.seats, &second);
-            if !fits || !allowed(gather, &shape.seats, &second) || !seen.insert((shape.threads, form)) {
+        for (second, second_reason) in choices(set.core_index, &shape.bindings, &parts) {
+            let fits = second.len() <= set.limits.cpus_max;
+            let form = pair_form(&mut set.forms, &shape.bindings, &second);
+            if !fits || !allowed(set, &shape.bindings, &second) || !seen.insert((shape.threads, form)) {
                 continue;
             }
-            let draft = gather.draft(index, &shape, MemoryChoice::Kernel, MemoryPolicy::Kernel, true);
-            drafts.push(Draft { second, second_words: words, ..draft });
+            let draft = set.draft(index, &shape, MemoryChoice::Kernel, MemoryPolicy::Kernel, true);
+            drafts.push(Draft { second, second_reason, ..draft });
         }
     }
-    let tally = CandidateCounts { family: drafts.len(), first_stage: drafts.len(), ..CandidateCounts::default() };
-    (drafts, tally)
+    let counts = CandidateCounts { family: drafts.len(), first_stage: drafts.len(), ..CandidateCounts::default() };
+    (drafts, counts)
 }
 
-/// What named policies make for the first command, each with the places beside it for the second.
-pub(super) fn beside_named(gather: &mut CandidateSet, named: Vec<Draft>) -> Vec<Draft> {
-    let places = Family::new(gather.forms.tree()).places();
+/// Combines the placements of named policies, for the first command, with CPU sets for the second.
+pub(super) fn with_policies(set: &mut CandidateSet, named: Vec<Draft>) -> Vec<Draft> {
+    let parts = Family::new(set.forms.tree()).whole_parts();
     let mut drafts = Vec::new();
     for draft in named {
         let mut seen = BTreeSet::new();
-        for (second, second_words) in beside(gather.ground, &draft.seats, &places) {
-            let fits = second.len() <= gather.limits.cpus_max && allowed(gather, &draft.seats, &second);
-            if fits && seen.insert(pair_form(&mut gather.forms, &draft.seats, &second)) {
-                drafts.push(Draft { second, second_words, ..draft.clone() });
+        for (second, second_reason) in choices(set.core_index, &draft.bindings, &parts) {
+            let fits = second.len() <= set.limits.cpus_max && allowed(set, &draft.bindings, &second);
+            if fits && seen.insert(pair_form(&mut set.forms, &draft.bindings, &second)) {
+                drafts.push(Draft { second, second_reason, ..draft.clone() });
             }
         }
     }
     drafts
 }
 
-fn allowed(gather: &CandidateSet, seats: &[CpuId], second: &CpuSet) -> bool {
-    // Under limits nobody is left to the kernel, which would use all cpus.
-    !gather.is_limited() || (!seats.is_empty() && !second.is_empty())
+fn allowed(set: &CandidateSet, bindings: &[CpuId], second: &CpuSet) -> bool {
+    // With limits, both commands must be bound: the kernel would use all CPUs.
+    !set.is_limited() || (!bindings.is_empty() && !second.is_empty())
 }
 
-fn pair_form(forms: &mut Canonicalizer, seats: &[CpuId], second: &CpuSet) -> (bool, bool, Vec<u32>) {
-    let mut labels = Labels::seats(seats);
+fn pair_form(forms: &mut Canonicalizer, bindings: &[CpuId], second: &CpuSet) -> (bool, bool, Vec<u32>) {
+    let mut labels = Labels::for_cpus(bindings);
     labels.cpus.extend(second.iter().map(|cpu| (cpu, 2)));
-    (seats.is_empty(), second.is_empty(), forms.form(&labels))
+    (bindings.is_empty(), second.is_empty(), forms.form(&labels))
 }
 
-/// Where the second command may sit beside the first one's seats, with words.
-fn beside(ground: &CoreIndex, seats: &[CpuId], places: &[Vec<CpuId>]) -> Vec<(CpuSet, String)> {
-    let all: CpuSet = ground.cores.iter().flat_map(|core| core.cpus.iter().copied()).collect();
+/// Returns the CPU sets for the second command, relative to those of the first, with descriptions.
+fn choices(core_index: &CoreIndex, bindings: &[CpuId], parts: &[Vec<CpuId>]) -> Vec<(CpuSet, String)> {
+    let all: CpuSet = core_index.cores.iter().flat_map(|core| core.cpus.iter().copied()).collect();
     let free = (CpuSet::default(), "the kernel chooses its cpus".to_string());
-    if seats.is_empty() {
-        let bound = places.iter().map(|cpus| cpus.iter().copied().collect::<CpuSet>());
+    if bindings.is_empty() {
+        let bound = parts.iter().map(|cpus| cpus.iter().copied().collect::<CpuSet>());
         let bound = bound.filter(|cpus| *cpus != all && !cpus.is_empty()).map(|cpus| {
-            let words = reason::shared_cpus(ground, &cpus.iter().collect::<Vec<_>>());
-            (cpus, words)
+            let description = reason::shared_cpus(core_index, &cpus.iter().collect::<Vec<_>>());
+            (cpus, description)
         });
         return [free].into_iter().chain(bound).collect();
     }
-    let own: CpuSet = seats.iter().copied().collect();
-    let mine: Vec<&Core> = ground.cores.iter().filter(|core| core.cpus.iter().any(|cpu| own.contains(*cpu))).collect();
-    let cores_where = |holds: &dyn Fn(&Core) -> bool| -> CpuSet {
-        ground.cores.iter().filter(|core| holds(core)).flat_map(|core| core.cpus.iter().copied()).collect()
+    let own: CpuSet = bindings.iter().copied().collect();
+    let is_own = |core: &Core| core.cpus.iter().any(|cpu| own.contains(*cpu));
+    let own_cores: Vec<&Core> = core_index.cores.iter().filter(|core| is_own(core)).collect();
+    let cores_where = |matches: &dyn Fn(&Core) -> bool| -> CpuSet {
+        core_index.cores.iter().filter(|core| matches(core)).flat_map(|core| core.cpus.iter().copied()).collect()
     };
-    let whole = cores_where(&|core| core.cpus.iter().any(|cpu| own.contains(*cpu)));
+    let whole = cores_where(&is_own);
     let same_cluster =
-        cores_where(&|core| core.cluster.is_some() && mine.iter().any(|own| own.cluster == core.cluster));
-    let same_node = cores_where(&|core| core.home.is_some() && mine.iter().any(|own| own.home == core.home));
+        cores_where(&|core| core.cluster.is_some() && own_cores.iter().any(|own| own.cluster == core.cluster));
+    let same_node = cores_where(&|core| core.home.is_some() && own_cores.iter().any(|own| own.home == core.home));
     let same_package =
-        cores_where(&|core| core.package.is_some() && mine.iter().any(|own| own.package == core.package));
+        cores_where(&|core| core.package.is_some() && own_cores.iter().any(|own| own.package == core.package));
     let sets = [
         ("on the same cpus", own.clone()),
-        ("on the SMT siblings of the first one's cores", whole.difference(&own)),
+        ("on the SMT siblings of the first command's cores", whole.difference(&own)),
         ("on the other cores that share its last cache", same_cluster.difference(&whole)),
         ("on the other cores of its memory node", same_node.difference(&whole)),
-        ("on another memory node", one_place(ground, &all.difference(&same_node))),
+        ("on another memory node", cpus_of_first_node(core_index, &all.difference(&same_node))),
         ("on the other packages", all.difference(&same_package)),
         ("on all other cpus", all.difference(&own)),
     ];
     let bound = sets.into_iter().filter(|(_, cpus)| !cpus.is_empty());
-    [free].into_iter().chain(bound.map(|(words, cpus)| (cpus.clone(), format!("{words} ({cpus})")))).collect()
+    let bound = bound.map(|(description, cpus)| (cpus.clone(), format!("{description} ({cpus})")));
+    [free].into_iter().chain(bound).collect()
 }
 
-/// Of these cpus those of the first memory node.
-fn one_place(ground: &CoreIndex, cpus: &CpuSet) -> CpuSet {
-    let home = cpus.iter().find_map(|cpu| ground.core_of(cpu)?.home);
-    cpus.iter().filter(|cpu| home.is_some() && ground.core_of(*cpu).is_some_and(|core| core.home == home)).collect()
+/// Returns the CPUs of a set that belong to the first memory node in it.
+fn cpus_of_first_node(core_index: &CoreIndex, cpus: &CpuSet) -> CpuSet {
+    let home = cpus.iter().find_map(|cpu| core_index.core_of(cpu)?.home);
+    cpus.iter().filter(|cpu| home.is_some() && core_index.core_of(*cpu).is_some_and(|core| core.home == home)).collect()
 }

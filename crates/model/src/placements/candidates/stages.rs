@@ -1,5 +1,4 @@
-//! Which candidates are raced first when there are many, and who follows the winner. Knows what they share, not what
-//! they are.
+//! The two stages of a race with many candidates. Uses what candidates have in common, not their placements.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,26 +7,25 @@ use super::MemoryChoice;
 /// With more candidates than this, racing in two stages costs fewer trials than racing all at once.
 pub const STAGED_ABOVE: usize = 100;
 
-/// The stages of a race of candidates. The vectors have one entry per candidate.
+/// The stages of a race. Each vector has one entry per candidate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stages {
-    /// Whether each is raced first; all are unless there are more than [`STAGED_ABOVE`].
+    /// Whether the candidate is in the first stage. All are, unless there are more than [`STAGED_ABOVE`].
     pub first: Vec<bool>,
-    /// Which share cpus and number of threads, and differ only in memory (or in the second command's cpus).
+    /// Equal for candidates with the same CPUs and number of threads. They differ in memory or in the second command's CPUs.
     pub shape: Vec<usize>,
-    /// What each one's memory policy is in relation to its seats.
+    /// Memory policy in relation to the CPUs.
     pub policy: Vec<MemoryChoice>,
-    /// Where each one's interrupts go: 0 as found, others by a rule.
+    /// Interrupt affinity: 0 if unchanged, otherwise the number of a rule.
     #[serde(default)]
     pub route: Vec<usize>,
-    /// How many threads each has.
     pub threads: Vec<usize>,
     /// Whether the number of threads is searched too.
     pub threads_searched: bool,
 }
 
 impl Stages {
-    /// So many candidates, all raced at once.
+    /// Returns stages for `count` candidates that are all raced in one stage.
     pub fn at_once(count: usize) -> Self {
         Self {
             first: vec![true; count],
@@ -55,29 +53,31 @@ impl Stages {
         format!("{vectors}, threads: {threads:?}, threads searched: {threads_searched}")
     }
 
-    /// Whether the race has two stages.
+    /// Whether the race has a second stage.
     pub fn are_two(&self) -> bool {
         self.first.iter().any(|first| !first)
     }
 
-    /// The candidates of the second stage after this one won the first: its cpus with every memory policy and way of
-    /// interrupts, and all cpus with its own (with the kernel's, and as found, where a set of cpus has no such). Where the number of threads
-    /// is searched, only those with the winner's number, the next smaller and the next larger one. Sorted; the kernel's
-    /// choice and the winner are always among them.
+    /// Returns the candidates of the second stage after `winner` won the first: its CPUs with every memory policy and
+    /// interrupt affinity, and all CPUs with the winner's policy and affinity (or, for CPU sets without this combination,
+    /// with the kernel's policy and unchanged interrupts). If the number of threads is searched, only with the winner's
+    /// number, the next smaller and the next larger. Sorted; always includes the baseline and the winner.
     pub fn second(&self, winner: usize) -> Vec<usize> {
         let near = self.near_threads(self.threads[winner]);
-        // Plans of before interrupts were placed have no routes.
-        let way = |index: usize| (self.policy[index], self.route.get(index).copied().unwrap_or_default());
-        let has_way =
-            |shape: usize| (0..self.shape.len()).any(|other| self.shape[other] == shape && way(other) == way(winner));
-        let wanted = |index: &usize| {
-            let plain = way(*index) == (MemoryChoice::Kernel, 0);
-            let alike = way(*index) == way(winner) || (plain && !has_way(self.shape[*index]));
+        // Plans stored before interrupts could be placed have no routes.
+        let combination = |index: usize| (self.policy[index], self.route.get(index).copied().unwrap_or_default());
+        let has_combination = |shape: usize| {
+            (0..self.shape.len()).any(|other| self.shape[other] == shape && combination(other) == combination(winner))
+        };
+        let is_second = |index: &usize| {
+            let plain = combination(*index) == (MemoryChoice::Kernel, 0);
+            let same_combination =
+                combination(*index) == combination(winner) || (plain && !has_combination(self.shape[*index]));
             let same_shape = self.shape[*index] == self.shape[winner];
             let near = !self.threads_searched || near.contains(&self.threads[*index]);
-            *index == 0 || *index == winner || same_shape || (alike && near)
+            *index == 0 || *index == winner || same_shape || (same_combination && near)
         };
-        (0..self.first.len()).filter(wanted).collect()
+        (0..self.first.len()).filter(is_second).collect()
     }
 
     fn near_threads(&self, threads: usize) -> Vec<usize> {

@@ -1,5 +1,5 @@
-//! The machine as a tree of places that hold cpus and memory, where equal shapes are the same number. Which of equal
-//! places may really be exchanged is `distances`' business.
+//! The machine as a tree of parts that contain CPUs and memory; parts of equal shape have equal numbers. Which equal
+//! parts may be exchanged is decided in `distances`.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::placements::placement::cores::CoreIndex;
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::topology::{Cache, MemoryAttribute, MemoryNode, Object, ObjectKind, Topology};
 
-/// Kinds of cores that a family tells apart, a bit for each; no machine has more than five.
+/// Maximum number of kinds of cores in a family, which stores one bit per kind. No known machine has more than five.
 const KINDS_MAX: usize = 32;
 
-/// What kind of place a node of the tree is.
+/// Level of a part of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TreeLevel {
-    /// Anything that holds several cores: machine, group, package, die, cache.
+    /// Anything that contains several cores: machine, group, package, die, cache.
     Region,
-    /// A core with several usable cpus.
+    /// A core with several usable CPUs.
     Core,
-    /// A cpu; also a core that has only one usable cpu.
+    /// A CPU, or a core with only one usable CPU.
     Cpu,
 }
 
@@ -32,44 +32,44 @@ pub(super) struct TreeNode {
     /// Indices into [`Tree::memory`], sorted by class.
     pub memory: Vec<usize>,
     pub cpu: Option<CpuId>,
-    /// For cpus: the index of its kind in `CoreIndex::kinds`, fastest first.
+    /// For CPUs: index of the kind in `CoreIndex::kinds`, fastest first.
     pub kind: usize,
-    /// Equal for places that look the same from above.
+    /// Equal for parts with the same structure below them.
     pub shape: u32,
-    /// How many cpus are here.
+    /// Number of CPUs below.
     pub cpus: usize,
 }
 
 pub(super) struct UsableNode {
     pub node: NodeId,
-    /// The place where it hangs.
+    /// Index of the part to which the memory is attached.
     pub holder: usize,
     /// Equal for nodes of one size, tier and speed.
     pub tier: u32,
-    /// Equal for nodes of one tier with alike distances to all others.
+    /// Equal for nodes of one tier with equivalent distances to all others.
     pub class: u32,
 }
 
-/// The whole machine as far as it may be used.
+/// The usable part of the machine.
 pub(super) struct Tree {
-    /// Parents before children; 0 is the machine.
-    pub places: Vec<TreeNode>,
+    /// Parents before children; index 0 is the machine.
+    pub parts: Vec<TreeNode>,
     pub memory: Vec<UsableNode>,
-    /// The place of each cpu.
+    /// Index in `parts` by CPU.
     pub leaf: BTreeMap<CpuId, usize>,
     pub interner: Interner,
-    /// Which equal places may be exchanged.
-    pub exchange: Symmetry,
+    /// Which parts of equal shape may be exchanged.
+    pub symmetry: Symmetry,
 }
 
-/// A place while the tree is built.
+/// A part while the tree is built.
 #[derive(Clone)]
 pub(super) struct TreeNodeDraft {
     pub level: TreeLevel,
-    /// What this place is, from the outside in: an only child and its parent are one place with both labels.
+    /// Labels from the outside in: a part and its only child are merged and keep both labels.
     pub labels: Vec<u32>,
     pub children: Vec<TreeNodeDraft>,
-    /// Indices into the list of memory nodes.
+    /// Indices in [`Nodes`].
     pub memory: Vec<usize>,
     pub cpu: Option<CpuId>,
     pub kind: usize,
@@ -84,41 +84,41 @@ pub(super) struct Nodes {
 }
 
 impl Tree {
-    /// None when this process may use no cpu. `measured` are classes of cpus that a measurement told apart.
-    pub fn new(ground: &CoreIndex, measured: &[CpuSet]) -> Option<Self> {
+    /// Builds the tree; `None` if this process may not use any CPU. CPUs in different sets of `measured` are distinguished.
+    pub fn new(core_index: &CoreIndex, measured: &[CpuSet]) -> Option<Self> {
         let mut interner = Interner::default();
-        let mut nodes = nodes(ground, &mut interner);
-        let relation = distances::relation(ground.topology, &nodes.ids, &mut interner);
+        let mut nodes = nodes(core_index, &mut interner);
+        let relation = distances::relation(core_index.topology, &nodes.ids, &mut interner);
         distances::refine(&mut nodes.classes, &relation, &mut interner);
-        let mut build = Build { ground, measured, interner, nodes: &nodes };
-        let mut root = build.part(ground.topology.objects.first()?)?;
-        let hung: Vec<usize> = memory_in_order(&root, &nodes.classes);
-        root.memory.extend((0..nodes.ids.len()).filter(|node| !hung.contains(node)));
+        let mut build = Build { core_index, measured, interner, nodes: &nodes };
+        let mut root = build.draft(core_index.topology.objects.first()?)?;
+        let attached: Vec<usize> = memory_in_order(&root, &nodes.classes);
+        root.memory.extend((0..nodes.ids.len()).filter(|node| !attached.contains(node)));
         let mut interner = build.interner;
         classify(&mut root, &nodes, &mut interner);
         let mut grouped = root.clone();
-        let mut tree = Self::planted(root, &nodes, &relation, interner);
-        if !tree.exchange.is_all() && distances::group_by_distance(&mut grouped, &nodes, ground.topology) {
+        let mut tree = Self::from_draft(root, &nodes, &relation, interner);
+        if !tree.symmetry.is_all() && distances::group_by_distance(&mut grouped, &nodes, core_index.topology) {
             classify(&mut grouped, &nodes, &mut tree.interner);
-            tree = Self::planted(grouped, &nodes, &relation, tree.interner);
+            tree = Self::from_draft(grouped, &nodes, &relation, tree.interner);
         }
-        (tree.places[0].cpus > 0).then_some(tree)
+        (tree.parts[0].cpus > 0).then_some(tree)
     }
 
-    fn planted(root: TreeNodeDraft, nodes: &Nodes, relation: &[Vec<u32>], interner: Interner) -> Self {
+    fn from_draft(root: TreeNodeDraft, nodes: &Nodes, relation: &[Vec<u32>], interner: Interner) -> Self {
         let memory = nodes.ids.iter().zip(&nodes.tiers).zip(&nodes.classes);
         let memory = memory
             .map(|((node, tier), class)| UsableNode { node: *node, holder: 0, tier: *tier, class: *class })
             .collect();
-        let (places, leaf, exchange) = (Vec::new(), BTreeMap::new(), Symmetry::All);
-        let mut tree = Self { places, memory, leaf, interner, exchange };
+        let (parts, leaf, symmetry) = (Vec::new(), BTreeMap::new(), Symmetry::All);
+        let mut tree = Self { parts, memory, leaf, interner, symmetry };
         tree.flatten(root, None);
-        tree.exchange = distances::exchange(&mut tree, relation);
+        tree.symmetry = distances::symmetry(&mut tree, relation);
         tree
     }
 
     fn flatten(&mut self, part: TreeNodeDraft, parent: Option<usize>) -> usize {
-        let index = self.places.len();
+        let index = self.parts.len();
         let mut memory = part.memory;
         memory.sort_by_key(|node| self.memory[*node].class);
         memory.iter().for_each(|node| self.memory[*node].holder = index);
@@ -127,48 +127,48 @@ impl Tree {
         }
         let TreeNodeDraft { level, cpu, kind, shape, .. } = part;
         let cpus = usize::from(cpu.is_some());
-        self.places.push(TreeNode { level, parent, children: Vec::new(), memory, cpu, kind, shape, cpus });
+        self.parts.push(TreeNode { level, parent, children: Vec::new(), memory, cpu, kind, shape, cpus });
         for child in part.children {
             let child = self.flatten(child, Some(index));
-            self.places[index].children.push(child);
-            self.places[index].cpus += self.places[child].cpus;
+            self.parts[index].children.push(child);
+            self.parts[index].cpus += self.parts[child].cpus;
         }
         index
     }
 
-    /// The cpus below a place; equal shapes list theirs so that the i-th corresponds to the i-th.
-    pub fn cpus_below(&self, place: usize) -> Vec<CpuId> {
-        let TreeNode { cpu, children, .. } = &self.places[place];
+    /// Returns the CPUs below a part. Parts of equal shape return corresponding CPUs at equal positions.
+    pub fn cpus_below(&self, part: usize) -> Vec<CpuId> {
+        let TreeNode { cpu, children, .. } = &self.parts[part];
         cpu.iter().copied().chain(children.iter().flat_map(|child| self.cpus_below(*child))).collect()
     }
 
-    /// The memory below a place; equal shapes list theirs so that the i-th corresponds to the i-th.
-    pub fn memory_below(&self, place: usize) -> Vec<usize> {
-        let TreeNode { memory, children, .. } = &self.places[place];
+    /// Returns the memory below a part. Parts of equal shape return corresponding nodes at equal positions.
+    pub fn memory_below(&self, part: usize) -> Vec<usize> {
+        let TreeNode { memory, children, .. } = &self.parts[part];
         memory.iter().copied().chain(children.iter().flat_map(|child| self.memory_below(*child))).collect()
     }
 
-    /// The children of a place in runs that may be exchanged as far as the tree shows.
-    pub fn alike(&self, place: usize) -> Vec<&[usize]> {
-        let children = &self.places[place].children;
-        if self.exchange.is_split(place) {
+    /// Returns the children of a part in runs that may be exchanged as far as the tree shows.
+    pub fn equivalent_children(&self, part: usize) -> Vec<&[usize]> {
+        let children = &self.parts[part].children;
+        if self.symmetry.is_split(part) {
             return children.chunks(1).collect();
         }
-        children.chunk_by(|one, other| self.places[*one].shape == self.places[*other].shape).collect()
+        children.chunk_by(|one, other| self.parts[*one].shape == self.parts[*other].shape).collect()
     }
 }
 
 struct Build<'a> {
-    ground: &'a CoreIndex<'a>,
+    core_index: &'a CoreIndex<'a>,
     measured: &'a [CpuSet],
     interner: Interner,
     nodes: &'a Nodes,
 }
 
 impl Build<'_> {
-    /// The place of an object; none where nothing of it may be used.
-    fn part(&mut self, object: &Object) -> Option<TreeNodeDraft> {
-        let topology = self.ground.topology;
+    /// Returns the part of an object; `None` if the process may not use anything in it.
+    fn draft(&mut self, object: &Object) -> Option<TreeNodeDraft> {
+        let topology = self.core_index.topology;
         let cpu = if object.kind == ObjectKind::Pu { object.os_index.map(CpuId) } else { None };
         if cpu.is_some_and(|cpu| !topology.allowed_cpus.contains(cpu)) {
             return None;
@@ -176,11 +176,11 @@ impl Build<'_> {
         let position = |index: &usize| self.nodes.ids.iter().position(|id| *id == topology.nodes[*index].os);
         let memory: Vec<usize> = object.memory.iter().filter_map(position).collect();
         let children: Vec<TreeNodeDraft> =
-            object.children.iter().filter_map(|child| self.part(&topology.objects[*child])).collect();
+            object.children.iter().filter_map(|child| self.draft(&topology.objects[*child])).collect();
         if cpu.is_none() && children.is_empty() && memory.is_empty() {
             return None;
         }
-        let kind = cpu.and_then(|cpu| self.ground.core_of(cpu)).map_or(0, |core| core.kind);
+        let kind = cpu.and_then(|cpu| self.core_index.core_of(cpu)).map_or(0, |core| core.kind);
         let labels = cpu.map_or_else(|| label(object), |cpu| vec![kind as u32, self.cpu_label(cpu)]);
         let level = match object.kind {
             ObjectKind::Pu => TreeLevel::Cpu,
@@ -191,11 +191,11 @@ impl Build<'_> {
         Some(merged(TreeNodeDraft { level, labels, children, memory, cpu, kind, shape: 0 }))
     }
 
-    /// What tells this cpu from others besides its kind: measured classes, kinds that nobody ranked, stated speeds.
+    /// Returns the label of a CPU within its kind: measured classes, unranked kinds, and reported memory speeds.
     fn cpu_label(&mut self, cpu: CpuId) -> u32 {
-        let topology = self.ground.topology;
+        let topology = self.core_index.topology;
         let mut key: Vec<u32> = self.measured.iter().map(|class| u32::from(class.contains(cpu))).collect();
-        if self.ground.kinds.is_empty() {
+        if self.core_index.kinds.is_empty() {
             key.extend(topology.cpu_kinds.iter().map(|kind| u32::from(kind.cpus.contains(cpu))));
         }
         let from_here =
@@ -217,7 +217,7 @@ impl Build<'_> {
     }
 }
 
-/// An only child and its parent are one place.
+/// Merges a part with its only child.
 fn merged(mut part: TreeNodeDraft) -> TreeNodeDraft {
     if part.children.len() != 1 {
         return part;
@@ -228,14 +228,14 @@ fn merged(mut part: TreeNodeDraft) -> TreeNodeDraft {
     TreeNodeDraft { labels: part.labels, memory: part.memory, ..child }
 }
 
-/// Caches of one level and different sizes differ.
+/// Returns the label of an object. Caches of one level and different sizes differ.
 fn label(object: &Object) -> Vec<u32> {
     let Cache { level, bytes, .. } =
         object.cache.unwrap_or(Cache { level: 0, bytes: crate::values::units::Bytes(0), line_bytes: 0 });
     vec![object.kind as u32, level, (bytes.0 >> 32) as u32, bytes.0 as u32]
 }
 
-/// Gives every part its shape and sorts children by it.
+/// Assigns shapes to a part and all parts below, and sorts children by shape.
 pub(super) fn classify(part: &mut TreeNodeDraft, nodes: &Nodes, interner: &mut Interner) {
     part.children.iter_mut().for_each(|child| classify(child, nodes, interner));
     part.children.sort_by_key(|child| child.shape);
@@ -248,7 +248,7 @@ pub(super) fn classify(part: &mut TreeNodeDraft, nodes: &Nodes, interner: &mut I
     part.shape = interner.intern(&key);
 }
 
-/// The memory of a part in the order of its shape.
+/// Returns the memory of a part in the order of its shape.
 pub(super) fn memory_in_order(part: &TreeNodeDraft, classes: &[u32]) -> Vec<usize> {
     let mut memory = part.memory.clone();
     memory.sort_by_key(|node| classes[*node]);
@@ -256,19 +256,19 @@ pub(super) fn memory_in_order(part: &TreeNodeDraft, classes: &[u32]) -> Vec<usiz
     memory
 }
 
-/// How many objects are around the one where a node hangs: places with an only child become one, and memory of the
-/// outer one may be no cpu's own.
+/// Number of objects around and including the one to which a node is attached. It distinguishes memory of an outer object
+/// that is merged with its only child.
 fn depth(topology: &Topology, node: NodeId) -> u32 {
-    let hangs_here =
+    let has_node =
         |object: &usize| topology.objects[*object].memory.iter().any(|index| topology.nodes[*index].os == node);
-    let holder = (0..topology.objects.len()).find(hangs_here);
+    let holder = (0..topology.objects.len()).find(has_node);
     std::iter::successors(holder, |object| topology.objects[*object].parent).count() as u32
 }
 
-/// The memory nodes with what tells them apart: where they hang, tier, size, speed of what is stated for no cpu in particular.
-fn nodes(ground: &CoreIndex, interner: &mut Interner) -> Nodes {
-    let topology = ground.topology;
-    let usable: Vec<&MemoryNode> = ground.memory_nodes().iter().filter_map(|node| topology.node(*node)).collect();
+/// Returns the memory nodes, distinguished by depth, tier, size, and speeds that are reported for no CPU in particular.
+fn nodes(core_index: &CoreIndex, interner: &mut Interner) -> Nodes {
+    let topology = core_index.topology;
+    let usable: Vec<&MemoryNode> = core_index.memory_nodes().iter().filter_map(|node| topology.node(*node)).collect();
     let sizes = quantise(usable.iter().map(|node| node.bytes.0).collect());
     let levels = speed_levels(topology);
     let class = |node: &&MemoryNode| {
@@ -293,7 +293,7 @@ fn nodes(ground: &CoreIndex, interner: &mut Interner) -> Nodes {
     Nodes { ids: usable.iter().map(|node| node.os).collect(), classes: tiers.clone(), tiers }
 }
 
-/// Values of memory attributes as (attribute, level of value): raw numbers would make every cpu unlike any other.
+/// Returns attribute values as (attribute, level of value). With raw numbers, every CPU would differ from all others.
 pub(super) fn speed_levels(topology: &Topology) -> BTreeMap<(&str, u64), (u32, u32)> {
     let mut values: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     topology.memory_attributes.iter().for_each(|stated| values.entry(&stated.attr).or_default().push(stated.value));

@@ -1,6 +1,5 @@
-//! A machine as placements see it when it was measured: measured speeds in place of stated ones, and cpus told apart that
-//! the data sheet calls alike. Values within a tenth of each other are one level, as stated ones are: noise tells nothing
-//! apart.
+//! Replaces the reported speeds of a machine by measured ones, and distinguishes CPUs that are equivalent by the topology
+//! but differ in measurements. Values are quantised like reported ones: noise within 10 % distinguishes nothing.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +10,17 @@ use crate::placements::candidates::quantise::quantise;
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::topology::{Distances, Topology};
 
-/// A machine with what was measured of it.
+/// A topology with measured speeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredTopology {
-    /// The topology; its first distances and its memory attributes are the measured ones where there are such.
+    /// The topology. Its first distances and its memory attributes are the measured ones, if there are any.
     pub topology: Topology,
-    /// Classes of cpus that the measurement told apart; empty when it told none apart.
+    /// Classes of CPUs that the measurement distinguishes; empty if it distinguishes none.
     pub classes: Vec<CpuSet>,
 }
 
 impl MeasuredMap {
-    /// Puts what was measured into a topology of the same machine.
+    /// Adds the measured values to a topology of the same machine.
     pub fn apply_to(&self, topology: &Topology) -> MeasuredTopology {
         let mut topology = topology.clone();
         if let Some(distances) = self.levelled_distances(&topology) {
@@ -35,8 +34,8 @@ impl MeasuredMap {
         MeasuredTopology { topology, classes }
     }
 
-    /// From every node to every node: 10 is the node itself, others by the ratio of latencies. From a node without cpus
-    /// it is as far as to it. None where something is neither measured nor stated.
+    /// Returns distances between all nodes: 10 from a node to itself, others by the ratio of latencies. A node without CPUs
+    /// is as far from others as they are from it. `None` if a distance is neither measured nor reported.
     fn levelled_distances(&self, topology: &Topology) -> Option<Distances> {
         let nodes: Vec<NodeId> = topology.nodes.iter().map(|node| node.os).collect();
         let latencies: Vec<u64> = self.node_distances.iter().map(|hop| tenths(hop.latency_ns)).collect();
@@ -57,12 +56,12 @@ impl MeasuredMap {
     }
 }
 
-/// Integers are compared and counted exactly; a tenth of a ns is below what can be measured.
+/// Tenths of ns: integers are compared and counted exactly, and less cannot be measured.
 fn tenths(ns: f64) -> u64 {
     (ns * 10.0).round().max(1.0) as u64
 }
 
-/// By value, the middle one of its level.
+/// Maps each value to the median of its level.
 fn levelled(values: &[u64]) -> BTreeMap<u64, u64> {
     let level_of = quantise(values.to_vec());
     let mut members: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
@@ -72,8 +71,8 @@ fn levelled(values: &[u64]) -> BTreeMap<u64, u64> {
     values.iter().map(|value| (*value, members[&level_of[value]][members[&level_of[value]].len() / 2])).collect()
 }
 
-/// The classes of cpus that latencies from core to core tell apart; none unless every pair was measured, because one pair
-/// that stands for others says nothing about them.
+/// Returns the classes of CPUs that latencies between cores distinguish. `None` unless every pair was measured, because a
+/// pair that represents others provides no information about them.
 fn classes(topology: &Topology, measured: &[CorePair]) -> Vec<CpuSet> {
     let level_of = quantise(measured.iter().map(|pair| tenths(pair.latency.median)).collect());
     let level: BTreeMap<(CpuId, CpuId), u32> = measured
@@ -93,7 +92,7 @@ fn classes(topology: &Topology, measured: &[CorePair]) -> Vec<CpuSet> {
     if classes.len() > 1 { classes } else { Vec::new() }
 }
 
-/// Tells cpus apart that see the others, or their classes, at different levels, until nothing more is told apart.
+/// Splits classes whose CPUs have different levels to the others or their classes, until nothing changes.
 fn refined(cpus: &[CpuId], between: &impl Fn(CpuId, CpuId) -> Option<u32>) -> Vec<CpuSet> {
     let mut classes = vec![cpus.iter().copied().collect::<CpuSet>()];
     loop {
@@ -113,7 +112,7 @@ fn refined(cpus: &[CpuId], between: &impl Fn(CpuId, CpuId) -> Option<u32>) -> Ve
     }
 }
 
-/// Cpus that may be exchanged one for one without changing a level between any two.
+/// Returns CPUs that can be exchanged without changing a level between any two CPUs.
 fn twins(cpus: &[CpuId], between: &impl Fn(CpuId, CpuId) -> Option<u32>) -> Vec<CpuSet> {
     let mut classes: Vec<CpuSet> = Vec::new();
     for cpu in cpus {

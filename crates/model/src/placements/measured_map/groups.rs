@@ -1,19 +1,19 @@
-//! Which cpus are one thing as seen from memory, and how near two cpus are in words.
+//! Groups of CPUs with equal access to memory, and descriptions of what two CPUs share.
 
 use crate::placements::placement::cores::CoreIndex;
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::topology::{Object, ObjectKind, Topology};
 
-/// Cpus of one home node and one kind of core.
+/// CPUs with one home node and one kind of core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuGroup {
     pub cpus: CpuSet,
-    /// The first cpu of each core, in logical order.
+    /// The first CPU of each core, in logical order.
     pub firsts: Vec<CpuId>,
     pub home: Option<NodeId>,
 }
 
-/// The groups of a machine, in logical order of their first cpus.
+/// Returns the groups of a machine, in logical order of their first CPUs.
 pub fn groups(topology: &Topology) -> Vec<CpuGroup> {
     let ground = CoreIndex::new(topology);
     let mut groups: Vec<((Option<NodeId>, usize), CpuGroup)> = Vec::new();
@@ -30,10 +30,10 @@ pub fn groups(topology: &Topology) -> Vec<CpuGroup> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// The nearest thing that two cpus share, in words.
+/// Describes the innermost object that two CPUs share.
 pub fn relation(topology: &Topology, a: CpuId, b: CpuId) -> String {
     let holds = |object: &&Object| object.cpus.contains(a) && object.cpus.contains(b);
-    // Parents come before children, so from the end the first of equal sets is the innermost.
+    // Parents precede children, so the last of the smallest shared objects is the innermost.
     let nearest = topology.objects.iter().rev().filter(holds).min_by_key(|object| object.cpus.len());
     let Some(object) = nearest else { return "not known".into() };
     match (object.kind, object.cache) {

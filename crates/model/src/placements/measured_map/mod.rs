@@ -1,5 +1,5 @@
-//! A machine's own speeds as measured: from core to core, from cpus to memory, by the size of what is worked on. A
-//! measured map is a run like any other: `plan` says what to run, `result` reads the map out of what the run found.
+//! The measured speeds of a machine: latencies between cores, latency and bandwidth between CPUs and memory, latency by
+//! working-set size. A measured map is an ordinary run: `plan` returns the cells, `result` reads the map from the results.
 
 mod applied;
 mod groups;
@@ -18,184 +18,180 @@ use serde::Serialize;
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::units::Bytes;
 
-/// What was measured of a machine. Field names are part of the JSON contract of `nearfar map --measure`.
+/// Measured speeds of a machine. Field names are part of the JSON contract of `nearfar map --measure`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MeasuredMap {
-    /// From core to core, in the order of the plan.
+    /// Latencies between cores, in the order of the plan.
     pub core_to_core: Vec<CorePair>,
-    /// From every group of cpus to every memory node.
+    /// From every group of CPUs to every memory node.
     pub memory: Vec<MemoryPath>,
-    /// The same from node to node: what its own cpus get.
+    /// From node to node: the values of the CPUs of each node.
     pub node_distances: Vec<NodeDistance>,
-    /// Latency by the size of what is chased through, smallest first, by cpu.
+    /// Latency by working-set size, smallest first, by CPU.
     pub sizes: Vec<LatencyPoint>,
-    /// What each cache gives, from `sizes`: the steps of the curve by name.
+    /// Latency of each cache: named points of `sizes`.
     pub steps: Vec<CacheLevel>,
-    /// Latency of a group's own memory while its other cores read, lightest load first.
+    /// Latency of a group's own memory while its other cores read, lowest load first.
     pub loaded: Vec<LoadedPoint>,
-    /// What two threads of one core cost or give each other.
+    /// Effect of two threads of one core on each other.
     pub smt: Vec<SmtPair>,
-    /// What could not be measured, and why.
+    /// Cells without a result, with the reason.
     pub missing: Vec<MissingCell>,
 }
 
-/// A measured number: the median over trials with its 95 % interval.
+/// A measured value: the median over trials with its 95 % interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredValue {
-    /// The unit: `ns` or `MB/s` (10^6 bytes per second).
+    /// `ns` or `MB/s` (10^6 bytes per second).
     pub unit: String,
-    /// Over trials.
+    /// Median over trials.
     pub median: f64,
-    /// Lower end of its 95 % interval; none with fewer than two trials.
+    /// Lower end of the 95 % interval; `None` with fewer than two trials.
     pub ci_low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the 95 % interval; `None` with fewer than two trials.
     pub ci_high: Option<f64>,
-    /// One number per trial that counts.
+    /// Number of trials that count.
     pub samples: Vec<f64>,
-    /// How many of them were disturbed.
+    /// Number of these trials that were disturbed.
     pub suspect: u32,
 }
 
-/// How long a cache line takes from one cpu to another.
+/// Latency of a cache line between two CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CorePair {
-    /// One cpu.
     pub a: CpuId,
-    /// The other.
     pub b: CpuId,
-    /// The nearest thing that both are in: `one core`, `one L3`, `one package`, `two packages`.
+    /// The innermost object that contains both: `one core`, `one L3`, `one package`, `two packages`.
     pub relation: String,
-    /// How many pairs of this machine it stands for, itself included.
+    /// Number of pairs that it represents, including itself.
     pub alike: usize,
-    /// The memory node where the line lives: the home of cpu `a`. None where the machine shows no node.
+    /// Memory node of the line: the home of CPU `a`. `None` if the machine has no known nodes.
     pub home: Option<NodeId>,
-    /// How the line is handed over: `store`, by loads and stores; `cas`, by compare-and-swap.
+    /// How the line is transferred: `store`, by loads and stores; `cas`, by compare-and-swap.
     pub op: String,
-    /// One way, in ns.
+    /// One-way latency in ns.
     pub latency: MeasuredValue,
 }
 
-/// What a group of cpus gets from a memory node.
+/// Latency and bandwidth between a group of CPUs and a memory node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryPath {
-    /// The cpus that are alike as seen from memory: those of one home node and one kind of core.
+    /// The group: CPUs with one home node and one kind of core.
     pub cpus: CpuSet,
-    /// Where the memory is.
+    /// Node of the memory.
     pub node: NodeId,
-    /// Whether it is the group's own.
+    /// Whether the node is the home of the group.
     pub local: bool,
-    /// The distance that the firmware states from the group's own node.
+    /// Distance from the group's home, as reported by the firmware.
     pub distance: Option<u64>,
-    /// Of one load by the group's first cpu, in ns.
+    /// Latency of one load by the first CPU of the group, in ns.
     pub latency: Option<MeasuredValue>,
-    /// By what the loop does; one thread on each core of the group.
+    /// Bandwidths by access pattern, with one thread on each core of the group.
     pub bandwidth: Vec<Bandwidth>,
 }
 
-/// A bandwidth, in MB/s.
+/// A bandwidth in MB/s.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bandwidth {
-    /// `read`: loads alone. `write`: stores alone. `copy`: as much written as read. `triad`: two read, one written.
-    /// Counted as STREAM counts: what the loop asks for.
+    /// `read`: only loads. `write`: only stores. `copy`: equal amounts. `triad`: two reads per write. Bytes are counted as in
+    /// STREAM, without write-allocate traffic.
     pub mix: String,
-    /// Whether stores go past the caches.
+    /// Whether stores bypass the caches.
     pub non_temporal: bool,
-    /// All threads together.
+    /// Total of all threads.
     pub rate: MeasuredValue,
 }
 
-/// From a node's own cpus to a node's memory.
+/// Latency and bandwidth from the CPUs of a node to the memory of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NodeDistance {
-    /// Whose cpus.
+    /// Node of the CPUs.
     pub from: NodeId,
-    /// Whose memory.
+    /// Node of the memory.
     pub to: NodeId,
-    /// 10 is the node itself, as in the kernel's table; others by the ratio of latencies.
+    /// 10 for the node itself, as in the kernel's table; others by the ratio of latencies.
     pub distance: u64,
-    /// The median latency, in ns.
+    /// Median latency in ns.
     pub latency_ns: f64,
-    /// The median of triad with ordinary stores, in MB/s.
+    /// Median bandwidth of triad with ordinary stores, in MB/s.
     pub bandwidth_mb_s: Option<f64>,
 }
 
-/// Latency at one size.
+/// Latency at one working-set size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencyPoint {
-    /// Whose caches these are.
+    /// CPU whose caches were measured.
     pub cpu: CpuId,
-    /// Where the memory behind them is.
+    /// Node of the memory.
     pub node: NodeId,
-    /// What was chased through.
+    /// Working-set size.
     pub bytes: Bytes,
-    /// The smallest cache of this cpu that holds so much, `L2`; `memory` when none does.
+    /// The smallest cache of this CPU that holds the working set, such as `L2`; `memory` if none does.
     pub level: String,
-    /// Of one load, in ns.
+    /// Latency of one load in ns.
     pub latency: MeasuredValue,
 }
 
-/// What one cache gives, or the memory behind them all.
+/// Latency of one cache, or of memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheLevel {
-    /// Whose.
+    /// CPU whose cache was measured.
     pub cpu: CpuId,
     /// `L2`, or `memory`.
     pub level: String,
-    /// How large the cache is; 0 for memory.
+    /// Size of the cache; 0 for memory.
     pub cache_bytes: Bytes,
-    /// At which size of `sizes` it was read: the largest that takes half of the cache at most, since others live there
-    /// too; for memory the largest there is.
+    /// Working-set size from `sizes`: the largest that uses at most half of the cache, because other data is cached, too;
+    /// for memory the largest of all.
     pub at_bytes: Bytes,
-    /// Of one load, in ns: the same as in `sizes`.
+    /// Latency of one load in ns, as in `sizes`.
     pub latency: MeasuredValue,
 }
 
-/// Latency beside a load.
+/// Latency under load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadedPoint {
-    /// The group: its first core chases, its others read.
+    /// The group: its first core measures, the others read.
     pub cpus: CpuSet,
-    /// Where the memory of all of them is: the group's own node.
+    /// Node of all memory: the home of the group.
     pub node: NodeId,
-    /// How many threads read.
+    /// Number of reading threads.
     pub readers: usize,
-    /// How long each waits after every 4 KiB; none without readers.
+    /// Delay of each reader after every 4 KiB; `None` without readers.
     pub delay_ns: Option<u64>,
-    /// What they read together, in MB/s; none without readers.
+    /// Total bandwidth of the readers in MB/s; `None` without readers.
     pub load: Option<MeasuredValue>,
-    /// Of one load of the chasing thread, in ns.
+    /// Latency of one load of the measuring thread in ns.
     pub latency: MeasuredValue,
 }
 
-/// One thread of a core alone, and two together.
+/// Results of one thread of a core alone, and of two together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SmtPair {
-    /// The two cpus of the core; `alone` was measured on the first.
+    /// The two CPUs of the core; `alone` was measured on the first.
     pub cpus: [CpuId; 2],
-    /// `compute`: queens per second of both together. `cache`: latency of the core's first cache for each.
+    /// `compute`: queens solutions per second, total. `cache`: latency of the first cache, per thread.
     #[serde(rename = "what")]
     pub what: String,
-    /// With the other idle.
+    /// While the other CPU is idle.
     pub alone: MeasuredValue,
-    /// With both at work.
+    /// While both CPUs are used.
     pub both: MeasuredValue,
-    /// The second over the first; 1 when the threads do not notice each other's latency, or gain nothing in speed.
+    /// `both` divided by `alone`; 1 if latency does not change, or speed does not increase.
     pub ratio: f64,
-    /// Lower end of its 95 % interval, by blocks; none with too few trials.
+    /// Lower end of the 95 % interval by blocks; `None` with too few trials.
     pub ratio_ci_low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the 95 % interval.
     pub ratio_ci_high: Option<f64>,
 }
 
 /// A cell without a result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MissingCell {
-    /// Which measurement.
     #[serde(rename = "what")]
     pub what: String,
-    /// Where.
+    /// Placement of the cell.
     pub placement: String,
-    /// Why.
     #[serde(rename = "why")]
     pub why: String,
 }

@@ -1,21 +1,21 @@
-//! What a measured map says from node to node, as other programs want it: relative distances, hwloc's attributes.
+//! Node-to-node values of a measured map in the forms of other programs: relative distances, hwloc's attributes.
 
 use super::{MeasuredMap, MeasuredValue, MemoryPath, NodeDistance};
 use crate::values::id_set::NodeId;
 use crate::values::topology::{Distances, MemoryAttribute};
 
-/// What the kernel calls the distance from a node to itself (`LOCAL_DISTANCE`).
+/// The kernel's distance from a node to itself (`LOCAL_DISTANCE`).
 pub(super) const LOCAL_DISTANCE: f64 = 10.0;
 
-/// hwloc states bandwidths in MiB/s.
+/// hwloc reports bandwidths in MiB/s.
 const MIB: f64 = (1 << 20) as f64;
 
-/// From every node with cpus to every node that its cpus reached.
+/// Returns the values from every node with CPUs to every node that these CPUs measured.
 pub(super) fn distances(memory: &[MemoryPath]) -> Vec<NodeDistance> {
     let mut found: Vec<NodeDistance> = Vec::new();
     for own in memory.iter().filter(|path| path.local) {
         let Some(own_latency) = &own.latency else { continue };
-        // Kinds of cores that share a node: its first kind speaks for it.
+        // If kinds of cores share a node, its first kind represents it.
         if found.iter().any(|hop| hop.from == own.node) {
             continue;
         }
@@ -39,13 +39,13 @@ fn ordinary<'p>(path: &'p MemoryPath, mix: &str) -> Option<&'p MeasuredValue> {
 }
 
 impl MeasuredMap {
-    /// From one node's cpus to another node's memory; none where it was not measured or the node has no cpus.
+    /// Returns the values from one node's CPUs to another node's memory; `None` if not measured or without CPUs.
     pub fn distance(&self, from: NodeId, to: NodeId) -> Option<&NodeDistance> {
         self.node_distances.iter().find(|hop| (hop.from, hop.to) == (from, to))
     }
 
-    /// hwloc's attributes from each group of cpus to each node: `Bandwidth` (MiB/s, triad), `ReadBandwidth` and
-    /// `WriteBandwidth`, all with ordinary stores, and `Latency` (ns), which is that of a load and so `ReadLatency` too.
+    /// Returns hwloc's attributes from each group of CPUs to each node: `Bandwidth` (MiB/s, triad), `ReadBandwidth` and
+    /// `WriteBandwidth`, all with ordinary stores, and `Latency` (ns). It is a load latency, so `ReadLatency` is equal.
     pub fn memory_attributes(&self) -> Vec<MemoryAttribute> {
         let one = |attr: &str, path: &MemoryPath, value: f64| MemoryAttribute {
             attr: attr.into(),
@@ -69,7 +69,8 @@ impl MeasuredMap {
         .concat()
     }
 
-    /// The latencies in ns among the nodes that have cpus, as a square; none when there are not two, or one is missing.
+    /// Returns the latencies in ns between nodes with CPUs, as a square matrix. `None` with fewer than two nodes or if a
+    /// value is missing.
     pub fn latency_matrix(&self) -> Option<Distances> {
         let mut nodes: Vec<NodeId> = self.node_distances.iter().map(|hop| hop.from).collect();
         nodes.dedup();
@@ -96,7 +97,7 @@ mod tests {
             samples: vec![median],
             suspect: 0,
         };
-        // Each its own number, so that none is taken for another.
+        // Unique values, so that confusing two of them fails the test.
         let rate = |mix: &str, past: bool| {
             measured("MB/s", 1e6 / latency * f64::from(if past { 4 } else { 1 + u8::from(mix == "read") }))
         };
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_ten_from_itself_and_others_by_their_latency() {
+    fn node_distances_are_ten_locally_and_scale_with_latency() {
         let both = map(vec![
             path("0-3", 0, true, 80.0),
             path("0-3", 1, false, 140.0),
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_measured_pair_there_is_no_square() {
+    fn missing_pair_gives_no_latency_matrix() {
         assert_eq!(map(vec![path("0-3", 0, true, 80.0)]).latency_matrix(), None);
         let holes = map(vec![path("0-3", 0, true, 80.0), path("0-3", 1, false, 0.0), path("4-7", 1, true, 80.0)]);
         assert_eq!(holes.latency_matrix(), None);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_in_the_units_of_hwloc() {
+    fn attributes_use_the_units_of_hwloc() {
         let one = map(vec![path("0-3", 0, true, 79.6)]);
         let found: Vec<(String, u64)> =
             one.memory_attributes().into_iter().map(|attribute| (attribute.attr, attribute.value)).collect();

@@ -1,4 +1,4 @@
-//! Reads the map out of what a run found. Every number is a median that the run's findings have.
+//! Reads a measured map from the results of a run. All values are medians that the run's findings contain.
 
 use super::groups::{CpuGroup, groups, relation};
 use super::plan::{
@@ -19,13 +19,13 @@ use crate::values::topology::Topology;
 use crate::values::units::Bytes;
 use crate::values::workload::Value;
 
-/// Which of the loops of `stream` a map shows: those that differ in how much they read and write.
+/// The loops of `stream` that a map contains: they differ in the ratio of reads and writes.
 const MIXES: [&str; 4] = ["read", "write", "copy", "triad"];
 
-/// Resampling has to give the same interval each time a map is read.
+/// Fixed seed, so that intervals do not change when a map is read again.
 const RATIO_SEED: u64 = 1;
 
-/// The map of a finished or unfinished run; none when the run is of another experiment.
+/// Returns the map of a finished or unfinished run; `None` if the run belongs to another experiment.
 pub fn measured_map(plan: &Plan, topology: &Topology, finding: &RunFinding) -> Option<MeasuredMap> {
     if plan.experiment != EXPERIMENT {
         return None;
@@ -34,7 +34,7 @@ pub fn measured_map(plan: &Plan, topology: &Topology, finding: &RunFinding) -> O
     let of = |test: &'static str| cells.iter().filter(move |(cell, _)| cell.test == test);
     let groups = groups(topology);
     let mut sizes: Vec<LatencyPoint> = of(LATENCY_BY_SIZE).filter_map(|both| size_point(topology, both)).collect();
-    // The memory's own measurement is the curve's last point.
+    // The memory's own measurement is the last point of the curve.
     let curves: Vec<(CpuId, NodeId)> = sizes.iter().map(|point| (point.cpu, point.node)).collect();
     let last = of(MEMORY_LATENCY).filter_map(|both| size_point(topology, both));
     sizes.extend(last.filter(|point| curves.contains(&(point.cpu, point.node))));
@@ -54,14 +54,14 @@ pub fn measured_map(plan: &Plan, topology: &Topology, finding: &RunFinding) -> O
 
 fn core_pairs(topology: &Topology, cells: &[&(&Cell, &CellFinding)]) -> Vec<CorePair> {
     let classes = pairs(topology);
-    // With more pairs than classes every pair was asked for, and none stands for another.
+    // If there are more pairs than classes, all pairs were requested, and none represents others.
     let by_class = cells.len() <= classes.len();
     let pair = |(cell, finding): &&(&Cell, &CellFinding)| {
-        let [a, b] = cell.placement.seats[..] else { return None };
+        let [a, b] = cell.placement.bindings[..] else { return None };
         let class = classes.iter().find(|class| by_class && (class.a, class.b) == (a, b));
         let (home, latency) = (home(cell), measured(finding, "latency")?);
         let alike = class.map_or(1, |class| class.alike);
-        // Runs from before there was a choice handed over by stores.
+        // Runs stored before `op` existed transferred lines by stores.
         let op = cell.parameters.0.get("op").map_or("store".into(), ToString::to_string);
         Some(CorePair { a, b, relation: relation(topology, a, b), alike, home, op, latency })
     };
@@ -75,7 +75,7 @@ fn memory(topology: &Topology, groups: &[CpuGroup], cells: &[(&Cell, &CellFindin
         if ![MEMORY_LATENCY, BANDWIDTH, BANDWIDTH_NON_TEMPORAL].contains(&test) {
             continue;
         }
-        let first = cell.placement.seats.first().copied();
+        let first = cell.placement.bindings.first().copied();
         let Some((group, node)) =
             groups.iter().find(|group| first.is_some_and(|cpu| group.cpus.contains(cpu))).zip(home(cell))
         else {
@@ -90,7 +90,7 @@ fn memory(topology: &Topology, groups: &[CpuGroup], cells: &[(&Cell, &CellFindin
             continue;
         }
         let non_temporal = test == BANDWIDTH_NON_TEMPORAL;
-        // What stores nothing is the same loop either way.
+        // Loops without stores are the same with and without non-temporal stores.
         for mix in MIXES.into_iter().filter(|mix| !(non_temporal && *mix == "read")) {
             let rate = measured(finding, mix);
             paths[at].bandwidth.extend(rate.map(|rate| Bandwidth { mix: mix.into(), non_temporal, rate }));
@@ -114,12 +114,12 @@ fn empty_path(topology: &Topology, group: &CpuGroup, node: NodeId) -> MemoryPath
 
 fn size_point(topology: &Topology, (cell, finding): &(&Cell, &CellFinding)) -> Option<LatencyPoint> {
     let Some(Value::Integer(bytes)) = cell.parameters.0.get("size") else { return None };
-    let (cpu, bytes) = (*cell.placement.seats.first()?, Bytes(u64::try_from(*bytes).ok()?));
+    let (cpu, bytes) = (*cell.placement.bindings.first()?, Bytes(u64::try_from(*bytes).ok()?));
     let level = sizes::cache_holding(&sizes::caches(topology, cpu), bytes);
     Some(LatencyPoint { cpu, node: home(cell)?, bytes, level, latency: measured(finding, "latency")? })
 }
 
-/// One for each cache of each measured cpu that some size lies in, then one for memory.
+/// Returns one level for each cache that a measured size fits into, then one for memory.
 fn steps(topology: &Topology, sizes: &[LatencyPoint]) -> Vec<CacheLevel> {
     let mut cpus: Vec<CpuId> = sizes.iter().map(|point| point.cpu).collect();
     cpus.dedup();
@@ -130,9 +130,9 @@ fn steps(topology: &Topology, sizes: &[LatencyPoint]) -> Vec<CacheLevel> {
         let bounds = caches.iter().map(|cache| (format!("L{}", cache.level), cache.bytes));
         for (level, cache_bytes) in bounds.chain([("memory".into(), Bytes(0))]) {
             let inside = points().filter(|point| point.level == level);
-            let mut roomy = inside.clone().filter(|point| cache_bytes.0 == 0 || point.bytes.0 <= cache_bytes.0 / 2);
-            // Where no size takes only half of the cache, the smallest that this cache must hold.
-            if let Some(point) = roomy.next_back().or_else(|| inside.clone().next()) {
+            let mut fitting = inside.clone().filter(|point| cache_bytes.0 == 0 || point.bytes.0 <= cache_bytes.0 / 2);
+            // If no size uses at most half of the cache, the smallest size that requires this cache.
+            if let Some(point) = fitting.next_back().or_else(|| inside.clone().next()) {
                 let (at_bytes, latency) = (point.bytes, point.latency.clone());
                 steps.push(CacheLevel { cpu, level, cache_bytes, at_bytes, latency });
             }
@@ -142,7 +142,7 @@ fn steps(topology: &Topology, sizes: &[LatencyPoint]) -> Vec<CacheLevel> {
 }
 
 fn loaded_point(groups: &[CpuGroup], (cell, finding): &(&Cell, &CellFinding)) -> Option<LoadedPoint> {
-    let first = *cell.placement.seats.first()?;
+    let first = *cell.placement.bindings.first()?;
     let group = groups.iter().find(|group| group.cpus.contains(first))?;
     let readers = cell.placement.threads - 1;
     let delay = match cell.parameters.0.get("delay") {
@@ -159,14 +159,14 @@ fn loaded_point(groups: &[CpuGroup], (cell, finding): &(&Cell, &CellFinding)) ->
     })
 }
 
-/// Every core that was measured with one thread and with both.
+/// Returns every core that was measured with one thread and with both.
 fn smt(cells: &[(&Cell, &CellFinding)]) -> Vec<SmtPair> {
     let mut found = Vec::new();
     for (test, what, metric) in [(SMT_COMPUTE, "compute", "solutions"), (SMT_CACHE, "cache", "latency")] {
         let of_test = || cells.iter().filter(move |(cell, _)| cell.test == test);
         for (both_cell, both) in of_test() {
-            let [a, b] = both_cell.placement.seats[..] else { continue };
-            let alone = of_test().find(|(cell, _)| cell.placement.seats == [a]);
+            let [a, b] = both_cell.placement.bindings[..] else { continue };
+            let alone = of_test().find(|(cell, _)| cell.placement.bindings == [a]);
             let values = alone.and_then(|(_, alone)| Some((measured(alone, metric)?, measured(both, metric)?)));
             let Some((alone, both)) = values else { continue };
             found.extend(smt_pair([a, b], what, alone, both));
@@ -176,7 +176,7 @@ fn smt(cells: &[(&Cell, &CellFinding)]) -> Vec<SmtPair> {
 }
 
 fn smt_pair(cpus: [CpuId; 2], what: &str, alone: MeasuredValue, both: MeasuredValue) -> Option<SmtPair> {
-    // Blocks that both have are compared one by one; a lost trial makes them two samples of their own.
+    // Blocks that both have are compared in pairs; if a trial is missing, they are independent samples.
     let pairing = if alone.samples.len() == both.samples.len() { Pairing::Paired } else { Pairing::Independent };
     let estimate = ratio_of_medians(&alone.samples, &both.samples, pairing, RATIO_SEED, RESAMPLES)?;
     Some(SmtPair {
@@ -206,7 +206,7 @@ fn measured(finding: &CellFinding, metric: &str) -> Option<MeasuredValue> {
     })
 }
 
-/// What was left out of the plan, then what came to nothing.
+/// Returns the cells that the plan skipped, then those without a valid trial.
 fn missing(cells: &[(&Cell, &CellFinding)], finding: &RunFinding) -> Vec<MissingCell> {
     let left_out = finding.skipped.iter().map(|skip| MissingCell {
         what: skip.test.clone(),

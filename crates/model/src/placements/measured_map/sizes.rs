@@ -1,18 +1,18 @@
-//! At which sizes latency is measured, and which cache a size fits into.
+//! Working-set sizes of latency measurements, and the cache that holds a size.
 
 use crate::values::id_set::{CpuId, NodeId};
 use crate::values::topology::{Cache, Topology};
 use crate::values::units::Bytes;
 
-/// A page: less would only repeat the first cache.
+/// One page. Smaller sizes would repeat the first cache.
 const SMALLEST: u64 = 4 << 10;
-/// A random walk through eight times the last cache finds an eighth of its lines there still, which is what
-/// google/multichase's own sizes leave too.
+/// A random walk through eight times the last cache still hits it for one eighth of the lines. google/multichase's default
+/// sizes have the same remainder.
 const CACHES_TO_MEMORY: u64 = 8;
-/// What google/multichase chases through by default.
+/// Default size of google/multichase.
 const MEMORY_AT_LEAST: u64 = 256 << 20;
 
-/// The caches of a cpu that state their size, innermost first.
+/// Returns the caches of a CPU with known sizes, innermost first.
 pub(super) fn caches(topology: &Topology, cpu: CpuId) -> Vec<Cache> {
     let own = topology.objects.iter().filter(|object| object.cpus.contains(cpu));
     let mut caches: Vec<Cache> = own.filter_map(|object| object.cache).filter(|cache| cache.bytes.0 > 0).collect();
@@ -20,41 +20,41 @@ pub(super) fn caches(topology: &Topology, cpu: CpuId) -> Vec<Cache> {
     caches
 }
 
-/// A size that no cache holds, on a node with enough memory for it.
+/// Returns a size that exceeds all caches, limited by the memory of the node.
 pub(super) fn memory_bytes(topology: &Topology, node: NodeId) -> Bytes {
     let cache = topology.last_cache_bytes().unwrap_or_default().0;
-    let wanted = cache.saturating_mul(CACHES_TO_MEMORY).max(MEMORY_AT_LEAST).next_power_of_two();
-    Bytes(wanted.min(room(topology, node)))
+    let needed = cache.saturating_mul(CACHES_TO_MEMORY).max(MEMORY_AT_LEAST).next_power_of_two();
+    Bytes(needed.min(usable_bytes(topology, node)))
 }
 
-/// The bytes of each of STREAM's three arrays: four times all last-level caches of the threads together.
+/// Returns the bytes of each of STREAM's three arrays: four times the sum of all last-level caches of the threads.
 pub(super) fn array_bytes(topology: &Topology, caches: usize, node: NodeId) -> Bytes {
     let cache = topology.last_cache_bytes().unwrap_or(Bytes(16 << 20)).0;
-    let wanted = cache.saturating_mul(4).saturating_mul(caches.max(1) as u64);
-    Bytes(wanted.max(64 << 20).min(room(topology, node) / 2))
+    let needed = cache.saturating_mul(4).saturating_mul(caches.max(1) as u64);
+    Bytes(needed.max(64 << 20).min(usable_bytes(topology, node) / 2))
 }
 
-/// What each of so many threads works on for a loaded latency: four times the last cache, as far as there is room.
+/// Returns the bytes per thread for loaded latency: four times the last cache, limited by the memory of the node.
 pub(super) fn loaded_bytes(topology: &Topology, threads: usize, node: NodeId) -> Bytes {
     let cache = topology.last_cache_bytes().unwrap_or(Bytes(16 << 20)).0;
-    let each = (room(topology, node) / threads.max(1) as u64).max(64 << 10);
+    let each = (usable_bytes(topology, node) / threads.max(1) as u64).max(64 << 10);
     Bytes(cache.saturating_mul(4).min(each))
 }
 
-/// What may be taken of a node's memory: a quarter, as a power of two; others use it too.
-fn room(topology: &Topology, node: NodeId) -> u64 {
+/// Returns the part of a node's memory that may be used: a quarter, as a power of two, because other programs use it, too.
+fn usable_bytes(topology: &Topology, node: NodeId) -> u64 {
     let bytes = topology.node(node).map_or(0, |node| node.bytes.0);
     if bytes == 0 { MEMORY_AT_LEAST } else { (bytes / 4 + 1).next_power_of_two() / 2 }
 }
 
-/// Powers of two up to, and without, the size that stands for memory; with the steps between them where asked.
+/// Returns powers of two below the size that represents memory, optionally with intermediate sizes.
 pub(super) fn sizes(largest: Bytes, half_steps: bool) -> Vec<Bytes> {
     let powers = (0..64).map(|power| SMALLEST << power).take_while(|bytes| *bytes < largest.0 && *bytes > 0);
     let with_half = |bytes: u64| [Some(bytes), Some(bytes / 2 * 3).filter(|_| half_steps)];
     powers.flat_map(with_half).flatten().filter(|bytes| *bytes < largest.0).map(Bytes).collect()
 }
 
-/// The smallest cache that holds so much, `L2`; `memory` when none does.
+/// Returns the smallest cache that holds a size, such as `L2`; `memory` if none does.
 pub(super) fn cache_holding(caches: &[Cache], bytes: Bytes) -> String {
     let holds = caches.iter().find(|cache| cache.bytes >= bytes);
     holds.map_or("memory".into(), |cache| format!("L{}", cache.level))
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_by_the_cache_that_holds_them() {
+    fn sizes_map_to_the_smallest_cache_that_holds_them() {
         let caches = [cache(1, 48 << 10), cache(2, 1 << 20), cache(3, 32 << 20)];
         let cases = [(4 << 10, "L1"), (48 << 10, "L1"), (49 << 10, "L2"), (1 << 20, "L2"), (32 << 20, "L3")];
         for (bytes, expected) in cases {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_grow_to_the_largest_and_stay_below_it() {
+    fn sizes_grow_up_to_the_maximum() {
         assert_eq!(sizes(Bytes(32 << 10), false), [4, 8, 16].map(|kib| Bytes(kib << 10)));
         assert_eq!(sizes(Bytes(16 << 10), true), [4, 6, 8, 12].map(|kib| Bytes(kib << 10)));
         assert_eq!(sizes(Bytes(12 << 10), true), [4, 6, 8].map(|kib| Bytes(kib << 10)));

@@ -1,4 +1,4 @@
-//! The lines that apply a placement by hand, one per tool.
+//! Commands that apply a placement by hand, one per tool.
 
 use serde::Serialize;
 
@@ -6,76 +6,75 @@ use super::{MemoryPolicy, Placement};
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
 use crate::values::topology::Topology;
 
-/// Ready-to-paste lines; none where a tool cannot express the placement, all none where nothing is bound.
+/// Commands to copy. `None` if a tool cannot express the placement; all are `None` if nothing is bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CommandLines {
-    /// taskset(1): cpus only.
+    /// taskset(1): CPUs only.
     pub taskset: Option<String>,
-    /// numactl(8); `-w` needs numactl 2.0.19.
+    /// numactl(8). `-w` requires numactl 2.0.19.
     pub numactl: Option<String>,
-    /// hwloc-bind(1) with the system's numbers, not hwloc's.
+    /// hwloc-bind(1) with the kernel's numbers, not those of hwloc.
     pub hwloc_bind: Option<String>,
-    /// A drop-in for a service: `systemctl edit NAME.service`.
+    /// A drop-in file for a service: `systemctl edit NAME.service`.
     pub systemd: Option<String>,
-    /// The same as a transient service of systemd-run(1). A scope would not do: it takes no
-    /// `CPUAffinity` or `NUMAPolicy`.
+    /// A transient service of systemd-run(1). Scopes do not support `CPUAffinity` and `NUMAPolicy`.
     pub systemd_run: Option<String>,
-    /// docker run, and podman run; IMAGE is yours.
+    /// docker run, and podman run. The user replaces IMAGE.
     pub docker: Option<String>,
-    /// Slurm's srun, inside an allocation that has these cpus.
+    /// Slurm's srun, in an allocation that contains these CPUs.
     pub slurm: Option<String>,
-    /// OpenMP's environment: one thread per place. Cpus only.
+    /// OpenMP's environment variables, one place per CPU. CPUs only.
     pub openmp: Option<String>,
-    /// What kubelet and container have to say so that Kubernetes chooses cpus like these; it chooses them itself.
+    /// Configuration of kubelet and container with which Kubernetes chooses similar CPUs; exact CPUs cannot be requested.
     pub kubernetes: Option<String>,
-    /// Elements of a libvirt domain with one virtual cpu per cpu.
+    /// Elements of a libvirt domain with one virtual CPU per CPU.
     pub libvirt: Option<String>,
-    /// Where the interrupts of devices go, for root's shell.
+    /// Shell commands, run as root, that set the affinity of interrupts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<String>,
-    /// `nearfar expand`, where the placement has a budget of DRAM; it goes before the others' command.
+    /// `nearfar expand`, if the placement limits DRAM. It precedes the command of the other tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expand: Option<String>,
 }
 
-/// The lines for a placement of a command, which is pasted as it is.
+/// Returns the commands for a placement. `command` is inserted unchanged.
 pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> CommandLines {
-    let wanted = LineInput {
-        seats: &placement.seats,
+    let input = LineInput {
+        bindings: &placement.bindings,
         cpus: placement.cpus(),
         threads: placement.threads,
         memory: &placement.memory,
-        // With one node, every policy is what a tool without memory policies does anyway.
+        // On one node, every policy equals the behaviour of a tool without memory policies.
         memory_matters: topology.allowed_nodes.len() > 1 && placement.memory != MemoryPolicy::Kernel,
         command: command.trim(),
     };
     let interrupts = interrupts(placement);
     let expand = placement.budget.map(|budget| {
-        let plain = if budget.steered { "" } else { " --engine plain" };
-        format!("nearfar expand --dram {}{plain} -- {}", budget.dram, command.trim())
+        let engine = if budget.steered { "" } else { " --engine kernel" };
+        format!("nearfar expand --dram {}{engine} -- {}", budget.dram, command.trim())
     });
-    // What is beyond DRAM no tool can say, and seats alone would be another placement.
+    // No other tool supports memory beyond DRAM, and binding only the CPUs would be a different placement.
     let inexpressible = placement.memory.is_beyond_dram();
-    if inexpressible || (wanted.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel) {
+    if inexpressible || (input.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel) {
         return CommandLines { interrupts, expand, ..CommandLines::default() };
     }
     CommandLines {
-        taskset: taskset(&wanted),
-        numactl: Some(numactl(&wanted)),
-        hwloc_bind: hwloc_bind(&wanted),
-        systemd: systemd_properties(&wanted).map(|properties| format!("[Service]\n{}", properties.join("\n"))),
-        systemd_run: systemd_run(&wanted),
-        docker: docker(&wanted),
-        slurm: slurm(&wanted),
-        openmp: openmp(&wanted),
-        kubernetes: kubernetes(&wanted, topology),
-        libvirt: libvirt(&wanted),
+        taskset: taskset(&input),
+        numactl: Some(numactl(&input)),
+        hwloc_bind: hwloc_bind(&input),
+        systemd: systemd_properties(&input).map(|properties| format!("[Service]\n{}", properties.join("\n"))),
+        systemd_run: systemd_run(&input),
+        docker: docker(&input),
+        slurm: slurm(&input),
+        openmp: openmp(&input),
+        kubernetes: kubernetes(&input, topology),
+        libvirt: libvirt(&input),
         interrupts,
         expand,
     }
 }
 
-/// A running irqbalance would move them again within seconds: it is told to leave them alone, until it is restarted.
+/// irqbalance moves interrupts again within seconds, so it must be configured to ignore them.
 fn interrupts(placement: &Placement) -> Option<String> {
     let moved: Vec<_> = placement.interrupts.iter().filter(|route| !route.cpus.is_empty()).collect();
     if moved.is_empty() {
@@ -83,12 +82,12 @@ fn interrupts(placement: &Placement) -> Option<String> {
     }
     let lines = moved.iter().map(|route| format!("echo {} > /proc/irq/{}/smp_affinity_list", route.cpus, route.number));
     let bans: Vec<String> = moved.iter().map(|route| format!("--banirq={}", route.number)).collect();
-    let note = format!("# where irqbalance runs, it needs in IRQBALANCE_ARGS: {}", bans.join(" "));
+    let note = format!("# if irqbalance runs, add to IRQBALANCE_ARGS: {}", bans.join(" "));
     Some(lines.chain([note]).collect::<Vec<_>>().join("\n"))
 }
 
 struct LineInput<'a> {
-    seats: &'a [CpuId],
+    bindings: &'a [CpuId],
     cpus: CpuSet,
     threads: usize,
     memory: &'a MemoryPolicy,
@@ -96,18 +95,18 @@ struct LineInput<'a> {
     command: &'a str,
 }
 
-fn taskset(wanted: &LineInput) -> Option<String> {
-    let possible = !wanted.cpus.is_empty() && !wanted.memory_matters;
-    possible.then(|| format!("taskset -c {} {}", wanted.cpus, wanted.command))
+fn taskset(input: &LineInput) -> Option<String> {
+    let possible = !input.cpus.is_empty() && !input.memory_matters;
+    possible.then(|| format!("taskset -c {} {}", input.cpus, input.command))
 }
 
-fn numactl(wanted: &LineInput) -> String {
-    let letters = letters(&wanted.cpus, wanted.memory);
-    let words = [vec!["numactl".to_string()], letters, vec![wanted.command.into()]];
+fn numactl(input: &LineInput) -> String {
+    let letters = letters(&input.cpus, input.memory);
+    let words = [vec!["numactl".to_string()], letters, vec![input.command.into()]];
     words.concat().join(" ")
 }
 
-/// A placement in numactl's letters: `-C 0-2,6-8` and `-m 0`; none where nothing is bound.
+/// Returns a placement as numactl's options: `-C 0-2,6-8` and `-m 0`. Empty if nothing is bound.
 pub(crate) fn letters(cpus: &CpuSet, memory: &MemoryPolicy) -> Vec<String> {
     let mut letters = Vec::new();
     if !cpus.is_empty() {
@@ -124,9 +123,9 @@ pub(crate) fn letters(cpus: &CpuSet, memory: &MemoryPolicy) -> Vec<String> {
     letters
 }
 
-/// hwloc's "bind" without --strict is the kernel's "preferred"; only with it pages stay on the nodes.
-fn hwloc_bind(wanted: &LineInput) -> Option<String> {
-    let memory = match wanted.memory {
+/// hwloc's "bind" without --strict is the kernel's "preferred". Only --strict keeps pages on the nodes.
+fn hwloc_bind(input: &LineInput) -> Option<String> {
+    let memory = match input.memory {
         MemoryPolicy::Kernel => None,
         MemoryPolicy::Local => Some("--membind --mempolicy firsttouch all".to_string()),
         MemoryPolicy::Bind(nodes) => Some(format!("--membind {}", locations("node", nodes))),
@@ -136,30 +135,30 @@ fn hwloc_bind(wanted: &LineInput) -> Option<String> {
         MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Preferred(_) | MemoryPolicy::Far => return None,
     };
     let mut words = vec!["hwloc-bind --physical".to_string()];
-    if matches!(wanted.memory, MemoryPolicy::Bind(_)) {
+    if matches!(input.memory, MemoryPolicy::Bind(_)) {
         words.push("--strict".into());
     }
-    if !wanted.cpus.is_empty() {
-        words.push(format!("--cpubind {}", locations("pu", &wanted.cpus)));
+    if !input.cpus.is_empty() {
+        words.push(format!("--cpubind {}", locations("pu", &input.cpus)));
     }
     words.extend(memory);
-    words.push(format!("-- {}", wanted.command));
+    words.push(format!("-- {}", input.command));
     Some(words.join(" "))
 }
 
-/// `pu:0-2 pu:6-8`: hwloc takes ranges, and no commas.
+/// `pu:0-2 pu:6-8`: hwloc accepts ranges, but no commas.
 fn locations<T: Id>(noun: &str, ids: &IdSet<T>) -> String {
     let ranges: Vec<String> = ids.to_string().split(',').map(|range| format!("{noun}:{range}")).collect();
     ranges.join(" ")
 }
 
-/// `CPUAffinity` is the mask that the process starts with, `AllowedCPUs` the cgroup's, which its children cannot leave.
-fn systemd_properties(wanted: &LineInput) -> Option<Vec<String>> {
+/// `CPUAffinity` sets the mask of the first process, `AllowedCPUs` that of the cgroup, which its children cannot leave.
+fn systemd_properties(input: &LineInput) -> Option<Vec<String>> {
     let mut properties = Vec::new();
-    if !wanted.cpus.is_empty() {
-        properties.push(format!("CPUAffinity={}", wanted.cpus));
+    if !input.cpus.is_empty() {
+        properties.push(format!("CPUAffinity={}", input.cpus));
     }
-    let (policy, mask) = match wanted.memory {
+    let (policy, mask) = match input.memory {
         MemoryPolicy::Kernel => (None, None),
         MemoryPolicy::Local => (Some("local"), None),
         MemoryPolicy::Bind(nodes) => (Some("bind"), Some(nodes.clone())),
@@ -169,128 +168,125 @@ fn systemd_properties(wanted: &LineInput) -> Option<Vec<String>> {
     };
     properties.extend(policy.map(|policy| format!("NUMAPolicy={policy}")));
     properties.extend(mask.map(|mask: NodeSet| format!("NUMAMask={mask}")));
-    if !wanted.cpus.is_empty() {
-        properties.push(format!("AllowedCPUs={}", wanted.cpus));
+    if !input.cpus.is_empty() {
+        properties.push(format!("AllowedCPUs={}", input.cpus));
     }
-    properties.extend(wanted.memory.promised_nodes().map(|nodes| format!("AllowedMemoryNodes={nodes}")));
+    properties.extend(input.memory.promised_nodes().map(|nodes| format!("AllowedMemoryNodes={nodes}")));
     Some(properties)
 }
 
-fn systemd_run(wanted: &LineInput) -> Option<String> {
-    let properties: Vec<String> = systemd_properties(wanted)?.iter().map(|property| format!("-p {property}")).collect();
-    Some(format!("systemd-run --pipe --wait --same-dir {} {}", properties.join(" "), wanted.command))
+fn systemd_run(input: &LineInput) -> Option<String> {
+    let properties: Vec<String> = systemd_properties(input)?.iter().map(|property| format!("-p {property}")).collect();
+    Some(format!("systemd-run --pipe --wait --same-dir {} {}", properties.join(" "), input.command))
 }
 
-/// A cpuset binds memory to nodes, and knows no other policy.
-fn docker(wanted: &LineInput) -> Option<String> {
+/// A cpuset can bind memory to nodes; it supports no other policy.
+fn docker(input: &LineInput) -> Option<String> {
     let mut words = vec!["docker run".to_string()];
-    if !wanted.cpus.is_empty() {
-        words.push(format!("--cpuset-cpus={}", wanted.cpus));
+    if !input.cpus.is_empty() {
+        words.push(format!("--cpuset-cpus={}", input.cpus));
     }
-    match wanted.memory {
+    match input.memory {
         MemoryPolicy::Bind(nodes) => words.push(format!("--cpuset-mems={nodes}")),
-        _ if wanted.memory_matters || wanted.cpus.is_empty() => return None,
+        _ if input.memory_matters || input.cpus.is_empty() => return None,
         _ => {}
     }
-    words.push(format!("IMAGE {}", wanted.command));
+    words.push(format!("IMAGE {}", input.command));
     Some(words.join(" "))
 }
 
-fn slurm(wanted: &LineInput) -> Option<String> {
-    let (cpus, bind) = if wanted.cpus.is_empty() {
-        (wanted.threads, "none".into())
+fn slurm(input: &LineInput) -> Option<String> {
+    let (cpus, bind) = if input.cpus.is_empty() {
+        (input.threads, "none".into())
     } else {
-        (wanted.cpus.len(), format!("mask_cpu:0x{}", plain_mask(&wanted.cpus)))
+        (input.cpus.len(), format!("mask_cpu:0x{}", plain_mask(&input.cpus)))
     };
     let mut words = vec![format!("srun --ntasks=1 --cpus-per-task={cpus} --cpu-bind={bind}")];
-    match wanted.memory {
+    match input.memory {
         MemoryPolicy::Bind(nodes) => words.push(format!("--mem-bind=mask_mem:0x{}", plain_mask(nodes))),
         MemoryPolicy::Preferred(node) => words.push(format!("--mem-bind=prefer,map_mem:{node}")),
-        _ if wanted.memory_matters || wanted.cpus.is_empty() => return None,
+        _ if input.memory_matters || input.cpus.is_empty() => return None,
         _ => {}
     }
-    words.push(wanted.command.into());
+    words.push(input.command.into());
     Some(words.join(" "))
 }
 
-/// Without the kernel's commas, which part tasks in Slurm.
+/// Removes the kernel's commas, because Slurm separates tasks by commas.
 fn plain_mask<T: Id>(ids: &IdSet<T>) -> String {
     ids.to_mask().replace(',', "")
 }
 
-/// One place per seat in the order of threads. `close` with a place each puts thread i on place i.
-fn openmp(wanted: &LineInput) -> Option<String> {
-    if wanted.seats.is_empty() || wanted.memory_matters {
+/// One place per CPU in the order of threads. With `close`, thread i is bound to place i.
+fn openmp(input: &LineInput) -> Option<String> {
+    if input.bindings.is_empty() || input.memory_matters {
         return None;
     }
     let mut places: Vec<CpuId> = Vec::new();
-    // Threads that share a cpu share its place: `close` deals out places evenly then.
-    wanted.seats.iter().for_each(|cpu| {
+    // Threads that share a CPU share its place: `close` then distributes them evenly over the places.
+    input.bindings.iter().for_each(|cpu| {
         if !places.contains(cpu) {
             places.push(*cpu);
         }
     });
     Some(format!(
         "OMP_NUM_THREADS={} OMP_PLACES='{}' OMP_PROC_BIND=close {}",
-        wanted.threads,
+        input.threads,
         place_list(&places),
-        wanted.command
+        input.command
     ))
 }
 
-/// The static policies of kubelet's managers of cpus, memory and topology; a container gets cpus of its own when its
-/// requests are its limits and whole numbers.
-fn kubernetes(wanted: &LineInput, topology: &Topology) -> Option<String> {
-    // Kubernetes knows no memory policy but the nodes of the cpus.
-    let nodes = topology.local_nodes(&wanted.cpus);
-    let memory_fits = match wanted.memory {
+/// The static policies of kubelet's CPU, memory and topology managers. A container gets exclusive CPUs if its requests
+/// equal its limits and are whole numbers.
+fn kubernetes(input: &LineInput, topology: &Topology) -> Option<String> {
+    // Kubernetes supports no memory policy except binding to the nodes of the CPUs.
+    let nodes = topology.local_nodes(&input.cpus);
+    let memory_fits = match input.memory {
         MemoryPolicy::Bind(bound) => *bound == nodes,
         MemoryPolicy::Kernel | MemoryPolicy::Local => true,
-        _ => !wanted.memory_matters,
+        _ => !input.memory_matters,
     };
-    if wanted.cpus.is_empty() || !memory_fits {
+    if input.cpus.is_empty() || !memory_fits {
         return None;
     }
     let topology_policy = if nodes.len() == 1 { "single-numa-node" } else { "best-effort" };
-    let cores: Vec<CpuSet> = topology.cores().into_iter().filter(|core| core.intersects(&wanted.cpus)).collect();
-    let whole = cores.iter().all(|core| core.is_subset(&wanted.cpus)) && cores.iter().any(|core| core.len() > 1);
+    let cores: Vec<CpuSet> = topology.cores().into_iter().filter(|core| core.intersects(&input.cpus)).collect();
+    let whole = cores.iter().all(|core| core.is_subset(&input.cpus)) && cores.iter().any(|core| core.len() > 1);
     let mut kubelet = vec!["cpuManagerPolicy: static".into(), format!("topologyManagerPolicy: {topology_policy}")];
     if whole {
         kubelet.push("cpuManagerPolicyOptions: {full-pcpus-only: \"true\"}".into());
     }
-    if wanted.memory_matters && matches!(wanted.memory, MemoryPolicy::Bind(_)) {
+    if input.memory_matters && matches!(input.memory, MemoryPolicy::Bind(_)) {
         kubelet.push("memoryManagerPolicy: Static".into());
     }
-    let count = wanted.cpus.len();
+    let count = input.cpus.len();
     let container = format!("resources: {{requests: {{cpu: \"{count}\"}}, limits: {{cpu: \"{count}\"}}}}");
-    Some(format!(
-        "# kubelet\n{}\n# container, its memory request equal to its limit too\n{container}",
-        kubelet.join("\n")
-    ))
+    Some(format!("# kubelet\n{}\n# container, with equal memory request and limit\n{container}", kubelet.join("\n")))
 }
 
-fn libvirt(wanted: &LineInput) -> Option<String> {
-    if wanted.cpus.is_empty() {
+fn libvirt(input: &LineInput) -> Option<String> {
+    if input.cpus.is_empty() {
         return None;
     }
-    let memory = match wanted.memory {
-        _ if !wanted.memory_matters => None,
+    let memory = match input.memory {
+        _ if !input.memory_matters => None,
         MemoryPolicy::Kernel | MemoryPolicy::Local => None,
         MemoryPolicy::Bind(nodes) => Some(("strict", nodes.to_string())),
         MemoryPolicy::Interleave(nodes) => Some(("interleave", nodes.to_string())),
         MemoryPolicy::Preferred(node) => Some(("preferred", node.to_string())),
         MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Far => return None,
     };
-    let pins = wanted.cpus.iter().enumerate();
+    let pins = input.cpus.iter().enumerate();
     let pins: Vec<String> = pins.map(|(vcpu, cpu)| format!("  <vcpupin vcpu='{vcpu}' cpuset='{cpu}'/>")).collect();
     let tune = memory.map_or(String::new(), |(mode, nodes)| {
         format!("\n<numatune><memory mode='{mode}' nodeset='{nodes}'/></numatune>")
     });
-    let count = wanted.cpus.len();
+    let count = input.cpus.len();
     Some(format!("<vcpu placement='static'>{count}</vcpu>\n<cputune>\n{}\n</cputune>{tune}", pins.join("\n")))
 }
 
-/// `{0}:4,{8}`: OpenMP's notation for places of one cpu, runs of neighbours drawn together.
+/// `{0}:4,{8}`: OpenMP's notation for places of one CPU each, with runs of adjacent CPUs joined.
 fn place_list(places: &[CpuId]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for cpu in places.iter().map(|cpu| cpu.0) {

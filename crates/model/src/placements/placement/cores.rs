@@ -1,38 +1,37 @@
-//! A topology as a policy sees it: the cores that this process may use, which of them share a cache, which
-//! memory is theirs, which of them are fast. Decides nothing.
+//! Index of the cores that this process may use: their caches, memory nodes and speeds, from the view of a policy.
+//! Contains no decisions.
 
 use std::collections::BTreeMap;
 
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::topology::{CpuKind, MemoryNode, ObjectKind, Topology};
 
-/// What policies choose from.
+/// The cores of a machine that policies choose from.
 pub(crate) struct CoreIndex<'a> {
     pub topology: &'a Topology,
-    /// In logical order, without cpus that this process may not use.
+    /// In logical order, without CPUs that this process may not use.
     pub cores: Vec<Core>,
-    /// Cores that share a cache, in logical order; empty when the machine shows no such thing.
+    /// Cores that share a cache, in logical order. Empty if the topology has no shared cache and no clusters.
     pub clusters: Vec<Cluster>,
-    /// What one cluster is called here.
     pub cluster_noun: ClusterNoun,
-    /// Kinds of cores, fastest first; one on a uniform machine.
+    /// Kinds of cores, fastest first. Uniform machines have at most one; kinds that are not ranked are left out.
     pub kinds: Vec<CoreKind>,
-    /// Where each usable cpu stands in logical order.
+    /// Position of each usable CPU in logical order.
     rank: BTreeMap<CpuId, usize>,
-    /// The core that each cpu belongs to.
+    /// Index in `cores` by CPU.
     core_of: BTreeMap<CpuId, usize>,
 }
 
 pub(crate) struct Core {
-    /// Its hardware threads in logical order.
+    /// Hardware threads in logical order.
     pub cpus: Vec<CpuId>,
-    /// Its index in [`CoreIndex::kinds`]: 0 is the fastest.
+    /// Index in [`CoreIndex::kinds`]: 0 is the fastest.
     pub kind: usize,
-    /// Its index in [`CoreIndex::clusters`].
+    /// Index in [`CoreIndex::clusters`].
     pub cluster: Option<usize>,
-    /// The node where the kernel puts its memory when nobody says otherwise.
+    /// The node from which the kernel allocates memory by default.
     pub home: Option<NodeId>,
-    /// Its package, counted in logical order.
+    /// Index of the package in logical order.
     pub package: Option<usize>,
 }
 
@@ -42,25 +41,25 @@ pub(crate) struct Cluster {
     pub cores: Vec<usize>,
 }
 
-/// What holds the cores of a cluster together.
+/// What the cores of a cluster share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClusterNoun {
     /// A cache of this level.
     Cache(u32),
-    /// A group that the machine calls a cluster and shows no cache for.
+    /// A group that the kernel reports as a cluster, without a shared cache.
     Group,
-    /// Nothing that the machine shows.
+    /// The topology has no clusters.
     Nothing,
 }
 
 pub(crate) struct CoreKind {
     pub cpus: CpuSet,
-    /// The lowest and the highest `cpu_capacity`, where stated.
+    /// The lowest and the highest `cpu_capacity`, if known.
     pub capacity: Option<(u32, u32)>,
 }
 
-/// Cores of one design differ by a few percent between speed bins (997, 1017 and 1024 on a DGX GB10), cores of
-/// two designs by much more (731 and 997 there), so kinds nearer than this are one kind to a person.
+/// If the speed of two kinds differs by less, they are treated as one. Speed bins of one core design differ by a few
+/// percent (997, 1017 and 1024 on a DGX GB10), two designs by much more (731 and 997 on the same machine).
 const SAME_KIND_PERCENT: u64 = 90;
 
 impl<'a> CoreIndex<'a> {
@@ -85,12 +84,12 @@ impl<'a> CoreIndex<'a> {
         let core_of =
             (0..cores.len()).flat_map(|index| cores[index].cpus.iter().map(move |cpu| (*cpu, index))).collect();
         let cluster_noun = ClusterNoun::Nothing;
-        let mut ground = Self { topology, cores, clusters: Vec::new(), cluster_noun, kinds, rank, core_of };
-        ground.find_clusters();
-        ground
+        let mut index = Self { topology, cores, clusters: Vec::new(), cluster_noun, kinds, rank, core_of };
+        index.find_clusters();
+        index
     }
 
-    /// L3 where there is one, else the last cache that cores share, else groups that say they are clusters.
+    /// Finds clusters: L3s if the machine has any, else the last cache that cores share, else groups marked as clusters.
     fn find_clusters(&mut self) {
         let topology = self.topology;
         let caches = |level: u32| -> Vec<&CpuSet> { topology.caches(level).map(|cache| &cache.cpus).collect() };
@@ -121,56 +120,56 @@ impl<'a> CoreIndex<'a> {
         (self.cluster_noun, self.clusters) = (noun, clusters);
     }
 
-    /// The cores with a cpu in this set, in logical order.
+    /// Returns the cores with a CPU in this set, in logical order.
     pub fn cores_within(&self, cpus: &CpuSet) -> Vec<usize> {
         self.cores_where(|core| core.cpus.iter().any(|cpu| cpus.contains(*cpu)))
     }
 
-    /// The cores for which this holds, in logical order.
-    pub fn cores_where(&self, holds: impl Fn(&Core) -> bool) -> Vec<usize> {
-        (0..self.cores.len()).filter(|core| holds(&self.cores[*core])).collect()
+    /// Returns the cores that match, in logical order.
+    pub fn cores_where(&self, matches: impl Fn(&Core) -> bool) -> Vec<usize> {
+        (0..self.cores.len()).filter(|core| matches(&self.cores[*core])).collect()
     }
 
-    /// All cores, in logical order.
+    /// Returns all cores in logical order.
     pub fn all_cores(&self) -> Vec<usize> {
         (0..self.cores.len()).collect()
     }
 
-    /// How many cpus these cores have.
+    /// Returns the number of CPUs of these cores.
     pub fn cpu_count(&self, cores: &[usize]) -> usize {
         cores.iter().map(|core| self.cores[*core].cpus.len()).sum()
     }
 
-    /// The core that this cpu belongs to.
+    /// Returns the core of a CPU; `None` if this process may not use the CPU.
     pub fn core_of(&self, cpu: CpuId) -> Option<&Core> {
         self.core_of.get(&cpu).map(|core| &self.cores[*core])
     }
 
-    /// Sorts cpus into logical order, which keeps neighbours together.
+    /// Sorts CPUs into logical order, which keeps neighbours adjacent.
     pub fn sort(&self, cpus: &mut [CpuId]) {
         cpus.sort_by_key(|cpu| self.rank.get(cpu));
     }
 
-    /// The nodes that are some usable core's home, in logical order.
+    /// Returns the nodes that are the home of a usable core, in logical order.
     pub fn homes(&self) -> Vec<NodeId> {
         let is_home = |node: &NodeId| self.cores.iter().any(|core| core.home == Some(*node));
         self.memory_nodes().into_iter().filter(is_home).collect()
     }
 
-    /// The memory nodes that this process may use, in logical order, devices' own memory left out.
+    /// Returns the memory nodes that this process may use, in logical order, without the memory of graphics cards.
     pub fn memory_nodes(&self) -> Vec<NodeId> {
         let usable = |node: &&MemoryNode| usable(self.topology, node.os) && !is_device_memory(node);
         self.topology.nodes.iter().filter(usable).map(|node| node.os).collect()
     }
 
-    /// The stated distance between two nodes.
+    /// Returns the distance between two nodes, if known.
     pub fn distance(&self, from: NodeId, to: NodeId) -> Option<u64> {
         self.topology.node_distances()?.between(from, to)
     }
 }
 
 impl ClusterNoun {
-    /// `L3`, `L2`, `cluster`.
+    /// Returns the singular noun: `L3`, `L2`, `cluster`.
     pub fn one(self) -> String {
         match self {
             Self::Cache(level) => format!("L{level}"),
@@ -179,30 +178,31 @@ impl ClusterNoun {
     }
 }
 
-/// Whether this process may put memory there. A node of 0 bytes has no memory, unless no node's size is known.
+/// Whether this process may allocate memory on a node. A node of 0 bytes has no memory, unless the sizes of all nodes
+/// are unknown.
 pub(crate) fn usable(topology: &Topology, node: NodeId) -> bool {
     let sizes_known = topology.nodes.iter().any(|node| node.bytes.0 > 0);
     let Some(node) = topology.node(node) else { return false };
     topology.allowed_nodes.contains(node.os) && (node.bytes.0 > 0 || !sizes_known)
 }
 
-/// Memory on a graphics card is a node for its driver's sake; nobody means it by "another node".
+/// Memory of a graphics card. Its driver exposes it as a node, but it is never meant by "another node".
 fn is_device_memory(node: &MemoryNode) -> bool {
     node.subtype.as_deref() == Some("GPUMemory")
 }
 
-/// Where several nodes share a cpu (DRAM and HBM, numa=fake), the first in logical order is the kernel's own.
+/// If a CPU belongs to several nodes (DRAM and HBM, numa=fake), the kernel's default is the first in logical order.
 fn home(topology: &Topology, cpu: CpuId) -> Option<NodeId> {
     topology.nodes_of_cpu(cpu).into_iter().find(|node| usable(topology, *node))
 }
 
-/// Kinds of cores as people tell them apart, fastest first; cpus that may not be used make no kind.
+/// Returns the kinds of usable cores, fastest first. Kinds of similar speed are merged.
 fn kinds(topology: &Topology) -> Vec<CoreKind> {
     let mut stated: Vec<&CpuKind> =
         topology.cpu_kinds.iter().filter(|kind| kind.cpus.intersects(&topology.allowed_cpus)).collect();
     let all_have_capacity = stated.iter().all(|kind| kind.capacity.is_some());
     if !all_have_capacity && stated.iter().any(|kind| kind.efficiency < 0) {
-        // Unranked kinds say that cores differ, and not how: nobody could call one of them big.
+        // Unranked kinds: the cores differ, but nothing says which ones are faster.
         return Vec::new();
     }
     stated.sort_by_key(
@@ -225,7 +225,7 @@ fn merged(group: &[&CpuKind], topology: &Topology) -> CoreKind {
     CoreKind { cpus: cpus.intersection(&topology.allowed_cpus), capacity }
 }
 
-/// Whether two kinds that follow each other by speed are one to a person.
+/// Whether two kinds that are adjacent by speed are treated as one.
 fn same_kind(slower: &CpuKind, faster: &CpuKind) -> bool {
     let info =
         |kind: &CpuKind, name: &str| kind.info.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());

@@ -1,141 +1,156 @@
-//! Memory rules: where the memory of seats that are already chosen is to live.
+//! Memory rules: the memory policy for threads whose CPUs are already chosen.
+//!
+//! Must not depend on `policy` or `cpu_rule`.
+
+use serde::Serialize;
 
 use super::MemoryPolicy;
 use super::cores::{CoreIndex, usable};
-use super::policy::KernelFeatures;
 use super::reason;
 use crate::values::id_set::{CpuId, NodeId, NodeSet};
 use crate::values::topology::Distances;
 
-/// What the name of a policy says about memory.
+/// Features of the running kernel and its file systems that a topology does not contain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelFeatures {
+    /// Whether `/sys/kernel/mm/mempolicy/weighted_interleave` exists.
+    pub weighted_interleave: bool,
+    /// Whether there is a directory on a disk for arrays beyond DRAM.
+    pub far: bool,
+}
+
+/// How a policy chooses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryRule {
     Kernel,
-    /// Bound to the seats' own node; seats on several nodes get it thread by thread.
+    /// Bound to the node of the threads; if they are on several nodes, each thread allocates on its own.
     Local,
-    /// Bound to a node that is nobody's own.
+    /// Bound to a node that is not local to any of the threads.
     Remote,
-    /// Page by page over the machine's main memory.
+    /// Interleaved over the main memory of the machine.
     Interleave,
-    /// The same by the kernel's weights, over every tier.
+    /// Interleaved by the kernel's weights, over all tiers.
     Weighted,
     Node(NodeId),
     /// In a file on a disk.
     Far,
 }
 
-/// A policy for memory, and the part of the reason that explains it.
+/// A memory policy, and its part of the placement's reason.
 pub(crate) type WithReason = (MemoryPolicy, String);
 
-/// What a rule means for these seats. No seats: the kernel chooses the cpus.
-pub(crate) fn place_memory(
-    ground: &CoreIndex,
+/// Applies a rule to this machine. Empty `bindings`: the kernel chooses the CPUs.
+pub(crate) fn choose_memory(
+    index: &CoreIndex,
     rule: MemoryRule,
-    seats: &[CpuId],
-    offers: KernelFeatures,
+    bindings: &[CpuId],
+    features: KernelFeatures,
 ) -> Result<WithReason, String> {
     match rule {
         MemoryRule::Kernel => Ok((MemoryPolicy::Kernel, String::new())),
-        MemoryRule::Local => local(ground, seats),
-        MemoryRule::Remote => remote(ground, seats),
-        MemoryRule::Interleave => interleave(ground),
-        MemoryRule::Weighted => weighted(ground, offers),
+        MemoryRule::Local => local(index, bindings),
+        MemoryRule::Remote => remote(index, bindings),
+        MemoryRule::Interleave => interleave(index),
+        MemoryRule::Weighted => weighted(index, features),
         MemoryRule::Node(node) => {
-            check_node(ground, node)?;
+            check_node(index, node)?;
             Ok((MemoryPolicy::Bind([node].into_iter().collect()), format!("memory only on node {node}")))
         }
-        MemoryRule::Far => far(offers),
+        MemoryRule::Far => far(features),
     }
 }
 
-fn far(offers: KernelFeatures) -> Result<WithReason, String> {
-    if !offers.far {
+fn far(features: KernelFeatures) -> Result<WithReason, String> {
+    if !features.far {
         return Err(NO_FAR.into());
     }
-    Ok((MemoryPolicy::Far, "arrays in a file on a disk, in and out of DRAM page by page".into()))
+    Ok((MemoryPolicy::Far, "arrays in a file on a disk, paged into DRAM".into()))
 }
 
-/// Whether memory can be put on a node, else the reason with the nodes that it can be put on.
-pub(super) fn check_node(ground: &CoreIndex, node: NodeId) -> Result<(), String> {
-    let topology = ground.topology;
+/// Checks that memory can be allocated on a node. The error lists the nodes for which this is possible.
+pub(super) fn check_node(index: &CoreIndex, node: NodeId) -> Result<(), String> {
+    let topology = index.topology;
     let existing: NodeSet = topology.nodes.iter().map(|node| node.os).collect();
-    let here: NodeSet = existing.iter().filter(|node| usable(topology, *node)).collect();
-    let what = if here.len() == 1 { format!("memory node {here}") } else { format!("memory nodes {here}") };
+    let usable: NodeSet = existing.iter().filter(|node| usable(topology, *node)).collect();
+    let noun = if usable.len() == 1 { "memory node" } else { "memory nodes" };
     match () {
-        () if here.contains(node) => Ok(()),
+        () if usable.contains(node) => Ok(()),
         () if !existing.contains(node) => {
-            Err(format!("memory node {node} does not exist here; this machine has {what}"))
+            Err(format!("memory node {node} does not exist; this machine has {noun} {usable}"))
         }
         () if !topology.allowed_nodes.contains(node) => {
-            Err(format!("memory node {node} is not allowed to this process; it may use {what}"))
+            Err(format!("this process may not use memory node {node}; it may use {noun} {usable}"))
         }
-        () => Err(format!("memory node {node} has no memory; this machine has {what}")),
+        () => Err(format!("memory node {node} has no memory; this machine has {noun} {usable}")),
     }
 }
 
-fn homes(ground: &CoreIndex, seats: &[CpuId]) -> Vec<NodeId> {
+fn homes(index: &CoreIndex, bindings: &[CpuId]) -> Vec<NodeId> {
     let mut homes: Vec<NodeId> =
-        seats.iter().filter_map(|cpu| ground.core_of(*cpu)).filter_map(|core| core.home).collect();
+        bindings.iter().filter_map(|cpu| index.core_of(*cpu)).filter_map(|core| core.home).collect();
     homes.sort_unstable();
     homes.dedup();
     homes
 }
 
-fn local(ground: &CoreIndex, seats: &[CpuId]) -> Result<WithReason, String> {
-    if seats.is_empty() {
-        return Ok((MemoryPolicy::Local, "memory on the node of the cpu that touches it first".into()));
+fn local(index: &CoreIndex, bindings: &[CpuId]) -> Result<WithReason, String> {
+    if bindings.is_empty() {
+        return Ok((MemoryPolicy::Local, "memory on the node of the CPU that touches it first".into()));
     }
-    let homeless = seats.iter().find(|cpu| ground.core_of(**cpu).is_none_or(|core| core.home.is_none()));
+    let homeless = bindings.iter().find(|cpu| index.core_of(**cpu).is_none_or(|core| core.home.is_none()));
     if let Some(cpu) = homeless {
-        return Err(format!("cpu {cpu} has no memory node of its own that this process may use"));
+        return Err(format!("CPU {cpu} has no local memory node that this process may use"));
     }
-    match homes(ground, seats).as_slice() {
+    match homes(index, bindings).as_slice() {
         [home] => Ok((MemoryPolicy::Bind([*home].into_iter().collect()), format!("memory only on their node {home}"))),
-        _ => Ok((MemoryPolicy::Local, "each thread's memory on its own node".into())),
+        _ => Ok((MemoryPolicy::Local, "the memory of each thread on its own node".into())),
     }
 }
 
-/// The farthest node with cpus of its own; a node without (CXL, HBM, a graphics card) only where there is no other,
-/// because "the remote node" means another socket's DRAM to people, and such a tier can be named: `compact+node:2`.
-fn remote(ground: &CoreIndex, seats: &[CpuId]) -> Result<WithReason, String> {
-    let all = ground.memory_nodes();
+/// Chooses the farthest node that has CPUs. A node without CPUs (CXL, HBM, a graphics card) is chosen only if there is
+/// no other, because "the remote node" usually means the DRAM of another socket. Such tiers have names: `compact+node:2`.
+fn remote(index: &CoreIndex, bindings: &[CpuId]) -> Result<WithReason, String> {
+    let all = index.memory_nodes();
     if all.len() < 2 {
         return Err("this machine has one memory node, so none is remote".into());
     }
-    if seats.is_empty() {
-        return Err("without seats no memory node is remote; name seats, as in compact+memory-remote".into());
+    if bindings.is_empty() {
+        return Err("no memory node is remote without bound CPUs; add a CPU policy, as in compact+memory-remote".into());
     }
-    let own = homes(ground, seats);
-    let homes = ground.homes();
-    let others: Vec<NodeId> = all.into_iter().filter(|node| !own.contains(node)).collect();
+    let local = homes(index, bindings);
+    let homes = index.homes();
+    let others: Vec<NodeId> = all.into_iter().filter(|node| !local.contains(node)).collect();
     let (peers, tiers): (Vec<NodeId>, Vec<NodeId>) = others.iter().partition(|node| homes.contains(node));
-    let far = |node: &NodeId| own.iter().filter_map(|home| ground.distance(*home, *node)).min();
+    let distance = |node: &NodeId| local.iter().filter_map(|home| index.distance(*home, *node)).min();
     let farthest = |nodes: &[NodeId]| -> Option<NodeId> {
-        let most = nodes.iter().map(far).max()?;
-        nodes.iter().copied().find(|node| far(node) == most)
+        let most = nodes.iter().map(distance).max()?;
+        nodes.iter().copied().find(|node| distance(node) == most)
     };
     let Some(node) = farthest(&peers).or_else(|| farthest(&tiers)) else {
-        return Err("the seats are on every memory node, so none is remote".into());
+        return Err("the threads are on every memory node, so none is remote".into());
     };
-    let Some(home) = own.first().copied() else {
-        return Err("the seats have no memory node of their own, so none is remote".into());
+    let Some(home) = local.first().copied() else {
+        return Err("the CPUs have no local memory node, so none is remote".into());
     };
-    let mut why = remote_reason(ground, home, node, others.len());
-    let beyond = tiers.iter().filter(|tier| !peers.is_empty() && far(tier) > far(&node)).max_by_key(|tier| far(tier));
-    if let Some((tier, distance)) = beyond.and_then(|tier| Some((tier, far(tier)?))) {
-        why = format!("{why}; node {tier}, no cpu's own, is farther still ({distance})");
+    let mut reason = remote_reason(index, home, node, others.len());
+    let is_farther = |tier: &&NodeId| !peers.is_empty() && distance(tier) > distance(&node);
+    let farther = tiers.iter().filter(is_farther).max_by_key(|tier| distance(tier));
+    if let Some((tier, distance)) = farther.and_then(|tier| Some((tier, distance(tier)?))) {
+        reason = format!("{reason}; node {tier}, which has no CPUs, is even farther ({distance})");
     }
-    Ok((MemoryPolicy::Bind([node].into_iter().collect()), why))
+    Ok((MemoryPolicy::Bind([node].into_iter().collect()), reason))
 }
 
-fn remote_reason(ground: &CoreIndex, home: NodeId, node: NodeId, others: usize) -> String {
-    let distances = ground.distance(home, home).zip(ground.distance(home, node));
-    let measured = ground.topology.node_distances().is_some_and(Distances::is_measured);
+fn remote_reason(index: &CoreIndex, home: NodeId, node: NodeId, others: usize) -> String {
+    let distances = index.distance(home, home).zip(index.distance(home, node));
+    let measured = index.topology.node_distances().is_some_and(Distances::is_measured);
     let distance = if measured { "measured distance" } else { "distance" };
     match distances {
         Some((near, far)) if far <= near => {
-            let by = if measured { "measured" } else { "stated" };
-            format!("memory only on node {node}, by the {by} distance ({far}) no farther than their own node {home}")
+            let source = if measured { "measured" } else { "reported" };
+            format!(
+                "memory only on node {node}, which is no farther than their own node {home} ({source} distance {far})"
+            )
         }
         Some((near, far)) if others == 1 => {
             format!("memory only on node {node}, the other one ({distance} {far} instead of {near})")
@@ -144,53 +159,52 @@ fn remote_reason(ground: &CoreIndex, home: NodeId, node: NodeId, others: usize) 
             format!("memory only on node {node}, farthest from node {home} ({distance} {far} instead of {near})")
         }
         None => {
-            format!("memory only on node {node} instead of their own node {home}; this machine states no distances")
+            format!("memory only on node {node} instead of their own node {home}; this machine reports no distances")
         }
     }
 }
 
-/// The nodes that are main memory: some core's home, or one like it (numa=fake gives every cpu all of the slices).
-pub(crate) fn main_memory(ground: &CoreIndex) -> Vec<NodeId> {
-    let homes = ground.homes();
+/// Returns the nodes that are main memory: the home of a core, or a slice of it (numa=fake assigns all slices to every
+/// CPU).
+pub(crate) fn main_memory(index: &CoreIndex) -> Vec<NodeId> {
+    let homes = index.homes();
     let is_slice = |node: &NodeId| {
-        let Some(this) = ground.topology.node(*node) else { return false };
-        homes.iter().filter_map(|home| ground.topology.node(*home)).any(|home| {
-            let as_near = ground.distance(home.os, *node) == ground.distance(home.os, home.os);
-            home.cpus.intersects(&this.cpus) && home.subtype == this.subtype && as_near
+        let Some(this) = index.topology.node(*node) else { return false };
+        homes.iter().filter_map(|home| index.topology.node(*home)).any(|home| {
+            let same_distance = index.distance(home.os, *node) == index.distance(home.os, home.os);
+            home.cpus.intersects(&this.cpus) && home.subtype == this.subtype && same_distance
         })
     };
     let main: Vec<NodeId> =
-        ground.memory_nodes().into_iter().filter(|node| homes.contains(node) || is_slice(node)).collect();
-    // One socket with a CXL node: the two tiers are all there is to interleave.
-    if main.len() > 1 { main } else { ground.memory_nodes() }
+        index.memory_nodes().into_iter().filter(|node| homes.contains(node) || is_slice(node)).collect();
+    // On one socket with a CXL node, the two tiers are the only nodes to interleave.
+    if main.len() > 1 { main } else { index.memory_nodes() }
 }
 
-fn interleave(ground: &CoreIndex) -> Result<WithReason, String> {
-    let nodes: NodeSet = main_memory(ground).into_iter().collect();
+fn interleave(index: &CoreIndex) -> Result<WithReason, String> {
+    let nodes: NodeSet = main_memory(index).into_iter().collect();
     if nodes.len() < 2 {
-        return Err("this machine has one memory node, so there is nothing to interleave".into());
+        return Err("this machine has one memory node, so interleaving has no effect".into());
     }
-    let text = format!("memory page by page over {}", reason::nodes(&nodes));
+    let text = format!("memory interleaved over {}", reason::nodes(&nodes));
     Ok((MemoryPolicy::Interleave(nodes), text))
 }
 
-/// Weights exist to use tiers of different speed together, so every tier takes part.
-fn weighted(ground: &CoreIndex, offers: KernelFeatures) -> Result<WithReason, String> {
-    let nodes: NodeSet = ground.memory_nodes().into_iter().collect();
+/// Uses all tiers, because weights exist to combine tiers of different speed.
+fn weighted(index: &CoreIndex, features: KernelFeatures) -> Result<WithReason, String> {
+    let nodes: NodeSet = index.memory_nodes().into_iter().collect();
     if nodes.len() < 2 {
-        return Err("this machine has one memory node, so there is nothing to interleave".into());
+        return Err("this machine has one memory node, so interleaving has no effect".into());
     }
-    if !offers.weighted_interleave {
+    if !features.weighted_interleave {
         return Err(NO_WEIGHTS.into());
     }
-    let text = format!("memory over {} by the kernel's weights", reason::nodes(&nodes));
+    let text = format!("memory interleaved over {} by the kernel's weights", reason::nodes(&nodes));
     Ok((MemoryPolicy::WeightedInterleave(nodes), text))
 }
 
-/// Why a machine without a disk refuses.
-const NO_FAR: &str = "no folder on a disk is known for arrays beyond DRAM; hint: NEARFAR_FAR=FOLDER names one; without it \
-                      /var/tmp and /tmp are tried";
+const NO_FAR: &str = "there is no directory on a disk for arrays beyond DRAM; hint: set NEARFAR_FAR=DIR; the defaults are \
+                      /var/tmp and /tmp";
 
-/// Why a kernel without weights refuses.
 pub(super) const NO_WEIGHTS: &str =
-    "this kernel has no /sys/kernel/mm/mempolicy/weighted_interleave; Linux has it from 6.9 on";
+    "this kernel has no /sys/kernel/mm/mempolicy/weighted_interleave; it requires Linux 6.9";

@@ -1,7 +1,5 @@
-//! Who runs where and whose memory lives where. Named policies make placements from a topology
-//! (`policy`, with `seats` for cpus, `memory` for nodes and `route` for the interrupts of devices), explicit ones are
-//! written in numactl's
-//! letters (`explicit`), `budget` bounds how much memory is near, and `lines` says how to apply one by hand.
+//! Placements: CPU affinity of each thread, memory policy and interrupt affinity. `policy` produces them from names,
+//! `explicit` from numactl's letters, and `command_lines` prints the commands that apply one by hand.
 
 mod budget;
 pub(crate) mod command_lines;
@@ -18,7 +16,8 @@ mod template;
 pub use budget::DramBudget;
 pub use command_lines::{CommandLines, lines};
 pub use explicit::parse_explicit;
-pub use policy::{KernelFeatures, POLICIES, PolicyInfo, PolicyResult, offer, offer_all};
+pub use memory::KernelFeatures;
+pub use policy::{POLICIES, Policy, PolicyInfo, PolicyResult, offer, offer_all, policy_infos};
 pub use route::{Route, check_movable, devices};
 pub use template::PlacementVars;
 
@@ -30,63 +29,64 @@ use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::values::topology::Topology;
 use crate::values::workload::WorkloadSpec;
 
-/// One way to place a trial.
+/// How the threads and the memory of one trial are placed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// What the user asked for: a policy (`smt-one-l3`, `compact+interleave`) or numactl letters (`-C 0-3 -m 0`).
+    /// As typed by the user: a policy (`smt-one-l3`, `compact+interleave`) or numactl's letters (`-C 0-3 -m 0`).
     pub name: String,
-    /// Why this is what the name means on this machine, in one sentence.
+    /// Description of the placement on this machine, in one sentence.
     pub reason: String,
-    /// How many threads the workload starts.
+    /// Number of threads that the workload starts.
     pub threads: usize,
-    /// Thread i sits on `seats[i]`; empty when the kernel chooses. For a command, which starts its own
-    /// threads, the seats together are the cpus it may use. Never fewer than threads: those that share a cpu
-    /// repeat it. Explicit placements may have more: the cpus that the user named beyond the last thread.
-    pub seats: Vec<CpuId>,
+    /// Thread i is pinned to `bindings[i]`. Empty if the kernel chooses. A command starts its threads itself and may use
+    /// all of these CPUs. Never shorter than `threads`: a CPU that several threads share is repeated. Explicit placements
+    /// may be longer, if the user named more CPUs than threads.
+    #[serde(rename = "seats")]
+    pub bindings: Vec<CpuId>,
     pub memory: MemoryPolicy,
-    /// The cpus of a second command that runs beside it, such as the server of a load generator; empty when there is
-    /// none or the kernel chooses. Both commands have the same memory policy.
-    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
-    pub second: CpuSet,
-    /// Where the interrupts of the devices go that the user named; empty when none was named.
+    /// CPUs of a second command that runs concurrently, such as the server of a load generator. Empty if there is no
+    /// second command or the kernel chooses. Both commands have the same memory policy.
+    #[serde(rename = "second", default, skip_serializing_if = "CpuSet::is_empty")]
+    pub server_cpus: CpuSet,
+    /// Affinity of the interrupts of the devices that the user named; empty if none was named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Route>,
-    /// How much of its memory may be near; none where all of it may.
+    /// Limit of the DRAM that the program may use; `None` if there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<DramBudget>,
 }
 
-/// Where memory lives; the kernel's own policies (`set_mempolicy(2)`).
+/// Where memory is allocated: the policies of the kernel (`set_mempolicy(2)`) and files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "policy", content = "nodes")]
 pub enum MemoryPolicy {
-    /// Nothing is set: the kernel's default.
+    /// No policy is set: the kernel's default.
     #[default]
     Kernel,
-    /// On the node of the cpu that touches it first, stated explicitly.
+    /// On the node of the CPU that touches a page first, set explicitly.
     Local,
     /// Only on these nodes.
     Bind(NodeSet),
-    /// Page by page in turn over these nodes.
+    /// Page by page, round-robin over these nodes.
     Interleave(NodeSet),
-    /// In turn by the weights of `/sys/kernel/mm/mempolicy/weighted_interleave` (Linux 6.9).
+    /// Round-robin by the weights of `/sys/kernel/mm/mempolicy/weighted_interleave` (Linux 6.9).
     WeightedInterleave(NodeSet),
-    /// On this node while it has room.
+    /// On this node until it is full, then on others.
     Preferred(NodeId),
-    /// Beyond DRAM: arrays of our kernels in a file on a disk. The kernel moves its pages, and no node is promised.
+    /// Beyond DRAM: arrays of built-in kernels in a file on a disk. The kernel moves the pages, so no node is guaranteed.
     Far,
 }
 
-/// Why there is no placement.
+/// Why a text does not produce a placement on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementError {
-    /// The user's mistake: no such name, cpu or node.
-    Mistake(String),
-    /// This machine lacks what the placement needs.
+    /// The text is invalid: an unknown name, CPU or node.
+    Invalid(String),
+    /// This machine does not have what the placement needs.
     Unavailable(String),
 }
 
-/// Reads what `--placement` takes: a policy, a combination `SEATS+MEMORY`, or numactl's letters.
+/// Reads the argument of `--placement`: a policy, a combination `CPUS+MEMORY`, or numactl's letters.
 pub fn parse(
     topology: &Topology,
     text: &str,
@@ -96,8 +96,8 @@ pub fn parse(
     parse_for(topology, text, threads, kernel, &[])
 }
 
-/// The same where the user has named devices: their interrupts are left as they were found, or go where the text's
-/// `irq:` part says.
+/// Like [`parse`], for named devices: their interrupts follow the `irq:` part of the text. Without such a part they are
+/// not moved.
 pub fn parse_for(
     topology: &Topology,
     text: &str,
@@ -105,13 +105,13 @@ pub fn parse_for(
     kernel: KernelFeatures,
     devices: &[String],
 ) -> Result<Placement, PlacementError> {
-    let (rest, rule) = route::split(text).map_err(PlacementError::Mistake)?;
-    let (rest, budget) = budget::split(&rest).map_err(PlacementError::Mistake)?;
-    let ground = cores::CoreIndex::new(topology);
+    let (rest, rule) = route::split(text).map_err(PlacementError::Invalid)?;
+    let (rest, budget) = budget::split(&rest).map_err(PlacementError::Invalid)?;
+    let index = cores::CoreIndex::new(topology);
     let mut placement = if is_explicit(&rest) {
         parse_explicit(topology, &rest, threads, kernel)?
     } else {
-        policy::named(&ground, &rest, threads, kernel)?
+        policy::named(&index, &rest, threads, kernel)?
     };
     if let Some(budget) = budget {
         placement.budget = Some(budget);
@@ -120,11 +120,11 @@ pub fn parse_for(
     if rule.is_some() || budget.is_some() {
         placement.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
-    route::route(&ground, &mut placement, rule.as_ref(), devices)?;
+    route::route(&index, &mut placement, rule.as_ref(), devices)?;
     Ok(placement)
 }
 
-/// Whether a text is a placement on some machine, for experiments, which are read before a machine is known.
+/// Checks that a text is a placement on some machine. Experiments are read before the machine is known.
 pub fn check(text: &str) -> Result<(), String> {
     let (rest, _) = route::split(text)?;
     let (rest, _) = budget::split(&rest)?;
@@ -135,76 +135,76 @@ fn is_explicit(text: &str) -> bool {
     text.trim_start().starts_with('-')
 }
 
-/// How many threads the words `all`, `cores` and `l3` stand for on a machine.
+/// Number of threads that `all`, `cores` and `l3` stand for on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadCounts {
-    /// Every cpu that this process may use.
+    /// Number of CPUs that this process may use.
     pub all: usize,
-    /// Every core with such a cpu.
+    /// Number of cores with at least one such CPU.
     pub cores: usize,
-    /// Cores of the largest L3, or of what stands in for it; none where the machine shows no such thing.
+    /// Cores of the largest L3, or of the largest cluster on machines without L3. `None` if there are no clusters.
     pub l3: Option<usize>,
-    /// Cpus of the largest L3, as above.
+    /// CPUs of the largest L3, like `l3`.
     pub l3_cpus: Option<usize>,
 }
 
-/// What the words for thread counts stand for here.
+/// Returns the numbers of threads that the words stand for on this machine.
 pub fn thread_counts(topology: &Topology) -> ThreadCounts {
-    let ground = cores::CoreIndex::new(topology);
+    let index = cores::CoreIndex::new(topology);
     ThreadCounts {
-        all: ground.cpu_count(&ground.all_cores()),
-        cores: ground.cores.len(),
-        l3: ground.clusters.iter().map(|cluster| cluster.cores.len()).max(),
-        l3_cpus: ground.clusters.iter().map(|cluster| ground.cpu_count(&cluster.cores)).max(),
+        all: index.cpu_count(&index.all_cores()),
+        cores: index.cores.len(),
+        l3: index.clusters.iter().map(|cluster| cluster.cores.len()).max(),
+        l3_cpus: index.clusters.iter().map(|cluster| index.cpu_count(&cluster.cores)).max(),
     }
 }
 
-/// Whether two placements are one thing to measure: the same threads on the same seats with the same memory.
-/// With one memory node every memory policy that is about nodes comes to the same.
+/// Whether measuring both placements would repeat one measurement: the same threads on the same CPUs with the same memory.
+/// On a machine with one memory node, all policies that choose nodes are equal.
 pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bool {
     let beyond = one.memory.is_beyond_dram() || other.memory.is_beyond_dram();
     let same_memory = one.memory == other.memory || (topology.allowed_nodes.len() < 2 && !beyond);
-    let same_seats = one.threads == other.threads && one.seats == other.seats && one.second == other.second;
-    same_seats && same_memory && one.interrupts == other.interrupts && one.budget == other.budget
+    let same_bindings =
+        one.threads == other.threads && one.bindings == other.bindings && one.server_cpus == other.server_cpus;
+    same_bindings && same_memory && one.interrupts == other.interrupts && one.budget == other.budget
 }
 
 impl fmt::Display for PlacementError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Mistake(why) | Self::Unavailable(why)) = self;
-        f.write_str(why)
+        let (Self::Invalid(message) | Self::Unavailable(message)) = self;
+        f.write_str(message)
     }
 }
 
 impl std::error::Error for PlacementError {}
 
 impl Placement {
-    /// No binding of any kind: the reference that every other placement is measured against.
+    /// Returns the placement without any binding, the default baseline.
     pub fn kernel(threads: usize) -> Self {
         Self {
             name: "kernel".into(),
             reason: "no binding: the kernel chooses".into(),
             threads,
-            seats: Vec::new(),
+            bindings: Vec::new(),
             memory: MemoryPolicy::Kernel,
-            second: CpuSet::default(),
+            server_cpus: CpuSet::default(),
             interrupts: Vec::new(),
             budget: None,
         }
     }
 
-    /// The seats as a set; empty when the kernel chooses.
+    /// Returns the CPUs of the threads as a set; empty if the kernel chooses.
     pub fn cpus(&self) -> CpuSet {
-        self.seats.iter().copied().collect()
+        self.bindings.iter().copied().collect()
     }
 
-    /// Whether threads are bound to cpus.
     pub fn is_pinned(&self) -> bool {
-        !self.seats.is_empty()
+        !self.bindings.is_empty()
     }
 }
 
 impl MemoryPolicy {
-    /// The nodes that pages must be on, where the policy promises that; none where it does not.
+    /// Returns the nodes on which all pages must be; `None` if the policy does not guarantee nodes.
     pub fn promised_nodes(&self) -> Option<&NodeSet> {
         match self {
             Self::Bind(nodes) | Self::Interleave(nodes) | Self::WeightedInterleave(nodes) => Some(nodes),
@@ -212,25 +212,25 @@ impl MemoryPolicy {
         }
     }
 
-    /// Whether memory is not, or not only, in DRAM: no policy of the kernel's, so that our kernels alone can follow it
-    /// and no other tool has a line for it.
+    /// Whether memory is at least partly outside DRAM. Only built-in kernels can follow such a policy; there is no
+    /// command that applies it to other programs.
     pub fn is_beyond_dram(&self) -> bool {
         matches!(self, Self::Far)
     }
 }
 
-/// Why a workload cannot have its memory there; none when it can.
+/// Returns why a workload does not support a memory policy; `None` if it does.
 pub fn refused_memory(memory: &MemoryPolicy, spec: &WorkloadSpec) -> Option<String> {
     (memory.is_beyond_dram() && !spec.has_arrays()).then(|| {
         format!(
-            "memory '{memory}' is for workloads that measure arrays of their own, as stream and chase do, and {} does not; hint: \
-             nearfar expand runs any program on more memory than DRAM",
+            "{} does not support memory '{memory}', which is for workloads that measure arrays, such as stream and \
+             chase; hint: nearfar expand runs any program with more memory than DRAM",
             spec.name
         )
     })
 }
 
-/// In numactl's words: `bind 0-1`, `interleave all`.
+/// Uses numactl's words: `bind 0-1`, `interleave all`.
 impl fmt::Display for MemoryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,87 +1,246 @@
-//! Named policies: what each makes of a machine. A name is SEATS, MEMORY or SEATS+MEMORY.
+//! Named placement policies and the placements that they produce on a machine. A name is `CPUS`, `MEMORY` or
+//! `CPUS+MEMORY`.
+//!
+//! Must not depend on `candidates`.
 
 use serde::Serialize;
 
 use super::cores::CoreIndex;
 use super::cpu_rule::{CpuRule, choose_cpus};
-use super::memory::{MemoryRule, place_memory};
+use super::memory::{KernelFeatures, MemoryRule, choose_memory};
 use super::{Placement, PlacementError, parse_for, route, same_place};
 use crate::values::id_set::NodeId;
 use crate::values::suggest::suggestions;
 use crate::values::topology::Topology;
 
-/// A policy as `nearfar list policies` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct PolicyInfo {
-    /// Its name; `node:N` stands for one name per node.
+/// A named placement policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Part of stored names of placements. In `node:N`, N stands for the number of a memory node.
     pub name: &'static str,
-    /// What it makes, one line.
+    /// Description of one line.
     pub about: &'static str,
+    pub(crate) cpus: CpuRule,
+    pub(crate) memory: MemoryRule,
+    /// Whether `place` adds the CPUs of this policy to its candidates. It races memory policies with all sets of CPUs,
+    /// so policies that only choose memory are not raced.
+    pub(crate) raced: bool,
 }
 
-/// What a policy makes of this machine, or why it cannot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyResult {
-    pub policy: String,
-    /// The placement, or the reason why this machine lacks it.
-    pub placement: Result<Placement, String>,
-    /// An earlier policy that makes the same placement here: measuring both would measure one thing twice.
-    pub same_as: Option<String>,
-}
+/// Placeholder for the node of `node:N`.
+const N: NodeId = NodeId(u32::MAX);
 
-/// What the running kernel offers beyond what a topology shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct KernelFeatures {
-    /// Whether `/sys/kernel/mm/mempolicy/weighted_interleave` exists.
-    pub weighted_interleave: bool,
-    /// Whether there is a folder on a disk for arrays beyond DRAM.
-    pub far: bool,
-}
-
-/// Every policy, in the order in which people read them. `SEATS+MEMORY` combines one that chooses cpus with
-/// one that chooses memory: `compact+interleave`, `cores-one-l3+memory-remote`, `compact+node:2`. To either may be added
-/// where interrupts of named devices go: `one-core+irq:same-node`.
-pub const POLICIES: &[PolicyInfo] = &[
-    PolicyInfo { name: "kernel", about: "no binding: the kernel chooses; the reference" },
-    PolicyInfo { name: "one-core", about: "everything on one core, its hardware threads first, then sharing them" },
-    PolicyInfo { name: "compact", about: "near each other, one thread per core: one L3 first, then the nearest next" },
-    PolicyInfo { name: "spread", about: "as far apart as possible, one thread per core: over packages, nodes, L3s" },
-    PolicyInfo { name: "cores-one-l3", about: "cores of a single L3, one thread per core" },
-    PolicyInfo { name: "cores-across-l3", about: "cores evenly over several L3s, of one memory node where possible" },
-    PolicyInfo { name: "smt-one-l3", about: "all hardware threads of each core before the next core, in a single L3" },
-    PolicyInfo { name: "smt-pairs", about: "two threads on each core, on cores near each other" },
-    PolicyInfo { name: "big", about: "the fastest kind of cores, one thread per core" },
-    PolicyInfo { name: "little", about: "the most frugal kind of cores, one thread per core" },
-    PolicyInfo { name: "node:N", about: "the cpus and the memory of memory node N" },
-    PolicyInfo { name: "memory-local", about: "cores of one memory node, memory only on that node" },
-    PolicyInfo { name: "memory-remote", about: "the same cores, memory only on the farthest other node" },
-    PolicyInfo { name: "interleave", about: "the same cores, memory page by page over all nodes" },
-    PolicyInfo { name: "weighted-interleave", about: "the same cores, memory over all nodes by the kernel's weights" },
-    PolicyInfo {
+/// All policies, in the order of `nearfar list policies`. `CPUS+MEMORY` combines a policy that chooses CPUs with one
+/// that chooses memory: `compact+interleave`, `cores-one-l3+memory-remote`, `compact+node:2`.
+pub static POLICIES: &[Policy] = &[
+    Policy {
+        name: "kernel",
+        about: "no binding: the kernel chooses (the baseline)",
+        cpus: CpuRule::Kernel,
+        memory: MemoryRule::Kernel,
+        raced: false,
+    },
+    Policy {
+        name: "one-core",
+        about: "all threads on one core: its hardware threads first, then shared",
+        cpus: CpuRule::OneCore,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "compact",
+        about: "close to each other, one thread per core: fill one L3, then the nearest one",
+        cpus: CpuRule::Compact,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "spread",
+        about: "as far apart as possible, one thread per core: over packages, nodes, L3s",
+        cpus: CpuRule::Spread,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "cores-one-l3",
+        about: "cores of a single L3, one thread per core",
+        cpus: CpuRule::CoresOneL3,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "cores-across-l3",
+        about: "cores evenly over several L3s, of one memory node if possible",
+        cpus: CpuRule::CoresAcrossL3,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "smt-one-l3",
+        about: "all hardware threads of each core before the next core, in a single L3",
+        cpus: CpuRule::SmtOneL3,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "smt-pairs",
+        about: "two threads per core, on cores close to each other",
+        cpus: CpuRule::SmtPairs,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "big",
+        about: "the fastest kind of cores, one thread per core",
+        cpus: CpuRule::Big,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "little",
+        about: "the most power-efficient kind of cores, one thread per core",
+        cpus: CpuRule::Little,
+        memory: MemoryRule::Kernel,
+        raced: true,
+    },
+    Policy {
+        name: "node:N",
+        about: "the CPUs and the memory of memory node N",
+        cpus: CpuRule::Node(N),
+        memory: MemoryRule::Node(N),
+        raced: false,
+    },
+    Policy {
+        name: "memory-local",
+        about: "cores of one memory node, memory only on that node",
+        cpus: CpuRule::OneNode,
+        memory: MemoryRule::Local,
+        raced: false,
+    },
+    Policy {
+        name: "memory-remote",
+        about: "the same cores, memory only on the farthest other node",
+        cpus: CpuRule::OneNode,
+        memory: MemoryRule::Remote,
+        raced: false,
+    },
+    Policy {
+        name: "interleave",
+        about: "the same cores, memory interleaved over all nodes",
+        cpus: CpuRule::OneNode,
+        memory: MemoryRule::Interleave,
+        raced: false,
+    },
+    Policy {
+        name: "weighted-interleave",
+        about: "the same cores, memory interleaved by the kernel's weights",
+        cpus: CpuRule::OneNode,
+        memory: MemoryRule::Weighted,
+        raced: false,
+    },
+    Policy {
         name: "far",
-        about: "the same cores, arrays in a file on a disk (beyond DRAM), for kernels that measure arrays",
-    },
-    PolicyInfo {
-        name: "irq:same-core",
-        about: "the device's interrupts on the very seats, as in one-core+irq:same-core",
-    },
-    PolicyInfo { name: "irq:same-node", about: "the device's interrupts on other cores of the seats' node" },
-    PolicyInfo { name: "irq:other-node", about: "the device's interrupts on the cores of the farthest other node" },
-    PolicyInfo { name: "irq:spread", about: "the device's interrupts in turn over all cores" },
-    PolicyInfo {
-        name: "expand:SIZE",
-        about: "at most this much DRAM, the rest far, as nearfar expand: one-core+expand:2GiB",
-    },
-    PolicyInfo { name: "swap:SIZE", about: "the same by the kernel's own swap, for comparison" },
-    PolicyInfo {
-        name: "irq:LIST",
-        about: "the device's interrupts on these cpus; among numactl's letters '-C 0 irq:4-7'",
+        about: "the same cores, arrays in a file on a disk (for kernels that measure arrays)",
+        cpus: CpuRule::OneNode,
+        memory: MemoryRule::Far,
+        raced: false,
     },
 ];
 
-/// One placement on this machine, named as `--placement` takes it: a policy, a combination `SEATS+MEMORY`, or
-/// numactl's letters. Without a number of threads a policy takes its natural one: all cores, or the cores of one L3,
-/// or of one node. An error is the user's mistake; what this machine lacks is inside the offer.
+/// Parts that can be added to the name of a policy: `one-core+irq:same-node`.
+const MODIFIERS: &[PolicyInfo] = &[
+    PolicyInfo {
+        name: "irq:same-core",
+        about: "the device's interrupts on the CPUs of the threads, as in one-core+irq:same-core",
+    },
+    PolicyInfo { name: "irq:same-node", about: "the device's interrupts on other cores of the same node" },
+    PolicyInfo { name: "irq:other-node", about: "the device's interrupts on the cores of the farthest other node" },
+    PolicyInfo { name: "irq:spread", about: "the device's interrupts round-robin over all cores" },
+    PolicyInfo {
+        name: "expand:SIZE",
+        about: "at most SIZE of DRAM, the rest far, as with nearfar expand: one-core+expand:2GiB",
+    },
+    PolicyInfo { name: "swap:SIZE", about: "the same with the kernel's own swap, for comparison" },
+    PolicyInfo {
+        name: "irq:LIST",
+        about: "the device's interrupts on these CPUs; combined with numactl's letters: '-C 0 irq:4-7'",
+    },
+];
+
+/// A row of `nearfar list policies`: a policy, or a part that can be added to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PolicyInfo {
+    pub name: &'static str,
+    pub about: &'static str,
+}
+
+/// The placement of a policy on a machine, or the reason why the machine does not have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyResult {
+    pub policy: String,
+    pub placement: Result<Placement, String>,
+    /// An earlier policy with the same placement on this machine. Measuring both would repeat one measurement.
+    pub same_as: Option<String>,
+}
+
+impl Policy {
+    /// Whether the policy can be the first half of `CPUS+MEMORY`.
+    fn chooses_cpus(&self) -> bool {
+        self.cpus != CpuRule::OneNode
+    }
+
+    /// Whether the policy can be the second half of `CPUS+MEMORY`.
+    fn chooses_memory(&self) -> bool {
+        self.memory != MemoryRule::Kernel
+    }
+
+    /// Whether the name contains the number of a node.
+    fn has_node(&self) -> bool {
+        self.name.ends_with(":N")
+    }
+
+    /// Returns the policy of a name; for `node:2`, with node 2 in its rules.
+    fn find(name: &str) -> Option<Self> {
+        let Some(node) = node(name) else {
+            return POLICIES.iter().find(|policy| policy.name == name && !policy.has_node()).copied();
+        };
+        let policy = POLICIES.iter().find(|policy| policy.has_node())?;
+        Some(Self { cpus: CpuRule::Node(node), memory: MemoryRule::Node(node), ..*policy })
+    }
+}
+
+/// Returns the rows of `nearfar list policies`.
+pub fn policy_infos() -> Vec<PolicyInfo> {
+    let policies = POLICIES.iter().map(|policy| PolicyInfo { name: policy.name, about: policy.about });
+    policies.chain(MODIFIERS.iter().copied()).collect()
+}
+
+/// Returns the names of the policies that choose CPUs, with `node:N`.
+pub(crate) fn cpu_policy_names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().filter(|policy| policy.chooses_cpus()).map(|policy| policy.name)
+}
+
+/// Returns the names of the policies that choose memory, with `node:N`.
+pub(crate) fn memory_policy_names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().filter(|policy| policy.chooses_memory()).map(|policy| policy.name)
+}
+
+/// Returns the policies whose CPUs `place` races.
+pub(crate) fn raced_policies() -> impl Iterator<Item = &'static Policy> {
+    POLICIES.iter().filter(|policy| policy.raced)
+}
+
+/// Returns the names of the policies that need no node number, CPU policies first.
+pub(crate) fn names_without_node() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().filter(|policy| !policy.has_node()).map(|policy| policy.name)
+}
+
+/// Reads a placement for this machine: a policy, a combination `CPUS+MEMORY`, or numactl's letters. If `threads` is
+/// `None`, a policy uses its default number: all cores, or the cores of one L3 or one node.
+///
+/// # Errors
+///
+/// If the text is invalid. A machine without this placement is not an error: the result contains the reason.
 pub fn offer(
     topology: &Topology,
     text: &str,
@@ -91,45 +250,48 @@ pub fn offer(
 ) -> Result<PolicyResult, String> {
     let placement = match parse_for(topology, text, threads, kernel, devices) {
         Ok(placement) => Ok(placement),
-        Err(PlacementError::Unavailable(why)) => Err(why),
-        Err(PlacementError::Mistake(why)) => return Err(why),
+        Err(PlacementError::Unavailable(reason)) => Err(reason),
+        Err(PlacementError::Invalid(message)) => return Err(message),
     };
     Ok(PolicyResult { policy: text.trim().into(), placement, same_as: None })
 }
 
-/// Every policy on this machine; `node:N` once per node, `irq:` beside one core for these devices; for all that can be
-/// moved where none is named.
+/// Applies every policy to this machine: `node:N` once per node, and each interrupt rule together with `one-core`, for
+/// these devices or, if `devices` is empty, for all devices with movable interrupts.
 pub fn offer_all(
     topology: &Topology,
     threads: Option<usize>,
     kernel: KernelFeatures,
     devices: &[String],
 ) -> Vec<PolicyResult> {
-    let names = POLICIES.iter().flat_map(|policy| match policy.name {
-        "node:N" => topology.nodes.iter().map(|node| format!("node:{}", node.os)).collect(),
-        // A list or a size is for the user to name.
-        "irq:LIST" | "expand:SIZE" | "swap:SIZE" => Vec::new(),
-        name => vec![name.to_string()],
-    });
-    let ground = CoreIndex::new(topology);
-    let mut offers: Vec<PolicyResult> = Vec::new();
-    for policy in names {
-        let placement = if route::RULES.contains(&policy.as_str()) {
-            with_interrupts(topology, &policy, threads, kernel, devices)
+    let policies = POLICIES.iter().flat_map(|policy| {
+        if policy.has_node() {
+            topology.nodes.iter().map(|node| format!("node:{}", node.os)).collect()
         } else {
-            named(&ground, &policy, threads, kernel).map_err(|none| none.to_string())
-        };
+            vec![policy.name.to_string()]
+        }
+    });
+    let index = CoreIndex::new(topology);
+    let placements = policies.map(|policy| {
+        let placement = named(&index, &policy, threads, kernel).map_err(|error| error.to_string());
+        (policy, placement)
+    });
+    let routes = route::RULES
+        .into_iter()
+        .map(|rule| (rule.to_string(), with_interrupts(topology, rule, threads, kernel, devices)));
+    let mut results: Vec<PolicyResult> = Vec::new();
+    for (policy, placement) in placements.chain(routes) {
         let same = |earlier: &&PolicyResult| match (&earlier.placement, &placement) {
             (Ok(one), Ok(other)) => same_place(topology, one, other),
             _ => false,
         };
-        let same_as = offers.iter().find(same).map(|earlier| earlier.policy.clone());
-        offers.push(PolicyResult { policy, placement, same_as });
+        let same_as = results.iter().find(same).map(|earlier| earlier.policy.clone());
+        results.push(PolicyResult { policy, placement, same_as });
     }
-    offers
+    results
 }
 
-/// What a rule for interrupts makes beside one core.
+/// Returns the placement of an interrupt rule combined with `one-core`.
 fn with_interrupts(
     topology: &Topology,
     rule: &str,
@@ -139,125 +301,81 @@ fn with_interrupts(
 ) -> Result<Placement, String> {
     let devices = if devices.is_empty() { route::movable_devices(topology)? } else { devices.to_vec() };
     let placement = parse_for(topology, &format!("one-core+{rule}"), threads, kernel, &devices);
-    placement.map_err(|none| none.to_string())
+    placement.map_err(|error| error.to_string())
 }
 
-/// The placement that a name means on this machine.
+/// Returns the placement of a policy or a combination on this machine.
 pub(crate) fn named(
-    ground: &CoreIndex,
-    policy: &str,
+    index: &CoreIndex,
+    name: &str,
     threads: Option<usize>,
     kernel: KernelFeatures,
 ) -> Result<Placement, PlacementError> {
-    let policy = policy.trim();
-    let rules = rules(policy).map_err(PlacementError::Mistake)?;
+    let name = name.trim();
+    let rules = rules(name).map_err(PlacementError::Invalid)?;
     if threads == Some(0) {
-        return Err(PlacementError::Mistake("0 threads do nothing; give at least 1".into()));
+        return Err(PlacementError::Invalid("the number of threads must be at least 1".into()));
     }
-    place(ground, policy, rules, threads, kernel).map_err(PlacementError::Unavailable)
+    place(index, name, rules, threads, kernel).map_err(PlacementError::Unavailable)
 }
 
-/// Whether this is a name that some machine could offer.
-pub(super) fn check(policy: &str) -> Result<(), String> {
-    rules(policy.trim()).map(|_| ())
+/// Checks that a name is valid on some machine.
+pub(super) fn check(name: &str) -> Result<(), String> {
+    rules(name.trim()).map(|_| ())
 }
 
 fn place(
-    ground: &CoreIndex,
+    index: &CoreIndex,
     name: &str,
-    (seat_rule, memory_rule): (CpuRule, MemoryRule),
+    (cpu_rule, memory_rule): (CpuRule, MemoryRule),
     threads: Option<usize>,
     kernel: KernelFeatures,
 ) -> Result<Placement, String> {
-    let seats = choose_cpus(ground, seat_rule, threads)?;
-    let (memory, why) = place_memory(ground, memory_rule, &seats.cpus, kernel)?;
-    let reason = if why.is_empty() { seats.reason } else { format!("{}; {why}", seats.reason) };
-    let mut placement = Placement::kernel(seats.threads);
-    (placement.name, placement.reason, placement.seats, placement.memory) = (name.into(), reason, seats.cpus, memory);
-    Ok(placement)
+    let list = choose_cpus(index, cpu_rule, threads)?;
+    let (memory, memory_reason) = choose_memory(index, memory_rule, &list.cpus, kernel)?;
+    let reason = if memory_reason.is_empty() { list.reason } else { format!("{}; {memory_reason}", list.reason) };
+    Ok(Placement { name: name.into(), reason, bindings: list.cpus, memory, ..Placement::kernel(list.threads) })
 }
 
-/// What a name says about cpus and about memory.
+/// Returns the rules for CPUs and memory that a name stands for.
 fn rules(name: &str) -> Result<(CpuRule, MemoryRule), String> {
-    if let Some((seats, memory)) = name.split_once('+') {
-        return Ok((
-            seat_rule(seats.trim()).ok_or_else(|| wrong_half(seats, "cpus", SEAT_NAMES))?,
-            memory_rule(memory.trim()).ok_or_else(|| wrong_half(memory, "memory", MEMORY_NAMES))?,
-        ));
-    }
-    if let Some(node) = node(name) {
-        return Ok((CpuRule::Node(node), MemoryRule::Node(node)));
-    }
-    match (seat_rule(name), memory_rule(name)) {
-        (Some(seats), _) => Ok((seats, MemoryRule::Kernel)),
-        (None, Some(memory)) => Ok((CpuRule::OneNode, memory)),
-        (None, None) => Err(unknown(name)),
-    }
+    let Some((cpus, memory)) = name.split_once('+') else {
+        let policy = Policy::find(name).ok_or_else(|| unknown(name))?;
+        return Ok((policy.cpus, policy.memory));
+    };
+    let (cpus, memory) = (cpus.trim(), memory.trim());
+    let cpu_policy = Policy::find(cpus).filter(Policy::chooses_cpus);
+    let cpu_policy = cpu_policy.ok_or_else(|| invalid_half(cpus, "CPUs", cpu_policy_names()))?;
+    let memory_rule = memory_rule(memory).ok_or_else(|| invalid_half(memory, "memory", memory_policy_names()))?;
+    Ok((cpu_policy.cpus, memory_rule))
 }
 
-pub(crate) const SEAT_NAMES: [&str; 11] = [
-    "kernel",
-    "one-core",
-    "compact",
-    "spread",
-    "cores-one-l3",
-    "cores-across-l3",
-    "smt-one-l3",
-    "smt-pairs",
-    "big",
-    "little",
-    "node:N",
-];
-
-pub(crate) const MEMORY_NAMES: [&str; 6] =
-    ["memory-local", "memory-remote", "interleave", "weighted-interleave", "far", "node:N"];
-
-fn seat_rule(name: &str) -> Option<CpuRule> {
-    Some(match name {
-        "kernel" => CpuRule::Kernel,
-        "one-core" => CpuRule::OneCore,
-        "compact" => CpuRule::Compact,
-        "spread" => CpuRule::Spread,
-        "cores-one-l3" => CpuRule::CoresOneL3,
-        "cores-across-l3" => CpuRule::CoresAcrossL3,
-        "smt-one-l3" => CpuRule::SmtOneL3,
-        "smt-pairs" => CpuRule::SmtPairs,
-        "big" => CpuRule::Big,
-        "little" => CpuRule::Little,
-        name => CpuRule::Node(node(name)?),
-    })
-}
-
+/// Returns the rule of a policy that chooses memory.
 pub(crate) fn memory_rule(name: &str) -> Option<MemoryRule> {
-    Some(match name {
-        "memory-local" => MemoryRule::Local,
-        "memory-remote" => MemoryRule::Remote,
-        "interleave" => MemoryRule::Interleave,
-        "weighted-interleave" => MemoryRule::Weighted,
-        "far" => MemoryRule::Far,
-        name => MemoryRule::Node(node(name)?),
-    })
+    Policy::find(name).filter(Policy::chooses_memory).map(|policy| policy.memory)
 }
 
+/// Returns the node of `node:2`.
 pub(crate) fn node(name: &str) -> Option<NodeId> {
     let number = name.strip_prefix("node:")?;
     number.chars().all(|c| c.is_ascii_digit()).then(|| number.parse().ok().map(NodeId))?
 }
 
 fn unknown(name: &str) -> String {
-    let names = suggestions(name, POLICIES.iter().map(|policy| policy.name));
+    let names =
+        suggestions(name, POLICIES.iter().map(|policy| policy.name).chain(MODIFIERS.iter().map(|row| row.name)));
     format!(
-        "no placement is called '{name}'; there are {}, two of them joined as in compact+interleave, and numactl's letters as in '-C 0-3 -m 0'",
+        "unknown placement '{name}'; valid names: {}; combinations such as compact+interleave; numactl's letters such as \
+         '-C 0-3 -m 0'",
         names.join(", ")
     )
 }
 
-fn wrong_half<const N: usize>(half: &str, about: &str, names: [&'static str; N]) -> String {
-    let half = half.trim();
-    format!("'{half}' does not say where {about} should be; {} does", suggestions(half, names).join(", "))
+fn invalid_half(half: &str, subject: &str, names: impl Iterator<Item = &'static str>) -> String {
+    format!("'{half}' does not choose {subject}; these do: {}", suggestions(half, names).join(", "))
 }
 
-/// `{"policy", "placement"}` or `{"policy", "unavailable": why}`: a reader should not have to know Rust's Result.
+/// Serialises as `{"policy", "placement"}` or `{"policy", "unavailable": reason}` instead of serde's form of `Result`.
 impl Serialize for PolicyResult {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

@@ -1,28 +1,28 @@
-//! The sentence that says what a placement is on this machine.
+//! Descriptions of placements: `6 cores over 2 L3s, one thread per core`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cores::{Core, CoreIndex};
 use crate::values::id_set::{CpuId, NodeId, NodeSet};
 
-/// `6 cores over 2 L3s, one thread per core`.
-pub(crate) fn seats(ground: &CoreIndex, seats: &[CpuId]) -> String {
-    let cores: Vec<&Core> = seats.iter().filter_map(|cpu| ground.core_of(*cpu)).collect();
+/// Describes the CPUs of pinned threads: `6 cores over 2 L3s, one thread per core`.
+pub(crate) fn bindings(index: &CoreIndex, bindings: &[CpuId]) -> String {
+    let cores: Vec<&Core> = bindings.iter().filter_map(|cpu| index.core_of(*cpu)).collect();
     let mut threads_of: BTreeMap<CpuId, usize> = BTreeMap::new();
     for core in &cores {
         *threads_of.entry(core.cpus[0]).or_default() += 1;
     }
-    let distinct: Vec<&Core> = threads_of.keys().filter_map(|cpu| ground.core_of(*cpu)).collect();
-    format!("{}{}, {}", cores_by_kind(ground, &distinct), span(ground, &distinct), per_core(&threads_of))
+    let distinct: Vec<&Core> = threads_of.keys().filter_map(|cpu| index.core_of(*cpu)).collect();
+    format!("{}{}, {}", cores_by_kind(index, &distinct), span(index, &distinct), per_core(&threads_of))
 }
 
-/// The same for cpus that threads share among themselves: `6 cores over 2 L3s, 2 hardware threads of each`.
-pub(crate) fn shared_cpus(ground: &CoreIndex, cpus: &[CpuId]) -> String {
+/// Describes CPUs on which threads may move: `6 cores over 2 L3s, 2 hardware threads of each`.
+pub(crate) fn shared_cpus(index: &CoreIndex, cpus: &[CpuId]) -> String {
     let mut threads_of: BTreeMap<CpuId, usize> = BTreeMap::new();
     cpus.iter()
-        .filter_map(|cpu| ground.core_of(*cpu))
+        .filter_map(|cpu| index.core_of(*cpu))
         .for_each(|core| *threads_of.entry(core.cpus[0]).or_default() += 1);
-    let cores: Vec<&Core> = threads_of.keys().filter_map(|cpu| ground.core_of(*cpu)).collect();
+    let cores: Vec<&Core> = threads_of.keys().filter_map(|cpu| index.core_of(*cpu)).collect();
     let least = threads_of.values().copied().min().unwrap_or(0);
     let most = threads_of.values().copied().max().unwrap_or(0);
     let whole = cores.iter().all(|core| threads_of.get(&core.cpus[0]) == Some(&core.cpus.len()));
@@ -37,7 +37,7 @@ pub(crate) fn shared_cpus(ground: &CoreIndex, cpus: &[CpuId]) -> String {
         (false, _) if cores.len() == 1 => format!(", {threads}"),
         (false, _) => format!(", {threads} of each"),
     };
-    format!("{}{}{each}", cores_by_kind(ground, &cores), span(ground, &cores))
+    format!("{}{}{each}", cores_by_kind(index, &cores), span(index, &cores))
 }
 
 /// `1 core`, `6 cores`.
@@ -45,15 +45,15 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// `one L3`, `2 L3s`, in words for one.
-fn clusters(ground: &CoreIndex, number: usize) -> String {
-    let noun = ground.cluster_noun.one();
+/// `one L3`, `2 L3s`.
+fn clusters(index: &CoreIndex, number: usize) -> String {
+    let noun = index.cluster_noun.one();
     if number == 1 { format!("one {noun}") } else { count(number, &noun) }
 }
 
-/// `6 cores`; where the machine has kinds of cores `2 big cores`, `6 cores (2 big, 4 little)`.
-fn cores_by_kind(ground: &CoreIndex, cores: &[&Core]) -> String {
-    let last = ground.kinds.len().saturating_sub(1);
+/// `6 cores`; on machines with several kinds of cores `2 big cores` or `6 cores (2 big, 4 little)`.
+fn cores_by_kind(index: &CoreIndex, cores: &[&Core]) -> String {
+    let last = index.kinds.len().saturating_sub(1);
     let name = |kind| match kind {
         0 => "big",
         kind if kind == last => "little",
@@ -79,7 +79,7 @@ fn cores_by_kind(ground: &CoreIndex, cores: &[&Core]) -> String {
 }
 
 /// ` of one L3 on memory node 0`, ` over 2 packages, 2 memory nodes and 2 L3s`.
-fn span(ground: &CoreIndex, cores: &[&Core]) -> String {
+fn span(index: &CoreIndex, cores: &[&Core]) -> String {
     let packages: BTreeSet<usize> = cores.iter().filter_map(|core| core.package).collect();
     let nodes: BTreeSet<NodeId> = cores.iter().filter_map(|core| core.home).collect();
     let mut in_cluster: BTreeMap<usize, usize> = BTreeMap::new();
@@ -92,25 +92,25 @@ fn span(ground: &CoreIndex, cores: &[&Core]) -> String {
         over.push(count(nodes.len(), "memory node"));
     }
     if in_cluster.len() > 1 {
-        over.push(format!("{}{}", clusters(ground, in_cluster.len()), uneven(&in_cluster)));
+        over.push(format!("{}{}", clusters(index, in_cluster.len()), uneven(&in_cluster)));
     }
-    let of = if in_cluster.len() == 1 { format!(" of {}", clusters(ground, 1)) } else { String::new() };
+    let of = if in_cluster.len() == 1 { format!(" of {}", clusters(index, 1)) } else { String::new() };
     let over = match over.as_slice() {
         [] => String::new(),
         [one] => format!(" over {one}"),
         [most @ .., last] => format!(" over {} and {last}", most.join(", ")),
     };
     let on = match (nodes.first(), nodes.len()) {
-        (Some(node), 1) if ground.homes().len() > 1 => format!(" on memory node {node}"),
+        (Some(node), 1) if index.homes().len() > 1 => format!(" on memory node {node}"),
         _ => String::new(),
     };
     format!("{of}{over}{on}")
 }
 
-/// ` (4+2)` where clusters have different shares.
+/// ` (4+2)` if clusters have different shares.
 fn uneven(in_cluster: &BTreeMap<usize, usize>) -> String {
     let shares: BTreeSet<usize> = in_cluster.values().copied().collect();
-    // Beyond a handful the list says less than the count.
+    // A long list is less useful than the number of clusters.
     if shares.len() < 2 || in_cluster.len() > 8 {
         return String::new();
     }

@@ -1,4 +1,4 @@
-//! Where the interrupts of named devices go: what the `irq:` part of a placement's name means on a machine.
+//! Affinity of the interrupts of named devices: the `irq:` part of a placement's name.
 
 use std::collections::BTreeMap;
 
@@ -10,59 +10,58 @@ use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::suggest::suggestions;
 use crate::values::topology::{Device, Movability, Topology};
 
-/// What the part of a name that says where interrupts go begins with.
 const PREFIX: &str = "irq:";
 
-/// The rules that have names.
+/// The rules with names; others are lists of CPUs.
 pub(crate) const RULES: [&str; 4] = ["irq:same-core", "irq:same-node", "irq:other-node", "irq:spread"];
 
-/// One interrupt of a device that the user named, and the cpus that may take it.
+/// One interrupt of a device that the user named, and its affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     pub device: String,
-    /// The system's number of the interrupt.
+    /// Number of the interrupt in `/proc/interrupts`.
     pub number: u32,
     pub name: String,
-    /// Cpus that may take it; empty to leave it as it was found.
+    /// CPUs that may handle it; empty if its affinity is not changed.
     pub cpus: CpuSet,
 }
 
 impl Route {
-    /// What a cell's key has of it. Not the number, which may be another after the next boot.
+    /// Returns the part of a cell's key for this interrupt. It excludes the number, which may change at the next boot.
     pub(crate) fn key(&self) -> String {
         let Self { device, name, cpus, .. } = self;
         format!("{device}:{name}>{}", if cpus.is_empty() { "as-found".into() } else { cpus.to_string() })
     }
 }
 
-/// What a name says about interrupts.
+/// How a name chooses the CPUs of interrupts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RouteRule {
     SameCore,
-    /// On other cores of the seats' node.
+    /// On other cores of the threads' node.
     SameNode,
     /// On the cores of the farthest other node.
     OtherNode,
-    /// One after the other, each on a core of its own.
+    /// Round-robin, each interrupt on one core.
     Spread,
     Cpus(CpuSet),
 }
 
-/// Takes a placement's name apart: what it says of cpus and memory, and what it says of interrupts. In policies the
-/// rule is a part after `+`, among numactl's letters a word; alone it leaves cpus and memory to the kernel.
+/// Splits the name of a placement into its CPU and memory part and its interrupt rule. In policies the rule is a part
+/// after `+`, with numactl's letters a separate word. A rule alone leaves CPUs and memory to the kernel.
 pub(super) fn split(text: &str) -> Result<(String, Option<RouteRule>), String> {
     let explicit = text.trim_start().starts_with('-');
-    let (parts, joint): (Vec<&str>, &str) = if explicit {
+    let (parts, separator): (Vec<&str>, &str) = if explicit {
         (text.split_whitespace().collect(), " ")
     } else {
         (text.split('+').map(str::trim).collect(), "+")
     };
     let (rules, rest): (Vec<&str>, Vec<&str>) = parts.into_iter().partition(|part| part.starts_with(PREFIX));
     if let [first, second, ..] = rules[..] {
-        return Err(format!("{first} and {second} both say where interrupts go; give one of them"));
+        return Err(format!("{first} and {second} both place interrupts; use one of them"));
     }
     let rule = rules.first().map(|part| rule(part)).transpose()?;
-    Ok((if rest.is_empty() { "kernel".into() } else { rest.join(joint) }, rule))
+    Ok((if rest.is_empty() { "kernel".into() } else { rest.join(separator) }, rule))
 }
 
 fn rule(part: &str) -> Result<RouteRule, String> {
@@ -75,113 +74,117 @@ fn rule(part: &str) -> Result<RouteRule, String> {
             Ok(cpus) if !cpus.is_empty() => Ok(RouteRule::Cpus(cpus)),
             _ => {
                 let names = suggestions(part, RULES).join(", ");
-                Err(format!("'{part}' does not say where interrupts go; {names} and a list as in irq:0-3 do"))
+                Err(format!("'{part}' is not an interrupt rule; valid rules: {names}, and lists such as irq:0-3"))
             }
         },
     }
 }
 
-/// The devices of these names, or the user's mistake.
+/// Returns the devices of these names.
+///
+/// # Errors
+///
+/// If the machine has no device of a name.
 pub fn devices<'a>(topology: &'a Topology, names: &[String]) -> Result<Vec<&'a Device>, String> {
     let find = |name: &String| {
         topology.devices.iter().find(|device| device.name == *name).ok_or_else(|| {
             let known = suggestions(name, topology.devices.iter().map(|device| device.name.as_str()));
             match known.join(", ") {
-                none if none.is_empty() => format!("no device is called '{name}'; this machine shows no devices"),
-                known => format!("no device is called '{name}'; there are {known}"),
+                none if none.is_empty() => format!("unknown device '{name}'; this machine has no known devices"),
+                known => format!("unknown device '{name}'; this machine has {known}"),
             }
         })
     };
     names.iter().map(find).collect()
 }
 
-/// The devices of a machine whose interrupts may be moved, as far as is known.
+/// Returns the devices whose interrupts can be moved as far as is known; an error if there are none.
 pub(super) fn movable_devices(topology: &Topology) -> Result<Vec<String>, String> {
-    let mut why = "this machine shows no devices".to_string();
+    let mut reason = "this machine has no known devices".to_string();
     let mut names = Vec::new();
     for device in &topology.devices {
         match check_device(device) {
             Ok(()) => names.push(device.name.clone()),
-            Err(reason) => why = reason,
+            Err(error) => reason = error,
         }
     }
-    if names.is_empty() { Err(why) } else { Ok(names) }
+    if names.is_empty() { Err(reason) } else { Ok(names) }
 }
 
-/// Whether the interrupts of these devices can be moved, as far as is known.
+/// Checks that the interrupts of these devices can be moved, as far as is known.
 pub fn check_movable(topology: &Topology, names: &[String]) -> Result<(), PlacementError> {
-    let devices = devices(topology, names).map_err(PlacementError::Mistake)?;
+    let devices = devices(topology, names).map_err(PlacementError::Invalid)?;
     devices.into_iter().try_for_each(check_device).map_err(PlacementError::Unavailable)
 }
 
-/// A device of whose interrupts the kernel keeps some to itself keeps those that its data come by.
+/// Rejects devices with managed interrupts, because those are the interrupts of the device's queues.
 fn check_device(device: &Device) -> Result<(), String> {
     let name = &device.name;
     if device.interrupts.is_empty() {
-        return Err(format!("{name} has no interrupts of its own"));
+        return Err(format!("{name} has no interrupts"));
     }
     match device.interrupts.iter().find(|interrupt| interrupt.movability == Movability::Managed) {
         Some(managed) => Err(format!(
-            "interrupt {} ({}) of {name} is managed: the kernel has spread the device's queues over the cpus itself and \
-             lets nobody move them",
+            "interrupt {} ({}) of {name} is managed: the kernel has assigned the device's queues to CPUs and does not \
+             allow changes",
             managed.number, managed.name
         )),
         None => Ok(()),
     }
 }
 
-/// A placement with the interrupts of these devices by the rule of this name, or as they were found.
+/// Returns a placement with the interrupts of these devices set by the rule of this name; `None` does not move them.
 pub(crate) fn with_route(
-    ground: &CoreIndex,
+    core_index: &CoreIndex,
     placement: &Placement,
     rule: Option<&str>,
     names: &[String],
 ) -> Result<Placement, PlacementError> {
     let mut routed = placement.clone();
     if let Some(name) = rule {
-        let joint = if placement.name.starts_with('-') { ' ' } else { '+' };
-        routed.name = format!("{}{joint}{name}", placement.name);
+        let separator = if placement.name.starts_with('-') { ' ' } else { '+' };
+        routed.name = format!("{}{separator}{name}", placement.name);
     }
-    let rule = rule.map(self::rule).transpose().map_err(PlacementError::Mistake)?;
-    route(ground, &mut routed, rule.as_ref(), names)?;
+    let rule = rule.map(self::rule).transpose().map_err(PlacementError::Invalid)?;
+    route(core_index, &mut routed, rule.as_ref(), names)?;
     Ok(routed)
 }
 
-/// Writes into a placement where the interrupts of these devices go, and why.
+/// Sets the interrupt affinity of a placement, and adds the rule to its reason.
 pub(super) fn route(
-    ground: &CoreIndex,
+    core_index: &CoreIndex,
     placement: &mut Placement,
     rule: Option<&RouteRule>,
     names: &[String],
 ) -> Result<(), PlacementError> {
-    let devices = devices(ground.topology, names).map_err(PlacementError::Mistake)?;
+    let devices = devices(core_index.topology, names).map_err(PlacementError::Invalid)?;
     let Some(rule) = rule else {
         placement.interrupts = routes(&devices, |_| CpuSet::new());
         return Ok(());
     };
     if devices.is_empty() {
-        return Err(PlacementError::Mistake(nameless(ground.topology)));
+        return Err(PlacementError::Invalid(missing_device(core_index.topology)));
     }
     devices.iter().try_for_each(|device| check_device(device)).map_err(PlacementError::Unavailable)?;
     if let RouteRule::Cpus(cpus) = rule {
-        let missing = cpus.difference(&ground.topology.complete_cpus);
+        let missing = cpus.difference(&core_index.topology.complete_cpus);
         if !missing.is_empty() {
-            let existing = &ground.topology.complete_cpus;
-            return Err(PlacementError::Mistake(format!(
-                "irq:{cpus}: there is no cpu {missing} here, only {existing}"
+            let existing = &core_index.topology.complete_cpus;
+            return Err(PlacementError::Invalid(format!(
+                "irq:{cpus}: CPU {missing} does not exist; this machine has {existing}"
             )));
         }
     }
-    let (cpus, why) = cpus_of(ground, rule, &placement.seats).map_err(PlacementError::Unavailable)?;
-    let in_turn = matches!(rule, RouteRule::Spread);
+    let (cpus, description) = cpus_of(core_index, rule, &placement.bindings).map_err(PlacementError::Unavailable)?;
+    let round_robin = matches!(rule, RouteRule::Spread);
     placement.interrupts = routes(&devices, |index| {
-        if in_turn { cpus.iter().nth(index % cpus.len()).into_iter().collect() } else { cpus.clone() }
+        if round_robin { cpus.iter().nth(index % cpus.len()).into_iter().collect() } else { cpus.clone() }
     });
-    placement.reason = format!("{}; interrupts of {} {why}", placement.reason, names.join(", "));
+    placement.reason = format!("{}; interrupts of {} {description}", placement.reason, names.join(", "));
     Ok(())
 }
 
-/// Every interrupt of the devices once: on a shared line it is the first device's.
+/// Lists every interrupt of the devices once. A shared interrupt belongs to the first device.
 fn routes(devices: &[&Device], cpus: impl Fn(usize) -> CpuSet) -> Vec<Route> {
     let mut by_number: BTreeMap<u32, (&Device, &str)> = BTreeMap::new();
     for device in devices {
@@ -198,70 +201,71 @@ fn routes(devices: &[&Device], cpus: impl Fn(usize) -> CpuSet) -> Vec<Route> {
     by_number.iter().enumerate().map(route).collect()
 }
 
-fn nameless(topology: &Topology) -> String {
+fn missing_device(topology: &Topology) -> String {
     let known: Vec<&str> = topology.devices.iter().map(|device| device.name.as_str()).collect();
-    let known =
-        if known.is_empty() { "this machine shows none".into() } else { format!("here are {}", known.join(", ")) };
-    format!("irq: needs to know of which device: --device NAME, or devices = [\"NAME\"] in an experiment; {known}")
+    let known = if known.is_empty() { "has no known devices".into() } else { format!("has {}", known.join(", ")) };
+    format!("irq: requires a device: --device NAME, or devices = [\"NAME\"] in an experiment; this machine {known}")
 }
 
-fn cpus_of(ground: &CoreIndex, rule: &RouteRule, seats: &[CpuId]) -> Result<(CpuSet, String), String> {
-    let seated: CpuSet = seats.iter().copied().collect();
-    if seats.is_empty() && matches!(rule, RouteRule::SameCore | RouteRule::SameNode | RouteRule::OtherNode) {
+fn cpus_of(core_index: &CoreIndex, rule: &RouteRule, bindings: &[CpuId]) -> Result<(CpuSet, String), String> {
+    let bound: CpuSet = bindings.iter().copied().collect();
+    if bindings.is_empty() && matches!(rule, RouteRule::SameCore | RouteRule::SameNode | RouteRule::OtherNode) {
         return Err(
-            "without seats no core is the same and no node another; name seats, as in one-core+irq:same-core".into()
+            "the rule refers to the CPUs of the threads, and none are bound; add a CPU policy, as in one-core+irq:same-core"
+                .into(),
         );
     }
-    let on = |cpus: &CpuSet| if cpus.len() == 1 { format!("on cpu {cpus}") } else { format!("on cpus {cpus}") };
+    let on = |cpus: &CpuSet| if cpus.len() == 1 { format!("on CPU {cpus}") } else { format!("on CPUs {cpus}") };
     match rule {
-        RouteRule::SameCore => Ok((seated.clone(), format!("{}, the seats themselves", on(&seated)))),
+        RouteRule::SameCore => Ok((bound.clone(), format!("{}, the CPUs of the threads", on(&bound)))),
         RouteRule::SameNode => {
-            let cpus = same_node(ground, seats)?;
-            let words = format!("{}, other cores of the same node", on(&cpus));
-            Ok((cpus, words))
+            let cpus = same_node(core_index, bindings)?;
+            let description = format!("{}, other cores of the same node", on(&cpus));
+            Ok((cpus, description))
         }
         RouteRule::OtherNode => {
-            let (node, cpus) = other_node(ground, seats)?;
-            let words = format!("{}, the cores of node {node}", on(&cpus));
-            Ok((cpus, words))
+            let (node, cpus) = other_node(core_index, bindings)?;
+            let description = format!("{}, the cores of node {node}", on(&cpus));
+            Ok((cpus, description))
         }
         RouteRule::Spread => {
-            let cpus: CpuSet = ground.cores.iter().map(|core| core.cpus[0]).collect();
-            Ok((cpus.clone(), format!("in turn {}", on(&cpus))))
+            let cpus: CpuSet = core_index.cores.iter().map(|core| core.cpus[0]).collect();
+            Ok((cpus.clone(), format!("round-robin {}", on(&cpus))))
         }
         RouteRule::Cpus(cpus) => Ok((cpus.clone(), on(cpus))),
     }
 }
 
-fn homes(ground: &CoreIndex, seats: &[CpuId]) -> Vec<NodeId> {
-    seats.iter().filter_map(|cpu| ground.core_of(*cpu)?.home).collect()
+fn homes(core_index: &CoreIndex, bindings: &[CpuId]) -> Vec<NodeId> {
+    bindings.iter().filter_map(|cpu| core_index.core_of(*cpu)?.home).collect()
 }
 
-/// Without the seats' own cores: with them it would be `irq:same-core` half of the time.
-fn same_node(ground: &CoreIndex, seats: &[CpuId]) -> Result<CpuSet, String> {
-    let own = homes(ground, seats);
-    let near = |core: &super::cores::Core| core.home.is_none_or(|home| own.contains(&home));
-    let free = |core: &super::cores::Core| !core.cpus.iter().any(|cpu| seats.contains(cpu));
+/// Excludes the cores of the threads; with them, the rule would equal `irq:same-core` for half of the interrupts.
+fn same_node(core_index: &CoreIndex, bindings: &[CpuId]) -> Result<CpuSet, String> {
+    let local = homes(core_index, bindings);
+    let near = |core: &super::cores::Core| core.home.is_none_or(|home| local.contains(&home));
+    let free = |core: &super::cores::Core| !core.cpus.iter().any(|cpu| bindings.contains(cpu));
     let cpus: CpuSet =
-        ground.cores.iter().filter(|core| near(core) && free(core)).flat_map(|core| core.cpus.clone()).collect();
+        core_index.cores.iter().filter(|core| near(core) && free(core)).flat_map(|core| core.cpus.clone()).collect();
     if cpus.is_empty() {
-        return Err("the seats take every core of their node, so no other core of it is left for interrupts".into());
+        return Err("the threads use every core of their node, so there is no other core for interrupts".into());
     }
     Ok(cpus)
 }
 
-/// The farthest other node that has cores.
-fn other_node(ground: &CoreIndex, seats: &[CpuId]) -> Result<(NodeId, CpuSet), String> {
-    let all = ground.homes();
+/// Returns the farthest other node that has cores, and its CPUs.
+fn other_node(core_index: &CoreIndex, bindings: &[CpuId]) -> Result<(NodeId, CpuSet), String> {
+    let all = core_index.homes();
     if all.len() < 2 {
-        return Err("this machine has one memory node with cpus, so none is another".into());
+        return Err("this machine has one memory node with CPUs, so there is no other node".into());
     }
-    let own = homes(ground, seats);
-    let others = all.into_iter().filter(|node| !own.contains(node));
-    let far = |node: &NodeId| own.iter().filter_map(|home| ground.distance(*home, *node)).min();
-    // Of equally far ones the first.
-    let farthest = others.rev().max_by_key(far);
-    let node = farthest.ok_or("the seats are on every memory node with cpus, so none is another")?;
-    let cpus = ground.cores.iter().filter(|core| core.home == Some(node)).flat_map(|core| core.cpus.clone()).collect();
+    let local = homes(core_index, bindings);
+    let others = all.into_iter().filter(|node| !local.contains(node));
+    let distance = |node: &NodeId| local.iter().filter_map(|home| core_index.distance(*home, *node)).min();
+    // `max_by_key` returns the last maximum, so reversing selects the first of equally far nodes.
+    let farthest = others.rev().max_by_key(distance);
+    let node = farthest.ok_or("the threads are on every memory node with CPUs, so there is no other node")?;
+    let cpus =
+        core_index.cores.iter().filter(|core| core.home == Some(node)).flat_map(|core| core.cpus.clone()).collect();
     Ok((node, cpus))
 }

@@ -1,10 +1,9 @@
-//! What `{threads}`, `{cpus}` and `{node}` in a command stand for under a placement: the same when it is run as when it is
-//! printed.
+//! Substitutes the variables `{threads}`, `{cpus}` and `{node}` in commands, both for running and for printing them.
 
 use super::MemoryPolicy;
 use crate::values::id_set::CpuSet;
 
-/// The words that stand for a placement.
+/// Values of the variables under one placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementVars {
     threads: String,
@@ -13,8 +12,8 @@ pub struct PlacementVars {
 }
 
 impl PlacementVars {
-    /// `cpus` are those of the command that has the words, empty where the kernel chooses: then `allowed_cpus` stand for
-    /// them. So do `allowed_nodes` where the policy names no node.
+    /// `cpus` are the CPUs of the command that contains the variables. If they are empty, because the kernel chooses,
+    /// `allowed_cpus` is used; if the policy does not name a node, `allowed_nodes` is used.
     pub fn new(
         threads: usize,
         cpus: &CpuSet,
@@ -30,7 +29,7 @@ impl PlacementVars {
         Self { threads: threads.to_string(), cpus, node }
     }
 
-    /// A word of a command with what it stands for.
+    /// Returns a word of a command with its variables replaced.
     pub fn substitute(&self, word: &str) -> String {
         word.replace("{threads}", &self.threads).replace("{cpus}", &self.cpus).replace("{node}", &self.node)
     }
@@ -42,13 +41,13 @@ mod tests {
     use crate::values::id_set::{NodeId, NodeSet};
 
     #[test]
-    fn words_stand_for_the_placement_and_what_it_leaves_open_for_all_there_is() {
-        let filled = |cpus: &str, memory: MemoryPolicy| {
+    fn variables_without_binding_get_all_allowed_cpus_and_nodes() {
+        let substituted = |cpus: &str, memory: MemoryPolicy| {
             let cpus = CpuSet::parse_list(cpus).unwrap();
             PlacementVars::new(3, &cpus, &memory, "0-7", "0-1").substitute("-t{threads} {cpus} {node} {threads}")
         };
-        assert_eq!(filled("2,4-5", MemoryPolicy::Bind(NodeSet::from_iter([NodeId(1)]))), "-t3 2,4-5 1 3");
-        assert_eq!(filled("2", MemoryPolicy::Preferred(NodeId(0))), "-t3 2 0 3");
-        assert_eq!(filled("", MemoryPolicy::Kernel), "-t3 0-7 0-1 3");
+        assert_eq!(substituted("2,4-5", MemoryPolicy::Bind(NodeSet::from_iter([NodeId(1)]))), "-t3 2,4-5 1 3");
+        assert_eq!(substituted("2", MemoryPolicy::Preferred(NodeId(0))), "-t3 2 0 3");
+        assert_eq!(substituted("", MemoryPolicy::Kernel), "-t3 0-7 0-1 3");
     }
 }
