@@ -41,7 +41,7 @@ fn build_without_postgres_names_the_feature() {
         let store = ["--store", "postgres://alice:s3cret@localhost/results"];
         let output = nearfar(&program, directory.path(), &[&store, args].concat());
         assert_eq!(output.status.code(), Some(UNAVAILABLE), "{args:?}: {}", stderr(&output));
-        let expected = "nearfar: --store postgres://alice@localhost/results: this build of nearfar has no PostgreSQL\nhint: 'cargo build --release --features postgres";
+        let expected = "nearfar: --store postgres://alice@localhost/results: this build of nearfar has no PostgreSQL support\nhint: build one with 'cargo build --release --features postgres";
         let stderr = stderr(&output);
         assert!(stderr.contains(expected) && !stderr.contains("s3cret"), "{args:?}: {stderr}");
     }
@@ -57,7 +57,7 @@ fn build_without_parquet_names_the_feature() {
     let output = nearfar(&program, directory.path(), &args);
     let stderr = stderr(&output);
     assert_eq!(output.status.code(), Some(UNAVAILABLE), "{stderr}");
-    assert!(stderr.contains("this build of nearfar has no Parquet"), "{stderr}");
+    assert!(stderr.contains("this build of nearfar does not support Parquet"), "{stderr}");
     assert!(stderr.contains("hint: 'cargo build --release --features parquet"), "{stderr}");
     assert!(!directory.path().join("out").exists());
 }
@@ -71,7 +71,7 @@ fn build_without_mpi_fails_under_a_launcher() {
         let output = output.expect("the program starts");
         let stderr = stderr(&output);
         assert_eq!(output.status.code(), Some(UNAVAILABLE), "{variable}: {stderr}");
-        assert!(stderr.contains("this build of nearfar has no MPI") && stderr.contains("--features mpi"), "{stderr}");
+        assert!(stderr.contains("this build of nearfar does not support MPI") && stderr.contains("--features mpi"), "{stderr}");
         assert!(output.stdout.is_empty(), "{variable}");
     }
 }

@@ -22,9 +22,9 @@ fn said(output: &Output) -> String {
 fn flags_of_one_kind_of_format_are_refused_with_the_other() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let cases: &[(&[&str], &str)] = &[
-        (&["export", "--format", "parquet"], "--to <FOLDER>"),
-        (&["export", "--to", "x"], "hint: other formats hold one run in one file, which --output names"),
-        (&["export", "--all"], "--to and --all are for --format parquet"),
+        (&["export", "--format", "parquet"], "--output-dir <DIR>"),
+        (&["export", "--to", "x"], "hint: other formats write one run to one file: use --output FILE"),
+        (&["export", "--all"], "--output-dir and --all require --format parquet"),
         (&["export", "--format", "parquet", "--to", "x", "-o", "y"], "cannot be used with"),
         (&["export", "--format", "parquet", "--to", "x", "--all", "latest"], "cannot be used with"),
     ];
@@ -45,7 +45,7 @@ mod with_parquet {
         let folder = folder.path();
         let empty = nearfar(folder, &["export", "--format", "parquet", "--to", "out"]);
         assert_eq!(empty.status.code(), Some(2));
-        assert!(said(&empty).contains("there is no results file"), "{}", said(&empty));
+        assert!(said(&empty).contains("results.db does not exist"), "{}", said(&empty));
         for sim in [SIM, "pack:1 [numa] core:4 pu:1:8"] {
             assert!(nearfar(folder, &["run", "quick", "--sim", sim, "--quiet"]).status.success());
         }
@@ -86,8 +86,8 @@ mod with_parquet {
         assert!(nearfar(folder, &["run", "quick", "--sim", SIM, "--quiet"]).status.success());
         std::fs::write(folder.join("file"), "precious").expect("the folder can be written");
         let cases: &[(&str, i32, &str)] = &[
-            ("file", 1, "a part of its path is a file, not a folder\nhint: name another folder with --to"),
-            ("file/in/it", 1, "a part of its path is a file, not a folder"),
+            ("file", 1, "a component of the path is a file, not a directory\nhint: name another directory with --output-dir"),
+            ("file/in/it", 1, "a component of the path is a file, not a directory"),
             ("/proc/self/nearfar", 1, "cannot write /proc/self/nearfar/date="),
             ("gs://bucket", 2, "writes to folders and s3://, not to gs://\nhint: write to a folder and copy it"),
             #[cfg(not(feature = "s3"))]

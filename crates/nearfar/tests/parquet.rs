@@ -174,24 +174,24 @@ fn a_folder_that_cannot_be_compared_over_parquet_is_said() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it was just written");
     let program = duckdb.to_string_lossy().into_owned();
     let cases: &[(&str, &str, &[&str], i32, &str)] = &[
-        ("parquet:nowhere", &program, &[], 2, "there is no folder nowhere\nhint: 'nearfar export --format parquet"),
-        ("parquet:empty", &program, &[], 2, "there is no Parquet file below empty\nhint: "),
+        ("parquet:nowhere", &program, &[], 2, "directory nowhere does not exist\nhint: 'nearfar export --format parquet"),
+        ("parquet:empty", &program, &[], 2, "no Parquet file below empty\nhint: "),
         ("parquet:older", &program, &[], 2, "older/old.parquet was exported by an older nearfar"),
-        ("parquet:foreign", &program, &[], 2, "foreign/else.parquet is not a file that nearfar exported\nhint: "),
+        ("parquet:foreign", &program, &[], 2, "foreign/else.parquet was not exported by nearfar\nhint: "),
         ("parquet:broken", &program, &[], 1, "half.parquet"),
-        ("parquet:many", &program, &["--by=host"], 2, "2001 runs are more than are compared at once (2000)\nhint: "),
+        ("parquet:many", &program, &["--by=host"], 2, "cannot compare 2001 runs at once: the maximum is 2000\nhint: "),
         ("parquet:good", &program, &["nosuch"], 2, "good has no run 'nosuch'"),
-        ("parquet:good", &program, &["--by=column"], 2, "imported tables are in the results file"),
-        ("parquet:s3://lab/results", &program, &[], 2, "folders are read, and not s3://\nhint: copy what is"),
-        ("parquet:", &program, &[], 2, "write it like parquet:FOLDER"),
-        ("sqlite:good", &program, &[], 2, "write it like parquet:FOLDER"),
+        ("parquet:good", &program, &["--by=column"], 2, "imported tables are only in the results file"),
+        ("parquet:s3://lab/results", &program, &[], 2, "only directories can be read, not s3://\nhint: copy the files"),
+        ("parquet:", &program, &[], 2, "expected a directory"),
+        ("sqlite:good", &program, &[], 2, "sqlite:good"),
         ("parquet:good", "no-such-duckdb", &[], 77, "cannot start no-such-duckdb: "),
         ("parquet:good", "./no-such-duckdb", &[], 77, "hint: DuckDB's command-line program is needed"),
         ("parquet:good", "./fails", &[], 1, "fails failed: Out of  [2JMemory Error\n"),
     ];
     let id = &ids(folder)[0];
     let begins = output(folder, &["compare", "--from", "parquet:many", &id[..9]]);
-    let expected = format!("several runs begin with '{}'\nhint: give more letters", &id[..9]);
+    let expected = format!("several runs match '{}'\nhint: type more characters", &id[..9]);
     assert!(said(&begins).contains(&expected), "{}", said(&begins));
     for (from, program, rest, status, expected) in cases {
         let words: Vec<&str> = ["compare", "--from", from].iter().chain(*rest).copied().collect();

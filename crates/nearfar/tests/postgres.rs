@@ -66,9 +66,9 @@ mod with_postgres {
         let file = folder.join("r.db");
         let missing = nearfar(folder, &url, &["show"]);
         assert_eq!(missing.status.code(), Some(2));
-        assert!(said(&missing).contains("there is no results store postgres://owner@localhost"), "{}", said(&missing));
+        assert!(said(&missing).contains("results store postgres://owner@localhost") && said(&missing).contains("does not exist"), "{}", said(&missing));
         done(&nearfar(folder, &file, &["run", "quick", "--sim", SIM, "--quiet"]));
-        for expected in ["added 1 runs", "added 0 runs, 0 trials, 0 tables; already there: 1 runs"] {
+        for expected in ["added 1 runs", "added 0 runs, 0 trials, 0 tables; already present: 1 runs"] {
             let output = nearfar(folder, &url, &["import", "r.db"]);
             done(&output);
             assert!(said(&output).contains(expected), "{}", said(&output));
@@ -116,7 +116,7 @@ mod with_postgres {
             assert_eq!(output.status.code(), Some(1), "{}", said(&output));
             let lost = "nearfar: lost the connection to results store postgres://owner@localhost";
             assert!(
-                said(&output).contains(lost) && said(&output).contains("\nhint: what was stored before"),
+                said(&output).contains(lost) && said(&output).contains("\nhint: results stored before"),
                 "{}",
                 said(&output)
             );

@@ -526,7 +526,7 @@ fn what_is_wrong_with_the_command_is_named() {
     let bench = Bench::new();
     let missing = nearfar(&bench.store(), &["serve", "--port", "0"]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("there is no results file"), "{missing:?}");
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("results.db does not exist"), "{missing:?}");
     assert!(!bench.store().exists(), "it is not made");
     bench.run(1, None);
     let server = bench.serve();

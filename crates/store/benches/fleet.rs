@@ -1,8 +1,10 @@
-//! The results of many machines, made up from those of one and written as `nearfar export` writes them: what scripts/bench-fleet measures.
-//! `cargo bench -p store --features parquet --bench fleet -- RESULTS FOLDER MACHINES DAYS`; with the tests it runs at smoke size.
+//! Synthesises the results of many machines from those of one, exported as by `nearfar export`, for
+//! scripts/bench-fleet. `cargo bench -p store --features parquet --bench fleet -- RESULTS DIR MACHINES DAYS`; the tests
+//! run it with a minimal size.
 //!
-//! Every machine has the newest run of RESULTS on every day, under its own name and one of three kernels, of which the last is 3 % slower.
-//! Values differ by the machine (1 %), the day (0.5 %) and the sample (2 %); one machine in a hundred is 10 % slower.
+//! Every machine has the newest run of RESULTS on every day, with a distinct host name and one of three kernels, of
+//! which the last is 3 % slower. Values vary by machine (1 %), day (0.5 %) and sample (2 %); one machine in a hundred
+//! is 10 % slower.
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,38 +23,38 @@ const KERNELS: [(&str, f64); 3] = [("6.1.0-fleet", 1.0), ("6.6.0-fleet", 1.0), (
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo bench` says so; `cargo test` does not.
+    // `cargo bench` passes `--bench`; `cargo test` does not.
     let full = words.iter().any(|word| word == "--bench");
     let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "--bench").collect();
     match words[..] {
-        [results, folder, machines, days] if full => {
-            let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text} is no number"));
+        [results, dir, machines, days] if full => {
+            let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text} is not a number"));
             let store = Store::open_existing(Path::new(results)).expect("RESULTS is a results file");
             let record = store.run("latest").expect("it has a run");
             let trials = store.trials(&record.id).expect("its trials can be read");
-            make(&record, &trials, Path::new(folder), number(machines), number(days));
+            make(&record, &trials, Path::new(dir), number(machines), number(days));
         }
-        _ if full => println!("what is missing: RESULTS FOLDER MACHINES DAYS"),
+        _ if full => println!("missing arguments: RESULTS DIR MACHINES DAYS"),
         _ => smoke(),
     }
 }
 
 fn smoke() {
-    let folder = tempfile::tempdir().expect("a temporary directory can be made");
+    let dir = tempfile::tempdir().expect("creates a temporary directory");
     let record = fixtures::run("0123456789abcdef", 1);
     let trials: Vec<TrialRecord> = (0..20).map(|position| fixtures::trial(&record, position, 5)).collect();
-    assert_eq!(make(&record, &trials, folder.path(), 3, 2), 3 * 2 * 100);
+    assert_eq!(make(&record, &trials, dir.path(), 3, 2), 3 * 2 * 100);
 }
 
-/// Writes them on as many threads as there are processors, and gives the number of rows.
-fn make(record: &RunRecord, trials: &[TrialRecord], folder: &Path, machines: u64, days: u64) -> usize {
+/// Writes the files with one thread per CPU and returns the number of rows.
+fn make(record: &RunRecord, trials: &[TrialRecord], dir: &Path, machines: u64, days: u64) -> usize {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let begin = Instant::now();
     let rows: usize = std::thread::scope(|scope| {
         let part = |first| {
             scope.spawn(move || {
                 let mine = (first..machines * days).step_by(threads as usize);
-                mine.map(|index| one(record, trials, folder, index % machines, index / machines)).sum::<usize>()
+                mine.map(|index| one(record, trials, dir, index % machines, index / machines)).sum::<usize>()
             })
         };
         let parts: Vec<_> = (0..threads).map(part).collect();
@@ -62,8 +64,8 @@ fn make(record: &RunRecord, trials: &[TrialRecord], folder: &Path, machines: u64
     rows
 }
 
-/// One machine's run of one day.
-fn one(record: &RunRecord, trials: &[TrialRecord], folder: &Path, machine: u64, day: u64) -> usize {
+/// Writes one machine's run of one day and returns the number of rows.
+fn one(record: &RunRecord, trials: &[TrialRecord], dir: &Path, machine: u64, day: u64) -> usize {
     let (kernel, speed) = KERNELS[(machine % 3) as usize];
     let mut of_machine = Random(machine);
     let mut random = Random(day << 32 | machine);
@@ -88,10 +90,10 @@ fn one(record: &RunRecord, trials: &[TrialRecord], folder: &Path, machine: u64, 
         }
         own
     });
-    parquet_of(&run, trials, folder).expect("the folder can be written").rows
+    parquet_of(&run, trials, dir).expect("the directory is writable").rows
 }
 
-/// `SplitMix64` (Steele, Lea, Flood 2014): the same numbers every time.
+/// `SplitMix64` (Steele, Lea, Flood 2014), with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -103,12 +105,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to 1.
+    /// A value in [0, 1).
     fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Nearly normal, of variance 1: a sum of twelve.
+    /// Approximately normal with variance 1: a sum of twelve uniform values.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }

@@ -1,5 +1,6 @@
-//! What it costs to take over a results file of 100 000 samples into a PostgreSQL server on this machine, against another file, and
-//! to load it again. Run with `cargo bench -p store --features postgres --bench server`; with the tests it runs at smoke size.
+//! Time to merge a results file of 100 000 samples into a PostgreSQL server on this machine, compared with a merge into
+//! a file, and to load it again. Run with `cargo bench -p store --features postgres --bench server`; the tests run it
+//! with a minimal size.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,21 +10,21 @@ use store::Store;
 #[path = "../tests/store/fixtures.rs"]
 mod fixtures;
 #[path = "../tests/store/postgres/server.rs"]
-#[allow(dead_code)] // what tests need of it
+#[allow(dead_code)] // used by tests
 mod server;
 
-/// The servers and the disk have other things to do at times.
+/// Repetitions, because the server and the disk are not always idle.
 const ROUNDS: u32 = 5;
 
 fn main() {
-    // `cargo bench` says so; `cargo test` does not.
+    // `cargo bench` passes `--bench`; `cargo test` does not.
     let full = std::env::args().any(|argument| argument == "--bench");
     let trials: u32 = if full { 10_000 } else { 20 };
-    let Some(server) = server::start("what a server costs") else { return };
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let Some(server) = server::start("server benchmark") else { return };
+    let directory = tempfile::tempdir().expect("creates a temporary directory");
     let file = directory.path().join("results.db");
     let run = fixtures::run("0123456789abcdef", 1);
-    let mut source = Store::open(&file).expect("a new file can be made");
+    let mut source = Store::open(&file).expect("creates a new file");
     source.begin_run(&run).expect("a new file has no runs");
     for position in 0..trials {
         source.add_trial(&run.id, &fixtures::trial(&run, position, 10)).expect("positions differ");
@@ -51,7 +52,7 @@ fn main() {
         "load {samples} samples: file {file_loads:?}, server {server_loads:?}, ratio {:.2}",
         ratio(server_loads, file_loads)
     );
-    let mut store = Store::open(&server.url()).expect("it was made with the server");
+    let mut store = Store::open(&server.url()).expect("created with the server");
     store.begin_run(&run).expect("it has no runs");
     let commits = (0..trials.min(1000)).map(|position| {
         let trial = fixtures::trial(&run, position, 10);
@@ -63,16 +64,16 @@ fn main() {
 }
 
 fn merge(store: &Path, file: &Path, trials: u32) -> Duration {
-    let mut store = Store::open(store).expect("a new one can be made");
+    let mut store = Store::open(store).expect("creates new results");
     let begin = Instant::now();
-    let report = store.merge(file).expect("nothing is there yet");
+    let report = store.merge(file).expect("the target is empty");
     let took = begin.elapsed();
     assert_eq!(report.trials_added, trials as usize);
     took
 }
 
 fn load(store: &Path, trials: u32) -> Duration {
-    let store = Store::open_existing(store).expect("it was made before");
+    let store = Store::open_existing(store).expect("created above");
     let run = store.run("latest").expect("it has one").id;
     let begin = Instant::now();
     let loaded = store.trials(&run).expect("what was stored can be read").len();

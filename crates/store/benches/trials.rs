@@ -1,5 +1,5 @@
-//! What it costs to store a trial and to load a run of 100 000 samples, on the disk of the temporary directory
-//! (TMPDIR). Run with `cargo bench -p store`; with the tests it runs at smoke size.
+//! Time to store a trial and to load a run of 100 000 samples, on the disk of the temporary directory (`TMPDIR`). Run
+//! with `cargo bench -p store`; the tests run it with a minimal size.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use store::Store;
 mod fixtures;
 
 fn main() {
-    // `cargo bench` says so; `cargo test` does not.
+    // `cargo bench` passes `--bench`; `cargo test` does not.
     let full = std::env::args().any(|argument| argument == "--bench");
     let trials: u32 = if full { 10_000 } else { 20 };
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let mut store = Store::open(&directory.path().join("results.db")).expect("a new file can be made");
+    let directory = tempfile::tempdir().expect("creates a temporary directory");
+    let mut store = Store::open(&directory.path().join("results.db")).expect("creates a new file");
     let run = fixtures::run("0123456789abcdef", 1);
     store.begin_run(&run).expect("a new file has no runs");
 

@@ -1,4 +1,4 @@
-//! A copy of the whole file as it is at one moment, also while somebody else writes to it.
+//! Copies a results file to one consistent snapshot, also while another program writes to it.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use crate::error::StoreErrorKind;
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Writes all that is stored now to a new file: one file, packed, nothing beside it. What others store meanwhile is not in it, and
-    /// they need not wait. A file that is there and has anything in it is left as it is, and refused.
+    /// Writes a snapshot of everything stored to a new, compacted file without a WAL. Other programs need not wait;
+    /// what they store meanwhile is not in the copy. A non-empty file at `path` is not modified and is an error.
     pub fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
         let name = path
             .to_str()
-            .ok_or_else(|| StoreError::CannotOpen { path: path.into(), why: "its name is not UTF-8".into() })?;
+            .ok_or_else(|| StoreError::CannotOpen { path: path.into(), cause: "its name is not UTF-8".into() })?;
         let Some(file) = self.connection.file() else {
-            let what = "a copy is made of a results file alone; 'nearfar export' writes what a server has".into();
-            return Err(StoreError::Refused { path: self.path.clone(), what });
+            let cause = "only a results file can be copied; use 'nearfar export' for results on a server".into();
+            return Err(StoreError::Refused { path: self.path.clone(), cause });
         };
         let copied = file.execute("VACUUM INTO ?1", [name]);
         copied.map(|_| ()).map_err(|error| StoreErrorKind::from(error).explain(path))

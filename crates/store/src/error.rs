@@ -1,4 +1,4 @@
-//! What can go wrong with a results file or a server, in words: what, on which one, and the next step.
+//! Errors of results files and servers: each names the failed operation, the file or server, and a hint if one exists.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use rusqlite::ffi;
 use crate::address::is_server;
 use crate::lock;
 
-/// What went wrong. Its text ends with a line `hint: …` where there is a next step.
+/// An error of a results file or a server. Its text ends with a line `hint: …` if there is one.
 #[derive(Debug)]
 pub enum StoreError {
-    /// There is no such file.
+    /// The file does not exist.
     Missing {
         path: PathBuf,
     },
-    /// The file, or its directory, cannot be opened or made.
+    /// The file or its directory cannot be opened or created.
     CannotOpen {
         /// The file or the directory.
         path: PathBuf,
-        why: String,
+        cause: String,
     },
     /// The file is not a SQLite database.
     NotADatabase {
@@ -36,27 +36,27 @@ pub enum StoreError {
     Newer {
         path: PathBuf,
         found: u32,
-        /// The newest that this program knows.
+        /// The version that this program writes.
         known: u32,
     },
-    /// An older version of this program wrote the file, which is only read and so not brought up to date.
+    /// An older version of this program wrote the file, and it cannot be migrated because it was opened read-only.
     Older {
         path: PathBuf,
         found: u32,
-        /// The one that this program reads.
+        /// The version that this program reads.
         known: u32,
     },
     Damaged {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// Another program holds the file.
+    /// Another program holds a lock on the file.
     Locked {
         path: PathBuf,
-        /// Who, where the kernel tells: `process 4711 (sqlite3)`.
+        /// The lock's holders, if the kernel reports them: `process 4711 (sqlite3)`.
         by: Vec<String>,
     },
-    /// The disk is full. What was stored before is still there.
+    /// The disk is full. Earlier trials are still stored.
     NoSpace {
         path: PathBuf,
     },
@@ -64,81 +64,80 @@ pub enum StoreError {
     ReadOnly {
         path: PathBuf,
     },
-    /// Anything else that SQLite refused.
+    /// Any other error of the database.
     Refused {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// An address of a server that makes no sense.
+    /// The address of a server is invalid.
     BadAddress {
         path: PathBuf,
-        /// What is wrong with it.
-        what: String,
+        cause: String,
     },
     /// This program is built without the feature `postgres`.
     NoServers {
         path: PathBuf,
     },
-    /// Nobody answers there, or it takes nobody now.
+    /// The server does not answer, or it accepts no connection now.
     Unreachable {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// The connection is gone. What was confirmed before is stored; of what was just being stored nobody knows.
+    /// The connection was lost. Confirmed trials are stored; whether the last transaction was stored is unknown.
     Lost {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// The server's certificate proves nothing, or it has none.
+    /// The server has no certificate, or its certificate cannot be verified.
     NoTls {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// The server does not let this user in.
+    /// The server rejects the user or the password.
     NotLetIn {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// The server has no such database.
+    /// The database does not exist on the server.
     NoDatabase {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// This user of the server may not do that.
+    /// The user lacks a privilege.
     NotPermitted {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// The database has no results yet, and this user may not make their tables.
+    /// The database has no results yet, and the user may not create their tables.
     NotMade {
         path: PathBuf,
-        what: String,
+        cause: String,
     },
-    /// The file has no run of this name, or none at all.
+    /// The file has no run of this name, or no run at all.
     NoSuchRun {
         path: PathBuf,
         name: String,
     },
-    /// Several runs begin like this.
+    /// Several run ids begin with this name.
     AmbiguousRun {
         name: String,
         runs: Vec<RunId>,
     },
-    /// There is no imported table of this name.
+    /// No imported table has this name.
     NoSuchTable {
         name: String,
         known: Vec<String>,
     },
-    /// No placement is kept under this name.
+    /// No placement is saved under this name.
     NoSuchPlacement {
         name: String,
         known: Vec<String>,
     },
-    /// A run of this id is there already.
+    /// A run of this id is already stored.
     RunAlreadyStored {
         run: RunId,
     },
-    /// This trial is there already, and was not stored again.
+    /// This trial is already stored; it was not stored again.
     AlreadyStored {
         run: RunId,
         trial: TrialId,
@@ -148,11 +147,11 @@ pub enum StoreError {
         run: RunId,
         position: u32,
     },
-    /// A table of this name with other content is there already.
+    /// A table of this name with other content is already stored.
     TableDiffers {
         name: String,
     },
-    /// A sample is infinite or not a number, which no result may be.
+    /// A sample is infinite or not a number.
     NotFinite {
         trial: TrialId,
         series: String,
@@ -163,61 +162,59 @@ impl StoreError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Missing { path } if is_server(path) => {
-                "'nearfar import FILE' or 'nearfar fleet collect' with this --store begins it"
+                "'nearfar import FILE' or 'nearfar fleet collect' with this --store creates it"
             }
             Self::BadAddress { .. } => {
-                "as in postgres://USER@HOST:5432/DATABASE?sslmode=verify-full (docs/guides/shared-store.md)"
+                "the form is postgres://USER@HOST:5432/DATABASE?sslmode=verify-full (docs/guides/shared-store.md)"
             }
-            Self::NoServers { .. } => "'cargo build --release --features postgres --bin nearfar' makes one that has",
+            Self::NoServers { .. } => "build one with 'cargo build --release --features postgres --bin nearfar'",
             Self::Unreachable { .. } => {
-                "look whether it runs and lets this machine in; then repeat the command: nothing is stored twice"
+                "check that the server runs and accepts connections from this machine; then repeat the command: nothing is stored twice"
             }
             Self::Lost { .. } => {
-                "what was stored before is kept; repeat the command when it is back: nothing is stored twice, a run goes on where it was"
+                "results stored before are kept; rerun the same command to resume when the server is available: nothing is stored twice"
             }
             Self::NoTls { .. } => {
-                "sslrootcert=FILE in the address names the certificates to trust; sslmode=require encrypts without proof"
+                "sslrootcert=FILE in the address names the certificates to trust; sslmode=require encrypts without verification"
             }
             Self::NotLetIn { .. } => {
-                "give user and password in the address, or the password in PGPASSWORD, which nobody sees"
+                "put user and password into the address, or the password into PGPASSWORD, where other users cannot see it"
             }
-            Self::NoDatabase { .. } => "the server's administrator makes one: createdb NAME",
-            Self::NotPermitted { .. } => "docs/guides/shared-store.md has what a writer and a reader must be granted",
+            Self::NoDatabase { .. } => "the server's administrator creates one with 'createdb NAME'",
+            Self::NotPermitted { .. } => "docs/guides/shared-store.md lists the privileges of writers and readers",
             Self::NotMade { .. } => {
-                "let somebody who may create in this database store something first, and grant (docs/guides/shared-store.md)"
+                "a user with the CREATE privilege must store results first and grant access (docs/guides/shared-store.md)"
             }
             Self::Older { path, .. } if is_server(path) => {
-                "'nearfar show --runs' by the user who made them brings them up to date"
+                "'nearfar show --runs', run by the user who created the tables, migrates them"
             }
-            Self::Missing { .. } => "'nearfar run quick' makes one; name another file with --store",
+            Self::Missing { .. } => "'nearfar run quick' creates one; name another file with --store",
             Self::NotADatabase { .. } | Self::Foreign { .. } => {
-                "name another file with --store; this one is left as it is"
+                "name another file with --store; this one was not modified"
             }
             Self::Newer { .. } => {
-                "use that version of nearfar, or another file with --store; this one is left as it is"
+                "use that version of nearfar, or name another file with --store; this one was not modified"
             }
-            Self::Older { .. } => "'nearfar show' brings it up to date, where it may be written",
+            Self::Older { .. } => "'nearfar show' migrates it if it is writable",
             Self::Damaged { .. } => {
-                "copy the file and its -wal away first; sqlite3's '.recover' saves what is left; or use another file with --store"
+                "copy the file and its -wal first; sqlite3's '.recover' recovers the readable part; or name another file with --store"
             }
-            Self::Locked { .. } => {
-                "wait until it is done, or end it, and repeat the command; a run goes on where it was"
-            }
+            Self::Locked { .. } => "wait until that process ends, or end it; then rerun the same command to resume",
             Self::NoSpace { .. } => {
-                "what was stored before is kept; make room and repeat the command; a run goes on where it was"
+                "results stored before are kept; free disk space, then rerun the same command to resume"
             }
-            Self::ReadOnly { .. } => "name a file in a directory that you may write with --store",
-            Self::NoSuchRun { name, .. } if name == LATEST => "'nearfar run quick' makes one",
-            Self::NoSuchRun { .. } => "'nearfar show --runs' lists them; 'latest' is the newest",
-            Self::AmbiguousRun { .. } => "give more letters of its id",
+            Self::ReadOnly { .. } => "name a file in a writable directory with --store",
+            Self::NoSuchRun { name, .. } if name == LATEST => "'nearfar run quick' creates one",
+            Self::NoSuchRun { .. } => "'nearfar show --runs' lists the runs; 'latest' is the newest",
+            Self::AmbiguousRun { .. } => "type more characters of the id",
             Self::NoSuchTable { known, .. } if known.is_empty() => "'nearfar import --format table FILE' imports one",
             Self::NoSuchPlacement { known, .. } if known.is_empty() => {
-                "'nearfar place --save NAME -- COMMAND' keeps one"
+                "'nearfar place --save NAME -- COMMAND' saves one"
             }
             Self::NoSuchTable { known, .. } | Self::NoSuchPlacement { known, .. } => {
-                return Some(format!("there is {}", known.join(", ")));
+                return Some(format!("available: {}", known.join(", ")));
             }
-            Self::TableDiffers { .. } => "give this one another name: nearfar import --name NAME FILE",
+            Self::TableDiffers { .. } => "import this one under another name: nearfar import --name NAME FILE",
             Self::CannotOpen { .. }
             | Self::Refused { .. }
             | Self::RunAlreadyStored { .. }
@@ -228,81 +225,89 @@ impl StoreError {
         Some(hint.into())
     }
 
-    fn what(&self) -> String {
-        let of = |path: &Path| {
-            let what = if is_server(path) { "results store" } else { "results file" };
-            format!("{what} {}", path.display())
+    fn message(&self) -> String {
+        let describe = |path: &Path| {
+            let kind = if is_server(path) { "results store" } else { "results file" };
+            format!("{kind} {}", path.display())
         };
         match self {
-            Self::Missing { path } => format!("there is no {}", of(path)),
-            Self::CannotOpen { path, why } => format!("cannot open {}: {why}", path.display()),
+            Self::Missing { path } => format!("{} does not exist", describe(path)),
+            Self::CannotOpen { path, cause } => format!("cannot open {}: {cause}", path.display()),
             Self::NotADatabase { path } => format!("{} is not a results file (not a SQLite database)", path.display()),
             Self::Foreign { path } => format!("{} is a database of another program", path.display()),
             Self::Newer { path, found, known } => {
-                format!("{} was written by a newer nearfar (schema {found}, this program knows {known})", of(path))
+                format!(
+                    "{} was written by a newer nearfar (schema {found}, this program knows {known})",
+                    describe(path)
+                )
             }
             Self::Older { path, found, known } => {
-                format!("{} was written by an older nearfar (schema {found}, this program reads {known})", of(path))
+                format!(
+                    "{} was written by an older nearfar (schema {found}, this program reads {known})",
+                    describe(path)
+                )
             }
-            Self::Damaged { path, what } => format!("{} is damaged: {what}", of(path)),
-            Self::Locked { path, by } if by.is_empty() => format!("{} is locked by another program", of(path)),
-            Self::Locked { path, by } => format!("{} is locked by {}", of(path), by.join(" and ")),
-            Self::NoSpace { path } => format!("no space left on the disk of {}", of(path)),
+            Self::Damaged { path, cause } => format!("{} is damaged: {cause}", describe(path)),
+            Self::Locked { path, by } if by.is_empty() => format!("{} is locked by another program", describe(path)),
+            Self::Locked { path, by } => format!("{} is locked by {}", describe(path), by.join(" and ")),
+            Self::NoSpace { path } => format!("no space left on the disk of {}", describe(path)),
             Self::ReadOnly { path } => {
-                format!("{} cannot be written: the file or its directory is read-only", of(path))
+                format!("cannot write {}: the file or its directory is read-only", describe(path))
             }
-            Self::Refused { path, what } | Self::NotPermitted { path, what } => format!("{}: {what}", of(path)),
-            Self::BadAddress { path, what } => format!("--store {}: {what}", path.display()),
+            Self::Refused { path, cause } | Self::NotPermitted { path, cause } => {
+                format!("{}: {cause}", describe(path))
+            }
+            Self::BadAddress { path, cause } => format!("--store {}: {cause}", path.display()),
             Self::NoServers { path } => {
-                format!("--store {}: this build of nearfar has no PostgreSQL", path.display())
+                format!("--store {}: this build of nearfar has no PostgreSQL support", path.display())
             }
-            Self::Unreachable { path, what } => format!("cannot reach {}: {what}", of(path)),
-            Self::Lost { path, what } => format!("lost the connection to {}: {what}", of(path)),
-            Self::NoTls { path, what } => format!("no safe connection to {}: {what}", of(path)),
-            Self::NotLetIn { path, what } | Self::NoDatabase { path, what } => format!("{}: {what}", path.display()),
-            Self::NotMade { path, what } => {
-                format!("there is no {} yet, and this user may not make it: {what}", of(path))
+            Self::Unreachable { path, cause } => format!("cannot connect to {}: {cause}", describe(path)),
+            Self::Lost { path, cause } => format!("lost the connection to {}: {cause}", describe(path)),
+            Self::NoTls { path, cause } => format!("cannot establish TLS with {}: {cause}", describe(path)),
+            Self::NotLetIn { path, cause } | Self::NoDatabase { path, cause } => format!("{}: {cause}", path.display()),
+            Self::NotMade { path, cause } => {
+                format!("{} does not exist, and this user may not create it: {cause}", describe(path))
             }
-            Self::NoSuchRun { path, name } if name == LATEST => format!("{} has no runs yet", of(path)),
-            Self::NoSuchRun { path, name } => format!("{} has no run '{name}'", of(path)),
+            Self::NoSuchRun { path, name } if name == LATEST => format!("{} has no runs yet", describe(path)),
+            Self::NoSuchRun { path, name } => format!("{} has no run '{name}'", describe(path)),
             Self::AmbiguousRun { name, runs } => {
                 let ids: Vec<&str> = runs.iter().map(|run| run.0.as_str()).collect();
-                format!("several runs begin with '{name}': {}", ids.join(", "))
+                format!("several runs match '{name}': {}", ids.join(", "))
             }
-            Self::NoSuchTable { name, .. } => format!("there is no imported table '{name}'"),
-            Self::NoSuchPlacement { name, .. } => format!("no placement is kept as '{name}'"),
-            Self::RunAlreadyStored { run } => format!("run {run} is stored already"),
-            Self::AlreadyStored { run, trial } => format!("trial {trial} of run {run} is stored already"),
+            Self::NoSuchTable { name, .. } => format!("no imported table '{name}'"),
+            Self::NoSuchPlacement { name, .. } => format!("no saved placement '{name}'"),
+            Self::RunAlreadyStored { run } => format!("run {run} is already stored"),
+            Self::AlreadyStored { run, trial } => format!("trial {trial} of run {run} is already stored"),
             Self::PositionTaken { run, position } => format!("run {run} has another trial at position {position}"),
-            Self::TableDiffers { name } => format!("there is another imported table '{name}' with other content"),
+            Self::TableDiffers { name } => format!("an imported table '{name}' with other content is already stored"),
             Self::NotFinite { trial, series } => {
-                format!("trial {trial} has a sample of {series} that is not a finite number")
+                format!("trial {trial} has a sample of {series} that is not finite")
             }
         }
     }
 }
 
-/// What people call the newest run.
+/// The name of the newest run.
 pub(crate) const LATEST: &str = "latest";
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what())?;
+        f.write_str(&self.message())?;
         self.hint().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
     }
 }
 
 impl std::error::Error for StoreError {}
 
-/// What goes wrong inside, before the file's name is added.
+/// An error without the name of the file, which [`StoreErrorKind::explain`] adds.
 #[derive(Debug)]
 pub(crate) enum StoreErrorKind {
     Sql(rusqlite::Error),
     #[cfg(feature = "postgres")]
     Server(postgres::Error),
-    /// What is stored makes no sense.
+    /// The stored content is inconsistent.
     Unreadable(String),
-    Said(StoreError),
+    Store(StoreError),
 }
 
 impl From<rusqlite::Error> for StoreErrorKind {
@@ -320,51 +325,51 @@ impl From<postgres::Error> for StoreErrorKind {
 
 impl From<StoreError> for StoreErrorKind {
     fn from(error: StoreError) -> Self {
-        Self::Said(error)
+        Self::Store(error)
     }
 }
 
 impl StoreErrorKind {
-    /// The fault of a file, in words.
+    /// Converts to the public error by adding the path.
     pub(crate) fn explain(self, path: &Path) -> StoreError {
         let path = path.to_path_buf();
         match self {
-            Self::Said(error) => error,
+            Self::Store(error) => error,
             #[cfg(feature = "postgres")]
-            Self::Server(error) => crate::server::refusal::explain(&error, path),
-            Self::Unreadable(what) => StoreError::Damaged { path, what },
-            Self::Sql(rusqlite::Error::SqliteFailure(failure, what)) => explain_failure(failure, what, path),
-            // A column of another type than we wrote: somebody else was at the file.
+            Self::Server(error) => crate::server::error::explain(&error, path),
+            Self::Unreadable(cause) => StoreError::Damaged { path, cause },
+            Self::Sql(rusqlite::Error::SqliteFailure(failure, message)) => explain_failure(failure, message, path),
+            // A column has another type than this program writes: another program has changed the file.
             Self::Sql(
                 error @ (rusqlite::Error::InvalidColumnType(..)
                 | rusqlite::Error::IntegralValueOutOfRange(..)
                 | rusqlite::Error::FromSqlConversionFailure(..)
                 | rusqlite::Error::Utf8Error(..)),
-            ) => StoreError::Damaged { path, what: error.to_string() },
-            Self::Sql(error) => StoreError::Refused { path, what: error.to_string() },
+            ) => StoreError::Damaged { path, cause: error.to_string() },
+            Self::Sql(error) => StoreError::Refused { path, cause: error.to_string() },
         }
     }
 }
 
-fn explain_failure(failure: ffi::Error, what: Option<String>, path: PathBuf) -> StoreError {
-    let what = what.unwrap_or_else(|| failure.to_string());
+fn explain_failure(failure: ffi::Error, message: Option<String>, path: PathBuf) -> StoreError {
+    let cause = message.unwrap_or_else(|| failure.to_string());
     match failure.code {
         ErrorCode::NotADatabase => StoreError::NotADatabase { path },
-        ErrorCode::DatabaseCorrupt => StoreError::Damaged { path, what },
+        ErrorCode::DatabaseCorrupt => StoreError::Damaged { path, cause },
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
             StoreError::Locked { by: lock::lock_holders(&path), path }
         }
         ErrorCode::DiskFull => StoreError::NoSpace { path },
-        // The shared index of the WAL is grown by writing zeros; that there is no room for them is the usual reason.
+        // The WAL's shared index grows by writing zeros, which usually fails because the disk is full.
         ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
             StoreError::NoSpace { path }
         }
-        // A page that the header promises is not there.
+        // A page that the header promises is missing.
         ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ => {
-            StoreError::Damaged { path, what: "it is shorter than it says".into() }
+            StoreError::Damaged { path, cause: "the file is truncated".into() }
         }
         ErrorCode::ReadOnly => StoreError::ReadOnly { path },
-        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => StoreError::CannotOpen { path, why: what },
-        _ => StoreError::Refused { path, what },
+        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => StoreError::CannotOpen { path, cause },
+        _ => StoreError::Refused { path, cause },
     }
 }

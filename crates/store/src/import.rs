@@ -1,6 +1,6 @@
-//! Files of others: reports, whose text `model::import::reports` reads; other results files, which are told by their first bytes;
-//! and published figures from CSV: `test,metric,unit,better`, then one column per thing compared, and last, where the
-//! source prints it, `published_change_percent`. An empty field is a figure that the source does not give.
+//! Imports files: reports, parsed by `model::import::reports`; other results files, recognised by their first bytes;
+//! and published figures in CSV: `test,metric,unit,better`, then one column per compared object, and optionally a last
+//! column `published_change_percent` from the source. An empty field is a figure that the source does not have.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,41 +13,40 @@ use model::import::reports::{self, COLUMNS_MAX, ImportedReport, NAME_BYTES_MAX, 
 use model::values::record::{ImportedRow, ImportedTable};
 use model::values::workload::Better;
 
-/// The columns before those of figures.
+/// The columns before the figures.
 const LEADING: [&str; 4] = ["test", "metric", "unit", "better"];
-/// The column that may follow those of figures.
+/// The optional column after the figures.
 const PUBLISHED: &str = "published_change_percent";
-/// A table that people publish has some hundred rows and some tens of columns. More than this is another kind of
-/// file, and would only fill memory and pages.
+/// Maximum size of a CSV file. A published table has some hundred rows and some tens of columns; a larger file is of
+/// another kind and would only use memory.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// What is wrong with a file of figures, and where.
+/// An error in an imported file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportError {
     pub file: PathBuf,
-    /// The line, from 1; none when it is the file as a whole.
+    /// The line, from 1. `None` if the error concerns the whole file.
     pub line: Option<u64>,
-    /// The column's name, or its number where it has none.
+    /// The column's name, or its number if it has none.
     pub column: Option<String>,
-    /// What is wrong there, with what was expected.
-    pub what: String,
-    /// The next step, where there is one.
+    /// The error, with the expected value.
+    pub cause: String,
     pub hint: Option<String>,
 }
 
-/// The format of results files.
+/// Name of the format of results files.
 pub const STORE: &str = "store";
-/// The format of tables in CSV.
+/// Name of the format of CSV tables.
 pub const TABLE: &str = "table";
-/// How an SQLite file begins, as its file format documents.
+/// The first bytes of an SQLite file, from its file format documentation.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// What a file turned out to be.
+/// The detected content of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ImportFormat {
-    /// Another results file, to be merged by its path.
+    /// Another results file, to merge by its path.
     Store,
-    /// Figures, of a table or of a report, and the name of their format.
+    /// Figures of a table or of a report, and the name of their format.
     Report(ImportedReport, &'static str),
 }
 
@@ -56,41 +55,41 @@ impl fmt::Display for ImportError {
         write!(f, "{}", self.file.display())?;
         self.line.map_or(Ok(()), |line| write!(f, " line {line}"))?;
         self.column.as_ref().map_or(Ok(()), |column| write!(f, ", column {column}"))?;
-        write!(f, ": {}", self.what)
+        write!(f, ": {}", self.cause)
     }
 }
 
 impl std::error::Error for ImportError {}
 
-/// What is wrong, before the file's name is added.
+/// An error without the name of the file.
 struct ImportFault {
     line: Option<u64>,
     column: Option<String>,
-    what: String,
+    cause: String,
     hint: Option<String>,
 }
 
 impl ImportFault {
-    fn file(what: impl Into<String>) -> Self {
-        Self { line: None, column: None, what: what.into(), hint: None }
+    fn file(cause: impl Into<String>) -> Self {
+        Self { line: None, column: None, cause: cause.into(), hint: None }
     }
 
-    fn line(line: u64, what: impl Into<String>) -> Self {
-        Self { line: Some(line), column: None, what: what.into(), hint: None }
+    fn line(line: u64, cause: impl Into<String>) -> Self {
+        Self { line: Some(line), column: None, cause: cause.into(), hint: None }
     }
 
-    fn field(line: u64, column: &str, what: impl Into<String>) -> Self {
-        Self { line: Some(line), column: Some(column.into()), what: what.into(), hint: None }
+    fn field(line: u64, column: &str, cause: impl Into<String>) -> Self {
+        Self { line: Some(line), column: Some(column.into()), cause: cause.into(), hint: None }
     }
 }
 
-/// Reads a file of figures; the table is called as the file is, without its ending.
+/// Reads a CSV file of figures; the table gets the name of the file without its extension.
 pub fn read_table(file: &Path) -> Result<ImportedTable, ImportError> {
     let text = read_bounded(file).map_err(|fault| located(file, fault))?;
     table_from_csv(&text, file)
 }
 
-/// Finds out what a file is and reads it; with a format, as that and nothing else.
+/// Detects the format of a file and reads it. If a format is given, reads the file as that format only.
 pub fn read(file: &Path, format: Option<&str>) -> Result<ImportFormat, ImportError> {
     let found = match format {
         Some(STORE) => Ok(ImportFormat::Store),
@@ -106,18 +105,18 @@ fn is_store(file: &Path) -> bool {
 }
 
 fn figures(text: &str, format: Option<&str>) -> Result<ImportFormat, ImportFault> {
-    if format == Some(TABLE) || format.is_none() && looks_like_table(text) {
+    if format == Some(TABLE) || format.is_none() && is_table(text) {
         let ImportedTable { columns, rows, notes, .. } = parse(text, String::new())?;
         return Ok(ImportFormat::Report(ImportedReport { columns, rows, facts: Vec::new(), notes }, TABLE));
     }
     let format = match format {
-        Some(name) => reports::find(name).ok_or_else(|| ImportFault::file(format!("there is no format '{name}'")))?,
+        Some(name) => reports::find(name).ok_or_else(|| ImportFault::file(format!("unknown format '{name}'")))?,
         None => reports::detect(text).map_err(ImportFault::from)?,
     };
     Ok(ImportFormat::Report(reports::read(format, text)?, format.name))
 }
 
-fn looks_like_table(text: &str) -> bool {
+fn is_table(text: &str) -> bool {
     let header = text.lines().next().unwrap_or_default();
     let names: Vec<&str> = header.split(',').map(|name| name.trim().trim_matches('"')).collect();
     names.starts_with(&LEADING)
@@ -125,38 +124,38 @@ fn looks_like_table(text: &str) -> bool {
 
 impl From<ReportError> for ImportFault {
     fn from(error: ReportError) -> Self {
-        Self { line: error.line.map(|line| line as u64), column: None, what: error.what, hint: error.hint }
+        Self { line: error.line.map(|line| line as u64), column: None, cause: error.what, hint: error.hint }
     }
 }
 
-/// Reads figures from the text of a file.
+/// Parses figures from the text of a CSV file.
 pub fn table_from_csv(text: &str, file: &Path) -> Result<ImportedTable, ImportError> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     parse(text, name).map_err(|fault| located(file, fault))
 }
 
-fn located(file: &Path, ImportFault { line, column, what, hint }: ImportFault) -> ImportError {
-    ImportError { file: file.into(), line, column, what, hint }
+fn located(file: &Path, ImportFault { line, column, cause, hint }: ImportFault) -> ImportError {
+    ImportError { file: file.into(), line, column, cause, hint }
 }
 
 fn read_bounded(file: &Path) -> Result<String, ImportFault> {
     let mut bytes = Vec::new();
     let open = File::open(file).map_err(|error| ImportFault::file(error.to_string()))?;
     open.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| ImportFault::file(error.to_string()))?;
-    // What was saved on Windows begins with a mark of its encoding.
+    // Files saved on Windows begin with a byte order mark.
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-        let hint = "iconv -f UTF-16 -t UTF-8 FILE >OTHER, and import that";
-        return Err(ImportFault { hint: Some(hint.into()), ..ImportFault::file("this is UTF-16 text") });
+        let hint = "convert it with 'iconv -f UTF-16 -t UTF-8 FILE >OTHER' and import OTHER";
+        return Err(ImportFault { hint: Some(hint.into()), ..ImportFault::file("the file is UTF-16 text") });
     }
     if bytes.starts_with("\u{feff}".as_bytes()) {
         bytes.drain(.."\u{feff}".len());
     }
     String::from_utf8(bytes).map_err(|error| {
         let before = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n');
-        let fault = ImportFault::line(before.count() as u64, "this is not UTF-8 text");
+        let fault = ImportFault::line(before.count() as u64, "the file is not UTF-8 text");
         ImportFault {
             hint: Some(
-                "this may be a binary file; docs/reference/importers.md says which files can be imported".into(),
+                "the file may be binary; docs/reference/importers.md lists the files that can be imported".into(),
             ),
             ..fault
         }
@@ -165,7 +164,7 @@ fn read_bounded(file: &Path) -> Result<String, ImportFault> {
 
 fn parse(text: &str, name: String) -> Result<ImportedTable, ImportFault> {
     if text.len() as u64 > BYTES_MAX {
-        return Err(ImportFault::file(format!("larger than the {} MiB that a table may have", BYTES_MAX >> 20)));
+        return Err(ImportFault::file(format!("larger than {} MiB, the maximum size of a table", BYTES_MAX >> 20)));
     }
     let mut reader =
         ReaderBuilder::new().has_headers(false).flexible(true).trim(Trim::All).from_reader(text.as_bytes());
@@ -179,7 +178,7 @@ fn parse(text: &str, name: String) -> Result<ImportedTable, ImportFault> {
         let line = record.position().map_or(0, csv::Position::line);
         let row = header.row(&record, line)?;
         if !seen.insert((row.test.clone(), row.metric.clone())) {
-            return Err(ImportFault::line(line, format!("a second row for test {}, metric {}", row.test, row.metric)));
+            return Err(ImportFault::line(line, format!("duplicate row for test {}, metric {}", row.test, row.metric)));
         }
         rows.push(row);
         if rows.len() > ROWS_MAX {
@@ -187,20 +186,20 @@ fn parse(text: &str, name: String) -> Result<ImportedTable, ImportFault> {
         }
     }
     if rows.is_empty() {
-        return Err(ImportFault::file("there are no rows below the header"));
+        return Err(ImportFault::file("no rows below the header"));
     }
     Ok(ImportedTable { name, columns: header.columns, rows, notes: Vec::new() })
 }
 
 fn unreadable(error: &csv::Error) -> ImportFault {
-    let what = match error.kind() {
-        ErrorKind::Utf8 { .. } => "this is not UTF-8 text".into(),
+    let cause = match error.kind() {
+        ErrorKind::Utf8 { .. } => "the file is not UTF-8 text".into(),
         _ => error.to_string(),
     };
-    ImportFault { line: error.position().map(csv::Position::line), column: None, what, hint: None }
+    ImportFault { line: error.position().map(csv::Position::line), column: None, cause, hint: None }
 }
 
-/// The columns of figures, and whether the published change follows them.
+/// The columns of figures, and whether the column of published changes follows.
 struct Header {
     columns: Vec<String>,
     has_published: bool,
@@ -212,8 +211,8 @@ impl Header {
         for (index, expected) in LEADING.into_iter().enumerate() {
             let found = record.get(index).unwrap_or_default();
             if found != expected {
-                let what = format!("expected the header '{expected}', found '{}'", shortened(found));
-                return Err(ImportFault::field(line, &(index + 1).to_string(), what));
+                let cause = format!("expected the header '{expected}', found '{}'", shortened(found));
+                return Err(ImportFault::field(line, &(index + 1).to_string(), cause));
             }
         }
         let mut columns: Vec<String> = record.iter().skip(LEADING.len()).map(str::to_owned).collect();
@@ -222,7 +221,7 @@ impl Header {
             columns.pop();
         }
         if columns.is_empty() {
-            return Err(ImportFault::line(line, "there is no column of figures after test,metric,unit,better"));
+            return Err(ImportFault::line(line, "no column of figures after test,metric,unit,better"));
         }
         if columns.len() > COLUMNS_MAX {
             return Err(ImportFault::line(line, format!("more than {COLUMNS_MAX} columns of figures")));
@@ -234,7 +233,7 @@ impl Header {
     fn row(&self, record: &StringRecord, line: u64) -> Result<ImportedRow, ImportFault> {
         let expected = LEADING.len() + self.columns.len() + usize::from(self.has_published);
         if record.len() != expected {
-            return Err(ImportFault::line(line, format!("{} fields, the header has {expected}", record.len())));
+            return Err(ImportFault::line(line, format!("{} fields, but the header has {expected}", record.len())));
         }
         let named = |index: usize| bounded(&record[index], line, LEADING[index]);
         let figures = self.columns.iter().enumerate();
@@ -251,7 +250,7 @@ impl Header {
         };
         for (field, name) in [(&row.test, LEADING[0]), (&row.metric, LEADING[1])] {
             if field.is_empty() {
-                return Err(ImportFault::field(line, name, "empty"));
+                return Err(ImportFault::field(line, name, "the field is empty"));
             }
         }
         Ok(row)
@@ -262,14 +261,14 @@ fn check_names(columns: &[String], line: u64) -> Result<(), ImportFault> {
     for (index, column) in columns.iter().enumerate() {
         let number = (LEADING.len() + index + 1).to_string();
         if column.is_empty() {
-            return Err(ImportFault::field(line, &number, "the header has no name for it"));
+            return Err(ImportFault::field(line, &number, "the header has no name for this column"));
         }
         bounded(column, line, &number)?;
         if column == PUBLISHED {
-            return Err(ImportFault::field(line, column, "it must be the last column"));
+            return Err(ImportFault::field(line, column, "this must be the last column"));
         }
         if columns[..index].contains(column) || LEADING.contains(&column.as_str()) {
-            return Err(ImportFault::field(line, column, "a second column of this name"));
+            return Err(ImportFault::field(line, column, "duplicate column name"));
         }
     }
     Ok(())
@@ -290,7 +289,7 @@ fn better(field: &str, line: u64) -> Result<Better, ImportFault> {
     }
 }
 
-/// A number; none for an empty field.
+/// Parses a number. `None` for an empty field.
 fn figure(field: &str, line: u64, column: &str) -> Result<Option<f64>, ImportFault> {
     if field.is_empty() {
         return Ok(None);
@@ -301,7 +300,7 @@ fn figure(field: &str, line: u64, column: &str) -> Result<Option<f64>, ImportFau
     }
 }
 
-/// Enough of a field to find it.
+/// The beginning of a field, for error messages.
 fn shortened(field: &str) -> String {
     const CHARS_MAX: usize = 40;
     if field.chars().count() <= CHARS_MAX {
@@ -327,7 +326,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
     }
 
     #[test]
-    fn figures_are_read() {
+    fn figures_of_a_csv_file_are_read() {
         let table = table_from_csv(FIGURES, Path::new("published/figures.csv")).unwrap();
         assert_eq!(table.name, "figures");
         assert_eq!(table.columns, ["6-core-2ccx", "6-thread-1ccx"]);
@@ -347,7 +346,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
     }
 
     #[test]
-    fn the_habits_of_spreadsheets_do_no_harm() {
+    fn variants_written_by_spreadsheets_read_the_same() {
         let plain = table_from_csv(FIGURES, Path::new("figures.csv")).unwrap();
         let habits = [
             format!("\u{feff}{FIGURES}"),
@@ -366,34 +365,34 @@ sysbench-threads,latency-max,ms,lower,9.23,,
     }
 
     #[test]
-    fn mistakes_are_named_by_line_and_column() {
+    fn errors_name_line_and_column() {
         let row = |row: &str| format!("test,metric,unit,better,a,b\nt,m,u,higher,1,2\n{row}\n");
         check("", ": the file is empty");
-        check("test,metric,unit,better,a\n", ": there are no rows below the header");
+        check("test,metric,unit,better,a\n", ": no rows below the header");
         check("name,metric,unit,better,a\n", "line 1, column 1: expected the header 'test', found 'name'");
         check("test,metric\n", "line 1, column 3: expected the header 'unit', found ''");
-        check("test,metric,unit,better\nt,m,u,higher\n", "line 1: there is no column of figures");
-        check("test,metric,unit,better,published_change_percent\n", "line 1: there is no column of figures");
+        check("test,metric,unit,better\nt,m,u,higher\n", "line 1: no column of figures");
+        check("test,metric,unit,better,published_change_percent\n", "line 1: no column of figures");
         check(
             "test,metric,unit,better,published_change_percent,a\n",
-            "line 1, column published_change_percent: it must",
+            "line 1, column published_change_percent: this must",
         );
-        check("test,metric,unit,better,a,a\n", "line 1, column a: a second column of this name");
-        check("test,metric,unit,better,a,unit\n", "line 1, column unit: a second column of this name");
-        check("test,metric,unit,better,a,\n", "line 1, column 6: the header has no name for it");
+        check("test,metric,unit,better,a,a\n", "line 1, column a: duplicate column name");
+        check("test,metric,unit,better,a,unit\n", "line 1, column unit: duplicate column name");
+        check("test,metric,unit,better,a,\n", "line 1, column 6: the header has no name for this column");
         check(&row("t,n,u,more,1,2"), "line 3, column better: 'more' is neither higher nor lower");
         check(&row("t,n,u,lower,1,fast"), "line 3, column b: 'fast' is not a number");
         check(&row("t,n,u,lower,NaN,1"), "line 3, column a: 'NaN' is not a number");
         check(&row("t,n,u,lower,inf,1"), "line 3, column a: 'inf' is not a number");
-        check(&row("t,n,u,lower,1"), "line 3: 5 fields, the header has 6");
-        check(&row("t,n,u,lower,1,5,2"), "line 3: 7 fields, the header has 6");
-        check(&row("t,m,u,lower,1,2"), "line 3: a second row for test t, metric m");
-        check(&row(",m,u,lower,1,2"), "line 3, column test: empty");
-        check(&row("t,,u,lower,1,2"), "line 3, column metric: empty");
+        check(&row("t,n,u,lower,1"), "line 3: 5 fields, but the header has 6");
+        check(&row("t,n,u,lower,1,5,2"), "line 3: 7 fields, but the header has 6");
+        check(&row("t,m,u,lower,1,2"), "line 3: duplicate row for test t, metric m");
+        check(&row(",m,u,lower,1,2"), "line 3, column test: the field is empty");
+        check(&row("t,,u,lower,1,2"), "line 3, column metric: the field is empty");
     }
 
     #[test]
-    fn hostile_sizes_are_bounded() {
+    fn oversized_files_return_errors() {
         let header = "test,metric,unit,better,a\n";
         let rows: Vec<String> = (0..=ROWS_MAX).map(|row| format!("t{row},m,u,lower,1\n")).collect();
         check(&format!("{header}{}", rows.concat()), "line 10002: more than 10000 rows");
@@ -404,34 +403,37 @@ sysbench-threads,latency-max,ms,lower,9.23,,
         check(&format!("test,metric,unit,better,{long}\n"), "line 1, column 5: longer than 200 bytes");
         check(&format!("{header}t,m,u,lower,{long}\n"), "xxx…' is not a number");
         check(&"x".repeat(BYTES_MAX as usize + 1), ": larger than the 4 MiB");
-        // One quote that never closes makes the rest of the file one field.
-        check(&format!("{header}\"{}", "t,m,u,lower,1\n".repeat(50)), "line 2: 1 fields, the header has 5");
+        // A quote that is never closed makes the rest of the file one field.
+        check(&format!("{header}\"{}", "t,m,u,lower,1\n".repeat(50)), "line 2: 1 fields, but the header has 5");
     }
 
     #[test]
-    fn a_file_is_read_and_named() {
+    fn name_of_a_table_is_that_of_its_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ryzen-2600-ccx.csv");
         std::fs::write(&file, FIGURES).unwrap();
         assert_eq!(read_table(&file).unwrap().name, "ryzen-2600-ccx");
         std::fs::write(&file, b"test,metric,unit,better,a\nt\xff,m,u,lower,1\n").unwrap();
         assert!(
-            read_table(&file).unwrap_err().to_string().ends_with("ryzen-2600-ccx.csv line 2: this is not UTF-8 text")
+            read_table(&file)
+                .unwrap_err()
+                .to_string()
+                .ends_with("ryzen-2600-ccx.csv line 2: the file is not UTF-8 text")
         );
         std::fs::write(&file, format!("\u{feff}{FIGURES}")).unwrap();
         assert_eq!(read_bounded(&file).ok().as_deref(), Some(FIGURES));
         std::fs::write(&file, b"\xff\xfet\0e\0").unwrap();
-        assert!(read_table(&file).unwrap_err().to_string().contains("this is UTF-16 text"));
+        assert!(read_table(&file).unwrap_err().to_string().contains("the file is UTF-16 text"));
         let error = read_table(&directory.path().join("none.csv")).unwrap_err().to_string();
         assert!(error.contains("none.csv: No such file"), "{error}");
     }
 
     #[test]
-    fn what_a_file_is_is_found_by_looking_into_it() {
+    fn format_is_detected_from_the_content() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("figures");
         std::fs::write(&file, FIGURES).unwrap();
-        let ImportFormat::Report(report, format) = read(&file, None).unwrap() else { panic!("a table is no store") };
+        let ImportFormat::Report(report, format) = read(&file, None).unwrap() else { panic!("a table is not a store") };
         assert_eq!((format, report.columns.len(), report.rows.len()), (TABLE, 2, 3));
         drop(crate::Store::open(&directory.path().join("other")).unwrap());
         assert_eq!(read(&directory.path().join("other"), None), Ok(ImportFormat::Store));
@@ -442,7 +444,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
     }
 
     #[test]
-    fn the_published_figures_are_read() {
+    fn published_figures_in_the_docs_are_read() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/published/ryzen-2600-ccx.csv");
         let table = read_table(&file).unwrap();
         assert_eq!((table.columns.len(), table.rows.len()), (2, 18));

@@ -1,19 +1,29 @@
-//! The results file: runs, trials with their raw samples and evidence, imported tables, in one SQLite database; or the same on a
-//! PostgreSQL server that many machines share (feature `postgres`). All SQL of the workspace is here, also what is asked of exported
-//! files. Must not know how trials are run or what results mean.
+//! Stores runs, trials with their raw samples and evidence, and imported tables: in one SQLite database (the results
+//! file) or, with the feature `postgres`, on a PostgreSQL server that many machines share. Contains all SQL of the
+//! workspace, including the queries over exported files. Must not depend on how trials are run or what results mean.
 //!
-//! What is promised:
+//! # Invariants
 //!
-//! - A trial with its samples, evidence and verdict is one transaction: it is there whole or not at all.
-//! - `kill -9` of the program loses nothing that [`Store::add_trial`] has returned from. A power cut or a crash of the
-//!   kernel may lose the last trials of a run that has not ended (what the kernel had not yet written back) and
-//!   damages nothing: the file is in WAL mode with `synchronous=NORMAL`. `FULL` would flush the disk after each
-//!   trial: 2 to 3 ms instead of 0.03 ms on the development machine, a fifth of what a trial may cost beside its command,
-//!   on the disk that the next trial may measure. What is lost is measured again when the run goes on; a run that has
-//!   ended is flushed.
-//! - Nothing is counted twice: a trial's id is unique in its run, and so is its position.
-//! - What a server has confirmed is as safe as the server makes it (`fsync`, `synchronous_commit`): by default it is on its disk.
-//! - A file of a newer program, of another program or a damaged one is refused with words, and left as it is.
+//! - A trial with its samples, evidence and verdict is one transaction.
+//!   Test: `a_killed_writer_leaves_whole_trials_and_loses_none` (tests/store/kill.rs).
+//! - Raw samples are stored; summaries are computed from them. The schema has no table of summaries.
+//! - A trial's id and its position are unique in its run, so no trial is counted twice.
+//! - `kill -9` loses no trial for which [`Store::add_trial`] has returned. A power failure or a kernel crash may lose
+//!   the last trials of a run that has not ended (those not yet written back) but does not damage the file: it is in
+//!   WAL mode with `synchronous=NORMAL`. `FULL` would flush the disk after each trial: 2 to 3 ms instead of 0.03 ms on
+//!   the development machine, a fifth of the overhead allowed per trial, on the disk that the next trial may measure.
+//!   Lost trials are measured again when the run is resumed. [`Store::end_run`] flushes the run.
+//! - A server stores and returns the same as a file. With many concurrent writers, or if it crashes, each trial is
+//!   stored once. A user with the writer role cannot change rows. A confirmed trial is as durable as the server's
+//!   `fsync` and `synchronous_commit` make it: by default it is on the server's disk. Tests:
+//!   `server_stores_and_reports_the_same_as_a_file` and others in tests/store/postgres; nearfar/tests/postgres.rs.
+//! - A file of a newer version, of another program, or a damaged file is rejected with an error and not modified.
+//!   Tests: tests/store/damage.rs.
+//! - A Parquet file is complete or absent, and a run is one file however often it is exported. Tests:
+//!   `a_killed_export_leaves_whole_files_only_and_can_be_repeated` (tests/store/parquet/files.rs),
+//!   `a_bucket_has_the_names_and_bytes_of_a_directory` (tests/store/parquet/bucket.rs).
+//! - A comparison of exported files equals that of the results file, byte for byte.
+//!   Test: `comparisons_over_parquet_are_those_over_the_results_file` (nearfar/tests/parquet.rs).
 #![forbid(unsafe_code)]
 
 mod address;
@@ -38,7 +48,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 
-pub use address::{is_server, shown};
+pub use address::{displayed, is_server};
 pub use error::StoreError;
 pub use merge::MergeReport;
 pub use watch::{Progress, StoreVersion};
@@ -46,7 +56,7 @@ pub use watch::{Progress, StoreVersion};
 use error::StoreErrorKind;
 use sql::Connection;
 
-/// An open results file, or results on a server.
+/// An open results file, or an open connection to a server with results.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
@@ -54,18 +64,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// Where the file is; of a server its address as it may be shown.
+    /// The path of the file, or the address of the server without its password.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether results are on a server.
+    /// Whether the results are on a server.
     pub fn is_on_server(&self) -> bool {
         self.connection.file().is_none()
     }
 
-    /// Looks through the whole file for damage: seconds for large files, so only when somebody asks. A server looks
-    /// after itself.
+    /// Checks the whole file for damage. Takes seconds for large files, so it runs only on request. Does nothing for a
+    /// server.
     pub fn check(&self) -> Result<(), StoreError> {
         if self.is_on_server() {
             return Ok(());
@@ -76,11 +86,11 @@ impl Store {
         })
     }
 
-    /// Refuses to let the file grow beyond this, as a full disk would: for simulations of one.
+    /// Limits the size of the file, to simulate a full disk.
     pub fn limit_size(&self, bytes: u64) -> Result<(), StoreError> {
         let Some(file) = self.connection.file() else {
-            let what = "a full disk is simulated for results files alone".into();
-            return Err(StoreError::Refused { path: self.path.clone(), what });
+            let cause = "a full disk can be simulated for results files only".into();
+            return Err(StoreError::Refused { path: self.path.clone(), cause });
         };
         let limit = || {
             let page_bytes: u32 = file.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -89,16 +99,16 @@ impl Store {
         limit().map_err(|fault: StoreErrorKind| fault.explain(&self.path))
     }
 
-    /// Runs `work` on one consistent state of the file.
+    /// Runs `work` on one consistent snapshot of the database.
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreErrorKind>) -> Result<T, StoreError> {
         let reading = || {
-            let _held = self.connection.hold()?;
+            let _snapshot = self.connection.snapshot()?;
             work(&self.connection)
         };
         reading().map_err(|fault| fault.explain(&self.path))
     }
 
-    /// Runs `work` as one transaction: all of it is stored when this returns, or nothing.
+    /// Runs `work` in one transaction: all of it is stored when this returns, or nothing.
     fn write<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T, StoreErrorKind>) -> Result<T, StoreError> {
         let writing = || {
             let transaction = self.connection.begin()?;

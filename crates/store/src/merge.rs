@@ -1,4 +1,4 @@
-//! Taking over what another results file has. Doing so again adds nothing.
+//! Merges another results file into this one. Repeating a merge adds nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -14,35 +14,31 @@ use crate::{Store, StoreError, run, table, trial};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeReport {
-    /// Runs that are new here.
+    /// Runs that were added.
     pub runs_added: usize,
-    /// Runs that were here already, with fewer, as many or more trials.
+    /// Runs that were already present, with fewer, as many or more trials.
     pub runs_present: usize,
-    /// Trials that are new here.
     pub trials_added: usize,
-    /// Trials that were here already.
     pub trials_present: usize,
-    /// Imported tables that are new here.
     pub tables_added: usize,
-    /// Imported tables that were here already.
     pub tables_present: usize,
-    /// What was left out because it contradicts what is here, with the reason.
+    /// Runs and tables that were not merged because they contradict the stored ones, with the reason.
     pub conflicts: Vec<String>,
 }
 
 impl fmt::Display for MergeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (runs, trials, tables) = (self.runs_added, self.trials_added, self.tables_added);
-        write!(f, "added {runs} runs, {trials} trials, {tables} tables; already there: ")?;
+        write!(f, "added {runs} runs, {trials} trials, {tables} tables; already present: ")?;
         let (runs, trials, tables) = (self.runs_present, self.trials_present, self.tables_present);
         write!(f, "{runs} runs, {trials} trials, {tables} tables")?;
-        self.conflicts.iter().try_for_each(|conflict| write!(f, "\nleft out: {conflict}"))
+        self.conflicts.iter().try_for_each(|conflict| write!(f, "\nskipped: {conflict}"))
     }
 }
 
 impl Store {
-    /// Takes over the runs, trials and tables of another results file that are not here yet, all or nothing. A run of
-    /// which both files have different histories stays as it is here, and is reported.
+    /// Adds the runs, trials and tables of another results file that are missing here, in one transaction. A run whose
+    /// history differs between the two files is left unchanged and reported.
     pub fn merge(&mut self, other: &Path) -> Result<MergeReport, StoreError> {
         let other = Self::open_existing(other)?;
         self.write(|transaction| {
@@ -54,8 +50,8 @@ impl Store {
                 match table::insert(transaction, &other.table(&name)?) {
                     Ok(true) => report.tables_added += 1,
                     Ok(false) => report.tables_present += 1,
-                    Err(StoreErrorKind::Said(StoreError::TableDiffers { .. })) => {
-                        report.conflicts.push(format!("table {name}: here it has other content"));
+                    Err(StoreErrorKind::Store(StoreError::TableDiffers { .. })) => {
+                        report.conflicts.push(format!("table {name}: a different table of this name is stored"));
                     }
                     Err(fault) => return Err(fault),
                 }
@@ -78,8 +74,8 @@ fn merge_run(
     };
     let new = match missing(ours.as_ref(), &stored, theirs, trials) {
         Ok(new) => new,
-        Err(why) => {
-            report.conflicts.push(format!("run {}: {why}", theirs.id));
+        Err(reason) => {
+            report.conflicts.push(format!("run {}: {reason}", theirs.id));
             return Ok(());
         }
     };
@@ -99,7 +95,7 @@ fn merge_run(
     trial::insert(connection, number, &new)
 }
 
-/// Their trials that we lack, unless the two histories contradict each other.
+/// The trials of the other file that are missing here. Fails if the two histories contradict each other.
 fn missing<'a>(
     ours: Option<&RunRecord>,
     stored: &[TrialRecord],
@@ -107,16 +103,16 @@ fn missing<'a>(
     trials: &'a [TrialRecord],
 ) -> Result<Vec<&'a TrialRecord>, &'static str> {
     if ours.is_some_and(|ours| RunRecord { ended: theirs.ended, ..ours.clone() } != *theirs) {
-        return Err("here it has another plan, machine or seed");
+        return Err("the stored run has another plan, machine or seed");
     }
     let by_id: HashMap<&TrialId, &TrialRecord> = stored.iter().map(|record| (&record.trial.id, record)).collect();
     if trials.iter().any(|record| by_id.get(&record.trial.id).is_some_and(|stored| *stored != record)) {
-        return Err("it went on in both files, and the same trials came out differently");
+        return Err("the run was resumed in both files, and the same trials have different results");
     }
     let new: Vec<&TrialRecord> = trials.iter().filter(|record| !by_id.contains_key(&record.trial.id)).collect();
     let taken: HashSet<u32> = stored.iter().map(|record| record.position).collect();
     if new.iter().any(|record| taken.contains(&record.position)) {
-        return Err("it went on in both files, in different orders");
+        return Err("the run was resumed in both files, in different orders");
     }
     Ok(new)
 }

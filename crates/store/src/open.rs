@@ -1,4 +1,4 @@
-//! Opening a results file, or results on a server: making it, knowing what it is, refusing what it is not.
+//! Opens a results file or results on a server: creates it, checks its version, migrates an older one.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,39 +6,39 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{ErrorCode, OpenFlags};
 
-use crate::address::{is_server, shown};
+use crate::address::{displayed, is_server};
 use crate::error::StoreErrorKind;
 use crate::lock::with_suffix;
 use crate::schema::{self, FileKind, VERSION};
 use crate::sql::Connection;
 use crate::{Store, StoreError};
 
-/// Another program's transaction takes milliseconds; one that takes longer than this waits for something itself.
+/// Maximum wait for another program's lock. Its transactions take milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// Between two tries where SQLite does not wait by itself.
+/// Interval between retries where SQLite does not wait itself.
 const LOCK_RETRY: Duration = Duration::from_millis(5);
-/// More than there are different queries, so that each is prepared once.
+/// Capacity of the statement cache. Larger than the number of different queries, so that each is prepared once.
 const STATEMENTS: usize = 64;
 
-/// What may be done to what is not as it should be.
+/// The action on missing or older results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenMode {
-    /// What is not there is made, what is older is brought up to date.
+    /// Create missing results and migrate older ones.
     Make,
-    /// It must be there; what is older is brought up to date.
+    /// Fail if the results are missing; migrate older ones.
     Find,
-    /// It must be there, and nothing is written.
+    /// Fail if the results are missing or older; write nothing.
     Read,
 }
 
 impl Store {
-    /// Opens a results file to write, making it and its directories where they are missing; or results on a server, when it
-    /// is an address (`postgres://…`), whose database must be there.
+    /// Opens a results file for writing and creates it and its directories if they are missing. If `path` is an address
+    /// (`postgres://…`), opens the results on that server; its database must exist.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_waiting(path, LOCK_WAIT)
     }
 
-    /// As [`Store::open`], waiting so long for other programs, now and later.
+    /// Like [`Store::open`], with the maximum time to wait for locks of other programs, now and later.
     pub fn open_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
         if is_server(path) {
             return Self::sign_in(path, OpenMode::Make);
@@ -54,12 +54,12 @@ impl Store {
         }
     }
 
-    /// Opens a results file that must be there; one on a read-only disk can be read.
+    /// Opens an existing results file, also one on a read-only disk.
     pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
         Self::open_existing_waiting(path, LOCK_WAIT)
     }
 
-    /// As [`Store::open_existing`], waiting so long for other programs, now and later.
+    /// Like [`Store::open_existing`], with the maximum time to wait for locks of other programs, now and later.
     pub fn open_existing_waiting(path: &Path, wait: Duration) -> Result<Self, StoreError> {
         if is_server(path) {
             return Self::sign_in(path, OpenMode::Find);
@@ -67,7 +67,7 @@ impl Store {
         Self::open_present(path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait)
     }
 
-    /// Opens a results file that must be there, and writes nothing to it: one of an older version is refused.
+    /// Opens an existing results file without writing to it; a file of an older version is an error.
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         if is_server(path) {
             return Self::sign_in(path, OpenMode::Read);
@@ -86,8 +86,8 @@ impl Store {
         }
     }
 
-    /// Without a place for the WAL's index, SQLite reads a file only when told that nobody changes it. That is wrong
-    /// while there is a WAL with content: its trials would be missing without a word.
+    /// Without a place for the WAL's index, SQLite reads a file only as immutable. That is wrong if the WAL has
+    /// content, because its trials would be missing.
     fn open_unwritable(path: &Path, wait: Duration, first: Result<Self, StoreError>) -> Result<Self, StoreError> {
         let plain = Self::connect(path, path, OpenFlags::SQLITE_OPEN_READ_ONLY, wait);
         let has_wal = std::fs::metadata(with_suffix(path, "-wal")).is_ok_and(|wal| wal.len() > 0);
@@ -117,12 +117,12 @@ impl Store {
     }
 
     #[cfg(feature = "postgres")]
-    fn sign_in(address: &Path, wish: OpenMode) -> Result<Self, StoreError> {
-        let path = shown(address);
+    fn sign_in(address: &Path, mode: OpenMode) -> Result<Self, StoreError> {
+        let path = displayed(address);
         let address = crate::address::Address::parse(address)?;
         let opening = || {
             let connection = Connection::Server(Box::new(crate::server::PgConnection::connect(&address)?));
-            prepare_server(&connection, wish, &path)?;
+            prepare_server(&connection, mode, &path)?;
             Ok(connection)
         };
         let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(&path))?;
@@ -131,16 +131,16 @@ impl Store {
 
     #[cfg(not(feature = "postgres"))]
     fn sign_in(address: &Path, _: OpenMode) -> Result<Self, StoreError> {
-        Err(StoreError::NoServers { path: shown(address) })
+        Err(StoreError::NoServers { path: displayed(address) })
     }
 }
 
-/// Who may not bring older results up to date is told that they are older.
+/// If the user may not migrate older results, reports that they are older rather than the missing privilege.
 #[cfg(feature = "postgres")]
-fn prepare_server(connection: &Connection, wish: OpenMode, path: &Path) -> Result<(), StoreErrorKind> {
+fn prepare_server(connection: &Connection, mode: OpenMode, path: &Path) -> Result<(), StoreErrorKind> {
     let path = || path.to_path_buf();
     let older = |found| StoreError::Older { path: path(), found, known: VERSION };
-    match (schema::kind(connection)?, wish) {
+    match (schema::kind(connection)?, mode) {
         (FileKind::Ours(VERSION), _) => Ok(()),
         (FileKind::Ours(found), _) if found > VERSION => {
             Err(StoreError::Newer { path: path(), found, known: VERSION }.into())
@@ -151,7 +151,7 @@ fn prepare_server(connection: &Connection, wish: OpenMode, path: &Path) -> Resul
             error => error.into(),
         }),
         (_, OpenMode::Make) => schema::migrate(connection).map_err(|fault| match fault.explain(&path()) {
-            StoreError::NotPermitted { what, .. } => StoreError::NotMade { path: path(), what }.into(),
+            StoreError::NotPermitted { cause, .. } => StoreError::NotMade { path: path(), cause }.into(),
             error => error.into(),
         }),
         (_, OpenMode::Find | OpenMode::Read) => Err(StoreError::Missing { path: path() }.into()),
@@ -164,27 +164,28 @@ fn refused(path: &Path, error: &std::io::Error) -> StoreError {
         ErrorKind::NotFound => StoreError::Missing { path },
         ErrorKind::StorageFull => StoreError::NoSpace { path },
         ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
-        _ => StoreError::CannotOpen { path, why: error.to_string() },
+        _ => StoreError::CannotOpen { path, cause: error.to_string() },
     }
 }
 
-/// A file name as SQLite wants it in a URI; none where it is not UTF-8.
+/// The URI of an immutable file. `None` if its name is not UTF-8.
 fn immutable_uri(path: &Path) -> Option<String> {
     let path = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-    // A relative name needs no slashes, an absolute one brings its own.
+    // `file:` is followed directly by a relative name or by an absolute one with its slash.
     Some(format!("file:{path}?immutable=1"))
 }
 
-/// Looks first, so that a file that is not ours is left as it is. Says whether it is of today's version.
+/// Checks the file before it changes anything, so that a foreign file is not modified. Returns whether the schema is
+/// current.
 fn prepare(file: &rusqlite::Connection, path: &Path, wait: Duration) -> Result<bool, StoreErrorKind> {
-    // In one transaction: another program may just be making the file, and half of what it made looks foreign.
+    // In one transaction: another program may be creating the file, and a half-created file looks foreign.
     let found = schema::kind_of_file(&*file.unchecked_transaction()?)?;
     match found {
         FileKind::Foreign => return Err(StoreError::Foreign { path: path.into() }.into()),
         FileKind::Ours(found) if found > VERSION => {
             return Err(StoreError::Newer { path: path.into(), found, known: VERSION }.into());
         }
-        FileKind::Ours(_) | FileKind::Empty => refuse_cut(file, path)?,
+        FileKind::Ours(_) | FileKind::Empty => reject_truncated(file, path)?,
     }
     file.pragma_update(None, "foreign_keys", true)?;
     let writable = !file.is_readonly("main")?;
@@ -200,9 +201,9 @@ fn prepare(file: &rusqlite::Connection, path: &Path, wait: Duration) -> Result<b
     }
 }
 
-/// SQLite notices when whole pages are missing, and takes the missing end of the last one for zeros, which may be
-/// somebody's samples. With content in the WAL the end of the file is not yet what counts.
-fn refuse_cut(open: &rusqlite::Connection, path: &Path) -> Result<(), StoreErrorKind> {
+/// Rejects a truncated file. SQLite notices missing pages but reads the missing end of the last page as zeros, which
+/// may replace samples. If the WAL has content, the end of the file is not yet final.
+fn reject_truncated(open: &rusqlite::Connection, path: &Path) -> Result<(), StoreErrorKind> {
     let bytes = |file: &Path| std::fs::metadata(file).map_or(0, |file| file.len());
     let page_bytes: u32 = open.pragma_query_value(None, "page_size", |row| row.get(0))?;
     if bytes(path).is_multiple_of(u64::from(page_bytes)) || bytes(&with_suffix(path, "-wal")) > 0 {
@@ -211,15 +212,15 @@ fn refuse_cut(open: &rusqlite::Connection, path: &Path) -> Result<(), StoreError
     Err(StoreErrorKind::Unreadable("its end is missing".into()))
 }
 
-/// The crate's documentation says what is promised. Where there is no WAL (some network file systems), NORMAL may
-/// damage the file in a power cut, so FULL it is.
+/// Sets the durability that the crate's documentation promises. Without a WAL (some network file systems), `NORMAL` may
+/// damage the file in a power failure, so `FULL` is used.
 fn set_durability(file: &rusqlite::Connection, wait: Duration) -> Result<(), StoreErrorKind> {
     let mode = enter_wal(file, wait)?;
     let synchronous = if mode.eq_ignore_ascii_case("wal") { "NORMAL" } else { "FULL" };
     Ok(file.pragma_update(None, "synchronous", synchronous)?)
 }
 
-/// While another program enters WAL mode too, SQLite gives up at once instead of waiting.
+/// If another program enters WAL mode at the same time, SQLite fails at once instead of waiting, so this retries.
 fn enter_wal(file: &rusqlite::Connection, wait: Duration) -> Result<String, StoreErrorKind> {
     let deadline = Instant::now() + wait;
     loop {
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durability_is_as_promised() {
+    fn new_file_has_the_promised_durability() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("results.db")).unwrap();
         let pragma = |name: &str| {

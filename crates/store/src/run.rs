@@ -1,4 +1,4 @@
-//! Runs: begun once, found again, ended once.
+//! Runs: stored when they begin and end, found by name or by plan.
 
 use std::path::Path;
 
@@ -14,21 +14,21 @@ use crate::error::{LATEST, StoreErrorKind};
 use crate::sql::{Connection, Row, Value};
 use crate::{Store, StoreError};
 
-/// How many runs an error lists.
+/// Maximum number of candidates that [`StoreError::AmbiguousRun`] lists.
 const CANDIDATES_MAX: u32 = 5;
 
 impl Store {
-    /// Records that a run begins.
+    /// Stores a run that begins.
     pub fn begin_run(&mut self, record: &RunRecord) -> Result<(), StoreError> {
         self.write(|connection| {
             insert(connection, record)?;
-            // Nobody else has it: its row is not there for others yet.
+            // Cannot fail: the run's row is not visible to other connections yet.
             connection.claim(&record.id.0).map(|_| ())
         })
     }
 
-    /// The newest run of this plan on this machine state, real or simulated alike, that has not ended; on a server also
-    /// not one that another program has begun or goes on with now.
+    /// The newest run of this plan on this machine state, real or simulated, that has not ended. On a server, runs that
+    /// another program is executing are excluded.
     pub fn find_unfinished(
         &self,
         plan_key: &str,
@@ -49,13 +49,13 @@ impl Store {
         })
     }
 
-    /// All runs, the oldest first; an imported run is as old as its import.
+    /// All runs in the order in which they were begun here or imported.
     pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
         self.read(|connection| connection.all(SUMMARIES, &[], summary))
     }
 
-    /// A run by its id, by the first letters of its id, or `latest`: the one begun or imported last, whatever the
-    /// clock said.
+    /// A run by its id, by a prefix of its id, or `latest`: the run begun or imported last, regardless of its time
+    /// stamp.
     pub fn run(&self, name: &str) -> Result<RunRecord, StoreError> {
         let path = self.path.clone();
         self.read(|connection| {
@@ -68,7 +68,7 @@ impl Store {
         })
     }
 
-    /// Records why a run ended, and flushes all of it to the disk.
+    /// Stores why a run ended, and flushes the run to the disk.
     pub fn end_run(&mut self, run: &RunId, ending: EndReason) -> Result<(), StoreError> {
         let path = self.path.clone();
         self.write(|connection| {
@@ -76,8 +76,8 @@ impl Store {
             connection.execute("UPDATE run SET ended = ?2 WHERE number = ?1", &values)
         })?;
         let Some(file) = self.connection.file() else { return Ok(()) };
-        // A passive checkpoint flushes the WAL and what it moves into the database. It waits for nobody, and when it
-        // cannot be done now (somebody reads, the disk is full) the run is stored as its trials were: nothing is lost.
+        // A passive checkpoint flushes the WAL and what it moves into the database. It never waits. If it fails (a
+        // reader is active, the disk is full), the run is as durable as its trials were: nothing is lost.
         let _ = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         Ok(())
     }
@@ -126,13 +126,13 @@ pub(crate) fn number(connection: &Connection, run: &RunId) -> Result<Option<i64>
     connection.first("SELECT number FROM run WHERE id = ?1", &[run.0.as_str().into()], |row| row.get(0))
 }
 
-/// The row number of a run that must be there.
+/// The row number of a run. Fails if the run is not stored.
 pub(crate) fn find_id(connection: &Connection, path: &Path, run: &RunId) -> Result<i64, StoreErrorKind> {
     let no_such = || StoreError::NoSuchRun { path: path.into(), name: run.0.clone() };
     number(connection, run)?.ok_or_else(|| no_such().into())
 }
 
-/// The row number of a machine in this state, stored on its first use.
+/// The row number of a machine in this state, inserted on first use.
 fn machine(connection: &Connection, capture: &Capture) -> Result<i64, StoreErrorKind> {
     let text = json(capture);
     let hash = short_hash(&text);
@@ -146,13 +146,12 @@ fn machine(connection: &Connection, capture: &Capture) -> Result<i64, StoreError
     Ok(number)
 }
 
-/// The run of this id.
 pub(crate) fn find(connection: &Connection, run: &RunId) -> Result<Option<RunRecord>, StoreErrorKind> {
     let found = connection.first(&format!("{SELECT} WHERE run.id = ?1"), &[run.0.as_str().into()], columns)?;
     found.map(decode).transpose()
 }
 
-/// The runs that a name may mean: the newest, the one of exactly this id, or those that begin with it.
+/// The runs that a name may denote: the newest, the one with exactly this id, or those whose ids have this prefix.
 fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, StoreErrorKind> {
     if name == LATEST {
         return connection.all("SELECT id FROM run ORDER BY number DESC LIMIT 1", &[], |row| row.get(0).map(RunId));
@@ -160,12 +159,12 @@ fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, StoreEr
     if number(connection, &RunId(name.into()))?.is_some() {
         return Ok(vec![RunId(name.into())]);
     }
-    // Not LIKE, which has wildcards and does not tell capitals from small letters. No text is every run's beginning.
+    // Not LIKE, which has wildcards and ignores case. The empty text is a prefix of every id and matches none.
     let sql = "SELECT id FROM run WHERE ?1 <> '' AND substr(id, 1, length(?1)) = ?1 ORDER BY number LIMIT ?2";
     connection.all(sql, &[name.into(), CANDIDATES_MAX.into()], |row| row.get(0).map(RunId))
 }
 
-/// A run's columns as they are stored.
+/// The columns of a run's row.
 struct Columns {
     id: String,
     plan: String,
@@ -193,21 +192,21 @@ fn columns(row: &Row<'_>) -> Result<Columns, StoreErrorKind> {
 }
 
 fn decode(columns: Columns) -> Result<RunRecord, StoreErrorKind> {
-    let what = format!("run {}", columns.id);
-    let plan: Plan = parsed(&columns.plan, &what)?;
+    let name = format!("run {}", columns.id);
+    let plan: Plan = parsed(&columns.plan, &name)?;
     let machine =
-        Capture::parse(&columns.capture).map_err(|why| StoreErrorKind::Unreadable(format!("{what}: {why}")))?;
+        Capture::parse(&columns.capture).map_err(|error| StoreErrorKind::Unreadable(format!("{name}: {error}")))?;
     Ok(RunRecord {
         plan,
         seed: columns
             .seed
             .parse()
-            .map_err(|_| StoreErrorKind::Unreadable(format!("{what} has seed '{}'", columns.seed)))?,
+            .map_err(|_| StoreErrorKind::Unreadable(format!("{name} has seed '{}'", columns.seed)))?,
         machine,
         host: columns.host,
         simulated: columns.simulated,
         started_unix_ms: columns.started as u64,
-        ended: columns.ended.map(|ended| from_word(&ended, &what)).transpose()?,
+        ended: columns.ended.map(|ended| from_word(&ended, &name)).transpose()?,
         program: columns.program,
         id: RunId(columns.id),
     })
@@ -235,22 +234,22 @@ pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("values of the model have only text as keys of maps")
 }
 
-/// From JSON that we wrote.
-pub(crate) fn parsed<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, StoreErrorKind> {
-    serde_json::from_str(text).map_err(|error| StoreErrorKind::Unreadable(format!("{what} cannot be read: {error}")))
+/// Parses JSON that this program wrote; `name` names the object in the error.
+pub(crate) fn parsed<T: DeserializeOwned>(text: &str, name: &str) -> Result<T, StoreErrorKind> {
+    serde_json::from_str(text).map_err(|error| StoreErrorKind::Unreadable(format!("cannot parse {name}: {error}")))
 }
 
-/// The word by which JSON names a plain variant.
+/// The name of a unit variant in JSON.
 pub(crate) fn word(value: &impl Serialize) -> String {
     json(value).trim_matches('"').into()
 }
 
-/// The variant that JSON names by this word.
-pub(crate) fn from_word<T: DeserializeOwned>(word: &str, what: &str) -> Result<T, StoreErrorKind> {
-    parsed(&format!("\"{word}\""), what)
+/// The unit variant with this name in JSON.
+pub(crate) fn from_word<T: DeserializeOwned>(word: &str, name: &str) -> Result<T, StoreErrorKind> {
+    parsed(&format!("\"{word}\""), name)
 }
 
-/// SQLite has no unsigned numbers; the same 64 bits come back as they went in.
+/// SQLite has no unsigned integers; the 64 bits are stored and read back unchanged.
 pub(crate) fn whole(number: u64) -> i64 {
     number as i64
 }

@@ -1,4 +1,4 @@
-//! Placements that users keep under names.
+//! Stores and loads the placements that users save by name.
 
 use model::values::record::SavedPlacement;
 
@@ -8,11 +8,11 @@ use crate::sql::Connection;
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Keeps a placement; another one of the same name is replaced.
+    /// Saves a placement; one of the same name is replaced.
     pub fn save_placement(&mut self, saved: &SavedPlacement) -> Result<(), StoreError> {
         self.write(|connection| {
             let row = [saved.name.as_str().into(), json(saved).into()];
-            // Who may only add to a server's results may do so here too, unless it replaces something.
+            // INSERT, not upsert: a user who may only insert on a server may save a placement unless it replaces one.
             if content(connection, &saved.name)?.is_some() {
                 connection.execute("UPDATE saved_placement SET content = ?2 WHERE name = ?1", &row)?;
                 return Ok(());
@@ -21,7 +21,7 @@ impl Store {
         })
     }
 
-    /// The placement kept under this name.
+    /// The placement saved under this name.
     pub fn saved_placement(&self, name: &str) -> Result<SavedPlacement, StoreError> {
         self.read(|connection| {
             if let Some(content) = content(connection, name)? {

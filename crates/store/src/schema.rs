@@ -1,28 +1,28 @@
-//! What the tables are and how an older file becomes a newer one. The text is SQLite's; a server gets the same tables from the
-//! same text, and from the version on that was the newest when it was made.
+//! The schema and its migrations. The SQL is written for SQLite; a server gets the same tables from the same text, and
+//! new migrations from the version that was current when its tables were created.
 
 use crate::error::StoreErrorKind;
 use crate::sql::Connection;
 
-/// In the file's header (bytes 68 to 71), so that we know our own files: "NFAR".
+/// Identifies our files in the file header (bytes 68 to 71): "NFAR".
 const APPLICATION_ID: u32 = 0x4e46_4152;
 
-/// Entry n makes version n + 1 of version n. Entries that were released never change.
+/// Entry n migrates version n to version n + 1. Released entries never change.
 const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
-/// The version that this program writes.
+/// The schema version that this program writes.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// What a server needs before them: a place for the version, and SQLite's functions.
+/// Run on a server before the migrations: the version table and SQLite's functions.
 #[cfg(feature = "postgres")]
 const SERVER_BEFORE: &str = include_str!("schema/server-before.sql");
-/// What a server needs after them.
+/// Run on a server after the migrations.
 #[cfg(feature = "postgres")]
 const SERVER_AFTER: &str = include_str!("schema/server-after.sql");
 
-/// The words of the migrations that PostgreSQL has others for.
+/// Replacements from SQLite's dialect to that of PostgreSQL.
 #[cfg(feature = "postgres")]
-const SERVER_WORDS: [(&str, &str); 5] = [
+const DIALECT: [(&str, &str); 5] = [
     (" INTEGER", " BIGINT"),
     (" REAL", " DOUBLE PRECISION"),
     (") STRICT, WITHOUT ROWID;", ");"),
@@ -30,17 +30,17 @@ const SERVER_WORDS: [(&str, &str); 5] = [
     ("placement ->>", "placement::json ->>"),
 ];
 
-/// What a file is before anything is done to it.
+/// The content of a file before it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Empty,
     /// A results file of this version.
     Ours(u32),
-    /// A database of somebody else. On a server everybody has a place of his own.
+    /// A database of another program. Not used for servers, where the schema `nearfar` is reserved for results.
     Foreign,
 }
 
-/// Looks what a file is, or whether a server has results.
+/// Determines what a file contains, or whether a server has results.
 pub(crate) fn kind(connection: &Connection) -> Result<FileKind, StoreErrorKind> {
     match connection {
         Connection::File(file) => kind_of_file(file),
@@ -57,19 +57,20 @@ pub(crate) fn kind(connection: &Connection) -> Result<FileKind, StoreErrorKind> 
     }
 }
 
-/// Looks what a file is.
+/// Determines what a file contains.
 pub(crate) fn kind_of_file(file: &rusqlite::Connection) -> Result<FileKind, StoreErrorKind> {
     let application: u32 = file.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: u32 = file.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let things: u32 = file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    Ok(match (application, version, things) {
+    let objects: u32 = file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(match (application, version, objects) {
         (APPLICATION_ID, version, _) => FileKind::Ours(version),
         (0, 0, 0) => FileKind::Empty,
         _ => FileKind::Foreign,
     })
 }
 
-/// Brings an empty or older file to today's version, in one transaction. Another program may have done so meanwhile.
+/// Migrates an empty or older database to the current version, in one transaction. Does nothing if another program has
+/// already done so.
 pub(crate) fn migrate(connection: &Connection) -> Result<(), StoreErrorKind> {
     migrate_with(connection, MIGRATIONS)
 }
@@ -81,23 +82,24 @@ fn migrate_with(connection: &Connection, migrations: &[&str]) -> Result<(), Stor
         FileKind::Empty | FileKind::Foreign => 0,
     };
     if done == 0 {
-        found(connection)?;
+        prepare_schema(connection)?;
     }
     for migration in migrations.iter().skip(done) {
-        step(connection, migration)?;
+        apply(connection, migration)?;
     }
     if done == 0 {
-        guard(connection)?;
+        add_triggers(connection)?;
     }
     if done < migrations.len() {
-        mark(connection, migrations.len() as u32)?;
+        set_version(connection, migrations.len() as u32)?;
     }
     transaction.commit()
 }
 
-/// What is needed before the first step. A server's place may have been made for somebody who may not make it himself.
+/// Prepares a server for the first migration. An administrator may have created the schema for a user who may not
+/// create it.
 #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // a server may fail
-fn found(connection: &Connection) -> Result<(), StoreErrorKind> {
+fn prepare_schema(connection: &Connection) -> Result<(), StoreErrorKind> {
     match connection {
         Connection::File(_) => Ok(()),
         #[cfg(feature = "postgres")]
@@ -110,20 +112,20 @@ fn found(connection: &Connection) -> Result<(), StoreErrorKind> {
     }
 }
 
-fn step(connection: &Connection, migration: &str) -> Result<(), StoreErrorKind> {
+fn apply(connection: &Connection, migration: &str) -> Result<(), StoreErrorKind> {
     match connection {
         Connection::File(_) => connection.batch(migration),
         #[cfg(feature = "postgres")]
         Connection::Server(_) => {
-            let text = |text: String, (ours, theirs): &(&str, &str)| text.replace(ours, theirs);
-            connection.batch(&SERVER_WORDS.iter().fold(migration.to_string(), text))
+            let replace = |text: String, (sqlite, postgres): &(&str, &str)| text.replace(sqlite, postgres);
+            connection.batch(&DIALECT.iter().fold(migration.to_string(), replace))
         }
     }
 }
 
-/// What is to be there once the tables are.
+/// Adds to a server what requires the tables.
 #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // a server may fail
-fn guard(connection: &Connection) -> Result<(), StoreErrorKind> {
+fn add_triggers(connection: &Connection) -> Result<(), StoreErrorKind> {
     match connection {
         Connection::File(_) => Ok(()),
         #[cfg(feature = "postgres")]
@@ -131,7 +133,7 @@ fn guard(connection: &Connection) -> Result<(), StoreErrorKind> {
     }
 }
 
-fn mark(connection: &Connection, version: u32) -> Result<(), StoreErrorKind> {
+fn set_version(connection: &Connection, version: u32) -> Result<(), StoreErrorKind> {
     match connection {
         Connection::File(file) => {
             file.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_becomes_ours() {
+    fn empty_file_is_migrated_to_the_current_version() {
         let connection = memory();
         assert_eq!(kind(&connection).unwrap(), FileKind::Empty);
         migrate(&connection).unwrap();
@@ -160,16 +162,16 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_database_is_known() {
-        for strange in ["CREATE TABLE t (x)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"] {
+    fn foreign_database_is_recognised() {
+        for foreign in ["CREATE TABLE t (x)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"] {
             let connection = memory();
-            connection.batch(strange).unwrap();
-            assert_eq!(kind(&connection).unwrap(), FileKind::Foreign, "{strange}");
+            connection.batch(foreign).unwrap();
+            assert_eq!(kind(&connection).unwrap(), FileKind::Foreign, "{foreign}");
         }
     }
 
     #[test]
-    fn an_older_file_takes_only_the_steps_that_it_lacks() {
+    fn older_file_gets_only_the_missing_migrations() {
         let steps = ["CREATE TABLE a (x); INSERT INTO a VALUES (1)", "CREATE TABLE b AS SELECT x + 1 AS y FROM a"];
         let connection = memory();
         migrate_with(&connection, &steps[..1]).unwrap();
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_leaves_the_file_as_it_was() {
+    fn failed_migration_leaves_the_file_unchanged() {
         let connection = memory();
         migrate_with(&connection, &["CREATE TABLE a (x)"]).unwrap();
         assert!(migrate_with(&connection, &["", "CREATE TABLE b (x)", "CREATE nonsense"]).is_err());
@@ -188,9 +190,9 @@ mod tests {
         assert!(connection.all("SELECT * FROM b", &[], |_| Ok(())).is_err());
     }
 
-    /// Released versions never change: this snapshot may gain things with a new migration, and lose none.
+    /// Released versions never change: a new migration may add lines to this snapshot; no line may disappear.
     #[test]
-    fn the_schema_is_as_released() {
+    fn schema_equals_the_released_one() {
         let connection = memory();
         migrate(&connection).unwrap();
         let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL";

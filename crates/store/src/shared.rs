@@ -1,5 +1,5 @@
-//! A results file for strangers: made anew from what `model::sharing::share` has left of a run or a table, so that no page of it has
-//! ever held anything else. One file, nothing beside it, there whole or not at all.
+//! Writes a results file to share: created from the output of `model::sharing::share`, so that none of its pages has
+//! ever contained anything else. The file is complete or absent, with no other files next to it.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -12,18 +12,18 @@ use crate::lock::with_suffix;
 use crate::sql::Connection;
 use crate::{Store, StoreError, run, table, trial};
 
-/// What goes into the file.
+/// The content of the file.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
-    /// A run with its trials.
+    /// A run and its trials.
     Run(&'a RunRecord, &'a [TrialRecord]),
     Table(&'a ImportedTable),
 }
 
-/// Writes a new results file that has this and nothing else. One that is there already is left as it is, and refused.
+/// Writes a new results file with this content only. An existing file is not modified and is an error.
 pub fn write(path: &Path, content: Content<'_>) -> Result<(), StoreError> {
     if fs::symlink_metadata(path).is_ok() {
-        return Err(StoreError::CannotOpen { path: path.into(), why: "there is such a file already".into() });
+        return Err(StoreError::CannotOpen { path: path.into(), cause: "the file already exists".into() });
     }
     let partial = with_suffix(path, ".nearfar-partial");
     remove_all(&partial);
@@ -37,7 +37,7 @@ pub fn write(path: &Path, content: Content<'_>) -> Result<(), StoreError> {
 fn fill(partial: &Path, content: Content<'_>) -> Result<(), StoreError> {
     let mut store = Store::open(partial)?;
     store.write(|connection| insert(connection, content))?;
-    // Without a WAL it is one file; packed, it has no page that is not used.
+    // Without a WAL it is a single file; VACUUM removes unused pages.
     let finish = store.connection.batch("PRAGMA journal_mode = DELETE; VACUUM");
     finish.map_err(|fault| fault.explain(partial))
 }
@@ -53,15 +53,16 @@ fn insert(connection: &Connection, content: Content<'_>) -> Result<(), StoreErro
     }
 }
 
-/// A hard link fails where a file is there, which renaming would replace: somebody may have made one meanwhile.
+/// A hard link fails if the file exists, whereas renaming would replace a file that another process has created
+/// meanwhile.
 fn publish(partial: &Path, path: &Path) -> Result<(), StoreError> {
     let refused = |error: std::io::Error| match error.kind() {
         ErrorKind::StorageFull => StoreError::NoSpace { path: path.into() },
-        _ => StoreError::CannotOpen { path: path.into(), why: error.to_string() },
+        _ => StoreError::CannotOpen { path: path.into(), cause: error.to_string() },
     };
     File::open(partial).and_then(|file| file.sync_all()).map_err(refused)?;
     match fs::hard_link(partial, path) {
-        // Some file systems have no links.
+        // Some file systems have no hard links.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(partial, path).map_err(refused)?,
         other => other.map_err(refused)?,
     }
@@ -70,8 +71,8 @@ fn publish(partial: &Path, path: &Path) -> Result<(), StoreError> {
 }
 
 fn remove_all(partial: &Path) {
-    let beside: [PathBuf; 3] = ["-wal", "-shm", "-journal"].map(|suffix| with_suffix(partial, suffix));
-    for file in beside.iter().map(PathBuf::as_path).chain([partial]) {
-        let _ = fs::remove_file(file); // may not be there
+    let siblings: [PathBuf; 3] = ["-wal", "-shm", "-journal"].map(|suffix| with_suffix(partial, suffix));
+    for file in siblings.iter().map(PathBuf::as_path).chain([partial]) {
+        let _ = fs::remove_file(file); // may not exist
     }
 }

@@ -1,6 +1,6 @@
-//! One way to ask a database, whichever it is: SQLite in a file or, with the feature `postgres`, a PostgreSQL server.
-//! Every query of this crate is written once and goes through here: `?1` are its values, and it has only words that both
-//! understand. Must not know what is asked.
+//! Common interface to both databases: SQLite in a file or, with the feature `postgres`, a PostgreSQL server. Every
+//! query of this crate is written once, with `?1` for its values and only SQL that both databases accept. Must not
+//! depend on what the queries mean.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::error::StoreErrorKind;
 #[cfg(feature = "postgres")]
 use crate::server::{self, PgConnection, PgValue};
 
-/// An open database. Used from one thread at a time.
+/// An open database. Not `Sync`: used from one thread at a time.
 #[derive(Debug)]
 pub(crate) enum Connection {
     File(rusqlite::Connection),
@@ -19,31 +19,31 @@ pub(crate) enum Connection {
     Server(Box<PgConnection>),
 }
 
-/// A value that goes into a query.
+/// A parameter of a query.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
-    /// Nothing, where a text may stand.
+    /// NULL of type text.
     Null,
     Whole(i64),
     Real(f64),
     Text(Cow<'a, str>),
 }
 
-/// A row that was found, while it is looked at.
+/// A row of a result, valid during the visit.
 pub(crate) enum Row<'a> {
     File(&'a rusqlite::Row<'a>),
     #[cfg(feature = "postgres")]
     Server(&'a postgres::Row),
 }
 
-/// What a row's column can be read as.
+/// A type that a column can be read as.
 pub(crate) trait Column: FromSql {
-    /// Of what a server has; none when it is of another type.
+    /// Converts a value of a server. `None` if it has another type.
     #[cfg(feature = "postgres")]
-    fn of(cell: PgValue) -> Option<Self>;
+    fn from_value(cell: PgValue) -> Option<Self>;
 }
 
-/// A transaction that goes on: nothing of it is there unless it is committed.
+/// An open transaction; rolled back unless it is committed.
 pub(crate) enum Transaction<'a> {
     File(rusqlite::Transaction<'a>),
     #[cfg(feature = "postgres")]
@@ -51,8 +51,8 @@ pub(crate) enum Transaction<'a> {
 }
 
 impl Connection {
-    /// SQLite's own, for what only a file has.
-    #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // a server is none
+    /// The SQLite connection, for operations that only a file has.
+    #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // `None` for a server
     pub(crate) fn file(&self) -> Option<&rusqlite::Connection> {
         match self {
             Self::File(file) => Some(file),
@@ -61,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Runs a statement, and says how many rows it touched.
+    /// Runs a statement and returns the number of rows affected.
     pub(crate) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreErrorKind> {
         match self {
             Self::File(file) => Ok(file.prepare_cached(sql)?.execute(rusqlite::params_from_iter(values))? as u64),
@@ -70,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// Visits every row that a query finds, in its order.
+    /// Visits every row of a query in order.
     pub(crate) fn each(
         &self,
         sql: &str,
@@ -86,13 +86,13 @@ impl Connection {
                 }
                 Ok(())
             }
-            // All rows are here before the first is visited: the visitor may ask something itself.
+            // All rows are fetched before the first is visited, so the visitor may run queries itself.
             #[cfg(feature = "postgres")]
             Self::Server(server) => server.query(sql, values)?.iter().try_for_each(|row| visit(&Row::Server(row))),
         }
     }
 
-    /// The only row, or the first one; none when there is none.
+    /// The first row of a query. `None` if it has no rows.
     pub(crate) fn first<T>(
         &self,
         sql: &str,
@@ -110,41 +110,40 @@ impl Connection {
         }
     }
 
-    /// The row of a query that always finds one.
+    /// The row of a query that always has one.
     pub(crate) fn one<T>(
         &self,
         sql: &str,
         values: &[Value<'_>],
         read: impl FnOnce(&Row<'_>) -> Result<T, StoreErrorKind>,
     ) -> Result<T, StoreErrorKind> {
-        self.first(sql, values, read)?
-            .ok_or_else(|| StoreErrorKind::Unreadable("a row is missing that must be there".into()))
+        self.first(sql, values, read)?.ok_or_else(|| StoreErrorKind::Unreadable("an expected row is missing".into()))
     }
 
-    /// Every row that a query finds.
+    /// All rows of a query.
     pub(crate) fn all<T>(
         &self,
         sql: &str,
         values: &[Value<'_>],
         mut read: impl FnMut(&Row<'_>) -> Result<T, StoreErrorKind>,
     ) -> Result<Vec<T>, StoreErrorKind> {
-        let mut found = Vec::new();
+        let mut rows = Vec::new();
         self.each(sql, values, |row| {
-            found.push(read(row)?);
+            rows.push(read(row)?);
             Ok(())
         })?;
-        Ok(found)
+        Ok(rows)
     }
 
-    /// Adds rows to a table. Whoever makes the rows asks nothing meanwhile.
+    /// Inserts rows into a table. `rows` must not run queries.
     pub(crate) fn insert<'v, const N: usize>(
         &self,
         table: &str,
         columns: [&str; N],
         rows: impl IntoIterator<Item = [Value<'v>; N]>,
     ) -> Result<(), StoreErrorKind> {
-        let places: Vec<String> = (1..=N).map(|place| format!("?{place}")).collect();
-        let sql = format!("INSERT INTO {table} ({}) VALUES ({})", columns.join(", "), places.join(", "));
+        let parameters: Vec<String> = (1..=N).map(|index| format!("?{index}")).collect();
+        let sql = format!("INSERT INTO {table} ({}) VALUES ({})", columns.join(", "), parameters.join(", "));
         match self {
             Self::File(file) => {
                 let mut statement = file.prepare_cached(&sql)?;
@@ -158,25 +157,25 @@ impl Connection {
         }
     }
 
-    /// The number of the next row of a table, for who alone writes: within [`Connection::begin`].
+    /// The number of a table's next row. Valid only for the single writer, within [`Connection::begin`].
     pub(crate) fn next_number(&self, table: &str) -> Result<i64, StoreErrorKind> {
         self.one(&format!("SELECT coalesce(max(number), 0) + 1 FROM {table}"), &[], |row| row.get(0))
     }
 
-    /// Begins to read one state of the database.
-    pub(crate) fn hold(&self) -> Result<Transaction<'_>, StoreErrorKind> {
+    /// Begins a read-only transaction on one snapshot of the database.
+    pub(crate) fn snapshot(&self) -> Result<Transaction<'_>, StoreErrorKind> {
         Ok(match self {
             Self::File(file) => Transaction::File(file.unchecked_transaction()?),
             #[cfg(feature = "postgres")]
-            Self::Server(server) => Transaction::Server(server.hold()?),
+            Self::Server(server) => Transaction::Server(server.snapshot()?),
         })
     }
 
-    /// Begins to write, as the only one who does: others wait until this is committed or dropped.
+    /// Begins a write transaction; other writers wait until it is committed or dropped.
     pub(crate) fn begin(&self) -> Result<Transaction<'_>, StoreErrorKind> {
         Ok(match self {
-            // Immediate: takes the write lock before anything is read, so that two programs queue up instead of
-            // one of them failing half-way.
+            // Immediate: takes the write lock before anything is read, so that two programs queue instead of one of
+            // them failing half-way.
             Self::File(file) => {
                 Transaction::File(rusqlite::Transaction::new_unchecked(file, TransactionBehavior::Immediate)?)
             }
@@ -194,20 +193,20 @@ impl Connection {
         }
     }
 
-    /// Keeps something to this connection, until it is closed; false when another one has it. A file has one program that
-    /// measures at a time anyway, so there everything is to be had.
-    pub(crate) fn claim(&self, what: &str) -> Result<bool, StoreErrorKind> {
+    /// Reserves a name for this connection until it is closed. False if another connection has reserved it. Always true
+    /// for a file, because only one program measures into a file at a time.
+    pub(crate) fn claim(&self, name: &str) -> Result<bool, StoreErrorKind> {
         if self.file().is_some() {
             return Ok(true);
         }
-        self.one("SELECT pg_try_advisory_lock(hashtextextended(?1, 0))", &[what.into()], |row| row.get(0))
+        self.one("SELECT pg_try_advisory_lock(hashtextextended(?1, 0))", &[name.into()], |row| row.get(0))
     }
 
-    /// A number that changes when others have changed anything.
+    /// A number that changes whenever another program has changed anything.
     pub(crate) fn version(&self) -> Result<i64, StoreErrorKind> {
         match self {
             Self::File(file) => Ok(file.pragma_query_value(None, "data_version", |row| row.get(0))?),
-            // Which transactions are over: it changes with each that wrote, whoever's it was.
+            // A hash of the set of finished transactions, which changes with every transaction that wrote.
             #[cfg(feature = "postgres")]
             Self::Server(_) => {
                 let sql = "SELECT hashtextextended(pg_current_snapshot()::text, 0)";
@@ -218,7 +217,7 @@ impl Connection {
 }
 
 impl Transaction<'_> {
-    /// All of it is stored when this returns.
+    /// Commits the transaction: everything is stored when this returns.
     pub(crate) fn commit(self) -> Result<(), StoreErrorKind> {
         match self {
             Self::File(file) => Ok(file.commit()?),
@@ -229,7 +228,7 @@ impl Transaction<'_> {
 }
 
 impl Row<'_> {
-    /// A column, the first one is 0.
+    /// The value of a column, counted from 0.
     pub(crate) fn get<T: Column>(&self, index: usize) -> Result<T, StoreErrorKind> {
         match self {
             Self::File(row) => Ok(row.get(index)?),
@@ -243,8 +242,8 @@ macro_rules! whole_column {
     ($($number:ty),*) => {$(
         impl Column for $number {
             #[cfg(feature = "postgres")]
-            fn of(cell: Cell) -> Option<Self> {
-                if let Cell::Whole(number) = cell { number.try_into().ok() } else { None }
+            fn from_value(value: PgValue) -> Option<Self> {
+                if let PgValue::Whole(number) = value { number.try_into().ok() } else { None }
             }
         }
     )*};
@@ -254,29 +253,29 @@ whole_column!(i64, u32);
 
 impl Column for bool {
     #[cfg(feature = "postgres")]
-    fn of(cell: PgValue) -> Option<Self> {
-        if let PgValue::Whole(number) = cell { Some(number != 0) } else { None }
+    fn from_value(value: PgValue) -> Option<Self> {
+        if let PgValue::Whole(number) = value { Some(number != 0) } else { None }
     }
 }
 
 impl Column for f64 {
     #[cfg(feature = "postgres")]
-    fn of(cell: PgValue) -> Option<Self> {
-        if let PgValue::Real(number) = cell { Some(number) } else { None }
+    fn from_value(value: PgValue) -> Option<Self> {
+        if let PgValue::Real(number) = value { Some(number) } else { None }
     }
 }
 
 impl Column for String {
     #[cfg(feature = "postgres")]
-    fn of(cell: PgValue) -> Option<Self> {
-        if let PgValue::Text(text) = cell { Some(text) } else { None }
+    fn from_value(value: PgValue) -> Option<Self> {
+        if let PgValue::Text(text) = value { Some(text) } else { None }
     }
 }
 
 impl<T: Column> Column for Option<T> {
     #[cfg(feature = "postgres")]
-    fn of(cell: PgValue) -> Option<Self> {
-        if let PgValue::Null = cell { Some(None) } else { T::of(cell).map(Some) }
+    fn from_value(value: PgValue) -> Option<Self> {
+        if let PgValue::Null = value { Some(None) } else { T::from_value(value).map(Some) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Imported tables: kept whole under their names.
+//! Stores and loads imported tables by name.
 
 use model::values::record::{ImportedRow, ImportedTable};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::run::{json, parsed};
 use crate::sql::Connection;
 use crate::{Store, StoreError};
 
-/// A table without its name.
+/// The stored JSON of a table; its name is a column.
 #[derive(Serialize, Deserialize)]
 struct Content {
     columns: Vec<String>,
@@ -18,7 +18,7 @@ struct Content {
 }
 
 impl Store {
-    /// Stores an imported table; false when it was there already. Another one of the same name is refused.
+    /// Stores an imported table. Returns false if it is already stored; a different table of the same name is an error.
     pub fn add_table(&mut self, table: &ImportedTable) -> Result<bool, StoreError> {
         self.write(|transaction| insert(transaction, table))
     }
@@ -37,7 +37,7 @@ impl Store {
     }
 }
 
-/// Stores a table; false when it was there already.
+/// Stores a table. Returns false if it is already stored.
 pub(crate) fn insert(connection: &Connection, table: &ImportedTable) -> Result<bool, StoreErrorKind> {
     if let Some(stored) = load(connection, &table.name)? {
         return if stored == *table {

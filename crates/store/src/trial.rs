@@ -1,4 +1,4 @@
-//! Trials: stored whole or not at all, once; loaded in the order in which they ran.
+//! Trials: each is stored atomically and once, and loaded by position.
 
 use std::collections::{HashMap, HashSet};
 #[cfg(feature = "parquet")]
@@ -16,18 +16,18 @@ use crate::sql::{Connection, Row, Value};
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Stores a trial with its samples, evidence and verdict as one transaction. One that is there already is refused,
-    /// so that none is counted twice.
+    /// Stores a trial with its samples, evidence and verdict in one transaction. A trial that is already stored is an
+    /// error, so that none is counted twice.
     pub fn add_trial(&mut self, run: &RunId, record: &TrialRecord) -> Result<(), StoreError> {
         let path = self.path.clone();
         self.write(|connection| {
             let number = find_id(connection, &path, run)?;
-            refuse_twice(connection, run, number, record)?;
+            reject_duplicate(connection, run, number, record)?;
             insert(connection, number, &[record])
         })
     }
 
-    /// Which trials of a run are stored.
+    /// The ids of a run's stored trials.
     pub fn trial_ids(&self, run: &RunId) -> Result<HashSet<TrialId>, StoreError> {
         self.read(|connection| {
             let number = find_id(connection, &self.path, run)?;
@@ -36,8 +36,8 @@ impl Store {
         })
     }
 
-    /// Visits the trials of a run by position, each with its samples, and holds a page of them, however many there are.
-    /// Ends early when it is told to.
+    /// Visits the trials of a run by position, each with its samples, until the visitor breaks. Keeps one page of
+    /// trials in memory, however many there are.
     #[cfg(feature = "parquet")]
     pub(crate) fn each_trial(
         &self,
@@ -53,9 +53,9 @@ impl Store {
     }
 }
 
-/// Stores trials of the run with this row number. That they are not there yet is to be looked at before.
+/// Stores trials of the run with this row number. The caller checks that they are not stored yet.
 pub(crate) fn insert(connection: &Connection, run: i64, records: &[&TrialRecord]) -> Result<(), StoreErrorKind> {
-    records.iter().try_for_each(|record| refuse_infinite(record))?;
+    records.iter().try_for_each(|record| reject_infinite(record))?;
     let mut known = HashMap::new();
     let cells: Vec<i64> =
         records.iter().map(|record| cell(connection, &record.trial, &mut known)).collect::<Result<_, _>>()?;
@@ -117,7 +117,7 @@ fn columns(number: i64, run: i64, cell: i64, record: &TrialRecord) -> [Value<'_>
     ]
 }
 
-fn refuse_infinite(record: &TrialRecord) -> Result<(), StoreErrorKind> {
+fn reject_infinite(record: &TrialRecord) -> Result<(), StoreErrorKind> {
     match record.outcome.samples.iter().find(|sample| !sample.value.is_finite()) {
         Some(sample) => {
             let trial = record.trial.id.clone();
@@ -127,14 +127,19 @@ fn refuse_infinite(record: &TrialRecord) -> Result<(), StoreErrorKind> {
     }
 }
 
-fn refuse_twice(connection: &Connection, run: &RunId, number: i64, record: &TrialRecord) -> Result<(), StoreErrorKind> {
+fn reject_duplicate(
+    connection: &Connection,
+    run: &RunId,
+    number: i64,
+    record: &TrialRecord,
+) -> Result<(), StoreErrorKind> {
     let id = &record.trial.id;
     let same = [number.into(), id.0.as_str().into()];
     if connection.first("SELECT 1 FROM trial WHERE run = ?1 AND id = ?2", &same, |_| Ok(()))?.is_some() {
         return Err(StoreError::AlreadyStored { run: run.clone(), trial: id.clone() }.into());
     }
-    let place = [number.into(), record.position.into()];
-    if connection.first("SELECT 1 FROM trial WHERE run = ?1 AND position = ?2", &place, |_| Ok(()))?.is_some() {
+    let position = [number.into(), record.position.into()];
+    if connection.first("SELECT 1 FROM trial WHERE run = ?1 AND position = ?2", &position, |_| Ok(()))?.is_some() {
         return Err(StoreError::PositionTaken { run: run.clone(), position: record.position }.into());
     }
     Ok(())
@@ -159,7 +164,8 @@ fn status(word: &str, why: Option<String>, trial: &str) -> Result<TrialStatus, S
     }
 }
 
-/// The row number of what the trial ran and where, stored on its first use: all repetitions share it.
+/// The row number of the trial's cell (workload, parameters and placement), inserted on first use and shared by all
+/// repetitions.
 fn cell(connection: &Connection, trial: &Trial, numbers: &mut HashMap<String, i64>) -> Result<i64, StoreErrorKind> {
     let (parameters, placement) = (json(&trial.parameters), json(&trial.placement));
     let hash = short_hash(&format!("{}\n{parameters}\n{placement}", trial.workload));
@@ -179,17 +185,17 @@ fn cell(connection: &Connection, trial: &Trial, numbers: &mut HashMap<String, i6
     Ok(number)
 }
 
-/// The trials of a run by position, from one on.
+/// Columns of the trials of a run from a position on.
 const TRIALS: &str = "SELECT number, position, id, cell, plan_cell, role, block, attempt, seed, time_limit_ns, \
                       started_unix_ms, took_ns, status, why, verdict, reasons, evidence FROM trial WHERE run = ?1 \
                       AND position >= ?2 ORDER BY position LIMIT ?3";
 
-/// Their samples. A cross join, because SQLite then goes from trials to samples, which is how they lie in the file.
+/// Samples of those trials. A cross join makes SQLite go from trials to samples, which is their order in the file.
 const SAMPLES: &str = "SELECT sample.trial, series, value FROM trial CROSS JOIN sample \
                        WHERE sample.trial = trial.number AND trial.run = ?1 AND position BETWEEN ?2 AND ?3 \
                        ORDER BY position, ordinal";
 
-/// How many trials are held at a time when they are visited one by one.
+/// Number of trials kept in memory while they are visited.
 #[cfg(feature = "parquet")]
 const PAGE: i64 = 4;
 
@@ -218,7 +224,7 @@ pub(crate) fn load(connection: &Connection, number: i64) -> Result<Vec<TrialReco
     load_page(connection, number, 0, i64::MAX, &mut HashMap::new())
 }
 
-/// At most so many trials of a run, from a position on.
+/// Loads at most `count` trials of a run from a position on.
 fn load_page(
     connection: &Connection,
     run: i64,
@@ -237,7 +243,7 @@ fn load_page(
     connection.each(SAMPLES, &[run.into(), from.into(), last.into()], |row| {
         let index = index_of_row.get(&row.get(0)?).copied();
         let trial = index.and_then(|index| trials.get_mut(index));
-        let trial = trial.ok_or_else(|| StoreErrorKind::Unreadable("a sample belongs to no trial".into()))?;
+        let trial = trial.ok_or_else(|| StoreErrorKind::Unreadable("a sample does not belong to a trial".into()))?;
         trial.outcome.samples.push(Sample { series: row.get(1)?, value: row.get(2)? });
         Ok(())
     })?;
@@ -257,7 +263,7 @@ fn decode(
     cells: &mut HashMap<i64, CellColumns>,
 ) -> Result<TrialRecord, StoreErrorKind> {
     let id: String = row.get(2)?;
-    let what = format!("trial {id}");
+    let name = format!("trial {id}");
     let CellColumns { workload, parameters, placement } = load_cell(connection, row.get(3)?, cells)?;
     let seed: String = row.get(8)?;
     let trial = Trial {
@@ -265,21 +271,21 @@ fn decode(
         workload,
         parameters,
         placement,
-        role: from_word(&text(row, 5)?, &what)?,
+        role: from_word(&text(row, 5)?, &name)?,
         block: row.get(6)?,
         attempt: row.get(7)?,
-        seed: seed.parse().map_err(|_| StoreErrorKind::Unreadable(format!("{what} has seed '{seed}'")))?,
+        seed: seed.parse().map_err(|_| StoreErrorKind::Unreadable(format!("{name} has seed '{seed}'")))?,
         time_limit: Nanos(row.get::<i64>(9)? as u64),
         id: TrialId(id),
     };
     let outcome = Outcome {
         status: status(&text(row, 12)?, row.get(13)?, &trial.id.0)?,
         samples: Vec::new(),
-        evidence: parsed(&text(row, 16)?, &what)?,
+        evidence: parsed(&text(row, 16)?, &name)?,
         started_unix_ms: row.get::<i64>(10)? as u64,
         took: Nanos(row.get::<i64>(11)? as u64),
     };
-    let verdict = Verdict { grade: from_word(&text(row, 14)?, &what)?, reasons: parsed(&text(row, 15)?, &what)? };
+    let verdict = Verdict { grade: from_word(&text(row, 14)?, &name)?, reasons: parsed(&text(row, 15)?, &name)? };
     Ok(TrialRecord { position: row.get(1)?, trial, outcome, verdict })
 }
 
@@ -298,8 +304,8 @@ fn load_cell(
     let sql = "SELECT workload, parameters, placement FROM cell WHERE number = ?1";
     let (workload, parameters, placement): (String, String, String) =
         connection.one(sql, &[number.into()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let what = format!("cell {number}");
-    let cell = CellColumns { workload, parameters: parsed(&parameters, &what)?, placement: parsed(&placement, &what)? };
+    let name = format!("cell {number}");
+    let cell = CellColumns { workload, parameters: parsed(&parameters, &name)?, placement: parsed(&placement, &name)? };
     known.insert(number, cell.clone());
     Ok(cell)
 }

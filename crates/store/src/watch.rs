@@ -1,5 +1,5 @@
-//! Looking at a results file while somebody else writes to it: whether it changed, how far it is, how far a run is. Each
-//! question reads counts, and no sample and no evidence, so that it may be asked again and again while a run goes on.
+//! Observes a results file while another program writes to it: whether it changed, and the progress of it and of a run.
+//! The queries read counts only, no samples and no evidence, so they are cheap enough to poll during a run.
 
 use model::analysis::finding::VerdictCounts;
 use model::values::record::{EndReason, RunId};
@@ -9,30 +9,30 @@ use crate::run::{find_id, from_word};
 use crate::sql::{Connection, Row};
 use crate::{Store, StoreError};
 
-/// How much a results file holds.
+/// Row counts of a results file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreVersion {
     pub runs: u32,
-    /// How many of them have ended.
+    /// Number of runs that have ended.
     pub ended: u32,
     pub trials: u32,
     pub tables: u32,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Trials stored, warm-up and invalid ones included.
+    /// Trials stored, including warm-up and invalid ones.
     pub trials: u32,
-    /// What those beyond the warm-up are worth.
+    /// Verdicts of all trials except warm-up.
     pub verdicts: VerdictCounts,
-    /// Why it ended; none while it has not.
+    /// Why the run ended. `None` while it has not.
     pub ended: Option<EndReason>,
 }
 
 impl Store {
-    /// A number that changes whenever another program has changed the file since this one opened it. It says nothing
-    /// beyond that, and is another one in each [`Store`]. Takes microseconds.
+    /// A number that changes whenever another program has changed the file since this one opened it. It has no other
+    /// meaning and differs between [`Store`]s. Takes microseconds.
     pub fn data_version(&self) -> Result<i64, StoreError> {
         self.connection.version().map_err(|fault| fault.explain(&self.path))
     }
@@ -46,7 +46,6 @@ impl Store {
         self.read(|connection| connection.one(sql, &[], extent))
     }
 
-    /// How far a run is.
     pub fn progress(&self, run: &RunId) -> Result<Progress, StoreError> {
         self.read(|connection| progress(connection, find_id(connection, &self.path, run)?, run))
     }

@@ -13,81 +13,80 @@ use crate::target_machine::existing_store;
 type Exporter =
     fn(&Store, &model::values::record::RunId, &mut dyn std::io::Write) -> Result<(), store::export::ExportError>;
 
-/// Exports one run as text, or one or all of them to a folder or an object store.
+/// Exports one run as text, or one or all runs as Parquet files to a directory or an object store.
 pub fn run(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
     let exporter: Exporter = match args.format {
         ExportFormat::Csv => store::export::csv,
         ExportFormat::Json => store::export::json,
         ExportFormat::Hyperfine => store::export::hyperfine,
         ExportFormat::Openmetrics => store::export::openmetrics,
-        ExportFormat::Parquet => return to_folder(args, common),
+        ExportFormat::Parquet => return to_directory(args, common),
     };
-    if args.to.is_some() || args.all {
-        return Err(CliError::usage("--to and --all are for --format parquet")
-            .hint("other formats hold one run in one file, which --output names"));
+    if args.output_dir.is_some() || args.all {
+        return Err(CliError::usage("--output-dir and --all require --format parquet")
+            .hint("other formats write one run to one file: use --output FILE"));
     }
     let store = existing_store(common)?;
     let record = store.run(&args.run).map_err(CliError::usage)?;
     let mut bytes = Vec::new();
-    exporter(&store, &record.id, &mut bytes).map_err(CliError::of)?;
-    let text = String::from_utf8(bytes).map_err(CliError::of)?;
+    exporter(&store, &record.id, &mut bytes).map_err(CliError::failure)?;
+    let text = String::from_utf8(bytes).map_err(CliError::failure)?;
     output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Without the feature nobody can; that is said before anything is looked for.
 #[cfg(not(feature = "parquet"))]
-fn to_folder(_: &ExportArgs, _: &GlobalArgs) -> CommandResult {
-    Err(CliError::with(CliStatus::Skipped, "this build of nearfar has no Parquet").hint(
-        "'cargo build --release --features parquet --bin nearfar' makes one that has; --format csv has the same rows",
+fn to_directory(_: &ExportArgs, _: &GlobalArgs) -> CommandResult {
+    Err(CliError::with(CliStatus::Skipped, "this build of nearfar does not support Parquet").hint(
+        "build with 'cargo build --release --features parquet --bin nearfar', or use --format csv, which has the same rows",
     ))
 }
 
 #[cfg(feature = "parquet")]
-fn to_folder(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
-    let to = args.to.as_deref().expect("the command line wants it for this format");
-    refuse_unknown(to)?;
+fn to_directory(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
+    let target = args.output_dir.as_deref().expect("clap requires it for this format");
+    reject_unsupported_url(target)?;
     let store = existing_store(common)?;
-    // Also with --all: a results file without runs is said to have none.
+    // Also with --all, so that an empty results file is an error.
     let named = store.run(if args.all { "latest" } else { &args.run }).map_err(CliError::usage)?;
     let runs = if args.all {
-        store.runs().map_err(CliError::of)?.into_iter().map(|run| run.id).collect()
+        store.runs().map_err(CliError::failure)?.into_iter().map(|run| run.id).collect()
     } else {
         vec![named.id]
     };
     #[cfg(feature = "s3")]
-    if to.contains("://") {
-        return upload(&store, &runs, to);
+    if target.contains("://") {
+        return upload(&store, &runs, target);
     }
     for run in &runs {
-        let written = store::export::parquet(&store, run, Path::new(to)).map_err(CliError::of)?;
+        let written = store::export::parquet(&store, run, Path::new(target)).map_err(CliError::failure)?;
         anstream::eprintln!("{}: {} rows", written.path.display(), written.rows);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What looks like a URL is none of a folder.
+/// Rejects URLs other than `s3://`, which would otherwise be taken for directories.
 #[cfg(feature = "parquet")]
-fn refuse_unknown(to: &str) -> Result<(), CliError> {
-    match to.split_once("://") {
+fn reject_unsupported_url(target: &str) -> Result<(), CliError> {
+    match target.split_once("://") {
         None => Ok(()),
         Some(("s3", _)) if cfg!(feature = "s3") => Ok(()),
-        Some(("s3", _)) => Err(CliError::with(CliStatus::Skipped, format!("--to {to}: this build of nearfar writes to folders only"))
-            .hint("'cargo build --release --features s3 --bin nearfar' makes one that knows s3://; or write to a folder and copy it: 'aws s3 sync FOLDER s3://BUCKET/'")),
-        Some((scheme, _)) => Err(CliError::usage(format!("--to {to}: nearfar writes to folders and s3://, not to {scheme}://"))
-            .hint("write to a folder and copy it with the store's own program ('rclone copy'); every file keeps its name")),
+        Some(("s3", _)) => Err(CliError::with(CliStatus::Skipped, format!("--output-dir {target}: this build of nearfar can only write to directories"))
+            .hint("build with 'cargo build --release --features s3 --bin nearfar', or write to a directory and copy it: 'aws s3 sync DIR s3://BUCKET/'")),
+        Some((scheme, _)) => Err(CliError::usage(format!("--output-dir {target}: unsupported scheme {scheme}://; directories and s3:// are supported"))
+            .hint("write to a directory and copy it with the tool of the object store ('rclone copy'); keep the file names")),
     }
 }
 
 #[cfg(feature = "s3")]
-fn upload(store: &Store, runs: &[model::values::record::RunId], to: &str) -> CommandResult {
+fn upload(store: &Store, runs: &[model::values::record::RunId], url: &str) -> CommandResult {
     use store::export::{Bucket, BucketError};
-    let bucket = Bucket::of_environment(to).map_err(|error| match error {
+    let bucket = Bucket::from_environment(url).map_err(|error| match error {
         BucketError::Url { .. } => CliError::usage(error),
-        BucketError::Refused { .. } => CliError::of(error),
+        BucketError::Refused { .. } => CliError::failure(error),
     })?;
     for run in runs {
-        let uploaded = store::export::parquet_to_bucket(store, run, &bucket).map_err(CliError::of)?;
+        let uploaded = store::export::parquet_to_bucket(store, run, &bucket).map_err(CliError::failure)?;
         anstream::eprintln!("{}: {} rows", uploaded.url, uploaded.rows);
     }
     Ok(ExitCode::SUCCESS)

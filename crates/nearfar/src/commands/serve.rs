@@ -1,4 +1,4 @@
-//! `nearfar serve`: the pages of `nearfar report`, live, until Ctrl-C.
+//! `nearfar serve`: serves the pages of `nearfar report` over HTTP until Ctrl-C.
 
 use std::process::ExitCode;
 
@@ -13,15 +13,15 @@ use crate::output;
 use crate::serve::{Address, HttpServer};
 use crate::target_machine::store_path;
 
-/// Says where the pages are, and gives them out until it is told to end.
+/// Prints the URL and serves pages until SIGINT or SIGTERM.
 pub fn run(args: &ServeArgs, common: &GlobalArgs) -> CommandResult {
     let path = store_path(common)?;
-    // What is wrong with the file is said now and not in a browser.
+    // Errors of the results file are reported now, not in the browser.
     drop(Store::open_to_read(&path).map_err(|error| CliError::store(&error, CliStatus::Usage))?);
     let mut signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|error| CliError::of(format!("cannot watch for signals: {error}")))?;
+        Signals::new([SIGINT, SIGTERM]).map_err(|error| CliError::failure(format!("cannot install signal handlers: {error}")))?;
     let address = Address::asked(args.listen.as_deref(), args.port)?;
-    // Nobody's trial should wait for a page; threads have this from the one that makes them.
+    // So that serving does not disturb trials. Threads inherit the priority of the thread that creates them.
     machine::priority::lower_priority();
     let server = HttpServer::start(&address, &path, common.quiet)?;
     match args.format {
@@ -31,14 +31,14 @@ pub fn run(args: &ServeArgs, common: &GlobalArgs) -> CommandResult {
             "address": server.address().ip(),
             "port": server.address().port(),
             "token": server.token(),
-            "store": store::shown(&path),
+            "store": store::displayed(&path),
         }))?,
     }
     if !common.quiet {
-        eprintln!("serving {}; Ctrl-C ends it", store::shown(&path).display());
+        eprintln!("serving {}; stop with Ctrl-C", store::displayed(&path).display());
         if !server.address().ip().is_loopback() {
-            eprintln!("note: other machines can reach it, and nothing on the way is encrypted");
-            eprintln!("hint: without --listen, through ssh -L PORT:localhost:PORT, nobody else can");
+            eprintln!("warning: other machines can connect, and the traffic is not encrypted");
+            eprintln!("hint: for private access, omit --listen and connect through ssh -L PORT:localhost:PORT");
         }
     }
     signals.forever().next();

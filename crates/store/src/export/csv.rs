@@ -1,4 +1,4 @@
-//! The long form: one row per sample, with all that it belongs to.
+//! Exports a run as CSV in long form: one row per sample, with all columns of its trial and run.
 
 use std::io::{self, Write};
 
@@ -39,7 +39,7 @@ const COLUMNS: [&str; 26] = [
 
 pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> io::Result<()> {
     write_rows(record, trials, out).map_err(|error| match error.into_kind() {
-        // The kind is kept: a closed pipe is no failure to people who wrote `| head`.
+        // Keeps the kind, because a closed pipe is not an error (`| head`).
         csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
     })

@@ -1,4 +1,4 @@
-//! hyperfine's JSON (the shape of its 1.15 to 1.19), for the many programs that read it.
+//! Exports a run in hyperfine's JSON format (as in versions 1.15 to 1.19), for the programs that read it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::ExportError;
 
-/// The parameter that says on what the run was simulated.
+/// Name of the parameter that identifies a simulated machine.
 const SIMULATED: &str = "simulated";
 
 #[derive(Serialize)]
@@ -23,10 +23,10 @@ struct Export {
 struct HyperfineResult {
     command: String,
     mean: f64,
-    /// hyperfine too writes null for a single run.
+    /// Null for a single repetition, as in hyperfine.
     stddev: Option<f64>,
     median: f64,
-    /// Null where the workload does not measure it; hyperfine always does.
+    /// Null if the workload does not measure it; hyperfine always does.
     user: Option<f64>,
     system: Option<f64>,
     min: f64,
@@ -34,23 +34,23 @@ struct HyperfineResult {
     times: Vec<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_usage_byte: Option<Vec<u64>>,
-    /// Trials that are not invalid ended well: all zeros.
+    /// All zeros: trials that are not invalid exited successfully.
     exit_codes: Vec<i32>,
     parameters: BTreeMap<String, String>,
 }
 
 pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> Result<(), ExportError> {
     let finding = summarise(&record.plan, trials);
-    let mut results: Vec<HyperfineResult> = finding.cells.iter().filter_map(|cell| entry(record, cell)).collect();
+    let mut results: Vec<HyperfineResult> = finding.cells.iter().filter_map(|cell| result(record, cell)).collect();
     if results.is_empty() {
         return Err(ExportError::NoTimes(record.id.clone()));
     }
-    keep_what_differs(&mut results.iter_mut().map(|one| &mut one.parameters).collect::<Vec<_>>());
+    drop_constant_parameters(&mut results.iter_mut().map(|one| &mut one.parameters).collect::<Vec<_>>());
     serde_json::to_writer_pretty(&mut *out, &Export { results }).map_err(std::io::Error::from)?;
     Ok(out.write_all(b"\n")?)
 }
 
-fn entry(record: &RunRecord, cell: &CellFinding) -> Option<HyperfineResult> {
+fn result(record: &RunRecord, cell: &CellFinding) -> Option<HyperfineResult> {
     let times = times(cell)?;
     let mean_of =
         |name| cell.metrics.iter().find(|metric| metric.name == name).and_then(seconds).and_then(|t| mean(&t));
@@ -70,13 +70,13 @@ fn entry(record: &RunRecord, cell: &CellFinding) -> Option<HyperfineResult> {
     })
 }
 
-/// The time from start to end where there is one, else the first metric that is a time.
+/// The metric `wall` if there is one, otherwise the first metric that is a time.
 fn times(cell: &CellFinding) -> Option<Vec<f64>> {
     let wall = cell.metrics.iter().find(|metric| metric.name == "wall").and_then(seconds);
     wall.or_else(|| cell.metrics.iter().find_map(seconds))
 }
 
-/// A metric's trials in seconds; none when it is not a time or there are no trials.
+/// The samples of a metric in seconds. `None` if it is not a time or has no samples.
 fn seconds(metric: &MetricFinding) -> Option<Vec<f64>> {
     let factor = match metric.unit.as_str() {
         "s" => 1.0,
@@ -101,27 +101,27 @@ fn bytes(metric: &MetricFinding) -> Option<Vec<u64>> {
 }
 
 fn parameters(record: &RunRecord, cell: &CellFinding) -> BTreeMap<String, String> {
-    let placed = [
+    let placement = [
         ("placement", cell.placement.clone()),
         ("threads", cell.threads.to_string()),
         ("cpus", cell.cpus.clone()),
         ("memory", cell.memory.clone()),
     ];
     let simulated = record.simulated.iter().map(|simulated| (SIMULATED, simulated.clone()));
-    let placed = placed.into_iter().chain(simulated).map(|(name, value)| (name.to_string(), value));
-    // The workload's own come last: one of the same name is what the user set.
-    placed.chain(cell.parameters.clone()).collect()
+    let placement = placement.into_iter().chain(simulated).map(|(name, value)| (name.to_string(), value));
+    // The workload's parameters come last, so that they override these.
+    placement.chain(cell.parameters.clone()).collect()
 }
 
-/// Parameters are to hyperfine what a run goes over: its script for one parameter refuses a second. That it was simulated is kept,
-/// or nobody would know.
-fn keep_what_differs(all: &mut [&mut BTreeMap<String, String>]) {
+/// Drops parameters with one value: hyperfine's parameters are those that vary, and its plot script for one parameter
+/// rejects a second. Keeps the mark of a simulated run.
+fn drop_constant_parameters(all: &mut [&mut BTreeMap<String, String>]) {
     let Some(first) = all.first().map(|one| (*one).clone()) else { return };
-    let alike =
+    let is_constant =
         |(name, value): &(&String, &String)| *name != SIMULATED && all.iter().all(|one| one.get(*name) == Some(value));
-    let alike: Vec<&String> = first.iter().filter(alike).map(|(name, _)| name).collect();
+    let constant: Vec<&String> = first.iter().filter(is_constant).map(|(name, _)| name).collect();
     for one in all {
-        one.retain(|name, _| !alike.contains(&name));
+        one.retain(|name, _| !constant.contains(&name));
     }
 }
 
@@ -129,7 +129,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Of the sample, with n - 1, as hyperfine computes it.
+/// The sample standard deviation (n - 1), as in hyperfine.
 fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|_| values.len() > 1)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_those_that_differ() {
+    fn only_varying_parameters_are_exported() {
         let cell = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect()
         };
@@ -149,7 +149,7 @@ mod tests {
             cell(&[("n", "8"), ("cpus", "0"), (SIMULATED, "box:7")]),
             cell(&[("n", "9"), ("cpus", "0"), (SIMULATED, "box:7"), ("pin", "yes")]),
         ];
-        keep_what_differs(&mut all.iter_mut().collect::<Vec<_>>());
+        drop_constant_parameters(&mut all.iter_mut().collect::<Vec<_>>());
         assert_eq!(all[0], cell(&[("n", "8"), (SIMULATED, "box:7")]));
         assert_eq!(all[1], cell(&[("n", "9"), (SIMULATED, "box:7"), ("pin", "yes")]));
     }

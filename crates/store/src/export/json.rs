@@ -1,4 +1,4 @@
-//! Everything of a run as one JSON object.
+//! Exports everything stored of a run as one JSON object.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use model::analysis::finding::{RunFinding, summarise};
 use model::values::record::{RunRecord, TrialRecord};
 use serde::Serialize;
 
-/// Grows when a field changes its meaning or goes; more fields may come without.
+/// Incremented when a field is removed or changes its meaning; new fields do not change it.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]

@@ -1,5 +1,5 @@
-//! Results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON, `OpenMetrics`, and with
-//! the feature of this name Parquet.
+//! Exports results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON,
+//! OpenMetrics, and with the feature `parquet` Parquet.
 
 mod csv;
 mod hyperfine;
@@ -21,18 +21,18 @@ pub use self::parquet::{Bucket, BucketError, UploadedRun, parquet_to_bucket};
 #[cfg(feature = "parquet")]
 pub use self::parquet::{ExportedRun, parquet, parquet_of};
 
-/// Why a run was not exported.
+/// An error of an export.
 #[derive(Debug)]
 pub enum ExportError {
-    /// The results file said no.
+    /// The run cannot be loaded.
     Store(StoreError),
-    /// It could not be written.
+    /// The export cannot be written.
     Write(io::Error),
-    /// No cell of the run has a metric that is a time, which is all that hyperfine's format knows.
+    /// No cell of the run has a metric that is a time, and hyperfine's format has only times.
     NoTimes(RunId),
-    /// A file or folder of an export to a folder could not be made or written.
-    Folder { path: PathBuf, error: io::Error },
-    /// An object store could not be asked, or refused.
+    /// A file or directory of an export cannot be created or written.
+    Directory { path: PathBuf, error: io::Error },
+    /// The object store cannot be reached, or it rejected a request.
     #[cfg(feature = "s3")]
     Bucket(BucketError),
 }
@@ -43,13 +43,13 @@ impl fmt::Display for ExportError {
             Self::Store(error) => error.fmt(f),
             Self::Write(error) => write!(f, "cannot write the export: {error}"),
             Self::NoTimes(run) => {
-                write!(f, "run {run} has no results that are times, and hyperfine's format knows nothing else")?;
+                write!(f, "run {run} has no metric that is a time, which hyperfine's format requires")?;
                 write!(f, "\nhint: export it as csv or json")
             }
-            Self::Folder { path, error } => {
-                let (what, hint) = refused(error.kind());
-                match what {
-                    Some(what) => write!(f, "cannot write {}: {what}", path.display())?,
+            Self::Directory { path, error } => {
+                let (cause, hint) = explain(error.kind());
+                match cause {
+                    Some(cause) => write!(f, "cannot write {}: {cause}", path.display())?,
                     None => write!(f, "cannot write {}: {error}", path.display())?,
                 }
                 hint.map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
@@ -60,20 +60,20 @@ impl fmt::Display for ExportError {
     }
 }
 
-/// A file system's refusal in words, and the next step.
-fn refused(kind: ErrorKind) -> (Option<&'static str>, Option<&'static str>) {
-    let another = Some("name another folder with --to");
+/// The cause and the hint of common errors of a file system.
+fn explain(kind: ErrorKind) -> (Option<&'static str>, Option<&'static str>) {
+    let another = Some("name another directory with --output-dir");
     match kind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            let hint = "the files that were written before are whole; make room and repeat the command";
-            (Some("no space left on its disk"), Some(hint))
+            let hint = "files written before are complete; free disk space and repeat the command";
+            (Some("no space left on the disk"), Some(hint))
         }
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
-            (Some("a part of its path is a file, not a folder"), another)
+            (Some("a component of the path is a file, not a directory"), another)
         }
         ErrorKind::PermissionDenied => (Some("permission denied"), another),
-        ErrorKind::ReadOnlyFilesystem => (Some("its disk is read-only"), another),
-        ErrorKind::IsADirectory => (Some("there is a folder of this name"), another),
+        ErrorKind::ReadOnlyFilesystem => (Some("the file system is read-only"), another),
+        ErrorKind::IsADirectory => (Some("a directory of this name exists"), another),
         _ => (None, None),
     }
 }
@@ -101,22 +101,23 @@ pub fn csv(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), Export
     Ok(csv::write(&record, &trials, out)?)
 }
 
-/// Writes everything that is stored of a run, and what it means, as one JSON object:
+/// Writes everything stored of a run, and its findings, as one JSON object:
 /// `{"format":"nearfar-run","version":1,"run":{…},"trials":[…],"finding":{"cells":[…],"skipped":[…]}}`.
 pub fn json(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
     let (record, trials) = load(store, run)?;
     Ok(json::write(&record, &trials, out)?)
 }
 
-/// Writes the cells that have a time as `hyperfine --export-json` does, for the programs that read that. Times
+/// Writes the cells that have a time as `hyperfine --export-json` does, for the programs that read that format. Times
 /// are in seconds, one per trial that is not invalid; `command` is `TEST @ PLACEMENT`.
 pub fn hyperfine(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
     let (record, trials) = load(store, run)?;
     hyperfine::write(&record, &trials, out)
 }
 
-/// Writes the medians and intervals of a run as metrics in the text format of `OpenMetrics`, which `node_exporter`'s textfile
-/// collector reads as well: `nearfar_stream_copy_bytes_per_second{experiment="quick",test="stream",placement="kernel",…}`.
+/// Writes the medians and intervals of a run as metrics in the text format of OpenMetrics, which `node_exporter`'s
+/// textfile collector also reads:
+/// `nearfar_stream_copy_bytes_per_second{experiment="quick",test="stream",placement="kernel",…}`.
 pub fn openmetrics(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
     let (record, trials) = load(store, run)?;
     Ok(out.write_all(openmetrics::text(&record, &trials).as_bytes())?)

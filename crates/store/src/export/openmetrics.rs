@@ -1,6 +1,6 @@
-//! A run as metrics in the text format of `OpenMetrics` 1.0, which Prometheus and the textfile collector of its
-//! `node_exporter` read too. Names and units follow Prometheus' conventions: base units, the unit last. No time stamps, which
-//! the textfile collector refuses; only gauges, since it knows no other type that both formats share and that fits.
+//! Exports a run as metrics in the text format of OpenMetrics 1.0, which Prometheus and the textfile collector of its
+//! `node_exporter` also read. Names and units follow Prometheus' conventions: base units, the unit last. There are no
+//! time stamps, which the textfile collector rejects, and only gauges, the only fitting type of both formats.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use model::analysis::finding::{CellFinding, MetricFinding, summarise};
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::workload::Better;
 
-/// One metric with its samples, by their labels. Equal labels would be one sample twice, which no reader takes.
+/// A metric with its samples by their labels. Readers reject two samples with equal labels.
 #[derive(Default)]
 struct Family {
     help: String,
@@ -31,7 +31,7 @@ pub(super) fn text(record: &RunRecord, trials: &[TrialRecord]) -> String {
         let verdicts =
             [("valid", cell.verdicts.valid), ("suspect", cell.verdicts.suspect), ("invalid", cell.verdicts.invalid)];
         for (verdict, count) in verdicts {
-            let help = "Measured trials by what they are worth: invalid ones could not prove their placement.";
+            let help = "Measured trials by verdict; the placement of invalid trials was not verified.";
             let labels = format!("{labels},{}", label("verdict", verdict));
             add(&mut families, "nearfar_trials", help, "", labels, f64::from(count));
         }
@@ -51,15 +51,15 @@ fn about(record: &RunRecord, families: &mut Families) {
         label("version", &record.program),
     ];
     add(families, "nearfar_run_info", "The run that the other values are from.", "", labels.join(","), 1.0);
-    let begun = record.started_unix_ms as f64 / 1000.0;
-    let help = "When the run began, seconds since 1970.";
-    add(families, "nearfar_run_start_timestamp_seconds", help, "seconds", labels[0].clone(), begun);
+    let started = record.started_unix_ms as f64 / 1000.0;
+    let help = "Start time of the run in seconds since 1970.";
+    add(families, "nearfar_run_start_timestamp_seconds", help, "seconds", labels[0].clone(), started);
 }
 
 fn cell_labels(record: &RunRecord, cell: &CellFinding) -> String {
-    // Those that are empty say nothing, and labels are kept for every sample.
-    let given = cell.parameters.iter().filter(|(_, value)| !value.is_empty());
-    let parameters: Vec<String> = given.map(|(name, value)| format!("{name}={value}")).collect();
+    // Empty parameters carry no information, and labels are stored with every sample.
+    let nonempty = cell.parameters.iter().filter(|(_, value)| !value.is_empty());
+    let parameters: Vec<String> = nonempty.map(|(name, value)| format!("{name}={value}")).collect();
     [
         label("experiment", &record.plan.experiment),
         label("workload", &cell.workload),
@@ -73,7 +73,7 @@ fn cell_labels(record: &RunRecord, cell: &CellFinding) -> String {
     .join(",")
 }
 
-/// The median and both ends of its interval are metrics of their own: they are not to be summed.
+/// The median and the ends of its interval are separate metrics, because they must not be summed.
 fn measured(cell: &CellFinding, metric: &MetricFinding, labels: &str, families: &mut Families) {
     let (unit, factor) = base_unit(&metric.unit);
     let better = if metric.better == Better::Higher { "more" } else { "less" };
@@ -83,10 +83,10 @@ fn measured(cell: &CellFinding, metric: &MetricFinding, labels: &str, families: 
         ("_ci_low", "lower end of the 95 % interval of the median", metric.ci_low),
         ("_ci_high", "upper end of the 95 % interval of the median", metric.ci_high),
     ];
-    for (suffix, what, value) in figures {
+    for (suffix, kind, value) in figures {
         let Some(value) = value else { continue };
         let tail = if unit.is_empty() { String::new() } else { format!("_{unit}") };
-        let help = format!("{} of workload {}, {what}; {better} is better.", metric.name, cell.workload);
+        let help = format!("{} of workload {}, {kind}; {better} is better.", metric.name, cell.workload);
         add(families, &format!("{stem}{suffix}{tail}"), &help, &unit, labels.to_string(), value * factor);
     }
 }
@@ -102,7 +102,7 @@ fn write(families: &Families) -> String {
     let mut out = String::new();
     for (name, Family { help, unit, samples }) in families {
         let help = escaped(help);
-        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n"); // a String takes all
+        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n"); // writing to a String cannot fail
         if !unit.is_empty() {
             let _ = writeln!(out, "# UNIT {name} {unit}");
         }
@@ -113,7 +113,7 @@ fn write(families: &Families) -> String {
     out + "# EOF\n"
 }
 
-/// The base unit of Prometheus for one of ours, as a name has it, and by what a value is multiplied to be in it.
+/// The Prometheus base unit for one of our units, as used in names, and the factor of the conversion.
 fn base_unit(unit: &str) -> (String, f64) {
     const KIB: f64 = 1024.0;
     let rate = "bytes_per_second";
@@ -148,7 +148,7 @@ fn base_unit(unit: &str) -> (String, f64) {
     (name.into(), factor)
 }
 
-/// As a part of a name: small letters, digits and underscores.
+/// Converts to a component of a metric name: lower-case letters, digits and underscores.
 fn plain(text: &str) -> String {
     let mapped: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_base_units() {
+    fn units_are_converted_to_base_units() {
         let check = |unit: &str, name: &str, factor: f64| assert_eq!(base_unit(unit), (name.into(), factor), "{unit}");
         check("ns", "seconds", 1e-9);
         check("MB/s", "bytes_per_second", 1e6);

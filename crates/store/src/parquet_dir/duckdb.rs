@@ -1,4 +1,5 @@
-//! `DuckDB`'s command-line program: asked one question through its standard input, it answers in lines of JSON. Must not know what is asked.
+//! Runs DuckDB's command-line program: one query on its standard input, rows as lines of JSON on its standard output.
+//! Must not depend on what the queries mean.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,39 +9,39 @@ use serde::de::DeserializeOwned;
 
 use super::error::FolderError;
 
-/// Of what it complains so much is read.
-const COMPLAINT_BYTES_MAX: u64 = 64 << 10;
+/// Maximum number of bytes of standard error that are kept.
+const STDERR_BYTES_MAX: u64 = 64 << 10;
 
-/// Nothing is fetched or drawn, and what does not fit into memory is not put beside the results.
+/// DuckDB must download no extensions and show no progress bar.
 const SETTINGS: &str =
     "SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET enable_progress_bar = false;";
 
-/// The program, in the folder that it is asked about.
+/// The program, and the directory that it reads.
 #[derive(Debug)]
 pub(super) struct Duckdb {
     program: PathBuf,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Duckdb {
-    /// A relative path is meant from here and not from the folder.
-    pub(super) fn new(program: &Path, folder: &Path) -> Result<Self, FolderError> {
+    /// A relative path of the program is relative to the current directory, not to `dir`.
+    pub(super) fn new(program: &Path, dir: &Path) -> Result<Self, FolderError> {
         let is_path = program.components().count() > 1;
         let missing = |error| FolderError::NoProgram { program: program.into(), error };
         let program = if is_path { program.canonicalize().map_err(missing)? } else { program.into() };
-        Ok(Self { program, folder: folder.into() })
+        Ok(Self { program, dir: dir.into() })
     }
 
-    /// Asks, and hands each row of the answer over as it comes. Whoever is handed one may end it.
+    /// Runs a query and passes each row to `visit` as it arrives. An error of `visit` ends the query.
     pub(super) fn query<T: DeserializeOwned>(
         &self,
         sql: &str,
-        mut take: impl FnMut(T) -> Result<(), FolderError>,
+        mut visit: impl FnMut(T) -> Result<(), FolderError>,
     ) -> Result<(), FolderError> {
-        // In the folder names of files need no quoting, whatever the folder is called.
+        // Relative to the directory, file names need no quoting, whatever the directory is called.
         let mut child = Command::new(&self.program)
             .args(["-init", "/dev/null", "-bail", "-jsonlines"])
-            .current_dir(&self.folder)
+            .current_dir(&self.dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -51,29 +52,29 @@ impl Duckdb {
                 }
                 _ => self.failed(&error),
             })?;
-        let complaint = child.stderr.take().map(|stderr| std::thread::spawn(move || complaint(stderr)));
-        let asked = self.question(&mut child, sql);
-        let heard = asked.and_then(|()| self.rows(&mut child, &mut take));
-        if heard.is_err() {
-            let _ = child.kill(); // it may have ended by itself
+        let stderr = child.stderr.take().map(|stderr| std::thread::spawn(move || read_stderr(stderr)));
+        let sent = self.send(&mut child, sql);
+        let received = sent.and_then(|()| self.rows(&mut child, &mut visit));
+        if received.is_err() {
+            let _ = child.kill(); // it may have exited already
         }
         let status = child.wait().map_err(|error| self.failed(&error))?;
-        let complaint = complaint.and_then(|reader| reader.join().ok()).unwrap_or_default();
-        heard?;
+        let stderr = stderr.and_then(|reader| reader.join().ok()).unwrap_or_default();
+        received?;
         if !status.success() {
-            let words = if complaint.is_empty() { format!("it ended with {status}") } else { complaint };
-            return Err(self.failed(&words));
+            let cause = if stderr.is_empty() { format!("it exited with {status}") } else { stderr };
+            return Err(self.failed(&cause));
         }
         Ok(())
     }
 
-    fn question(&self, child: &mut Child, sql: &str) -> Result<(), FolderError> {
-        let mut stdin = child.stdin.take().expect("it was asked for");
-        let scratch = std::env::temp_dir().join(format!("nearfar-duckdb-{}", std::process::id()));
-        let scratch = quoted(&scratch.to_string_lossy());
-        let text = format!("{SETTINGS} SET temp_directory = {scratch};\n{sql};\n");
+    fn send(&self, child: &mut Child, sql: &str) -> Result<(), FolderError> {
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        let temp_dir = std::env::temp_dir().join(format!("nearfar-duckdb-{}", std::process::id()));
+        let temp_dir = quoted(&temp_dir.to_string_lossy());
+        let text = format!("{SETTINGS} SET temp_directory = {temp_dir};\n{sql};\n");
         match stdin.write_all(text.as_bytes()) {
-            // It has ended already, and says why.
+            // A broken pipe means that it has exited; its standard error has the reason.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(self.failed(&error)),
             _ => Ok(()),
         }
@@ -82,37 +83,37 @@ impl Duckdb {
     fn rows<T: DeserializeOwned>(
         &self,
         child: &mut Child,
-        take: &mut impl FnMut(T) -> Result<(), FolderError>,
+        visit: &mut impl FnMut(T) -> Result<(), FolderError>,
     ) -> Result<(), FolderError> {
-        let stdout = child.stdout.take().expect("it was asked for");
+        let stdout = child.stdout.take().expect("stdout is piped");
         for line in BufReader::new(stdout).lines() {
             let line = line.map_err(|error| self.failed(&error))?;
             if !line.is_empty() {
-                take(
-                    serde_json::from_str(&line)
-                        .map_err(|error| self.failed(&format!("it answers what was not asked: {error}")))?,
+                visit(
+                    serde_json::from_str(&line).map_err(|error| self.failed(&format!("unexpected output: {error}")))?,
                 )?;
             }
         }
         Ok(())
     }
 
-    fn failed(&self, what: &dyn std::fmt::Display) -> FolderError {
-        FolderError::Failed { program: self.program.clone(), what: what.to_string() }
+    fn failed(&self, cause: &dyn std::fmt::Display) -> FolderError {
+        FolderError::Failed { program: self.program.clone(), cause: cause.to_string() }
     }
 }
 
-/// All that it says is read, or it would wait for a reader; the beginning is kept, without what a terminal obeys.
-fn complaint(mut stderr: ChildStderr) -> String {
+/// Reads all of standard error, so that the program never blocks on it, and returns the beginning without control
+/// characters.
+fn read_stderr(mut stderr: ChildStderr) -> String {
     let mut bytes = Vec::new();
-    let _ = (&mut stderr).take(COMPLAINT_BYTES_MAX).read_to_end(&mut bytes); // what came is what there is
-    let _ = std::io::copy(&mut stderr, &mut std::io::sink()); // as above
+    let _ = (&mut stderr).take(STDERR_BYTES_MAX).read_to_end(&mut bytes); // bytes read before an error are kept
+    let _ = std::io::copy(&mut stderr, &mut std::io::sink()); // discarded
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let lines = text.lines().map(|line| line.replace(char::is_control, " "));
     lines.map(|line| line.trim_end().to_string()).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// A text as SQL has it.
+/// An SQL string literal.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

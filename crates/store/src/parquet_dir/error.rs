@@ -1,4 +1,4 @@
-//! Why nothing came out of a folder of Parquet files, in words with the next step.
+//! Errors of directories with exported Parquet files.
 
 use std::fmt;
 use std::io;
@@ -8,50 +8,46 @@ use model::values::record::RunId;
 
 use super::RUNS_MAX;
 
-/// Why nothing came out of it.
+/// An error of a directory with exported Parquet files. Its text ends with a line `hint: …` if there is one.
 #[derive(Debug)]
 pub enum FolderError {
-    /// There is no program that could read it.
+    /// DuckDB cannot be started.
     NoProgram { program: PathBuf, error: io::Error },
-    /// There is no such folder.
-    Missing { folder: PathBuf },
-    /// There is no Parquet file below it.
-    Empty { folder: PathBuf },
-    /// A file below it is not one of ours.
+    /// The directory does not exist.
+    Missing { dir: PathBuf },
+    /// The directory tree contains no Parquet file.
+    Empty { dir: PathBuf },
+    /// A file in the tree was not exported by this program.
     Foreign { file: PathBuf },
-    /// A file below it is of a nearfar that did not write what is needed to compare.
+    /// A file in the tree was exported by an older version without the columns that a comparison needs.
     Older { file: PathBuf },
-    /// `DuckDB` failed.
-    Failed { program: PathBuf, what: String },
-    /// There is no run of this name.
-    NoSuchRun { folder: PathBuf, name: String },
-    /// Several runs begin like this.
+    /// DuckDB failed.
+    Failed { program: PathBuf, cause: String },
+    /// No run has this name.
+    NoSuchRun { dir: PathBuf, name: String },
+    /// Several run ids begin with this name.
     AmbiguousRun { name: String },
-    /// More runs than are compared at once.
+    /// More runs than can be compared at once.
     TooMany { runs: usize },
-    /// What is in a file makes no sense.
-    Unreadable {
-        run: RunId,
-        /// What is wrong with it.
-        what: String,
-    },
+    /// The content of a file is inconsistent.
+    Unreadable { run: RunId, cause: String },
 }
 
 impl FolderError {
     fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoProgram { .. } => {
-                "DuckDB's command-line program is needed ('pip install duckdb-cli' brings one); NEARFAR_DUCKDB says where it is"
+                "install DuckDB's command-line program ('pip install duckdb-cli') or set NEARFAR_DUCKDB to its path"
             }
             Self::Missing { .. } | Self::Empty { .. } => {
-                "'nearfar export --format parquet --to FOLDER --all' makes one"
+                "'nearfar export --format parquet --output-dir DIR --all' creates one"
             }
-            Self::Foreign { .. } => "name a folder that holds nothing else",
-            Self::Older { .. } => "export its run again: 'nearfar export --format parquet --to FOLDER --all'",
-            Self::NoSuchRun { .. } => "'latest' is the newest; the files are called as the runs are",
-            Self::AmbiguousRun { .. } => "give more letters of its id",
+            Self::Foreign { .. } => "name a directory that contains only exported files",
+            Self::Older { .. } => "export its run again: 'nearfar export --format parquet --output-dir DIR --all'",
+            Self::NoSuchRun { .. } => "'latest' is the newest; files are named after their runs",
+            Self::AmbiguousRun { .. } => "type more characters of the id",
             Self::TooMany { .. } => {
-                "name runs, or a folder with fewer of them, such as FOLDER/date=2026-11-22; docs/guides/parquet.md has questions for all of them in SQL"
+                "name runs, or a directory with fewer runs such as DIR/date=2026-11-22; docs/guides/parquet.md shows SQL queries over all runs"
             }
             Self::Failed { .. } | Self::Unreadable { .. } => return None,
         })
@@ -62,17 +58,21 @@ impl fmt::Display for FolderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoProgram { program, error } => write!(f, "cannot start {}: {error}", program.display())?,
-            Self::Missing { folder } => write!(f, "there is no folder {}", folder.display())?,
-            Self::Empty { folder } => write!(f, "there is no Parquet file below {}", folder.display())?,
-            Self::Foreign { file } => write!(f, "{} is not a file that nearfar exported", file.display())?,
+            Self::Missing { dir } => write!(f, "directory {} does not exist", dir.display())?,
+            Self::Empty { dir } => write!(f, "no Parquet file below {}", dir.display())?,
+            Self::Foreign { file } => write!(f, "{} was not exported by nearfar", file.display())?,
             Self::Older { file } => {
-                write!(f, "{} was exported by an older nearfar, without what a comparison needs", file.display())?;
+                write!(
+                    f,
+                    "{} was exported by an older nearfar, without columns that a comparison needs",
+                    file.display()
+                )?;
             }
-            Self::Failed { program, what } => write!(f, "{} failed: {what}", program.display())?,
-            Self::NoSuchRun { folder, name } => write!(f, "{} has no run '{name}'", folder.display())?,
-            Self::AmbiguousRun { name } => write!(f, "several runs begin with '{name}'")?,
-            Self::TooMany { runs } => write!(f, "{runs} runs are more than are compared at once ({RUNS_MAX})")?,
-            Self::Unreadable { run, what } => write!(f, "run {run} cannot be read from its Parquet file: {what}")?,
+            Self::Failed { program, cause } => write!(f, "{} failed: {cause}", program.display())?,
+            Self::NoSuchRun { dir, name } => write!(f, "{} has no run '{name}'", dir.display())?,
+            Self::AmbiguousRun { name } => write!(f, "several runs match '{name}'")?,
+            Self::TooMany { runs } => write!(f, "cannot compare {runs} runs at once: the maximum is {RUNS_MAX}")?,
+            Self::Unreadable { run, cause } => write!(f, "cannot read run {run} from its Parquet file: {cause}")?,
         }
         self.hint().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
     }

@@ -1,5 +1,5 @@
-//! Runs out of a folder of exported Parquet files, as they would come out of a results file. `DuckDB` reads them, a program of its own:
-//! what of a run is needed here are its record and, of each counted trial, four of its samples in each series. Must not know what they mean.
+//! Loads runs from a directory of exported Parquet files, for comparisons: their records and, of each counted trial,
+//! four samples per series. DuckDB, a separate program, reads the files. Must not depend on what the values mean.
 
 mod duckdb;
 mod error;
@@ -22,28 +22,28 @@ pub use self::error::FolderError;
 use self::duckdb::{Duckdb, quoted};
 use crate::error::LATEST;
 
-/// So many runs are compared at once at most: each is a record and its findings in memory. Beyond that it is a question for SQL.
+/// Maximum number of runs compared at once: their records and findings are kept in memory.
 pub const RUNS_MAX: usize = 2_000;
 
-/// Columns without which a file is none of ours, and those that came after them.
-const OURS: &[&str] =
+/// Columns that every exported file has, and those that later versions added.
+const REQUIRED: &[&str] =
     &["run", "trial", "position", "role", "block", "attempt", "verdict", "series", "ordinal", "value"];
-const SINCE: &[&str] = &["cell", "seed", "plan_json", "facts"];
+const ADDED: &[&str] = &["cell", "seed", "plan_json", "facts"];
 
-/// All files, wherever they are below the folder; what a folder's name says is in the files as well.
+/// All files of the directory tree; the values in directory names are columns of the files too.
 const FILES: &str = "read_parquet('**/*.parquet', hive_partitioning = false, union_by_name = true)";
 
-/// A run's first row, and no other: files that were packed together may have them all.
+/// Selects one row per run, also in files that contain several runs.
 const FIRST: &str = "position = 0 AND (ordinal = 0 OR ordinal IS NULL)";
 
-/// A folder of exported runs.
+/// A directory of exported runs.
 #[derive(Debug)]
 pub struct ParquetDir {
     duckdb: Duckdb,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
-/// A run in the list of all.
+/// A row of [`ParquetDir::list`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RunListing {
     #[serde(rename = "run")]
@@ -51,54 +51,54 @@ pub struct RunListing {
     pub experiment: String,
     /// Whether the machine was simulated.
     pub is_simulated: bool,
-    /// When it began, milliseconds since 1970.
+    /// Start time, milliseconds since 1970.
     pub started: u64,
 }
 
 impl ParquetDir {
-    /// A folder, and the program that reads it: a name that is found in PATH, or a path. Every file is looked at, whether it is
-    /// one of ours.
-    pub fn open(folder: &Path, program: &Path) -> Result<Self, FolderError> {
-        if !folder.is_dir() {
-            return Err(FolderError::Missing { folder: folder.into() });
+    /// Opens a directory. `program` is DuckDB: a name found in `PATH`, or a path. Checks that every file was exported
+    /// by this program.
+    pub fn open(dir: &Path, program: &Path) -> Result<Self, FolderError> {
+        if !dir.is_dir() {
+            return Err(FolderError::Missing { dir: dir.into() });
         }
-        let opened = Self { duckdb: Duckdb::new(program, folder)?, folder: folder.into() };
-        opened.refuse_foreign()?;
+        let opened = Self { duckdb: Duckdb::new(program, dir)?, dir: dir.into() };
+        opened.check_files()?;
         Ok(opened)
     }
 
-    fn refuse_foreign(&self) -> Result<(), FolderError> {
+    fn check_files(&self) -> Result<(), FolderError> {
         #[derive(Deserialize)]
         struct File {
             file: String,
-            ours: usize,
+            required: usize,
             files: usize,
         }
         let names = |names: &[&str]| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-        let (ours, since) = (names(OURS), names(SINCE));
-        // A folder without files has no schema to look at, which DuckDB says as an error.
-        let count = "SELECT '' AS file, 0 AS ours, count(*) AS files FROM glob('**/*.parquet')";
+        let (required, added) = (names(REQUIRED), names(ADDED));
+        // Without files there is no schema, which DuckDB reports as an error.
+        let count = "SELECT '' AS file, 0 AS required, count(*) AS files FROM glob('**/*.parquet')";
         let mut files = 0;
-        self.duckdb.query(count, |found: File| {
-            files = found.files;
+        self.duckdb.query(count, |row: File| {
+            files = row.files;
             Ok(())
         })?;
         if files == 0 {
-            return Err(FolderError::Empty { folder: self.folder.clone() });
+            return Err(FolderError::Empty { dir: self.dir.clone() });
         }
-        let odd = format!(
-            "SELECT file_name AS file, count(*) FILTER (name IN ({ours})) AS ours, {files} AS files \
+        let incomplete = format!(
+            "SELECT file_name AS file, count(*) FILTER (name IN ({required})) AS required, {files} AS files \
              FROM parquet_schema('**/*.parquet') GROUP BY file_name \
-             HAVING count(*) FILTER (name IN ({ours}, {since})) < {} ORDER BY file_name LIMIT 1",
-            OURS.len() + SINCE.len()
+             HAVING count(*) FILTER (name IN ({required}, {added})) < {} ORDER BY file_name LIMIT 1",
+            REQUIRED.len() + ADDED.len()
         );
-        self.duckdb.query(&odd, |found: File| {
-            let file = self.folder.join(found.file.trim_start_matches("./"));
-            Err(if found.ours < OURS.len() { FolderError::Foreign { file } } else { FolderError::Older { file } })
+        self.duckdb.query(&incomplete, |row: File| {
+            let file = self.dir.join(row.file.trim_start_matches("./"));
+            Err(if row.required < REQUIRED.len() { FolderError::Foreign { file } } else { FolderError::Older { file } })
         })
     }
 
-    /// All runs, the oldest first.
+    /// All runs by start time.
     pub fn list(&self) -> Result<Vec<RunListing>, FolderError> {
         let mut runs: Vec<RunListing> = Vec::new();
         let sql = format!(
@@ -112,24 +112,24 @@ impl ParquetDir {
         Ok(runs)
     }
 
-    /// The run among these that a name means: an id, the first letters of one, or `latest`.
+    /// The run of this list that a name denotes: an id, a prefix of one, or `latest`.
     pub fn named(&self, runs: &[RunListing], name: &str) -> Result<RunListing, FolderError> {
-        let none = || FolderError::NoSuchRun { folder: self.folder.clone(), name: name.into() };
+        let none = || FolderError::NoSuchRun { dir: self.dir.clone(), name: name.into() };
         if name == LATEST {
             return runs.last().cloned().ok_or_else(none);
         }
         if let Some(exact) = runs.iter().find(|run| run.id.0 == name) {
             return Ok(exact.clone());
         }
-        let begin = || runs.iter().filter(|run| !name.is_empty() && run.id.0.starts_with(name));
-        match (begin().next(), begin().nth(1)) {
+        let matching = || runs.iter().filter(|run| !name.is_empty() && run.id.0.starts_with(name));
+        match (matching().next(), matching().nth(1)) {
             (None, _) => Err(none()),
             (Some(only), None) => Ok(only.clone()),
             (Some(_), Some(_)) => Err(FolderError::AmbiguousRun { name: name.into() }),
         }
     }
 
-    /// The records of runs, in the same order. Of a machine they have its settings and not its topology.
+    /// The records of runs, in the same order. They have the settings of the machine but not its topology.
     pub fn records(&self, runs: &[RunId]) -> Result<Vec<RunRecord>, FolderError> {
         if runs.len() > RUNS_MAX {
             return Err(FolderError::TooMany { runs: runs.len() });
@@ -140,7 +140,7 @@ impl ParquetDir {
             list(runs)
         );
         let mut records: BTreeMap<RunId, RunRecord> = BTreeMap::new();
-        // Runs of one plan on machines of one kind differ in little: what is the same word by word is read once.
+        // Runs of one plan on many machines share its text, which is parsed once.
         let mut plans: BTreeMap<String, Plan> = BTreeMap::new();
         self.duckdb.query(&sql, |row: RunColumns| {
             if !plans.contains_key(&row.plan) {
@@ -151,24 +151,25 @@ impl ParquetDir {
             records.insert(record.id.clone(), record);
             Ok(())
         })?;
-        let found = |run: &RunId| {
-            let missing = || FolderError::Unreadable { run: run.clone(), what: "its first trial is missing".into() };
+        let find = |run: &RunId| {
+            let missing = || FolderError::Unreadable { run: run.clone(), cause: "its first trial is missing".into() };
             records.get(run).cloned().ok_or_else(missing)
         };
-        runs.iter().map(found).collect()
+        runs.iter().map(find).collect()
     }
 
-    /// Visits these runs, each with its counted trials, in any order; runs without such a trial are left out. A trial has of each series the
-    /// least, the two in the middle and the most of its samples (the one in the middle twice where their number is odd): of them every
-    /// [`model::values::workload::Reduce`] makes what it makes of all, to the last bit.
+    /// Visits these runs in any order, each with its counted trials; runs without one are skipped. A trial has, for
+    /// each series, the minimum, the two middle values (equal if the count is odd) and the maximum of its samples.
+    /// Every [`model::values::workload::Reduce`] yields the same value of these four as of all samples, to the last
+    /// bit.
     pub fn each(
         &self,
         records: &[RunRecord],
         mut visit: impl FnMut(usize, Vec<TrialRecord>),
     ) -> Result<(), FolderError> {
         let ids: Vec<RunId> = records.iter().map(|record| record.id.clone()).collect();
-        let places: BTreeMap<&RunId, usize> = ids.iter().enumerate().map(|(at, id)| (id, at)).collect();
-        // Of an odd number both middle ones are the same; the second is the first of the samples turned round.
+        let indices: BTreeMap<&RunId, usize> = ids.iter().enumerate().map(|(index, id)| (id, index)).collect();
+        // `quantile_disc` returns the lower middle value; negated, the upper one.
         let sql = format!(
             "SELECT run, trial, cell, block, attempt, position, series, [min(value), quantile_disc(value, 0.5), \
              -quantile_disc(-value, 0.5), max(value)] AS four FROM {FILES} \
@@ -178,22 +179,22 @@ impl ParquetDir {
         );
         let mut current: Option<(usize, Vec<TrialRecord>)> = None;
         self.duckdb.query(&sql, |row: SampleStats| {
-            let Some(at) = places.get(&row.run).copied() else { return Ok(()) };
-            if current.as_ref().is_none_or(|(known, _)| *known != at) {
-                current.replace((at, Vec::new())).into_iter().for_each(|(at, trials)| visit(at, trials));
+            let Some(index) = indices.get(&row.run).copied() else { return Ok(()) };
+            if current.as_ref().is_none_or(|(known, _)| *known != index) {
+                current.replace((index, Vec::new())).into_iter().for_each(|(index, trials)| visit(index, trials));
             }
-            let trials = &mut current.as_mut().expect("it was just put there").1;
-            row.add_to(trials, &records[at])
+            let trials = &mut current.as_mut().expect("set above").1;
+            row.add_to(trials, &records[index])
         })?;
-        current.into_iter().for_each(|(at, trials)| visit(at, trials));
+        current.into_iter().for_each(|(index, trials)| visit(index, trials));
         Ok(())
     }
 }
 
-/// Ids as SQL lists them.
+/// Ids as an SQL list.
 fn list(runs: &[RunId]) -> String {
     let quoted: Vec<String> = runs.iter().map(|run| quoted(&run.0)).collect();
-    // No run is in an empty list, which SQL does not have.
+    // SQL has no empty list; nothing equals NULL.
     if quoted.is_empty() { "NULL".into() } else { quoted.join(", ") }
 }
 
@@ -212,16 +213,16 @@ struct RunColumns {
 
 impl RunColumns {
     fn record(self, plan: Plan) -> Result<RunRecord, FolderError> {
-        let wrong = |what: String| FolderError::Unreadable { run: self.run.clone(), what };
+        let invalid = |cause: String| FolderError::Unreadable { run: self.run.clone(), cause };
         let settings: Settings = read(&self.run, "facts", &self.facts)?;
         Ok(RunRecord {
             plan,
-            seed: self.seed.parse().map_err(|_| wrong(format!("its seed is '{}'", self.seed)))?,
+            seed: self.seed.parse().map_err(|_| invalid(format!("invalid seed '{}'", self.seed)))?,
             machine: Capture::new(Topology::default(), settings),
             host: self.host.clone(),
             simulated: self.simulated.clone(),
             started_unix_ms: self.started,
-            ended: self.ended.as_deref().map(ending).transpose().map_err(wrong)?,
+            ended: self.ended.as_deref().map(ending).transpose().map_err(invalid)?,
             program: self.program.clone(),
             id: self.run,
         })
@@ -229,15 +230,15 @@ impl RunColumns {
 }
 
 fn ending(word: &str) -> Result<EndReason, String> {
-    serde_json::from_value(Value::from(word)).map_err(|_| format!("it ended '{word}'"))
+    serde_json::from_value(Value::from(word)).map_err(|_| format!("invalid end reason '{word}'"))
 }
 
 fn read<T: for<'de> Deserialize<'de>>(run: &RunId, column: &str, text: &str) -> Result<T, FolderError> {
     serde_json::from_str(text)
-        .map_err(|error| FolderError::Unreadable { run: run.clone(), what: format!("its {column}: {error}") })
+        .map_err(|error| FolderError::Unreadable { run: run.clone(), cause: format!("column {column}: {error}") })
 }
 
-/// Samples of one series of one trial.
+/// Four samples of one series of one trial.
 #[derive(Deserialize)]
 struct SampleStats {
     run: RunId,
@@ -252,9 +253,12 @@ struct SampleStats {
 
 impl SampleStats {
     fn add_to(self, trials: &mut Vec<TrialRecord>, record: &RunRecord) -> Result<(), FolderError> {
-        let wrong = |what: String| FolderError::Unreadable { run: self.run.clone(), what };
+        let invalid = |cause: String| FolderError::Unreadable { run: self.run.clone(), cause };
         if self.cell >= record.plan.cells.len() {
-            return Err(wrong(format!("trial {} is of cell {}, which its plan does not have", self.trial, self.cell)));
+            return Err(invalid(format!(
+                "trial {} belongs to cell {}, which the plan does not have",
+                self.trial, self.cell
+            )));
         }
         if trials.last().is_none_or(|last| last.trial.id != self.trial) {
             let trial =
@@ -272,7 +276,7 @@ impl SampleStats {
                 verdict: Verdict { grade: Grade::Valid, reasons: Vec::new() },
             });
         }
-        let samples = &mut trials.last_mut().expect("it was just put there").outcome.samples;
+        let samples = &mut trials.last_mut().expect("pushed above").outcome.samples;
         samples.extend(self.four.map(|value| Sample { series: self.series.clone(), value }));
         Ok(())
     }
@@ -285,16 +289,16 @@ mod tests {
     use model::values::workload::{Better, MetricSpec, Reduce};
     use proptest::prelude::*;
 
-    /// Every way in which samples become one number; a new one has to be thought about here.
+    /// All variants; the match below fails to compile if one is added.
     const REDUCES: [Reduce; 3] = [Reduce::Median, Reduce::Max, Reduce::Min];
 
-    fn is_in_the_list(reduce: Reduce) -> bool {
+    fn is_listed(reduce: Reduce) -> bool {
         match reduce {
             Reduce::Median | Reduce::Max | Reduce::Min => REDUCES.contains(&reduce),
         }
     }
 
-    /// What SQL asks for, in words of this language.
+    /// The Rust equivalent of the SQL query.
     fn four(values: &[f64]) -> [f64; 4] {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -304,15 +308,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn four_samples_say_what_all_say(values in proptest::collection::vec(-1e300_f64..1e300, 1..40)) {
+        fn four_samples_reduce_to_the_same_value_as_all(values in proptest::collection::vec(-1e300_f64..1e300, 1..40)) {
             let samples = |values: &[f64]| -> Vec<Sample> {
                 values.iter().map(|value| Sample { series: "s".into(), value: *value }).collect()
             };
             for reduce in REDUCES {
-                prop_assert!(is_in_the_list(reduce));
+                prop_assert!(is_listed(reduce));
                 let metric = MetricSpec { name: "m".into(), unit: "u".into(), better: Better::Lower, series: "s".into(), reduce };
-                let of_all = metric_value(&metric, &samples(&values)).map(f64::to_bits);
-                prop_assert_eq!(of_all, metric_value(&metric, &samples(&four(&values))).map(f64::to_bits));
+                let expected = metric_value(&metric, &samples(&values)).map(f64::to_bits);
+                prop_assert_eq!(expected, metric_value(&metric, &samples(&four(&values))).map(f64::to_bits));
             }
         }
     }

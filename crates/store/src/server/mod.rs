@@ -1,6 +1,7 @@
-//! PostgreSQL's side of `sql`: one connection, its prepared statements, texts as it can hold them. Must not know what is asked.
+//! PostgreSQL connection behind `sql`: prepared statements, bulk inserts and the encoding of texts. Must not depend on
+//! what the queries mean.
 
-pub(crate) mod refusal;
+pub(crate) mod error;
 mod tls;
 
 use std::borrow::Cow;
@@ -18,20 +19,20 @@ use crate::address::Address;
 use crate::error::StoreErrorKind;
 use crate::sql::{Column, Value};
 
-/// Who does not answer the call within this is not there.
+/// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// What has been sent and is not confirmed after this is lost, and so is the connection: the server's machine is gone.
-const SILENCE: Duration = Duration::from_secs(60);
-/// What a session is told first. Whoever writes keeps the others waiting, so a program that stands still, or whose machine is gone, is
-/// thrown out by the server in minutes; a merge of a million samples takes some seconds. Nothing is converted
-/// on its way: numbers to the last bit, texts as they are.
+/// Time after which unacknowledged data, or an unanswered keepalive, ends the connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Session settings. A writer blocks the others, so the server ends a connection that is idle in a transaction, or
+/// whose machine is gone, after minutes; a merge of a million samples takes seconds. Numbers are transferred to the
+/// last bit and texts unchanged.
 const SESSION: &str = "SET search_path TO nearfar; SET lock_timeout TO '2min'; \
                        SET idle_in_transaction_session_timeout TO '10min'; SET tcp_keepalives_idle TO 60; \
                        SET tcp_keepalives_interval TO 10; SET tcp_keepalives_count TO 6; SET client_encoding TO 'UTF8'";
-/// The lock of those who write, one in each database: "NFAR".
+/// Takes the lock of writers, one per database: "NFAR".
 const WRITERS: &str = "SELECT pg_advisory_xact_lock(1313227090)";
-/// PostgreSQL's texts have no NUL, which file names have not but what programs say may have. This character of those that
-/// mean nothing (the first of the private ones) stands before what stands for it.
+/// Escape character: texts of PostgreSQL cannot contain NUL, but output of programs can. It is the first private-use
+/// character, and precedes the code of the escaped character.
 const ESCAPE: char = '\u{e000}';
 
 pub(crate) struct PgConnection {
@@ -45,12 +46,12 @@ impl std::fmt::Debug for PgConnection {
     }
 }
 
-/// A transaction that goes on; it ends with this.
+/// An open transaction; rolled back on drop unless committed.
 pub(crate) struct Transaction<'a>(Option<&'a PgConnection>);
 
 pub(crate) enum PgValue {
     Null,
-    /// A whole number; a truth is 0 or 1.
+    /// An integer, or a boolean as 0 or 1.
     Whole(i64),
     Real(f64),
     Text(String),
@@ -58,18 +59,18 @@ pub(crate) enum PgValue {
 
 impl PgConnection {
     pub(crate) fn connect(address: &Address) -> Result<Self, StoreErrorKind> {
-        let Address { url, password, tls, shown } = address;
-        let mistake = |what: String| StoreError::BadAddress { path: shown.clone(), what };
-        let mut config: Config = url.parse().map_err(|error: postgres::Error| mistake(refusal::cause(&error)))?;
+        let Address { url, password, tls, displayed } = address;
+        let invalid = |cause: String| StoreError::BadAddress { path: displayed.clone(), cause };
+        let mut config: Config = url.parse().map_err(|error: postgres::Error| invalid(error::cause(&error)))?;
         if let Some(password) = password.as_ref().filter(|_| config.get_password().is_none()) {
             config.password(password);
         }
         if config.get_hosts().is_empty() {
-            return Err(mistake("it names no server".into()).into());
+            return Err(invalid("the address names no server".into()).into());
         }
-        config.application_name("nearfar").connect_timeout(CONNECT).tcp_user_timeout(SILENCE);
-        config.keepalives_idle(SILENCE).ssl_mode(tls.mode());
-        let connector = tls::connector(tls).map_err(mistake)?;
+        config.application_name("nearfar").connect_timeout(CONNECT).tcp_user_timeout(IDLE_TIMEOUT);
+        config.keepalives_idle(IDLE_TIMEOUT).ssl_mode(tls.mode());
+        let connector = tls::connector(tls).map_err(invalid)?;
         let mut client = config.connect(connector)?;
         client.batch_execute(SESSION)?;
         Ok(Self { client: client.into(), statements: RefCell::default() })
@@ -87,7 +88,7 @@ impl PgConnection {
         Ok(self.client.borrow_mut().query(&statement, &parameters(&values))?)
     }
 
-    /// One row by the statement, more as a stream: a network's way there and back for each would be the whole time.
+    /// Inserts a single row with the statement and more rows with COPY, which avoids one network round trip per row.
     pub(crate) fn insert<'v, const N: usize>(
         &self,
         sql: &str,
@@ -113,13 +114,14 @@ impl PgConnection {
         Ok(self.client.borrow_mut().batch_execute(sql)?)
     }
 
-    /// One state of the database for all that is read.
-    pub(crate) fn hold(&self) -> Result<Transaction<'_>, StoreErrorKind> {
+    /// Begins a transaction that reads from one snapshot.
+    pub(crate) fn snapshot(&self) -> Result<Transaction<'_>, StoreErrorKind> {
         self.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
         Ok(Transaction(Some(self)))
     }
 
-    /// After the lock every statement sees what was committed before: not one state for all, as the lock would come too late.
+    /// Begins a write transaction. READ COMMITTED, so that every statement after the lock sees everything committed
+    /// before; a snapshot would date from before the lock.
     pub(crate) fn begin(&self) -> Result<Transaction<'_>, StoreErrorKind> {
         self.batch("BEGIN ISOLATION LEVEL READ COMMITTED")?;
         let transaction = Transaction(Some(self));
@@ -127,7 +129,7 @@ impl PgConnection {
         Ok(transaction)
     }
 
-    /// Prepared on its first use.
+    /// Returns the prepared statement, preparing it on first use.
     fn statement(&self, sql: &str) -> Result<Statement, StoreErrorKind> {
         if let Some(statement) = self.statements.borrow().get(sql) {
             return Ok(statement.clone());
@@ -147,15 +149,16 @@ impl Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if let Some(server) = self.0 {
-            let _ = server.batch("ROLLBACK"); // a connection that is lost has no transaction any more
+            let _ = server.batch("ROLLBACK"); // a lost connection has no transaction
         }
     }
 }
 
-/// A column of a row.
+/// Reads a column of a row.
 pub(crate) fn get<T: Column>(row: &postgres::Row, index: usize) -> Result<T, StoreErrorKind> {
-    let cell: PgValue = row.try_get(index)?;
-    T::of(cell).ok_or_else(|| StoreErrorKind::Unreadable(format!("column {index} of a row is not what it should be")))
+    let value: PgValue = row.try_get(index)?;
+    T::from_value(value)
+        .ok_or_else(|| StoreErrorKind::Unreadable(format!("column {index} of a row has an unexpected type")))
 }
 
 fn parameters<'a>(values: &'a [Value<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
@@ -185,7 +188,7 @@ impl<'a> FromSql<'a> for PgValue {
             Type::INT4 => Self::Whole(i32::from_sql(kind, raw)?.into()),
             Type::INT8 => Self::Whole(i64::from_sql(kind, raw)?),
             Type::FLOAT8 => Self::Real(f64::from_sql(kind, raw)?),
-            _ => Self::Text(as_it_was(<&str>::from_sql(kind, raw)?)),
+            _ => Self::Text(unescaped(<&str>::from_sql(kind, raw)?)),
         })
     }
 
@@ -211,7 +214,7 @@ fn escaped<'a>(value: &'a Value<'_>) -> Value<'a> {
     }
 }
 
-fn as_it_was(text: &str) -> String {
+fn unescaped(text: &str) -> String {
     if !text.contains(ESCAPE) {
         return text.into();
     }
@@ -223,12 +226,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_comes_back_from_postgres() {
+    fn texts_survive_escaping_for_postgres() {
         for text in ["", "a", "\0", "a\0\0b", "\u{e000}", "\u{e000}0", "\u{e000}1\0", "\0\u{e000}\u{e000}10"] {
             let value = Value::from(text);
-            let Value::Text(sent) = escaped(&value) else { panic!("a text stays one") };
+            let Value::Text(sent) = escaped(&value) else { panic!("a text stays a text") };
             assert!(!sent.contains('\0'), "{text:?}");
-            assert_eq!(as_it_was(&sent), text);
+            assert_eq!(unescaped(&sent), text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Encryption of a connection to a server, as `sslmode` asks for it. Must not know what goes over it.
+//! TLS of a connection to a server, as configured by `sslmode`. Must not depend on the transferred data.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::address::Tls;
 
 impl Tls {
-    /// What the client is to ask the server for.
+    /// The TLS mode of the client.
     pub(super) fn mode(&self) -> SslMode {
         match self {
             Self::Never => SslMode::Disable,
             Self::Preferred => SslMode::Prefer,
-            Self::Encrypted | Self::Proven(_) => SslMode::Require,
+            Self::Encrypted | Self::Verified(_) => SslMode::Require,
         }
     }
 }
 
-/// What encrypts a connection; or why there is no such thing, in words.
+/// The TLS connector of a connection, or why there is none.
 pub(super) fn connector(tls: &Tls) -> Result<MakeRustlsConnect, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| error.to_string())?;
     let config = match tls {
-        Tls::Proven(roots) => builder.with_root_certificates(trusted(roots.as_deref())?).with_no_client_auth(),
+        Tls::Verified(roots) => builder.with_root_certificates(trusted(roots.as_deref())?).with_no_client_auth(),
         _ => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(NoVerification(provider)))
@@ -39,26 +39,27 @@ pub(super) fn connector(tls: &Tls) -> Result<MakeRustlsConnect, String> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// The certificates of a file, or those that this system trusts.
+/// The certificates in a file, or those that the system trusts.
 fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let Some(file) = file else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let none = "this system trusts no certificates; sslrootcert=FILE names some";
+        let none = "this system trusts no certificates; name a file with sslrootcert=FILE";
         return if roots.is_empty() { Err(none.into()) } else { Ok(roots) };
     };
-    let unreadable = |why: &dyn std::fmt::Display| format!("sslrootcert {}: {why}", file.display());
+    let unreadable = |cause: &dyn std::fmt::Display| format!("sslrootcert {}: {cause}", file.display());
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
         let certificate = certificate.map_err(|error| unreadable(&error))?;
         roots.add(certificate).map_err(|error| unreadable(&error))?;
     }
     if roots.is_empty() {
-        return Err(unreadable(&"there is no certificate in it"));
+        return Err(unreadable(&"the file has no certificate"));
     }
     Ok(roots)
 }
 
-/// Whoever the server is: `require` encrypts, and proves nothing. That it has the key of the certificate that it shows is looked at.
+/// Accepts every certificate: `require` encrypts without verification. The signature of the handshake is still
+/// verified.
 #[derive(Debug)]
 struct NoVerification(Arc<CryptoProvider>);
 

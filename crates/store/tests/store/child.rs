@@ -1,4 +1,4 @@
-//! This test program started again as another process that writes, so that it can be killed.
+//! Starts this test program again as a separate writer process that tests can kill.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,10 +10,10 @@ use crate::fixtures;
 const PATH: &str = "NEARFAR_TEST_STORE";
 const RUN: &str = "NEARFAR_TEST_RUN";
 const TRIALS: &str = "NEARFAR_TEST_TRIALS";
-/// Begins the lines by which a writer tells what it has stored.
+/// Prefix of the lines by which a writer acknowledges a stored trial.
 const STORED: &str = "stored ";
 
-/// A process that stores what is missing of the first `trials` trials of a run, telling each.
+/// A process that stores the missing ones of the first `trials` trials of a run and acknowledges each.
 pub fn writer(path: &Path, run: &str, trials: u32) -> Child {
     again("child::write")
         .env(PATH, path)
@@ -24,29 +24,29 @@ pub fn writer(path: &Path, run: &str, trials: u32) -> Child {
         .unwrap()
 }
 
-/// This program, to run one of its tests alone.
+/// This program, limited to one of its tests.
 pub fn again(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command
 }
 
-/// The file that a parent test names; none in an ordinary test run.
+/// The file that a parent test passes. `None` in an ordinary test run.
 pub fn given_path() -> Option<PathBuf> {
     std::env::var_os(PATH).map(PathBuf::from)
 }
 
-/// Which trial a line of a writer's output acknowledges.
+/// The position of the trial that a line of a writer's output acknowledges.
 pub fn acknowledged(line: &str) -> Option<u32> {
     line.strip_prefix(STORED)?.parse().ok()
 }
 
-/// Sizes from nothing to more than a page of SQLite, so that a kill finds transactions of all lengths.
+/// The number of samples: from none to more than an SQLite page, so that kills hit transactions of all lengths.
 pub fn samples(position: u32) -> usize {
     (position as usize * 37) % 900
 }
 
-/// Not a test: what [`writer`] starts.
+/// Not a test: the process that [`writer`] starts.
 #[test]
 fn write() {
     let Some(path) = given_path() else { return };

@@ -1,4 +1,4 @@
-//! A copy is what was there at one moment, whole, whoever writes meanwhile.
+//! A copy is a consistent snapshot, also with concurrent writers.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use crate::fixtures;
 const RUN: &str = "00000000000000bb";
 
 #[test]
-fn a_copy_beside_a_writer_is_whole_and_can_be_merged_again_and_again() {
+fn copy_during_writes_is_consistent_and_can_be_merged_repeatedly() {
     let directory = tempfile::tempdir().unwrap();
     let [path, here] = ["results.db", "here.db"].map(|name| directory.path().join(name));
     let mut child = writer(&path, RUN, 600);
@@ -19,7 +19,7 @@ fn a_copy_beside_a_writer_is_whole_and_can_be_merged_again_and_again() {
     let mut here = Store::open(&here).unwrap();
     let mut seen = BTreeSet::new();
     for round in 0..3 {
-        // Whatever was acknowledged before the copy is in it.
+        // Every trial acknowledged before the copy is in it.
         let known: BTreeSet<u32> = told.by_ref().filter_map(|line| acknowledged(&line)).take(20).collect();
         let copy = directory.path().join(format!("copy-{round}.db"));
         Store::open_existing(&path).unwrap().copy_to(&copy).unwrap();
@@ -40,7 +40,7 @@ fn a_copy_beside_a_writer_is_whole_and_can_be_merged_again_and_again() {
 }
 
 #[test]
-fn what_is_there_is_not_copied_over() {
+fn existing_file_is_not_overwritten_by_a_copy() {
     let directory = tempfile::tempdir().unwrap();
     let [path, precious, nowhere] =
         ["results.db", "precious", "no/such/copy.db"].map(|name| directory.path().join(name));

@@ -1,4 +1,4 @@
-//! Files that are not what they should be: an error in words, never fewer results without one, never a panic.
+//! Damaged and foreign files: each returns an error, never fewer results, never a panic.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::fixtures;
 
 const TRIALS: u32 = 60;
 
-/// A closed file with one run.
+/// Creates and closes a file with one run.
 fn made(path: &Path) -> Vec<TrialRecord> {
     let mut store = Store::open(path).unwrap();
     let run = fixtures::run("00000000000000aa", 1);
@@ -25,12 +25,12 @@ fn load(path: &Path) -> Result<Vec<TrialRecord>, StoreError> {
     store.trials(&store.run("latest")?.id)
 }
 
-fn refusal(path: &Path) -> String {
+fn open_error(path: &Path) -> String {
     Store::open(path).unwrap_err().to_string().replace(&path.display().to_string(), "FILE")
 }
 
 #[test]
-fn other_files_are_refused_and_left_as_they_are() {
+fn foreign_files_return_errors_and_are_not_modified() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::write(at("notes.txt"), "results: 42\n".repeat(100)).unwrap();
@@ -47,16 +47,16 @@ fn other_files_are_refused_and_left_as_they_are() {
     ];
     for (name, expected) in cases {
         let before = fs::read(at(name)).unwrap();
-        let text = refusal(&at(name));
+        let text = open_error(&at(name));
         assert!(text.starts_with(expected), "{text}");
         assert!(fs::read(at(name)).unwrap() == before, "{name} was changed");
     }
 }
 
 #[test]
-fn what_cannot_be_a_file_is_named() {
+fn paths_that_cannot_be_files_return_errors() {
     let directory = tempfile::tempdir().unwrap();
-    let text = refusal(directory.path());
+    let text = open_error(directory.path());
     assert!(text.starts_with("cannot open FILE: "), "{text}");
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
@@ -64,33 +64,33 @@ fn what_cannot_be_a_file_is_named() {
     assert!(error.contains(&format!("cannot open {}: ", file.display())), "{error}");
     let missing = directory.path().join("none.db");
     let error = Store::open_existing(&missing).unwrap_err().to_string();
-    assert!(error.contains("none.db") && error.contains("\nhint: 'nearfar run quick' makes one"), "{error}");
+    assert!(error.contains("none.db") && error.contains("\nhint: 'nearfar run quick' creates one"), "{error}");
     assert!(!missing.exists());
 }
 
 #[test]
-fn a_file_that_was_cut_is_refused() {
+fn truncated_file_returns_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     made(&path);
     let whole = fs::read(&path).unwrap();
     let pages = whole.len() / 4096;
-    // SQLite takes a file of one byte for an empty one.
+    // SQLite treats a file of one byte as empty.
     let lengths = [2, 15, 16, 50, 99, 100, 101, 512, 4095].into_iter();
     for length in lengths.chain((1..pages).map(|page| page * 4096)).chain([whole.len() - 1]) {
         fs::write(&path, &whole[..length]).unwrap();
-        let Err(error) = load(&path) else { panic!("{length} of {} bytes were taken for all", whole.len()) };
+        let Err(error) = load(&path) else { panic!("{length} of {} bytes were accepted", whole.len()) };
         let expected = matches!(error, StoreError::Damaged { .. } | StoreError::NotADatabase { .. });
         assert!(expected, "{length} of {} bytes: {error:?}", whole.len());
-        assert_eq!(fs::read(&path).unwrap().len(), length, "a damaged file is left as it is");
+        assert_eq!(fs::read(&path).unwrap().len(), length, "a damaged file is not modified");
     }
-    // A file of no bytes is new, as mktemp makes it.
+    // An empty file is new, as mktemp creates it.
     fs::write(&path, "").unwrap();
     assert_eq!(Store::open(&path).unwrap().runs().unwrap(), []);
 }
 
 #[test]
-fn a_page_of_garbage_is_found_when_it_matters() {
+fn overwritten_page_is_detected_when_it_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let expected = made(&path);
@@ -105,7 +105,7 @@ fn a_page_of_garbage_is_found_when_it_matters() {
             Err(StoreError::Damaged { .. } | StoreError::NotADatabase { .. }) => found += 1,
             Err(error) => panic!("page {page}: {error:?}"),
         }
-        // The whole file is looked at only when asked.
+        // The whole file is checked only on request.
         let noticed = Store::open(&path).and_then(|store| store.check());
         assert!(noticed.is_err(), "page {page}: nothing noticed");
     }
@@ -113,7 +113,7 @@ fn a_page_of_garbage_is_found_when_it_matters() {
 }
 
 #[test]
-fn nonsense_in_a_column_is_damage() {
+fn invalid_column_values_are_reported_as_damage() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let changes = [

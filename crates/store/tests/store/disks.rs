@@ -1,5 +1,5 @@
-//! Disks that are full or read-only. They are mounted in a namespace of their own, so nothing is left behind and no
-//! rights are needed where the kernel lets users have namespaces; elsewhere these tests are skipped with the reason.
+//! Full and read-only disks. They are mounted in a separate mount namespace, so nothing is left behind. If the kernel
+//! does not let the user create namespaces, these tests are skipped and print the reason.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use store::{Store, StoreError};
 use crate::child::{again, given_path};
 use crate::fixtures;
 
-/// As `child::given_path` reads it.
+/// Read by `child::given_path`.
 const PATH: &str = "NEARFAR_TEST_STORE";
 
-/// Runs one of the tests below in a mount namespace, after `mount` (a shell command that finds the directory in $1).
+/// Runs one of the helpers below in a mount namespace, after `mount` (a shell command that finds the directory in $1).
 pub fn mounted(directory: &Path, mount: &str, test: &str) {
     let inner = again(test);
     let mut command = Command::new("unshare");
@@ -35,12 +35,12 @@ pub fn mounted(directory: &Path, mount: &str, test: &str) {
 }
 
 #[test]
-fn a_full_disk_keeps_what_is_stored() {
+fn full_disk_keeps_the_stored_trials() {
     let directory = tempfile::tempdir().unwrap();
     mounted(directory.path(), "mount -t tmpfs -o size=1m none \"$1\"", "disks::on_a_small_disk");
 }
 
-/// Not a test by itself: runs on a disk of 1 MiB.
+/// Helper process: runs on a disk of 1 MiB.
 #[test]
 fn on_a_small_disk() {
     let Some(path) = given_path() else { return };
@@ -61,14 +61,14 @@ fn on_a_small_disk() {
     assert!(matches!(error, StoreError::NoSpace { .. }), "{error:?}");
     let text = error.to_string();
     assert!(text.starts_with(&format!("no space left on the disk of results file {}", path.display())), "{text}");
-    assert!(text.contains("\nhint: what was stored before is kept"), "{text}");
+    assert!(text.contains("\nhint: results stored before are kept"), "{text}");
     assert!(stored.len() > 5 && store.trials(&run.id).unwrap() == stored);
-    // Also for a program that comes later, even with the disk still full.
+    // The same holds for a program started later, while the disk is still full.
     drop(store);
     let mut store = Store::open(&path).unwrap();
     assert!(store.trials(&run.id).unwrap() == stored);
     store.check().unwrap();
-    // With room again the run goes on.
+    // After space is freed, the run is resumed.
     fs::remove_file(ballast).unwrap();
     stored.push(fixtures::trial(&run, stored.len() as u32, 50));
     store.add_trial(&run.id, stored.last().unwrap()).unwrap();
@@ -78,7 +78,7 @@ fn on_a_small_disk() {
 const READ_ONLY: &str = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"";
 
 #[test]
-fn a_read_only_disk_can_be_read() {
+fn file_on_a_read_only_disk_can_be_read() {
     let directory = tempfile::Builder::new().prefix("odd ?#%41 name").tempdir().unwrap();
     let mut store = Store::open(&directory.path().join("results.db")).unwrap();
     let run = fixtures::run("00000000000000aa", 1);
@@ -89,7 +89,7 @@ fn a_read_only_disk_can_be_read() {
 }
 
 #[test]
-fn a_read_only_disk_hides_no_trial_of_a_killed_program() {
+fn read_only_disk_hides_no_trial_of_a_killed_program() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let mut store = Store::open(&path).unwrap();
@@ -99,7 +99,7 @@ fn a_read_only_disk_hides_no_trial_of_a_killed_program() {
     drop(store);
     let mut store = Store::open(&path).unwrap();
     store.add_trial(&run.id, &fixtures::trial(&run, 0, 5)).unwrap();
-    // A copy of the files as they are now is what a killed program leaves: the trial is in the WAL.
+    // A copy of the current files is what a killed program leaves: the trial is in the WAL.
     let copy = tempfile::tempdir().unwrap();
     for name in ["results.db", "results.db-wal", "results.db-shm"] {
         fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();
@@ -107,13 +107,13 @@ fn a_read_only_disk_hides_no_trial_of_a_killed_program() {
     mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk");
     fs::remove_file(copy.path().join("results.db-shm")).unwrap();
     mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk_with_a_wal");
-    // A directory stands for a WAL that may not be read; these tests may run as root, who may read everything.
+    // A directory stands for an unreadable WAL, because root could read any file.
     fs::remove_file(copy.path().join("results.db-wal")).unwrap();
     fs::create_dir(copy.path().join("results.db-wal")).unwrap();
     mounted(copy.path(), READ_ONLY, "disks::on_a_read_only_disk_with_a_wal");
 }
 
-/// Not a test by itself: runs where the file's directory is read-only.
+/// Helper process: runs with the file's directory read-only.
 #[test]
 fn on_a_read_only_disk() {
     let Some(path) = given_path() else { return };
@@ -129,7 +129,7 @@ fn on_a_read_only_disk() {
     assert!(error.to_string().contains("the file or its directory is read-only"), "{error}");
 }
 
-/// Not a test by itself: the trial is in a WAL that may not be readable; then that is said.
+/// Helper process: the trial is in a WAL; if the WAL is unreadable, an error is expected.
 #[test]
 fn on_a_read_only_disk_with_a_wal() {
     let Some(path) = given_path() else { return };

@@ -1,4 +1,4 @@
-//! What other programs get.
+//! Exports in every format.
 
 use model::values::record::{RunId, RunRecord, TrialRecord};
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn run() -> RunRecord {
 }
 
 #[test]
-fn csv_has_a_row_per_sample_and_per_trial_without() {
+fn csv_has_a_row_per_sample_and_per_trial_without_samples() {
     insta::assert_snapshot!(exported(3, 2, export::csv).unwrap());
     let text = exported(20, 0, export::csv).unwrap();
     let mut reader = csv::Reader::from_reader(text.as_bytes());
@@ -42,7 +42,7 @@ fn csv_has_a_row_per_sample_and_per_trial_without() {
 }
 
 #[test]
-fn json_has_everything() {
+fn json_has_the_whole_run() {
     let text = exported(30, 4, export::json).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&json["format"], &json["version"]), (&Value::from("nearfar-run"), &Value::from(1)));
@@ -55,13 +55,13 @@ fn json_has_everything() {
 }
 
 #[test]
-fn hyperfine_json_has_hyperfines_fields() {
+fn hyperfine_json_has_the_fields_of_hyperfine() {
     let text = exported(40, 4, export::hyperfine).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
     let results = json["results"].as_array().unwrap();
     assert_eq!(results.len(), fixtures::CELLS);
     let entry = &results[0];
-    // The fields of hyperfine 1.15 in its order, and the one that 1.19 added.
+    // The fields of hyperfine 1.15 in its order, and the field that 1.19 added.
     let names: Vec<&String> = entry.as_object().unwrap().keys().collect();
     let expected = [
         "command",
@@ -86,7 +86,7 @@ fn hyperfine_json_has_hyperfines_fields() {
         let value = entry[name].as_f64().unwrap();
         assert!((value - expected).abs() < 1e-9, "{name}: {value}, expected {expected}");
     };
-    // mean and sd of 3.7141, 5.1490 and 6.25 ms by Python's statistics module.
+    // Mean and standard deviation of 3.7141, 5.1490 and 6.25 ms, computed with Python's statistics module.
     near("mean", 0.005_037_693_700);
     near("stddev", 0.001_271_606_680);
     near("median", exact[1]);
@@ -103,25 +103,24 @@ fn hyperfine_json_has_hyperfines_fields() {
 }
 
 #[test]
-fn without_times_hyperfine_json_is_refused() {
+fn hyperfine_json_without_times_returns_an_error() {
     let error = exported(30, 1, export::hyperfine).unwrap_err();
     assert!(error.to_string().ends_with("\nhint: export it as csv or json"), "{error}");
 }
 
-/// What was exported comes back by our own reader of hyperfine's reports: its figures fit each other.
 #[test]
-fn hyperfine_json_is_read_back() {
+fn hyperfine_json_can_be_imported_again() {
     let text = exported(40, 4, export::hyperfine).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("times.json");
     std::fs::write(&file, &text).unwrap();
     let store::import::ImportFormat::Report(report, format) = store::import::read(&file, None).unwrap() else {
-        panic!("it is a report")
+        panic!("not a report")
     };
     assert_eq!(format, "hyperfine");
     let json: Value = serde_json::from_str(&text).unwrap();
     let results = json["results"].as_array().unwrap();
-    // A time and the user time of each; the system time is not measured.
+    // Each has a time and a user time; the system time is not measured.
     assert_eq!(report.rows.len(), 2 * results.len());
     for (rows, result) in report.rows.chunks(2).zip(results) {
         assert_eq!((rows[0].metric.as_str(), rows[1].metric.as_str()), ("time", "user"));
@@ -133,7 +132,7 @@ fn hyperfine_json_is_read_back() {
 }
 
 #[test]
-fn openmetrics_is_well_formed() {
+fn openmetrics_text_is_well_formed() {
     let text = exported(40, 4, export::openmetrics).unwrap();
     assert!(text.ends_with("\n# EOF\n") && !text.contains("\n\n"));
     let mut seen = std::collections::HashSet::new();
@@ -165,7 +164,7 @@ fn openmetrics_is_well_formed() {
         (Some("stream \"0\""), Some("kernel"), Some("2"))
     );
     assert_eq!((label("parameters"), label("experiment")), (Some("size=1KiB"), Some("bandwidth")));
-    // As in hyperfine's: the median of cell 0 is at position 24.
+    // As in hyperfine's JSON: the median of cell 0 is at position 24.
     assert!((value - (24_f64.sqrt() + 0.25) / 1000.0).abs() < 1e-12, "{value}");
     assert!(text.contains("nearfar_stream_copy_ci_low_bytes_per_second{"), "{text}");
     assert!(text.contains("verdict=\"invalid\"} 1\n"), "{text}");
@@ -180,7 +179,7 @@ fn plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// `name{label="value",…} number`, with the escapes of the format and nothing else.
+/// Parses `name{label="value",…} number`, with only the escapes of the format.
 fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
     let (name, rest) = line.split_once('{').unwrap();
     let mut labels = Vec::new();
@@ -210,9 +209,10 @@ fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
     (name.into(), labels, rest.strip_prefix("} ").unwrap().parse().unwrap())
 }
 
-/// The strict parser of Prometheus' own Python library, and its parser of the older format, which `node_exporter` reads.
+/// Checks the text with the strict parser of Prometheus' Python library, and with its parser of the older format, which
+/// `node_exporter` reads.
 #[test]
-fn openmetrics_is_read_by_prometheus_own_parsers() {
+fn openmetrics_text_is_accepted_by_the_parsers_of_prometheus() {
     const SCRIPT: &str = "import sys\n\
         from prometheus_client.openmetrics import parser as strict\n\
         from prometheus_client import parser as old\n\
@@ -226,7 +226,7 @@ fn openmetrics_is_read_by_prometheus_own_parsers() {
         let probe = std::process::Command::new(python).args(["-c", "import prometheus_client.openmetrics"]).output();
         probe.is_ok_and(|output| output.status.success())
     };
-    // Debian's own Python has Debian's packages, whatever else is called python3 here.
+    // /usr/bin/python3 has Debian's packages, even if another python3 comes first in PATH.
     let Some(python) = ["python3", "/usr/bin/python3"].iter().find(has) else {
         println!(
             "skipped: openmetrics by its own parser: no Python with prometheus_client (python3-prometheus-client)"
@@ -249,14 +249,14 @@ fn openmetrics_is_read_by_prometheus_own_parsers() {
 }
 
 #[test]
-fn a_run_that_is_not_there_is_not_exported() {
+fn missing_run_is_not_exported() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(&directory.path().join("results.db")).unwrap();
     let error = export::csv(&store, &RunId("aa".into()), &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("has no run 'aa'"), "{error}");
 }
 
-/// A pipe that is closed at once, as by `| head`.
+/// A pipe that is closed immediately, as by `| head`.
 struct Closed;
 
 impl std::io::Write for Closed {
@@ -270,7 +270,7 @@ impl std::io::Write for Closed {
 }
 
 #[test]
-fn a_closed_pipe_is_an_error_and_not_a_panic() {
+fn closed_pipe_returns_an_error_without_a_panic() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(&directory.path().join("results.db")).unwrap();
     let run = run();

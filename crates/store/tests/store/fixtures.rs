@@ -1,4 +1,4 @@
-//! Runs and trials made up for tests: the same number gives the same trial, and no two are alike.
+//! Generated runs and trials for tests: deterministic and distinct per number.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use model::values::workload::{
     Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec,
 };
 
-/// How many cells the plan has.
+/// Number of cells of the plan.
 pub const CELLS: usize = 12;
 
 /// A run with a machine and a plan of [`CELLS`] cells.
@@ -33,12 +33,12 @@ pub fn run(id: &str, seed: u64) -> RunRecord {
     }
 }
 
-/// One cpu that runs this kernel.
+/// A machine with one CPU and this kernel release.
 pub fn machine(kernel: &str) -> Capture {
     let object = |kind, parent, children: &[usize]| Object {
         kind,
         os_index: Some(0),
-        cpus: CpuSet::parse_list("0").expect("one cpu is a list"),
+        cpus: CpuSet::parse_list("0").expect("a valid list"),
         parent,
         children: children.into(),
         memory: Vec::new(),
@@ -53,7 +53,7 @@ pub fn machine(kernel: &str) -> Capture {
     Capture::new(Topology { objects, ..Topology::default() }, settings)
 }
 
-/// A time, a rate that is the larger the better, and the times that `hyperfine` wants.
+/// A time, a rate to maximise, and the times that hyperfine's format requires.
 fn spec() -> WorkloadSpec {
     let metric = |name: &str, unit: &str, better| MetricSpec {
         name: name.into(),
@@ -119,13 +119,13 @@ fn one_cpu() -> Placement {
     Placement {
         name: "one, core".into(),
         reason: "the \"first\"".into(),
-        seats: vec![CpuId(0)],
+        bindings: vec![CpuId(0)],
         memory,
         ..Placement::kernel(1)
     }
 }
 
-/// The trial at this position of a run, with so many samples.
+/// The trial of a run at this position, with this number of samples.
 pub fn trial(run: &RunRecord, position: u32, samples: usize) -> TrialRecord {
     let cells = CELLS as u32;
     let role = if position < cells { Role::Warmup } else { Role::Measured };
@@ -138,7 +138,7 @@ pub fn trial(run: &RunRecord, position: u32, samples: usize) -> TrialRecord {
     TrialRecord { position, trial, outcome, verdict }
 }
 
-/// Every 17th fails and every 5th is disturbed.
+/// Every 17th trial fails and every 5th is disturbed.
 fn ending(position: u32) -> (TrialStatus, Verdict) {
     let verdict =
         |grade, reasons: &[&str]| Verdict { grade, reasons: reasons.iter().map(ToString::to_string).collect() };
@@ -160,14 +160,14 @@ fn values(position: u32, samples: usize) -> Vec<Sample> {
 }
 
 fn evidence(position: u32) -> Evidence {
-    let cpus = CpuSet::parse_list("0").expect("one cpu is a list");
-    let seat = ThreadBinding { asked: CpuId(0), mask: cpus.clone(), before: CpuId(0), after: CpuId(0) };
+    let cpus = CpuSet::parse_list("0").expect("a valid list");
+    let seat = ThreadBinding { requested: CpuId(0), mask: cpus.clone(), before: CpuId(0), after: CpuId(0) };
     Evidence {
         mask_at_start: Some(cpus.clone()),
         cpus_seen: cpus,
-        looks: u64::from(position),
+        polls: u64::from(position),
         threads_seen: 1,
-        thread_seats: vec![seat],
+        thread_bindings: vec![seat],
         pages: BTreeMap::from([(NodeId(0), 4096 + u64::from(position))]),
         memory_policy: Some("bind:0".into()),
         migrations: Some(u64::MAX),

@@ -1,4 +1,4 @@
-//! `kill -9` at any moment: what was acknowledged is there, what is there is whole, nothing is there twice.
+//! `kill -9` at any moment: acknowledged trials are stored, stored trials are complete, and no trial is stored twice.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -20,42 +20,42 @@ fn a_killed_writer_leaves_whole_trials_and_loses_none() {
     let mut known = BTreeSet::new();
     let mut unacknowledged = 0;
     for round in 0..ROUNDS {
-        let told = write_and_kill(&path, round, &known);
+        let acknowledged = write_and_kill(&path, round, &known);
         let stored = check(&path);
-        let lost: Vec<&u32> = known.union(&told).filter(|position| !stored.contains(position)).collect();
+        let lost: Vec<&u32> = known.union(&acknowledged).filter(|position| !stored.contains(position)).collect();
         assert!(lost.is_empty(), "round {round}: {lost:?} were stored and are gone");
-        unacknowledged += stored.difference(&known).filter(|position| !told.contains(position)).count();
+        unacknowledged += stored.difference(&known).filter(|position| !acknowledged.contains(position)).count();
         known = stored;
     }
-    eprintln!("{} trials over {ROUNDS} kills, {unacknowledged} stored but not yet told", known.len());
+    eprintln!("{} trials over {ROUNDS} kills, {unacknowledged} stored but not yet acknowledged", known.len());
     assert!(known.len() > 20, "the writer was always killed too early for this test to say anything");
     assert!(writer(&path, RUN, TRIALS).wait_with_output().unwrap().status.success());
     assert_eq!(check(&path).len(), TRIALS as usize, "the resumed run is complete");
 }
 
-/// Lets a writer store some trials and kills it at a moment that differs from round to round: after some number of
-/// new trials (or before it has opened the file) and some thousands of instructions.
+/// Lets a writer store some trials and kills it at a moment that differs between rounds: after some number of new
+/// trials (or before it has opened the file) and some thousands of instructions.
 fn write_and_kill(path: &Path, round: u64, known: &BTreeSet<u32>) -> BTreeSet<u32> {
     let mut child = writer(path, RUN, TRIALS);
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
     let random = model::values::plan::stream(round, "kill");
     let wanted = (random % 8) as usize;
-    let mut told = BTreeSet::new();
-    while told.difference(known).count() < wanted {
+    let mut acknowledged = BTreeSet::new();
+    while acknowledged.difference(known).count() < wanted {
         let Some(line) = output.next() else { break };
-        told.extend(acknowledged(&line.unwrap()));
+        acknowledged.extend(acknowledged(&line.unwrap()));
     }
     for spin in 0..(random >> 32) % 400_000 {
         std::hint::black_box(spin);
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it still told before it died counts as stored too.
-    told.extend(output.map_while(Result::ok).filter_map(|line| acknowledged(&line)));
-    told
+    // Trials acknowledged before the kill but read after it count as stored too.
+    acknowledged.extend(output.map_while(Result::ok).filter_map(|line| acknowledged(&line)));
+    acknowledged
 }
 
-/// The positions of the stored trials, each compared with what was to be stored.
+/// The positions of the stored trials, after comparing each trial with the expected one.
 fn check(path: &Path) -> BTreeSet<u32> {
     let store = Store::open(path).unwrap();
     store.check().unwrap();
@@ -73,7 +73,7 @@ fn check(path: &Path) -> BTreeSet<u32> {
 }
 
 #[test]
-fn two_processes_write_to_one_new_file() {
+fn two_processes_can_create_and_write_one_file() {
     for _ in 0..4 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("made/by/both/results.db");

@@ -1,4 +1,4 @@
-//! Another program holds the file.
+//! Another program holds a lock on the file.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::fixtures;
 const WAIT: Duration = Duration::from_millis(30);
 
 #[test]
-fn a_locked_file_is_named_with_its_holder() {
+fn locked_file_is_reported_with_the_holder() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let mut store = Store::open_waiting(&path, WAIT).unwrap();
@@ -24,15 +24,15 @@ fn a_locked_file_is_named_with_its_holder() {
     assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
     let text = error.to_string();
     let holder = format!("results.db is locked by process {} (", std::process::id());
-    assert!(text.contains(&holder) && text.contains("\nhint: wait until it is done"), "{text}");
-    // One can read meanwhile, and write afterwards.
+    assert!(text.contains(&holder) && text.contains("\nhint: wait until that process ends"), "{text}");
+    // Reading works meanwhile, and writing afterwards.
     assert_eq!(store.trials(&run.id).unwrap(), []);
     other.execute_batch("ROLLBACK").unwrap();
     store.add_trial(&run.id, &fixtures::trial(&run, 0, 3)).unwrap();
 }
 
 #[test]
-fn a_file_that_is_locked_whole_is_not_opened() {
+fn exclusively_locked_file_is_not_opened() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     drop(Store::open(&path).unwrap());
@@ -47,7 +47,7 @@ fn a_file_that_is_locked_whole_is_not_opened() {
 }
 
 #[test]
-fn many_open_a_new_file_at_once() {
+fn new_file_can_be_opened_concurrently() {
     const OPENERS: usize = 8;
     for _ in 0..20 {
         let directory = tempfile::tempdir().unwrap();

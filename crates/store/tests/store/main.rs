@@ -1,5 +1,5 @@
-//! The results file as its users have it: real SQLite files in temporary directories, other processes, full and
-//! read-only disks, damage; and PostgreSQL servers, where there is one.
+//! Tests of the results file through its public interface: real SQLite files in temporary directories, other processes,
+//! full and read-only disks, damage; and PostgreSQL servers if PostgreSQL is installed.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 mod child;

@@ -1,4 +1,4 @@
-//! Two files become one; doing so again adds nothing.
+//! Merging two results files; repeating a merge adds nothing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ fn table(figure: f64) -> ImportedTable {
 }
 
 #[test]
-fn a_merge_adds_what_is_missing_once() {
+fn merge_adds_missing_trials_once() {
     let Two { mut here, mut there, path, _directory } = two();
     let [only_here, both, only_there] = ["aa", "bb", "cc"].map(|id| fixtures::run(id, 1));
     fill(&mut here, &only_here, 0..10);
@@ -72,7 +72,7 @@ fn a_merge_adds_what_is_missing_once() {
 }
 
 #[test]
-fn a_merge_takes_nothing_that_contradicts() {
+fn merge_skips_contradicting_runs() {
     let Two { mut here, mut there, path, _directory } = two();
     let run = fixtures::run("aa", 1);
     let other_seed = fixtures::run("bb", 2);
@@ -86,29 +86,29 @@ fn a_merge_takes_nothing_that_contradicts() {
     fill(&mut there, &other_seed, 0..3);
     fill(&mut here, &shuffled, 0..2);
     there.begin_run(&shuffled).unwrap();
-    let mut elsewhere = fixtures::trial(&shuffled, 5, 5);
-    elsewhere.position = 1;
-    there.add_trial(&shuffled.id, &elsewhere).unwrap();
+    let mut moved = fixtures::trial(&shuffled, 5, 5);
+    moved.position = 1;
+    there.add_trial(&shuffled.id, &moved).unwrap();
     here.add_table(&table(1.0)).unwrap();
     there.add_table(&table(2.0)).unwrap();
     let before: Vec<_> = [&run, &shuffled].map(|run| here.trials(&run.id).unwrap()).into();
     let report = here.merge(&path).unwrap();
     let expected = [
-        "run aa: it went on in both files, and the same trials came out differently",
-        "run bb: here it has another plan, machine or seed",
-        "run cc: it went on in both files, in different orders",
-        "table board: here it has other content",
+        "run aa: the run was resumed in both files, and the same trials have different results",
+        "run bb: the stored run has another plan, machine or seed",
+        "run cc: the run was resumed in both files, in different orders",
+        "table board: a different table of this name is stored",
     ];
     assert_eq!(report.conflicts, expected);
     assert_eq!((report.runs_added, report.runs_present, report.trials_added), (0, 0, 0));
     let after: Vec<_> = [&run, &shuffled].map(|run| here.trials(&run.id).unwrap()).into();
     assert_eq!(before, after);
     assert_eq!(here.table("board").unwrap(), table(1.0));
-    assert!(report.to_string().contains("\nleft out: run aa: it went on"));
+    assert!(report.to_string().contains("\nskipped: run aa: the run was resumed"));
 }
 
 #[test]
-fn a_merge_that_fails_adds_nothing() {
+fn failed_merge_adds_nothing() {
     let Two { mut here, mut there, path, _directory } = two();
     fill(&mut there, &fixtures::run("aa", 1), 0..3);
     fill(&mut there, &fixtures::run("bb", 1), 0..3);
@@ -117,12 +117,12 @@ fn a_merge_that_fails_adds_nothing() {
     assert!(matches!(&error, StoreError::Damaged { path, .. } if path.ends_with("there.db")), "{error:?}");
     assert_eq!(here.runs().unwrap(), []);
     assert!(matches!(here.merge(&path.with_file_name("none.db")), Err(StoreError::Missing { .. })));
-    fs::write(&path, "not a database, but long enough to be looked at by SQLite ".repeat(20)).unwrap();
+    fs::write(&path, "not a database, but long enough for SQLite to read ".repeat(20)).unwrap();
     assert!(matches!(here.merge(&path), Err(StoreError::NotADatabase { .. } | StoreError::Damaged { .. })));
 }
 
 #[test]
-fn tables_are_kept_by_name() {
+fn tables_are_stored_by_name() {
     let Two { mut here, .. } = two();
     assert_eq!(here.tables().unwrap(), [""; 0]);
     let error = here.table("board").unwrap_err().to_string();
@@ -130,8 +130,8 @@ fn tables_are_kept_by_name() {
     here.add_table(&table(0.1)).unwrap();
     here.add_table(&table(0.1)).unwrap();
     assert_eq!(here.tables().unwrap(), ["board"]);
-    assert!(here.table("x").unwrap_err().to_string().ends_with("\nhint: there is board"));
+    assert!(here.table("x").unwrap_err().to_string().ends_with("\nhint: available: board"));
     let error = here.add_table(&table(0.2)).unwrap_err().to_string();
-    assert!(error.starts_with("there is another imported table 'board' with other content"), "{error}");
+    assert!(error.starts_with("an imported table 'board' with other content"), "{error}");
     assert_eq!(here.table("board").unwrap(), table(0.1));
 }

@@ -1,4 +1,4 @@
-//! What is loaded is what was stored, to the last bit.
+//! Loaded runs equal the stored ones to the last bit.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use store::Store;
 use crate::fixtures;
 
 #[test]
-fn a_run_comes_back_as_it_was_stored() {
+fn loaded_run_equals_the_stored_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let run =
         RunRecord { host: Some("ä\"';\0".into()), simulated: Some("c:1".into()), ..fixtures::run("aa", u64::MAX) };
-    // In another order than that of their positions, as after a merge.
+    // Stored in another order than by position, as after a merge.
     let expected: Vec<TrialRecord> =
         (0..100).map(|position| fixtures::trial(&run, position, position as usize % 7)).collect();
     {
@@ -73,7 +73,7 @@ prop_compose! {
             cell: cell as usize,
             workload,
             parameters: Parameters(parameters),
-            placement: Placement { name, seats, ..Placement::kernel(3) },
+            placement: Placement { name, bindings, ..Placement::kernel(3) },
             role: if warmup { Role::Warmup } else { Role::Measured },
             block,
             attempt,
@@ -92,7 +92,7 @@ prop_compose! {
         unavailable in prop::collection::btree_map(any::<String>(), any::<String>(), 0..3),
     ) -> Outcome {
         let evidence = Evidence {
-            looks,
+            polls,
             swapped: swapped.map(Bytes),
             memory_policy: policy,
             unavailable,
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_trial_comes_back(
+    fn loaded_trial_equals_the_stored_one(
         position in any::<u32>(),
         trial in trial(),
         outcome in outcome(),

@@ -1,4 +1,4 @@
-//! Runs are found again by what people and programs know of them.
+//! Finding runs by id, prefix, `latest` and plan.
 
 use model::values::record::{EndReason, RunId, RunRecord};
 use rusqlite::Connection;
@@ -14,7 +14,7 @@ fn store() -> (TempDir, Store) {
 }
 
 #[test]
-fn a_run_is_found_by_its_id_its_beginning_and_as_latest() {
+fn run_is_found_by_id_prefix_and_latest() {
     let (_directory, mut store) = store();
     let error = store.run("latest").unwrap_err().to_string();
     assert!(error.contains("results.db has no runs yet\nhint: 'nearfar run quick'"), "{error}");
@@ -22,7 +22,7 @@ fn a_run_is_found_by_its_id_its_beginning_and_as_latest() {
     for run in &runs {
         store.begin_run(run).unwrap();
     }
-    // The clock was set back before the last one.
+    // The clock was set back before the last run.
     let late = RunRecord { started_unix_ms: 5, host: Some("beta".into()), ..fixtures::run("99", u64::MAX) };
     store.begin_run(&late).unwrap();
     let found = |name: &str| store.run(name).map(|run| run.id.0);
@@ -34,14 +34,14 @@ fn a_run_is_found_by_its_id_its_beginning_and_as_latest() {
     for name in ["", "%", "_b12", "c", "ab123", "latest "] {
         let error = found(name).unwrap_err();
         assert!(matches!(error, StoreError::NoSuchRun { .. }), "{name}: {error}");
-        assert!(error.to_string().contains("\nhint: 'nearfar show --runs' lists them"), "{error}");
+        assert!(error.to_string().contains("\nhint: 'nearfar show --runs' lists the runs"), "{error}");
     }
     let error = found("a").unwrap_err().to_string();
-    assert_eq!(error, "several runs begin with 'a': ab12, ab34, ab\nhint: give more letters of its id");
+    assert_eq!(error, "several runs match 'a': ab12, ab34, ab\nhint: type more characters of the id");
 }
 
 #[test]
-fn runs_are_listed_in_the_order_of_their_beginning() {
+fn runs_are_listed_in_order_of_insertion() {
     let (_directory, mut store) = store();
     assert_eq!(store.runs().unwrap(), []);
     let first = fixtures::run("bb", 1);
@@ -66,7 +66,7 @@ fn runs_are_listed_in_the_order_of_their_beginning() {
 }
 
 #[test]
-fn an_unfinished_run_is_found_by_plan_and_machine() {
+fn unfinished_run_is_found_by_plan_and_machine() {
     let (_directory, mut store) = store();
     let simulated = Some("box:1".to_string());
     let other_machine = RunRecord { machine: fixtures::machine("6.19.0"), ..fixtures::run("c", 1) };
@@ -95,7 +95,7 @@ fn an_unfinished_run_is_found_by_plan_and_machine() {
 }
 
 #[test]
-fn nothing_is_stored_twice_or_into_nowhere() {
+fn duplicates_and_trials_of_missing_runs_are_rejected() {
     let (_directory, mut store) = store();
     let run = fixtures::run("aa", 1);
     let trial = fixtures::trial(&run, 0, 3);
@@ -121,7 +121,7 @@ fn nothing_is_stored_twice_or_into_nowhere() {
 }
 
 #[test]
-fn a_number_that_is_none_is_refused_whole() {
+fn trial_with_a_non_finite_sample_is_rejected() {
     let (_directory, mut store) = store();
     let run = fixtures::run("aa", 1);
     store.begin_run(&run).unwrap();
@@ -129,13 +129,13 @@ fn a_number_that_is_none_is_refused_whole() {
         let mut trial = fixtures::trial(&run, 0, 3);
         trial.outcome.samples[2].value = bad;
         let error = store.add_trial(&run.id, &trial).unwrap_err().to_string();
-        assert!(error.ends_with("has a sample of user that is not a finite number"), "{error}");
+        assert!(error.ends_with("has a sample of user that is not finite"), "{error}");
     }
     assert_eq!(store.trials(&run.id).unwrap(), []);
 }
 
 #[test]
-fn people_can_query_the_file() {
+fn views_answer_sql_queries() {
     let (directory, mut store) = store();
     for (id, kernel) in [("aa", "6.18.0"), ("bb", "6.18.0"), ("cc", "6.19.0")] {
         let run = RunRecord { machine: fixtures::machine(kernel), ..fixtures::run(id, 1) };

@@ -1,4 +1,4 @@
-//! Placements kept under names.
+//! Saved placements.
 
 use model::placements::placement::Placement;
 use model::values::record::SavedPlacement;
@@ -7,12 +7,12 @@ use store::Store;
 use crate::fixtures::run;
 
 #[test]
-fn a_placement_is_kept_until_another_takes_its_name() {
+fn saved_placement_is_replaced_by_one_of_the_same_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let mut store = Store::open(&path).unwrap();
     let text = store.saved_placement("web").unwrap_err().to_string();
-    assert!(text.starts_with("no placement is kept as 'web'"), "{text}");
+    assert!(text.starts_with("no saved placement 'web'"), "{text}");
 
     let record = run("r", 1);
     let saved = |name: &str, threads| SavedPlacement::new(name, &record, &Placement::kernel(threads));
@@ -24,6 +24,6 @@ fn a_placement_is_kept_until_another_takes_its_name() {
     assert_eq!(store.saved_placement("web").unwrap(), saved("web", 4));
     assert_eq!(store.saved_placement("db").unwrap(), saved("db", 3));
     let error = store.saved_placement("wob").unwrap_err();
-    assert!(error.to_string().contains("there is db, web"), "{error}");
+    assert!(error.to_string().contains("available: db, web"), "{error}");
     assert!(saved("web", 2).changes(&record.machine).is_empty());
 }

@@ -1,5 +1,5 @@
-//! What is given away: secrets are planted into every text of a run, one by one and all at once, and looked for in what is
-//! shared and in the bytes of the file.
+//! Shared files: secrets are planted into every text of a run, one at a time and all at once, and searched for in the
+//! shared record and in the bytes of the file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ use store::{Store, StoreError};
 
 use crate::fixtures;
 
-/// What has a shape by which it is known wherever it stands.
+/// Secrets that are recognised by their form in any text.
 const SHAPES: [&str; 7] = [
     "/home/alice/payroll.bin",
     "~/letters",
@@ -36,17 +36,17 @@ const SHAPES: [&str; 7] = [
     "https://wiki.example.org/x",
     "5000c500a1b2c3d4",
 ];
-/// What is known because it is this machine's or its user's name, or looks like a disk's number.
+/// Secrets that are recognised because they are names of this machine or its user, or have the form of a serial number.
 const NAMES: [&str; 3] = ["basalt", "alice", "S4EWNX0R512345"];
-/// What of the secrets must be nowhere. The short ones are parts of those that are planted.
+/// Texts that must not occur anywhere; the short ones are parts of the planted ones.
 const TRACES: [&str; 11] =
     ["/home", "payroll", "~/", "00:1a", "0d6e6ef3", "192.168", "example.org", "basalt", "alice", "S4EWN", "5000c500"];
 
-fn wish() -> ShareOptions {
+fn options() -> ShareOptions {
     ShareOptions { names: vec!["basalt".into(), "alice".into()], ..ShareOptions::default() }
 }
 
-/// A run in which every field that may hold a text does.
+/// A run in which every text field is filled.
 fn full() -> (RunRecord, Vec<TrialRecord>) {
     let mut run = RunRecord {
         host: Some("board".into()),
@@ -72,7 +72,7 @@ fn full() -> (RunRecord, Vec<TrialRecord>) {
         }));
     }
     let kinds = trials.iter().map(|trial| std::mem::discriminant(&trial.outcome.status));
-    assert_eq!(kinds.collect::<std::collections::HashSet<_>>().len(), 4, "each way to end is there");
+    assert_eq!(kinds.collect::<std::collections::HashSet<_>>().len(), 4, "each status occurs");
     (run, trials)
 }
 
@@ -172,7 +172,7 @@ fn fill_plan(run: &mut RunRecord, cpus: &CpuSet) {
     plan.command = ["place", "--", "./payroll", "--password=hunter2"].map(String::from).to_vec();
 }
 
-/// The paths of all texts in a JSON value.
+/// The JSON pointers of all texts in a JSON value.
 fn texts(value: &Json, at: &str, paths: &mut Vec<String>) {
     match value {
         Json::String(_) => paths.push(at.into()),
@@ -186,7 +186,7 @@ fn texts(value: &Json, at: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// The program's or a maker's own words, where only shapes are looked for: a cpu may be called as a host is.
+/// Texts of the program or of a manufacturer, where only forms are searched for: a CPU model may equal a host name.
 fn is_vocabulary(path: &str, whole: &Json) -> bool {
     let words = ["/subtype", "/attr", "/series", "/workload", "/placement/name"];
     let fact = |key: &str| {
@@ -204,8 +204,8 @@ fn plant(whole: &mut Json, path: &str, instead: bool) {
     let vocabulary = is_vocabulary(path, whole);
     let secrets = SHAPES.iter().chain(NAMES.iter().filter(|_| !vocabulary));
     let secrets = secrets.copied().collect::<Vec<_>>().join(" ");
-    let old = whole.pointer_mut(path).expect("the path was just found");
-    let text = old.as_str().expect("it leads to a text").to_string();
+    let old = whole.pointer_mut(path).expect("the path was found above");
+    let text = old.as_str().expect("it is the path of a text").to_string();
     *old = if instead { secrets.into() } else { format!("{text} {secrets}, {text}").into() };
 }
 
@@ -219,7 +219,7 @@ fn trace(bytes: &[u8]) -> Option<&'static str> {
 }
 
 #[test]
-fn no_text_of_a_run_carries_a_secret_out() {
+fn no_text_of_a_run_leaks_a_secret() {
     let (run, trials) = full();
     let clean = serde_json::json!({ "run": run, "trials": trials });
     let mut paths = Vec::new();
@@ -228,21 +228,21 @@ fn no_text_of_a_run_carries_a_secret_out() {
     for (path, instead) in paths.iter().flat_map(|path| [(path, false), (path, true)]) {
         let mut whole = clean.clone();
         plant(&mut whole, path, instead);
-        // What is a choice or a list of cpus holds no text.
+        // An enumeration or a CPU list cannot hold other text.
         let Some((run, trials)) = parsed(&whole) else { continue };
         planted += 1;
-        let shared = share::run(&run, &trials, &wish());
+        let shared = share::run(&run, &trials, &options());
         let text = serde_json::to_string(&(&shared.record, &shared.trials)).unwrap();
         assert_eq!(trace(text.as_bytes()), None, "{path}");
     }
-    let shared = share::run(&run, &trials, &wish());
+    let shared = share::run(&run, &trials, &options());
     let times = |trials: &[TrialRecord]| trials[0].outcome.evidence.cpu_times.clone();
-    assert!(times(&shared.trials) == times(&trials), "what the cpus did is no secret");
+    assert!(times(&shared.trials) == times(&trials), "the CPU load is not a secret");
     assert!(planted > 800, "only {planted} texts were tried");
 }
 
 #[test]
-fn no_byte_of_the_file_is_a_secret() {
+fn no_byte_of_the_shared_file_is_part_of_a_secret() {
     let directory = tempfile::tempdir().unwrap();
     let (run, trials) = full();
     let mut whole = serde_json::json!({ "run": run, "trials": trials });
@@ -251,7 +251,7 @@ fn no_byte_of_the_file_is_a_secret() {
     for path in paths {
         let before = whole.clone();
         plant(&mut whole, &path, false);
-        // One part alone is read quickly, and a text in it that is a choice is put back.
+        // A single part parses quickly; a planted text that breaks an enumeration is restored.
         let part = path.split('/').nth(1).unwrap();
         let fits = if part == "run" {
             serde_json::from_value::<RunRecord>(whole["run"].clone()).is_ok()
@@ -273,7 +273,7 @@ fn no_byte_of_the_file_is_a_secret() {
     drop(store);
     assert!(trace(&fs::read(&original).unwrap()).is_some(), "the original has them");
 
-    let shared = share::run(&stored.0, &stored.1, &wish());
+    let shared = share::run(&stored.0, &stored.1, &options());
     let file = directory.path().join("shared.db");
     write(&file, Content::Run(&shared.record, &shared.trials)).unwrap();
     let bytes = fs::read(&file).unwrap();
@@ -286,9 +286,9 @@ fn no_byte_of_the_file_is_a_secret() {
 }
 
 #[test]
-fn what_is_compared_is_as_it_was() {
+fn sharing_preserves_the_compared_values() {
     let (run, trials) = full();
-    let shared = share::run(&run, &trials, &wish());
+    let shared = share::run(&run, &trials, &options());
     let (before, after) = (
         model::analysis::finding::summarise(&run.plan, &trials),
         model::analysis::finding::summarise(&shared.record.plan, &shared.trials),
@@ -325,11 +325,11 @@ fn what_is_compared_is_as_it_was() {
 }
 
 #[test]
-fn it_is_the_same_each_time_and_imports_beside_the_original() {
+fn sharing_is_reproducible_and_imports_next_to_the_original() {
     let directory = tempfile::tempdir().unwrap();
     let (run, trials) = full();
-    let once = share::run(&run, &trials, &wish());
-    assert_eq!(once, share::run(&run, &trials, &wish()));
+    let once = share::run(&run, &trials, &options());
+    assert_eq!(once, share::run(&run, &trials, &options()));
     assert_ne!(once.record.id, run.id, "its name was made of its commands");
     let old: Vec<_> = trials.iter().map(|trial| (&trial.trial.id, trial.trial.seed)).collect();
     assert!(
@@ -337,7 +337,7 @@ fn it_is_the_same_each_time_and_imports_beside_the_original() {
             .iter()
             .all(|trial| !old.iter().any(|(id, seed)| **id == trial.trial.id || *seed == trial.trial.seed))
     );
-    let again = share::run(&once.record, &once.trials, &wish());
+    let again = share::run(&once.record, &once.trials, &options());
     assert_eq!((&again.record.plan.cells, again.record.host), (&once.record.plan.cells, None));
 
     let file = directory.path().join("shared.db");
@@ -352,9 +352,10 @@ fn it_is_the_same_each_time_and_imports_beside_the_original() {
 }
 
 #[test]
-fn commands_stay_where_the_owner_says_so() {
+fn commands_are_kept_if_the_owner_asks_for_it() {
     let (run, trials) = full();
-    let shared = share::run(&run, &trials, &ShareOptions { keep_commands: true, host: Some("left".into()), ..wish() });
+    let shared =
+        share::run(&run, &trials, &ShareOptions { keep_commands: true, host: Some("left".into()), ..options() });
     let command = &shared.record.plan.cells[11];
     assert_eq!(command.parameters.0["argv"], Value::Text("[\"PATH\",\"--password=hunter2\"]".into()));
     assert_eq!((command.test.as_str(), shared.record.host.as_deref()), ("stream \"11\"", Some("left")));
@@ -367,7 +368,7 @@ fn commands_stay_where_the_owner_says_so() {
 }
 
 #[test]
-fn two_cells_stay_two() {
+fn different_cells_stay_different() {
     let (mut run, _) = full();
     let spec = run.plan.workloads[1].clone();
     let cell = |text: &str| {
@@ -379,13 +380,13 @@ fn two_cells_stay_two() {
     };
     run.plan.cells = vec![cell("[\"/home/alice/old\"]"), cell("[\"/home/alice/new\"]")];
     for keep_commands in [false, true] {
-        let shared = share::run(&run, &[], &ShareOptions { keep_commands, ..wish() });
+        let shared = share::run(&run, &[], &ShareOptions { keep_commands, ..options() });
         assert_ne!(shared.record.plan.cells[0].key, shared.record.plan.cells[1].key, "{keep_commands}");
     }
 }
 
 #[test]
-fn a_file_that_is_there_is_left_as_it_is() {
+fn existing_file_is_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let (run, trials) = full();
     let file = directory.path().join("theirs.db");
@@ -394,7 +395,7 @@ fn a_file_that_is_there_is_left_as_it_is() {
     assert!(matches!(&error, StoreError::CannotOpen { .. }), "{error:?}");
     assert_eq!(fs::read(&file).unwrap(), b"precious");
     assert!(matches!(
-        write(Path::new("/proc/no/such/folder/x.db"), Content::Run(&run, &trials)),
+        write(Path::new("/proc/no/such/directory/x.db"), Content::Run(&run, &trials)),
         Err(StoreError::CannotOpen { .. } | StoreError::Missing { .. })
     ));
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);

@@ -1,4 +1,4 @@
-//! Who only reads a results file sees what others write, and writes nothing.
+//! A reader sees what others write and writes nothing itself.
 
 use model::analysis::finding::VerdictCounts;
 use model::values::record::{EndReason, RunId};
@@ -9,7 +9,7 @@ use store::{Store, StoreError, StoreVersion};
 use crate::fixtures;
 
 #[test]
-fn what_another_program_stores_is_seen() {
+fn changes_by_another_program_are_visible() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let mut writer = Store::open(&path).unwrap();
@@ -46,7 +46,7 @@ fn what_another_program_stores_is_seen() {
 }
 
 #[test]
-fn a_file_opened_to_read_is_not_written() {
+fn file_opened_for_reading_is_not_modified() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     assert!(matches!(Store::open_to_read(&path), Err(StoreError::Missing { .. })));

@@ -1,5 +1,5 @@
-//! The same files in an object store that speaks S3: where the environment says that it is, uploads that are whole or not
-//! there, refusals in words. Must not know columns.
+//! Writes the same files to an S3-compatible object store, configured by the environment. Uploads are atomic. Must not
+//! depend on the columns.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -13,33 +13,35 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Runtime;
 
-use self::refusal::{S3Error, of_credentials, of_request};
+use self::error::{S3Error, credentials_error, request_error};
 use super::ExportFault;
 use crate::export::ExportError;
 
-mod refusal;
+mod error;
 
-/// A file goes up in one request up to this size, and in parts of it beyond. S3 wants 5 MiB at least; most runs are smaller.
+/// A file up to this size is uploaded in one request, a larger one in parts of this size. S3 requires at least 5 MiB;
+/// most runs are smaller.
 const PART_BYTES: usize = 5 << 20;
-/// Parts that are under way at once: one is sent while the next is filled.
+/// Concurrent uploads of parts: one is sent while the next is filled.
 const PARTS_AT_ONCE: usize = 2;
-/// A request that failed is repeated so often, 0.1 s later at first: a busy store may think again, and a mistake is told in seconds.
+/// Retries of a failed request, the first after 0.1 s: enough for a busy store, few enough to report an error within
+/// seconds.
 const RETRIES: usize = 3;
-/// After this no request is repeated.
+/// Time after which no request is retried.
 const RETRY_FOR: Duration = Duration::from_secs(10);
-/// Who does not answer the call within this is not there.
+/// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(3);
-/// A part's upload and the answer; 5 MiB take this long at 0.7 Mbit/s.
+/// Timeout of a request, including the upload of a part: 5 MiB take this long at 0.7 Mbit/s.
 const REQUEST: Duration = Duration::from_secs(60);
 
-/// Where files go in an object store: a bucket, and what their names begin with.
+/// A bucket of an object store, and a prefix of the names in it.
 pub struct Bucket {
     store: Arc<dyn ObjectStore>,
-    /// `s3://NAME/PREFIX`, no slash at its end.
+    /// `s3://NAME/PREFIX` without a slash at its end.
     url: String,
     /// Empty, or with a slash at its end.
     prefix: String,
-    /// Whom we ask, as a URL.
+    /// The URL of the store.
     endpoint: String,
     runtime: Runtime,
 }
@@ -47,33 +49,27 @@ pub struct Bucket {
 /// A run that was uploaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadedRun {
-    /// Its file, as `s3://BUCKET/…`.
+    /// The URL of its file, `s3://BUCKET/…`.
     pub url: String,
-    /// How many rows it has: one per sample, and one per trial without any.
+    /// Number of rows: one per sample, and one per trial without samples.
     pub rows: usize,
 }
 
 #[derive(Debug)]
 pub enum BucketError {
-    /// It is no URL of a bucket, which is the user's mistake.
-    Url {
-        url: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The store could not be asked, or said no.
-    Refused {
-        /// What, on what, and what was said.
-        what: String,
-        hint: String,
-    },
+    /// The URL does not name a bucket: a usage error.
+    Url { url: String, cause: String },
+    /// The store cannot be reached, or it rejected a request.
+    Refused { cause: String, hint: String },
 }
 
 impl fmt::Display for BucketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url { url, why } => write!(f, "{url}: {why}\nhint: it looks like s3://BUCKET or s3://BUCKET/PREFIX"),
-            Self::Refused { what, hint } => write!(f, "{what}\nhint: {hint}"),
+            Self::Url { url, cause } => {
+                write!(f, "{url}: {cause}\nhint: the form is s3://BUCKET or s3://BUCKET/PREFIX")
+            }
+            Self::Refused { cause, hint } => write!(f, "{cause}\nhint: {hint}"),
         }
     }
 }
@@ -81,23 +77,24 @@ impl fmt::Display for BucketError {
 impl std::error::Error for BucketError {}
 
 impl Bucket {
-    /// The bucket of `s3://NAME/PREFIX`. Credentials, region and endpoint are those of the environment variables that Amazon's own
-    /// programs read (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION`, `AWS_ENDPOINT_URL`), or
-    /// of the role that the machine has in Amazon's cloud. It is asked for credentials here, and for nothing else.
-    pub fn of_environment(url: &str) -> Result<Self, BucketError> {
+    /// Opens the bucket of `s3://NAME/PREFIX`. Credentials, region and endpoint come from the environment variables
+    /// that Amazon's tools read (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION`,
+    /// `AWS_ENDPOINT_URL`), or from the machine's role in Amazon's cloud. Sends no request to the
+    /// bucket.
+    pub fn from_environment(url: &str) -> Result<Self, BucketError> {
         let (name, _) = parts(url)?;
-        let (s3, endpoint) = client(name).map_err(|refusal| refusal.about(&format!("cannot use {url}")))?;
-        let bucket = Self::over(Arc::new(s3.clone()), url, &endpoint)?;
+        let (s3, endpoint) = client(name).map_err(|error| error.context(&format!("cannot use {url}")))?;
+        let bucket = Self::new(Arc::new(s3.clone()), url, &endpoint)?;
         let credentials = bucket.runtime.block_on(async { s3.credentials().get_credential().await });
-        credentials.map_err(|error| of_credentials(&error).about(&format!("no credentials for {url}")))?;
+        credentials.map_err(|error| credentials_error(&error).context(&format!("no credentials for {url}")))?;
         Ok(bucket)
     }
 
-    /// A bucket of any store, for one that is reached in another way.
-    pub fn over(store: Arc<dyn ObjectStore>, url: &str, endpoint: &str) -> Result<Self, BucketError> {
+    /// A bucket of the given store.
+    pub fn new(store: Arc<dyn ObjectStore>, url: &str, endpoint: &str) -> Result<Self, BucketError> {
         let (name, prefix) = parts(url)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| S3Error::plain(&error).about("cannot wait for answers"))?;
+        let runtime = runtime.map_err(|error| S3Error::plain(&error).context("cannot start the async runtime"))?;
         let url = format!("s3://{name}/{prefix}").trim_end_matches('/').to_string();
         Ok(Self { store, url, prefix, endpoint: endpoint.into(), runtime })
     }
@@ -107,45 +104,46 @@ impl Bucket {
         format!("{}/{name}", self.url)
     }
 
-    /// Makes or replaces a file by what `fill` writes. It appears when it is whole; after a failure the old one is still there.
+    /// Creates or replaces a file with what `fill` writes. It appears when it is complete; after an error the old one
+    /// is unchanged.
     pub(super) fn write<T>(
         &self,
         name: &str,
         fill: impl FnOnce(Upload<'_>) -> Result<T, ExportFault>,
     ) -> Result<T, ExportError> {
-        let refused = |error: io::Error| {
-            let about = format!("cannot write {} at {}", self.url_of(name), self.endpoint);
-            ExportError::Bucket(of_request(&error).about(&about))
+        let failed = |error: io::Error| {
+            let context = format!("cannot write {} at {}", self.url_of(name), self.endpoint);
+            ExportError::Bucket(request_error(&error).context(&context))
         };
-        // Names of ours hold nothing that a key may not, and are kept as they are, `%2F` too.
-        let key = Key::parse(format!("{}{name}", self.prefix)).map_err(|error| refused(io::Error::other(error)))?;
-        let mut to =
+        // `path::file` yields valid keys, which are used verbatim, `%2F` too.
+        let key = Key::parse(format!("{}{name}", self.prefix)).map_err(|error| failed(io::Error::other(error)))?;
+        let mut writer =
             BufWriter::with_capacity(Arc::clone(&self.store), key, PART_BYTES).with_max_concurrency(PARTS_AT_ONCE);
-        match fill(Upload { to: &mut to, runtime: &self.runtime }) {
-            Ok(done) => self.runtime.block_on(to.shutdown()).map(|()| done).map_err(refused),
-            Err(trouble) => {
-                let _ = self.runtime.block_on(to.abort()); // gives back the room of its parts; the first error is what matters
-                Err(match trouble {
-                    ExportFault::Said(error) => error,
-                    ExportFault::File(error) => refused(error),
+        match fill(Upload { writer: &mut writer, runtime: &self.runtime }) {
+            Ok(done) => self.runtime.block_on(writer.shutdown()).map(|()| done).map_err(failed),
+            Err(fault) => {
+                let _ = self.runtime.block_on(writer.abort()); // frees the uploaded parts; the first error is reported
+                Err(match fault {
+                    ExportFault::Export(error) => error,
+                    ExportFault::File(error) => failed(error),
                 })
             }
         }
     }
 }
 
-/// What is written goes up.
+/// A `Write` that uploads its input.
 pub(super) struct Upload<'a> {
-    to: &'a mut BufWriter,
+    writer: &'a mut BufWriter,
     runtime: &'a Runtime,
 }
 
 impl Write for Upload<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.runtime.block_on(self.to.write(bytes))
+        self.runtime.block_on(self.writer.write(bytes))
     }
 
-    /// Nothing is to be seen before all of it is.
+    /// Does nothing: an upload is visible only when it is complete.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -153,42 +151,42 @@ impl Write for Upload<'_> {
 
 /// Name and prefix of `s3://NAME/PREFIX`; the prefix is empty or ends with a slash.
 fn parts(url: &str) -> Result<(&str, String), BucketError> {
-    let wrong = |why: &str| BucketError::Url { url: url.into(), why: why.into() };
-    let rest = url.strip_prefix("s3://").ok_or_else(|| wrong("it does not begin with s3://"))?;
+    let invalid = |cause: &str| BucketError::Url { url: url.into(), cause: cause.into() };
+    let rest = url.strip_prefix("s3://").ok_or_else(|| invalid("the URL does not begin with s3://"))?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-        return Err(wrong("the name of a bucket has letters, digits, '-', '_' and '.'"));
+        return Err(invalid("the name of a bucket consists of letters, digits, '-', '_' and '.'"));
     }
     let prefix = prefix.trim_end_matches('/');
-    let key = Key::parse(prefix).map_err(|error| wrong(&error.to_string()))?;
+    let key = Key::parse(prefix).map_err(|error| invalid(&error.to_string()))?;
     Ok((name, if prefix.is_empty() { String::new() } else { format!("{key}/") }))
 }
 
-/// Who speaks with the store, and the URL at which.
+/// The client of the store, and the store's URL.
 fn client(name: &str) -> Result<(AmazonS3, String), S3Error> {
-    // Whoever was first has chosen; then that one is as good.
+    // Fails if another provider is already installed, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let from = AmazonS3Builder::from_env().with_bucket_name(name);
-    let given = |key| from.get_config_value(&key);
-    let named = given(AmazonS3ConfigKey::S3Endpoint).or_else(|| given(AmazonS3ConfigKey::Endpoint));
-    let region = given(AmazonS3ConfigKey::Region).or_else(|| given(AmazonS3ConfigKey::DefaultRegion));
+    let configured = |key| from.get_config_value(&key);
+    let named = configured(AmazonS3ConfigKey::S3Endpoint).or_else(|| configured(AmazonS3ConfigKey::Endpoint));
+    let region = configured(AmazonS3ConfigKey::Region).or_else(|| configured(AmazonS3ConfigKey::DefaultRegion));
     let amazon = || format!("https://s3.{}.amazonaws.com", region.as_deref().unwrap_or("us-east-1"));
     let endpoint = address(&named.unwrap_or_else(amazon))?;
     let options = ClientOptions::new()
-        // Who writes http:// means it, and what is signed is no secret: keys are not sent.
+        // A plain http:// endpoint is the user's choice; requests are signed and contain no keys.
         .with_allow_http(endpoint.starts_with("http://"))
         .with_connect_timeout(CONNECT)
         .with_timeout(REQUEST);
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
     let from = from.with_config(AmazonS3ConfigKey::S3Endpoint, &endpoint);
     let s3 = from.with_client_options(options).with_retry(retry).build();
-    Ok((s3.map_err(|error| of_request(&error))?, endpoint))
+    Ok((s3.map_err(|error| request_error(&error))?, endpoint))
 }
 
-/// The URL of a store as everybody reads it, without a slash at its end: the library panics at what it cannot read.
-fn address(given: &str) -> Result<String, S3Error> {
-    let url = reqwest::Url::parse(given).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or_else(|| S3Error::of_address(given))?;
+/// The normalised URL of a store, without a slash at its end. The library panics on invalid URLs.
+fn address(text: &str) -> Result<String, S3Error> {
+    let url = reqwest::Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let url = url.ok_or_else(|| S3Error::invalid_address(text))?;
     Ok(url.as_str().trim_end_matches('/').to_string())
 }
 
@@ -197,23 +195,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_urls_of_http() {
+    fn endpoints_must_be_http_urls() {
         let cases = [
             ("http://127.0.0.1:9000", Some("http://127.0.0.1:9000")),
             ("https://s3.example.com/", Some("https://s3.example.com")),
-            ("http://minio/be hind", Some("http://minio/be%20hind")),
+            ("http://minio/with space", Some("http://minio/with%20space")),
             ("minio:9000", None),
             ("ftp://minio", None),
             ("not a url", None),
             ("", None),
         ];
-        for (given, expected) in cases {
-            assert_eq!(address(given).ok().as_deref(), expected, "{given:?}");
+        for (text, expected) in cases {
+            assert_eq!(address(text).ok().as_deref(), expected, "{text:?}");
         }
     }
 
     #[test]
-    fn urls_are_a_bucket_and_a_prefix() {
+    fn bucket_urls_have_a_name_and_a_prefix() {
         let cases = [
             ("s3://lab", Some(("lab", ""))),
             ("s3://lab/", Some(("lab", ""))),
@@ -229,8 +227,8 @@ mod tests {
             ("gs://lab", None),
         ];
         for (url, expected) in cases {
-            let found = parts(url).ok();
-            assert_eq!(found.as_ref().map(|(name, prefix)| (*name, prefix.as_str())), expected, "{url}");
+            let parsed = parts(url).ok();
+            assert_eq!(parsed.as_ref().map(|(name, prefix)| (*name, prefix.as_str())), expected, "{url}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The columns of a Parquet file, in one list from which schema, content and the table of docs/reference/parquet-columns.md follow.
-//! Names and meanings stay; new ones come behind the last.
+//! The columns of a Parquet file: the only list, from which the schema and the content follow;
+//! docs/reference/parquet-columns.md is checked against it. Names and meanings never change; new columns are appended.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use parquet::schema::types::{Type, TypePtr};
 
 use crate::run::{json, word};
 
-/// A run, with what its columns would otherwise make again for each trial.
+/// A run with the values of columns that are equal for all its trials.
 pub(super) struct RunRow<'a> {
     pub(super) record: &'a RunRecord,
-    /// The day on which it began, in UTC.
+    /// The day on which the run began, in UTC.
     pub(super) date: String,
     pub(super) machine_class: String,
     plan_key: String,
@@ -62,7 +62,7 @@ impl<'a> RunRow<'a> {
     }
 }
 
-/// A plan without its sentences, which are most of it: what is left says what was measured and how that is compared.
+/// The plan without its texts, which are most of it: what was measured and how it is compared remains.
 fn plan_json(plan: &Plan) -> String {
     let mut plan = plan.clone();
     for spec in &mut plan.workloads {
@@ -76,7 +76,7 @@ fn plan_json(plan: &Plan) -> String {
     json(&plan)
 }
 
-/// A trial, with its run and what its samples are.
+/// A trial with its run and its metrics.
 pub(super) struct TrialRow<'a> {
     run: &'a RunRow<'a>,
     pub(super) record: &'a TrialRecord,
@@ -113,14 +113,14 @@ impl<'a> TrialRow<'a> {
     }
 }
 
-/// One sample, and what it is a sample of.
+/// A sample with its metric, if known.
 pub(super) struct SampleRow<'a> {
     ordinal: usize,
     sample: &'a Sample,
     metric: Option<&'a MetricSpec>,
 }
 
-/// How a column's cells are found; none is null.
+/// Reads a column's cell; `None` is null.
 #[derive(Clone, Copy)]
 pub(super) enum CellReader {
     Text(for<'a> fn(&'a TrialRow<'a>) -> Option<Cow<'a, str>>),
@@ -142,59 +142,59 @@ const fn column(name: &'static str, cell: CellReader) -> Column {
 }
 
 pub(super) const COLUMNS: [Column; 50] = [
-    column("run", CellReader::Text(|of| text(&of.run.record.id.0))),
-    column("plan", CellReader::Text(|of| text(&of.run.plan_key))),
-    column("program", CellReader::Text(|of| text(&of.run.record.program))),
-    column("host", CellReader::Text(|of| of.run.record.host.as_deref().map(Cow::from))),
-    column("simulated", CellReader::Text(|of| of.run.record.simulated.as_deref().map(Cow::from))),
-    column("run_started", CellReader::Time(|of| whole(of.run.record.started_unix_ms))),
-    column("ended", CellReader::Text(|of| of.run.record.ended.map(|ended| word(&ended).into()))),
-    column("trial", CellReader::Text(|of| text(&of.record.trial.id.0))),
-    column("position", CellReader::Whole(|of| Some(of.record.position.into()))),
-    column("role", CellReader::Text(|of| Some(word(&of.record.trial.role).into()))),
-    column("block", CellReader::Whole(|of| Some(of.record.trial.block.into()))),
-    column("attempt", CellReader::Whole(|of| Some(of.record.trial.attempt.into()))),
-    column("workload", CellReader::Text(|of| text(&of.record.trial.workload))),
-    column("test", CellReader::Text(|of| text(of.test()))),
-    column("parameters", CellReader::Text(|of| Some(json(&of.record.trial.parameters).into()))),
-    column("placement", CellReader::Text(|of| text(&of.record.trial.placement.name))),
-    column("threads", CellReader::Whole(|of| whole(of.record.trial.placement.threads as u64))),
-    column("cpus", CellReader::Text(|of| Some(of.record.trial.placement.cpus().to_string().into()))),
-    column("memory", CellReader::Text(|of| Some(of.record.trial.placement.memory.to_string().into()))),
-    column("trial_started", CellReader::Time(|of| whole(of.record.outcome.started_unix_ms))),
-    column("took_ns", CellReader::Whole(|of| whole(of.record.outcome.took.0))),
-    column("status", CellReader::Text(|of| text(of.status().0))),
-    column("why", CellReader::Text(|of| of.status().1.map(Cow::from))),
-    column("verdict", CellReader::Text(|of| Some(word(&of.record.verdict.grade).into()))),
-    column("reasons", CellReader::Text(|of| Some(of.record.verdict.reasons.join("; ").into()))),
-    column("series", CellReader::SampleText(|of| text(&of.sample.series))),
-    column("unit", CellReader::SampleText(|of| of.metric.map(|metric| Cow::from(&metric.unit)))),
-    column("better", CellReader::SampleText(|of| of.metric.map(better))),
-    column("ordinal", CellReader::SampleWhole(|of| of.ordinal as i64)),
-    column("value", CellReader::SampleReal(|of| of.sample.value)),
-    column("cpu_model", CellReader::Text(|of| of.run.fact("cpu.model"))),
-    column("microcode", CellReader::Text(|of| of.run.fact("cpu.microcode"))),
-    column("architecture", CellReader::Text(|of| of.run.fact("machine.architecture"))),
-    column("machine_model", CellReader::Text(|of| of.run.fact("machine.model"))),
-    column("virtualization", CellReader::Text(|of| of.run.fact("machine.virtualization"))),
-    column("kernel", CellReader::Text(|of| of.run.fact("kernel.release"))),
-    column("governor", CellReader::Text(|of| of.run.fact("cpu.governor"))),
-    column("thp", CellReader::Text(|of| of.run.fact("memory.thp"))),
-    column("packages", CellReader::Whole(|of| whole(of.run.counts.packages as u64))),
-    column("l3_caches", CellReader::Whole(|of| whole(of.run.counts.l3 as u64))),
-    column("cores", CellReader::Whole(|of| whole(of.run.record.machine.topology.cores().len() as u64))),
-    column("machine_cpus", CellReader::Whole(|of| whole(of.run.counts.pus as u64))),
-    column("memory_nodes", CellReader::Whole(|of| whole(of.run.counts.numa as u64))),
+    column("run", CellReader::Text(|row| text(&row.run.record.id.0))),
+    column("plan", CellReader::Text(|row| text(&row.run.plan_key))),
+    column("program", CellReader::Text(|row| text(&row.run.record.program))),
+    column("host", CellReader::Text(|row| row.run.record.host.as_deref().map(Cow::from))),
+    column("simulated", CellReader::Text(|row| row.run.record.simulated.as_deref().map(Cow::from))),
+    column("run_started", CellReader::Time(|row| whole(row.run.record.started_unix_ms))),
+    column("ended", CellReader::Text(|row| row.run.record.ended.map(|ended| word(&ended).into()))),
+    column("trial", CellReader::Text(|row| text(&row.record.trial.id.0))),
+    column("position", CellReader::Whole(|row| Some(row.record.position.into()))),
+    column("role", CellReader::Text(|row| Some(word(&row.record.trial.role).into()))),
+    column("block", CellReader::Whole(|row| Some(row.record.trial.block.into()))),
+    column("attempt", CellReader::Whole(|row| Some(row.record.trial.attempt.into()))),
+    column("workload", CellReader::Text(|row| text(&row.record.trial.workload))),
+    column("test", CellReader::Text(|row| text(row.test()))),
+    column("parameters", CellReader::Text(|row| Some(json(&row.record.trial.parameters).into()))),
+    column("placement", CellReader::Text(|row| text(&row.record.trial.placement.name))),
+    column("threads", CellReader::Whole(|row| whole(row.record.trial.placement.threads as u64))),
+    column("cpus", CellReader::Text(|row| Some(row.record.trial.placement.cpus().to_string().into()))),
+    column("memory", CellReader::Text(|row| Some(row.record.trial.placement.memory.to_string().into()))),
+    column("trial_started", CellReader::Time(|row| whole(row.record.outcome.started_unix_ms))),
+    column("took_ns", CellReader::Whole(|row| whole(row.record.outcome.took.0))),
+    column("status", CellReader::Text(|row| text(row.status().0))),
+    column("why", CellReader::Text(|row| row.status().1.map(Cow::from))),
+    column("verdict", CellReader::Text(|row| Some(word(&row.record.verdict.grade).into()))),
+    column("reasons", CellReader::Text(|row| Some(row.record.verdict.reasons.join("; ").into()))),
+    column("series", CellReader::SampleText(|row| text(&row.sample.series))),
+    column("unit", CellReader::SampleText(|row| row.metric.map(|metric| Cow::from(&metric.unit)))),
+    column("better", CellReader::SampleText(|row| row.metric.map(better))),
+    column("ordinal", CellReader::SampleWhole(|row| row.ordinal as i64)),
+    column("value", CellReader::SampleReal(|row| row.sample.value)),
+    column("cpu_model", CellReader::Text(|row| row.run.fact("cpu.model"))),
+    column("microcode", CellReader::Text(|row| row.run.fact("cpu.microcode"))),
+    column("architecture", CellReader::Text(|row| row.run.fact("machine.architecture"))),
+    column("machine_model", CellReader::Text(|row| row.run.fact("machine.model"))),
+    column("virtualization", CellReader::Text(|row| row.run.fact("machine.virtualization"))),
+    column("kernel", CellReader::Text(|row| row.run.fact("kernel.release"))),
+    column("governor", CellReader::Text(|row| row.run.fact("cpu.governor"))),
+    column("thp", CellReader::Text(|row| row.run.fact("memory.thp"))),
+    column("packages", CellReader::Whole(|row| whole(row.run.counts.packages as u64))),
+    column("l3_caches", CellReader::Whole(|row| whole(row.run.counts.l3 as u64))),
+    column("cores", CellReader::Whole(|row| whole(row.run.record.machine.topology.cores().len() as u64))),
+    column("machine_cpus", CellReader::Whole(|row| whole(row.run.counts.pus as u64))),
+    column("memory_nodes", CellReader::Whole(|row| whole(row.run.counts.numa as u64))),
     column("memory_bytes", CellReader::Whole(memory_bytes)),
-    column("settings_fingerprint", CellReader::Text(|of| text(&of.run.fingerprint))),
-    column("settings", CellReader::Text(|of| text(&of.run.settings))),
-    column("cell", CellReader::Whole(|of| whole(of.record.trial.cell as u64))),
-    column("seed", CellReader::Text(|of| text(&of.run.seed))),
-    column("plan_json", CellReader::Text(|of| text(&of.run.plan))),
-    column("facts", CellReader::Text(|of| text(&of.run.facts))),
+    column("settings_fingerprint", CellReader::Text(|row| text(&row.run.fingerprint))),
+    column("settings", CellReader::Text(|row| text(&row.run.settings))),
+    column("cell", CellReader::Whole(|row| whole(row.record.trial.cell as u64))),
+    column("seed", CellReader::Text(|row| text(&row.run.seed))),
+    column("plan_json", CellReader::Text(|row| text(&row.run.plan))),
+    column("facts", CellReader::Text(|row| text(&row.run.facts))),
 ];
 
-#[allow(clippy::unnecessary_wraps)] // as a column's cell is wanted
+#[allow(clippy::unnecessary_wraps)] // the type of a column's reader
 fn text(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(text))
 }
@@ -206,22 +206,22 @@ fn better(metric: &MetricSpec) -> Cow<'static, str> {
     })
 }
 
-/// Beyond the 63 bits of a column there is no number that makes sense.
+/// `None` beyond 63 bits, where no value is plausible.
 fn whole(number: u64) -> Option<i64> {
     number.try_into().ok()
 }
 
-/// Nodes that do not say how large they are make the sum unknown, not small.
-fn memory_bytes(of: &TrialRow<'_>) -> Option<i64> {
-    let nodes = &of.run.record.machine.topology.nodes;
+/// The total memory. `None` if the size of any node is unknown.
+fn memory_bytes(row: &TrialRow<'_>) -> Option<i64> {
+    let nodes = &row.run.record.machine.topology.nodes;
     let sum: u64 = nodes.iter().map(|node| node.bytes.0).sum();
     whole(sum).filter(|_| !nodes.is_empty() && nodes.iter().all(|node| node.bytes.0 > 0))
 }
 
-/// The schema of the columns. Every one may be null, as other programs write it too.
+/// The schema of the columns. All are nullable, as is usual in files of other programs.
 pub(super) fn schema() -> TypePtr {
     let fields = COLUMNS.iter().map(|column| Arc::new(field(column))).collect();
-    Arc::new(Type::group_type_builder("nearfar").with_fields(fields).build().expect("the names differ"))
+    Arc::new(Type::group_type_builder("nearfar").with_fields(fields).build().expect("column names are unique"))
 }
 
 fn field(column: &Column) -> Type {
@@ -235,16 +235,16 @@ fn field(column: &Column) -> Type {
         .with_logical_type(logical)
         .with_repetition(Repetition::OPTIONAL)
         .build()
-        .expect("these physical types have these meanings")
+        .expect("the logical types match the physical types")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The guide's table has a row `| name | type | meaning |` for each column, in their order.
+    /// The reference page has a row `| name | type | meaning |` for each column, in the same order.
     #[test]
-    fn the_guide_has_every_column() {
+    fn reference_page_lists_every_column() {
         let guide = include_str!("../../../../../docs/reference/parquet-columns.md");
         let documented: Vec<(&str, &str)> = guide
             .lines()

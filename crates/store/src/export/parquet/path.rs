@@ -1,20 +1,20 @@
-//! Where a run's file lies: folders `name=value` as Hive makes them, which readers take for columns.
+//! The path of a run's file: directories `name=value` as in Hive, which readers interpret as columns.
 
 use std::fmt::Write as _;
 
 use model::values::record::RunRecord;
 
-/// What Hive and those after it write for a value that is missing or empty.
+/// The value that Hive writes for a missing or empty one.
 const EMPTY: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The file of a run, below the folder or prefix that holds them all; `/` between its parts.
+/// The path of a run's file relative to the export's directory or prefix, separated by `/`.
 pub(super) fn file(record: &RunRecord, machine_class: &str, date: &str) -> String {
     let (experiment, run) = (safe(&record.plan.experiment), safe(&record.id.0));
     format!("date={}/experiment={experiment}/machine={}/{run}.parquet", safe(date), safe(machine_class))
 }
 
-/// A value as a part of a path: letters, digits and `-_.` stay, other bytes become `%2F`, as in a URL. The first must be a
-/// letter or a digit: readers skip files that begin with `.` or `_`, and `..` leads elsewhere.
+/// Encodes a value as a path component: letters, digits and `-_.` are kept, other bytes become `%2F`, as in a URL. The
+/// first must be a letter or a digit: readers skip files that begin with `.` or `_`, and `..` is the parent directory.
 fn safe(value: &str) -> String {
     if value.is_empty() {
         return EMPTY.into();
@@ -23,7 +23,7 @@ fn safe(value: &str) -> String {
         if byte.is_ascii_alphanumeric() || (index > 0 && b"-_.".contains(&byte)) {
             out.push(char::from(byte));
         } else {
-            write!(out, "%{byte:02X}").expect("a String takes all");
+            write!(out, "%{byte:02X}").expect("writing to a String cannot fail");
         }
         out
     })
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_safe_in_paths_and_stay_apart() {
+    fn path_components_are_safe_and_distinct() {
         let cases = [
             ("quick", "quick"),
             ("shell-8_b.2", "shell-8_b.2"),

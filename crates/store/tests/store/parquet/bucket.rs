@@ -1,4 +1,4 @@
-//! Runs in an object store: in memory always, and behind HTTP in `moto`, which imitates Amazon's, where this machine's Python has it.
+//! Uploads to an object store: always to one in memory, and over HTTP to `moto`, which emulates S3, if Python has it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -22,13 +22,13 @@ use crate::parquet::{export, files, stored};
 
 const STORE: &str = "NEARFAR_TEST_STORE";
 const URL: &str = "NEARFAR_TEST_URL";
-/// More than a few parts of 5 MiB, so that it goes up in pieces while it is made.
+/// Several parts of 5 MiB, so that it is uploaded in parts while it is written.
 const LARGE_TRIALS: u32 = 900;
 
-/// What a folder's export has, by the name that it must have in a store.
-fn in_folder(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+/// The files of an export to a directory, by the name that each must have in a bucket.
+fn in_dir(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let name = |path: &PathBuf| path.to_str().unwrap().to_string();
-    files(folder).iter().map(|path| (name(path), std::fs::read(folder.join(path)).unwrap())).collect()
+    files(dir).iter().map(|path| (name(path), std::fs::read(dir.join(path)).unwrap())).collect()
 }
 
 fn in_memory(store: &InMemory) -> BTreeMap<String, Vec<u8>> {
@@ -50,56 +50,56 @@ fn in_memory(store: &InMemory) -> BTreeMap<String, Vec<u8>> {
     })
 }
 
-/// Two runs whose names are not those of an ordinary file, and one that is large.
-fn runs(folder: &Path) -> Vec<(Store, RunId)> {
+/// Two runs whose names need escaping, one of them large.
+fn runs(dir: &Path) -> Vec<(Store, RunId)> {
     let mut odd = RunRecord { ..fixtures::run("aa", 7) };
     odd.plan.experiment = "größe / 2=3".into();
     let large = fixtures::run("bb", 7);
-    let store = stored(&folder.join("odd"), &odd, 20, 30);
-    std::fs::create_dir_all(folder.join("large")).unwrap();
-    many(&folder.join("large/results.db"), &large, LARGE_TRIALS);
-    vec![(store, odd.id), (Store::open_existing(&folder.join("large/results.db")).unwrap(), large.id)]
+    let store = stored(&dir.join("odd"), &odd, 20, 30);
+    std::fs::create_dir_all(dir.join("large")).unwrap();
+    many(&dir.join("large/results.db"), &large, LARGE_TRIALS);
+    vec![(store, odd.id), (Store::open_existing(&dir.join("large/results.db")).unwrap(), large.id)]
 }
 
 #[test]
-fn a_store_has_the_names_and_bytes_of_a_folder() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_bucket_has_the_names_and_bytes_of_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
     let memory = Arc::new(InMemory::new());
     let bucket = |prefix: &str| {
         let store: Arc<dyn ObjectStore> = memory.clone();
-        Bucket::over(store, &format!("s3://lab{prefix}"), "memory").unwrap()
+        Bucket::new(store, &format!("s3://lab{prefix}"), "memory").unwrap()
     };
-    for (store, run) in runs(folder.path()) {
-        let written = export(&store, &run, &folder.path().join("out"));
+    for (store, run) in runs(dir.path()) {
+        let written = export(&store, &run, &dir.path().join("out"));
         for prefix in ["/a/b=1/", "", ""] {
             let uploaded = parquet_to_bucket(&store, &run, &bucket(prefix)).unwrap();
             assert_eq!(uploaded.rows, written.rows);
-            let below = written.path.strip_prefix(folder.path().join("out")).unwrap().display().to_string();
+            let below = written.path.strip_prefix(dir.path().join("out")).unwrap().display().to_string();
             assert_eq!(uploaded.url, format!("s3://lab{}/{below}", prefix.trim_end_matches('/')));
         }
     }
-    let expected = in_folder(&folder.path().join("out"));
+    let expected = in_dir(&dir.path().join("out"));
     assert!(expected.values().any(|bytes| bytes.len() > 5 << 20), "no file is large enough to go up in parts");
     let prefixed = expected.iter().map(|(name, bytes)| (format!("a/b=1/{name}"), bytes.clone()));
     let expected: BTreeMap<_, _> = prefixed.chain(expected.clone()).collect();
     assert!(in_memory(&memory) == expected, "{:?}", in_memory(&memory).keys());
 }
 
-/// Not a test by itself: uploads what it is told to where it is told to, by its environment alone.
+/// Helper process: uploads the run that its environment names.
 #[test]
-fn upload_and_tell() {
+fn upload_and_report() {
     let (Some(path), Ok(url)) = (given_path(), std::env::var(URL)) else { return };
     let store = Store::open_existing(&path).unwrap();
     let run = store.run("latest").unwrap().id;
-    let bucket = Bucket::of_environment(&url).map_err(|error| error.to_string());
+    let bucket = Bucket::from_environment(&url).map_err(|error| error.to_string());
     let uploaded =
         bucket.and_then(|bucket| parquet_to_bucket(&store, &run, &bucket).map_err(|error| error.to_string()));
     println!("\n{uploaded:?}");
 }
 
-/// What an upload by another process says: its URL and rows, or the error.
+/// The result of an upload by another process: its URL and rows, or the error.
 fn uploaded(path: &Path, url: &str, environment: &[(&str, &str)]) -> String {
-    let mut command = again("parquet::bucket::upload_and_tell");
+    let mut command = again("parquet::bucket::upload_and_report");
     for name in std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("AWS_")) {
         command.env_remove(name);
     }
@@ -108,49 +108,50 @@ fn uploaded(path: &Path, url: &str, environment: &[(&str, &str)]) -> String {
     }
     let output = command.env(STORE, path).env(URL, url).envs(environment.iter().copied()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let told = text.lines().find(|line| line.starts_with("Ok(") || line.starts_with("Err("));
-    told.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr))).to_string()
+    let result = text.lines().find(|line| line.starts_with("Ok(") || line.starts_with("Err("));
+    result.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr))).to_string()
 }
 
-/// An address of this machine on which nobody listens.
-fn deserted() -> String {
+/// An address of this machine on which no process listens.
+fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
 #[test]
-fn who_is_not_there_and_who_has_no_keys_is_said_soon() {
-    let folder = tempfile::tempdir().unwrap();
-    let runs = runs(folder.path());
+fn missing_store_and_missing_keys_are_reported_quickly() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = runs(dir.path());
     let (odd, large) = (runs[0].0.path().to_path_buf(), runs[1].0.path().to_path_buf());
-    let nobody = deserted();
+    let unused = unused_address();
     let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
-    let at = [&keys[..], &[("AWS_ENDPOINT_URL", nobody.as_str())]].concat();
+    let at = [&keys[..], &[("AWS_ENDPOINT_URL", unused.as_str())]].concat();
     let begun = Instant::now();
-    // The small one fails at its end, the large one while it is still being made.
+    // The small run fails at its end, the large one during the upload.
     for path in [&odd, &large] {
-        let said = uploaded(path, "s3://lab/results", &at);
-        assert!(said.contains(&format!("at {nobody}: Connection refused")), "{said}");
+        let message = uploaded(path, "s3://lab/results", &at);
+        assert!(message.contains(&format!("at {unused}: Connection refused")), "{message}");
         assert!(
-            said.contains("cannot write s3://lab/results/date=") && said.contains("hint: AWS_ENDPOINT_URL"),
-            "{said}"
+            message.contains("cannot write s3://lab/results/date=") && message.contains("hint: set AWS_ENDPOINT_URL"),
+            "{message}"
         );
     }
-    // The machine's role would be asked for at an address of Amazon's.
-    let said = uploaded(&odd, "s3://lab", &[("AWS_METADATA_ENDPOINT", &nobody)]);
-    assert!(said.contains("no credentials for s3://lab: AWS_ACCESS_KEY_ID is not set"), "{said}");
-    assert!(said.contains("Connection refused") && said.contains("hint: set AWS_ACCESS_KEY_ID and"), "{said}");
-    let said = uploaded(&odd, "s3://lab", &keys[..1]);
-    assert!(said.contains("AWS_ACCESS_KEY_ID is set, AWS_SECRET_ACCESS_KEY is not"), "{said}");
-    let said = uploaded(&odd, "s3://lab", &[&keys[..], &[("AWS_ENDPOINT_URL", "not a url")]].concat());
+    // The machine's role would be requested at Amazon's metadata address.
+    let message = uploaded(&odd, "s3://lab", &[("AWS_METADATA_ENDPOINT", &unused)]);
+    assert!(message.contains("no credentials for s3://lab: AWS_ACCESS_KEY_ID is not set"), "{message}");
+    assert!(message.contains("Connection refused") && message.contains("hint: set AWS_ACCESS_KEY_ID and"), "{message}");
+    let message = uploaded(&odd, "s3://lab", &keys[..1]);
+    assert!(message.contains("AWS_ACCESS_KEY_ID is set, AWS_SECRET_ACCESS_KEY is not"), "{message}");
+    let message = uploaded(&odd, "s3://lab", &[&keys[..], &[("AWS_ENDPOINT_URL", "not a url")]].concat());
     assert!(
-        said.contains("cannot use s3://lab: 'not a url' is no URL of a store") && said.contains("hint: "),
-        "{said}"
+        message.contains("cannot use s3://lab: invalid URL 'not a url' of an object store")
+            && message.contains("hint: "),
+        "{message}"
     );
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}: retries are bounded", begun.elapsed());
 }
 
-/// A store of Amazon's kind on this machine, empty; it ends with this value.
+/// An empty S3-compatible store on this machine, stopped on drop.
 struct Moto {
     child: Child,
     python: String,
@@ -158,7 +159,8 @@ struct Moto {
 }
 
 impl Moto {
-    /// None where no Python has it, which is said. After so many requests it wants keys that it has given out, and gives none.
+    /// `None`, with a message, if Python has no moto. After `open_requests` requests, it accepts only keys that it has
+    /// issued, and it issues none.
     fn start(open_requests: &str) -> Option<Self> {
         let Some(python) = python("moto.server, boto3") else {
             println!(
@@ -173,12 +175,12 @@ impl Moto {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let endpoint = lines.find_map(|line| line.unwrap().strip_prefix(" * Running on ").map(str::to_string)).unwrap();
-        // It goes on to tell each request.
+        // It continues to log each request.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Self { child, python, endpoint })
     }
 
-    /// Runs statements of Python that have Amazon's own client as `s3`.
+    /// Runs Python statements with boto3's client as `s3`.
     fn python(&self, statements: &str) -> String {
         let client = "import boto3, hashlib, sys\ns3 = boto3.client('s3', endpoint_url=sys.argv[1], region_name='us-east-1', \
                       aws_access_key_id='a', aws_secret_access_key='b')\n";
@@ -193,29 +195,32 @@ impl Moto {
 
 impl Drop for Moto {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.kill(); // it may have exited
         let _ = self.child.wait();
     }
 }
 
 #[test]
-fn over_http_it_is_the_same_and_refusals_are_understood() {
+fn store_over_http_has_the_same_files_and_its_errors_have_hints() {
     let Some(moto) = Moto::start("1000000") else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let keys =
         [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_ENDPOINT_URL", moto.endpoint.as_str())];
-    let runs = runs(folder.path());
+    let runs = runs(dir.path());
     for (store, _) in &runs {
-        let said = uploaded(store.path(), "s3://lab/results", &keys);
-        assert!(said.contains(&format!("at {}: there is no such bucket", moto.endpoint)), "{said}");
-        assert!(said.contains("hint: make it first"), "{said}");
+        let message = uploaded(store.path(), "s3://lab/results", &keys);
+        assert!(message.contains(&format!("at {}: the bucket does not exist", moto.endpoint)), "{message}");
+        assert!(message.contains("hint: create it"), "{message}");
     }
     moto.python("s3.create_bucket(Bucket='lab')");
     for _ in 0..2 {
         for (store, run) in &runs {
-            export(store, run, &folder.path().join("out"));
-            let said = uploaded(store.path(), "s3://lab/results/", &keys);
-            assert!(said.starts_with("Ok(Uploaded { url: \"s3://lab/results/date=2026-09-21/experiment="), "{said}");
+            export(store, run, &dir.path().join("out"));
+            let message = uploaded(store.path(), "s3://lab/results/", &keys);
+            assert!(
+                message.starts_with("Ok(UploadedRun { url: \"s3://lab/results/date=2026-09-21/experiment="),
+                "{message}"
+            );
         }
     }
     let listed = moto.python(
@@ -224,10 +229,8 @@ fn over_http_it_is_the_same_and_refusals_are_understood() {
          print(len(s3.list_multipart_uploads(Bucket='lab').get('Uploads', [])), 'unfinished')\n",
     );
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let mut expected: Vec<String> = in_folder(&folder.path().join("out"))
-        .iter()
-        .map(|(name, bytes)| format!("{} results/{name}", hex(bytes)))
-        .collect();
+    let mut expected: Vec<String> =
+        in_dir(&dir.path().join("out")).iter().map(|(name, bytes)| format!("{} results/{name}", hex(bytes))).collect();
     expected.push("0 unfinished".into());
     let found: Vec<&str> = listed.lines().collect();
     let names =
@@ -236,14 +239,14 @@ fn over_http_it_is_the_same_and_refusals_are_understood() {
 }
 
 #[test]
-fn keys_of_another_store_are_refused_with_its_words() {
+fn rejected_keys_are_reported_with_the_message_of_the_store() {
     let Some(moto) = Moto::start("1") else { return };
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     moto.python("s3.create_bucket(Bucket='lab')");
-    let store = stored(folder.path(), &fixtures::run("aa", 7), 3, 3);
+    let store = stored(dir.path(), &fixtures::run("aa", 7), 3, 3);
     let keys =
         [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_ENDPOINT_URL", moto.endpoint.as_str())];
-    let said = uploaded(store.path(), "s3://lab/results", &keys);
-    assert!(said.contains(&format!("at {}: InvalidAccessKeyId: The AWS Access Key Id", moto.endpoint)), "{said}");
-    assert!(said.contains("hint: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"), "{said}");
+    let message = uploaded(store.path(), "s3://lab/results", &keys);
+    assert!(message.contains(&format!("at {}: InvalidAccessKeyId: The AWS Access Key Id", moto.endpoint)), "{message}");
+    assert!(message.contains("hint: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"), "{message}");
 }

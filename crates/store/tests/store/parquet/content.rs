@@ -1,4 +1,4 @@
-//! What is in the files: the rows of the CSV export, and what is known of the machine.
+//! Content of exported files: the rows of the CSV export, and facts of the machine.
 
 use std::fs::File;
 
@@ -16,26 +16,26 @@ fn run() -> RunRecord {
     RunRecord { host, simulated: Some("box.json:7".into()), ended: Some(EndReason::Precise), ..fixtures::run("aa", 1) }
 }
 
-/// A cell as the CSV export writes it.
+/// A cell formatted as in the CSV export.
 fn plain(field: &Field) -> String {
     match field {
         Field::Null => String::new(),
         Field::Str(text) => text.clone(),
         Field::Long(number) | Field::TimestampMillis(number) => number.to_string(),
         Field::Double(number) => number.to_string(),
-        other => panic!("no column has cells such as {other:?}"),
+        other => panic!("unexpected cell {other:?}"),
     }
 }
 
-/// The same rows in the same order as CSV, column by column, but for what is in the folders' names.
+/// Compares with the CSV export column by column, except for the columns in the directory names.
 #[test]
-fn rows_are_those_of_the_csv_export() {
+fn rows_equal_those_of_the_csv_export() {
     for (trials, samples) in [(40, 4), (20, 0), (1, 1)] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), &run(), trials, samples);
+        let dir = tempfile::tempdir().unwrap();
+        let store = stored(dir.path(), &run(), trials, samples);
         let mut text = Vec::new();
         export::csv(&store, &run().id, &mut text).unwrap();
-        let written = export(&store, &run().id, folder.path());
+        let written = export(&store, &run().id, dir.path());
         let rows = rows(&written.path);
         let mut reader = csv::Reader::from_reader(&text[..]);
         let columns = reader.headers().unwrap().clone();
@@ -54,8 +54,8 @@ fn rows_are_those_of_the_csv_export() {
 }
 
 #[test]
-fn a_row_says_what_the_machine_was() {
-    let folder = tempfile::tempdir().unwrap();
+fn row_has_the_facts_of_the_machine() {
+    let dir = tempfile::tempdir().unwrap();
     let mut run = run();
     run.machine.settings.record("cpu.microcode", model::values::settings::FactValue::Known("0x2b".into()));
     let node = model::values::topology::MemoryNode {
@@ -65,8 +65,8 @@ fn a_row_says_what_the_machine_was() {
         subtype: None,
     };
     run.machine.topology.nodes = vec![node];
-    let store = stored(folder.path(), &run, 13, 2);
-    let rows = rows(&export(&store, &run.id, folder.path()).path);
+    let store = stored(dir.path(), &run, 13, 2);
+    let rows = rows(&export(&store, &run.id, dir.path()).path);
     let cell = |name: &str| plain(&rows[25][name]);
     let expected = [
         ("cpu_model", "Test cpu 9000"),
@@ -92,7 +92,7 @@ fn a_row_says_what_the_machine_was() {
     assert_eq!(cell("plan"), run.plan.key());
     let facts: model::values::settings::Settings = serde_json::from_str(&cell("facts")).unwrap();
     assert_eq!(facts, run.machine.settings, "those that are not known too, in their order");
-    // Sentences for people are left out, and nothing that makes it this plan.
+    // Texts for readers are omitted, but nothing that identifies the plan.
     let plan: model::values::plan::Plan = serde_json::from_str(&cell("plan_json")).unwrap();
     assert_eq!(plan.key(), run.plan.key());
     assert_eq!(plan.workloads[0].metrics, run.plan.workloads[0].metrics);
@@ -100,27 +100,27 @@ fn a_row_says_what_the_machine_was() {
 }
 
 #[test]
-fn folders_are_day_experiment_and_machine() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("made/here");
-    let store = stored(folder.path(), &run(), 3, 1);
+fn directories_are_day_experiment_and_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("made/here");
+    let store = stored(dir.path(), &run(), 3, 1);
     let written = export(&store, &run().id, &out);
     let name = "date=2026-09-21/experiment=bandwidth/machine=simulated-test-cpu-9000-0p1c1t0n/aa.parquet";
     assert_eq!(written.path, out.join(name));
     let real = RunRecord { simulated: None, ..run() };
-    let store = stored(&folder.path().join("real"), &real, 3, 1);
+    let store = stored(&dir.path().join("real"), &real, 3, 1);
     let path = export(&store, &real.id, &out).path;
     assert!(path.starts_with(out.join("date=2026-09-21/experiment=bandwidth/machine=test-cpu-9000-0p1c1t0n")));
 }
 
-/// A results file may be anybody's: its names lead nowhere else.
+/// A results file may come from anywhere: its names must not escape the directory.
 #[test]
-fn no_name_leads_out_of_the_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
+fn names_cannot_escape_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
     let mut run = RunRecord { id: RunId("../../aa".into()), ..run() };
     run.plan.experiment = "../../../a=b c".into();
-    let store = stored(folder.path(), &run, 2, 1);
+    let store = stored(dir.path(), &run, 2, 1);
     let path = export(&store, &run.id, &out).path;
     let experiment = "experiment=%2E.%2F..%2F..%2Fa%3Db%20c";
     let machine = "machine=simulated-test-cpu-9000-0p1c1t0n";
@@ -134,11 +134,11 @@ fn no_name_leads_out_of_the_folder() {
 }
 
 #[test]
-fn a_run_without_trials_has_a_file_without_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), &run(), 0, 0);
-    let written = export(&store, &run().id, folder.path());
+fn run_without_trials_has_a_file_without_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = stored(dir.path(), &run(), 0, 0);
+    let written = export(&store, &run().id, dir.path());
     assert_eq!((written.rows, rows(&written.path).len()), (0, 0));
-    let missing = export::parquet(&store, &RunId("bb".into()), folder.path()).unwrap_err().to_string();
+    let missing = export::parquet(&store, &RunId("bb".into()), dir.path()).unwrap_err().to_string();
     assert!(missing.contains("has no run 'bb'"), "{missing}");
 }

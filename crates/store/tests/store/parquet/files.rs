@@ -1,4 +1,4 @@
-//! That a file is whole or not there, whoever is killed, and that nothing else is left.
+//! Atomicity of exported files: each is complete or absent after a kill or an error, and no other file is left.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ const TRIALS: u32 = 60;
 const SAMPLES: usize = 500;
 const ROUNDS: u64 = 18;
 
-/// Not a test: exports the run of a results file beside it, again and again, until it is killed.
+/// Helper process: exports the run of a results file repeatedly until it is killed.
 #[test]
 fn export_forever() {
     let Some(path) = given_path() else { return };
@@ -29,11 +29,11 @@ fn export_forever() {
 }
 
 #[test]
-fn a_killed_export_leaves_whole_files_only_and_is_repeated_harmlessly() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
+fn a_killed_export_leaves_whole_files_only_and_can_be_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
     let run = fixtures::run(RUN, 7);
-    let store = stored(folder.path(), &run, TRIALS, SAMPLES);
+    let store = stored(dir.path(), &run, TRIALS, SAMPLES);
     let written = export(&store, &run.id, &out);
     let whole = fs::read(&written.path).unwrap();
     assert_eq!(rows(&written.path).len(), TRIALS as usize * SAMPLES);
@@ -46,7 +46,7 @@ fn a_killed_export_leaves_whole_files_only_and_is_repeated_harmlessly() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Its first sign of life, or its first whole file; then some thousands of instructions that differ from round to round.
+        // Its first output or its first complete file, then some thousands of instructions that differ between rounds.
         let begun = || if round % 3 == 0 { written.path.exists() } else { out.exists() && !files(&out).is_empty() };
         while !begun() {
             assert!(child.try_wait().unwrap().is_none(), "it never ends by itself");
@@ -65,24 +65,24 @@ fn a_killed_export_leaves_whole_files_only_and_is_repeated_harmlessly() {
             }
         }
         export(&store, &run.id, &out);
-        assert_eq!(files(&out), [written.path.strip_prefix(&out).unwrap()], "nothing is left beside it");
+        assert_eq!(files(&out), [written.path.strip_prefix(&out).unwrap()], "no other file is left");
         assert!(fs::read(&written.path).unwrap() == whole);
     }
     eprintln!("{ROUNDS} kills left {halves} halves and {wholes} whole files");
-    assert!(halves > 0 && wholes > 0, "they were all killed at the same place, so this says little");
+    assert!(halves > 0 && wholes > 0, "all were killed at the same point, so the test is inconclusive");
 }
 
 #[test]
-fn two_programs_that_export_the_same_run_leave_one_whole_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
+fn concurrent_exports_of_a_run_leave_one_complete_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
     let run = fixtures::run(RUN, 7);
-    let store = stored(folder.path(), &run, TRIALS, SAMPLES);
+    let store = stored(dir.path(), &run, TRIALS, SAMPLES);
     let whole = fs::read(export(&store, &run.id, &out).path).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let store = Store::open_existing(&folder.path().join("results.db")).unwrap();
+                let store = Store::open_existing(&dir.path().join("results.db")).unwrap();
                 for _ in 0..6 {
                     let path = export(&store, &run.id, &out).path;
                     assert!(fs::read(path).unwrap() == whole);
@@ -94,11 +94,11 @@ fn two_programs_that_export_the_same_run_leave_one_whole_file() {
 }
 
 #[test]
-fn a_run_that_has_gone_on_replaces_its_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
+fn export_of_a_resumed_run_replaces_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
     let run = fixtures::run(RUN, 7);
-    let mut store = stored(folder.path(), &run, 5, 3);
+    let mut store = stored(dir.path(), &run, 5, 3);
     assert_eq!(rows(&export(&store, &run.id, &out).path).len(), 15);
     store.add_trial(&run.id, &fixtures::trial(&run, 5, 3)).unwrap();
     assert_eq!(rows(&export(&store, &run.id, &out).path).len(), 18);
@@ -106,12 +106,12 @@ fn a_run_that_has_gone_on_replaces_its_file() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_keeps_the_old_file() {
+fn full_disk_is_reported_and_keeps_the_old_file() {
     let directory = tempfile::tempdir().unwrap();
     mounted(directory.path(), "mount -t tmpfs -o size=8m none \"$1\"", "parquet::files::on_a_small_disk");
 }
 
-/// Not a test by itself: runs on a disk of 8 MiB.
+/// Helper process: runs on a disk of 8 MiB.
 #[test]
 fn on_a_small_disk() {
     let Some(path) = given_path() else { return };
@@ -129,27 +129,30 @@ fn on_a_small_disk() {
     };
     left(old.len() as u64 / 2);
     let error = store::export::parquet(&store, &run.id, &out).unwrap_err().to_string();
-    assert!(error.contains(".parquet: no space left on its disk\nhint: the files that were written before"), "{error}");
+    assert!(error.contains(".parquet: no space left on the disk\nhint: files written before"), "{error}");
     let names = files(&out);
     assert_eq!(names.len(), 1, "{names:?}");
-    assert!(fs::read(out.join(&names[0])).unwrap() == old, "the old file is as it was");
+    assert!(fs::read(out.join(&names[0])).unwrap() == old, "the old file is unchanged");
     fs::remove_file(path.with_file_name("ballast")).unwrap();
     export(&store, &run.id, &out);
     assert!(fs::read(out.join(&names[0])).unwrap() == old);
 }
 
 #[test]
-fn a_read_only_disk_is_said() {
+fn read_only_disk_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let read_only = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"";
     mounted(directory.path(), read_only, "parquet::files::on_a_read_only_disk");
 }
 
-/// Not a test by itself: runs where the disk is read-only.
+/// Helper process: runs on a read-only disk.
 #[test]
 fn on_a_read_only_disk() {
     let Some(path) = given_path() else { return };
-    refused(&path.with_file_name("out"), ": its disk is read-only\nhint: name another folder with --to");
+    refused(
+        &path.with_file_name("out"),
+        ": the file system is read-only\nhint: name another directory with --output-dir",
+    );
 }
 
 fn refused(out: &Path, expected: &str) {
@@ -162,24 +165,24 @@ fn refused(out: &Path, expected: &str) {
 }
 
 #[test]
-fn what_is_no_folder_is_said() {
+fn file_in_place_of_a_directory_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "precious").unwrap();
-    refused(&file, ": a part of its path is a file, not a folder");
-    refused(&file.join("below"), ": a part of its path is a file, not a folder");
+    refused(&file, ": a component of the path is a file, not a directory");
+    refused(&file.join("below"), ": a component of the path is a file, not a directory");
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
 
-/// Root may write everywhere, but not from a name space in which it is nobody.
+/// Root may write everywhere, except from a user namespace in which it is not mapped.
 #[test]
-fn a_folder_that_may_not_be_written_is_said() {
+fn directory_without_write_permission_is_reported() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let closed = directory.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
-    let inner = again("parquet::files::in_a_closed_folder");
+    let inner = again("parquet::files::in_a_closed_directory");
     let mut command = Command::new("unshare");
     command.args(["--user"]).arg(inner.get_program()).args(inner.get_args()).env(STORE, closed.join("results.db"));
     match command.output() {
@@ -195,9 +198,9 @@ fn a_folder_that_may_not_be_written_is_said() {
     }
 }
 
-/// Not a test by itself: runs as somebody who may not write the folder.
+/// Helper process: runs as a user who may not write to the directory.
 #[test]
-fn in_a_closed_folder() {
+fn in_a_closed_directory() {
     let Some(path) = given_path() else { return };
-    refused(&path.with_file_name("out"), ": permission denied\nhint: name another folder with --to");
+    refused(&path.with_file_name("out"), ": permission denied\nhint: name another directory with --output-dir");
 }

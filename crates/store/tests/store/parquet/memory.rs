@@ -1,4 +1,4 @@
-//! That an export holds a group of rows at a time, however many there are.
+//! Memory of an export: one row group, however many rows there are.
 
 use std::fs::File;
 
@@ -15,7 +15,7 @@ use crate::parquet::export;
 const SAMPLES: usize = 1_000;
 const PEAK: &str = "peak KiB ";
 
-/// A results file with so many trials of 1000 samples, as one transaction, which is quicker than a trial at a time.
+/// A results file with this number of trials of 1000 samples, stored in one transaction for speed.
 pub fn many(path: &std::path::Path, run: &RunRecord, trials: u32) {
     let trial = |position| {
         let mut record = fixtures::trial(run, position, SAMPLES);
@@ -26,9 +26,9 @@ pub fn many(path: &std::path::Path, run: &RunRecord, trials: u32) {
     write(path, Content::Run(run, &trials)).unwrap();
 }
 
-/// Not a test by itself: exports what is given, and tells the most memory that it had.
+/// Helper process: exports the given run and prints its peak memory.
 #[test]
-fn export_and_tell() {
+fn export_and_report() {
     let Some(path) = given_path() else { return };
     let store = Store::open_existing(&path).unwrap();
     let written = export(&store, &fixtures::run("aa", 7).id, &path.with_file_name("out"));
@@ -39,15 +39,15 @@ fn export_and_tell() {
 }
 
 #[test]
-fn memory_does_not_grow_with_the_run() {
+fn memory_of_an_export_does_not_grow_with_the_run() {
     let peak = |trials: u32| {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, run) = (folder.path().join("results.db"), fixtures::run("aa", 7));
+        let dir = tempfile::tempdir().unwrap();
+        let (path, run) = (dir.path().join("results.db"), fixtures::run("aa", 7));
         many(&path, &run, trials);
-        let output = again("parquet::memory::export_and_tell").env("NEARFAR_TEST_STORE", &path).output().unwrap();
+        let output = again("parquet::memory::export_and_report").env("NEARFAR_TEST_STORE", &path).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains(&format!("rows {}\n", trials as usize * SAMPLES)), "{text}");
-        let out = folder.path().join("out");
+        let out = dir.path().join("out");
         let file = out.join(&crate::parquet::files(&out)[0]);
         let groups = SerializedFileReader::new(File::open(file).unwrap()).unwrap().metadata().num_row_groups();
         let peak: u64 = text.lines().find_map(|line| line.strip_prefix(PEAK)).unwrap().parse().unwrap();
@@ -56,6 +56,6 @@ fn memory_does_not_grow_with_the_run() {
     let ((small, few), (large, several)) = (peak(200), peak(800));
     eprintln!("{small} KiB for 200 000 rows in {few} groups, {large} KiB for 800 000 in {several}");
     assert_eq!((few, several), (2, 7), "groups of 131 072 rows, trials whole");
-    // 600 000 rows more are 34 MB at least where they are all held.
+    // 600 000 more rows would take at least 34 MB if all were kept in memory.
     assert!(large < small + 8 * 1024, "{small} and {large} KiB");
 }

@@ -1,4 +1,4 @@
-//! Runs as Parquet files: read back by the format's own reader, in other processes, on bad disks, after `kill -9`.
+//! Parquet export: read back by the format's reader, in other processes, on failing disks, after `kill -9`.
 
 #[cfg(feature = "s3")]
 mod bucket;
@@ -18,16 +18,16 @@ use store::Store;
 
 use crate::fixtures;
 
-/// A results file with one run of so many trials with so many samples each.
-fn stored(folder: &Path, run: &RunRecord, trials: u32, samples: usize) -> Store {
-    let mut store = Store::open(&folder.join("results.db")).unwrap();
+/// A results file with one run of this number of trials and samples per trial.
+fn stored(dir: &Path, run: &RunRecord, trials: u32, samples: usize) -> Store {
+    let mut store = Store::open(&dir.join("results.db")).unwrap();
     store.begin_run(run).unwrap();
     (0..trials).for_each(|position| store.add_trial(&run.id, &fixtures::trial(run, position, samples)).unwrap());
     store
 }
 
-fn export(store: &Store, run: &RunId, folder: &Path) -> store::export::ExportedRun {
-    store::export::parquet(store, run, folder).unwrap()
+fn export(store: &Store, run: &RunId, dir: &Path) -> store::export::ExportedRun {
+    store::export::parquet(store, run, dir).unwrap()
 }
 
 /// All rows of a file, by column.
@@ -37,17 +37,17 @@ fn rows(path: &Path) -> Vec<BTreeMap<String, Field>> {
     rows.map(|row| row.unwrap().into_columns().into_iter().collect()).collect()
 }
 
-/// Every file under a folder, hidden ones too, by its path below the folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// The relative paths of all files in a directory tree, including hidden ones.
+fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(next) = dirs.pop() {
         for entry in fs::read_dir(next).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                dirs.push(path);
             } else {
-                found.push(path.strip_prefix(folder).unwrap().to_path_buf());
+                found.push(path.strip_prefix(dir).unwrap().to_path_buf());
             }
         }
     }

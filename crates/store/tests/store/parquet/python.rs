@@ -1,4 +1,4 @@
-//! Other people's readers: pyarrow and `DuckDB`, where this machine's Python has them.
+//! Other readers of the format: pyarrow and DuckDB, if a Python on this machine has them.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ const DUCKDB: &str = "import sys, duckdb\n\
         FROM read_parquet('{sys.argv[1]}/**/*.parquet', hive_partitioning = true)\"\"\").fetchall()[0]\n\
     print(*rows[:4], repr(sum(v for v in rows[4] if v is not None)))\n";
 
-/// The first Python that has a module; `NEARFAR_PYTHON` names one of a virtual environment.
+/// The first Python that has a module; `NEARFAR_PYTHON` may name one of a virtual environment.
 pub fn python(module: &str) -> Option<String> {
     let own = std::env::var("NEARFAR_PYTHON").ok();
     own.into_iter().chain(["python3".to_string(), "/usr/bin/python3".to_string()]).find(|python| {
@@ -35,9 +35,9 @@ fn read_by(module: &str, script: &str) {
         println!("skipped: Parquet read by {module}: no Python with {module} (from PyPI; NEARFAR_PYTHON names one)");
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
-    let mut store = Store::open(&folder.path().join("results.db")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut store = Store::open(&dir.path().join("results.db")).unwrap();
     let mut sum = 0.0;
     let experiments = ["bandwidth", "größe / 2=3"];
     for (id, experiment) in ["aa", "bb"].into_iter().zip(experiments) {
@@ -45,13 +45,13 @@ fn read_by(module: &str, script: &str) {
         run.plan.experiment = experiment.into();
         store.begin_run(&run).unwrap();
         for position in 0..30 {
-            // Every tenth trial has no samples, and a row without a value.
+            // Every tenth trial has no samples and therefore a row without a value.
             let trial = fixtures::trial(&run, position, if position % 10 == 9 { 0 } else { 4 });
             sum += trial.outcome.samples.iter().map(|sample| sample.value).sum::<f64>();
             store.add_trial(&run.id, &trial).unwrap();
         }
         export(&store, &run.id, &out);
-        // What a killed export leaves is nothing to readers.
+        // Readers ignore the partial file of a killed export.
         leave_half(&out);
     }
     let output = Command::new(python).args(["-c", script]).arg(&out).output().unwrap();
@@ -71,11 +71,11 @@ fn leave_half(out: &Path) {
 }
 
 #[test]
-fn pyarrow_reads_it() {
+fn pyarrow_reads_exported_files() {
     read_by("pyarrow.dataset", PYARROW);
 }
 
 #[test]
-fn duckdb_reads_it() {
+fn duckdb_reads_exported_files() {
     read_by("duckdb", DUCKDB);
 }

@@ -1,4 +1,4 @@
-//! The server dies under those who write: what it had confirmed is there, the rest is there once when it is sent again.
+//! The server dies while clients write: confirmed trials are stored, and the others are stored once after a retry.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::fixtures;
 const TRIALS: u32 = 600;
 
 #[test]
-fn killed_in_the_middle_of_a_merge_it_has_all_or_nothing() {
+fn server_killed_during_a_merge_has_all_or_nothing() {
     let Some(mut server) = server::start("a server that is killed under a merge") else { return };
     let directory = tempfile::tempdir().unwrap();
     let runs = [fixtures::run("aa", 1), fixtures::run("bb", 2)];
@@ -22,7 +22,7 @@ fn killed_in_the_middle_of_a_merge_it_has_all_or_nothing() {
     Store::open(&url).unwrap().merge(&first).unwrap();
     let before = content(&Store::open_existing(&url).unwrap());
 
-    // Somebody looks at the samples and does not end, so the merge gets as far as that and no farther.
+    // An open transaction reads the samples, so the merge blocks there.
     let hold = "BEGIN; LOCK TABLE nearfar.sample IN SHARE MODE; SELECT pg_sleep(1000)";
     let mut looks = server.psql(server::OWNER, server::PASSWORD, server::DATABASE);
     let mut looks = looks.args(["-c", hold]).stderr(Stdio::null()).spawn().unwrap();
@@ -35,11 +35,11 @@ fn killed_in_the_middle_of_a_merge_it_has_all_or_nothing() {
     server.kill();
     let error = merging.join().unwrap().unwrap_err();
     assert!(matches!(error, StoreError::Lost { .. }), "{error:?}");
-    assert!(error.to_string().contains("\nhint: what was stored before is kept; repeat the command"), "{error}");
+    assert!(error.to_string().contains("\nhint: results stored before are kept; rerun the same command"), "{error}");
     assert!(!looks.wait().unwrap().success());
 
     server.serve();
-    assert_eq!(content(&Store::open_existing(&url).unwrap()), before, "nothing of the second file");
+    assert_eq!(content(&Store::open_existing(&url).unwrap()), before, "no rows of the second file");
     for trials_added in [40, 0] {
         assert_eq!(Store::open(&url).unwrap().merge(&second).unwrap().trials_added, trials_added);
     }
@@ -48,14 +48,14 @@ fn killed_in_the_middle_of_a_merge_it_has_all_or_nothing() {
 }
 
 #[test]
-fn killed_under_a_run_it_has_every_trial_that_it_confirmed_once() {
+fn server_killed_during_a_run_keeps_each_confirmed_trial_once() {
     let Some(mut server) = server::start("a server that is killed under a run") else { return };
     let url = server.url();
     let run = fixtures::run("aa", 7);
     Store::open(&url).unwrap().begin_run(&run).unwrap();
     let mut known = BTreeSet::new();
     for round in 0..4_usize {
-        let (tell, told) = mpsc::channel();
+        let (sender, told) = mpsc::channel();
         let writer = std::thread::spawn({
             let (url, run) = (url.clone(), run.clone());
             move || -> Result<(), StoreError> {
@@ -65,7 +65,7 @@ fn killed_under_a_run_it_has_every_trial_that_it_confirmed_once() {
                     let trial = fixtures::trial(&run, position, position as usize % 50);
                     if !stored.contains(&trial.trial.id) {
                         store.add_trial(&run.id, &trial)?;
-                        let _ = tell.send(position); // nobody listens after the kill
+                        let _ = sender.send(position); // fails after the kill
                     }
                 }
                 Ok(())

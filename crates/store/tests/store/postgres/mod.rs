@@ -1,7 +1,8 @@
-//! Results on a PostgreSQL server: the same as in a file, with many writers, through the server's death, for who may and who may not.
+//! Results on a PostgreSQL server: the same as in a file, with concurrent writers, server crashes and restricted
+//! privileges.
 
+mod errors;
 mod loss;
-mod mistakes;
 mod rights;
 mod server;
 mod writers;
@@ -14,7 +15,7 @@ use store::{MergeReport, Store, StoreError, StoreVersion, export};
 
 use crate::fixtures;
 
-/// A run with strange texts, of so many trials.
+/// Stores a run with unusual texts and this number of trials.
 fn fill(store: &mut Store, run: &RunRecord, trials: u32, samples: usize) {
     store.begin_run(run).unwrap();
     (0..trials).for_each(|position| store.add_trial(&run.id, &fixtures::trial(run, position, samples)).unwrap());
@@ -25,7 +26,7 @@ fn table(figure: f64) -> ImportedTable {
     store::import::table_from_csv(&text, "board.csv".as_ref()).unwrap()
 }
 
-/// All that can be read of a store, in the bytes that the program would write.
+/// Everything that can be read of a store, in the exported format.
 fn content(store: &Store) -> String {
     let mut all = vec![format!("{:?}", store.runs().unwrap()), format!("{:?}", store.extent().unwrap())];
     for summary in store.runs().unwrap() {
@@ -42,7 +43,7 @@ fn content(store: &Store) -> String {
     all.join("\n")
 }
 
-/// What is done to a store in a life, mistakes included; what came of it.
+/// Performs all operations on a store, including invalid ones, and returns their results.
 fn live(store: &mut Store) -> String {
     let run = RunRecord { host: Some("ä\"';\0\u{e000}".into()), ..fixtures::run("ab12", u64::MAX) };
     let other = RunRecord { simulated: Some("box:1".into()), ..fixtures::run("ab34", 2) };
@@ -96,7 +97,7 @@ fn live(store: &mut Store) -> String {
 }
 
 #[test]
-fn a_server_keeps_and_says_what_a_file_does() {
+fn server_stores_and_reports_the_same_as_a_file() {
     let Some(server) = server::start("results on a server") else { return };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
@@ -107,7 +108,7 @@ fn a_server_keeps_and_says_what_a_file_does() {
     assert_eq!(content(&remote), content(&file));
     assert_eq!(file.extent().unwrap(), StoreVersion { runs: 2, ended: 1, trials: 44, tables: 1 });
 
-    // People see the same through the two views.
+    // The two views show the same rows.
     for (sql, expected) in [
         ("SELECT count(*) FROM nearfar.sample_long WHERE run = 'ab12' AND placement = 'one, core'", None),
         ("SELECT count(*) FROM nearfar.fact WHERE key = 'kernel.release' AND value = '6.18.0'", Some("2")),
@@ -120,7 +121,7 @@ fn a_server_keeps_and_says_what_a_file_does() {
         assert!(here > 0, "{sql}");
     }
 
-    // Merged, it is the same again; once more adds nothing.
+    // A merge yields the same content; a second merge adds nothing.
     server.create("second");
     let second = server.url_of(server::OWNER, server::PASSWORD, "second");
     let mut merged = Store::open(&second).unwrap();
@@ -130,14 +131,14 @@ fn a_server_keeps_and_says_what_a_file_does() {
     let report = merged.merge(&path).unwrap();
     let nothing = MergeReport { runs_present: 2, trials_present: 44, tables_present: 1, ..MergeReport::default() };
     assert_eq!(report, nothing);
-    // And back, from the server to a file.
+    // A merge from the server into a file does too.
     let back = directory.path().join("back.db");
     Store::open(&back).unwrap().merge(&second).unwrap();
     assert_eq!(content(&Store::open_existing(&back).unwrap()), content(&file));
 }
 
 #[test]
-fn what_others_store_on_a_server_is_seen() {
+fn changes_by_other_clients_are_visible() {
     let Some(server) = server::start("looking at a server") else { return };
     let mut writer = Store::open(&server.url()).unwrap();
     let reader = Store::open_to_read(&server.url()).unwrap();
@@ -152,7 +153,7 @@ fn what_others_store_on_a_server_is_seen() {
     versions.dedup();
     assert_eq!(versions.len(), 11, "each trial is news");
 
-    // A run that goes on is nobody else's to go on with; one whose program is gone is.
+    // A run that another program executes cannot be resumed; one whose program is gone can.
     let (key, fingerprint) = (run.plan.key(), run.machine.settings.fingerprint());
     let other = Store::open(&server.url()).unwrap();
     let found = |store: &Store| store.find_unfinished(&key, &fingerprint, None).unwrap().map(|run| run.id);
@@ -162,9 +163,9 @@ fn what_others_store_on_a_server_is_seen() {
     assert_eq!(found(&other), Some(run.id));
 }
 
-/// A results file with these runs of so many trials.
-fn file(folder: &Path, name: &str, runs: &[(&RunRecord, u32)], samples: usize) -> std::path::PathBuf {
-    let path = folder.join(name);
+/// A results file with these runs of the given numbers of trials.
+fn file(dir: &Path, name: &str, runs: &[(&RunRecord, u32)], samples: usize) -> std::path::PathBuf {
+    let path = dir.join(name);
     let mut store = Store::open(&path).unwrap();
     for (run, trials) in runs {
         fill(&mut store, run, *trials, samples);

@@ -1,4 +1,4 @@
-//! Who may only add may not change, who may only read may not add; and the words of the manual that grant it.
+//! Privileges: writers cannot change rows, readers cannot add any, and the documentation's grants suffice for each.
 
 use store::{Store, StoreError};
 
@@ -10,10 +10,10 @@ use crate::fixtures;
 
 const MANUAL: &str = include_str!("../../../../../docs/guides/shared-store.md");
 
-/// What the manual has an administrator type.
+/// The SQL that the documentation asks the administrator to run.
 fn grants() -> &'static str {
     let block = MANUAL.split_once("```sql\n").and_then(|(_, rest)| rest.split_once("```"));
-    block.expect("the manual has a block of SQL").0
+    block.expect("the page has a block of SQL").0
 }
 
 fn start(test: &str) -> Option<Server> {
@@ -29,7 +29,7 @@ fn start(test: &str) -> Option<Server> {
 }
 
 #[test]
-fn a_writer_adds_and_changes_nothing() {
+fn writer_role_can_add_but_not_change_rows() {
     let Some(server) = start("a writer's rights on a server") else { return };
     let directory = tempfile::tempdir().unwrap();
     let run = fixtures::run("aa", 1);
@@ -63,9 +63,9 @@ fn a_writer_adds_and_changes_nothing() {
         "CREATE TABLE nearfar.mine (x int)",
     ] {
         let output = server.try_sql("writer", "its-own", DATABASE, sql);
-        let said = server::text(&output);
-        let is_refused = ["permission denied", "must be owner", "has ended"].iter().any(|word| said.contains(word));
-        assert!(!output.status.success() && is_refused, "{sql}: {said}");
+        let message = server::text(&output);
+        let is_refused = ["permission denied", "must be owner", "has ended"].iter().any(|word| message.contains(word));
+        assert!(!output.status.success() && is_refused, "{sql}: {message}");
     }
     let error = writer.end_run(&own.id, EndReason::Precise).unwrap_err();
     assert!(error.to_string().contains("run bb has ended (budget)\nhint: docs/guides/shared-store.md"), "{error}");
@@ -73,7 +73,7 @@ fn a_writer_adds_and_changes_nothing() {
 }
 
 #[test]
-fn a_reader_reads_and_adds_nothing() {
+fn reader_role_can_read_but_not_add_rows() {
     let Some(server) = start("a reader's rights on a server") else { return };
     let directory = tempfile::tempdir().unwrap();
     let run = fixtures::run("aa", 1);
@@ -95,10 +95,11 @@ fn a_reader_reads_and_adds_nothing() {
         ];
         for error in refused.map(Result::unwrap_err) {
             assert!(matches!(error, StoreError::NotPermitted { .. }), "{error:?}");
-            let said = error.to_string();
+            let message = error.to_string();
             assert!(
-                said.contains("permission denied for table") && said.contains("\nhint: docs/guides/shared-store.md"),
-                "{said}"
+                message.contains("permission denied for table")
+                    && message.contains("\nhint: docs/guides/shared-store.md"),
+                "{message}"
             );
         }
         assert_eq!(content(&store), expected);
@@ -108,23 +109,23 @@ fn a_reader_reads_and_adds_nothing() {
 }
 
 #[test]
-fn who_was_granted_nothing_is_told() {
+fn missing_privileges_are_reported() {
     let Some(server) = start("a stranger on a server") else { return };
     let check = |error: StoreError, expected: &str| assert!(error.to_string().contains(expected), "{error}");
     let stranger = server.url_of("stranger", "its-own", DATABASE);
     let error = Store::open_existing(&stranger).unwrap_err();
     assert!(matches!(error, StoreError::NotPermitted { .. }), "{error:?}");
-    check(error, "permission denied for schema nearfar\nhint: docs/guides/shared-store.md has what");
+    check(error, "permission denied for schema nearfar\nhint: docs/guides/shared-store.md lists");
 
-    // Where nothing is yet, he may not make it either; nor may a writer bring older results up to date.
+    // The stranger may not create tables in an empty database either, and a writer may not migrate older results.
     server.create("empty");
     let empty = server.url_of("stranger", "its-own", "empty");
     check(
         Store::open(&empty).unwrap_err(),
-        "and this user may not make it: permission denied for database empty\nhint: let",
+        "and this user may not create it: permission denied for database empty\nhint: a user with",
     );
-    check(Store::open_existing(&empty).unwrap_err(), "there is no results store postgres://stranger@localhost");
-    // A place that was made for him is enough.
+    check(Store::open_existing(&empty).unwrap_err(), "results store postgres://stranger@localhost");
+    // A schema created for the user suffices.
     server.sql("empty", "CREATE SCHEMA nearfar AUTHORIZATION stranger");
     assert_eq!(Store::open(&empty).unwrap().runs().unwrap(), []);
 
@@ -132,5 +133,5 @@ fn who_was_granted_nothing_is_told() {
     let writer = server.url_of("writer", "its-own", DATABASE);
     let error = Store::open(&writer).unwrap_err();
     assert!(matches!(error, StoreError::Older { found: 1, .. }), "{error:?}");
-    check(error, "\nhint: 'nearfar show --runs' by the user who made them");
+    check(error, "\nhint: 'nearfar show --runs', run by the user who created the tables");
 }

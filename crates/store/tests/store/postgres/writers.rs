@@ -1,4 +1,4 @@
-//! Many write at the same time, also while the tables are made: everything is there once.
+//! Concurrent writers, also while the tables are created: everything is stored once.
 
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -12,11 +12,11 @@ use crate::fixtures;
 const WRITERS: usize = 4;
 
 #[test]
-fn four_writers_at_once_store_everything_once() {
+fn four_concurrent_writers_store_everything_once() {
     let Some(server) = server::start("many writers of a server") else { return };
     let directory = tempfile::tempdir().unwrap();
     let runs: Vec<RunRecord> = (0..WRITERS).map(|number| fixtures::run(&format!("run{number}"), 1)).collect();
-    // Each has a run alone, and one that the next one has too, in some files with fewer trials.
+    // Each has a run of its writer only, and one shared with the next writer, in some files with fewer trials.
     let files: Vec<_> = (0..WRITERS)
         .map(|number| {
             let own = (&runs[number], 60);
@@ -49,7 +49,7 @@ fn four_writers_at_once_store_everything_once() {
     assert_eq!(server.sql(server::DATABASE, "SELECT count(*) FROM nearfar.sample"), (60 * WRITERS * 20).to_string());
     assert_eq!(server.sql(server::DATABASE, "SELECT count(*) FROM nearfar.cell"), fixtures::CELLS.to_string());
 
-    // Each stores trials of its own run, at the same time.
+    // Concurrently, each stores trials of a separate run.
     let before = content(&store);
     std::thread::scope(|scope| {
         for run in &runs {
