@@ -76,7 +76,7 @@ impl Histograms {
     pub(super) fn event_log(&self, seed: u64, thread: usize) -> EventLog<'_> {
         EventLog {
             histograms: self,
-            random: Xoroshiro::of_thread(seed, thread),
+            random: Xoroshiro::for_thread(seed, thread),
             lock: AtomicU32::new(0),
             began: Instant::now(),
             totals: Totals::NONE,
@@ -95,11 +95,11 @@ impl Histograms {
             self.buckets.iter().skip(bucket).step_by(BUCKETS).map(|count| count.load(Ordering::Relaxed)).sum()
         };
         let counts: Vec<u64> = (0..BUCKETS).map(in_bucket).collect();
-        let wanted = (counts.iter().sum::<u64>() as f64 * share).ceil() as u64;
+        let target = (counts.iter().sum::<u64>() as f64 * share).ceil() as u64;
         let mut seen = 0;
         let reached = |count: &u64| {
             seen += count;
-            seen >= wanted
+            seen >= target
         };
         let bucket = counts.iter().position(reached).unwrap_or(BUCKETS - 1);
         (bucket as f64 / self.per_ln + self.lowest_ln).exp()

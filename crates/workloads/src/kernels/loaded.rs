@@ -88,19 +88,19 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let over = AtomicBool::new(false);
     let team = team::run(job, |worker| {
         let mut arena = Arena::new(job, job.parameters.size("size"))?;
-        let did = if worker.index == 0 {
+        let outcome = if worker.index == 0 {
             chase(job, worker, arena.as_u64(), &over)
         } else {
             read(job, worker, arena.as_u64(), &over)
         };
         // Also if this thread failed, so that the readers do not keep running.
         over.store(true, Ordering::Relaxed);
-        Ok((did?, arena.report()?))
+        Ok((outcome?, arena.report()?))
     })?;
     let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
     let mut rate = 0.0;
-    for (did, found) in team.results {
-        match did {
+    for (outcome, found) in team.results {
+        match outcome {
             ThreadOutcome::Chased(latencies) => latencies.into_iter().try_for_each(|ns| output.push("latency", ns))?,
             ThreadOutcome::Read(bytes, lap) => {
                 rate += bytes as f64 / (lap.end - lap.start).as_secs_f64().max(1e-9) / 1e6

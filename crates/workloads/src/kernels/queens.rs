@@ -316,8 +316,8 @@ mod tests {
 
     #[test]
     fn symmetric_solutions_are_counted_once() {
-        // Four of the 92 solutions for 8 queens have only two images, and so do all 4 for 6 queens: both kinds of boards
-        // occur.
+        // Four of the 92 solutions for 8 queens have only two images, and so do all 4 for 6 queens: both
+        // kinds of boards occur.
         for (n, ties_max) in [(6, 2), (8, 2), (12, 4)] {
             let mut counts = Counts::default();
             for start in starts(n) {

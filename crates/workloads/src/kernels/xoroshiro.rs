@@ -12,7 +12,7 @@ pub(super) struct Xoroshiro([u64; 2]);
 
 impl Xoroshiro {
     /// Creates the stream of one thread.
-    pub(super) fn of_thread(seed: u64, thread: usize) -> Self {
+    pub(super) fn for_thread(seed: u64, thread: usize) -> Self {
         let mut random = Random::of_thread(seed, thread);
         // A state of all zeros would never change.
         Self([random.next() | 1, random.next()])
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn indices_stay_below_the_count_and_reach_all() {
-        let mut random = Xoroshiro::of_thread(7, 1);
+        let mut random = Xoroshiro::for_thread(7, 1);
         let mut seen = [false; 10];
         (0..1000).for_each(|_| seen[below(random.next(), 10)] = true);
         assert_eq!(seen, [true; 10]);

@@ -32,12 +32,12 @@ pub(super) fn check(location: &FarLocation, needs: &SearchFootprint) -> Result<(
     if needs.disk <= free {
         return Ok(());
     }
-    let what = format!(
+    let message = format!(
         "construction needs about {} on the disk of {}, which has {free} free",
         needs.disk,
         location.folder().display()
     );
-    Err(Failure::Unavailable(with_hint(&what, Some("choose a smaller scale, or a directory on another disk"))))
+    Err(Failure::Unavailable(with_hint(&message, Some("choose a smaller scale, or a directory on another disk"))))
 }
 
 /// Scratch files of a graph under construction.

@@ -257,7 +257,7 @@ fn prepare(
     team.run(&|worker| {
         search.prepare(worker);
         match far.map(|far| far.reader(&placement.policy)) {
-            Some(Ok(way)) => search.fetch_by(worker, way),
+            Some(Ok(reader)) => search.fetch_by(worker, reader),
             Some(Err(failure)) => *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure),
             None => {}
         }

@@ -130,9 +130,9 @@ fn semi_external_searches_match_in_core_searches() {
         for same in ["levels", "nedge", "nedge_with_loops"] {
             assert!(series(&in_core, same).eq(series(&far, same)), "{dram}: {same}");
         }
-        let (used, asked) = (sample(&far, "dram_used"), sample(&far, "dram_asked"));
+        let (used, requested) = (sample(&far, "dram_used"), sample(&far, "dram_asked"));
         // Rounding up to whole pages adds to what vector reads need.
-        assert!(used <= asked + 4096.0 && used > 0.5 * asked, "{dram}: {used} of {asked}");
+        assert!(used <= requested + 4096.0 && used > 0.5 * requested, "{dram}: {used} of {requested}");
         assert!(used < sample(&in_core, "dram_used") && sample(&far, "far_mean_reads") > 0.0, "{dram}");
         let (bytes, pages) = (sample(&far, "far_mean_bytes"), sample(&far, "far_mean_pages"));
         assert!(

@@ -87,10 +87,10 @@ impl TaskSlot {
 
     fn take(&self) -> Option<TaskLease<'_>> {
         let work = self.work();
-        let lent = (*work)?;
+        let task = (*work)?;
         // Under the lock, so that a leader that clears the slot afterwards sees the new count.
         self.busy.fetch_add(1, Ordering::SeqCst);
-        Some(TaskLease { work: lent, slot: self })
+        Some(TaskLease { work: task, slot: self })
     }
 }
 

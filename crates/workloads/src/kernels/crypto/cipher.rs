@@ -170,11 +170,11 @@ pub(crate) fn names() -> Vec<String> {
 
 /// Returns whether each message of this cipher has a tag.
 pub(crate) fn is_aead(name: &str) -> bool {
-    of(name).mode == Mode::Aead
+    by_name(name).mode == Mode::Aead
 }
 
 /// Returns the cipher of a name that the description allows.
-pub(super) fn of(name: &str) -> &'static Cipher {
+pub(super) fn by_name(name: &str) -> &'static Cipher {
     CIPHERS.iter().find(|cipher| cipher.name == name).expect("the description allows only these names")
 }
 

@@ -118,8 +118,8 @@ fn check_length(result: isize, expected: usize) -> io::Result<()> {
     }
 }
 
-fn failed(what: &str, error: &io::Error) -> Failure {
-    Failure::Failed(format!("AF_ALG: {what}: {error}"))
+fn failed(operation: &str, error: &io::Error) -> Failure {
+    Failure::Failed(format!("AF_ALG: {operation}: {error}"))
 }
 
 fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {

@@ -28,7 +28,8 @@ type Update = unsafe extern "C" fn(*mut c_void, *mut u8, *mut c_int, *const u8, 
 type Init =
     unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, *const u8, *const u8, direction: c_int) -> c_int;
 
-/// The library's functions. It stays loaded until the process ends, because OpenSSL does not support unloading well.
+/// The functions of libcrypto, which stays loaded until the process ends because OpenSSL does not support unloading
+/// reliably.
 #[derive(Clone, Copy)]
 pub(super) struct Library {
     fetch: unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void,

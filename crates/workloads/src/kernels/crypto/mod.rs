@@ -130,7 +130,7 @@ pub(crate) fn describe() -> WorkloadSpec {
 
 /// Rejects invalid combinations of parameters.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
-    let cipher = cipher::of(parameters.text("cipher"));
+    let cipher = cipher::by_name(parameters.text("cipher"));
     let block = parameters.size("block");
     if cipher.mode == Mode::Cbc && !block.is_multiple_of(AES_BLOCK) {
         return Err(format!("block is {block} bytes, but {} needs a multiple of {AES_BLOCK}", cipher.name));
@@ -176,7 +176,7 @@ struct ThreadResult {
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     check(&job.parameters).map_err(Failure::Failed)?;
-    let task = CipherTask::of(job)?;
+    let task = CipherTask::new(job)?;
     let team = team::run(job, |worker| task.one_thread(job, worker))?;
     let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
     for done in &team.results {
@@ -219,9 +219,9 @@ fn report<'r>(
 
 impl CipherTask {
     /// Opens the provider and runs its self-tests.
-    fn of(job: &TrialContext) -> Result<Self, Failure> {
+    fn new(job: &TrialContext) -> Result<Self, Failure> {
         let text = |name| job.parameters.text(name);
-        let cipher = cipher::of(text("cipher"));
+        let cipher = cipher::by_name(text("cipher"));
         let software = text("instructions") == "software";
         let block = job.parameters.size("block");
         let of_library = |software| library::Library::load(text("library"), software).map(Provider::Library);

@@ -124,7 +124,7 @@ fn missing_library_hints_at_the_package() {
 const KEY: [u8; 16] = [1; 16];
 
 fn secret(name: &str, iv: &'static [u8]) -> Secret<'static> {
-    Secret { cipher: cipher::of(name), key: &KEY, iv }
+    Secret { cipher: cipher::by_name(name), key: &KEY, iv }
 }
 
 #[test]

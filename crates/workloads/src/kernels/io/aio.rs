@@ -228,7 +228,7 @@ mod tests {
         let mut buffer = vec![0u8; 8 * 4096];
         let mut aio = match Aio::new(8, 4096, &file) {
             Ok(aio) => aio,
-            Err(why) => return println!("skipped: {why}"),
+            Err(reason) => return println!("skipped: {reason}"),
         };
         for slot in 0..8 {
             let request = Request { kind: RequestKind::Read, offset: slot as u64 * 4096, ..Request::IDLE };

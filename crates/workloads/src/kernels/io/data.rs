@@ -27,7 +27,9 @@ impl Data {
         }
         let percent = text.strip_prefix("compress:").and_then(|percent| percent.parse().ok());
         percent.filter(|percent| *percent <= 100).map(Self::Compress).ok_or_else(|| {
-            format!("invalid value '{text}' for data: must be random, zero or compress:PERCENT with PERCENT from 0 to 100")
+            format!(
+                "invalid value '{text}' for data: must be random, zero or compress:PERCENT with PERCENT from 0 to 100"
+            )
         })
     }
 

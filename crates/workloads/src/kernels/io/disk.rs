@@ -29,13 +29,13 @@ impl Disk {
     pub(super) fn find(root: &Path, number: &str) -> Result<Self, String> {
         let link = root.join("sys/dev/block").join(number);
         let dir = fs::canonicalize(&link).map_err(|error| format!("{}: {error}", link.display()))?;
-        let first = Partition::of(dir.clone()).ok_or_else(|| format!("{} has no number", dir.display()))?;
+        let first = Partition::read(dir.clone()).ok_or_else(|| format!("{} has no number", dir.display()))?;
         let others = if dir.join("partition").exists() {
-            dir.parent().and_then(|whole| Partition::of(whole.into())).into_iter().collect()
+            dir.parent().and_then(|whole| Partition::read(whole.into())).into_iter().collect()
         } else {
             let inside = fs::read_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
             let partitions = inside.flatten().map(|entry| entry.path()).filter(|path| path.join("partition").exists());
-            partitions.filter_map(Partition::of).collect::<Vec<_>>()
+            partitions.filter_map(Partition::read).collect::<Vec<_>>()
         };
         Ok(Self { parts: std::iter::once(first).chain(others).collect() })
     }
@@ -78,7 +78,7 @@ impl Disk {
 }
 
 impl Partition {
-    fn of(dir: PathBuf) -> Option<Self> {
+    fn read(dir: PathBuf) -> Option<Self> {
         let number = fs::read_to_string(dir.join("dev")).ok()?.trim().to_string();
         let name = dir.file_name()?.to_str()?.to_string();
         Some(Self { name, number, dir })

@@ -40,7 +40,7 @@ static BEFORE: OnceLock<Option<libc::sigaction>> = OnceLock::new();
 impl Mapping {
     /// Maps the first `bytes` of a file.
     pub(super) fn new(file: &File, bytes: u64, writes: bool, spread: Spread) -> Result<Self, Failure> {
-        let refused = |what: &str| Failure::Failed(format!("{what}: {}", io::Error::last_os_error()));
+        let refused = |operation: &str| Failure::Failed(format!("{operation}: {}", io::Error::last_os_error()));
         if BEFORE.get_or_init(install_handler).is_none() {
             return Err(refused("cannot install a SIGBUS handler"));
         }

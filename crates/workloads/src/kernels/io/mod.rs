@@ -78,7 +78,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let tasks = tasks(job, &options)?;
     let load = Load::new(job.threads);
     let team =
-        team::run(job, |worker| one_thread(job, Assignment::of(&tasks, job.threads, worker.index), &load, worker))?;
+        team::run(job, |worker| one_thread(job, Assignment::new(&tasks, job.threads, worker.index), &load, worker))?;
     job.meanwhile.record(load.cpu_times());
     for task in &tasks {
         task.target.unchanged()?;
@@ -103,8 +103,8 @@ fn tasks(job: &TrialContext, options: &Options) -> Result<Vec<IoPlan>, Failure> 
     let each = options.each_file().map_err(Failure::Failed)?;
     if job.threads < each.len() {
         let (files, threads) = (each.len(), job.threads);
-        let why = format!("{files} files need at least {files} threads, but there are {threads}");
-        return Err(Failure::Failed(format!("{why}; hint: --threads {files}")));
+        let reason = format!("{files} files need at least {files} threads, but there are {threads}");
+        return Err(Failure::Failed(format!("{reason}; hint: --threads {files}")));
     }
     let one = |(index, options): (usize, Options)| {
         let seed = job.seed ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -124,7 +124,7 @@ struct Assignment<'t> {
 }
 
 impl<'t> Assignment<'t> {
-    fn of(tasks: &'t [IoPlan], threads: usize, thread: usize) -> Self {
+    fn new(tasks: &'t [IoPlan], threads: usize, thread: usize) -> Self {
         let (files, file) = (tasks.len(), thread % tasks.len());
         Self { task: &tasks[file], index: thread / files, threads: (threads - file).div_ceil(files) }
     }

@@ -80,7 +80,7 @@ impl Options {
         Ok(Self {
             file: parameters.text("file").into(),
             bytes: number("size"),
-            engine: IoEngine::of(parameters.text("engine")),
+            engine: IoEngine::by_name(parameters.text("engine")),
             reads_percent: if mixed { number("mix") } else { 100 * u64::from(!has_writes(parameters)) },
             mixed,
             spread: spread(rw, parameters.text("distribution"))?,
@@ -171,7 +171,7 @@ impl IoEngine {
         ("mmap", Self::Mmap),
     ];
 
-    fn of(word: &str) -> Self {
+    fn by_name(word: &str) -> Self {
         let found = Self::NAMES.iter().find(|(name, _)| *name == word);
         found.expect("the description allows no other values").1
     }

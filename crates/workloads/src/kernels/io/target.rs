@@ -139,11 +139,11 @@ impl IoTarget {
         if let Some(sector) = disk.queue("logical_block_size").filter(|_| options.direct)
             && !(options.block as u64).is_multiple_of(sector)
         {
-            let why = format!(
+            let reason = format!(
                 "bs is {} bytes, but direct I/O on the disk of {} requires a multiple of {sector}",
                 options.block, self.name
             );
-            return Err(Failure::Unavailable(format!("{why}; hint: bs={sector}B, or direct=false")));
+            return Err(Failure::Unavailable(format!("{reason}; hint: bs={sector}B, or direct=false")));
         }
         if options.iopoll && disk.queue("io_poll") == Some(0) {
             return Err(Failure::Unavailable(format!(
@@ -208,8 +208,8 @@ fn create_temporary(seed: u64, options: &Options) -> Result<IoTarget, Failure> {
 
 fn create(path: &Path, seed: u64, options: &Options) -> Result<IoTarget, Failure> {
     let bytes = options.bytes.max(options.block as u64).next_multiple_of(SECTOR as u64);
-    let what = format!("cannot create {}", path.display());
-    let refused = |error: io::Error| refusal(&what, &error, options.direct);
+    let operation = format!("cannot create {}", path.display());
+    let refused = |error: io::Error| refusal(&operation, &error, options.direct);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     // The data stays available until the file is closed.
     fs::remove_file(path).map_err(refused)?;
@@ -231,15 +231,15 @@ fn create(path: &Path, seed: u64, options: &Options) -> Result<IoTarget, Failure
 
 /// Converts an error. EINVAL with direct I/O is a property of the file system, and another directory may have more
 /// space.
-fn refusal(what: &str, error: &io::Error, direct: bool) -> Failure {
+fn refusal(operation: &str, error: &io::Error, direct: bool) -> Failure {
     match error.kind() {
-        ErrorKind::InvalidInput if direct => {
-            Failure::Unavailable(format!("{what} for direct I/O: {error}; hint: direct=false, or a file on a disk"))
-        }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            Failure::Unavailable(format!("{what}: {error}; hint: a smaller size, or TMPDIR on another file system"))
-        }
-        _ => Failure::Failed(format!("{what}: {error}")),
+        ErrorKind::InvalidInput if direct => Failure::Unavailable(format!(
+            "{operation} for direct I/O: {error}; hint: direct=false, or a file on a disk"
+        )),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Failure::Unavailable(format!(
+            "{operation}: {error}; hint: a smaller size, or TMPDIR on another file system"
+        )),
+        _ => Failure::Failed(format!("{operation}: {error}")),
     }
 }
 

@@ -23,8 +23,8 @@ fn values(output: &KernelOutput) -> BTreeMap<&str, f64> {
 fn run_or_skip(pairs: &[(&str, &str)]) -> Option<KernelOutput> {
     match run(&job(pairs)) {
         Ok(output) => Some(output),
-        Err(Failure::Unavailable(why)) => {
-            println!("skipped: io with {pairs:?}: {why}");
+        Err(Failure::Unavailable(reason)) => {
+            println!("skipped: io with {pairs:?}: {reason}");
             None
         }
         Err(other) => panic!("{pairs:?}: {other}"),
@@ -64,8 +64,8 @@ fn smoke_runs_with_every_engine_and_kind() {
             let job = TrialContext { threads, ..job(&pairs) };
             let output = match run(&job) {
                 Ok(output) => output,
-                Err(Failure::Unavailable(why)) => {
-                    println!("skipped: io with {engine}: {why}");
+                Err(Failure::Unavailable(reason)) => {
+                    println!("skipped: io with {engine}: {reason}");
                     continue;
                 }
                 Err(other) => panic!("{engine} {rw}: {other}"),
@@ -144,8 +144,8 @@ fn several_files_have_separate_throughput_series() {
         let job = TrialContext { threads: 3, ..job(&amount) };
         let output = match run(&job) {
             Ok(output) => output,
-            Err(Failure::Unavailable(why)) => {
-                println!("skipped: io with {engine}: {why}");
+            Err(Failure::Unavailable(reason)) => {
+                println!("skipped: io with {engine}: {reason}");
                 continue;
             }
             Err(other) => panic!("{engine}: {other}"),
@@ -199,8 +199,8 @@ fn invalid_lists_of_files_return_errors() {
 }
 
 fn unavailable(failure: Failure) -> Result<(), Failure> {
-    if let Failure::Unavailable(why) = &failure {
-        println!("skipped: io: {why}");
+    if let Failure::Unavailable(reason) = &failure {
+        println!("skipped: io: {reason}");
         return Ok(());
     }
     Err(failure)
@@ -271,8 +271,8 @@ fn by_engine(work: &mut WorkerState<'_>) -> Result<(), Failure> {
 /// Returns the error message. Returns `None` and prints the reason if the engine is not available.
 fn words(result: Result<(), Failure>) -> Option<String> {
     match result {
-        Err(Failure::Unavailable(why)) => {
-            println!("skipped: {why}");
+        Err(Failure::Unavailable(reason)) => {
+            println!("skipped: {reason}");
             None
         }
         other => Some(other.unwrap_err().to_string()),
@@ -430,11 +430,11 @@ fn amount_and_fsync_interval_are_exact() {
                 queue::run(work, &mut queue).unwrap();
                 assert_eq!(queue.1, expected, "{depth}");
             }
-            Err(why) => println!("skipped: {why}"),
+            Err(reason) => println!("skipped: {reason}"),
         });
         with_work(&task, |work| {
             let ring = ring::make(&task.options);
-            let Ok(mut ring) = ring.inspect_err(|why| println!("skipped: {why}")) else { return };
+            let Ok(mut ring) = ring.inspect_err(|reason| println!("skipped: {reason}")) else { return };
             let mut queue =
                 Counted(UringQueue::new(&mut ring, &task.options, work.file, &work.buffers).unwrap(), BTreeMap::new());
             queue::run(work, &mut queue).unwrap();
@@ -526,14 +526,17 @@ fn full_disk_returns_an_error_and_leaves_no_file() {
         let path = dir.join("file");
         let path = path.to_str().unwrap();
         let too_large = run(&job(&[("file", path), ("size", "4MiB")])).unwrap_err();
-        assert!(matches!(&too_large, Failure::Unavailable(why) if why.contains("hint: a smaller size")), "{too_large}");
+        assert!(
+            matches!(&too_large, Failure::Unavailable(reason) if reason.contains("hint: a smaller size")),
+            "{too_large}"
+        );
         assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
         // The disk becomes full in the middle only if the file is sparse.
         for engine in ENGINES {
             File::create(path).unwrap().set_len(4 << 20).unwrap();
             let pairs = [("engine", engine), ("file", path), ("allow-overwrite", path), ("rw", "write")];
             match run(&job(&[&pairs[..], &[("size", "4MiB"), ("runtime", "10s")]].concat())).unwrap_err() {
-                Failure::Unavailable(why) => println!("skipped: {why}"),
+                Failure::Unavailable(reason) => println!("skipped: {reason}"),
                 other => {
                     let message = other.to_string();
                     let expected = if engine == "mmap" { "Input/output error" } else { "No space left" };

@@ -38,7 +38,7 @@ enum Check {
 pub(super) struct Request {
     pub kind: RequestKind,
     pub offset: u64,
-    /// Index of the buffer.
+    /// Index of the request's block in [`Buffers`].
     pub buffer: usize,
     /// When the request was due, and when it was submitted to the kernel.
     pub due: u64,
@@ -78,7 +78,7 @@ impl IoPlan {
         let written = (options.verify && options.writes()).then(|| WrittenBlocks::new(target.bytes, options.block));
         let fill_seed = target::fill_seed(seed, &options);
         let check = match (target.created, options.verify && !options.writes()) {
-            (ours, true) => Check::Sealed(ours.then_some(fill_seed)),
+            (created, true) => Check::Sealed(created.then_some(fill_seed)),
             (false, false) => Check::Nothing,
             (true, false) if options.stamped() => Check::Stamps([fill_seed, seed]),
             (true, false) => Check::Zeros,

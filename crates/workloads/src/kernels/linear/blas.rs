@@ -94,12 +94,12 @@ impl Blas {
     /// Loads the library that the job's parameter `blas` names.
     pub(super) fn load(job: &TrialContext) -> Result<Self, Failure> {
         match job.parameters.text("blas") {
-            "auto" => Self::of(library::open_first(&NAMES, HINT)?),
-            name => Self::of(library::open_first(&[name], HINT)?),
+            "auto" => Self::from_library(library::open_first(&NAMES, HINT)?),
+            name => Self::from_library(library::open_first(&[name], HINT)?),
         }
     }
 
-    fn of(found: LoadedLibrary) -> Result<Self, Failure> {
+    fn from_library(found: LoadedLibrary) -> Result<Self, Failure> {
         let LoadedLibrary { library, name } = found;
         Ok(Self {
             dgemm: symbol(&library, &name, "cblas_dgemm")?,
@@ -109,7 +109,7 @@ impl Blas {
             dgemv: symbol(&library, &name, "cblas_dgemv")?,
             dger: symbol(&library, &name, "cblas_dger")?,
             idamax: symbol(&library, &name, "cblas_idamax")?,
-            threads: ThreadControl::of(&library, &name),
+            threads: ThreadControl::find(&library, &name),
             name,
             _library: library,
         })
@@ -245,7 +245,7 @@ impl Blas {
 }
 
 impl ThreadControl {
-    fn of(library: &Library, name: &str) -> Option<Self> {
+    fn find(library: &Library, name: &str) -> Option<Self> {
         Some(Self {
             set: symbol(library, name, "openblas_set_num_threads").ok()?,
             get: symbol(library, name, "openblas_get_num_threads").ok()?,

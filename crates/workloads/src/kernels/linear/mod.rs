@@ -49,7 +49,7 @@ fn stride(rows: usize, element_bytes: usize) -> usize {
 /// Adds the order n to an error about matrices that do not fit in memory.
 fn too_large(n: usize, failure: Failure) -> Failure {
     match failure {
-        Failure::Unavailable(why) => Failure::Unavailable(format!("n = {n}: {why}")),
+        Failure::Unavailable(reason) => Failure::Unavailable(format!("n = {n}: {reason}")),
         other => other,
     }
 }

@@ -143,7 +143,7 @@ mod tests {
         for words in [1, 7, 8, 128, 131] {
             let mut memory: Vec<u64> = (0..words).collect();
             let block = SharedBlock::new(&mut memory);
-            let mut random = Xoroshiro::of_thread(3, 0);
+            let mut random = Xoroshiro::for_thread(3, 0);
             assert_eq!(block.read(), words - 1);
             assert!(block.read_at_random(&mut random));
             assert!(block.none() >= words);
@@ -163,6 +163,6 @@ mod tests {
     #[test]
     fn read_loop_detects_a_wrong_word() {
         let mut memory: Vec<u64> = vec![9; 16];
-        assert!(!SharedBlock::new(&mut memory).read_at_random(&mut Xoroshiro::of_thread(3, 0)));
+        assert!(!SharedBlock::new(&mut memory).read_at_random(&mut Xoroshiro::for_thread(3, 0)));
     }
 }

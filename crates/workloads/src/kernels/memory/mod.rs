@@ -105,7 +105,7 @@ enum Access {
 }
 
 impl Access {
-    fn of(job: &TrialContext) -> Self {
+    fn new(job: &TrialContext) -> Self {
         match (job.parameters.text("oper"), job.parameters.text("access") == "rnd") {
             ("read", false) => Self::Read,
             ("read", true) => Self::ReadAtRandom,
@@ -140,13 +140,13 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
         }
         let mut own = prepared(job)?;
         let mut ended = one_thread(job, worker, SharedBlock::new(own.as_u64()), &histograms)?;
-        check_block(Access::of(job), own.as_u64())?;
+        check_block(Access::new(job), own.as_u64())?;
         ended.found = own.report()?;
         Ok(ended)
     })?;
     let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };
     if let Some(mut arena) = shared {
-        check_block(Access::of(job), arena.as_u64())?;
+        check_block(Access::new(job), arena.as_u64())?;
         output.found(arena.report()?);
     }
     let seconds = TimedSpan::seconds_of_all(team.results.iter().map(|ended| ended.lap));
@@ -174,7 +174,7 @@ fn one_thread(
     block: SharedBlock,
     histograms: &Histograms,
 ) -> Result<ThreadResult, Failure> {
-    let access = Access::of(job);
+    let access = Access::new(job);
     let words = job.parameters.size("block") / WORD;
     // sysbench gives every thread the same share and drops the remainder.
     let share = match job.parameters.size("total") / job.parameters.size("block") / job.threads {
@@ -182,7 +182,7 @@ fn one_thread(
         0 => return Err(Failure::Failed("total is less than one block per thread".into())),
         events => events as u64,
     };
-    let mut random = Xoroshiro::of_thread(job.seed, worker.index);
+    let mut random = Xoroshiro::for_thread(job.seed, worker.index);
     let mut event_log = histograms.event_log(!job.seed, worker.index);
     let (wrong, lap) = worker.timed_lap(|| {
         let deadline = Deadline::now_for(job.time("time"));

@@ -310,7 +310,7 @@ mod tests {
             set(&mut job, "non-temporal", stores);
             match run(&job) {
                 Ok(output) => check_smoke("stream", &output),
-                Err(Failure::Unavailable(why)) if stores == "true" => eprintln!("skipped: {why}"),
+                Err(Failure::Unavailable(reason)) if stores == "true" => eprintln!("skipped: {reason}"),
                 Err(failure) => panic!("{failure}"),
             }
         }

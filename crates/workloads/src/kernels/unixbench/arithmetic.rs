@@ -32,8 +32,8 @@ pub(crate) fn describe_dhrystone() -> WorkloadSpec {
     super::describe(Test {
         name: "dhrystone",
         summary: "integers, strings and records: Dhrystone 2.1",
-        about: "Loops of Dhrystone 2.1 per second, all copies together; the definition's final values are checked. Does \
-                not measure memory or floating point.",
+        about: "Loops of Dhrystone 2.1 per second, all copies together; the definition's final values are checked. \
+                Does not measure memory or floating point.",
         unit: "lps",
         parameters: Vec::new(),
     })
@@ -49,8 +49,8 @@ pub(crate) fn describe_whetstone() -> WorkloadSpec {
     super::describe(Test {
         name: "whetstone",
         summary: "floating point and its functions: double-precision Whetstone",
-        about: "Millions of Whetstone instructions per second of user time, all copies together; the results are checked \
-                against published ones. Does not measure memory or vector units.",
+        about: "Millions of Whetstone instructions per second of user time, all copies together; the results are \
+                checked against published ones. Does not measure memory or vector units.",
         unit: "MWIPS",
         parameters: parameters([Parameter {
             name: "work",

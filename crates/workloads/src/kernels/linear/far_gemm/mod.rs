@@ -246,9 +246,9 @@ fn split_buffers(shape: &Tiling, mut all: Buffer) -> Vec<ThreadBuffers> {
 fn one_thread<T: Element>(mut thread: GemmThread<'_, T>) -> Result<ThreadResult, Failure> {
     let worker = thread.worker;
     thread.work.blas.set_single_thread()?;
-    let begun = Instant::now();
+    let start = Instant::now();
     pack(&mut thread)?;
-    let pack_seconds = begun.elapsed().as_secs_f64();
+    let pack_seconds = start.elapsed().as_secs_f64();
     let before = thread.mover.traffic();
     let mut sync_seconds = 0.0;
     let lap = worker.timed(|| {

@@ -120,7 +120,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let mut output = KernelOutput { thread_seats: seats, ..KernelOutput::default() };
     output.found(system.arena.report()?);
     let seconds = TimedSpan::seconds_of_all(results.iter().map(|(lap, _)| *lap));
-    let residual = Residual::of(results.into_iter().filter_map(|(_, part)| part));
+    let residual = Residual::sum(results.into_iter().filter_map(|(_, part)| part));
     check_residual(residual.scaled())?;
     let gflops = operations(n) / seconds / 1e9;
     output.push("gflops", gflops)?;

@@ -50,7 +50,7 @@ impl Residual {
         }
     }
 
-    pub(super) fn of(parts: impl Iterator<Item = Self>) -> Self {
+    pub(super) fn sum(parts: impl Iterator<Item = Self>) -> Self {
         let together = |mut all: Self, part: Self| {
             all.residuals.iter_mut().zip(part.residuals).for_each(|(sum, residuals)| *sum += residuals);
             all.sizes.iter_mut().zip(part.sizes).for_each(|(sum, size)| *sum += size);
@@ -88,7 +88,7 @@ mod tests {
         let mut memory = [0.0, 0.0, 0.0, 0.0, x[0], x[1]];
         let matrix = Tile::new(&mut memory, 2, 3, 2);
         let next = AtomicUsize::new(0);
-        Residual::of((0..2).map(|_| Residual::part(matrix, elements, &next))).scaled()
+        Residual::sum((0..2).map(|_| Residual::part(matrix, elements, &next))).scaled()
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub const O_CREAT: c_int = 0o100;
 pub const FIONREAD: u64 = 0x541b;
 
 // SAFETY: the signatures are those of glibc and musl on 64-bit Linux, where `mode_t` and `uid_t` are `unsigned int`,
-// `off_t` and `long` have 64 bits and `sighandler_t` is a pointer. The request of `ioctl` is `unsigned long` in glibc and
-// `int` in musl; both read it from the same register.
+// `off_t` and `long` have 64 bits and `sighandler_t` is a pointer. The request of `ioctl` is `unsigned long` in glibc
+// and `int` in musl; both read it from the same register.
 unsafe extern "C" {
     pub fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize;
     pub fn write(fd: c_int, buffer: *const c_void, count: usize) -> isize;

@@ -101,8 +101,8 @@ pub fn now_ns() -> u64 {
 }
 
 /// Prints the result and exits.
-pub fn end(begun: &CopyStart, count: u64, values: &[u64]) -> ! {
-    end_after(begun.cpu, now_ns() - begun.at_ns, count, values)
+pub fn end(start: &CopyStart, count: u64, values: &[u64]) -> ! {
+    end_after(start.cpu, now_ns() - start.at_ns, count, values)
 }
 
 /// Like [`end`], for a test that measures its own time.
