@@ -88,28 +88,28 @@ const WRONG: &[(&str, &str)] = &[
     ("[repeat]\nprecision = 0.02", "4:13: precision = 0.02: it should be a text in quotes"),
     (
         "[repeat]\nprecision = \"2\"",
-        "4:13: precision: '2' is not a share between 0% and 100%\nhint: write it like \"2%\"",
+        "4:13: precision: '2' is not a percentage between 0% and 100%\nhint: use the form \"2%\"",
     ),
     ("[repeat]\nprecision = \"0%\"", "4:13: precision: '0%' is not a share"),
-    ("[repeat]\nbudget = \"2MiB\"", "4:10: budget: '2MiB' is not a time; write it like 5s, 250ms or 10m"),
+    ("[repeat]\nbudget = \"2MiB\"", "4:10: budget: '2MiB' is not a duration; use the form 5s, 250ms or 10m"),
     ("[repeat]\nbudget = 120", "4:10: budget = 120: it should be a text in quotes"),
     ("[repeat]\ntime_limit = \"0s\"", "4:14: time_limit is no time at all"),
     ("repeat = 3", "3:10: repeat = 3: it should be a table: [repeat]"),
     (
         "[[workload]]\nname = \"stream\"\nset = { sise = 3 }",
-        "5:9: workload stream has no parameter 'sise'\nhint: it has size, ",
+        "5:9: workload stream has no parameter 'sise'\nhint: the parameters are size, ",
     ),
     (
         "[[workload]]\nname = \"nothing\"\nset = { x = 3 }",
-        "5:9: workload nothing has no parameter 'x'\nhint: it has no parameters",
+        "5:9: workload nothing has no parameter 'x'\nhint: this workload has no parameters",
     ),
     (
         "[[workload]]\nname = \"stream\"\nset = { size = \"5s\" }",
-        "5:16: size of workload stream: '5s' is not a size; write it like 64KiB",
+        "5:16: size of workload stream: '5s' is not a size; use the form 64KiB",
     ),
     (
         "[[workload]]\nname = \"stream\"\nset = { size = [\"1MiB\", \"1B\"] }",
-        "5:25: size of workload stream: 1B is out of range; it goes from 1KiB to 1TiB",
+        "5:25: size of workload stream: 1B is out of range 1KiB to 1TiB",
     ),
     (
         "[[workload]]\nname = \"stream\"\nset = { size = \"bigxllc\" }",
@@ -138,9 +138,9 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[[workload]]\nname = \"stream\"\nplacements = [\"kernel\", \"compat\"]",
-        "5:25: no placement is called 'compat'; there are compact, ",
+        "5:25: unknown placement 'compat'; valid names: compact, ",
     ),
-    ("[[workload]]\nname = \"stream\"\nplacements = [\"-Q 3\"]", "5:15: '-Q' is not one of numactl's letters"),
+    ("[[workload]]\nname = \"stream\"\nplacements = [\"-Q 3\"]", "5:15: '-Q' is not one of numactl's options"),
     ("[[workload]]\nname = \"stream\"\nplacements = []", "5:14: the list of placements is empty"),
     (
         "[[workload]]\nname = \"stream\"\nthreads = [1, \"many\"]",
@@ -316,14 +316,14 @@ fn experiment_without_a_runnable_cell_says_why() {
     let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nplacements = [\"big\", \"-C 77\", \"memory-remote\"]");
     let error = read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
     let expected = "nothing of e can be run here: queens @ big: all cores that this process may use are of one kind; \
-                    queens @ -C 77: -C: cpu 77 does not exist here; this machine has 0-11; queens @ memory-remote: ";
+                    queens @ -C 77: -C: CPU 77 does not exist; this machine has 0-11; queens @ memory-remote: ";
     assert!(matches!(&error, PlanError::NothingToRun(why) if why.starts_with(expected)), "{error}");
-    // A machine that does not say how large its cache is has no multiple of it.
+    // Multiples of the cache size require a machine that reports it.
     let text = format!("{HEAD}[[workload]]\nname = \"stream\"");
     let mut cacheless = model(RYZEN);
     cacheless.objects.iter_mut().for_each(|object| object.cache = None);
     let error = read(&text).plan(&cacheless, &specs(), wishes(false)).unwrap_err();
-    assert!(error.to_string().contains("does not say how large its last-level cache is"), "{error}");
+    assert!(error.to_string().contains("does not report the size of its last-level cache"), "{error}");
     assert!(read(&text).plan(&cacheless, &specs(), wishes(true)).is_ok(), "the smoke size is no multiple");
 }
 
@@ -336,7 +336,7 @@ fn experiment_grids_are_bounded() {
         many.join(",")
     );
     let error = read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
-    assert_eq!(error, PlanError::Mistake("the lists make 90000 cells; at most 10000 are possible".into()));
+    assert_eq!(error, PlanError::Invalid("the lists make 90000 cells; at most 10000 are possible".into()));
 }
 
 fn single(workload: &str, set: &[(&str, &str)], placements: &[&str], threads: Option<usize>) -> SingleWorkload {
@@ -397,18 +397,18 @@ fn experiment_single_mistakes() {
         (single("strem", &[], &["kernel"], None), "no workload is called 'strem'; there are stream, "),
         (
             single("stream", &[("sise", "1")], &["kernel"], None),
-            "workload stream has no parameter 'sise'; it has size, ",
+            "workload stream has no parameter 'sise'; the parameters are size, ",
         ),
         (single("stream", &[("size", "5s")], &["kernel"], None), "size of workload stream: '5s' is not a size"),
         (single("command", &[], &["kernel"], None), "workload command needs argv: what argv is"),
-        (single("stream", &[], &["compat"], None), "no placement is called 'compat'"),
-        (single("stream", &[], &["-C 99"], None), "-C: cpu 99 does not exist here; this machine has 0-11"),
-        (single("stream", &[], &["kernel"], Some(0)), "0 threads do nothing"),
+        (single("stream", &[], &["compat"], None), "unknown placement 'compat'"),
+        (single("stream", &[], &["-C 99"], None), "-C: CPU 99 does not exist; this machine has 0-11"),
+        (single("stream", &[], &["kernel"], Some(0)), "the number of threads must be at least 1"),
         (single("pingpong", &[], &["kernel"], Some(3)), "workload pingpong needs exactly 2 threads, not 3"),
     ];
     for (single, expected) in mistakes {
         let error = single.plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
-        assert!(matches!(&error, PlanError::Mistake(why) if why.starts_with(expected)), "{error}");
+        assert!(matches!(&error, PlanError::Invalid(why) if why.starts_with(expected)), "{error}");
     }
     let lacking = single("stream", &[], &["big"], None).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
     assert!(matches!(lacking, PlanError::NothingToRun(_)), "{lacking}");

@@ -103,8 +103,8 @@ fn jobs_that_fio_would_run_together_are_said() {
     let three = "[global]\nsize=1m\n[a]\n[b]\n[c]\nstonewall\n[d]\nstonewall=0\n";
     let found = notes(three);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("fio would run a, b at the same time"), "{found:?}");
-    assert!(found[1].starts_with("fio would run c, d at the same time"), "{found:?}");
+    assert!(found[0].starts_with("fio would run a, b concurrently"), "{found:?}");
+    assert!(found[1].starts_with("fio would run c, d concurrently"), "{found:?}");
     assert!(notes("[global]\nsize=1m\nstonewall\n[a]\n[b]\n").is_empty());
 }
 
@@ -124,48 +124,51 @@ fn jobs_run_where_the_command_line_says() {
 #[test]
 fn what_is_not_kept_is_refused_with_its_line() {
     let cases = [
-        ("[a]\nsize=1m\niodepht=4\n", "a.fio:3:1: no option 'iodepht' is known\nhint: nearest are iodepth, "),
-        ("[a]\nsize=1m\n  just words\n", "a.fio:3:3: no option 'just words'"),
-        ("[global]\nwrite_bw_log=x\n[a]\nsize=1m\n", "a.fio:2:1: no option 'write_bw_log'"),
+        ("[a]\nsize=1m\niodepht=4\n", "a.fio:3:1: unknown option 'iodepht'\nhint: similar options: iodepth, "),
+        ("[a]\nsize=1m\n  just words\n", "a.fio:3:3: unknown option 'just words'"),
+        ("[global]\nwrite_bw_log=x\n[a]\nsize=1m\n", "a.fio:2:1: unknown option 'write_bw_log'"),
         (
             "[a]\ncpus_allowed=0-1\n",
-            "a.fio:2:1: 'cpus_allowed' is not for a job file here\nhint: where a job runs is a placement: nearfar run --fio",
+            "a.fio:2:1: unsupported option 'cpus_allowed'\nhint: CPUs are selected by a placement: nearfar run --fio",
         ),
-        ("[a]\nnuma_mem_policy=bind:0\n", "hint: where a job and its memory are is a placement"),
-        ("[a]\nrate=1m\n", "hint: a pace is said in requests: rate_iops=1000"),
-        ("[a]\ninclude other.fio\n", "hint: put the lines of that file in here"),
+        ("[a]\nnuma_mem_policy=bind:0\n", "hint: CPUs and memory nodes are selected by a placement"),
+        ("[a]\nrate=1m\n", "hint: only request rates are supported: rate_iops=1000"),
+        ("[a]\ninclude other.fio\n", "hint: copy the lines of that file into this one"),
         (
             "[a]\nsize=1m\nioengine=sync\n",
-            "a.fio:3:1: job a: ioengine: there is no engine 'sync' here\nhint: ioengine=psync is nearest",
+            "a.fio:3:1: job a: ioengine: unsupported engine 'sync'\nhint: ioengine=psync is the closest",
         ),
-        ("[a]\nsize=1m\nioengine=libaoi\n", "hint: there are libaio"),
-        ("[a]\nsize=1m\nrw=trim\n", "a.fio:3:1: job a: rw: 'trim' is no way"),
-        ("[a]\nsize=1m\nrw=randread:8\n", "'randread:8' is no way"),
-        ("[a]\nsize=50%\n", "a.fio:2:1: job a: size: '50%' is a share"),
-        ("[a]\nsize=1m\nbs=4k,8k\n", "a.fio:3:1: job a: bs: '4k,8k' has several sizes"),
-        ("[a]\nsize=1m\nbs=100\n", "a.fio:3:1: job a: bs of workload io: 100B is out of range"),
+        ("[a]\nsize=1m\nioengine=libaoi\n", "hint: the engines are libaio"),
+        ("[a]\nsize=1m\nrw=trim\n", "a.fio:3:1: job a: rw: unsupported access pattern 'trim'"),
+        ("[a]\nsize=1m\nrw=randread:8\n", "unsupported access pattern 'randread:8'"),
+        ("[a]\nsize=50%\n", "a.fio:2:1: job a: size: '50%' is a percentage"),
+        ("[a]\nsize=1m\nbs=4k,8k\n", "a.fio:3:1: job a: bs: '4k,8k' has a size per direction"),
+        ("[a]\nsize=1m\nbs=100\n", "a.fio:3:1: job a: parameter bs of workload io: 100B is out of range"),
         ("[a]\nsize=1m\nbs\n", "a.fio:3:1: job a: bs: '' is not a size"),
-        ("[a]\nrw=read\n", "a.fio:1:1: job a: it has no size"),
-        ("[a]\nfilename=/dev/x\n", "a.fio:1:1: job a: it has no end"),
-        ("[a]\nfilename=/dev/x:/dev/y\nsize=1m\n", "'/dev/x:/dev/y' is several files"),
-        ("[a]\nfilename=${DISK}\nsize=1m\n", "'${DISK}' would be filled in from the environment"),
-        ("[a]\nsize=1m\ntime_based\n", "a.fio:3:1: job a: time_based: it says no runtime"),
-        ("[a]\nsize=1m\nruntime=soon\n", "a.fio:3:1: job a: runtime: 'soon' is not a time"),
+        ("[a]\nrw=read\n", "a.fio:1:1: job a: the job has no size"),
+        ("[a]\nfilename=/dev/x\n", "a.fio:1:1: job a: the job has no end"),
+        ("[a]\nfilename=/dev/x:/dev/y\nsize=1m\n", "'/dev/x:/dev/y' names several files"),
+        ("[a]\nfilename=${DISK}\nsize=1m\n", "'${DISK}': environment variables are not supported"),
+        ("[a]\nsize=1m\ntime_based\n", "a.fio:3:1: job a: time_based: the job has no runtime"),
+        ("[a]\nsize=1m\nruntime=soon\n", "a.fio:3:1: job a: runtime: 'soon' is not a duration"),
         ("[a]\nsize=1m\nruntime=2h\n", "runtime of workload io: 7200s is out of range"),
         ("[a]\nsize=1m\ndirect=yes\n", "a.fio:3:1: job a: direct: 'yes' is neither 0 nor 1"),
         ("[a]\nsize=1m\nstonewall=x\n", "stonewall: 'x' is neither"),
-        ("[a]\nsize=1m\nnumjobs=0\n", "numjobs: 0 is no number of threads"),
+        ("[a]\nsize=1m\nnumjobs=0\n", "numjobs: 0 is not a valid thread count"),
         ("[a]\nsize=1m\nnumjobs=many\n", "numjobs: 'many' is not a whole number"),
-        ("[a]\nsize=1m\nrw=rw\nrwmixread=101\n", "a.fio:4:1: job a: mix of workload io: 101 is out of range"),
-        ("[a]\nsize=1m\nrw=rw\nrwmixwrite=101\n", "rwmixwrite: 101 is more than all"),
-        ("[a]\nsize=1m\nrandom_distribution=pareto:1\n", "there is no distribution 'pareto:1'"),
-        ("[a]\nsize=1m\nrandom_distribution=zipf:0\n", "there is no distribution 'zipf:0'"),
-        ("[a]\nsize=1m\nverify=pattern\n", "there is no check 'pattern'"),
-        ("[a]\nsize=1m\nfixedbufs\n", "a.fio:3:1: job a: fixedbufs: fixedbufs is no option of this engine"),
-        ("[a]\nsize=1m\nioengine=io_uring\nfixedbufs\n", "a.fio:4:1: job a: fixedbufs: fixedbufs alone"),
-        ("[a]\nsize=1m\nioengine=libaio\nhipri\n", "hipri is no option of this engine"),
-        ("[a]\nsize=1m\nkb_base=512\n", "a.fio:3:1: job a: kb_base: it is 1024 or 1000"),
-        ("[a]\nsize=1p\nloops=9999999\n", "loops: 9999999 are more"),
+        ("[a]\nsize=1m\nrw=rw\nrwmixread=101\n", "a.fio:4:1: job a: parameter mix of workload io: 101 is out of range"),
+        ("[a]\nsize=1m\nrw=rw\nrwmixwrite=101\n", "rwmixwrite: 101 is more than 100 percent"),
+        ("[a]\nsize=1m\nrandom_distribution=pareto:1\n", "unsupported distribution 'pareto:1'"),
+        ("[a]\nsize=1m\nrandom_distribution=zipf:0\n", "unsupported distribution 'zipf:0'"),
+        ("[a]\nsize=1m\nverify=pattern\n", "unsupported check 'pattern'"),
+        ("[a]\nsize=1m\nfixedbufs\n", "a.fio:3:1: job a: fixedbufs: fixedbufs is not an option of this engine"),
+        (
+            "[a]\nsize=1m\nioengine=io_uring\nfixedbufs\n",
+            "a.fio:4:1: job a: fixedbufs: fixedbufs: buffers and files can only be registered together",
+        ),
+        ("[a]\nsize=1m\nioengine=libaio\nhipri\n", "hipri is not an option of this engine"),
+        ("[a]\nsize=1m\nkb_base=512\n", "a.fio:3:1: job a: kb_base: must be 1024 or 1000"),
+        ("[a]\nsize=1p\nloops=9999999\n", "loops: 9999999 loops are out of range"),
     ];
     for (text, expected) in cases {
         let error = read(text).map(|jobs| listing(&jobs)).unwrap_err();
@@ -177,7 +180,7 @@ fn what_is_not_kept_is_refused_with_its_line() {
 #[test]
 fn sizes_that_are_not_what_they_seem_are_said() {
     let jobs = read("[a]\nsize=1MiB\nbs=4000\n").unwrap();
-    assert_eq!(jobs.notes, ["job a: size=1MiB is 1000000 bytes to fio; write it without 'iB'"]);
+    assert_eq!(jobs.notes, ["job a: fio reads size=1MiB as 1000000 bytes; write it without 'iB'"]);
     assert!(read("[a]\nkb_base=1000\nsize=1MiB\n").unwrap().notes.is_empty());
 }
 

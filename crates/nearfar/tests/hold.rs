@@ -264,7 +264,7 @@ fn the_next_quiet_run_puts_back_first_and_touches_nothing_of_somebody_else() {
     assert!(said(&refused).contains("nearfar restore --force"), "{}", said(&refused));
     let left = place.restore(&[]);
     assert_eq!((left.status.code(), place.value(THP)), (Some(1), "always".into()), "{}", said(&left));
-    assert!(String::from_utf8_lossy(&left.stdout).contains("somebody changed it since"));
+    assert!(String::from_utf8_lossy(&left.stdout).contains("another program changed it after"));
     let forced = place.restore(&["--force"]);
     assert_eq!((forced.status.code(), place.value(THP)), (Some(0), "madvise".into()), "{}", said(&forced));
     killed(&place, &["--quieten", "thp"]);

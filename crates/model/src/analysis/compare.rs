@@ -1,5 +1,6 @@
-//! From findings to a comparison: which cells stand in which column, which samples belong together, by how
-//! much a column differs from the baseline and whether that may be said.
+//! Computes comparisons from findings: assigns cells to columns, pairs samples, and estimates the differences between
+//! columns
+//! and the baseline.
 
 mod facts;
 mod row;
@@ -19,18 +20,18 @@ use crate::values::workload::Better;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Placements of one run, or of several on the same machine.
+    /// Placements of one or several runs on the same machine.
     Placement,
     Threads,
     /// A parameter of the workloads.
     Parameter(String),
-    /// Machines: their labels, else their cpu models.
+    /// Machines by label, or else by CPU model.
     Host,
-    /// Boots: what their kernel command lines do not share, else their boot ids.
+    /// Boots by the differences of their kernel command lines, or else by boot id.
     Boot,
-    /// Runs, by their ids: the same question asked twice.
+    /// Runs by id.
     Run,
-    /// Any recorded fact by its key.
+    /// Any recorded fact by key.
     Fact(String),
 }
 
@@ -42,7 +43,7 @@ pub struct ComparedRun<'a> {
 }
 
 impl By {
-    /// Reads `placement`, `threads`, `host`, `kernel`, `boot`, `run`, `set.NAME` or a fact's key.
+    /// Parses `placement`, `threads`, `host`, `kernel`, `boot`, `run`, `set.NAME` or a fact's key.
     pub fn parse(text: &str) -> Self {
         match text {
             "placement" => Self::Placement,
@@ -58,7 +59,6 @@ impl By {
         }
     }
 
-    /// As the user wrote it.
     pub fn name(&self) -> String {
         match self {
             Self::Placement => "placement".into(),
@@ -72,9 +72,9 @@ impl By {
     }
 }
 
-/// Compares the cells of runs. Without a baseline the first column is it: `kernel` where that is a column.
+/// Compares the cells of runs. The default baseline is the column `kernel` if there is one, or else the first.
 pub fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Result<Comparison, String> {
-    refuse_simulated_beside_real(runs)?;
+    check_not_mixed_with_simulated(runs)?;
     let entries = entries(runs, by)?;
     let columns = columns(&entries);
     let baseline = choose_baseline(&columns, baseline, by)?;
@@ -83,22 +83,23 @@ pub fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Res
     Ok(assemble(by.name(), baseline, columns, rows, facts::differing(runs, by)))
 }
 
-/// The comparison that a plan asks for; none when there is only one thing to compare, or its baseline was not measured.
+/// Returns the comparison that a plan defines; `None` with a single column or if the baseline was not measured.
 pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
     if plan.race.is_some() {
-        // A race's trials overstate its winner; its answer compares fresh pairs.
+        // The trials of a race overestimate its winner; its result compares fresh pairs.
         return None;
     }
     if plan.experiment == crate::placements::measured_map::EXPERIMENT {
-        // Its cells are different questions; the map says what they mean together.
+        // The cells of a map are not comparable; the map itself interprets them.
         return None;
     }
     let comparison = compare(runs, &By::parse(&plan.compare_by), plan.baseline.as_deref()).ok()?;
     (comparison.columns.len() > 1).then_some(comparison)
 }
 
-/// Compares the columns of an imported table: single figures give changes without intervals; samples, where both columns
-/// have them, are compared as independent ones.
+/// Compares the columns of an imported table. Single figures give changes without intervals; samples in both columns
+/// are
+/// compared as independent samples.
 pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Comparison, String> {
     let baseline = choose_baseline(&table.columns, baseline, &By::Fact("column".into()))?;
     let reference = table.columns.iter().position(|column| *column == baseline).unwrap_or_default();
@@ -120,9 +121,9 @@ pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Co
     Ok(assemble("column".into(), baseline, table.columns.clone(), rows, table.notes.clone()))
 }
 
-/// One column's figure of an imported row against the reference column's; none where the column has none.
+/// Compares a column of an imported row with the baseline column; `None` if the column has no figure.
 fn imported(row: &ImportedRow, at: usize, reference: usize) -> Option<ComparedValue> {
-    // An imported table has no run whose seed could be taken, and must give the same interval each time.
+    // An imported table has no run with a seed, and must give the same interval each time.
     const SEED: u64 = 0;
     let own = single(row.values[at]?);
     let samples = |at: usize| row.samples.get(at).filter(|samples| !samples.is_empty());
@@ -136,9 +137,9 @@ fn imported(row: &ImportedRow, at: usize, reference: usize) -> Option<ComparedVa
     })
 }
 
-/// UnixBench's index of the main metrics of runs, column by column; single samples are its passes.
+/// Returns the UnixBench index of the main metrics of runs by column; single samples are its passes.
 pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Result<IndexTable, String> {
-    refuse_simulated_beside_real(runs)?;
+    check_not_mixed_with_simulated(runs)?;
     let entries = entries(runs, by)?;
     let mut columns = columns(&entries);
     let baseline = choose_baseline(&columns, baseline, by)?;
@@ -148,19 +149,19 @@ pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Resul
     if entries.iter().any(|entry| entry.indexed.is_some() && entry.metric.name == "score") {
         table
             .notes
-            .push("native: measured by programs of our own, not by UnixBench; see docs/reference/unixbench.md".into());
+            .push("native: measured by built-in programs, not by UnixBench; see docs/reference/unixbench.md".into());
     }
     table.notes.extend(facts::differing(runs, by));
     Ok(table)
 }
 
-/// The index of a plan that has at least two of UnixBench's tests: one test's index says nothing beyond its score.
+/// Returns the index of a plan with at least two UnixBench tests: the index of one test equals its score.
 pub fn planned_index(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<IndexTable> {
     let table = index(runs, &By::parse(&plan.compare_by), plan.baseline.as_deref()).ok()?;
     table.groups.iter().any(|group| group.tests.len() > 1).then_some(table)
 }
 
-/// UnixBench's index of the columns of an imported table.
+/// Returns the UnixBench index of the columns of an imported table.
 pub fn index_table(table: &ImportedTable, baseline: Option<&str>) -> Result<IndexTable, String> {
     let by = By::Fact("column".into());
     let baseline = choose_baseline(&table.columns, baseline, &by)?;
@@ -176,29 +177,26 @@ pub fn index_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Inde
         }));
     }
     let mut indices = unixbench::indices("column", columns, &scores)?;
-    indices
-        .notes
-        .push(format!("imported: the scores are those of table {}, taken as the results of their passes", table.name));
+    indices.notes.push(format!("imported: the scores of table {} are used as the results of their passes", table.name));
     Ok(indices)
 }
 
-/// One cell's metric in one column.
 struct ColumnValue<'a> {
     test: String,
-    /// The same with the name that the metric has in UnixBench's index; none where it has no place there.
+    /// Name of the metric in the UnixBench index; `None` if it is not part of the index.
     indexed: Option<String>,
     column: String,
     metric: &'a MetricFinding,
     main: bool,
     threads: usize,
-    /// Which run: only samples of one run share blocks.
+    /// Index of the run: only samples of one run share blocks.
     run: usize,
 }
 
 fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<ColumnValue<'a>>, String> {
     let boots = boot_labels(runs);
     let mut entries = Vec::new();
-    // Runs of one experiment have the same cells, and a name depends on all of them.
+    // Names depend on all cells, which are the same for all runs of one experiment.
     let mut tests = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
         for cell in &run.finding.cells {
@@ -219,7 +217,7 @@ fn entries<'a>(runs: &[ComparedRun<'a>], by: &By) -> Result<Vec<ColumnValue<'a>>
         }
     }
     if entries.is_empty() {
-        return Err(format!("there is nothing measured to compare by {}", by.name()));
+        return Err(format!("no results to compare by {}", by.name()));
     }
     Ok(entries)
 }
@@ -231,7 +229,7 @@ impl ColumnValue<'_> {
     }
 }
 
-/// Our own kernels are one test each; the installed UnixBench has all of them as metrics.
+/// Built-in kernels are one test each; the installed UnixBench has all tests as metrics.
 fn indexed(cell: &CellFinding, rank: usize, metric: &str) -> Option<String> {
     match cell.workload.as_str() {
         "unixbench" => Some(metric.into()),
@@ -239,12 +237,12 @@ fn indexed(cell: &CellFinding, rank: usize, metric: &str) -> Option<String> {
     }
 }
 
-/// What a row's name says beyond its test.
+/// Returns the part of a row's name after its test.
 fn own_words<'a>(row: &'a str, cell: &CellFinding) -> &'a str {
     row.strip_prefix(&cell.test).or_else(|| row.strip_prefix(&cell.workload)).unwrap_or_default()
 }
 
-/// The column that a cell belongs to; none when the cell has no such parameter.
+/// Returns the column of a cell; `None` if the cell does not have the parameter.
 fn column(run: &ComparedRun<'_>, cell: &CellFinding, by: &By, boot: &str) -> Result<Option<String>, String> {
     let settings = &run.record.machine.settings;
     let column = match by {
@@ -266,13 +264,13 @@ fn column(run: &ComparedRun<'_>, cell: &CellFinding, by: &By, boot: &str) -> Res
     Ok(Some(column))
 }
 
-/// What a machine is called: its label, else its cpu model.
+/// Returns the name of a machine: its label, or else its CPU model.
 pub(crate) fn host(record: &RunRecord) -> String {
     let model = || record.machine.settings.get("cpu.model").unwrap_or("unnamed machine").to_string();
     record.host.clone().unwrap_or_else(model)
 }
 
-/// The test's name with whatever else distinguishes its cells: placement and threads, unless they are the columns.
+/// Returns the name of the test, with placement and threads if they distinguish cells and are not the columns.
 fn row_test(runs: &[ComparedRun<'_>], cell: &CellFinding, by: &By) -> String {
     let cells = || runs.iter().flat_map(|run| &run.finding.cells);
     let mut test = match by {
@@ -291,13 +289,12 @@ fn row_test(runs: &[ComparedRun<'_>], cell: &CellFinding, by: &By) -> String {
     test
 }
 
-/// Whether a difference in threads is a choice of the experiment and not a part of what the placement means
-/// (`one-core` has one thread by nature).
+/// Whether thread counts differ by choice of the experiment rather than by the placement (`one-core` has one thread).
 fn varies_freely(other: &CellFinding, cell: &CellFinding) -> bool {
     other.placement == cell.placement
 }
 
-/// What each run's kernel command line has that not all of them have; boot ids when they all agree.
+/// Returns the kernel parameters of each run that not all runs have; boot ids if all runs have the same.
 fn boot_labels(runs: &[ComparedRun<'_>]) -> Vec<String> {
     let words = |run: &ComparedRun<'_>| -> Vec<String> {
         let line = run.record.machine.settings.get("kernel.command-line").unwrap_or_default();
@@ -333,17 +330,17 @@ fn columns(entries: &[ColumnValue<'_>]) -> Vec<String> {
     columns
 }
 
-fn choose_baseline(columns: &[String], wanted: Option<&str>, by: &By) -> Result<String, String> {
+fn choose_baseline(columns: &[String], requested: Option<&str>, by: &By) -> Result<String, String> {
     let default = || columns.iter().find(|column| *column == "kernel").or(columns.first());
-    match wanted {
+    match requested {
         Some(name) => columns.iter().find(|column| *column == name).cloned().ok_or_else(|| {
-            format!("'{name}' is not among the things compared by {}; they are {}", by.name(), columns.join(", "))
+            format!("'{name}' is not a column of a comparison by {}; the columns are {}", by.name(), columns.join(", "))
         }),
-        None => default().cloned().ok_or_else(|| "there is nothing to compare".to_string()),
+        None => default().cloned().ok_or_else(|| "no columns to compare".to_string()),
     }
 }
 
-/// Rows in the order of their first appearance, each with its values by column.
+/// Returns the rows in order of first occurrence, each with its values by column.
 fn rows(entries: &[ColumnValue<'_>], baseline: &str, seed: u64) -> Vec<ComparisonRow> {
     let mut order: Vec<(&str, &str)> = Vec::new();
     let mut by_row: BTreeMap<(&str, &str), Vec<&ColumnValue<'_>>> = BTreeMap::new();
@@ -393,7 +390,7 @@ fn compared(baseline: &[&ColumnValue<'_>], candidate: &[&ColumnValue<'_>], seed:
     estimate.map_or_else(|| own.clone(), |estimate| estimated(&own, &estimate))
 }
 
-/// A value with what its samples say against the baseline's.
+/// Adds an estimate of the difference to a value.
 fn estimated(own: &ComparedValue, estimate: &RatioEstimate) -> ComparedValue {
     let interval = estimate.interval.map(|Interval { low, high }| (percent(low), percent(high)));
     ComparedValue {
@@ -406,7 +403,7 @@ fn estimated(own: &ComparedValue, estimate: &RatioEstimate) -> ComparedValue {
     }
 }
 
-/// The samples of the blocks that both sides have, when both are one cell of the same run.
+/// Returns the samples of shared blocks if both sides are one cell of the same run.
 fn shared_blocks(baseline: &[&ColumnValue<'_>], candidate: &[&ColumnValue<'_>]) -> Option<(Vec<f64>, Vec<f64>)> {
     let ([baseline], [candidate]) = (baseline, candidate) else { return None };
     if baseline.run != candidate.run {
@@ -465,7 +462,7 @@ fn assemble(
     Comparison { by, baseline, columns, rows, geomean, notes }
 }
 
-/// Over all tests; then, where tests were made with several thread counts, over those of each count that has several.
+/// Returns the geometric mean over all tests, then over those of each thread count with several tests.
 fn geomeans(rows: &[ComparisonRow], columns: &[String]) -> Vec<GeomeanChange> {
     let main: Vec<&ComparisonRow> = rows.iter().filter(|row| row.main).collect();
     let mut means: Vec<GeomeanChange> = columns.iter().filter_map(|column| geomean(&main, column)).collect();
@@ -479,7 +476,7 @@ fn geomeans(rows: &[ComparisonRow], columns: &[String]) -> Vec<GeomeanChange> {
     means
 }
 
-/// Over the tests that both columns have; a metric where less is better counts upside down.
+/// Returns the geometric mean over the tests of both columns; metrics to minimise are inverted.
 fn geomean(main: &[&ComparisonRow], column: &str) -> Option<GeomeanChange> {
     let ratio = |row: &ComparisonRow| {
         let ratio = 1.0 + row.values.get(column)?.change_percent? / 100.0;
@@ -496,7 +493,7 @@ fn geomean(main: &[&ComparisonRow], column: &str) -> Option<GeomeanChange> {
     })
 }
 
-pub(crate) fn refuse_simulated_beside_real(runs: &[ComparedRun<'_>]) -> Result<(), String> {
+pub(crate) fn check_not_mixed_with_simulated(runs: &[ComparedRun<'_>]) -> Result<(), String> {
     let simulated = |run: &&ComparedRun<'_>| run.record.simulated.is_some();
     match (runs.iter().find(simulated), runs.iter().find(|run| !simulated(run))) {
         (Some(one), Some(other)) => Err(format!(
@@ -584,7 +581,7 @@ mod tests {
         RunFinding { cells, skipped: Vec::new(), passes: false }
     }
 
-    /// Twenty per cent more, drifting together by a factor of four over the blocks.
+    /// Samples that drift by a factor of four over the blocks.
     fn drifting(factor: f64) -> Vec<f64> {
         (0..12_u32)
             .map(|block| factor * f64::from(100 + 25 * block) * (1.0 + 0.002 * f64::from(block * 7 % 5)))
@@ -592,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_different_runs_are_no_pairs() {
+    fn blocks_of_different_runs_are_not_paired() {
         let (one, other) = (record("a", &[], None), record("b", &[], None));
         let of = |factor| finding(vec![cell("t", "kernel", Better::Higher, &drifting(factor))]);
         let (plain, faster) = (of(1.0), of(1.2));
@@ -603,12 +600,12 @@ mod tests {
         assert_eq!(
             estimate.difference,
             Some(Difference::NoneSeen),
-            "a drift that is not shared hides it: {estimate:?}"
+            "an unshared drift hides the difference: {estimate:?}"
         );
     }
 
     #[test]
-    fn the_kernels_choice_is_the_baseline_wherever_it_stands() {
+    fn kernel_column_is_the_default_baseline() {
         let record = record("a", &[], None);
         let cells = ["compact", "kernel"].map(|placement| cell("t", placement, Better::Higher, &[1.0, 2.0]));
         let finding = finding(cells.into());
@@ -636,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_differ_in_one_parameter_stand_in_one_row_of_their_test() {
+    fn cells_that_differ_in_one_parameter_share_a_row() {
         let record = record("a", &[], None);
         let one = |test: &str, engine: &str| CellFinding {
             workload: "io".into(),
@@ -659,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn the_geometric_mean_turns_metrics_where_less_is_better() {
+    fn geometric_mean_inverts_metrics_to_minimise() {
         let record = record("a", &[], None);
         let steady = |value: f64| (0..8).map(|i| value * (1.0 + 0.001 * f64::from(i))).collect::<Vec<_>>();
         let cells = vec![
@@ -673,9 +670,9 @@ mod tests {
         assert!((comparison.geomean[0].change_percent - 100.0).abs() < 1e-6, "{:?}", comparison.geomean);
     }
 
-    /// As in a study of two boots: percent per test at one and at four threads, and a mean of each.
+    /// As in a comparison of two boots: changes per test with one and four threads, and the mean of each.
     #[test]
-    fn thread_counts_that_have_several_tests_have_means_of_their_own() {
+    fn thread_counts_with_several_tests_have_separate_means() {
         let record = record("a", &[], None);
         let steady = |value: f64| (0..8).map(|i| value * (1.0 + 0.001 * f64::from(i))).collect::<Vec<_>>();
         let with = |test: &str, threads: usize, factor: f64| {
@@ -697,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn boots_are_named_by_what_their_command_lines_do_not_share() {
+    fn boot_labels_are_differences_of_command_lines() {
         let plain = record("a", &[("kernel.command-line", "quiet console=ttyS0"), ("memory.thp", "always")], None);
         let fake =
             record("b", &[("kernel.command-line", "quiet console=ttyS0 numa=fake=4"), ("memory.thp", "never")], None);
@@ -717,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_choices() {
+    fn errors_name_the_valid_choices() {
         let (real, simulated) =
             (record("a", &[("cpu.model", "X")], None), record("b", &[("cpu.model", "X")], Some("r:1")));
         let finding = finding(vec![cell("t", "kernel", Better::Higher, &[1.0])]);
@@ -731,7 +728,7 @@ mod tests {
     }
 
     #[test]
-    fn published_percentages_come_out_of_published_figures() {
+    fn published_percentages_follow_from_published_figures() {
         // Two rows of the Ryzen 5 2600 study: Dhrystone, published as -34 %, and shell-8, published as -23 %.
         let row = |test: &str, a: f64, b: f64| ImportedRow {
             test: test.into(),

@@ -1,5 +1,6 @@
-//! A metric against what a run has several values of: a size, a scale, a share of DRAM, a number of threads. Says which cells
-//! make a line and which lines belong into one picture; must not know how they are drawn.
+//! Curves: a metric as a function of one parameter, such as a size, a scale, a DRAM share or a thread count. Groups
+//! cells into
+//! curves and curves into sets for one chart. Must not depend on how charts are drawn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,71 +8,68 @@ use crate::analysis::finding::{CellFinding, RunFinding};
 use crate::values::plan::{Cell, Plan};
 use crate::values::workload::{Better, Value};
 
-/// Fewer values than this are compared in a table; a line through two points shows nothing that they do not.
+/// Minimum number of points of a curve. Fewer values are compared in a table.
 const VALUES_MIN: usize = 3;
-/// What a sweep over numbers of threads is called.
+/// Name of the parameter of a curve over thread counts.
 const THREADS: &str = "threads";
-/// A workload whose parameter only sets another metric, which is what its main one is looked at against: the curve of
-/// loaded latency.
+/// Workload whose parameter only controls another metric, which is used as the x-axis: loaded latency.
 const LOADED: (&str, &str, &str) = ("loaded", "delay", "load");
 
-/// Lines that can be drawn over one axis: the same main metric against the same parameter, all else that varies being equal.
+/// Curves over one axis: the same main metric as a function of the same parameter, with all other varying parameters
+/// equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurveSet {
-    /// What all lines have in common: workloads, and parameters that have other values in other sweeps of the run.
+    /// Common part of all curves: workloads, and parameters that differ in other sets of the run.
     pub name: String,
-    /// What the axis is: the parameter that is swept, `threads`, or another metric.
+    /// X-axis: the varied parameter, `threads`, or another metric.
     pub over: String,
-    /// That metric's unit; none where values of a parameter are written with their own.
+    /// Unit of the x-axis metric; `None` for parameters, whose values include their unit.
     pub over_unit: Option<String>,
-    /// The main metric of the workloads.
     pub metric: String,
-    /// Its unit.
     pub unit: String,
     pub better: Better,
-    /// At least one of them has three points.
+    /// At least one curve has three points.
     pub lines: Vec<Curve>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// The placement, with the workload and the number of threads where the sweep has several.
+    /// The placement, with the workload and the thread count if the set has several.
     pub name: String,
-    /// From the parameter's smallest value on.
+    /// Points in ascending order of the parameter.
     pub points: Vec<CurvePoint>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// Where it stands on the axis: bytes, nanoseconds, percent or a number.
+    /// Position on the x-axis: bytes, nanoseconds, percent or a number.
     pub at: f64,
-    /// The parameter's value as people write it.
+    /// Formatted value of the parameter.
     pub written: String,
-    /// The metric's median over trials.
+    /// Median of the metric over trials.
     pub median: f64,
-    /// Lower end of its 95 % interval.
+    /// Lower end of the 95 % interval.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
 }
 
-/// A sweep whose lines are being collected.
 struct CurveSetBuilder {
     over: String,
     over_unit: Option<String>,
     metric: String,
     unit: String,
     better: Better,
-    /// What has other values in other sweeps.
+    /// Parameters with other values in other sets.
     fixed: BTreeMap<String, String>,
     lines: Vec<(LineKey, Points)>,
 }
 
-/// Workload, placement, threads; none where those are swept.
+/// Workload, placement and threads; `None` if threads are the x-axis.
 type LineKey = (String, String, Option<usize>);
-/// Points with the parameter's value, by which they are in order.
+/// Points with the value of the parameter, the sort key.
 type Points = Vec<(f64, CurvePoint)>;
 
-/// Every sweep of a run, in the order of its cells.
+/// Returns all curve sets of a run, in the order of its cells.
 pub fn sweeps(plan: &Plan, finding: &RunFinding) -> Vec<CurveSet> {
     if plan.cells.len() != finding.cells.len() {
         return Vec::new();
@@ -94,7 +92,7 @@ pub fn sweeps(plan: &Plan, finding: &RunFinding) -> Vec<CurveSet> {
     all.into_iter().filter_map(CurveSetBuilder::sweep).collect()
 }
 
-/// Parameters with several values among these cells.
+/// Returns the parameters with several values among these cells.
 fn varying(cells: &[(&Cell, &CellFinding)]) -> Vec<String> {
     let names: BTreeSet<&String> = cells.iter().flat_map(|(_, finding)| finding.parameters.keys()).collect();
     let several = |name: &&String| {
@@ -103,7 +101,7 @@ fn varying(cells: &[(&Cell, &CellFinding)]) -> Vec<String> {
     names.into_iter().filter(several).cloned().collect()
 }
 
-/// What there are enough numbers of.
+/// Returns the parameters with enough numeric values for a curve.
 fn swept(cells: &[(&Cell, &CellFinding)], varying: &[String]) -> Vec<String> {
     let enough = |over: &str| {
         let values: Option<Vec<f64>> = cells.iter().map(|(cell, _)| value(cell, over)).collect();
@@ -114,7 +112,7 @@ fn swept(cells: &[(&Cell, &CellFinding)], varying: &[String]) -> Vec<String> {
     varying.iter().map(String::as_str).chain([THREADS]).filter(|over| enough(over)).map(Into::into).collect()
 }
 
-/// Where a cell stands on the axis; none for words.
+/// Returns the position of a cell on the axis; `None` for text values.
 fn value(cell: &Cell, over: &str) -> Option<f64> {
     if over == THREADS {
         return Some(cell.placement.threads as f64);
@@ -126,7 +124,7 @@ fn value(cell: &Cell, over: &str) -> Option<f64> {
     }
 }
 
-/// What the axis is called, and where on it a cell stands.
+/// Returns the name and unit of the axis and the position of a cell on it.
 fn axis(finding: &CellFinding, over: &str, order: f64) -> Option<(String, Option<String>, f64)> {
     let (workload, parameter, result) = LOADED;
     if (finding.workload.as_str(), over) != (workload, parameter) {
@@ -136,7 +134,7 @@ fn axis(finding: &CellFinding, over: &str, order: f64) -> Option<(String, Option
     Some((metric.name.clone(), Some(metric.unit.clone()), metric.median?))
 }
 
-/// Adds a cell that has a result to the lines that it belongs to.
+/// Adds a cell with a result to its curves.
 fn add(all: &mut Vec<CurveSetBuilder>, (cell, finding): &(&Cell, &CellFinding), swept: &str, varying: &[String]) {
     let result = finding.metrics.first().and_then(|metric| Some((metric, metric.median?)));
     let place = value(cell, swept).and_then(|order| Some((order, axis(finding, swept, order)?)));
@@ -170,7 +168,7 @@ impl CurveSetBuilder {
         }
     }
 
-    /// None where no line is long enough.
+    /// Returns the set; `None` if no curve has enough points.
     fn sweep(self) -> Option<CurveSet> {
         let keys = || self.lines.iter().map(|(key, _)| key);
         let several_workloads = keys().map(|key| &key.0).collect::<BTreeSet<_>>().len() > 1;
@@ -205,7 +203,7 @@ mod tests {
     use crate::values::units::Nanos;
     use crate::values::workload::Parameters;
 
-    /// A cell with its workload, placement, threads, numbers and results; the first is the main one.
+    /// A cell with its workload, placement, threads, parameters and results, of which the first is the main metric.
     type Made<'a> = (&'a str, &'a str, usize, &'a [(&'a str, Value)], &'a [(&'a str, f64)]);
 
     fn found(cells: &[Made]) -> Vec<CurveSet> {
@@ -282,7 +280,7 @@ mod tests {
         (name, Value::Text(words.into()))
     }
 
-    /// Its lines as `name: at=median …`.
+    /// Formats the curves as `name: at=median …`.
     fn lines(sweep: &CurveSet) -> Vec<String> {
         let point = |point: &CurvePoint| format!(" {}={}", point.at, point.median);
         sweep
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn each_placement_is_a_line_from_the_smallest_value_on() {
+    fn each_placement_is_a_curve_in_ascending_order() {
         let found = found(&[
             ("stream", "kernel", 1, &[size(4)], &[("triad", 40.0), ("copy", 7.0)]),
             ("stream", "kernel", 1, &[size(1)], &[("triad", 10.0)]),
@@ -304,12 +302,12 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         let sweep = &found[0];
         assert_eq!((sweep.name.as_str(), sweep.over.as_str(), sweep.metric.as_str()), ("stream", "size", "triad"));
-        assert_eq!(lines(sweep), ["kernel: 1=10 2=20 4=40", "far: 1=1"], "what has no result has no point");
+        assert_eq!(lines(sweep), ["kernel: 1=10 2=20 4=40", "far: 1=1"], "cells without results have no point");
         assert_eq!(sweep.lines[0].points[2].ci_high, Some(41.0));
     }
 
     #[test]
-    fn other_parameters_make_other_sweeps_and_like_workloads_share_one() {
+    fn other_parameters_make_separate_sets() {
         let mut cells: Vec<Made> = Vec::new();
         let (single, double) = (text("precision", "fp32"), text("precision", "fp64"));
         let parameters: Vec<[(&str, Value); 2]> =
@@ -325,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_and_shares_are_swept_and_words_are_not() {
+    fn thread_counts_and_percentages_make_curves_but_texts_do_not() {
         let share = |words: &str| [text("dram", words)];
         let shares = [share("50%"), share("25 %"), share("100%")];
         let cells: Vec<Made> =
@@ -342,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_threads_are_lines_of_their_own() {
+    fn thread_counts_make_separate_curves() {
         let sizes = [[size(1)], [size(2)], [size(3)]];
         let of =
             |count: usize| sizes.iter().map(move |size| ("stream", "kernel", count, &size[..], &[("copy", 1.0)][..]));
@@ -352,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn loaded_latency_stands_against_its_load_in_the_order_of_the_delay() {
+    fn loaded_latency_is_a_function_of_load_in_order_of_delay() {
         let delays = [0, 10, 100].map(|ns| [("delay", Value::Integer(ns))]);
         let results = [
             [("latency", 300.0), ("load", 9.0)],

@@ -1,5 +1,6 @@
-//! What on a machine would spoil a measurement, and what cannot be measured on it: facts in, complaints out, each with
-//! its reason, its effect and the fix. Must not know how the facts were read.
+//! Diagnoses problems that would disturb measurements on a machine, and measurements that it does not support. Must not
+//! depend
+//! on how the facts are read.
 
 mod checks;
 mod expand;
@@ -12,105 +13,100 @@ use crate::values::settings::Settings;
 use crate::values::undo::SettingChange;
 use crate::values::units::Bytes;
 
-/// What is known of a machine beside its settings; an error is why it cannot be told.
+/// Facts about a machine besides its settings; an error is the reason why a fact is unavailable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probes {
-    /// What the cpus did while we looked.
+    /// CPU load while probing.
     pub load: Result<Load, String>,
-    /// How often cpus were slowed down for heat since boot.
+    /// Number of thermal throttling events since boot.
     pub throttled: Result<u64, String>,
-    /// Room for results.
+    /// Free disk space for results.
     pub free: Result<Bytes, String>,
-    /// Whether the daemon that moves interrupts runs and is not paused.
+    /// Whether the irqbalance daemon runs and is not paused.
     pub irqbalance: bool,
-    /// Settings that an interrupted run left changed.
-    pub left: Result<Vec<SettingChange>, String>,
-    /// Whether we are root.
+    /// Settings that an interrupted run did not restore.
+    pub pending_restores: Result<Vec<SettingChange>, String>,
+    /// Whether this process runs as root.
     pub root: bool,
-    /// Whether the hardware counts cycles for us.
+    /// Availability of hardware counters.
     pub counters: Counters,
-    /// Memory nodes with memory.
+    /// Number of nodes with memory; `None` if unknown.
     pub nodes: Option<usize>,
-    /// What `nearfar expand` would find.
+    /// Probes of the requirements of `nearfar expand`.
     pub expand: ExpandProbes,
-    /// Interrupts that the kernel has spread over the cpus itself and lets nobody move.
+    /// Interrupts managed by the kernel, whose affinity cannot be changed.
     pub managed_interrupts: Vec<String>,
 }
 
-/// Whether the hardware counts for us.
+/// Availability of hardware counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Counters {
-    /// It does.
     Work,
-    /// The kernel does not permit it: its answer.
+    /// Not permitted, with the error of the kernel.
     Forbidden(String),
-    /// There are none: the kernel's answer.
+    /// Not available, with the error of the kernel.
     Missing(String),
 }
 
-/// What all online cpus together did, in thousandths of one cpu.
+/// Total load of all online CPUs, in thousandths of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Anything but idle; we slept.
+    /// Time that was not idle, while this process slept.
     pub busy_milli: u64,
-    /// The hypervisor ran somebody else.
+    /// Time that the hypervisor took.
     pub steal_milli: u64,
-    /// Online cpus.
     pub cpus: u64,
 }
 
-/// What a complaint is about.
+/// Category of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemGroup {
-    /// It would spoil a measurement.
+    /// Would disturb a measurement.
     #[serde(rename = "spoils")]
     Disturbs,
-    /// It cannot be measured or set here.
+    /// A fact or setting that is unavailable on this machine.
     CannotMeasure,
-    /// `nearfar expand` does without it, or cannot.
+    /// A missing requirement of `nearfar expand`.
     #[serde(rename = "expand-lacks")]
     ExpandRequirement,
 }
 
-/// Something that is not as a measurement wants it.
+/// A finding of `nearfar doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// A stable name.
     pub key: &'static str,
-    /// What it is about.
     pub group: ProblemGroup,
-    /// What was found.
     #[serde(rename = "found")]
     pub found: String,
-    /// What it does to a measurement.
+    /// Effect on measurements.
     pub effect: &'static str,
-    /// What to do about it.
+    /// Recommended action.
     pub fix: &'static str,
-    /// A line to paste that does it, where there is one.
+    /// Shell command for the action, if one exists.
     pub command: Option<&'static str>,
 }
 
-/// What was looked at.
+/// Result of all checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// What is not well, in the order in which it is worth looking at.
+    /// Problems in descending order of priority.
     #[serde(rename = "problems")]
-    pub complaints: Vec<Problem>,
-    /// The names of what is well.
+    pub problems: Vec<Problem>,
+    /// Keys of the checks that passed.
     #[serde(rename = "ok")]
-    pub well: Vec<&'static str>,
+    pub ok: Vec<&'static str>,
 }
 
-/// Looks at everything.
-pub fn diagnose(settings: &Settings, signs: &Probes) -> Diagnosis {
-    let mut diagnosis = Diagnosis { complaints: Vec::new(), well: Vec::new() };
+/// Runs all checks.
+pub fn diagnose(settings: &Settings, probes: &Probes) -> Diagnosis {
+    let mut diagnosis = Diagnosis { problems: Vec::new(), ok: Vec::new() };
     for check in &checks::CHECKS {
-        match (check.look)(settings, signs) {
-            // What cannot be told is neither well nor sick; where that matters another check says so.
+        match (check.run)(settings, probes) {
+            // An unavailable fact is neither a problem nor ok; another check reports it if it matters.
             None => {}
-            Some(None) => diagnosis.well.push(check.key),
-            Some(Some(found)) => diagnosis.complaints.push(Problem {
+            Some(None) => diagnosis.ok.push(check.key),
+            Some(Some(found)) => diagnosis.problems.push(Problem {
                 key: check.key,
                 group: check.group,
                 found,
@@ -120,10 +116,10 @@ pub fn diagnose(settings: &Settings, signs: &Probes) -> Diagnosis {
             }),
         }
     }
-    for (key, complaint) in expand::look(&signs.expand) {
-        match complaint {
-            None => diagnosis.well.push(key),
-            Some(complaint) => diagnosis.complaints.push(complaint),
+    for (key, problem) in expand::run(&probes.expand) {
+        match problem {
+            None => diagnosis.ok.push(key),
+            Some(problem) => diagnosis.problems.push(problem),
         }
     }
     diagnosis

@@ -1,3 +1,3 @@
-//! What of a run may be given to others.
+//! Anonymisation of runs and imported tables for publication.
 
 pub mod share;

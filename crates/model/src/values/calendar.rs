@@ -1,25 +1,25 @@
-//! The date of a moment, in UTC. Knows no clock and no time zone.
+//! Converts timestamps to UTC dates, without a clock and without time zones.
 
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
-/// The Gregorian calendar repeats after this: 400 years, 97 of them leap years.
+/// Period of the Gregorian calendar: 400 years, 97 of them leap years.
 const DAYS_PER_400_YEARS: u64 = 400 * 365 + 97;
 const FEBRUARY: usize = 1;
 
-/// The day of a moment (milliseconds since 1970) as `2026-11-22`, in UTC and the Gregorian calendar.
+/// Returns the UTC date of a timestamp (milliseconds since 1970), such as `2026-11-22`.
 pub fn utc_date(unix_ms: u64) -> String {
     let days = unix_ms / MS_PER_DAY;
     let mut year = 1970 + days / DAYS_PER_400_YEARS * 400;
-    let mut left = days % DAYS_PER_400_YEARS;
-    while left >= days_of_year(year) {
-        left -= days_of_year(year);
+    let mut remaining = days % DAYS_PER_400_YEARS;
+    while remaining >= days_of_year(year) {
+        remaining -= days_of_year(year);
         year += 1;
     }
     let mut month = 0;
-    while left >= days_of_month(year, month) {
-        left -= days_of_month(year, month);
+    while remaining >= days_of_month(year, month) {
+        remaining -= days_of_month(year, month);
         month += 1;
     }
-    format!("{year:04}-{:02}-{:02}", month + 1, left + 1)
+    format!("{year:04}-{:02}-{:02}", month + 1, remaining + 1)
 }
 
 fn is_leap(year: u64) -> bool {
@@ -39,9 +39,9 @@ fn days_of_month(year: u64, month: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// As `date -u -d @SECONDS +%F` says.
+    /// Expected values from `date -u -d @SECONDS +%F`.
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn utc_dates_match_the_gregorian_calendar() {
         let cases = [
             (0, "1970-01-01"),
             (86_399, "1970-01-01"),

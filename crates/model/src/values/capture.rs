@@ -1,59 +1,59 @@
-//! A machine on file: its topology and its settings, as JSON with a version.
+//! Captures: a machine's topology and settings as versioned JSON.
 
 use serde::{Deserialize, Serialize};
 
 use crate::values::settings::Settings;
 use crate::values::topology::Topology;
 
-/// The version that this program writes. A newer one is refused, an older one is read.
+/// Format version that this program writes. Older versions are read, newer ones are rejected.
 pub const CAPTURE_VERSION: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Capture {
-    /// The version of this format.
     pub version: u32,
     pub topology: Topology,
-    /// How it was set when it was captured; empty for machines that were never seen running.
+    /// Settings at the time of the capture; empty for a topology without a running machine.
     #[serde(default)]
     pub settings: Settings,
 }
 
 impl Capture {
-    /// A capture in today's version.
+    /// Returns a capture in the current format version.
     pub fn new(topology: Topology, settings: Settings) -> Self {
         Self { version: CAPTURE_VERSION, topology, settings }
     }
 
-    /// Reads a capture and checks that its topology hangs together, so that nobody else has to.
+    /// Parses a capture and validates its topology.
     pub fn parse(text: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Versioned {
             version: u32,
         }
-        let not_ours = |error: serde_json::Error| format!("this JSON is not a capture of a machine: {error}");
-        // The version first: a newer format may well fail elsewhere, with a message that misleads.
-        let Versioned { version } = serde_json::from_str(text).map_err(not_ours)?;
+        let invalid = |error: serde_json::Error| format!("this JSON is not a capture of a machine: {error}");
+        // The version is checked first: parsing a newer format may fail elsewhere with a misleading message.
+        let Versioned { version } = serde_json::from_str(text).map_err(invalid)?;
         if version == 0 || version > CAPTURE_VERSION {
             return Err(format!("the capture has version {version}, this program reads up to {CAPTURE_VERSION}"));
         }
-        let capture: Self = serde_json::from_str(text).map_err(not_ours)?;
+        let capture: Self = serde_json::from_str(text).map_err(invalid)?;
         check_topology(&capture.topology)?;
         Ok(capture)
     }
 }
 
-/// Whether a topology hangs together: one root, parents before children, every link both ways and inside the arena.
+/// Checks that a topology is consistent: one root, parents before children, all links in both directions and within the
+/// arena.
 pub fn check_topology(topology: &Topology) -> Result<(), String> {
     if topology.objects.is_empty() {
         return Err("the topology has no objects".into());
     }
     for (index, object) in topology.objects.iter().enumerate() {
-        check_links(topology, index).map_err(|what| format!("object {index} ({:?}) {what}", object.kind))?;
+        check_links(topology, index).map_err(|fault| format!("object {index} ({:?}) {fault}", object.kind))?;
     }
     let mut numbers: Vec<u32> = topology.nodes.iter().map(|node| node.os.0).collect();
     numbers.sort_unstable();
-    if let Some([twice, ..]) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(format!("memory node {twice} occurs twice"));
+    if let Some([duplicate, ..]) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(format!("memory node {duplicate} occurs twice"));
     }
     match topology.distances.iter().position(|matrix| matrix.values.len() != matrix.nodes.len().pow(2)) {
         Some(index) => Err(format!("distances {index} are not a square matrix")),

@@ -1,4 +1,5 @@
-//! Two or more things side by side, test by test, against a baseline. Values only; `compare` fills them.
+//! Results of a comparison of two or more columns with a baseline, test by test. Values only; `analysis::compare` fills
+//! them.
 //! Field names are part of the JSON contract.
 
 use std::collections::BTreeMap;
@@ -7,10 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::workload::Better;
 
-/// One row per test and metric, one column per compared thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What the columns are (`placement`, `host`, `kernel.release`, `column`).
+    /// The fact that distinguishes the columns (`placement`, `host`, `kernel.release`, `column`).
     pub by: String,
     /// The column that the others are compared with.
     pub baseline: String,
@@ -18,15 +18,15 @@ pub struct Comparison {
     pub columns: Vec<String>,
     /// The rows in plan or file order.
     pub rows: Vec<ComparisonRow>,
-    /// Over all tests' main metrics, oriented so that more is better: one per column but the baseline, then those over the
-    /// tests of one thread count.
+    /// Geometric means over the main metrics of all tests, oriented so that higher is better: one per column except the
+    /// baseline, then one per column and thread count.
     pub geomean: Vec<GeomeanChange>,
-    /// Facts that differ between columns although the comparison is by something else, one sentence each.
+    /// Other facts that differ between the columns, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Comparison {
-    /// Only each test's main metric, for tables that people read at a glance.
+    /// Returns the comparison with only the main metric of each test, for compact tables.
     #[must_use]
     pub fn main_metrics(mut self) -> Self {
         self.rows.retain(|row| row.main);
@@ -38,60 +38,58 @@ impl Comparison {
 pub struct ComparisonRow {
     pub test: String,
     pub metric: String,
-    /// Its unit.
     pub unit: String,
     pub better: Better,
-    /// Whether it is its test's main metric, which the geometric mean takes.
+    /// Whether this is the test's main metric. Geometric means use main metrics only.
     pub main: bool,
-    /// With how many threads it was made, where that is the same in all columns.
+    /// Number of threads; `None` if the columns differ in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// By column; a column without a value is absent.
+    /// Values by column; columns without a value are absent.
     pub values: BTreeMap<String, ComparedValue>,
 }
 
-/// One column's value in one row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedValue {
-    /// The column's own median, in the row's unit.
+    /// Median of the column, in the unit of the row.
     pub median: f64,
-    /// Against the baseline: 100 x (ratio of medians - 1). None in the baseline's own column.
+    /// Change from the baseline: 100 x (ratio of medians - 1); `None` for the baseline itself.
     pub change_percent: Option<f64>,
-    /// Lower end of its 95 % interval; none for single figures.
+    /// Lower end of the 95 % interval; `None` without samples.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
-    /// What may be said; none where there is no interval to say it from.
+    /// Conclusion from the interval; `None` without an interval.
     pub difference: Option<Difference>,
-    /// The rank test's p value, where there are samples.
+    /// P value of the rank test; `None` without samples.
     pub p_value: Option<f64>,
-    /// How many samples are behind it.
+    /// Number of samples behind the median.
     pub samples: usize,
 }
 
-/// What may be said of a difference.
+/// Conclusion about the difference between a column and the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Difference {
-    /// The interval lies above the baseline.
+    /// The interval is above the baseline.
     #[serde(rename = "higher")]
     Higher,
-    /// The interval lies below it.
+    /// The interval is below the baseline.
     #[serde(rename = "lower")]
     Lower,
-    /// The interval holds the baseline.
+    /// The interval contains the baseline.
     #[serde(rename = "none seen")]
     NoneSeen,
 }
 
-/// One column against the baseline over all tests.
+/// Change of one column from the baseline over all tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GeomeanChange {
     pub name: String,
-    /// Over the tests with so many threads alone; over all where there is none.
+    /// Thread count of the tests included; `None` for all tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
     /// 100 x (geometric mean of the ratios - 1); positive is better.
     pub change_percent: f64,
-    /// Lower end of its 95 % interval; none with fewer than two tests.
+    /// Lower end of the 95 % interval; `None` with fewer than two tests.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
 }

@@ -1,32 +1,30 @@
-//! Sets of cpus and of memory nodes, in the notations of taskset, numactl and the kernel.
+//! Sets of CPUs and of memory nodes, in the notations of taskset, numactl and the kernel.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The operating system's number of a cpu (hwloc: PU). Numbers may have gaps.
+/// Linux CPU number (hwloc: OS index of a PU). Numbers may have gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CpuId(pub u32);
 
-/// The operating system's number of a memory node. Numbers may have gaps and need not begin at 0.
+/// Linux number of a memory node. Numbers may have gaps and need not begin at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
-/// What [`IdSet`] needs of an id: a number, and a noun for error messages.
+/// An id that an [`IdSet`] can contain.
 pub trait Id: Copy {
-    /// What one of them is called: `cpu` or `memory node`.
+    /// Noun for error messages: `cpu` or `memory node`.
     const NOUN: &'static str;
-    /// The id with this number.
     fn from_number(number: u32) -> Self;
-    /// The number of this id.
     fn number(self) -> u32;
 }
 
 impl Id for CpuId {
-    const NOUN: &'static str = "cpu";
+    const NOUN: &'static str = "CPU";
     fn from_number(number: u32) -> Self {
         Self(number)
     }
@@ -58,37 +56,33 @@ impl fmt::Display for NodeId {
 }
 
 pub type CpuSet = IdSet<CpuId>;
-/// A set of memory nodes.
 pub type NodeSet = IdSet<NodeId>;
 
-/// Linux allows 8192 cpus and 1024 nodes today; a larger number is a typing mistake, and bounding it
-/// here keeps `0-4294967295` from filling memory.
+/// Linux allows at most 8192 CPUs and 1024 nodes; a larger number is a typo, and this bound prevents
+/// `0-4294967295` from filling memory.
 const NUMBER_MAX: u32 = 65_535;
 
 /// An ordered set of small numbers, one bit each.
 pub struct IdSet<T> {
-    /// Bit `n % 64` of word `n / 64` says whether `n` is in; no trailing zero words, so that
-    /// equal sets are equal vectors.
+    /// Bit `n % 64` of word `n / 64` is set if the set contains `n`; no trailing zero words, so that equal sets are
+    /// equal
+    /// vectors.
     words: Vec<u64>,
-    of: PhantomData<T>,
+    tag: PhantomData<T>,
 }
 
 impl<T: Id> IdSet<T> {
-    /// The empty set.
     pub fn new() -> Self {
-        Self { words: Vec::new(), of: PhantomData }
+        Self { words: Vec::new(), tag: PhantomData }
     }
 
-    /// Reads a list as taskset, numactl and sysfs write it: `0-3,8,10-18:2`; empty text is the empty set.
+    /// Parses a list in the notation of taskset, numactl and sysfs, such as `0-3,8,10-18:2`; empty text is the empty
+    /// set.
     pub fn parse_list(text: &str) -> Result<Self, String> {
         let mut set = Self::new();
         for part in text.trim().split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (first, last, stride) = range(part).ok_or_else(|| {
-                format!(
-                    "'{part}' in '{}' is not a {} or a range of them; write it like 0-3,8,10-18:2",
-                    text.trim(),
-                    T::NOUN
-                )
+                format!("'{part}' in '{}' is not a {} or a range; use the form 0-3,8,10-18:2", text.trim(), T::NOUN)
             })?;
             if last > NUMBER_MAX {
                 return Err(format!("{} {last} in '{}' is beyond any machine", T::NOUN, text.trim()));
@@ -101,7 +95,7 @@ impl<T: Id> IdSet<T> {
         Ok(set)
     }
 
-    /// Reads a hexadecimal mask, commas between groups of eight digits allowed, `0x` allowed.
+    /// Parses a hexadecimal mask; `0x` and commas between groups of eight digits are allowed.
     pub fn parse_mask(text: &str) -> Result<Self, String> {
         let digits: String = text.trim().trim_start_matches("0x").chars().filter(|c| *c != ',').collect();
         if digits.is_empty() || digits.len() > NUMBER_MAX as usize / 4 {
@@ -118,7 +112,7 @@ impl<T: Id> IdSet<T> {
         Ok(set)
     }
 
-    /// As a hexadecimal mask in groups of eight digits: `ff,ffffffff`; the empty set is `0`.
+    /// Formats the set as a hexadecimal mask in groups of eight digits, such as `ff,ffffffff`; the empty set is `0`.
     pub fn to_mask(&self) -> String {
         let mut groups: Vec<u32> = self.words.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect();
         while groups.last() == Some(&0) {
@@ -145,7 +139,6 @@ impl<T: Id> IdSet<T> {
         self.trim();
     }
 
-    /// Whether an id is in.
     pub fn contains(&self, id: T) -> bool {
         let number = id.number() as usize;
         self.words.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
@@ -155,7 +148,6 @@ impl<T: Id> IdSet<T> {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether none is in.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -164,7 +156,7 @@ impl<T: Id> IdSet<T> {
         self.iter().next()
     }
 
-    /// All of them, smallest first.
+    /// Iterates over the ids in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         self.words.iter().enumerate().flat_map(|(index, word)| {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| T::from_number(index as u32 * 64 + bit))
@@ -181,18 +173,15 @@ impl<T: Id> IdSet<T> {
         self.by_word(other, |a, b| a | b)
     }
 
-    /// In this one and not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.by_word(other, |a, b| a & !b)
     }
 
-    /// Whether all of this are in the other.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.difference(other).is_empty()
     }
 
-    /// Whether any is in both.
     pub fn intersects(&self, other: &Self) -> bool {
         !self.intersection(other).is_empty()
     }
@@ -201,7 +190,7 @@ impl<T: Id> IdSet<T> {
         let length = self.words.len().max(other.words.len());
         let word = |set: &Self, index: usize| set.words.get(index).copied().unwrap_or(0);
         let words = (0..length).map(|index| combine(word(self, index), word(other, index))).collect();
-        let mut set = Self { words, of: PhantomData };
+        let mut set = Self { words, tag: PhantomData };
         set.trim();
         set
     }
@@ -213,7 +202,7 @@ impl<T: Id> IdSet<T> {
     }
 }
 
-/// `5`, `0-3` or `0-8:2` as first, last and stride.
+/// Parses `5`, `0-3` or `0-8:2` into first, last and stride.
 fn range(part: &str) -> Option<(u32, u32, u32)> {
     let (span, stride) = part.split_once(':').unwrap_or((part, "1"));
     let (first, last) = span.split_once('-').unwrap_or((span, span));
@@ -254,10 +243,10 @@ impl<T: Id> fmt::Debug for IdSet<T> {
     }
 }
 
-// Written out because derives would ask the same of the id type, which is only a tag here.
+// Written by hand because a derive would require the same trait of the id type, which is only a tag here.
 impl<T> Clone for IdSet<T> {
     fn clone(&self) -> Self {
-        Self { words: self.words.clone(), of: PhantomData }
+        Self { words: self.words.clone(), tag: PhantomData }
     }
 }
 impl<T: Id> Default for IdSet<T> {
@@ -307,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_read_like_taskset() {
+    fn lists_parse_as_in_taskset() {
         let cases = [
             ("", ""),
             ("0", "0"),
@@ -328,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_read_like_the_kernels() {
+    fn masks_parse_as_in_the_kernel() {
         for (mask, list) in [("f", "0-3"), ("0x5", "0,2"), ("ff,ffffffff", "0-39"), ("1,00000000", "32"), ("0", "")] {
             assert_eq!(CpuSet::parse_mask(mask).unwrap().to_string(), list, "{mask}");
         }
@@ -340,7 +329,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_agree_with_the_standard_ones(a in proptest::collection::btree_set(0u32..300, 0..40), b in proptest::collection::btree_set(0u32..300, 0..40)) {
+        fn set_operations_agree_with_btree_set(a in proptest::collection::btree_set(0u32..300, 0..40), b in proptest::collection::btree_set(0u32..300, 0..40)) {
             let set = |numbers: &std::collections::BTreeSet<u32>| numbers.iter().map(|n| CpuId(*n)).collect::<CpuSet>();
             let numbers = |set: CpuSet| set.iter().map(|id| id.0).collect::<Vec<_>>();
             prop_assert_eq!(numbers(set(&a).union(&set(&b))), a.union(&b).copied().collect::<Vec<_>>());

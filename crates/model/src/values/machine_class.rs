@@ -1,25 +1,28 @@
-//! The class of a machine: one word for all machines that are alike, by which results of many are put together. It names
-//! the processor and how many of what there are, and nothing that belongs to one machine alone.
+//! Machine classes: a short name shared by all machines of the same model, used to group results of many machines. The
+//! name contains the CPU model and object counts, but nothing specific to an individual machine.
 
 use crate::values::capture::Capture;
 use crate::values::settings::Settings;
 use crate::values::topology::Topology;
 use crate::values::trial::short_hash;
 
-/// Longer models are cut: a folder's name has at most 255 bytes in every file system that matters, and this is a part of one.
+/// Maximum length of the model name. The class is part of a directory name, and common file systems limit names to 255
+/// bytes.
 const MODEL_BYTES_MAX: usize = 120;
 
 const SIMULATED: &str = "simulated-";
 
-/// The class of a machine, such as `amd-ryzen-5-2600-six-core-processor-1p6c12t1n`: the model of its cpus in small letters,
-/// then packages (p), cores (c), cpus (t) and memory nodes (n). Small letters, digits and `-` alone. Memory sizes, kernels
-/// and settings are not part of it. A simulated machine's begins with `simulated-`.
+/// Returns the class of a machine, such as `amd-ryzen-5-2600-six-core-processor-1p6c12t1n`: the CPU model in lower
+/// case, then
+/// the numbers of packages (p), cores (c), CPUs (t) and memory nodes (n). Contains only lower-case letters, digits and
+/// `-`. Memory sizes, kernels and settings are not part of it. The class of a simulated machine begins with
+/// `simulated-`.
 pub fn machine_class(machine: &Capture, simulated: bool) -> String {
     let Topology { nodes, .. } = &machine.topology;
     let counts = machine.topology.counts();
     let (packages, cores, cpus) = (counts.packages, machine.topology.cores().len(), counts.pus);
     let model = model(&machine.settings);
-    // Some say so themselves.
+    // The model of some captures already begins with the prefix.
     let prefix = if simulated && !model.starts_with(SIMULATED) { SIMULATED } else { "" };
     format!("{prefix}{model}-{packages}p{cores}c{cpus}t{}n", nodes.len())
 }
@@ -33,11 +36,11 @@ fn model(settings: &Settings) -> String {
     if model.len() <= MODEL_BYTES_MAX {
         return model;
     }
-    // What is cut away may be what tells two models apart.
+    // Two models may differ only in the truncated part.
     format!("{}-{}", model[..MODEL_BYTES_MAX].trim_end_matches('-'), short_hash(&model))
 }
 
-/// Small letters and digits, with one `-` for whatever stands between them. Marks of trade say nothing.
+/// Converts text to lower-case letters and digits, with `-` for each run of other characters. Drops trademark symbols.
 fn plain(text: &str) -> String {
     let mut text = text.to_ascii_lowercase();
     for mark in ["(r)", "(tm)", "(c)"] {
@@ -62,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_plain_and_tells_models_apart() {
+    fn machine_class_is_plain_text_and_distinguishes_models() {
         let cases = [
             (Some("AMD Ryzen 5 2600 Six-Core Processor"), "amd-ryzen-5-2600-six-core-processor-0p0c0t0n"),
             (Some("Intel(R) Xeon(R) CPU E5-2699 v4 @ 2.20GHz"), "intel-xeon-cpu-e5-2699-v4-2-20ghz-0p0c0t0n"),
@@ -80,16 +83,16 @@ mod tests {
     }
 
     #[test]
-    fn long_models_are_cut_and_stay_apart() {
+    fn long_models_are_truncated_and_stay_distinct() {
         let long = |end: &str| machine_class(&machine(Some(&format!("{}{end}", "Core ".repeat(60)))), false);
         assert!(long("a").len() < 160, "{}", long("a"));
         assert_ne!(long("a"), long("b"));
         assert_eq!(long("a"), long("a"));
     }
 
-    /// Facts of one machine alone, and those that change, do not make another class.
+    /// Facts specific to one machine, and facts that change, do not affect the class.
     #[test]
-    fn settings_do_not_matter() {
+    fn settings_do_not_affect_the_class() {
         let mut other = machine(Some("A"));
         for key in ["kernel.release", "kernel.boot-id", "machine.model", "memory.total-bytes"] {
             other.settings.record(key, FactValue::Known("secret-7".into()));

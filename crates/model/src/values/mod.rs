@@ -1,4 +1,5 @@
-//! Plain values: units, sets, topology, settings, workloads, placements of a trial, plans, records. No decisions.
+//! Plain values: units, sets, topology, settings, workloads, placements of a trial, plans, records.
+//! Must not depend on `analysis`, `experiments`, `import` or `sharing`.
 
 pub mod calendar;
 pub mod capture;

@@ -1,5 +1,5 @@
-//! Finite, ordered trials: which cells, in which order, until when. The order is a randomised complete
-//! block design: every block runs each cell once in an order of its own, so that drift hits all alike.
+//! Plans: the cells of a run, their order and the stopping rule. The order is a randomised complete block design: every
+//! block runs each cell once in a new random order, so that drift affects all cells equally.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -13,96 +13,89 @@ use crate::values::trial::{Role, Trial, TrialId, short_hash};
 use crate::values::units::Nanos;
 use crate::values::workload::{Parameters, WorkloadSpec};
 
-/// What is to be run, and until when.
+/// The cells to run and the stopping rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The experiment's name.
     pub experiment: String,
-    /// The question it answers, one line.
+    /// The question that the experiment answers, in one line.
     pub question: String,
-    /// What can be run here.
+    /// Cells that this machine can run.
     pub cells: Vec<Cell>,
-    /// What this machine cannot offer, with the reason.
+    /// Cells that this machine cannot run.
     pub skipped: Vec<SkippedCell>,
-    /// Descriptions of the workloads used, so that results stay readable when workloads change.
+    /// Descriptions of the workloads used. Stored so that results stay readable when workloads change.
     pub workloads: Vec<WorkloadSpec>,
-    /// How often, how precise, how long.
     pub repeat: StoppingRule,
-    /// What the columns of its comparison are, as `compare --by` reads it: usually `placement`.
+    /// Default columns of the comparison, as a value of `compare --by`; usually `placement`.
     pub compare_by: String,
-    /// The column that others are compared with; none for the first.
+    /// Column that the others are compared with; `None` for the first.
     pub baseline: Option<String>,
-    /// What makes it a race of its cells; none for an experiment, which runs them all to the end.
+    /// Rules of the race; `None` for an experiment, which runs all cells to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub race: Option<RacePlan>,
-    /// What makes it a question of how much DRAM a command needs.
+    /// Budgets to measure for `size`; `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<SizePlan>,
-    /// The words after the program's name that ask for this plan, to say how to reproduce it; empty when not known.
+    /// Arguments after the program name that reproduce this plan. Empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
 }
 
-/// One workload x parameters x placement.
+/// A workload with parameters and a placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Canonical text of what it is; equal keys are the same cell, also in another run.
+    /// Canonical text of the cell; equal keys denote the same cell, also across runs.
     pub key: String,
-    /// The workload's name.
     pub workload: String,
-    /// What tables call the test: the workload, with those parameters that vary in this experiment.
+    /// Name of the test in tables: the workload with those parameters that vary in this experiment.
     pub test: String,
-    /// Complete parameters.
+    /// All parameters, with defaults filled in.
     pub parameters: Parameters,
-    /// Where it runs.
     pub placement: Placement,
 }
 
-/// A cell that cannot be run here.
+/// A cell that this machine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedCell {
-    /// What tables would have called the test.
+    /// Name of the test in tables.
     pub test: String,
-    /// The placement's name.
     pub placement: String,
-    /// Why it cannot be run here.
     #[serde(rename = "why")]
     pub why: String,
 }
 
-/// How often, how precise, how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoppingRule {
-    /// Blocks that are run and thrown away first.
+    /// Number of unmeasured blocks at the start.
     pub warmup: u32,
-    /// At least so many measured blocks.
+    /// Minimum number of measured blocks.
     pub min: u32,
-    /// At most so many.
+    /// Maximum number of measured blocks.
     pub max: u32,
-    /// Enough when every cell's main metric has a 95 % interval of at most this share of its median to either side.
+    /// Maximum half-width of the 95 % interval of every cell's main metric, as a fraction of its median. Measuring
+    /// stops when all cells meet it.
     pub precision: f64,
-    /// No new block begins when this is spent.
+    /// Time after which no new block begins.
     pub budget: Nanos,
-    /// A single trial is stopped after this.
+    /// Maximum duration of a single trial.
     pub time_limit: Nanos,
 }
 
-/// What is to be run next.
+/// The next block to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextBlock {
-    /// What its trials count for.
     pub role: Role,
-    /// Counted from 0 within its role.
+    /// Ordinal within its role, from 0.
     pub number: u32,
-    /// Which cells take part, each once.
+    /// Cells to run, each once.
     pub cells: Vec<usize>,
-    /// How often a cell is tried at most: what comes to nothing is repeated at the end of the block.
+    /// Maximum attempts per cell: an invalid trial is retried at the end of the block.
     pub attempts_max: u32,
-    /// Whether a cell that the history has given up is left alone. A race gives up by its own rule.
-    pub gives_up: bool,
-    /// A trial is stopped after this.
+    /// Whether to skip cells that the history marks as abandoned. A race drops cells by its own rule.
+    pub skips_abandoned: bool,
+    /// Maximum duration of a trial.
     pub time_limit: Nanos,
-    /// A trial of another cell than the first, which is a race's reference, is stopped after this already.
+    /// Lower limit for all cells except the first, which is the baseline of a race.
     pub kill_limit: Option<Nanos>,
 }
 
@@ -119,22 +112,23 @@ impl StoppingRule {
 }
 
 impl NextBlock {
-    /// After which time a trial of this cell is stopped.
-    pub fn limit_of(&self, cell: usize) -> Nanos {
+    /// Returns the time limit for trials of a cell.
+    pub fn time_limit_for(&self, cell: usize) -> Nanos {
         let kill = self.kill_limit.filter(|_| cell != 0);
         kill.map_or(self.time_limit, |kill| kill.min(self.time_limit))
     }
 }
 
-/// An invalid trial is repeated at the end of its block so often.
+/// Maximum attempts per repetition: an invalid trial is retried at the end of its block.
 pub const ATTEMPTS_MAX: u32 = 3;
 
 impl Cell {
-    /// A cell with its key made from what it is.
+    /// Creates a cell and derives its key.
     pub fn new(spec: &WorkloadSpec, test: String, parameters: Parameters, placement: Placement) -> Self {
         let written: Vec<String> =
             spec.written(&parameters).iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let second = if placement.second.is_empty() { String::new() } else { format!(" second={}", placement.second) };
+        let second =
+            if placement.server_cpus.is_empty() { String::new() } else { format!(" second={}", placement.server_cpus) };
         let routes: String = placement.interrupts.iter().map(|route| format!(" irq={}", route.key())).collect();
         let budget = placement.budget.map_or(String::new(), |budget| format!(" dram={}", budget.name()));
         let key = format!(
@@ -151,27 +145,27 @@ impl Cell {
 }
 
 impl Plan {
-    /// Identifies the question on this machine: same cells and same stopping rule. The machine's state is
-    /// not in it; a run records that beside it.
+    /// Identifies the plan on this machine: equal keys mean the same cells and the same stopping rule. The key does not
+    /// cover
+    /// the machine's settings; the run records them separately.
     pub fn key(&self) -> String {
         let cells: Vec<&str> = self.cells.iter().map(|cell| cell.key.as_str()).collect();
         let race = self.race.as_ref().map_or(String::new(), |race| format!("\n{}", race.key_text()));
         short_hash(&format!("{}\n{}\n{}{race}", self.experiment, cells.join("\n"), self.repeat.key_text()))
     }
 
-    /// The trials of one block in their order.
+    /// Returns the trials of one block in run order.
     pub fn block(&self, run: &str, seed: u64, role: Role, block: u32) -> Vec<Trial> {
         self.order(seed, role, block).into_iter().map(|cell| self.trial(run, seed, cell, role, block, 0)).collect()
     }
 
-    /// The cells of one block in their order.
+    /// Returns the cells of one block in run order.
     pub fn order(&self, seed: u64, role: Role, block: u32) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.cells.len()).collect();
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(stream(seed, &format!("{} {block}", role.key()))));
         order
     }
 
-    /// One trial of one cell.
     pub fn trial(&self, run: &str, seed: u64, cell: usize, role: Role, block: u32, attempt: u32) -> Trial {
         let Cell { key, workload, parameters, placement, .. } = &self.cells[cell];
         let id = TrialId::derive(run, key, role, block, attempt);
@@ -189,13 +183,13 @@ impl Plan {
         }
     }
 
-    /// The description of a workload that this plan uses.
+    /// Returns the description of a workload of this plan.
     pub fn spec(&self, workload: &str) -> Option<&WorkloadSpec> {
         self.workloads.iter().find(|spec| spec.name == workload)
     }
 }
 
-/// An independent seed for one purpose, from the run's seed.
+/// Derives an independent seed for one purpose from the seed of the run.
 pub fn stream(seed: u64, purpose: &str) -> u64 {
     u64::from_str_radix(&short_hash(&format!("{seed}\n{purpose}")), 16).expect("a short hash is 16 hexadecimal digits")
 }
@@ -230,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_has_every_cell_once_in_an_order_of_its_own() {
+    fn each_block_runs_every_cell_once_in_a_new_order() {
         let plan = plan(20);
         let orders: Vec<Vec<usize>> = (0..4)
             .map(|block| plan.block("r", 7, Role::Measured, block).iter().map(|trial| trial.cell).collect())
@@ -244,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_order_follow_from_the_seed_alone() {
+    fn ids_and_order_depend_only_on_the_seed() {
         let plan = plan(8);
         assert_eq!(plan.block("r", 7, Role::Measured, 3), plan.block("r", 7, Role::Measured, 3));
         assert_ne!(plan.block("r", 7, Role::Measured, 3), plan.block("r", 8, Role::Measured, 3));

@@ -1,4 +1,4 @@
-//! What the store gives back: a run as it was begun, its trials as they ended, a table that was imported.
+//! Stored records: runs, trials, saved placements and imported tables.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::values::plan::Plan;
 use crate::values::trial::{Grade, Outcome, Trial, TrialStatus, Verdict, short_hash};
 use crate::values::workload::Better;
 
-/// Which run: a short hash.
+/// Identifies a run: a short hash.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(pub String);
@@ -20,71 +20,66 @@ impl std::fmt::Display for RunId {
     }
 }
 
-/// One run of a plan on one machine in one state.
+/// One execution of a plan on one machine with fixed settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     pub id: RunId,
-    /// What was to be run.
     pub plan: Plan,
-    /// For everything random in it.
+    /// Seed of everything random in the run.
     pub seed: u64,
-    /// The machine and its settings when the run began.
+    /// The machine and its settings at the start of the run.
     pub machine: Capture,
-    /// A name for the machine in comparisons (`--host-label`, or the host name when asked for); else its cpu model.
+    /// Name of the machine in comparisons (`--host-label`, or the host name if requested); if `None`, the CPU model is
+    /// used.
     pub host: Option<String>,
-    /// `CAPTURE:SEED` when the machine was simulated. Such results are never compared with real ones.
+    /// `CAPTURE:SEED` for a simulated machine. Such results are never compared with real ones.
     pub simulated: Option<String>,
-    /// When it began, milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Why it ended; none while it has not.
+    /// Reason for the end; `None` while the run is unfinished.
     pub ended: Option<EndReason>,
-    /// The program's version that ran it.
+    /// Version of the program that ran it.
     pub program: String,
 }
 
-/// A run in a list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunSummary {
     pub id: RunId,
     pub experiment: String,
-    /// The machine's label, else its cpu model; none when neither is known.
+    /// Label of the machine, or else its CPU model; `None` if neither is known.
     pub host: Option<String>,
-    /// `CAPTURE:SEED` when the machine was simulated.
+    /// `CAPTURE:SEED` for a simulated machine.
     pub simulated: Option<String>,
-    /// The fingerprint of the machine's state.
+    /// Fingerprint of the machine's settings.
     pub fingerprint: String,
-    /// When it began, milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Why it ended; none while it has not.
+    /// Reason for the end; `None` while the run is unfinished.
     pub ended: Option<EndReason>,
-    /// How many cells its plan has.
+    /// Number of cells of the plan.
     pub cells: u32,
-    /// How many trials are stored, warm-up and invalid ones included.
+    /// Number of stored trials, including warm-up and invalid ones.
     pub trials: u32,
-    /// How many of them are measured, and not invalid.
+    /// Number of measured trials that are not invalid.
     pub counted: u32,
-    /// What those beyond the warm-up are worth.
+    /// Verdicts of all trials except the warm-up.
     pub verdicts: VerdictCounts,
 }
 
-/// A placement that the user keeps under a name.
+/// A placement that the user saved under a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedPlacement {
-    /// The user's name for it.
     pub name: String,
-    /// The run that found it.
     pub run: RunId,
     pub placement: Placement,
-    /// The machine that it was found on, in short.
+    /// Summary of the machine on which it was measured.
     pub machine: String,
-    /// A hash of its topology.
     pub topology: String,
-    /// The fingerprint of its settings.
+    /// Fingerprint of the settings.
     pub settings: String,
 }
 
 impl SavedPlacement {
-    /// A run's placement under a name.
     pub fn new(name: &str, record: &RunRecord, placement: &Placement) -> Self {
         Self {
             name: name.into(),
@@ -96,12 +91,13 @@ impl SavedPlacement {
         }
     }
 
-    /// What is another on this machine than when the placement was found, in words that follow "since then".
+    /// Describes the differences between a machine and the one on which the placement was measured. Each text can
+    /// follow "since then".
     pub fn changes(&self, machine: &Capture) -> Vec<String> {
         let now = machine.topology.summary();
         let mut changes = Vec::new();
         if self.machine != now {
-            changes.push(format!("the machine has become another: {} was {}", now, self.machine));
+            changes.push(format!("this is another machine: {}, formerly {}", now, self.machine));
         } else if self.topology != topology_hash(machine) {
             changes.push("the machine's topology has changed".into());
         }
@@ -112,7 +108,7 @@ impl SavedPlacement {
     }
 }
 
-/// Free memory and counters are not in a topology, so what is fixed of it only changes when the machine does.
+/// Topologies contain no free memory or counters, so the fixed part changes only if the machine does.
 fn topology_hash(machine: &Capture) -> String {
     short_hash(&serde_json::to_string(&machine.topology.fixed()).expect("a topology has text keys only"))
 }
@@ -120,65 +116,64 @@ fn topology_hash(machine: &Capture) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndReason {
-    /// Every cell is as precise as was asked.
+    /// Every cell has reached the requested precision.
     Precise,
-    /// Every cell was repeated as often as was asked at most.
+    /// Every cell has reached the maximum number of repetitions.
     AllBlocks,
     Budget,
-    /// A race is decided: nobody is likely to be better than its leader.
+    /// A race is decided: no candidate is likely to be better than the leader.
     Resolved,
-    /// The kernel's choice came to nothing, so a race has nothing to compare with.
+    /// All trials of the baseline failed, so the race has no comparison.
     NoReference,
 }
 
 impl TrialRecord {
-    /// Whether repeating it may help: a placement that was not proven or a failure may pass; a program that did not end
-    /// in time would take that time again, and what cannot be measured here cannot be measured here.
+    /// Whether a retry may succeed. An unverified placement or a failure may pass next time; a timeout would cost the
+    /// same
+    /// time again, and an unavailable measurement stays unavailable.
     pub fn is_retriable(&self) -> bool {
-        let hopeless = matches!(self.outcome.status, TrialStatus::TimedOut(_) | TrialStatus::Unavailable(_));
-        self.verdict.grade == Grade::Invalid && !hopeless
+        let permanent = matches!(self.outcome.status, TrialStatus::TimedOut(_) | TrialStatus::Unavailable(_));
+        self.verdict.grade == Grade::Invalid && !permanent
     }
 }
 
-/// One trial as it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// Its place in the run's order, from 0.
+    /// Position in the order of the run, from 0.
     pub position: u32,
     pub trial: Trial,
     pub outcome: Outcome,
     pub verdict: Verdict,
 }
 
-/// A table of published or otherwise imported figures: one number per test, metric and column, and the samples behind it
-/// where the source gives them.
+/// A table of published or otherwise imported figures: one number per test, metric and column, with its samples if the
+/// source contains them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImportedTable {
-    /// Its name: the file's stem.
+    /// File name without extension.
     pub name: String,
-    /// One per thing compared, in file order.
+    /// Names of the columns, in file order.
     pub columns: Vec<String>,
-    /// One per test and metric, in file order.
+    /// One row per test and metric, in file order.
     pub rows: Vec<ImportedRow>,
-    /// What a reader has to know before comparing, one sentence each.
+    /// Remarks for the interpretation of a comparison, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// One row of an imported table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImportedRow {
     pub test: String,
     pub metric: String,
-    /// Its unit.
     pub unit: String,
     pub better: Better,
-    /// One per column; none where the table has an empty field.
+    /// One value per column; `None` for an empty field.
     pub values: Vec<Option<f64>>,
-    /// What the source itself prints as change in percent, for checking.
+    /// Change in percent as printed in the source, for validation.
     pub published_change_percent: Option<f64>,
-    /// One per column, of which the value is the median: what was measured one by one, in the row's unit; empty for a
-    /// column whose source has a single figure. No columns at all when that is so for every one.
+    /// Samples by column, in the unit of the row; the value is their median. Empty for a column whose source has a
+    /// single
+    /// figure. The outer vector is empty if no column has samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Vec<f64>>,
 }

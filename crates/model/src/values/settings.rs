@@ -1,49 +1,47 @@
-//! The settings of a machine that matter for a measurement, as an ordered list of facts with stable keys.
+//! Machine settings that affect measurements, as an ordered list of facts with stable keys.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Facts that differ from minute to minute or from boot to boot although nobody changed the machine. They are
-/// recorded and shown, but they do not make it another machine state. The size of memory is among them because it
-/// varies by some pages from boot to boot; the topology has the sizes of the nodes.
+/// Facts that change over time or between boots without a change of the machine. They are recorded and reported, but
+/// are not part of the fingerprint. Total memory is among them because it varies by some pages between boots; the
+/// topology contains the sizes of the nodes.
 const VOLATILE_KEYS: [&str; 4] =
     ["kernel.boot-id", "memory.total-bytes", "memory.available-bytes", "memory.swap-used-bytes"];
 
-/// Facts that a user gave begin so; a rack, a data centre. They do not make it another machine state.
+/// Prefix of the keys of user-defined facts, such as a rack or a data centre. They are not part of the fingerprint.
 pub const LABEL: &str = "label.";
 
-/// One fact about a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// A stable dotted name, such as `kernel.release` or `memory.thp`; sizes end in `-bytes`.
+    /// Stable dotted name, such as `kernel.release` or `memory.thp`; keys of sizes end in `-bytes`.
     pub key: String,
     #[serde(flatten)]
     pub value: FactValue,
 }
 
-/// What is known of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FactValue {
-    /// Its value, as the system writes it.
+    /// Value as formatted by the system.
     #[serde(rename = "value")]
     Known(String),
-    /// Why it cannot be read here.
+    /// Reason why the fact cannot be read.
     #[serde(rename = "unavailable")]
     Unavailable(String),
 }
 
-/// All recorded facts of a machine, in the order in which they are shown.
+/// Recorded facts of a machine, in display order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Settings {
-    /// The facts; no key occurs twice.
+    /// Facts with unique keys.
     pub facts: Vec<Fact>,
 }
 
 impl Settings {
-    /// Records a fact; a key that is already there keeps its place and takes the new value.
+    /// Adds a fact, or replaces the value of an existing key in place.
     pub fn record(&mut self, key: &str, value: FactValue) {
         match self.facts.iter_mut().find(|fact| fact.key == key) {
             Some(fact) => fact.value = value,
@@ -51,12 +49,12 @@ impl Settings {
         }
     }
 
-    /// The fact with this key, whether its value is known or not.
+    /// Returns the fact with a key, known or unavailable.
     pub fn fact(&self, key: &str) -> Option<&FactValue> {
         self.facts.iter().find(|fact| fact.key == key).map(|fact| &fact.value)
     }
 
-    /// The value of a fact, if it is recorded and known.
+    /// Returns the value of a fact if it is recorded and known.
     pub fn get(&self, key: &str) -> Option<&str> {
         match self.fact(key)? {
             FactValue::Known(value) => Some(value),
@@ -64,29 +62,30 @@ impl Settings {
         }
     }
 
-    /// The value of a fact by its key, or of a label by its name.
+    /// Returns the value of a fact by key, or of a label by name.
     pub fn named(&self, name: &str) -> Option<&str> {
         self.get(name).or_else(|| self.get(&format!("{LABEL}{name}")))
     }
 
-    /// The facts that do not change by themselves.
+    /// Iterates over the facts that change only if the machine is changed.
     pub fn lasting(&self) -> impl Iterator<Item = &Fact> {
         self.facts.iter().filter(|fact| !VOLATILE_KEYS.contains(&fact.key.as_str()))
     }
 
-    /// The value of a fact that is a whole number.
+    /// Returns the value of a fact as an integer.
     pub fn number(&self, key: &str) -> Option<u64> {
         self.get(key)?.parse().ok()
     }
 
-    /// A short name of the machine state: equal for two recordings of the same state, different when a fact that
-    /// matters differs. What is volatile, labels, and the words of a reason do not count.
+    /// Returns a hash of the settings. Volatile facts, labels and the texts of reasons are excluded, so that two
+    /// recordings
+    /// of the same state have equal fingerprints.
     pub fn fingerprint(&self) -> String {
         let mut lasting: Vec<&Fact> = self.lasting().filter(|fact| !fact.key.starts_with(LABEL)).collect();
         lasting.sort_by(|a, b| a.key.cmp(&b.key));
         let mut hash = Sha256::new();
         for fact in lasting {
-            // Lengths go in first so that no two lists of facts run together into the same bytes.
+            // The length prefixes prevent two different lists of facts from producing the same bytes.
             let value = if let FactValue::Known(value) = &fact.value { value } else { "" };
             let known = u8::from(matches!(fact.value, FactValue::Known(_)));
             hash.update((fact.key.len() as u64).to_le_bytes());
@@ -95,12 +94,12 @@ impl Settings {
             hash.update((value.len() as u64).to_le_bytes());
             hash.update(value);
         }
-        // 64 bits: a results file holds thousands of machine states at most, so chance does not make two equal.
+        // 64 bits suffice: a results file has at most thousands of machine states, so collisions are negligible.
         let digest = hash.finalize();
         format!("{:016x}", u64::from_be_bytes(std::array::from_fn(|at| digest[at])))
     }
 
-    /// The keys whose values differ between two recordings, volatile ones left out, each with both values.
+    /// Returns the keys whose values differ between two recordings, without volatile ones, each with both values.
     pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<(&'a str, Option<&'a FactValue>, Option<&'a FactValue>)> {
         let mine = self.facts.iter().map(|fact| fact.key.as_str());
         let only_theirs = other.facts.iter().map(|fact| fact.key.as_str()).filter(|key| self.fact(key).is_none());
@@ -116,7 +115,7 @@ impl fmt::Display for FactValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known(value) => f.pad(value),
-            Self::Unavailable(why) => write!(f, "unavailable: {why}"),
+            Self::Unavailable(reason) => write!(f, "unavailable: {reason}"),
         }
     }
 }
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_is_read_back_by_its_key() {
+    fn facts_are_found_by_key() {
         let mut settings = settings(&[("kernel.release", "6.18"), ("memory.total-bytes", "1024")]);
         settings.record("cpu.governor", FactValue::Unavailable("no cpufreq driver".into()));
         assert_eq!(settings.get("kernel.release"), Some("6.18"));
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_follows_what_lasts() {
+    fn fingerprint_depends_only_on_lasting_facts() {
         let base = settings(&[("kernel.release", "6.18"), ("memory.thp", "madvise")]);
         assert_eq!(base.fingerprint().len(), 16);
         let same = [
@@ -178,9 +177,9 @@ mod tests {
         labelled.record("label.rack", FactValue::Known("7".into()));
         assert_eq!(labelled.fingerprint(), base.fingerprint());
         assert_eq!((labelled.named("rack"), labelled.named("memory.thp")), (Some("7"), Some("madvise")));
-        let mut worded_anew = unknown.clone();
-        worded_anew.record("memory.thp", FactValue::Unavailable("b".into()));
-        assert_eq!(worded_anew.fingerprint(), unknown.fingerprint());
+        let mut reworded = unknown.clone();
+        reworded.record("memory.thp", FactValue::Unavailable("b".into()));
+        assert_eq!(reworded.fingerprint(), unknown.fingerprint());
     }
 
     #[test]
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_survive_json() {
+    fn settings_round_trip_through_json() {
         let mut settings = settings(&[("kernel.release", "6.18")]);
         settings.record("cpu.turbo", FactValue::Unavailable("no driver".into()));
         let json = serde_json::to_string(&settings).unwrap();

@@ -1,13 +1,13 @@
-//! How a command is typed into a POSIX shell, for lines that people paste.
+//! Quotes commands for a POSIX shell, for lines that users paste.
 
-/// The words with quotes where a shell would take them apart or replace something in them. Braces stay bare: what
-/// they hold here is no list, and `{threads}` should be readable.
+/// Joins arguments into a shell command, with quotes where the shell would split or expand them. Braces are not quoted:
+/// without a comma, the shell does not expand them, and `{threads}` stays readable.
 pub fn quote_argv<S: AsRef<str>>(words: &[S]) -> String {
     let words: Vec<String> = words.iter().map(|word| quote_arg(word.as_ref())).collect();
     words.join(" ")
 }
 
-/// One word as a shell takes it.
+/// Quotes one argument if necessary.
 pub fn quote_arg(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-{}".contains(c);
     match word {
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_the_same_words() {
+    fn shell_parses_the_original_arguments() {
         let words = ["./app", "", "two words", "it's", "$HOME", "a*b", "-t{threads}", "\"", "é"];
         assert_eq!(quote_argv(&words), r#"./app '' 'two words' 'it'\''s' '$HOME' 'a*b' -t{threads} '"' 'é'"#);
     }

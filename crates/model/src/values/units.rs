@@ -1,20 +1,18 @@
-//! Sizes and times as people write them: `1GiB`, `64k`, `5s`, `250ms`, and back.
+//! Parses and formats sizes and durations: `1GiB`, `64k`, `5s`, `250ms`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// A span of time in nanoseconds.
+/// A duration in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
-/// Binary units first: their names end in those of the decimal ones' first letters.
 const SIZE_UNITS: [(&str, u64); 15] = [
     ("kib", 1 << 10),
     ("mib", 1 << 20),
@@ -36,26 +34,26 @@ const SIZE_UNITS: [(&str, u64); 15] = [
 
 const TIME_UNITS: [(&str, f64); 6] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
-/// Reads a share of something, `2%` or `0.5%`, as a number: 0.02, 0.005. Above 0 and at most 1.
+/// Parses a percentage such as `2%` or `0.5%` into a fraction (0.02, 0.005) above 0 and at most 1.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let percent = number.filter(|percent| *percent > 0.0 && *percent <= 100.0);
-    percent.map(|percent| percent / 100.0).ok_or_else(|| format!("'{text}' is not a share between 0% and 100%"))
+    percent.map(|percent| percent / 100.0).ok_or_else(|| format!("'{text}' is not a percentage between 0% and 100%"))
 }
 
 impl Bytes {
-    /// Reads `4096`, `64KiB`, `1.5GiB`, `10MB`; a bare letter (`64k`) is binary.
+    /// Parses `4096`, `64KiB`, `1.5GiB`, `10MB`; a bare letter (`64k`) is binary.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (number, unit) = split_unit(text);
         let unit = unit.to_ascii_lowercase();
         let factor = SIZE_UNITS.iter().find(|(name, _)| *name == unit);
         let (Ok(number), Some((_, factor))) = (number.parse::<f64>(), factor) else {
-            return Err(format!("'{text}' is not a size; write it like 64KiB, 1GiB or 4096"));
+            return Err(format!("'{text}' is not a size; use the form 64KiB, 1GiB or 4096"));
         };
         let bytes = number * *factor as f64;
-        // 2^63 keeps every size that a kernel interface takes, and f64 is checked before the cast.
+        // Kernel interfaces take sizes below 2^63. The f64 is checked before the cast.
         if !bytes.is_finite() || !(0.0..9.2e18).contains(&bytes) {
-            return Err(format!("'{text}' is not a size that a machine can have"));
+            return Err(format!("'{text}' is not a valid size: it must be below 8 EiB"));
         }
         Ok(Self(bytes.round() as u64))
     }
@@ -77,27 +75,26 @@ impl fmt::Display for Bytes {
 }
 
 impl Nanos {
-    /// Reads `5s`, `250ms`, `1.5m`, `10us`; a bare number is seconds, as in `timeout` and `sleep`.
+    /// Parses `5s`, `250ms`, `1.5m`, `10us`; a bare number is in seconds, as in `timeout` and `sleep`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (number, unit) = split_unit(text);
         let unit = if unit.is_empty() { "s" } else { unit };
         let factor = TIME_UNITS.iter().find(|(name, _)| *name == unit);
         let (Ok(number), Some((_, factor))) = (number.parse::<f64>(), factor) else {
-            return Err(format!("'{text}' is not a time; write it like 5s, 250ms or 10m"));
+            return Err(format!("'{text}' is not a duration; use the form 5s, 250ms or 10m"));
         };
         let nanos = number * factor;
         if !nanos.is_finite() || !(0.0..9.2e18).contains(&nanos) {
-            return Err(format!("'{text}' is not a time that can be waited for"));
+            return Err(format!("'{text}' is not a valid duration: it must be below 292 years"));
         }
         Ok(Self(nanos.round() as u64))
     }
 
-    /// From seconds; negative and not-a-number become zero.
+    /// Converts seconds; negative values and NaN become zero.
     pub fn from_seconds(seconds: f64) -> Self {
         Self((seconds.max(0.0) * 1e9) as u64)
     }
 
-    /// As seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -139,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_written() {
+    fn sizes_parse_with_all_units() {
         let cases = [
             ("4096", 4096),
             ("64k", 65536),
@@ -158,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_survive_the_way_out_and_back() {
+    fn sizes_round_trip_through_text() {
         for bytes in [0, 1, 1023, 1024, 4096, 3 << 20, 5 << 30, 7 << 40] {
             assert_eq!(Bytes::parse(&Bytes(bytes).to_string()), Ok(Bytes(bytes)));
         }
@@ -166,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_and_written() {
+    fn durations_parse_and_format() {
         let cases = [
             ("5s", 5_000_000_000),
             ("5", 5_000_000_000),

@@ -1,5 +1,5 @@
-//! What a workload is from outside: its parameters with units and ranges, its metrics. The programs
-//! themselves live in `workloads`; experiments are checked against these descriptions.
+//! Descriptions of workloads: parameters with units and ranges, and metrics. The programs are in the crate `workloads`;
+//! experiments are checked against these descriptions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,42 +8,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::units::{Bytes, Nanos};
 
-/// Describes one workload. Stored with every run, so that old results stay readable.
+/// Description of a workload. Stored with every run, so that old results stay readable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSpec {
-    /// Its name on the command line and in experiments.
+    /// Name on the command line and in experiments.
     pub name: String,
-    /// One line: what it measures.
+    /// One-line description of what it measures.
     pub summary: String,
-    /// What it measures, what it does not, bytes or operations per step, and the source of the definition.
+    /// Full description: what it measures and what it does not, bytes or operations per step, source of the definition.
     pub about: String,
-    /// Its parameters in the order in which people read them.
+    /// Parameters in display order.
     pub parameters: Vec<ParameterSpec>,
-    /// Its metrics, the main one first.
+    /// Metrics, the main one first.
     pub metrics: Vec<MetricSpec>,
-    /// It needs exactly this many threads (two for a ping-pong); none when any number will do.
+    /// Required number of threads (two for a ping-pong); `None` if any number is allowed.
     pub threads_exactly: Option<usize>,
-    /// Roughly how long a trial with default parameters takes; parameters named `time` or `runtime` say it better.
+    /// Approximate duration of a trial with default parameters; a parameter `time` or `runtime` takes precedence.
     pub trial_time_guess: Nanos,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParameterSpec {
-    /// Its name in `--set name=value`.
+    /// Name in `--set NAME=VALUE`.
     pub name: String,
-    /// What it is for, one line.
+    /// One-line description.
     pub about: String,
     pub kind: ParameterKind,
-    /// Its value when nobody says; none for parameters that must be given.
+    /// Default value; `None` for required parameters.
     pub default: Option<String>,
-    /// Its value in smoke tests and `--smoke`, when other than the default.
+    /// Value in smoke tests and with `--smoke`; `None` for the default.
     pub smoke: Option<String>,
 }
 
-/// Kernels that measure arrays of their own have this parameter; where the arrays lie is for the placement to say.
+/// Parameter of kernels that allocate the arrays they measure. The placement decides where the arrays are.
 pub const ARRAYS_PARAMETER: &str = "huge-pages";
 
-/// What values a parameter takes, bounds included.
+/// Type and inclusive bounds of a parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ParameterKind {
@@ -51,7 +51,7 @@ pub enum ParameterKind {
         min: i64,
         max: i64,
     },
-    /// A size. Also `4xllc`: a multiple of the machine's last-level cache.
+    /// A size in bytes. `4xllc` is a multiple of the machine's last-level cache.
     Size {
         min: Bytes,
         max: Bytes,
@@ -66,32 +66,31 @@ pub enum ParameterKind {
     Text,
 }
 
-/// A parameter's value, checked against its kind.
+/// Value of a parameter, checked against its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
     Switch(bool),
-    /// A whole number, a size in bytes, or a time in nanoseconds.
+    /// An integer, a size in bytes, or a duration in nanoseconds.
     Integer(i64),
     /// A choice or free text.
     Text(String),
 }
 
-/// Values by parameter name, complete: defaults are filled in.
+/// Values by parameter name, with defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Parameters(pub BTreeMap<String, Value>);
 
-/// One metric: a number per trial, made from the trial's samples of one series.
+/// A metric: one number per trial, computed from the trial's samples of one series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricSpec {
     pub name: String,
-    /// Its unit, such as `MiB/s` or `ns`.
+    /// Unit, such as `MiB/s` or `ns`.
     pub unit: String,
     pub better: Better,
-    /// The series of samples that it is made from; several metrics may share one.
+    /// The series of samples that it is computed from; several metrics may share one.
     pub series: String,
-    /// How a trial's samples become its one number.
     pub reduce: Reduce,
 }
 
@@ -102,59 +101,62 @@ pub enum Better {
     Lower,
 }
 
-/// How a trial's samples of one series become the trial's one number.
+/// Function that reduces a trial's samples of one series to one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reduce {
-    /// Their median; of a single sample, that sample.
     Median,
     Max,
     Min,
 }
 
-/// What starting and ending a trial takes beyond its workload, roughly.
+/// Approximate time to start and end a trial.
 const START_UP: Nanos = Nanos(20_000_000);
 
 impl WorkloadSpec {
-    /// The parameter with this name.
     pub fn parameter(&self, name: &str) -> Option<&ParameterSpec> {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }
 
-    /// Whether it measures arrays of its own, which can be in other memory than the rest of the process.
+    /// Whether the workload allocates the arrays it measures, so that they can be in other memory than the rest of the
+    /// process.
     pub fn has_arrays(&self) -> bool {
         self.parameter(ARRAYS_PARAMETER).is_some()
     }
 
-    /// Fills in defaults and checks every value. `llc` is the machine's last-level cache, for `4xllc`.
+    /// Fills in defaults and checks every value. `llc` is the size of the machine's last-level cache, for `4xllc`.
     pub fn resolve(&self, given: &BTreeMap<String, String>, llc: Option<Bytes>) -> Result<Parameters, String> {
         if let Some(unknown) = given.keys().find(|name| self.parameter(name).is_none()) {
             let known: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
-            return Err(format!("workload {} has no parameter '{unknown}'; it has {}", self.name, known.join(", ")));
+            return Err(format!(
+                "workload {} has no parameter '{unknown}'; the parameters are {}",
+                self.name,
+                known.join(", ")
+            ));
         }
         let mut parameters = BTreeMap::new();
         for parameter in &self.parameters {
-            let text = given
-                .get(&parameter.name)
-                .or(parameter.default.as_ref())
-                .ok_or_else(|| format!("workload {} needs {}: {}", self.name, parameter.name, parameter.about))?;
+            let text = given.get(&parameter.name).or(parameter.default.as_ref()).ok_or_else(|| {
+                format!("workload {} requires the parameter {}: {}", self.name, parameter.name, parameter.about)
+            })?;
             let value = parameter
                 .kind
                 .read(text, llc)
-                .map_err(|why| format!("{} of workload {}: {why}", parameter.name, self.name))?;
+                .map_err(|reason| format!("parameter {} of workload {}: {reason}", parameter.name, self.name))?;
             parameters.insert(parameter.name.clone(), value);
         }
         Ok(Parameters(parameters))
     }
 
-    /// How long a trial takes, roughly: what its `time` or `runtime` parameter says, else what the description guesses.
+    /// Returns the approximate duration of a trial: its `time` or `runtime` parameter, or else the guess of the
+    /// description.
     pub fn guess(&self, parameters: &Parameters) -> Nanos {
         let time = parameters.0.get("time").or_else(|| parameters.0.get("runtime"));
         let Some(Value::Integer(time)) = time else { return self.trial_time_guess };
         Nanos(u64::try_from(*time).unwrap_or_default() + START_UP.0)
     }
 
-    /// Values as people write them (`1GiB`, `5s`), for tables and keys.
+    /// Formats values with units (`1GiB`, `5s`), for tables and keys.
     pub fn written(&self, parameters: &Parameters) -> BTreeMap<String, String> {
         let text = |name: &String, value: &Value| {
             let kind = self.parameter(name).map_or(&ParameterKind::Text, |parameter| &parameter.kind);
@@ -165,13 +167,13 @@ impl WorkloadSpec {
 }
 
 impl ParameterKind {
-    /// Reads a value and checks its bounds.
+    /// Parses a value and checks its bounds.
     pub fn read(&self, text: &str, llc: Option<Bytes>) -> Result<Value, String> {
         let bounded = |number: i64, min: i64, max: i64, written: &dyn Fn(i64) -> String| {
             if (min..=max).contains(&number) {
                 Ok(Value::Integer(number))
             } else {
-                Err(format!("{text} is out of range; it goes from {} to {}", written(min), written(max)))
+                Err(format!("{text} is out of range {} to {}", written(min), written(max)))
             }
         };
         match self {
@@ -199,7 +201,7 @@ impl ParameterKind {
         }
     }
 
-    /// A value as people write it.
+    /// Formats a value with its unit.
     pub fn write(&self, value: &Value) -> String {
         match (self, value) {
             (Self::Size { .. }, Value::Integer(bytes)) => exact_size(Bytes(*bytes as u64)),
@@ -209,19 +211,19 @@ impl ParameterKind {
     }
 }
 
-/// `1GiB`, or `4xllc`: a multiple of the machine's last-level cache.
+/// Parses `1GiB` or `4xllc`.
 fn read_size(text: &str, llc: Option<Bytes>) -> Result<Bytes, String> {
     let Some(factor) = text.trim().strip_suffix("xllc") else { return Bytes::parse(text) };
     let factor: f64 = factor
         .parse()
-        .map_err(|_| format!("'{text}' is not a multiple of the last-level cache; write it like 4xllc"))?;
+        .map_err(|_| format!("'{text}' is not a multiple of the last-level cache; use the form 4xllc"))?;
     let llc = llc.ok_or_else(|| {
-        format!("'{text}': this machine does not say how large its last-level cache is; give a size like 64MiB")
+        format!("'{text}': this machine does not report the size of its last-level cache; use a size such as 64MiB")
     })?;
     Ok(Bytes((factor * llc.0 as f64) as u64))
 }
 
-/// A size without loss: `1.5KiB` would do for people, but keys need every byte.
+/// Formats a size without rounding: keys need every byte.
 fn exact_size(bytes: Bytes) -> String {
     let text = bytes.to_string();
     if Bytes::parse(&text) == Ok(bytes) { text } else { format!("{}B", bytes.0) }
@@ -238,35 +240,33 @@ impl fmt::Display for Value {
 }
 
 impl Parameters {
-    /// A whole number, size or time; the spec has checked that it is there.
-    ///
-    /// # Panics
-    /// When the workload reads a parameter that its own description lacks, which is our bug.
+    /// Returns an integer, size or duration.
+    /// If the workload's description lacks the parameter, which is a bug of the workload.
     pub fn integer(&self, name: &str) -> i64 {
         match self.0.get(name) {
             Some(Value::Integer(number)) => *number,
-            other => panic!("parameter {name} should be a number, it is {other:?}"),
+            other => panic!("parameter {name} must be a number, but is {other:?}"),
         }
     }
 
-    /// A count or a size as an index.
+    /// Returns a count or a size as `usize`. Panics as [`Parameters::integer`].
     pub fn size(&self, name: &str) -> usize {
         usize::try_from(self.integer(name)).expect("bounds in the description keep sizes positive")
     }
 
-    /// A switch; as [`Parameters::integer`].
+    /// Returns a switch. Panics as [`Parameters::integer`].
     pub fn switch(&self, name: &str) -> bool {
         match self.0.get(name) {
             Some(Value::Switch(on)) => *on,
-            other => panic!("parameter {name} should be a switch, it is {other:?}"),
+            other => panic!("parameter {name} must be a switch, but is {other:?}"),
         }
     }
 
-    /// A choice or text; as [`Parameters::integer`].
+    /// Returns a choice or text. Panics as [`Parameters::integer`].
     pub fn text(&self, name: &str) -> &str {
         match self.0.get(name) {
             Some(Value::Text(text)) => text,
-            other => panic!("parameter {name} should be text, it is {other:?}"),
+            other => panic!("parameter {name} must be text, but is {other:?}"),
         }
     }
 }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_multiples_of_the_cache_are_filled_in() {
+    fn defaults_and_cache_multiples_are_resolved() {
         let parameters = resolve(&[("time", "250ms")], Some(8 << 20)).unwrap();
         assert_eq!(parameters.integer("size"), 32 << 20);
         assert_eq!(parameters.integer("time"), 250_000_000);
@@ -313,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_the_choices() {
+    fn errors_name_the_valid_choices() {
         let cases = [
-            (vec![("sise", "1GiB")], "it has size, time, non-temporal"),
-            (vec![("size", "1")], "goes from 1KiB to 1TiB"),
-            (vec![("size", "big")], "write it like 64KiB"),
+            (vec![("sise", "1GiB")], "the parameters are size, time, non-temporal"),
+            (vec![("size", "1")], "out of range 1KiB to 1TiB"),
+            (vec![("size", "big")], "use the form 64KiB"),
             (vec![("non-temporal", "maybe")], "neither true nor false"),
-            (vec![], "does not say how large its last-level cache is"),
+            (vec![], "does not report the size of its last-level cache"),
         ];
         for (given, expected) in cases {
             let llc = if given.is_empty() { None } else { Some(8 << 20) };
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn written_sizes_lose_no_byte() {
+    fn formatted_sizes_are_exact() {
         let kind = ParameterKind::Size { min: Bytes(0), max: Bytes(1 << 40) };
         for bytes in [1000, 1023, 1025, 1536, 1_234_567, 3 << 30] {
             let written = kind.write(&Value::Integer(bytes));

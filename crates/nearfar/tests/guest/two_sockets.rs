@@ -173,7 +173,7 @@ fn violations_of_the_placement_make_trials_invalid() {
     // host there may be none after the move.
     for (name, reason) in [
         ("moved", "of its pages were on nodes 1, asked for 0"),
-        ("moved-interleaved", "of its pages were on node 1, asked for in turn on 0-1"),
+        ("moved-interleaved", "of its pages were on node 1, requested interleaving on 0-1"),
     ] {
         let trials = job.trials(name);
         if trials[0]["verdict"] != "invalid" {

@@ -363,7 +363,7 @@ fn commands_are_kept_if_the_owner_asks_for_it() {
     let failed = shared.trials.iter().filter(|trial| matches!(trial.outcome.status, TrialStatus::Failed(_)));
     assert!(failed.clone().count() > 0);
     for trial in failed {
-        assert_eq!(trial.outcome.status, TrialStatus::Failed("what it said is not shared".into()));
+        assert_eq!(trial.outcome.status, TrialStatus::Failed("its output is not shared".into()));
     }
 }
 

@@ -1,9 +1,9 @@
-//! Facts of the machines beside a comparison: what else differs between the runs than what is compared.
+//! Notes on facts that differ between the compared runs besides the compared one.
 
 use super::{By, ComparedRun};
 use crate::values::settings::{FactValue, Settings};
 
-/// Facts that differ between the runs although they are not what is compared: a reader must know them.
+/// Returns a note for each fact that differs between the runs and is not the compared one.
 pub(super) fn differing(runs: &[ComparedRun<'_>], by: &By) -> Vec<String> {
     let mut settings = runs.iter().map(|run| &run.record.machine.settings);
     let Some(first) = settings.next() else { return Vec::new() };
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fact_that_every_machine_has_otherwise_is_one_note() {
+    fn fact_with_many_values_is_one_note() {
         let machines = ["one", "two", "three", "four", "five", "five"].map(|name| {
             let mut settings = Settings::default();
             settings.record("machine.serial", FactValue::Known(name.into()));

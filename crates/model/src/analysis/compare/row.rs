@@ -1,10 +1,11 @@
-//! The rows of a comparison by a parameter: what of a test's name tells its cells apart beside that parameter.
+//! Names of rows in a comparison by a parameter.
 
 use crate::analysis::finding::CellFinding;
 
-/// A test's name without the parameter that makes the columns, and without those that follow from it: a parameter that
-/// never differs between cells of one title in one column says nothing that the column does not (an engine that has one
-/// request at a time, beside others that have sixteen).
+/// Returns the name of a test without the parameter of the columns and without parameters that depend on it. A
+/// parameter that
+/// never differs between cells of one title and column is redundant (such as the queue depth of an engine that supports
+/// only one request).
 pub(super) fn without(cell: &CellFinding, parameter: &str, all: &[&CellFinding]) -> String {
     let (title, words) = split(cell);
     let alike: Vec<&&CellFinding> =
@@ -20,7 +21,7 @@ pub(super) fn without(cell: &CellFinding, parameter: &str, all: &[&CellFinding])
     kept.fold(title.to_string(), |row, (_, word)| row + word)
 }
 
-/// A test's title, and its parameters with the words ` name=value` that say them. Values may have spaces.
+/// Splits the name of a test into its title and its parameters ` name=value`. Values may contain spaces.
 fn split(cell: &CellFinding) -> (&str, Vec<(&str, &str)>) {
     let place = |name: &String| cell.test.find(&format!(" {name}="));
     let mut places: Vec<(usize, &str)> =
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_column_is_not_in_the_row_and_other_parameters_are() {
+    fn row_names_omit_the_column_and_keep_other_parameters() {
         let of = |title: &str, engine: &str, depth: &str| {
             let test = format!("{title} engine={engine} iodepth={depth}");
             cell(&test, &[("engine", engine), ("iodepth", depth), ("bs", "4KiB")])
@@ -68,7 +69,8 @@ mod tests {
         let cells = [of("4k", "libaio", "1"), of("4k", "libaio", "16"), of("4k", "psync", "1")];
         assert_eq!(rows(&cells, "engine"), ["4k iodepth=1", "4k iodepth=16", "4k iodepth=1"]);
         assert_eq!(rows(&cells, "iodepth"), ["4k engine=libaio", "4k engine=libaio", "4k engine=psync"]);
-        // A depth that is one of the engine's, as in "events", is no row of its own; nor are other titles' depths.
+        // A depth that depends on the engine, as in "events", does not make a separate row; nor do depths of other
+        // titles.
         let events = [&cells[..], &[of("events", "libaio", "4"), of("events", "psync", "1")]].concat();
         assert_eq!(rows(&events, "engine")[3..], ["events", "events"]);
     }

@@ -1,87 +1,86 @@
-//! The checks, one row each: what is looked at, when it is complained of, its effect and the fix.
+//! The checks of `nearfar doctor`, one row each.
 
 use super::{Counters, Probes, ProblemGroup};
 use crate::values::settings::{FactValue, Settings};
 use crate::values::undo::SettingChange;
 use crate::values::units::Bytes;
 
-/// What is complained of; none in it when all is well, none at all when it cannot be told.
+/// `Some(Some(finding))` is a problem, `Some(None)` is ok, `None` means that the fact is unavailable.
 pub(super) type CheckResult = Option<Option<String>>;
 
-/// One thing that is looked at.
 pub(super) struct Check {
     pub key: &'static str,
     pub group: ProblemGroup,
-    pub look: fn(&Settings, &Probes) -> CheckResult,
+    pub run: fn(&Settings, &Probes) -> CheckResult,
     pub effect: &'static str,
     pub fix: &'static str,
     pub command: Option<&'static str>,
 }
 
-/// Below a tenth of a cpu it is the kernel's own housekeeping.
+/// A load below a tenth of a CPU is kernel housekeeping.
 const BUSY_MILLI_MAX: u64 = 100;
-/// One percent of a cpu: a timer of the hypervisor takes less.
+/// One percent of a CPU: a timer of the hypervisor takes less.
 const STEAL_MILLI_MAX: u64 = 10;
-/// What lies in swap and is never asked for does no harm; some always does on a machine that has been up for long.
+/// Swapped-out memory that is never accessed is harmless, and is normal on machines with a long uptime.
 const SWAP_USED_MAX: Bytes = Bytes(64 << 20);
-/// A results file with ten thousand trials takes less than a tenth of this.
+/// A results file with ten thousand trials needs less than a tenth of this.
 const FREE_MIN: Bytes = Bytes(256 << 20);
 
-const QUIETEN: &str = "add it to --quieten, which puts it back after the run";
+const QUIETEN: &str = "add it to --quieten, which restores it after the run";
 
 pub(super) const CHECKS: [Check; 24] = [
     Check {
         key: "left-changed",
         group: ProblemGroup::Disturbs,
-        look: |_, signs| Some(left_changed(signs)),
-        effect: "this machine is not set as its owner set it, and the next measurement would take that for granted",
-        fix: "put the settings back",
+        run: |_, probes| Some(not_restored(probes)),
+        effect: "the settings differ from those of the owner, and the next measurement would record them as original",
+        fix: "restore the settings",
         command: Some("nearfar restore"),
     },
     Check {
         key: "load",
         group: ProblemGroup::Disturbs,
-        look: load,
-        effect: "other programs take cpus, caches and memory bandwidth from trials, each time differently",
-        fix: "end them, or measure when they have ended; this shows them",
+        run: load,
+        effect: "other programs take CPUs, caches and memory bandwidth from trials, to a varying degree",
+        fix: "stop them, or measure later; this command lists them",
         command: Some("top -b -n 1 | head -20"),
     },
     Check {
         key: "steal",
         group: ProblemGroup::Disturbs,
-        look: steal,
-        effect: "trials stand still while other guests run; times grow without anything to see inside",
-        fix: "measure on a host of your own, or when the neighbours are quiet",
+        run: steal,
+        effect: "trials are paused while other guests run, which is not visible in the guest",
+        fix: "measure on a dedicated host, or when other guests are idle",
         command: None,
     },
     Check {
         key: "swap",
         group: ProblemGroup::Disturbs,
-        look: swap,
-        effect: "memory that comes back from swap stops a thread for milliseconds",
-        fix: "free memory, then take everything out of swap",
+        run: swap,
+        effect: "a page fault on swapped-out memory stops a thread for milliseconds",
+        fix: "free memory, then empty the swap",
         command: Some("sudo swapoff -a && sudo swapon -a"),
     },
     Check {
         key: "throttled",
         group: ProblemGroup::Disturbs,
-        look: |_, signs| throttled(signs),
+        run: |_, probes| throttled(probes),
         effect: "later trials run slower than earlier ones",
-        fix: "better cooling, or pauses; blocks in random order spread what remains over all placements",
+        fix: "improve cooling or add pauses; random block order spreads the rest over all placements",
         command: None,
     },
     Check {
         key: "disk",
         group: ProblemGroup::Disturbs,
-        look: disk,
-        effect: "a full disk ends the run; what was measured before stays",
-        fix: "free room, or give --store FILE on another disk",
+        run: disk,
+        effect: "a full disk ends the run; earlier results are kept",
+        fix: "free disk space, or use --store FILE on another disk",
         command: None,
     },
     Check {
         key: "governor",
         group: ProblemGroup::Disturbs,
-        look: governor,
+        run: governor,
         effect: "the frequency follows the load, so that short trials run slower than long ones",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten governor"),
@@ -89,93 +88,93 @@ pub(super) const CHECKS: [Check; 24] = [
     Check {
         key: "turbo",
         group: ProblemGroup::Disturbs,
-        look: |settings, _| Some((settings.get("cpu.turbo")? == "on").then(|| "turbo is on".into())),
-        effect: "one busy core is faster than many: placements differ by frequency as well as by place",
+        run: |settings, _| Some((settings.get("cpu.turbo")? == "on").then(|| "turbo is on".into())),
+        effect: "one busy core is faster than many: placements also differ in frequency",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten turbo"),
     },
     Check {
         key: "smt",
         group: ProblemGroup::Disturbs,
-        look: |settings, _| {
+        run: |settings, _| {
             Some((settings.get("cpu.smt")? == "on").then(|| "cores run two threads or more (SMT)".into()))
         },
-        effect: "where the kernel places freely, two threads may share a core in one trial and not in the next",
-        fix: "seat threads on cores of their own (one-core, compact); or add it to --quieten",
+        effect: "without pinning, two threads may share a core in one trial but not in the next",
+        fix: "use a placement with one thread per core (one-core, compact), or add it to --quieten",
         command: Some("nearfar run quick --quieten smt"),
     },
     Check {
         key: "thp",
         group: ProblemGroup::Disturbs,
-        look: thp,
-        effect: "the size of pages depends on how much memory was in one piece, and khugepaged works beside trials",
+        run: thp,
+        effect: "page sizes depend on memory fragmentation, and khugepaged runs during trials",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten thp"),
     },
     Check {
         key: "numa-balancing",
         group: ProblemGroup::Disturbs,
-        look: |settings, _| {
+        run: |settings, _| {
             let value = settings.get("kernel.numa-balancing")?;
             Some((value != "0").then(|| format!("numa_balancing is {value}")))
         },
-        effect: "the kernel takes page faults to watch memory, and moves pages during a trial",
+        effect: "the kernel causes page faults to sample memory accesses, and moves pages during trials",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten numa-balancing"),
     },
     Check {
         key: "irqbalance",
         group: ProblemGroup::Disturbs,
-        look: |_, signs| Some(signs.irqbalance.then(|| "irqbalance runs".into())),
-        effect: "interrupts move from cpu to cpu every ten seconds, on to the seats of a trial or off them, and away from where \
-                 a placement sent them",
+        run: |_, probes| Some(probes.irqbalance.then(|| "irqbalance runs".into())),
+        effect: "interrupts move between CPUs every ten seconds, on to or off the CPUs of a trial, and away from the CPUs of a \
+                 placement",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten irqbalance"),
     },
     Check {
         key: "virtual-machine",
         group: ProblemGroup::Disturbs,
-        look: virtual_machine,
-        effect: "the topology is what the hypervisor tells: caches, cores and nodes may be invented, and cpus may move",
-        fix: "measure on the host, or have each virtual cpu pinned and the host's topology passed on",
+        run: virtual_machine,
+        effect: "the topology is defined by the hypervisor: caches, cores and nodes may not be real, and virtual CPUs may migrate",
+        fix: "measure on the host, or pin each virtual CPU and pass the host's topology to the guest",
         command: None,
     },
     Check {
         key: "cpu-limit",
         group: ProblemGroup::Disturbs,
-        look: cpu_limit,
-        effect: "threads are stopped when the quota is used up, or have fewer cpus than the machine shows",
-        fix: "run outside of the limit: on the host, or in a group without one",
+        run: cpu_limit,
+        effect: "threads are throttled when the quota is used up, or have fewer CPUs than the machine",
+        fix: "run without the limit: on the host, or in a cgroup without one",
         command: Some("cat /proc/self/cgroup"),
     },
     Check {
         key: "memory-limit",
         group: ProblemGroup::Disturbs,
-        look: memory_limit,
-        effect: "near the limit the kernel reclaims pages during trials, and beyond it ends them",
-        fix: "run outside of the limit: on the host, or in a group without one",
+        run: memory_limit,
+        effect: "near the limit the kernel reclaims pages during trials; beyond it the OOM killer ends them",
+        fix: "run without the limit: on the host, or in a cgroup without one",
         command: Some("cat /proc/self/cgroup"),
     },
     Check {
         key: "root",
         group: ProblemGroup::CannotMeasure,
-        look: |_, signs| Some((!signs.root).then(|| "we are not root".into())),
-        effect: "settings cannot be made quiet; some evidence of other users' processes cannot be read",
-        fix: "run it by sudo where you need that",
+        run: |_, probes| Some((!probes.root).then(|| "nearfar does not run as root".into())),
+        effect: "settings cannot be tuned; some evidence of other users' processes cannot be read",
+        fix: "use sudo if you need these",
         command: Some("sudo nearfar doctor"),
     },
     Check {
         key: "frequency",
         group: ProblemGroup::CannotMeasure,
-        look: |settings, _| why(settings, "cpu.frequency-driver"),
+        run: |settings, _| unavailable(settings, "cpu.frequency-driver"),
         effect: "the frequency during trials is neither known nor set",
-        fix: "in a virtual machine it is the host's; on hardware a cpufreq driver may be switched off in the firmware",
+        fix: "in a virtual machine, the host controls it; on hardware, the firmware may disable the cpufreq driver",
         command: None,
     },
     Check {
         key: "turbo-switch",
         group: ProblemGroup::CannotMeasure,
-        look: |settings, _| why(settings, "cpu.turbo"),
+        run: |settings, _| unavailable(settings, "cpu.turbo"),
         effect: "whether cores ran above their nominal frequency is not known",
         fix: "the firmware may have a switch for it",
         command: None,
@@ -183,117 +182,116 @@ pub(super) const CHECKS: [Check; 24] = [
     Check {
         key: "throttling",
         group: ProblemGroup::CannotMeasure,
-        look: |_, signs| Some(signs.throttled.as_ref().err().cloned()),
-        effect: "slowing down for heat is not seen",
-        fix: "in a virtual machine look on the host",
+        run: |_, probes| Some(probes.throttled.as_ref().err().cloned()),
+        effect: "thermal throttling is not detected",
+        fix: "in a virtual machine, check the host",
         command: None,
     },
     Check {
         key: "counters",
         group: ProblemGroup::CannotMeasure,
-        look: |_, signs| match &signs.counters {
+        run: |_, probes| match &probes.counters {
             Counters::Missing(why) => Some(Some(format!("no hardware counters: {why}"))),
             _ => Some(None),
         },
-        effect: "no cycles, instructions and cache misses as evidence",
-        fix: "a virtual machine needs them passed on by its host",
+        effect: "evidence has no cycles, instructions and cache misses",
+        fix: "in a virtual machine, the host must pass them to the guest",
         command: None,
     },
     Check {
         key: "counters-forbidden",
         group: ProblemGroup::CannotMeasure,
-        look: |_, signs| match &signs.counters {
-            Counters::Forbidden(why) => Some(Some(format!("hardware counters are not for us: {why}"))),
+        run: |_, probes| match &probes.counters {
+            Counters::Forbidden(why) => Some(Some(format!("hardware counters are not permitted: {why}"))),
             _ => Some(None),
         },
-        effect: "no cycles, instructions and cache misses as evidence",
-        fix: "allow them to every user; in a container its security policy may forbid them",
+        effect: "evidence has no cycles, instructions and cache misses",
+        fix: "allow them for all users; the security policy of a container may forbid them",
         command: Some("sudo sysctl kernel.perf_event_paranoid=1"),
     },
     Check {
         key: "nodes",
         group: ProblemGroup::CannotMeasure,
-        look: |_, signs| match signs.nodes {
-            Some(0 | 1) => Some(Some("there is one memory node".into())),
-            None => Some(Some("this kernel knows no memory nodes".into())),
+        run: |_, probes| match probes.nodes {
+            Some(0 | 1) => Some(Some("the machine has one memory node".into())),
+            None => Some(Some("the kernel does not report memory nodes".into())),
             Some(_) => Some(None),
         },
-        effect: "near and far memory cannot be told apart by measuring",
+        effect: "differences between near and far memory cannot be measured",
         fix: "another machine can be simulated from its hwloc XML file",
         command: Some("nearfar run quick --sim tests/topologies/models/xeon-e5-2640-x2.xml:7"),
     },
     Check {
         key: "managed-interrupts",
         group: ProblemGroup::CannotMeasure,
-        look: |_, signs| Some(managed(signs)),
-        effect: "these interrupts cannot be moved off the cpus of a trial",
-        fix: "the kernel keeps them off cpus that are isolated at boot: isolcpus=managed_irq,CPUS",
+        run: |_, probes| Some(managed(probes)),
+        effect: "these interrupts cannot be moved off the CPUs of a trial",
+        fix: "isolate CPUs from them with the kernel parameter isolcpus=managed_irq,CPUS",
         command: None,
     },
     Check {
         key: "load-reading",
         group: ProblemGroup::CannotMeasure,
-        look: |_, signs| Some(signs.load.as_ref().err().or(signs.free.as_ref().err()).cloned()),
-        effect: "what disturbs is not known",
-        fix: "the files of /proc have to be readable",
+        run: |_, probes| Some(probes.load.as_ref().err().or(probes.free.as_ref().err()).cloned()),
+        effect: "disturbances are not detected",
+        fix: "make the files of /proc readable",
         command: None,
     },
 ];
 
-/// Why a setting cannot be read.
-fn why(settings: &Settings, key: &str) -> CheckResult {
+/// Returns the reason why a setting is unavailable.
+fn unavailable(settings: &Settings, key: &str) -> CheckResult {
     match settings.fact(key)? {
         FactValue::Known(_) => Some(None),
         FactValue::Unavailable(why) => Some(Some(why.clone())),
     }
 }
 
-fn throttled(signs: &Probes) -> CheckResult {
-    let count = *signs.throttled.as_ref().ok()?;
-    Some((count > 0).then(|| format!("cpus were slowed down for heat {count} times since boot")))
+fn throttled(probes: &Probes) -> CheckResult {
+    let count = *probes.throttled.as_ref().ok()?;
+    Some((count > 0).then(|| format!("{count} thermal throttling events since boot")))
 }
 
-fn left_changed(signs: &Probes) -> Option<String> {
-    match &signs.left {
+fn not_restored(probes: &Probes) -> Option<String> {
+    match &probes.pending_restores {
         Err(why) => Some(why.clone()),
-        Ok(left) if left.is_empty() => None,
-        Ok(left) => {
+        Ok(pending) if pending.is_empty() => None,
+        Ok(pending) => {
             let change = |change: &SettingChange| format!("{} from {} to {}", change.setting, change.old, change.new);
-            let changes = left.iter().map(change).collect::<Vec<_>>().join(", ");
-            Some(format!("an interrupted run changed {changes} and did not put it back"))
+            let changes = pending.iter().map(change).collect::<Vec<_>>().join(", ");
+            Some(format!("an interrupted run changed {changes} and did not restore it"))
         }
     }
 }
 
-/// `1.5 of 4 cpus`.
-fn of_cpus(milli: u64, cpus: u64) -> String {
-    format!("{}.{} of {cpus} cpus", milli / 1000, milli % 1000 / 100)
+fn cpu_fraction(milli: u64, cpus: u64) -> String {
+    format!("{}.{} of {cpus} CPUs", milli / 1000, milli % 1000 / 100)
 }
 
-fn load(_: &Settings, signs: &Probes) -> CheckResult {
-    let load = signs.load.as_ref().ok()?;
+fn load(_: &Settings, probes: &Probes) -> CheckResult {
+    let load = probes.load.as_ref().ok()?;
     Some(
         (load.busy_milli > BUSY_MILLI_MAX)
-            .then(|| format!("{} are busy with something else", of_cpus(load.busy_milli, load.cpus))),
+            .then(|| format!("other programs use {}", cpu_fraction(load.busy_milli, load.cpus))),
     )
 }
 
-fn steal(_: &Settings, signs: &Probes) -> CheckResult {
-    let load = signs.load.as_ref().ok()?;
+fn steal(_: &Settings, probes: &Probes) -> CheckResult {
+    let load = probes.load.as_ref().ok()?;
     Some(
         (load.steal_milli > STEAL_MILLI_MAX)
-            .then(|| format!("the hypervisor takes {} thousandths of a cpu away", load.steal_milli)),
+            .then(|| format!("the hypervisor takes {} thousandths of a CPU", load.steal_milli)),
     )
 }
 
 fn swap(settings: &Settings, _: &Probes) -> CheckResult {
     let used = Bytes(settings.number("memory.swap-used-bytes")?);
-    Some((used > SWAP_USED_MAX).then(|| format!("{used} of memory are in swap")))
+    Some((used > SWAP_USED_MAX).then(|| format!("{used} of memory is swapped out")))
 }
 
-fn disk(_: &Settings, signs: &Probes) -> CheckResult {
-    let free = *signs.free.as_ref().ok()?;
-    Some((free < FREE_MIN).then(|| format!("{free} are free where results are kept")))
+fn disk(_: &Settings, probes: &Probes) -> CheckResult {
+    let free = *probes.free.as_ref().ok()?;
+    Some((free < FREE_MIN).then(|| format!("the disk of the results has {free} free")))
 }
 
 fn governor(settings: &Settings, _: &Probes) -> CheckResult {
@@ -303,7 +301,7 @@ fn governor(settings: &Settings, _: &Probes) -> CheckResult {
 
 fn thp(settings: &Settings, _: &Probes) -> CheckResult {
     let mode = settings.get("memory.thp")?;
-    Some((mode != "never").then(|| format!("transparent huge pages are given: {mode}")))
+    Some((mode != "never").then(|| format!("transparent huge pages are enabled: {mode}")))
 }
 
 fn virtual_machine(settings: &Settings, _: &Probes) -> CheckResult {
@@ -314,22 +312,22 @@ fn virtual_machine(settings: &Settings, _: &Probes) -> CheckResult {
 fn cpu_limit(settings: &Settings, _: &Probes) -> CheckResult {
     let quota = settings.get("cgroup.cpu-quota")?;
     if quota != "none" {
-        return Some(Some(format!("a control group limits us to {quota}")));
+        return Some(Some(format!("a cgroup limits this process to {quota}")));
     }
     let lists = settings.get("cgroup.cpus").zip(settings.get("cpu.online"));
     let fewer = lists.filter(|(ours, online)| ours != online);
-    Some(fewer.map(|(ours, online)| format!("a control group leaves us cpus {ours} of {online}")))
+    Some(fewer.map(|(ours, online)| format!("a cgroup limits this process to CPUs {ours} of {online}")))
 }
 
 fn memory_limit(settings: &Settings, _: &Probes) -> CheckResult {
     let limit = settings.get("cgroup.memory-bytes")?;
     let total = Bytes(settings.number("memory.total-bytes")?);
     let limit = limit.parse().ok().map(Bytes).filter(|limit| *limit < total);
-    Some(limit.map(|limit| format!("a control group limits us to {limit} of {total}")))
+    Some(limit.map(|limit| format!("a cgroup limits this process to {limit} of {total}")))
 }
 
-fn managed(signs: &Probes) -> Option<String> {
-    let names = &signs.managed_interrupts;
+fn managed(probes: &Probes) -> Option<String> {
+    let names = &probes.managed_interrupts;
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-    names.first().map(|first| format!("the kernel has spread interrupts itself: {first}{more}"))
+    names.first().map(|first| format!("the kernel manages the affinity of interrupts: {first}{more}"))
 }

@@ -1,160 +1,162 @@
-//! What `nearfar expand` needs of a machine: what was found there, what is lost without it, how to get it. The doctor and the
-//! refusal of `expand` say the same words, which stand here. Must not know how it was looked for.
+//! Requirements of `nearfar expand`: probes, effects of their absence and fixes, shared by `nearfar doctor` and the
+//! error
+//! messages of `expand`. Must not depend on how the probes are read.
 
 use super::checks::CheckResult;
 use super::{Problem, ProblemGroup};
 
-/// What was found; an error is the kernel's answer.
+/// Results of the probes; errors are those of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandProbes {
     pub root: bool,
-    /// Capabilities that swap and cgroups take and that we do not have, `CAP_SYS_ADMIN`.
+    /// Missing capabilities for swap and cgroups, such as `CAP_SYS_ADMIN`.
     pub lacking: Vec<&'static str>,
-    /// Whether a memory cgroup can be made.
+    /// Whether a memory cgroup can be created.
     pub group: Result<(), String>,
-    /// Whether a loop device can be had.
+    /// Whether a loop device is available.
     pub loops: Result<(), String>,
-    /// Whether swap may be turned on and off.
+    /// Whether swap can be turned on and off.
     pub swap: Result<(), String>,
-    /// Whether page faults can be watched (`perf_event_open`).
+    /// Whether page faults can be recorded (`perf_event_open`).
     pub faults: Result<(), String>,
-    /// Whether another process's memory can be advised on (`process_madvise`).
+    /// Whether the kernel accepts advice on the memory of another process (`process_madvise`).
     pub advice: Result<(), String>,
-    /// Whether the kernel tells which pages are far (`PAGEMAP_SCAN`).
+    /// Whether the kernel reports which pages are far (`PAGEMAP_SCAN`).
     pub scan: bool,
-    /// Whether it has folios of 64 KiB.
+    /// Whether the kernel supports folios of 64 KiB.
     pub folios: bool,
 }
 
-/// What does not work without it.
+/// Effect of a missing requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Impact {
-    /// No program gets a budget.
+    /// DRAM budgets are unavailable.
     Everything,
     Steering,
     Speed,
 }
 
-/// One thing that is needed.
 struct Requirement {
     key: &'static str,
-    look: fn(&ExpandProbes) -> CheckResult,
+    run: fn(&ExpandProbes) -> CheckResult,
     loss: Impact,
     effect: &'static str,
     fix: &'static str,
     command: Option<&'static str>,
 }
 
-const NOTHING_RUNS: &str = "expand, size and placements with a budget of DRAM do not run";
-const NOT_STEERED: &str = "the steered engine does not run; --engine plain does";
+const NOTHING_RUNS: &str = "expand, size and placements with a DRAM budget do not run";
+const NOT_STEERED: &str = "the steered engine does not run; --engine kernel does";
 
-/// In the order in which one is worth having before the next.
+/// In descending order of priority.
 const NEEDS: [Requirement; 8] = [
     Requirement {
         key: "expand-root",
-        look: |signs| Some(root(signs)),
+        run: |probes| Some(root(probes)),
         loss: Impact::Everything,
         effect: NOTHING_RUNS,
-        fix: "sudo nearfar expand ...; who is not root needs CAP_SYS_ADMIN (swap), CAP_DAC_OVERRIDE (cgroups, settings) and \
+        fix: "use sudo nearfar expand ..., or add the capabilities CAP_SYS_ADMIN (swap), CAP_DAC_OVERRIDE (cgroups, settings) and \
               CAP_SYS_NICE (advice)",
         command: None,
     },
     Requirement {
         key: "expand-cgroup",
-        look: |signs| Some(signs.group.as_ref().err().cloned()),
+        run: |probes| Some(probes.group.as_ref().err().cloned()),
         loss: Impact::Everything,
         effect: NOTHING_RUNS,
-        fix: "a kernel with the memory controller (not cgroup_disable=memory) and /sys/fs/cgroup mounted for writing; a \
-              container has that from its host",
+        fix: "use a kernel with the memory controller (not cgroup_disable=memory) and a writable /sys/fs/cgroup; a \
+              container inherits both from its host",
         command: None,
     },
     Requirement {
         key: "expand-loop",
-        look: |signs| permitted(signs, &signs.loops, "cannot make a device of the file for far memory (loop)"),
+        run: |probes| permitted(probes, &probes.loops, "cannot create a loop device for the far-memory file (loop)"),
         loss: Impact::Everything,
         effect: NOTHING_RUNS,
-        fix: "load the kernel's loop devices; a container has them from its host",
+        fix: "load the loop driver; a container inherits it from its host",
         command: Some("sudo modprobe loop"),
     },
     Requirement {
         key: "expand-swap",
-        look: |signs| permitted(signs, &signs.swap, "swap cannot be turned on (swapon)"),
+        run: |probes| permitted(probes, &probes.swap, "swap cannot be turned on (swapon)"),
         loss: Impact::Everything,
         effect: NOTHING_RUNS,
-        fix: "a kernel with swap; in a container, one that is privileged",
+        fix: "use a kernel with swap; a container must be privileged",
         command: None,
     },
     Requirement {
         key: "expand-page-faults",
-        look: |signs| permitted(signs, &signs.faults, "cannot watch page faults (perf_event_open)"),
+        run: |probes| permitted(probes, &probes.faults, "cannot record page faults (perf_event_open)"),
         loss: Impact::Steering,
         effect: NOT_STEERED,
-        fix: "allow them, which a container's security policy may forbid; or --engine plain, which does without",
+        fix: "allow perf events (a container's security policy may forbid them), or use --engine kernel",
         command: Some("sudo sysctl kernel.perf_event_paranoid=1"),
     },
     Requirement {
         key: "expand-advice",
-        look: |signs| permitted(signs, &signs.advice, "cannot advise on another process's memory (process_madvise)"),
+        run: |probes| permitted(probes, &probes.advice, "cannot advise on another process's memory (process_madvise)"),
         loss: Impact::Steering,
         effect: NOT_STEERED,
-        fix: "Linux 5.10 or newer, and CAP_SYS_NICE; or --engine plain, which does without",
+        fix: "use Linux 5.10 or newer with CAP_SYS_NICE, or --engine kernel",
         command: None,
     },
     Requirement {
         key: "expand-scan",
-        look: |signs| Some((!signs.scan).then(|| "the kernel does not tell which pages are far (PAGEMAP_SCAN)".into())),
+        run: |probes| {
+            Some((!probes.scan).then(|| "the kernel does not report which pages are far (PAGEMAP_SCAN)".into()))
+        },
         loss: Impact::Speed,
-        effect: "the pilot advises on whole ranges, near or far, which takes more of a cpu",
-        fix: "Linux 6.7 or newer",
+        effect: "the paging controller advises on whole ranges, near or far, which uses more CPU time",
+        fix: "use Linux 6.7 or newer",
         command: None,
     },
     Requirement {
         key: "expand-folios",
-        look: |signs| Some((!signs.folios).then(|| "the kernel has no folios of 64 KiB".into())),
+        run: |probes| Some((!probes.folios).then(|| "the kernel does not support folios of 64 KiB".into())),
         loss: Impact::Speed,
-        effect: "what goes far goes in single pages, which takes the kernel more time for each byte",
-        fix: "Linux 6.8 or newer, with transparent huge pages",
+        effect: "memory is swapped out in single pages, which takes the kernel more time per byte",
+        fix: "use Linux 6.8 or newer with transparent huge pages",
         command: None,
     },
 ];
 
-fn root(signs: &ExpandProbes) -> Option<String> {
-    if signs.lacking.is_empty() {
+fn root(probes: &ExpandProbes) -> Option<String> {
+    if probes.lacking.is_empty() {
         return None;
     }
-    let lacking = signs.lacking.join(", ");
-    Some(if signs.root {
-        format!("root lacks {lacking} here, as in a container: bounding a program's DRAM makes a cgroup and swap")
+    let lacking = probes.lacking.join(", ");
+    Some(if probes.root {
+        format!("root lacks {lacking}, as in a container: a DRAM limit needs a cgroup and swap")
     } else {
-        format!("bounding a program's DRAM needs root here, which makes a cgroup and swap ({lacking} are lacking)")
+        format!("a DRAM limit needs root, to create a cgroup and swap (missing: {lacking})")
     })
 }
 
-/// Without the rights the kernel's answer is about those, and not about what is asked.
-fn permitted(signs: &ExpandProbes, sign: &Result<(), String>, what: &str) -> CheckResult {
+/// Without the capabilities, the kernel's error is about those rather than about the probed feature.
+fn permitted(probes: &ExpandProbes, sign: &Result<(), String>, what: &str) -> CheckResult {
     match sign {
         Ok(()) => Some(None),
-        Err(_) if !signs.lacking.is_empty() => None,
+        Err(_) if !probes.lacking.is_empty() => None,
         Err(why) => Some(Some(format!("{what}: {why}"))),
     }
 }
 
-/// What is well and what is not.
-pub(super) fn look(signs: &ExpandProbes) -> Vec<(&'static str, Option<Problem>)> {
-    let seen = NEEDS.iter().filter_map(|need| Some((need, (need.look)(signs)?)));
-    seen.map(|(need, found)| (need.key, found.map(|found| complaint(need, found)))).collect()
+/// Runs all probes. `None` means that the requirement is met.
+pub(super) fn run(probes: &ExpandProbes) -> Vec<(&'static str, Option<Problem>)> {
+    let seen = NEEDS.iter().filter_map(|need| Some((need, (need.run)(probes)?)));
+    seen.map(|(need, found)| (need.key, found.map(|found| problem(need, found)))).collect()
 }
 
-fn complaint(need: &Requirement, found: String) -> Problem {
+fn problem(need: &Requirement, found: String) -> Problem {
     let Requirement { key, effect, fix, command, .. } = need;
     Problem { key, group: ProblemGroup::ExpandRequirement, found, effect, fix, command: *command }
 }
 
-/// Why no program gets a budget here, steered or not; the first reason.
-pub fn refusal(signs: &ExpandProbes, steered: bool) -> Option<Problem> {
+/// Returns the first problem that prevents DRAM budgets, with or without the paging controller.
+pub fn refusal(probes: &ExpandProbes, steered: bool) -> Option<Problem> {
     let stops = |loss: Impact| loss == Impact::Everything || steered && loss == Impact::Steering;
     let mut found = NEEDS.iter().filter(|need| stops(need.loss));
-    found.find_map(|need| Some(complaint(need, (need.look)(signs)??)))
+    found.find_map(|need| Some(problem(need, (need.run)(probes)??)))
 }
 
 #[cfg(test)]
@@ -178,28 +180,28 @@ pub(super) mod tests {
     type ProbeEdit<'a> = &'a dyn Fn(&mut ExpandProbes);
 
     #[test]
-    fn each_lack_is_complained_of_alone_and_stops_what_it_stops() {
+    fn each_missing_requirement_is_one_problem() {
         let why = || Err("Operation not permitted".to_string());
         // Whether it stops plain swap, and whether steering.
         let cases: [(ProbeEdit, &str, &str, bool, bool); 10] = [
-            (&|signs| signs.lacking = vec!["CAP_SYS_ADMIN"], "expand-root", "root lacks CAP_SYS_ADMIN", true, true),
+            (&|probes| probes.lacking = vec!["CAP_SYS_ADMIN"], "expand-root", "root lacks CAP_SYS_ADMIN", true, true),
             (
-                &|signs| (signs.root, signs.lacking) = (false, vec!["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"]),
+                &|probes| (probes.root, probes.lacking) = (false, vec!["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"]),
                 "expand-root",
-                "needs root here",
+                "needs root",
                 true,
                 true,
             ),
-            (&|signs| signs.group = why(), "expand-cgroup", "not permitted", true, true),
-            (&|signs| signs.loops = why(), "expand-loop", "(loop): Operation", true, true),
-            (&|signs| signs.swap = why(), "expand-swap", "(swapon): Operation", true, true),
-            (&|signs| signs.faults = why(), "expand-page-faults", "(perf_event_open): Operation", false, true),
-            (&|signs| signs.advice = why(), "expand-advice", "(process_madvise): Operation", false, true),
-            (&|signs| signs.scan = false, "expand-scan", "PAGEMAP_SCAN", false, false),
-            (&|signs| signs.folios = false, "expand-folios", "64 KiB", false, false),
-            // Who has no rights is told that, and not what the kernel said to everything else.
+            (&|probes| probes.group = why(), "expand-cgroup", "not permitted", true, true),
+            (&|probes| probes.loops = why(), "expand-loop", "(loop): Operation", true, true),
+            (&|probes| probes.swap = why(), "expand-swap", "(swapon): Operation", true, true),
+            (&|probes| probes.faults = why(), "expand-page-faults", "(perf_event_open): Operation", false, true),
+            (&|probes| probes.advice = why(), "expand-advice", "(process_madvise): Operation", false, true),
+            (&|probes| probes.scan = false, "expand-scan", "PAGEMAP_SCAN", false, false),
+            (&|probes| probes.folios = false, "expand-folios", "64 KiB", false, false),
+            // Without capabilities, only those are reported.
             (
-                &|signs| (signs.lacking, signs.loops, signs.swap) = (vec!["CAP_SYS_ADMIN"], why(), why()),
+                &|probes| (probes.lacking, probes.loops, probes.swap) = (vec!["CAP_SYS_ADMIN"], why(), why()),
                 "expand-root",
                 "CAP_SYS_ADMIN",
                 true,
@@ -207,21 +209,21 @@ pub(super) mod tests {
             ),
         ];
         for (spoil, key, words, plain, steered) in cases {
-            let mut signs = all_there();
-            spoil(&mut signs);
-            let complaints: Vec<Problem> = look(&signs).into_iter().filter_map(|(_, complaint)| complaint).collect();
-            assert_eq!(complaints.iter().map(|complaint| complaint.key).collect::<Vec<_>>(), [key]);
-            assert!(complaints[0].found.contains(words), "{key}: {}", complaints[0].found);
-            let refused = [false, true].map(|steered| refusal(&signs, steered));
+            let mut probes = all_there();
+            spoil(&mut probes);
+            let problems: Vec<Problem> = run(&probes).into_iter().filter_map(|(_, problem)| problem).collect();
+            assert_eq!(problems.iter().map(|problem| problem.key).collect::<Vec<_>>(), [key]);
+            assert!(problems[0].found.contains(words), "{key}: {}", problems[0].found);
+            let refused = [false, true].map(|steered| refusal(&probes, steered));
             assert_eq!(refused.each_ref().map(Option::is_some), [plain, steered], "{key}");
-            assert!(refused.into_iter().flatten().all(|refused| refused == complaints[0]), "{key}: the same words");
+            assert!(refused.into_iter().flatten().all(|refused| refused == problems[0]), "{key}: the same problem");
         }
     }
 
     #[test]
-    fn where_all_is_there_nothing_is_refused() {
+    fn complete_machine_is_not_refused() {
         assert_eq!((refusal(&all_there(), true), refusal(&all_there(), false)), (None, None));
-        let seen = look(&all_there());
-        assert!(seen.len() == NEEDS.len() && seen.iter().all(|(_, complaint)| complaint.is_none()));
+        let seen = run(&all_there());
+        assert!(seen.len() == NEEDS.len() && seen.iter().all(|(_, problem)| problem.is_none()));
     }
 }

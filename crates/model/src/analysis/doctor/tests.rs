@@ -1,10 +1,10 @@
-//! Each check with what it complains of and what it lets pass.
+//! Tests of each check with a fact that it reports and one that it accepts.
 
 use super::*;
 use crate::values::settings::FactValue;
 use crate::values::undo::SettingTarget;
 
-/// A machine on which all is well.
+/// A machine without problems.
 fn healthy() -> (Settings, Probes) {
     let mut settings = Settings::default();
     for (key, value) in [
@@ -24,42 +24,42 @@ fn healthy() -> (Settings, Probes) {
     ] {
         settings.record(key, FactValue::Known(value.into()));
     }
-    let signs = Probes {
+    let probes = Probes {
         load: Ok(Load { busy_milli: 100, steal_milli: 10, cpus: 4 }),
         throttled: Ok(0),
         free: Ok(Bytes(256 << 20)),
         irqbalance: false,
-        left: Ok(Vec::new()),
+        pending_restores: Ok(Vec::new()),
         root: true,
         counters: Counters::Work,
         nodes: Some(2),
         managed_interrupts: Vec::new(),
         expand: expand::tests::all_there(),
     };
-    (settings, signs)
+    (settings, probes)
 }
 
 #[test]
-fn a_healthy_machine_has_no_complaints() {
-    let (settings, signs) = healthy();
-    let diagnosis = diagnose(&settings, &signs);
-    assert_eq!(diagnosis.complaints, []);
-    assert_eq!(diagnosis.well.len(), checks::CHECKS.len() + expand::look(&signs.expand).len());
-    let mut keys = diagnosis.well;
+fn healthy_machine_has_no_problems() {
+    let (settings, probes) = healthy();
+    let diagnosis = diagnose(&settings, &probes);
+    assert_eq!(diagnosis.problems, []);
+    assert_eq!(diagnosis.ok.len(), checks::CHECKS.len() + expand::run(&probes.expand).len());
+    let mut keys = diagnosis.ok;
     keys.sort_unstable();
     assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "{keys:?}");
 }
 
-/// The one complaint there must be, after a fact or a sign was made bad.
-fn only(settings: &Settings, signs: &Probes, key: &str, words: &str) {
-    let complaints = diagnose(settings, signs).complaints;
-    let keys: Vec<&str> = complaints.iter().map(|complaint| complaint.key).collect();
+/// Asserts that there is exactly one problem, with this key and text.
+fn only(settings: &Settings, probes: &Probes, key: &str, words: &str) {
+    let problems = diagnose(settings, probes).problems;
+    let keys: Vec<&str> = problems.iter().map(|problem| problem.key).collect();
     assert_eq!(keys, [key]);
-    assert!(complaints[0].found.contains(words), "{key}: {}", complaints[0].found);
+    assert!(problems[0].found.contains(words), "{key}: {}", problems[0].found);
 }
 
 #[test]
-fn each_bad_setting_is_complained_of_alone() {
+fn each_bad_setting_is_one_problem() {
     let cases = [
         ("cpu.governor", "0-1: powersave, 2-3: performance", "governor", "0-1: powersave"),
         ("cpu.turbo", "on", "turbo", "on"),
@@ -73,21 +73,21 @@ fn each_bad_setting_is_complained_of_alone() {
         ("cgroup.memory-bytes", "536870912", "memory-limit", "512MiB of 1GiB"),
     ];
     for (fact, value, key, words) in cases {
-        let (mut settings, signs) = healthy();
+        let (mut settings, probes) = healthy();
         settings.record(fact, FactValue::Known(value.into()));
-        only(&settings, &signs, key, words);
+        only(&settings, &probes, key, words);
     }
     for (fact, key) in [("cpu.frequency-driver", "frequency"), ("cpu.turbo", "turbo-switch")] {
-        let (mut settings, signs) = healthy();
+        let (mut settings, probes) = healthy();
         settings.record(fact, FactValue::Unavailable("no driver".into()));
-        only(&settings, &signs, key, "no driver");
+        only(&settings, &probes, key, "no driver");
     }
 }
 
 type ProbeEdit<'a> = &'a dyn Fn(&mut Probes);
 
 #[test]
-fn each_bad_sign_is_complained_of_alone() {
+fn each_bad_probe_is_one_problem() {
     let change = SettingChange {
         setting: "thp".into(),
         target: SettingTarget::File("x".into()),
@@ -99,37 +99,41 @@ fn each_bad_sign_is_complained_of_alone() {
     let why = || "no such file".to_string();
     let load = |busy_milli, steal_milli| Ok(Load { busy_milli, steal_milli, cpus: 4 });
     let cases: [(ProbeEdit, &str, &str); 15] = [
-        (&|signs| signs.load = load(1570, 0), "load", "1.5 of 4 cpus"),
-        (&|signs| signs.load = load(0, 11), "steal", "11 thousandths"),
-        (&|signs| signs.load = Err(why()), "load-reading", "no such file"),
-        (&|signs| signs.free = Err(why()), "load-reading", "no such file"),
-        (&|signs| signs.free = Ok(Bytes(1 << 20)), "disk", "1MiB"),
-        (&|signs| signs.throttled = Ok(7), "throttled", "7 times"),
-        (&|signs| signs.throttled = Err(why()), "throttling", "no such file"),
-        (&|signs| signs.irqbalance = true, "irqbalance", "runs"),
-        (&|signs| signs.left = Ok(vec![change.clone()]), "left-changed", "changed thp from always to never"),
-        (&|signs| signs.root = false, "root", "not root"),
-        (&|signs| signs.counters = Counters::Missing(why()), "counters", "no such file"),
-        (&|signs| signs.counters = Counters::Forbidden(why()), "counters-forbidden", "not for us"),
-        (&|signs| signs.nodes = Some(1), "nodes", "one memory node"),
+        (&|probes| probes.load = load(1570, 0), "load", "1.5 of 4 CPUs"),
+        (&|probes| probes.load = load(0, 11), "steal", "11 thousandths"),
+        (&|probes| probes.load = Err(why()), "load-reading", "no such file"),
+        (&|probes| probes.free = Err(why()), "load-reading", "no such file"),
+        (&|probes| probes.free = Ok(Bytes(1 << 20)), "disk", "1MiB"),
+        (&|probes| probes.throttled = Ok(7), "throttled", "7 thermal"),
+        (&|probes| probes.throttled = Err(why()), "throttling", "no such file"),
+        (&|probes| probes.irqbalance = true, "irqbalance", "runs"),
         (
-            &|signs| signs.managed_interrupts = vec!["nvme0q1".into(), "nvme0q2".into()],
+            &|probes| probes.pending_restores = Ok(vec![change.clone()]),
+            "left-changed",
+            "changed thp from always to never",
+        ),
+        (&|probes| probes.root = false, "root", "not run as root"),
+        (&|probes| probes.counters = Counters::Missing(why()), "counters", "no such file"),
+        (&|probes| probes.counters = Counters::Forbidden(why()), "counters-forbidden", "not permitted"),
+        (&|probes| probes.nodes = Some(1), "nodes", "one memory node"),
+        (
+            &|probes| probes.managed_interrupts = vec!["nvme0q1".into(), "nvme0q2".into()],
             "managed-interrupts",
             "nvme0q1 and 1 more",
         ),
-        (&|signs| signs.expand.folios = false, "expand-folios", "no folios of 64 KiB"),
+        (&|probes| probes.expand.folios = false, "expand-folios", "not support folios of 64 KiB"),
     ];
     for (spoil, key, words) in cases {
-        let (settings, mut signs) = healthy();
-        spoil(&mut signs);
-        only(&settings, &signs, key, words);
+        let (settings, mut probes) = healthy();
+        spoil(&mut probes);
+        only(&settings, &probes, key, words);
     }
 }
 
 #[test]
-fn facts_that_are_not_there_are_neither_sick_nor_well() {
-    let (_, signs) = healthy();
-    let diagnosis = diagnose(&Settings::default(), &signs);
-    assert_eq!(diagnosis.complaints, []);
-    assert!(diagnosis.well.contains(&"load") && !diagnosis.well.contains(&"governor"), "{:?}", diagnosis.well);
+fn unavailable_facts_are_neither_problems_nor_ok() {
+    let (_, probes) = healthy();
+    let diagnosis = diagnose(&Settings::default(), &probes);
+    assert_eq!(diagnosis.problems, []);
+    assert!(diagnosis.ok.contains(&"load") && !diagnosis.ok.contains(&"governor"), "{:?}", diagnosis.ok);
 }

@@ -1,4 +1,4 @@
-//! How busy each cpu was in a cell, by kind of work: the mean over its trials, each with the same weight.
+//! CPU load of a cell by kind of work: the mean over its trials, each with the same weight.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,16 @@ use crate::values::record::TrialRecord;
 use crate::values::trial::CpuTime;
 use crate::values::workload::WorkloadSpec;
 
-/// One cpu's time in percent by what it was spent on, the mean over the counted trials that saw this cpu; together 100.
-/// Field names are part of the JSON contract. [`CpuTime`] says what each kind is.
+/// Time of one CPU by kind in percent, with the sum 100: the mean over the counted trials that observed the CPU. Field
+/// names
+/// are part of the JSON contract. [`CpuTime`] describes the kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuLoad {
     pub cpu: CpuId,
     pub user: f64,
     pub system: f64,
     pub irq: f64,
-    /// What drivers leave for after the interrupt.
+    /// Work that drivers defer until after the interrupt.
     pub softirq: f64,
     /// Idle, waiting for a disk.
     pub iowait: f64,
@@ -26,19 +27,19 @@ pub struct CpuLoad {
 }
 
 impl CpuLoad {
-    /// User, system, interrupts and what they leave.
+    /// Returns the sum of user, system, interrupt and softirq time.
     pub fn busy(&self) -> f64 {
         self.user + self.system + self.irq + self.softirq
     }
 }
 
-/// Whether the load of the cpus is half of the result, as with requests to a disk: where its interrupts go shows there.
+/// Whether the CPU load is an essential part of the result, as for disk requests, whose interrupts appear in it.
 pub fn load_belongs_to(spec: &WorkloadSpec) -> bool {
     spec.metrics.first().is_some_and(|main| main.unit == "IO/s")
 }
 
-/// Of the trials of one cell, by cpu. A cpu of which no tick was counted, or that came and went, does not count in that
-/// trial.
+/// Returns the mean load of each CPU over the trials of one cell. A trial without ticks of a CPU is ignored for this
+/// CPU.
 pub(super) fn cpu_load(counted: &[&&TrialRecord]) -> Vec<CpuLoad> {
     means_of(counted.iter().map(|record| &record.outcome.evidence.cpu_times))
 }
@@ -53,16 +54,16 @@ fn means_of<'t>(trials: impl Iterator<Item = &'t BTreeMap<CpuId, CpuTime>>) -> V
         }
     }
     let mean = |(cpu, trials): (CpuId, Vec<[f64; 7]>)| {
-        let of = |kind: usize| trials.iter().map(|shares| shares[kind]).sum::<f64>() / trials.len() as f64;
+        let mean = |kind: usize| trials.iter().map(|shares| shares[kind]).sum::<f64>() / trials.len() as f64;
         CpuLoad {
             cpu,
-            user: of(0),
-            system: of(1),
-            irq: of(2),
-            softirq: of(3),
-            iowait: of(4),
-            idle: of(5),
-            steal: of(6),
+            user: mean(0),
+            system: mean(1),
+            irq: mean(2),
+            softirq: mean(3),
+            iowait: mean(4),
+            idle: mean(5),
+            steal: mean(6),
         }
     };
     all.into_iter().map(mean).collect()
@@ -90,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn trials_weigh_the_same_however_long_they_were() {
+    fn trials_have_equal_weight_regardless_of_duration() {
         let (short, long) = (time(10, 0, 0), time(0, 250, 750));
         assert_eq!(means(&[&[(3, short)], &[(3, long)]]), [(3, 50.0, 12.5, 37.5)]);
     }
 
     #[test]
-    fn a_cpu_counts_in_the_trials_that_saw_it() {
+    fn cpu_load_uses_only_trials_that_observed_the_cpu() {
         let busy = time(1, 0, 0);
         assert_eq!(
             means(&[&[(0, busy), (1, time(0, 0, 0))], &[(1, busy)]]),

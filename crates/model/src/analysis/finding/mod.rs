@@ -1,5 +1,5 @@
-//! What the samples of a run mean: a summary per cell, ready to be shown. Reports show these and compute
-//! nothing themselves.
+//! Findings: a summary per cell, computed from the samples of a run. Reports display findings and compute nothing
+//! themselves.
 
 mod caveats;
 mod load;
@@ -14,43 +14,43 @@ use crate::values::plan::SkippedCell;
 use crate::values::trial::TrialId;
 use crate::values::workload::Better;
 
-/// A run's cells, summarised. Field names of [`CellFinding`] are part of the JSON contract.
+/// Summaries of the cells of a run. Field names of [`CellFinding`] are part of the JSON contract.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFinding {
     /// One per cell of the plan, in plan order.
     pub cells: Vec<CellFinding>,
-    /// What this machine could not offer.
+    /// Cells that this machine could not run.
     pub skipped: Vec<SkippedCell>,
-    /// Whether the trials are passes: a fixed number, and a small one. Then people also ask for the best and the mean.
+    /// Whether the trials are passes: a small, fixed number. Reports then also display the best value and the mean.
     #[serde(default)]
     pub passes: bool,
 }
 
-/// One cell, summarised over its measured trials that are not invalid.
+/// Summary of a cell over its measured trials that are not invalid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellFinding {
     pub workload: String,
-    /// What tables call the test.
+    /// Name of the test in tables.
     pub test: String,
-    /// Parameters as people write them, by name.
+    /// Formatted parameters by name.
     pub parameters: std::collections::BTreeMap<String, String>,
     pub placement: String,
     pub threads: usize,
-    /// Its cpus as a list, empty when the kernel chose.
+    /// CPUs as a list; the empty text if the kernel chose.
     pub cpus: String,
-    /// Its memory policy in words.
+    /// Description of the memory policy.
     pub memory: String,
     pub reason: String,
     /// The main metric first.
     pub metrics: Vec<MetricFinding>,
-    /// How many measured trials were worth what.
+    /// Verdicts of the measured trials.
     pub verdicts: VerdictCounts,
-    /// How busy each cpu was, in the order of the cpus; empty where nobody looked.
+    /// Load of each CPU, in ascending order of CPUs. Empty if it was not recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_load: Vec<CpuLoad>,
-    /// Why trials were suspect or invalid, each reason once, most frequent first.
+    /// Distinct reasons of suspect and invalid trials with their counts, most frequent first.
     pub reasons: Vec<(String, u32)>,
-    /// What makes this result say less than it seems to, in sentences.
+    /// Sentences that limit the interpretation of this result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caveats: Vec<String>,
 }
@@ -59,27 +59,26 @@ pub struct CellFinding {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricFinding {
     pub name: String,
-    /// Its unit.
     pub unit: String,
     pub better: Better,
-    /// Over trials; none without a counted trial.
+    /// Median over trials; `None` without a counted trial.
     pub median: Option<f64>,
-    /// Lower end of its 95 % interval; none with fewer than two trials.
+    /// Lower end of the 95 % interval; `None` with fewer than two trials.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
-    /// The best of them, as `CrystalDiskMark` tells its passes.
+    /// Best value, as `CrystalDiskMark` reports it.
     #[serde(default)]
     pub best: Option<f64>,
     #[serde(default)]
     pub mean: Option<f64>,
-    /// One number per counted trial, in the order in which they ran.
+    /// One number per counted trial, in run order.
     pub samples: Vec<f64>,
-    /// The blocks of those trials, so that cells can be compared block by block.
+    /// Blocks of those trials, for comparisons of cells block by block.
     pub blocks: Vec<u32>,
     pub trials: Vec<TrialId>,
 }
 
-/// How many trials were worth what.
+/// Number of trials by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerdictCounts {
     pub valid: u32,

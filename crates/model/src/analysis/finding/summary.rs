@@ -1,4 +1,4 @@
-//! From a run's trials to its findings.
+//! Computes findings from the trials of a run.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::values::record::TrialRecord;
 use crate::values::trial::{Grade, Role, Sample};
 use crate::values::workload::{Better, MetricSpec, Reduce, WorkloadSpec};
 
-/// `CrystalDiskMark` has five, and more than that are for an interval.
+/// Maximum number of passes: `CrystalDiskMark` has five; more trials serve to compute an interval.
 const PASSES_MAX: u32 = 5;
 
 /// Summarises every cell of a plan over its trials, which may come in any order.
@@ -33,8 +33,9 @@ pub fn summarise(plan: &Plan, trials: &[TrialRecord]) -> RunFinding {
 fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> CellFinding {
     let counted: Vec<&&TrialRecord> = records.iter().filter(|record| record.verdict.grade != Grade::Invalid).collect();
     let mut metrics: Vec<MetricFinding> = spec.metrics.iter().map(|metric| metric_finding(metric, &counted)).collect();
-    // A metric that this cell does not have (a command without a regular expression has no value) is not shown;
-    // a cell without any result shows all that it lacks.
+    // Metrics without a value in this cell (such as a command without a regular expression) are omitted, unless the
+    // cell
+    // has no result at all.
     if metrics.iter().any(|metric| metric.median.is_some()) {
         metrics.retain(|metric| metric.median.is_some());
     }
@@ -87,7 +88,7 @@ fn metric_finding(metric: &MetricSpec, counted: &[&&TrialRecord]) -> MetricFindi
     finding
 }
 
-/// A trial's one number for a metric; none when the trial has no such samples.
+/// Returns a trial's value of a metric; `None` if the trial has no samples of its series.
 pub fn metric_value(metric: &MetricSpec, samples: &[Sample]) -> Option<f64> {
     let values: Vec<f64> =
         samples.iter().filter(|sample| sample.series == metric.series).map(|sample| sample.value).collect();

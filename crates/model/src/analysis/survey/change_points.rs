@@ -1,65 +1,70 @@
-//! Where levels of series change, as a matter of numbers alone: the steps of several series that have the same kind of noise. Must
-//! not know of machines, runs and times.
+//! Change-point detection: finds level shifts in several series with the same kind of noise. Must not depend on
+//! machines, runs
+//! or times.
 //!
-//! The largest step of all is sought; whether noise alone makes one as large is found by shuffling what all series have around
-//! their levels (a permutation test of the maximum, as Westfall and Young, Resampling-Based Multiple Testing, 1993). If it does
-//! not, the series is cut there and the search goes on in all parts (binary segmentation: Vostrikova, Soviet Mathematics 24,
-//! 1981), until nothing more is found. So however many series there are, the share of searches among series without a step that
-//! find one keeps to what was asked, whatever the distribution of the noise.
+//! The search finds the largest shift over all series. A permutation test of the maximum decides whether noise alone
+//! can produce
+//! it: residuals around the levels are shuffled (Westfall and Young, Resampling-Based Multiple Testing, 1993). If the
+//! shift is
+//! significant, its series is split there and the search continues in all segments (binary segmentation: Vostrikova,
+//! Soviet
+//! Mathematics 24, 1981), until no shift is significant. The rate of searches that find a shift in series without one
+//! therefore stays below the requested rate, for any number of series and any distribution of the noise.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::stats::statistics::{mad_noise, median};
 
-/// So many values on each side of a step: one or two bad days are no new level.
+/// Minimum number of values on each side of a shift: one or two bad days are not a new level.
 const SIDE_MIN: usize = 3;
-/// A series needs as many values to be searched.
+/// Minimum length of a series.
 pub const RUNS_MIN: usize = 2 * SIDE_MIN;
-/// Of longer series the newest values are searched, so that the search ends.
+/// Maximum number of values, the newest ones, to bound the duration of the search.
 pub(super) const VALUES_MAX: usize = 100;
-/// So many steps are found at most.
+/// Maximum number of shifts.
 const STEPS_MAX: usize = 50;
-/// Values farther from their level than so many times the noise count as if they were so far: one wild value makes no step.
+/// Residuals are clipped at this multiple of the noise, so that a single outlier is not a shift.
 const FAR: f64 = 5.0;
-/// At the bound, a probability rests on so many shuffles that had as large a step.
+/// Number of shuffles with at least as large a shift on which a p value at the bound is based.
 const EXCEEDING: f64 = 20.0;
 const SHUFFLES: (usize, usize) = (999, 50_000);
-/// How much less likely a place may be than the likeliest, as twice the logarithm, to be one with 95 % confidence: the root x of
-/// (1 - exp(-x / 2))^2 = 0.95 (Siegmund, International Statistical Review 56, 1988).
+/// Bound on twice the log-likelihood ratio to the most likely position, for a 95 % confidence set of positions: the
+/// root x
+/// of (1 - exp(-x / 2))^2 = 0.95 (Siegmund, International Statistical Review 56, 1988).
 const PLACE: f64 = 7.35;
 
-/// With so many series, what the others do tells how noisy one is; with fewer a step has to stand out of its own series.
+/// Minimum number of series to estimate the noise of one from the others; with fewer, each series is its own reference.
 const SERIES_MIN: usize = 5;
-/// How many values later something of one may still be there: more is known of longer series.
+/// Returns the number of lags of the autocorrelation, which grows with the length of the series.
 const LAGS_MAX: usize = 6;
 const VALUES_PER_LAG: f64 = 4.0;
 
-/// What a step is measured by. Values that follow each other may be alike without a step: a machine has its weeks.
+/// Scale of the size of a shift. Consecutive values may be correlated without a shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScaleEstimate {
-    /// The noise of all series, which is taken to be the same, and how far it wanders in the others.
+    /// Noise of all series, assumed equal, and the autocorrelation factor of the other series.
     All,
-    /// How far the series wanders on both sides of the step.
+    /// Variation of the series on both sides of the shift.
     Own,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LevelShift {
     pub(super) series: usize,
-    /// The first value of the new level.
+    /// Index of the first value of the new level.
     pub(super) at: usize,
-    /// With 95 % confidence the first value of the new level is one of these.
+    /// 95 % confidence set of that index.
     pub(super) first: usize,
     pub(super) last: usize,
-    /// The part of the series in which it was found; other steps are beyond.
+    /// Segment of the series in which the shift was found, which contains no other shift.
     pub(super) begin: usize,
     pub(super) end: usize,
-    /// The probability of so large a step somewhere where there is none.
+    /// Probability of a shift of at least this size in series without one.
     pub(super) p_value: f64,
 }
 
-/// A part of a series that has one level, as far as is known.
+/// Part of a series without a known shift.
 #[derive(Clone, Copy)]
 struct Segment {
     series: usize,
@@ -73,7 +78,7 @@ impl Segment {
     }
 }
 
-/// The steps in series, in the order in which they were found: the clearest first.
+/// Returns the shifts in the series, the most significant first.
 pub(super) fn steps(series: &[Vec<f64>], false_alarms: f64, seed: u64) -> Vec<LevelShift> {
     let yardstick = if series.len() < SERIES_MIN { ScaleEstimate::Own } else { ScaleEstimate::All };
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -91,7 +96,7 @@ pub(super) fn steps(series: &[Vec<f64>], false_alarms: f64, seed: u64) -> Vec<Le
     found
 }
 
-/// The largest step of all parts; none where noise makes as large ones too often.
+/// Returns the largest shift of all segments; `None` if it is not significant.
 fn clearest(
     series: &[Vec<f64>],
     parts: &[Segment],
@@ -119,7 +124,7 @@ fn clearest(
     let by_noise = NoiseTest { levelled: &levelled, yardstick, largest, wandering };
     let p_value = by_noise.p_value(false_alarms, random)?;
     let Segment { series, begin, end } = parts[part];
-    // By the size of a step in the noise of all: sizes of the other kind are no likelihoods.
+    // Likelihoods need sizes in units of the common noise; self-normalised sizes are not likelihoods.
     let likely = ScaleEstimate::All.sizes(&levelled[part]);
     let possible = |other: &usize| likely[*other].powi(2) >= likely[at].powi(2) - PLACE * usual * usual * wandering;
     let (first, last) = ((0..=at).find(possible)?, (at..likely.len()).rev().find(possible)?);
@@ -127,15 +132,16 @@ fn clearest(
     Some(LevelShift { series, at: place(at), first: place(first), last: place(last), begin, end, p_value })
 }
 
-/// By how much the variance of means over values in a row is larger than if these did not go together, at least 1: the long-run
-/// variance by Bartlett's weights (Newey and West, Econometrica 55, 1987), over all series.
+/// Returns the ratio, at least 1, of the variance of means of consecutive values to that of independent values: the
+/// long-run
+/// variance with Bartlett weights (Newey and West, Econometrica 55, 1987) over all series.
 fn wandering(levelled: &[&Vec<f64>]) -> f64 {
     let count: f64 = levelled.iter().map(|values| values.len() as f64).sum();
     let mean_length = count / levelled.len().max(1) as f64;
     let lags = ((mean_length / VALUES_PER_LAG) as usize).clamp(1, LAGS_MAX);
     let product = |lag: usize| -> f64 {
         let long = levelled.iter().filter(|values| values.len() > lag);
-        // As if there were as many pairs as values.
+        // Normalised as if there were as many pairs as values.
         let of = |values: &&&Vec<f64>| {
             let sum: f64 = values.iter().zip(&values[lag..]).map(|(one, later)| one * later).sum();
             sum * values.len() as f64 / (values.len() - lag) as f64
@@ -146,14 +152,14 @@ fn wandering(levelled: &[&Vec<f64>]) -> f64 {
     if own <= 0.0 {
         return 1.0;
     }
-    // Values around the level of their own series are less alike than values around the true one.
+    // Corrects the bias of autocorrelations around an estimated level.
     let taken = 1.0 / mean_length;
     let alike = |lag: usize| product(lag) / own * (1.0 - taken) + taken;
     let sum: f64 = (1..=lags).map(|lag| (1.0 - lag as f64 / (lags + 1) as f64) * alike(lag)).sum();
     (1.0 + 2.0 * sum).max(1.0)
 }
 
-/// The question whether noise alone makes so large a step.
+/// Permutation test of whether noise alone produces a shift of this size.
 struct NoiseTest<'v> {
     levelled: &'v [Vec<f64>],
     yardstick: ScaleEstimate,
@@ -162,9 +168,9 @@ struct NoiseTest<'v> {
 }
 
 impl NoiseTest<'_> {
-    /// How often shuffled values have one as large; none as soon as it is clear that it is too often.
+    /// Returns the rate of shuffles with at least as large a shift; `None` as soon as it exceeds the bound.
     fn p_value(&self, false_alarms: f64, random: &mut ChaCha8Rng) -> Option<f64> {
-        // Values around the level of their own series are closer to it than to the true one.
+        // Corrects the bias of residuals around an estimated level.
         let widened = |values: &Vec<f64>| {
             let wider = (self.wandering * values.len() as f64 / (values.len() as f64 - 1.0)).sqrt();
             values.iter().map(|value| value * wider).collect::<Vec<f64>>()
@@ -204,7 +210,9 @@ fn around_level(values: &[f64]) -> Vec<f64> {
 }
 
 impl ScaleEstimate {
-    /// The size of the step at each place that has [`SIDE_MIN`] values on both sides; the first place is before the value of that index.
+    /// Returns the size of the shift at each position with [`SIDE_MIN`] values on both sides; the first position
+    /// precedes the
+    /// value with that index.
     fn sizes(self, values: &[f64]) -> Vec<f64> {
         let mut sums = vec![0.0];
         for value in values {
@@ -218,7 +226,7 @@ impl ScaleEstimate {
     }
 }
 
-/// The difference of the means on both sides, in a unit in which its noise is that of one value.
+/// Returns the difference of the means on both sides, scaled so that its noise equals that of one value.
 fn step(sums: &[f64], place: usize) -> f64 {
     let count = sums.len() - 1;
     let (before, after) = (place as f64, (count - place) as f64);
@@ -226,8 +234,9 @@ fn step(sums: &[f64], place: usize) -> f64 {
     difference.abs() / (1.0 / before + 1.0 / after).sqrt()
 }
 
-/// How far the sums on both sides go away from straight lines: the self-normalizer of Shao and Zhang, Journal of the American
-/// Statistical Association 105, 2010, whose test keeps its rate where values that follow each other are alike.
+/// Returns the deviation of the partial sums on both sides from straight lines: the self-normaliser of Shao and Zhang,
+/// Journal
+/// of the American Statistical Association 105, 2010, whose test keeps its rate for correlated values.
 fn own_way(sums: &[f64], place: usize) -> f64 {
     let count = sums.len() - 1;
     let side = |from: usize, to: usize| -> f64 {
@@ -241,7 +250,7 @@ fn own_way(sums: &[f64], place: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Without pattern, around 0, and the same on every machine.
+    /// Deterministic pseudo-random values around 0.
     fn noise(series: usize, values: usize) -> Vec<Vec<f64>> {
         let mut random = ChaCha8Rng::seed_from_u64(5);
         let mut value = || (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
@@ -254,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_found_where_it_is_and_noise_has_none() {
+    fn shift_is_found_at_its_position_and_noise_has_none() {
         for series in [6, 2] {
             assert_eq!(steps(&noise(series, 20), 0.02, 1), [], "{series}");
             let found = steps(&raised(noise(series, 20), 1, 12, 6.0), 0.02, 1);
@@ -264,9 +273,9 @@ mod tests {
         }
     }
 
-    /// Independent values, and such as keep half of what was before.
+    /// Independent values, and values with autocorrelation 0.5.
     #[test]
-    fn how_far_values_wander_is_seen() {
+    fn autocorrelation_factor_is_estimated() {
         let independent = noise(20, 20);
         let mut alike = independent.clone();
         for values in &mut alike {
@@ -274,13 +283,13 @@ mod tests {
         }
         let of = |series: &[Vec<f64>]| wandering(&series.iter().collect::<Vec<_>>());
         assert!((1.0..1.3).contains(&of(&independent)), "{}", of(&independent));
-        // 3 in the long run, of which five lags have 1 + 2 (5/6 1/2 + 4/6 1/4 + 3/6 1/8 + ...).
+        // The long-run ratio is 3; five lags give 1 + 2 (5/6 1/2 + 4/6 1/4 + 3/6 1/8 + ...).
         assert!((1.9..2.8).contains(&of(&alike)), "{}", of(&alike));
         assert!((of(&[vec![0.0; 9]]) - 1.0).abs() < 1e-12);
     }
 
     #[test]
-    fn one_series_of_several_may_have_several_steps() {
+    fn one_series_can_have_several_shifts() {
         let series = raised(raised(noise(8, 30), 2, 10, 7.0), 2, 21, -9.0);
         let mut found = steps(&raised(series, 5, 25, 7.0), 0.02, 1);
         found.sort_by_key(|step| (step.series, step.at));
@@ -289,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bad_days_are_no_step_and_short_or_equal_series_have_none() {
+    fn two_outliers_and_short_or_constant_series_have_no_shift() {
         let mut series = noise(6, 20);
         series[3][18..].iter_mut().for_each(|value| *value -= 40.0);
         assert_eq!(steps(&series, 0.02, 1), []);
@@ -299,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_step_leaves_its_place_open() {
+    fn small_shift_has_a_wide_confidence_set() {
         let wide = steps(&raised(noise(6, 40), 1, 20, 2.4), 0.02, 1);
         let narrow = steps(&raised(noise(6, 40), 1, 20, 9.0), 0.02, 1);
         let width = |step: &LevelShift| step.last - step.first;

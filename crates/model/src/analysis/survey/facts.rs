@@ -1,5 +1,5 @@
-//! Which recorded facts part some machines, or the runs of some time, from the others. What goes together and how surely;
-//! never what is the cause.
+//! Associations between recorded facts and groups of machines or runs, with their significance. They do not imply a
+//! cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,18 @@ use super::Association;
 use crate::values::record::RunRecord;
 use crate::values::settings::FactValue;
 
-/// More would not be read.
+/// Maximum number of reported associations.
 const PARTINGS_MAX: usize = 8;
-/// How much more common a value must be among them than elsewhere to be worth a line.
+/// Minimum ratio of the frequency of a value inside and outside the group.
 const SHARE_MIN: f64 = 0.5;
-/// What chance does so easily says nothing: one machine of seven has a value alone once in seven times.
+/// Maximum p value. Of seven machines, one alone has a value by chance once in seven times.
 const CHANCE_MAX: f64 = 0.25;
-/// Facts with which nearly every machine is alone part nobody: so many of them may have a value of their own.
+/// Maximum fraction of machines with a unique value. Facts that are unique to nearly every machine are ignored.
 const OWN_VALUES_MAX: f64 = 0.5;
 
 pub(super) type FactMap = BTreeMap<String, String>;
 
-/// What is known of a run's machine beyond what changes by itself: its settings, its topology in short, its label, and the
-/// program that measured.
+/// Returns the non-volatile facts of a run: settings, topology summary, label, and version of the program.
 pub(super) fn of(record: &RunRecord) -> FactMap {
     let lasting = record.machine.settings.lasting();
     let known = lasting.filter_map(|fact| match &fact.value {
@@ -32,7 +31,7 @@ pub(super) fn of(record: &RunRecord) -> FactMap {
     known.chain(more.map(|(key, value)| (key.to_string(), value))).collect()
 }
 
-/// The facts that part `here` from `elsewhere`, the clearest first; none where a side is empty.
+/// Returns the facts that distinguish `here` from `elsewhere`, the most significant first. Empty if a side is empty.
 pub(super) fn associations(here: &[&FactMap], elsewhere: &[&FactMap]) -> Vec<Association> {
     let keys: BTreeSet<&String> = here.iter().flat_map(|facts| facts.keys()).collect();
     let mut partings: Vec<Association> = keys.into_iter().filter_map(|key| parting(key, here, elsewhere)).collect();
@@ -41,7 +40,7 @@ pub(super) fn associations(here: &[&FactMap], elsewhere: &[&FactMap]) -> Vec<Ass
     partings
 }
 
-/// The value of one fact that parts them best.
+/// Returns the value of a fact that distinguishes both sides best.
 fn parting(key: &str, here: &[&FactMap], elsewhere: &[&FactMap]) -> Option<Association> {
     let count = |side: &[&FactMap], value: &str| {
         side.iter().filter(|facts| facts.get(key).is_some_and(|own| own == value)).count()
@@ -69,8 +68,7 @@ fn parting(key: &str, here: &[&FactMap], elsewhere: &[&FactMap]) -> Option<Assoc
     })
 }
 
-/// The probability that chance puts at least so many of those who have a value among the ones here (Fisher, The Design of
-/// Experiments, 1935, chapter 2).
+/// Returns the one-sided p value of Fisher's exact test (Fisher, The Design of Experiments, 1935, chapter 2).
 fn fisher(own: usize, here: usize, others: usize, elsewhere: usize) -> f64 {
     let (having, all) = (own + others, here + elsewhere);
     let ways = |n: usize, k: usize| ln_binomial(n as u64, k as u64);
@@ -87,14 +85,14 @@ mod tests {
         pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
     }
 
-    /// From R: `fisher.test(matrix(c(3, 0, 0, 17), 2), alternative = "greater")`, and so on.
+    /// Expected values from R: `fisher.test(matrix(c(3, 0, 0, 17), 2), alternative = "greater")` and similar calls.
     #[test]
-    fn probabilities_are_those_of_counting() {
+    fn p_values_match_exact_counts() {
         for ((own, here, others, elsewhere), expected) in [
             // 1 / choose(20, 3).
             ((3, 3, 0, 17), 1.0 / 1140.0),
             ((1, 1, 0, 19), 1.0 / 20.0),
-            // The tea of Fisher's lady: (16 + 1) / 70.
+            // Fisher's lady tasting tea: (16 + 1) / 70.
             ((3, 4, 1, 4), 17.0 / 70.0),
             ((0, 3, 4, 17), 1.0),
             ((3, 3, 17, 17), 1.0),
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_parts_them_is_named_and_what_everybody_has_alone_is_not() {
+    fn distinguishing_facts_are_listed_but_unique_values_are_not() {
         let machine = |at: usize| {
             let slow = at < 3;
             facts(&[

@@ -1,7 +1,8 @@
-//! What changed over time: of one machine while the others of its class did not, and of a whole class.
+//! Level changes over time: of single machines relative to their class, and of whole classes.
 //!
-//! Where machines are measured in rounds, what all share in a round (the season, the network's storage, a kernel that came to all) is
-//! taken from each machine's values before its own changes are sought, and sought for itself.
+//! If machines are measured in rounds, the common part of a round (ambient temperature, network storage, a kernel
+//! update on all
+//! machines) is subtracted from the values of each machine, and searched for changes separately.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +13,25 @@ use crate::analysis::compare::ComparedRun;
 use crate::stats::statistics::{CONFIDENCE, median, welch_interval};
 use crate::values::plan::stream;
 
-/// What a round's machines share is known where it has so many: then one that is off does not move their median far.
+/// Minimum number of machines in a round to estimate its common part: an outlier then hardly moves the median.
 const ROUND_MACHINES_MIN: usize = 5;
 
-/// Values in the order of time, each with the runs that it is of.
+/// Values in chronological order, each with its runs.
 struct Series {
-    /// Whose; none for a class.
+    /// Index of the machine; `None` for a class.
     machine: Option<usize>,
     values: Vec<f64>,
     runs: Vec<Vec<usize>>,
 }
 
-/// A search over series that belong together.
+/// A search over related series.
 struct Search<'c> {
     class: usize,
     row: &'c TestSeries,
     series: Vec<Series>,
 }
 
-/// The changes of each class, in the order of time.
+/// Returns the changes of each class in chronological order.
 pub(super) fn changes(classes: &[Class], runs: &[ComparedRun<'_>], false_alarms: f64) -> Vec<Vec<LevelChange>> {
     let mut searches: Vec<Search<'_>> = Vec::new();
     for (class, of) in classes.iter().enumerate() {
@@ -42,7 +43,7 @@ pub(super) fn changes(classes: &[Class], runs: &[ComparedRun<'_>], false_alarms:
     }
     searches.iter_mut().for_each(|search| search.series.retain(|series| series.values.len() >= RUNS_MIN));
     searches.retain(|search| !search.series.is_empty());
-    // Each search keeps to its part of the rate (Bonferroni).
+    // Each search gets an equal part of the rate (Bonferroni).
     let each = false_alarms / searches.len().max(1) as f64;
     let mut changes: Vec<Vec<LevelChange>> = classes.iter().map(|_| Vec::new()).collect();
     for search in &searches {
@@ -54,7 +55,7 @@ pub(super) fn changes(classes: &[Class], runs: &[ComparedRun<'_>], false_alarms:
     changes
 }
 
-/// The series of each machine, and that of all together.
+/// Returns the series of each machine and the common series.
 fn series(row: &TestSeries) -> (Vec<Series>, Series) {
     let rounds = rounds(&row.seen);
     let levels: BTreeMap<usize, f64> = row
@@ -87,7 +88,7 @@ fn series(row: &TestSeries) -> (Vec<Series>, Series) {
             .filter(|(seen, _)| seen.machine == machine)
             .map(|(seen, round)| (seen, shared.get(round).copied()))
             .collect();
-        // All or none: a series of which half is taken from would change where that begins.
+        // The common part is subtracted from all values or none: otherwise the series would shift where it begins.
         let all = own.iter().all(|(_, shared)| shared.is_some());
         let values = own.iter().map(|(seen, shared)| away(seen) - shared.filter(|_| all).unwrap_or(0.0));
         Series {
@@ -99,7 +100,7 @@ fn series(row: &TestSeries) -> (Vec<Series>, Series) {
     (levels.keys().map(|of| machine(*of)).collect(), whole)
 }
 
-/// Rounds: as many runs in a row as have no machine twice.
+/// Assigns runs to rounds: maximal sequences of runs without a repeated machine.
 fn rounds(seen: &[RunValue]) -> Vec<usize> {
     let (mut round, mut members) = (0, Vec::new());
     let of = |seen: &RunValue| {
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_has_nobody_twice() {
+    fn rounds_have_each_machine_at_most_once() {
         let seen = |machine| RunValue { machine, run: 0, value: 0.0, error: None };
         let of = |machines: &[usize]| rounds(&machines.iter().map(|machine| seen(*machine)).collect::<Vec<_>>());
         assert_eq!(of(&[0, 1, 2, 1, 0, 2, 2]), [0, 0, 0, 1, 1, 1, 2]);

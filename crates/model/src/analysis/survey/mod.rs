@@ -1,8 +1,11 @@
-//! What the runs of many machines say side by side: classes of machines that are alike, who stands out of its class, what
-//! changed over time and when, and which recorded facts go with it. Values only; must not know how they are shown.
+//! Surveys of many machines: classes of equal machines, outliers within a class, level changes over time, and
+//! associated facts.
+//! Must not depend on how they are displayed.
 //!
-//! The rate of false alarms is of the whole survey: of so many surveys of machines that do not differ, at most that share names
-//! a machine or a change. Half of it is for machines, half for changes; `cargo bench -p model --bench survey` tries it.
+//! The false-alarm rate applies to the whole survey: at most this fraction of surveys of machines that do not differ
+//! reports an
+//! outlier or a change. Half of it is for outliers, half for changes; `cargo bench -p model --bench survey` measures
+//! it.
 
 mod change_points;
 mod facts;
@@ -18,19 +21,18 @@ use crate::values::workload::Better;
 pub use change_points::RUNS_MIN;
 pub use outliers::MACHINES_MIN;
 
-/// Of a hundred surveys in which nothing differs, so many may name something, unless told otherwise.
+/// Default false-alarm rate, in percent of surveys.
 pub const FALSE_ALARMS_PERCENT: f64 = 5.0;
 
-/// What is asked of the runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SurveyOptions {
-    /// Facts in which the machines of a class agree; none for [`crate::values::machine_class::machine_class`].
+    /// Facts that define a class; empty for [`crate::values::machine_class::machine_class`].
     pub class: Vec<String>,
-    /// Only cells of this workload; none for all.
+    /// Restricts the survey to one workload; `None` for all.
     pub workload: Option<String>,
-    /// Every metric, not only each cell's main one.
+    /// Include all metrics instead of only the main one of each cell.
     pub all_metrics: bool,
-    /// How many of a hundred surveys without a difference may name one; above 0, at most 50.
+    /// Maximum false-alarm rate in percent of surveys; above 0 and at most 50.
     pub false_alarms_percent: f64,
 }
 
@@ -40,160 +42,159 @@ impl Default for SurveyOptions {
     }
 }
 
-/// Many machines side by side. Field names here and below are part of the JSON contract.
+/// Result of a survey. Field names of this and the following types are part of the JSON contract.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Survey {
-    /// Of a hundred surveys in which nothing differs, at most so many name something.
+    /// Maximum false-alarm rate in percent of surveys.
     pub false_alarms_percent: f64,
-    /// The facts that make a class; none for the machine's model and counts.
+    /// Facts that define a class; empty for the machine's model and counts.
     pub class_by: Vec<String>,
     /// Whether the machines are simulated.
     pub simulated: bool,
-    /// In the order of their names.
+    /// Classes sorted by name.
     pub classes: Vec<MachineClass>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineClass {
-    /// The class's name, or the values of the facts that make it.
+    /// Name of the class, or the values of the facts that define it.
     pub name: String,
-    /// Its machines, in the order of their names.
+    /// Machines sorted by name.
     pub machines: Vec<Machine>,
-    /// Why nobody is said to stand out, where nobody could be.
+    /// Reason why no machine can be judged an outlier; `None` if machines can.
     pub not_judged: Option<String>,
-    /// What they were measured by; a row over all tests last, where there are several.
+    /// Tests, followed by a row over all tests if there are several.
     pub tests: Vec<Test>,
-    /// Facts that part those who do worse than their class from the others, the clearest first.
+    /// Facts that distinguish machines that are worse than their class, the most significant first.
     pub facts_of_worse: Vec<Association>,
-    /// Likewise of those who do better.
+    /// Facts that distinguish machines that are better than their class.
     pub facts_of_better: Vec<Association>,
-    /// What changed over time, in the order of time.
+    /// Level changes in chronological order.
     pub changes: Vec<LevelChange>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its label, else its cpu model.
+    /// Label, or else the CPU model.
     pub name: String,
-    /// How many runs of it are here.
+    /// Number of runs.
     pub runs: usize,
-    /// When the first began, milliseconds since 1970.
+    /// Start of the first run, in milliseconds since 1970.
     pub first_unix_ms: u64,
-    /// When the last began.
+    /// Start of the last run, in milliseconds since 1970.
     pub last_unix_ms: u64,
-    /// Whether it stands out in any test; worse before better.
+    /// Side on which the machine is an outlier in any test; worse takes precedence over better.
     pub stands_out: Option<OutlierSide>,
 }
 
-/// Which way somebody stands out.
+/// Direction of an outlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutlierSide {
-    /// Slower, or less of what there should be more of.
+    /// Worse in the direction of the metric.
     Worse,
     Better,
 }
 
-/// One test over the machines of a class.
+/// Results of one test on the machines of a class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Test {
-    /// The test's name, with placement, threads and parameters where tests differ in them.
+    /// Name of the test, with placement, threads and parameters if tests differ in them.
     pub test: String,
-    /// The metric; `geometric mean` over all tests.
+    /// Name of the metric; `geometric mean` over all tests.
     pub metric: String,
-    /// Its unit; empty over all tests.
+    /// The empty text over all tests.
     pub unit: String,
     pub better: Better,
-    /// The class's median, in the unit; none over all tests.
+    /// Median of the class; `None` over all tests.
     pub median: Option<f64>,
-    /// Whether a machine could be said to stand out: not where too few were measured, or where all are equal.
+    /// Whether machines can be judged: not if too few were measured, or all are equal.
     pub judged: bool,
-    /// One for each machine that has it, in the order of the machines.
+    /// One entry per measured machine, in the order of the machines.
     pub values: Vec<MachineScore>,
 }
 
-/// One machine in one test.
+/// Result of one machine in one test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineScore {
     pub machine: String,
-    /// The median of its runs, in the unit; none over all tests.
+    /// Median of its runs; `None` over all tests.
     pub median: Option<f64>,
-    /// Against the median of the others of its class, 100 x (ratio - 1).
+    /// Change from the median of the other machines of the class, 100 x (ratio - 1).
     pub change_percent: f64,
-    /// Lower end of its 95 % interval; none where nothing is known of the noise, or the others are too few.
+    /// Lower end of the 95 % interval; `None` if the noise is unknown or there are too few other machines.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
-    /// How likely a machine of the class is that far from it; none where the test is not judged. Not corrected for their number.
+    /// P value of a distance of at least this size; `None` if the test is not judged. Not corrected for multiple tests.
     pub p_value: Option<f64>,
-    /// Whether it may be said to stand out at the survey's rate of false alarms, and which way.
+    /// Direction in which the machine is an outlier at the false-alarm rate of the survey; `None` if it is not.
     pub stands_out: Option<OutlierSide>,
 }
 
-/// A fact that parts some from the others. Says what goes together, never what is the cause.
+/// A fact that is associated with a group. It does not imply a cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Association {
     pub key: String,
     pub value: String,
-    /// How many of them have it.
+    /// Number of members of the group that have the value.
     pub here: usize,
     pub here_of: usize,
-    /// How many of the others have it.
+    /// Number of others that have the value.
     pub elsewhere: usize,
-    /// How many the others are.
+    /// Number of others.
     pub elsewhere_of: usize,
-    /// Fisher's exact probability of so clear a parting by chance, one-sided. Not corrected for the number of facts.
+    /// One-sided p value of Fisher's exact test. Not corrected for the number of facts.
     pub p_value: f64,
 }
 
-/// Where a level changed: of one machine, or of a whole class.
+/// Level change of one machine or of a whole class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LevelChange {
-    /// Whose; none for the whole class.
+    /// Name of the machine; `None` for the whole class.
     pub machine: Option<String>,
     pub test: String,
     pub metric: String,
-    /// Its unit; empty over all tests.
+    /// The empty text over all tests.
     pub unit: String,
     pub better: Better,
-    /// From the level before to the one after, 100 x (ratio - 1).
+    /// Change from the level before to the level after, 100 x (ratio - 1).
     pub change_percent: f64,
-    /// Lower end of its 95 % interval.
+    /// Lower end of the 95 % interval.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
     pub worth: OutlierSide,
-    /// How likely so large a change is somewhere in the class where none is, in this test.
+    /// Probability of a change of at least this size in this test of the class without one.
     pub p_value: f64,
-    /// The last run before it, at the likeliest place.
+    /// Last run before the change, at its most likely position.
     pub before: RunTime,
-    /// The first run after it.
+    /// First run after the change.
     pub after: RunTime,
-    /// It happened after this one, with 95 % confidence.
+    /// The change happened after this run, with 95 % confidence.
     pub earliest: RunTime,
     pub latest: RunTime,
-    /// The whole series, in the order of time.
+    /// The whole series in chronological order.
     pub points: Vec<SeriesPoint>,
-    /// Facts that part the runs after it from those before.
+    /// Facts that distinguish the runs after the change from those before.
     pub facts: Vec<Association>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTime {
     pub run: String,
-    /// When it began, milliseconds since 1970.
+    /// Start in milliseconds since 1970.
     pub unix_ms: u64,
 }
 
-/// One value of a series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeriesPoint {
-    /// Of which run; of a class's rounds the first one.
+    /// Run of the value; for rounds of a class, the first run.
     pub run: String,
     pub unix_ms: u64,
-    /// Against the median of the series, 100 x (ratio - 1).
+    /// Change from the median of the series, 100 x (ratio - 1).
     pub change_percent: f64,
 }
 
-/// Surveys runs, which come oldest first: where two began in the same millisecond, their order counts.
+/// Surveys runs, which must be sorted from oldest to newest: for equal start times, their order is used.
 pub fn survey(runs: &[ComparedRun<'_>], wish: &SurveyOptions) -> Result<Survey, String> {
     let classes = rows::classes(runs, wish)?;
     let share = wish.false_alarms_percent / 100.0 / 2.0;
@@ -227,7 +228,7 @@ fn finished(
         class.machines.iter().map(|machine| facts::of(runs[machine.last()].record)).collect();
     let parted = |worth| {
         let there: Vec<bool> = machines.iter().map(|machine| machine.stands_out == Some(worth)).collect();
-        // Those who stand out the other way belong to neither side.
+        // Outliers in the opposite direction belong to neither side.
         let kept: Vec<usize> =
             (0..machines.len()).filter(|at| there[*at] || machines[*at].stands_out.is_none()).collect();
         let side = |here: bool| -> Vec<&facts::FactMap> {

@@ -1,10 +1,13 @@
-//! Who stands out of its class. The yardstick is how machines of the class differ from each other, so what is usual between
-//! machines is no finding, however narrow the intervals of the runs are. Must not know when anything was measured.
+//! Outliers within a class. Distances are scaled by the spread between machines of the class, so usual differences are
+//! not
+//! reported, however narrow the intervals of the runs are. Must not depend on times of measurements.
 //!
-//! A machine's distance from the median of the others, in units of the class's robust spread, is taken for a Student's t.
-//! Its degrees of freedom are few on purpose: the spread itself is known roughly, and machines far from the others are more
-//! common than a normal distribution has them. All distances of a survey are judged together (Holm, Scandinavian Journal of
-//! Statistics 6, 1979), so the share of surveys of alike machines in which anybody is named keeps to what was asked.
+//! The distance of a machine from the median of the others, in units of the robust spread of the class, is treated as a
+//! Student's t. The degrees of freedom are low on purpose: the spread is only an estimate, and distant machines are
+//! more common
+//! than in a normal distribution. All distances of a survey are judged together (Holm, Scandinavian Journal of
+//! Statistics 6,
+//! 1979), so the rate of surveys of equal machines that report an outlier stays below the requested rate.
 
 use super::rows::{Class, RunValue, TestSeries};
 use super::{MachineScore, OutlierSide, Test};
@@ -13,25 +16,29 @@ use crate::stats::statistics::{
 };
 use crate::values::workload::Better;
 
-/// With one machine set aside there must be six others: a median of fewer has no 95 % interval without an assumption on
-/// their distribution, and of a spread between fewer next to nothing is known.
+/// Minimum number of machines. Six others must remain: the median of fewer has no distribution-free 95 % interval, and
+/// their
+/// spread is hardly known.
 pub const MACHINES_MIN: usize = 7;
 
-/// How many degrees of freedom a robust spread of machines has, for each machine beyond the first: by simulation, for as many
-/// machines as few classes have more of. With more it would be more, but see [`FREEDOM_MAX`].
+/// Degrees of freedom of the robust spread per machine beyond the first: by simulation, for typical class sizes. Larger
+/// classes
+/// would have more, but see [`FREEDOM_MAX`].
 const FREEDOM_SHARE: f64 = 0.65;
-/// And at most: with this many, machines and days that differ as Student's t with 5 degrees of freedom does are named at most at
-/// the stated rate, and normal ones more rarely.
+/// Maximum degrees of freedom. With this value the false-alarm rate holds for machines and days that are distributed as
+/// a Student's
+/// t with 5 degrees of freedom; for normal distributions it is lower.
 const FREEDOM_MAX: f64 = 8.0;
-/// The variance of a median over that of a mean, of normal values.
+/// Ratio of the variance of a median to that of a mean, for normal values.
 const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
-/// From so many degrees of freedom on, the differences between runs of the same machines say more of a run's error than its own
-/// trials, which were made on one day.
+/// Minimum degrees of freedom to estimate the error of a run from differences between runs of the same machines, rather
+/// than
+/// from its trials, which were run on one day.
 const RUN_FREEDOM_MIN: f64 = 5.0;
-/// Of an error by trials, whose interval has their number in it already.
+/// Degrees of freedom of an error estimated from trials, whose interval already accounts for their number.
 const MANY: f64 = 1e6;
 
-/// The tests of each class, with everybody's place in them.
+/// Returns the tests of each class with the results of all machines.
 pub(super) fn find_outliers(classes: &[Class], false_alarms: f64) -> Vec<Vec<Test>> {
     let mut all: Vec<Vec<Test>> =
         classes.iter().map(|class| class.rows.iter().map(|row| test(class, row)).collect()).collect();
@@ -40,17 +47,18 @@ pub(super) fn find_outliers(classes: &[Class], false_alarms: f64) -> Vec<Vec<Tes
         let judged = test.values.iter_mut().filter_map(|value| Some((value.p_value?, test.better, value)));
         if test.median.is_some() { single.extend(judged) } else { together.extend(judged) }
     }
-    // There are few rows over all tests, and in them is seen best what is slow in everything: they have a half for themselves.
+    // The few rows over all tests are most sensitive to machines that are slow in every test: they get half of the
+    // rate.
     let each = if together.is_empty() { false_alarms } else { false_alarms / 2.0 };
     name(single, each);
     name(together, each);
     all
 }
 
-/// A probability, which direction is better, and whose.
+/// P value, direction in which the metric is better, and the result to mark.
 type Outlier<'t> = (f64, Better, &'t mut MachineScore);
 
-/// Names those who stand out, the farthest first.
+/// Marks the outliers in ascending order of p values.
 fn name(mut judged: Vec<Outlier<'_>>, false_alarms: f64) {
     judged.sort_by(|one, other| one.0.total_cmp(&other.0));
     let count = judged.len();
@@ -63,24 +71,23 @@ fn name(mut judged: Vec<Outlier<'_>>, false_alarms: f64) {
     }
 }
 
-/// Why nobody of a class can be said to stand out; none where somebody could.
+/// Returns the reason why no machine of a class can be judged; `None` if machines can.
 pub(super) fn not_judged(tests: &[Test], machines: usize) -> Option<String> {
     if tests.iter().any(|test| test.judged) {
         return None;
     }
     Some(if machines < MACHINES_MIN {
         let count = if machines == 1 { "1 machine".into() } else { format!("{machines} machines") };
-        format!("{count}: with fewer than {MACHINES_MIN} of a class there is no telling what is usual among them")
+        format!("{count}: outliers need at least {MACHINES_MIN} machines of a class")
     } else {
-        format!("no test was measured on {MACHINES_MIN} machines or more, or all of them are equal")
+        format!("no test was measured on at least {MACHINES_MIN} machines with different results")
     })
 }
 
-/// One machine's level in a row.
 struct MachineLevel {
     machine: usize,
     value: f64,
-    /// Of the value; none where nothing is known of the noise.
+    /// Standard error and degrees of freedom of the value; `None` if the noise is unknown.
     error: Option<Mean>,
 }
 
@@ -90,12 +97,12 @@ fn test(class: &Class, row: &TestSeries) -> Test {
     let typical = median(&levels.iter().filter_map(|level| Some(level.error?.variance)).collect::<Vec<_>>());
     let typical = typical.unwrap_or(0.0);
     let enough = levels.len() >= MACHINES_MIN;
-    // Where most are equal to the last digit, what differs is at least the noise.
+    // If most values are exactly equal, the scale is at least the noise.
     let spread = qn_scale(&values).filter(|_| enough).map_or(0.0, |spread| spread.max(typical.sqrt()));
     let standing = |(at, level): (usize, &MachineLevel)| {
         let others: Vec<f64> = values[..at].iter().chain(&values[at + 1..]).copied().collect();
         let center = median(&others).unwrap_or(level.value);
-        // A machine that was measured less closely than the others may be farther off.
+        // A machine with a larger error may be farther from the median.
         let own = level.error.map_or(0.0, |error| (error.variance - typical).max(0.0));
         let usual = (spread * spread * (1.0 + MEDIAN_VARIANCE / others.len() as f64) + own).sqrt();
         let ends = ends(level, center, &others);
@@ -131,7 +138,7 @@ fn levels(row: &TestSeries) -> Vec<MachineLevel> {
         let value = median(&values)?;
         let count = values.len() as f64;
         let error = match between {
-            // The median of two is their mean.
+            // The median of two values is their mean.
             Some(run) if count > 2.0 => Some(Mean { value, variance: run.variance * MEDIAN_VARIANCE / count, ..run }),
             Some(run) => Some(Mean { value, variance: run.variance / count, ..run }),
             None => {
@@ -144,7 +151,8 @@ fn levels(row: &TestSeries) -> Vec<MachineLevel> {
     machines.iter().filter_map(level).collect()
 }
 
-/// The variance of one run around its machine's mean, over all machines with several; none with too few of those.
+/// Returns the variance of runs around the mean of their machine, over all machines with several runs; `None` with too
+/// few.
 fn between_runs<'s>(machines: impl Iterator<Item = &'s Vec<&'s RunValue>>) -> Option<Mean> {
     let (mut squares, mut freedom) = (0.0, 0.0);
     for seen in machines {
@@ -155,8 +163,9 @@ fn between_runs<'s>(machines: impl Iterator<Item = &'s Vec<&'s RunValue>>) -> Op
     (freedom >= RUN_FREEDOM_MIN).then(|| Mean { value: 0.0, variance: squares / freedom, freedom })
 }
 
-/// The 95 % interval of a level minus the median of the others, from the intervals of both (Zou and Donner, Statistics in
-/// Medicine 27, 2008).
+/// Returns the 95 % interval of the difference between a level and the median of the others, from the intervals of both
+/// (Zou
+/// and Donner, Statistics in Medicine 27, 2008).
 fn ends(level: &MachineLevel, center: f64, others: &[f64]) -> Option<(f64, f64)> {
     let own = mean_interval(level.value, &[level.error?], CONFIDENCE)?.half_width();
     let Interval { low, high } = median_interval(others, CONFIDENCE).filter(|_| others.len() + 1 >= MACHINES_MIN)?;

@@ -1,53 +1,53 @@
-//! Runs in classes of alike machines, and their values in rows: one for each test and metric, in the order of time.
+//! Groups runs into classes of equal machines, and their values into series by test and metric in chronological order.
 
 use std::collections::BTreeMap;
 
 use super::{Machine, OutlierSide, SurveyOptions};
-use crate::analysis::compare::{ComparedRun, host, refuse_simulated_beside_real};
+use crate::analysis::compare::{ComparedRun, check_not_mixed_with_simulated, host};
 use crate::analysis::finding::{CellFinding, MetricFinding};
 use crate::values::machine_class::machine_class;
 use crate::values::record::RunRecord;
 use crate::values::units::thread_count;
 use crate::values::workload::Better;
 
-/// A value that stands for a fact that a machine has not recorded.
+/// Placeholder for a fact that a machine has not recorded.
 const NOT_RECORDED: &str = "not recorded";
-/// Half of a 95 % interval in standard errors.
+/// Half-width of a 95 % interval in standard errors.
 const HALF_WIDTH: f64 = 1.96;
 
-/// Machines that agree in what makes a class, and what was measured on them.
+/// Machines with equal values of the facts that define a class, with their series.
 pub(super) struct Class {
     pub(super) name: String,
     pub(super) machines: Vec<Runs>,
     pub(super) rows: Vec<TestSeries>,
 }
 
-/// The runs of one machine, by their places in the list of all, oldest first.
+/// Runs of one machine, as indices into the list of all runs, oldest first.
 pub(super) struct Runs {
     pub(super) name: String,
     runs: Vec<usize>,
 }
 
-/// One test and metric over the machines of a class, or all tests of an experiment together.
+/// Values of one test and metric, or of all tests of an experiment, on the machines of a class.
 pub(super) struct TestSeries {
     pub(super) test: String,
     pub(super) metric: String,
-    /// None over all tests.
+    /// `None` over all tests.
     pub(super) unit: Option<String>,
     pub(super) better: Better,
     main: bool,
-    /// In the order of time.
+    /// Values in chronological order.
     pub(super) seen: Vec<RunValue>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct RunValue {
-    /// Which machine of the class.
+    /// Index of the machine in the class.
     pub(super) machine: usize,
     pub(super) run: usize,
-    /// The natural logarithm of the median over trials, its sign such that more is better.
+    /// Natural logarithm of the median over trials, with the sign such that higher is better.
     pub(super) value: f64,
-    /// Its standard error by the noise of its trials; none with too few of them.
+    /// Standard error estimated from the trials; `None` with too few of them.
     pub(super) error: Option<f64>,
 }
 
@@ -80,7 +80,7 @@ impl TestSeries {
         }
     }
 
-    /// By machine, those without any left out.
+    /// Groups the values by machine, without machines that have none.
     pub(super) fn by_machine(&self) -> BTreeMap<usize, Vec<&RunValue>> {
         let mut machines: BTreeMap<usize, Vec<&RunValue>> = BTreeMap::new();
         for seen in &self.seen {
@@ -89,12 +89,12 @@ impl TestSeries {
         machines
     }
 
-    /// A value as it was measured, in the row's unit.
+    /// Converts a value back to the unit of the row.
     pub(super) fn measured(&self, value: f64) -> f64 {
         (self.sign() * value).exp()
     }
 
-    /// A difference of values as a change of what was measured, in percent.
+    /// Converts a difference of values to a change of the metric in percent.
     pub(super) fn percent(&self, difference: f64) -> f64 {
         100.0 * (self.sign() * difference).exp_m1()
     }
@@ -108,18 +108,21 @@ fn sign(better: Better) -> f64 {
     if better == Better::Higher { 1.0 } else { -1.0 }
 }
 
-/// The classes, in the order of their names. Runs that race candidates or map a machine measured other things on each and
-/// are left out.
+/// Returns the classes sorted by name. Races and measured maps are excluded, because their cells differ between
+/// machines.
 pub(super) fn classes(runs: &[ComparedRun<'_>], wish: &SurveyOptions) -> Result<Vec<Class>, String> {
     if !(wish.false_alarms_percent > 0.0 && wish.false_alarms_percent <= 50.0) {
-        return Err(format!("{} % of false alarms: it is above 0 and at most 50", wish.false_alarms_percent));
+        return Err(format!(
+            "invalid false-alarm rate {} %: it must be above 0 and at most 50",
+            wish.false_alarms_percent
+        ));
     }
     let plain = |run: &ComparedRun<'_>| {
         run.record.plan.race.is_none() && run.record.plan.experiment != crate::placements::measured_map::EXPERIMENT
     };
     let chosen: Vec<usize> = (0..runs.len()).filter(|at| plain(&runs[*at])).collect();
     let records: Vec<ComparedRun<'_>> = chosen.iter().map(|at| runs[*at]).collect();
-    refuse_simulated_beside_real(&records)?;
+    check_not_mixed_with_simulated(&records)?;
     facts_are_known(&records, &wish.class)?;
     let mut classes: BTreeMap<String, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
     let mut in_time = chosen;
@@ -137,7 +140,7 @@ pub(super) fn classes(runs: &[ComparedRun<'_>], wish: &SurveyOptions) -> Result<
     let classes: Vec<Class> = classes.into_iter().map(class).collect();
     match &wish.workload {
         Some(workload) if classes.iter().all(|class| class.rows.is_empty()) => {
-            Err(format!("no run here has results of workload '{workload}'"))
+            Err(format!("no run has results of workload '{workload}'"))
         }
         _ => Ok(classes),
     }
@@ -148,7 +151,7 @@ fn facts_are_known(runs: &[ComparedRun<'_>], facts: &[String]) -> Result<(), Str
         if !runs.iter().any(|run| run.record.machine.settings.named(fact).is_some()) {
             let known = runs.first().map(|run| run.record.machine.settings.facts.iter());
             let known: Vec<&str> = known.into_iter().flatten().map(|fact| fact.key.as_str()).collect();
-            return Err(format!("no run has recorded a fact '{fact}'; the first one has {}", known.join(", ")));
+            return Err(format!("no run has recorded a fact '{fact}'; the first run has {}", known.join(", ")));
         }
     }
     Ok(())
@@ -162,7 +165,7 @@ fn class_of(record: &RunRecord, facts: &[String]) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-/// What makes two cells the same question.
+/// Key of equal cells of different runs.
 type CellKey<'a> = (&'a str, Vec<(&'a str, &'a str)>, &'a str, usize, &'a str, &'a str);
 
 fn question<'a>(cell: &'a CellFinding, metric: &'a MetricFinding) -> CellKey<'a> {
@@ -170,7 +173,7 @@ fn question<'a>(cell: &'a CellFinding, metric: &'a MetricFinding) -> CellKey<'a>
     (&cell.workload, parameters, &cell.placement, cell.threads, &metric.name, &metric.unit)
 }
 
-/// The rows in the order in which the runs have them; each experiment's tests together come last.
+/// Returns the series in the order of the runs, followed by those over all tests of each experiment.
 fn rows(runs: &[ComparedRun<'_>], machines: &[Runs], wish: &SurveyOptions) -> Vec<TestSeries> {
     let asked = |cell: &&CellFinding| wish.workload.as_ref().is_none_or(|name| *name == cell.workload);
     let mut in_time: Vec<(usize, usize)> = machines
@@ -200,10 +203,10 @@ fn rows(runs: &[ComparedRun<'_>], machines: &[Runs], wish: &SurveyOptions) -> Ve
     rows
 }
 
-/// By run: the places of its rows, and its values in them.
+/// By run: indices of its series and its values in them.
 type ValuesByRun<'s> = BTreeMap<usize, Vec<(usize, &'s RunValue)>>;
 
-/// The tests of each experiment together, run by run; only runs that have all of those tests that most runs have.
+/// Returns the series over all tests of each experiment, from runs that have all tests that most runs have.
 fn together(rows: &[TestSeries], runs: &[ComparedRun<'_>]) -> Vec<TestSeries> {
     let mut experiments: BTreeMap<&str, ValuesByRun<'_>> = BTreeMap::new();
     for (place, row) in rows.iter().enumerate().filter(|(_, row)| row.main) {
@@ -242,7 +245,7 @@ fn over_all(name: &str, of_runs: &ValuesByRun<'_>, runs: &[ComparedRun<'_>]) -> 
     })
 }
 
-/// A metric's logarithm and its error; none for what is not above 0, of which there are no ratios.
+/// Returns the logarithm of a metric and its error; `None` unless it is positive.
 fn oriented(metric: &MetricFinding) -> Option<(f64, Option<f64>)> {
     let log = |value: f64| Some(value.ln()).filter(|log| log.is_finite());
     let value = log(metric.median?)?;
@@ -250,7 +253,7 @@ fn oriented(metric: &MetricFinding) -> Option<(f64, Option<f64>)> {
     Some((sign(metric.better) * value, ends.map(|(low, high)| (high - low) / 2.0 / HALF_WIDTH)))
 }
 
-/// A test's name with what else tells it apart from others of the same name.
+/// Returns the name of a test with the properties that distinguish it from others of the same name.
 fn name(cell: &CellFinding, cells: &[&CellFinding]) -> String {
     let alike = || cells.iter().filter(|other| other.test == cell.test);
     let differs = |(parameter, value): &(&String, &String)| {

@@ -1,11 +1,13 @@
-//! The kernel parameters that an experiment wants to be compared, and which of them were not measured yet.
+//! Kernel boot parameters that an experiment compares, and which of them are still unmeasured.
 
 use super::Experiment;
 
 impl Experiment {
-    /// What this experiment has still to be run under, given the kernel command lines under which it was: texts of
-    /// [`Experiment::boots`], and an empty one for a start without any of them. Empty when all are measured, and when
-    /// the experiment names none.
+    /// Returns the boot parameters under which this experiment still has to run, given the kernel command lines of its
+    /// runs:
+    /// texts of [`Experiment::boots`], and an empty text for a boot without any of them. Empty if all are measured or
+    /// the
+    /// experiment names none.
     pub fn unmeasured_boots(&self, command_lines: &[&str]) -> Vec<&str> {
         let has =
             |line: &str, boot: &str| boot.split_whitespace().all(|word| line.split_whitespace().any(|w| w == word));

@@ -1,5 +1,5 @@
-//! From an experiment to a plan on one machine: the grid of parameters x thread counts x placements, what of it this
-//! machine cannot offer, and what would measure one thing twice.
+//! Expands an experiment into a plan for one machine: the grid of parameters x thread counts x placements, without the
+//! cells that this machine cannot run and without duplicates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,39 +11,37 @@ use crate::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
 use crate::values::topology::Topology;
 use crate::values::workload::{Parameters, WorkloadSpec};
 
-/// A plan is kept in memory and listed on screens; a larger one is a typing mistake in a list.
+/// Plans are kept in memory and printed; a larger one indicates a typo in a list.
 const CELLS_MAX: usize = 10_000;
 
-/// What stands for the name of a device in the values of parameters.
+/// Placeholder for the name of the first device in values of parameters.
 const DEVICE: &str = "{device}";
-/// What stands for all of them: the value once for each, with commas between.
+/// Placeholder for all devices: the value is repeated for each, separated by commas.
 const DEVICES: &str = "{devices}";
 
-/// Two blocks show that order and resuming work; at smoke sizes more would not say anything.
+/// Two blocks exercise ordering and resuming; more would add no information at smoke-test sizes.
 const SMOKE_BLOCKS: u32 = 2;
 
-/// So many reasons are listed when nothing can be run; more would hide the first.
+/// Maximum number of reasons listed if no cell can run.
 const REASONS_MAX: usize = 5;
 
-/// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
-    Mistake(String),
-    /// The machine offers nothing of what was asked for.
+    Invalid(String),
+    /// This machine can run none of the cells.
     NothingToRun(String),
 }
 
-/// One combination of parameters under one name.
 struct Combination<'a> {
     task: &'a WorkloadGrid,
     spec: &'a WorkloadSpec,
-    /// As written in the file, or at smoke size.
+    /// Values as written in the file, or at smoke-test size.
     given: BTreeMap<String, String>,
-    /// Complete, or why this machine has no such value.
+    /// All parameters, or the reason why this machine does not support a value.
     parameters: Result<Parameters, String>,
 }
 
-/// What a plan is made of besides the experiment.
+/// Inputs of a plan besides the experiment.
 struct PlanContext<'a> {
     topology: &'a Topology,
     counts: ThreadCounts,
@@ -52,8 +50,9 @@ struct PlanContext<'a> {
 }
 
 impl Experiment {
-    /// What is to be run on this machine. Cells that it cannot offer, and placements that come to the same as another
-    /// one here, are listed as skipped with the reason.
+    /// Returns the plan for this machine. Cells that it cannot run, and placements that are equal to another one on
+    /// this machine,
+    /// are listed as skipped with the reason.
     pub fn plan(
         &self,
         topology: &Topology,
@@ -63,7 +62,7 @@ impl Experiment {
         self.plan_with(topology, specs, wishes, &BTreeSet::new())
     }
 
-    /// As [`Experiment::plan`]; parameters in `kept` have their value also in a smoke test.
+    /// As [`Experiment::plan`], but parameters in `kept` keep their value in a smoke test.
     pub fn plan_with(
         &self,
         topology: &Topology,
@@ -87,7 +86,7 @@ impl Experiment {
         let mut seen = BTreeSet::new();
         skipped.retain(|skip| seen.insert(format!("{skip:?}")));
         if cells.is_empty() {
-            return Err(nothing(&self.name, &skipped));
+            return Err(nothing_to_run(&self.name, &skipped));
         }
         let used = |spec: &&WorkloadSpec| cells.iter().any(|cell| cell.workload == spec.name);
         Ok(Plan {
@@ -105,13 +104,14 @@ impl Experiment {
         })
     }
 
-    /// The placement that stays when others come to the same: the baseline, or every row would lose its reference.
+    /// Returns the placement to keep among equal ones: the baseline, because all rows are compared with it.
     fn first_placement(&self) -> Option<&str> {
         self.baseline.as_deref().filter(|_| By::parse(&self.compare_by) == By::Placement)
     }
 
-    /// The baseline as the column will be called. None when this machine has no such column: comparing with
-    /// the first one is better than not comparing.
+    /// Returns the column name of the baseline; `None` if this machine has no such column, so that the first column is
+    /// used
+    /// instead.
     fn baseline_here(&self, bench: &PlanContext<'_>, cells: &[Cell], specs: &[WorkloadSpec]) -> Option<String> {
         let baseline = self.baseline.clone()?;
         match By::parse(&self.compare_by) {
@@ -137,7 +137,7 @@ fn smoke(repeat: &StoppingRule) -> StoppingRule {
     StoppingRule { warmup: 0, min: SMOKE_BLOCKS, max: SMOKE_BLOCKS, ..repeat.clone() }
 }
 
-/// Every combination of parameters of every task, in the order of the file.
+/// Returns all combinations of parameters of all tasks, in file order.
 fn combinations<'a>(
     tasks: &'a [WorkloadGrid],
     specs: &'a [WorkloadSpec],
@@ -150,14 +150,14 @@ fn combinations<'a>(
     };
     let total = tasks.iter().map(cells).fold(0_usize, usize::saturating_add);
     if total > CELLS_MAX {
-        return Err(PlanError::Mistake(format!("the lists make {total} cells; at most {CELLS_MAX} are possible")));
+        return Err(PlanError::Invalid(format!("the lists define {total} cells; the maximum is {CELLS_MAX}")));
     }
     let mut all = Vec::new();
     for task in tasks {
         let spec = specs
             .iter()
             .find(|spec| spec.name == task.workload)
-            .ok_or_else(|| PlanError::Mistake(format!("no workload is called '{}'", task.workload)))?;
+            .ok_or_else(|| PlanError::Invalid(format!("unknown workload '{}'", task.workload)))?;
         for given in products(&task.set) {
             let given = if bench.wishes.smoke { at_smoke_size(spec, given, kept) } else { given };
             let parameters = with_device(&given, bench.devices)
@@ -168,20 +168,21 @@ fn combinations<'a>(
     Ok(all)
 }
 
-/// `{device}` in a value stands for the first device, so that an experiment need not know what disks are called; a value
-/// with `{devices}` is there for each of them.
+/// Substitutes `{device}` by the first device, so that experiments do not depend on names of disks; a value with
+/// `{devices}`
+/// is repeated for each device.
 fn with_device(given: &BTreeMap<String, String>, devices: &[String]) -> Result<BTreeMap<String, String>, String> {
     let each = |value: &String| devices.iter().map(|device| value.replace(DEVICES, device)).collect::<Vec<_>>();
     let replaced = |(name, value): (&String, &String)| match devices.first() {
         Some(_) if value.contains(DEVICES) => Ok((name.clone(), each(value).join(","))),
         Some(device) => Ok((name.clone(), value.replace(DEVICE, device))),
         None if !value.contains(DEVICE) && !value.contains(DEVICES) => Ok((name.clone(), value.clone())),
-        None => Err(format!("{name} is about a device, and none is named: --device NAME")),
+        None => Err(format!("{name} requires a device, and none is named: use --device NAME")),
     };
     given.iter().map(replaced).collect()
 }
 
-/// One value of each list, in all combinations; the last list varies fastest.
+/// Returns all combinations of one value per list; the last list varies fastest.
 fn products(set: &[(String, Vec<String>)]) -> Vec<BTreeMap<String, String>> {
     let mut products = vec![BTreeMap::new()];
     for (name, values) in set {
@@ -212,18 +213,19 @@ fn at_smoke_size(
 }
 
 impl Combination<'_> {
-    /// The title, with those parameters whose values differ among all combinations of this title.
+    /// Returns the title with those parameters whose values differ among the combinations of this title.
     fn test(&self, varying: &BTreeMap<&str, BTreeSet<String>>) -> String {
-        let shown = self.shown();
+        let shown = self.displayed();
         let varies = |name: &String| varying.get(self.task.title()).is_some_and(|names| names.contains(name));
         let order = self.spec.parameters.iter().map(|parameter| &parameter.name).filter(|name| varies(name));
         let words = order.filter_map(|name| Some(format!("{name}={}", shown.get(name)?)));
         std::iter::once(self.task.title().to_string()).chain(words).collect::<Vec<_>>().join(" ")
     }
 
-    /// Values as tables show them. A multiple of the cache stays one, so that the same test has the same name on
-    /// machines with different caches.
-    fn shown(&self) -> BTreeMap<String, String> {
+    /// Returns the values as displayed in tables. Multiples of the cache size are kept, so that a test has the same
+    /// name on machines
+    /// with different caches.
+    fn displayed(&self) -> BTreeMap<String, String> {
         let written = self.parameters.as_ref().map(|parameters| self.spec.written(parameters)).unwrap_or_default();
         let own = |name: &String| {
             self.given.get(name).filter(|text| text.ends_with("xllc")).map(|text| text.trim().to_string())
@@ -237,12 +239,12 @@ impl Combination<'_> {
     }
 }
 
-/// By title, the parameters that have more than one value.
+/// Returns the parameters with more than one value, by title.
 fn varying<'a>(combinations: &[Combination<'a>]) -> BTreeMap<&'a str, BTreeSet<String>> {
     let mut first: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
     let mut varying: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for combination in combinations {
-        let (title, shown) = (combination.task.title(), combination.shown());
+        let (title, shown) = (combination.task.title(), combination.displayed());
         let first = first.entry(title).or_insert_with(|| shown.clone());
         let names = shown.keys().chain(first.keys()).filter(|name| shown.get(*name) != first.get(*name));
         varying.entry(title).or_default().extend(names.cloned());
@@ -250,10 +252,11 @@ fn varying<'a>(combinations: &[Combination<'a>]) -> BTreeMap<&'a str, BTreeSet<S
     varying
 }
 
-/// A thread count on this machine: none for each placement's natural number, or why there is no such count.
+/// A thread count on this machine: `None` for each placement's natural number, or the reason why the count is
+/// unavailable.
 type ThreadSpec = Result<Option<usize>, String>;
 
-/// Thread counts of a task here, without repetitions: `all` may be one of the numbers.
+/// Returns the distinct thread counts of a task on this machine: `all` may equal one of the numbers.
 fn thread_choices(combination: &Combination<'_>, bench: &PlanContext<'_>) -> Vec<ThreadSpec> {
     let exactly = combination.spec.threads_exactly;
     if combination.task.threads.is_empty() {
@@ -263,9 +266,9 @@ fn thread_choices(combination: &Combination<'_>, bench: &PlanContext<'_>) -> Vec
     for count in &combination.task.threads {
         let name = &combination.spec.name;
         let number = resolve(*count, bench).and_then(|number| match exactly {
-            Some(exactly) if exactly != number => {
-                Err(format!("workload {name} needs exactly {exactly} threads, and '{count}' means {number} here"))
-            }
+            Some(exactly) if exactly != number => Err(format!(
+                "workload {name} requires exactly {exactly} threads, but '{count}' is {number} on this machine"
+            )),
             _ => Ok(Some(number)),
         });
         if !choices.contains(&number) {
@@ -278,7 +281,7 @@ fn thread_choices(combination: &Combination<'_>, bench: &PlanContext<'_>) -> Vec
 fn resolve(count: ThreadCount, bench: &PlanContext<'_>) -> Result<usize, String> {
     let counts = bench.counts;
     match count {
-        // What is wrong when there is none, the parameter with `{devices}` says.
+        // Without devices, the parameter with `{devices}` reports the error.
         ThreadCount::Devices => Ok(bench.devices.len().max(1)),
         ThreadCount::Exactly(number) => Ok(number),
         ThreadCount::All => Ok(counts.all),
@@ -289,11 +292,11 @@ fn resolve(count: ThreadCount, bench: &PlanContext<'_>) -> Result<usize, String>
 }
 
 fn no_l3() -> String {
-    "this machine shows no L3 and no other cache that cores share".into()
+    "this machine reports no L3 and no other shared cache".into()
 }
 
-/// The cells of one combination, and what is left out of them: a reason that holds for some of its thread counts
-/// names them.
+/// Adds the cells of one combination and its skipped cells. A reason that applies to only some thread counts names
+/// them.
 fn fill(
     combination: &Combination<'_>,
     test: &str,
@@ -323,7 +326,7 @@ fn fill(
     (cells, reasons.into_iter().map(skip).collect())
 }
 
-/// `with 1, 24 threads: `; nothing where the reason is the thread count itself.
+/// Returns `with 1, 24 threads: `, or the empty text if the reason is the thread count itself.
 fn with_threads(counts: &[ThreadSpec]) -> String {
     let numbers: Vec<String> = counts.iter().filter_map(|count| Some(count.clone().ok()??.to_string())).collect();
     match numbers.as_slice() {
@@ -333,7 +336,7 @@ fn with_threads(counts: &[ThreadSpec]) -> String {
     }
 }
 
-/// Equal keys are the same cell, and would be the same trials. Two tests that ask for one are told so.
+/// Removes cells with equal keys, which would run the same trials, and lists them as skipped.
 fn without_repetitions(cells: Vec<Cell>) -> (Vec<Cell>, Vec<SkippedCell>) {
     let mut tests: BTreeMap<String, String> = BTreeMap::new();
     let (mut kept, mut skipped) = (Vec::new(), Vec::new());
@@ -345,7 +348,7 @@ fn without_repetitions(cells: Vec<Cell>) -> (Vec<Cell>, Vec<SkippedCell>) {
             }
             Some(test) if *test == cell.test => {}
             Some(test) => {
-                let why = format!("measured as {test} already: the parameters are the same");
+                let why = format!("already measured as {test}: the parameters are equal");
                 skipped.push(SkippedCell { test: cell.test, placement: cell.placement.name, why });
             }
         }
@@ -353,7 +356,7 @@ fn without_repetitions(cells: Vec<Cell>) -> (Vec<Cell>, Vec<SkippedCell>) {
     (kept, skipped)
 }
 
-/// Each placement of a task here, or why it is left out; those that come to the same are measured once.
+/// Resolves each placement of a task, or returns the reason why it is skipped; equal placements are measured once.
 fn place_all<'a>(
     combination: &Combination<'a>,
     threads: &ThreadSpec,
@@ -365,14 +368,14 @@ fn place_all<'a>(
         combination.task.placements.iter().map(String::as_str).filter(|name| seen.insert(*name)).collect();
     let mut placed: Vec<Result<Placement, String>> =
         names.iter().map(|name| place(name, combination.spec, threads, bench)).collect();
-    // The baseline is looked at first, so that it is never the one that is left out.
+    // The baseline comes first, so that it is never the skipped one.
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|index| Some(names[*index]) != first);
     let mut chosen: Vec<Placement> = Vec::new();
     for index in order {
         let Ok(placement) = &placed[index] else { continue };
         match chosen.iter().find(|other| same_place(bench.topology, other, placement)) {
-            Some(other) => placed[index] = Err(format!("the same as {} here", other.name)),
+            Some(other) => placed[index] = Err(format!("equal to {} on this machine", other.name)),
             None => chosen.push(placement.clone()),
         }
     }
@@ -385,7 +388,7 @@ fn place(name: &str, spec: &WorkloadSpec, threads: &ThreadSpec, bench: &PlanCont
     refused_memory(&placement.memory, spec).map_or(Ok(placement), Err)
 }
 
-fn nothing(name: &str, skipped: &[SkippedCell]) -> PlanError {
+fn nothing_to_run(name: &str, skipped: &[SkippedCell]) -> PlanError {
     let mut reasons: Vec<String> = skipped
         .iter()
         .take(REASONS_MAX)
@@ -394,12 +397,12 @@ fn nothing(name: &str, skipped: &[SkippedCell]) -> PlanError {
     if skipped.len() > REASONS_MAX {
         reasons.push(format!("and {} more", skipped.len() - REASONS_MAX));
     }
-    PlanError::NothingToRun(format!("nothing of {name} can be run here: {}", reasons.join("; ")))
+    PlanError::NothingToRun(format!("this machine can run no cell of {name}: {}", reasons.join("; ")))
 }
 
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Mistake(why) | Self::NothingToRun(why)) = self;
+        let (Self::Invalid(why) | Self::NothingToRun(why)) = self;
         f.write_str(why)
     }
 }

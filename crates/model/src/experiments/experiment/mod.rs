@@ -1,29 +1,29 @@
-//! An experiment: a question, written as a TOML file that a person can read, and what becomes of it on a machine.
-//! `read` checks every word of the file, `grid` makes the plan, `single` does the same for one workload without a
-//! file, `jobs` makes an experiment of fio's job files.
+//! Experiments: TOML files that define workloads, parameters and placements. `read` validates the file, `grid` creates
+//! the
+//! plan for a machine, `single_plan` does so for one workload without a file, and `fio_job` converts fio job files.
 //!
 //! ```toml
-//! name = "quick"                     # required, as is the question
+//! name = "quick"                     # required, as is question
 //! question = "Does it matter here where threads and memory are?"
-//! boots = ["numa=fake=4"]            # kernel parameters whose boots are to be compared with a plain one; else none
-//! devices = ["sda"]                  # whose interrupts are watched, and moved by irq: parts of placements; else none
-//! [repeat]                           # all of it may be left out; these are the defaults
-//! warmup = 1                         # blocks that are run and thrown away first
-//! min = 6                            # at least so many measured blocks
-//! max = 20                           # at most so many
-//! precision = "2%"                   # enough when every 95 % interval is this narrow to either side
-//! budget = "10m"                     # no new block begins when this is spent
-//! time_limit = "5m"                  # a single trial is stopped after this
+//! boots = ["numa=fake=4"]            # kernel parameters to compare with a boot without them; default none
+//! devices = ["sda"]                  # devices whose interrupts are recorded and routed by irq: parts; default none
+//! [repeat]                           # optional; these are the defaults
+//! warmup = 1                         # unmeasured blocks at the start
+//! min = 6                            # minimum number of measured blocks
+//! max = 20                           # maximum number of measured blocks
+//! precision = "2%"                   # stop when every 95 % interval is at most this wide to either side
+//! budget = "10m"                     # start no new block after this time
+//! time_limit = "5m"                  # maximum duration of a trial
 //! [compare]
 //! by = "placement"                   # or threads, host, kernel, boot, set.PARAMETER, a recorded fact
-//! baseline = "kernel"                # the column that others are compared with
+//! baseline = "kernel"                # column that the others are compared with
 //! [[workload]]                       # one or more
 //! name = "stream"
-//! label = "stream-triad"             # what tables call it; else its name
-//! set = { size = "4xllc", non-temporal = [false, true] }   # a list makes one cell per value; {device} in a text is
-//!                                    # the first device; a text with {devices} is there once for each, commas between
-//! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # else kernel
-//! threads = [1, "all", "cores", "l3", "l3-cpus", "devices"] # else each placement's natural number
+//! label = "stream-triad"             # name in tables; default the workload's name
+//! set = { size = "4xllc", non-temporal = [false, true] }   # a list defines one cell per value; {device} is the
+//!                                    # first device; text with {devices} is repeated for each, separated by commas
+//! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # default kernel
+//! threads = [1, "all", "cores", "l3", "l3-cpus", "devices"] # default each placement's natural number
 //! ```
 
 mod boot_parameters;
@@ -47,83 +47,83 @@ use crate::placements::placement::KernelFeatures;
 use crate::values::plan::StoppingRule;
 use crate::values::units::Nanos;
 
-/// An experiment that was read and checked against the workloads that exist.
+/// A parsed experiment, validated against the available workloads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Experiment {
     pub name: String,
-    /// The question it answers, one line.
+    /// The question that it answers, in one line.
     pub question: String,
-    /// How often, how precise, how long.
+    /// When to stop measuring.
     pub repeat: StoppingRule,
-    /// What the columns of its comparison are.
+    /// Columns of its comparison.
     pub compare_by: String,
-    /// The column that others are compared with, as written.
+    /// Column that the others are compared with, as written.
     pub baseline: Option<String>,
-    /// Kernel parameters under which it is to be run as well, after other starts of the machine.
+    /// Kernel boot parameters to compare; each needs a reboot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boots: Vec<String>,
-    /// Devices whose interrupts are watched, and go where placements say.
+    /// Devices whose interrupts are recorded and routed by placements.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// What is to be measured, in the order of the file.
+    /// The measurements, in file order.
     pub tasks: Vec<WorkloadGrid>,
 }
 
-/// One `[[workload]]`: a grid of parameters x thread counts x placements.
+/// One `[[workload]]` section: a grid of parameters x thread counts x placements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkloadGrid {
     pub workload: String,
-    /// What tables call it, when not by its name.
+    /// Name in tables; `None` for the workload's name.
     pub label: Option<String>,
-    /// Parameters in the order of the file, each with the values that it takes, as written.
+    /// Parameters in file order, each with its values as written.
     pub set: Vec<(String, Vec<String>)>,
     pub placements: Vec<String>,
-    /// Thread counts; none when each placement takes its natural number.
+    /// Thread counts; `None` for each placement's natural number.
     pub threads: Vec<ThreadCount>,
 }
 
-/// A number of threads, or a word for one that depends on the machine.
+/// A number of threads, or a name for a number that depends on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadCount {
     Exactly(usize),
-    /// `all`: one per cpu that this process may use.
+    /// `all`: one per CPU that this process may use.
     All,
     /// `cores`: one per core.
     Cores,
     /// `l3`: one per core of the largest L3.
     L3,
-    /// `l3-cpus`: one per cpu of the largest L3: as many threads as its cores have together.
+    /// `l3-cpus`: one per CPU of the largest L3.
     L3Cpus,
-    /// `devices`: one for each device that is named.
+    /// `devices`: one per named device.
     Devices,
 }
 
-/// What the caller wants of a plan beyond what the experiment says.
+/// Options of a plan that the experiment does not define.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions<'a> {
-    /// Parameters at their smoke-test sizes and two blocks: whether it runs, not how fast.
+    /// Run two blocks at smoke-test sizes, to check that the experiment runs.
     pub smoke: bool,
-    /// What the running kernel offers.
+    /// Features of the running kernel.
     pub kernel: KernelFeatures,
-    /// Devices instead of those that the experiment names; empty for those.
+    /// Replaces the devices of the experiment; empty to keep them.
     pub devices: &'a [String],
 }
 
-/// What is wrong with an experiment's file, and where.
+/// An error in an experiment file, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExperimentError {
     pub file: String,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The column, from 1, in characters.
+    /// Column number in characters, from 1.
     pub column: usize,
     pub what: String,
-    /// The valid choices, or the next step.
+    /// Valid choices, or the next step.
     pub hint: Option<String>,
 }
 
-/// What an experiment that says nothing about repeating gets.
+/// Defaults of the section `[repeat]`.
 const REPEAT: StoppingRule = StoppingRule {
     warmup: 1,
     // With fewer blocks a 95 % bootstrap interval of medians is too narrow.
@@ -154,7 +154,7 @@ impl fmt::Display for ThreadCount {
     }
 }
 
-/// `FILE:LINE:COLUMN: what`, then the hint on a line of its own.
+/// `FILE:LINE:COLUMN: message`, followed by the hint on a separate line.
 impl fmt::Display for ExperimentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.what)?;

@@ -1,5 +1,4 @@
-//! From the text of an experiment to its value: every key and every value is checked, and what is wrong is said with
-//! its place and the valid choices.
+//! Parses and validates experiment files. Errors contain the location and the valid choices.
 
 use std::collections::BTreeSet;
 
@@ -12,28 +11,28 @@ use crate::values::suggest::suggestions;
 use crate::values::units::{Nanos, parse_share};
 use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
-/// What a file may have at its top.
+/// Valid top-level keys.
 const KEYS: &[&str] = &["name", "question", "boots", "devices", "repeat", "compare", "workload"];
 
-/// More blocks than anybody waits for; the bound catches typing mistakes.
+/// Maximum number of blocks. Far above practical values; catches typos.
 const BLOCKS_MAX: u32 = 100_000;
 
-/// Several times the cpus of the largest machines.
+/// Several times the number of CPUs of the largest machines.
 const THREADS_MAX: usize = 65_536;
 
-/// Reads an experiment. The file's name is for messages only.
+/// Parses an experiment. The file name is used only in messages.
 pub fn parse(text: &str, file_name: &str, specs: &[WorkloadSpec]) -> Result<Experiment, ExperimentError> {
     let source = ExperimentText { file: file_name, text };
     let toml = source.read()?;
     let root = TomlTable::new(source, "an experiment", &toml, KEYS)?;
     let name = root.required_text("name", "name = \"short-name\"")?;
-    let question = root.required_text("question", "question = \"What is it that you want to know?\"")?;
+    let question = root.required_text("question", "question = \"Which placement is faster?\"")?;
     let repeat = repeat(source, &root)?;
     let sections =
         root.sections("workload", "[[workload]]", &["name", "label", "set", "placements", "threads", "copies"])?;
     if sections.is_empty() {
         let hint = format!("add [[workload]] with name = one of {}", names(specs).join(", "));
-        return Err(root.error("an experiment has no [[workload]]", Some(hint)));
+        return Err(root.error("the experiment has no [[workload]]", Some(hint)));
     }
     let mut tasks = Vec::new();
     for section in &sections {
@@ -56,11 +55,11 @@ fn repeat(source: ExperimentText<'_>, root: &TomlTable<'_>) -> Result<StoppingRu
     let min = section.count("min", 1..=BLOCKS_MAX)?;
     let max = section.count("max", 1..=BLOCKS_MAX)?;
     let least = min.as_ref().map_or(REPEAT.min, |min| min.value);
-    // Whoever asks for more than the default maximum, and names no maximum, means exactly so many.
+    // A minimum above the default maximum, without an explicit maximum, means exactly that number of blocks.
     let most = max.as_ref().map_or(REPEAT.max.max(least), |max| max.value);
     if least > most {
         let at = min.as_ref().or(max.as_ref()).map_or(0..0, |given| given.at.clone());
-        return Err(source.error(&at, format!("min = {least} is more than max = {most}"), None));
+        return Err(source.error(&at, format!("min = {least} is greater than max = {most}"), None));
     }
     Ok(StoppingRule {
         warmup: warmup.map_or(REPEAT.warmup, |warmup| warmup.value),
@@ -74,7 +73,7 @@ fn repeat(source: ExperimentText<'_>, root: &TomlTable<'_>) -> Result<StoppingRu
 
 fn percent(source: ExperimentText<'_>, section: &TomlTable<'_>) -> Result<Option<f64>, ExperimentError> {
     let Some(text) = section.text("precision")? else { return Ok(None) };
-    let hint = || Some("write it like \"2%\"".into());
+    let hint = || Some("use the form \"2%\"".into());
     let share = parse_share(&text.value);
     share.map(Some).map_err(|why| source.error(&text.at, format!("precision: {why}"), hint()))
 }
@@ -82,7 +81,7 @@ fn percent(source: ExperimentText<'_>, section: &TomlTable<'_>) -> Result<Option
 fn time(source: ExperimentText<'_>, section: &TomlTable<'_>, key: &str) -> Result<Option<Nanos>, ExperimentError> {
     let Some(text) = section.text(key)? else { return Ok(None) };
     match Nanos::parse(&text.value) {
-        Ok(Nanos(0)) => Err(source.error(&text.at, format!("{key} is no time at all"), None)),
+        Ok(Nanos(0)) => Err(source.error(&text.at, format!("{key}: the duration must be greater than zero"), None)),
         Ok(time) => Ok(Some(time)),
         Err(why) => Err(source.error(&text.at, format!("{key}: {why}"), None)),
     }
@@ -95,8 +94,8 @@ fn task(
 ) -> Result<WorkloadGrid, ExperimentError> {
     let name = section.required_text("name", &format!("name = one of {}", names(specs).join(", ")))?;
     let spec = specs.iter().find(|spec| spec.name == name.value).ok_or_else(|| {
-        let hint = format!("there are {}", suggestions(&name.value, names(specs)).join(", "));
-        source.error(&name.at, format!("no workload is called '{}'", name.value), Some(hint))
+        let hint = format!("the workloads are {}", suggestions(&name.value, names(specs)).join(", "));
+        source.error(&name.at, format!("unknown workload '{}'", name.value), Some(hint))
     })?;
     let label = match section.text("label")? {
         Some(label) if label.value.trim().is_empty() => return Err(source.error(&label.at, "label is empty", None)),
@@ -130,7 +129,7 @@ fn set(
         let values = given.as_ref().map(|given| given.scalars(key.value)).transpose()?.flatten().unwrap_or_default();
         for value in &values {
             check_value(parameter, &value.value.text).map_err(|why| {
-                source.error(&value.at, format!("{} of workload {}: {why}", key.value, spec.name), None)
+                source.error(&value.at, format!("parameter {} of workload {}: {why}", key.value, spec.name), None)
             })?;
         }
         set.push((key.value.to_string(), values.into_iter().map(|value| value.value.text).collect()));
@@ -140,26 +139,28 @@ fn set(
     };
     if let Some(parameter) = spec.parameters.iter().find(missing) {
         let hint = format!("add set = {{ {} = ... }}: {}", parameter.name, parameter.about);
-        return Err(section.error(format!("workload {} needs {}", spec.name, parameter.name), Some(hint)));
+        return Err(
+            section.error(format!("workload {} requires the parameter {}", spec.name, parameter.name), Some(hint))
+        );
     }
     Ok(set)
 }
 
-/// `it has size, time`, the nearest first; nothing to choose from is said as such.
+/// Returns `the parameters are size, time`, sorted by similarity, or `this workload has no parameters`.
 pub(super) fn parameter_choices(spec: &WorkloadSpec, wrong: &str) -> String {
     let known = spec.parameters.iter().map(|parameter| parameter.name.as_str());
     match suggestions(wrong, known).join(", ") {
-        none if none.is_empty() => "it has no parameters".into(),
-        known => format!("it has {known}"),
+        none if none.is_empty() => "this workload has no parameters".into(),
+        known => format!("the parameters are {known}"),
     }
 }
 
-/// What can be checked before a machine is known: `4xllc` is a size there, however large.
+/// Checks a value as far as possible without a machine: `4xllc` is accepted as a size.
 pub(super) fn check_value(parameter: &ParameterSpec, text: &str) -> Result<(), String> {
     let factor = text.trim().strip_suffix("xllc").filter(|_| matches!(parameter.kind, ParameterKind::Size { .. }));
     match factor {
         Some(factor) if factor.parse::<f64>().is_ok_and(|factor| factor > 0.0 && factor.is_finite()) => Ok(()),
-        Some(_) => Err(format!("'{text}' is not a multiple of the last-level cache; write it like 4xllc")),
+        Some(_) => Err(format!("'{text}' is not a multiple of the last-level cache; use the form 4xllc")),
         None => parameter.kind.read(text, None).map(|_| ()),
     }
 }
@@ -177,15 +178,15 @@ fn threads(
     section: &TomlTable<'_>,
     spec: &WorkloadSpec,
 ) -> Result<Vec<ThreadCount>, ExperimentError> {
-    // Of suites that say copies, each on a seat of its own as threads are.
+    // Suites such as UnixBench call it copies; each is pinned like a thread.
     let written = match (section.scalars("threads")?, section.scalars("copies")?) {
-        (Some(_), Some(_)) => return Err(section.error("threads and copies are the same; one of them is enough", None)),
+        (Some(_), Some(_)) => return Err(section.error("threads and copies are synonyms; use only one of them", None)),
         (threads, copies) => threads.or(copies).unwrap_or_default(),
     };
     let mut counts = Vec::new();
     for Located { value, at } in &written {
         let count = thread_count(value).ok_or_else(|| {
-            let what = format!("'{}' is not a number of threads", value.text);
+            let what = format!("'{}' is not a thread count", value.text);
             source.error(
                 at,
                 what,
@@ -208,17 +209,17 @@ fn thread_count(value: &Scalar) -> Option<ThreadCount> {
     (1..=THREADS_MAX).contains(&number).then_some(ThreadCount::Exactly(number))
 }
 
-/// A word such as `all` may come to the right number on some machine; another number never does.
+/// Rejects a wrong number of threads. A name such as `all` can be the right number on some machine.
 pub(super) fn check_exact(spec: &WorkloadSpec, count: ThreadCount) -> Result<(), String> {
     match (spec.threads_exactly, count) {
         (Some(exactly), ThreadCount::Exactly(number)) if number != exactly => {
-            Err(format!("workload {} needs exactly {exactly} threads, not {number}", spec.name))
+            Err(format!("workload {} requires exactly {exactly} threads, not {number}", spec.name))
         }
         _ => Ok(()),
     }
 }
 
-/// Two workloads under one name would stand in one row of a table.
+/// Rejects duplicate labels: two workloads with one name would share a row of a table.
 fn check_label(
     source: ExperimentText<'_>,
     section: &TomlTable<'_>,
@@ -229,8 +230,8 @@ fn check_label(
     else {
         return Ok(());
     };
-    let what = format!("'{}' is what workload {} is called above", task.title(), other.workload);
-    let hint = Some("give this one another label".into());
+    let what = format!("the label '{}' is already used for workload {}", task.title(), other.workload);
+    let hint = Some("add a different label to this workload".into());
     match section.text("label")? {
         Some(label) => Err(source.error(&label.at, what, hint)),
         None => Err(section.error(what, hint)),
@@ -261,17 +262,17 @@ fn compare(
     let choices = columns(&By::parse(&by), tasks);
     if !choices.is_empty() && !choices.contains(&baseline.value) {
         let nearest = suggestions(&baseline.value, choices.iter().map(String::as_str)).join(", ");
-        let what = format!("baseline '{}' is not among what is compared by {by}", baseline.value);
-        return Err(source.error(&baseline.at, what, Some(format!("there are {nearest}"))));
+        let what = format!("baseline '{}' is not a column of a comparison by {by}", baseline.value);
+        return Err(source.error(&baseline.at, what, Some(format!("the columns are {nearest}"))));
     }
     Ok((by, Some(baseline.value)))
 }
 
-/// Facts have dotted names; which of them a machine records is known only there.
+/// Accepts any dotted name as a fact: which facts exist depends on the machine.
 fn check_by(by: &str, tasks: &[WorkloadGrid], specs: &[WorkloadSpec]) -> Result<(), String> {
     match By::parse(by) {
         By::Fact(_) if by != "kernel" && (!by.contains('.') || by.starts_with('.') || by.ends_with('.')) => {
-            Err(format!("'{by}' is nothing to compare by"))
+            Err(format!("cannot compare by '{by}'"))
         }
         By::Parameter(name) => {
             let used = || specs.iter().filter(|spec| tasks.iter().any(|task| task.workload == spec.name));
@@ -280,13 +281,13 @@ fn check_by(by: &str, tasks: &[WorkloadGrid], specs: &[WorkloadSpec]) -> Result<
             }
             let known = used().flat_map(|spec| spec.parameters.iter().map(|parameter| parameter.name.as_str()));
             let nearest = suggestions(&name, known.collect::<BTreeSet<&str>>());
-            Err(format!("no workload here has a parameter '{name}'; they have {}", nearest.join(", ")))
+            Err(format!("no workload has a parameter '{name}'; the parameters are {}", nearest.join(", ")))
         }
         _ => Ok(()),
     }
 }
 
-/// The columns that the file itself names; empty where the machines decide.
+/// Returns the columns that the file defines. Empty if they depend on the machine.
 fn columns(by: &By, tasks: &[WorkloadGrid]) -> Vec<String> {
     let mut columns: Vec<String> = match by {
         By::Placement => tasks.iter().flat_map(|task| task.placements.clone()).collect(),
@@ -304,7 +305,7 @@ fn columns(by: &By, tasks: &[WorkloadGrid]) -> Vec<String> {
 }
 
 impl WorkloadGrid {
-    /// What tables call it before parameters are added.
+    /// Returns the name in tables, without parameters.
     pub fn title(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.workload)
     }

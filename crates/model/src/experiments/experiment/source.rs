@@ -1,5 +1,5 @@
-//! TOML with places: every key and value knows where in the file it stands, so that an error can say so. Knows
-//! nothing of experiments.
+//! TOML with locations: every key and value has its span in the file, for error messages. Must not depend on
+//! experiments.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -10,37 +10,36 @@ use toml::de::{DeTable, DeValue};
 use super::ExperimentError;
 use crate::values::suggest::suggestions;
 
-/// A file's name and text.
 #[derive(Clone, Copy)]
 pub(super) struct ExperimentText<'a> {
     pub file: &'a str,
     pub text: &'a str,
 }
 
-/// One table of the file, its keys already known to be valid.
+/// A table of the file with validated keys.
 pub(super) struct TomlTable<'a> {
     source: ExperimentText<'a>,
-    /// What errors call it: `[repeat]`, `the experiment`.
+    /// Name in error messages: `[repeat]`, `the experiment`.
     title: &'static str,
     at: Range<usize>,
     table: &'a DeTable<'a>,
 }
 
-/// Something and where it stands.
+/// A value with its span.
 #[derive(Clone)]
 pub(super) struct Located<T> {
     pub value: T,
     pub at: Range<usize>,
 }
 
-/// A value that is not a list or a table, as text, and what TOML calls it.
+/// A value that is not a list or a table, as text, with its TOML type.
 pub(super) struct Scalar {
     pub text: String,
     pub is_string: bool,
 }
 
 impl<'a> ExperimentText<'a> {
-    /// An error at a place.
+    /// Creates an error at a span.
     pub fn error(self, at: &Range<usize>, what: impl Display, hint: Option<String>) -> ExperimentError {
         let before = self.text.get(..at.start.min(self.text.len())).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -48,7 +47,6 @@ impl<'a> ExperimentText<'a> {
         ExperimentError { file: self.file.into(), line, column, what: what.to_string(), hint }
     }
 
-    /// Reads the text as TOML.
     pub fn read(self) -> Result<Spanned<DeTable<'a>>, ExperimentError> {
         DeTable::parse(self.text)
             .map_err(|error| self.error(&error.span().unwrap_or(0..0), format!("not TOML: {}", error.message()), None))
@@ -56,7 +54,7 @@ impl<'a> ExperimentText<'a> {
 }
 
 impl<'a> TomlTable<'a> {
-    /// A table with only these keys.
+    /// Validates that a table has only these keys.
     pub fn new(
         source: ExperimentText<'a>,
         title: &'static str,
@@ -78,13 +76,13 @@ impl<'a> TomlTable<'a> {
             Some(unknown) => {
                 let choices = suggestions(unknown.value, keys.iter().copied()).join(", ");
                 let what = format!("{title} has no key '{}'", unknown.value);
-                Err(source.error(&unknown.at, what, Some(format!("it has {choices}"))))
+                Err(source.error(&unknown.at, what, Some(format!("the keys are {choices}"))))
             }
             None => Ok(section),
         }
     }
 
-    /// Its keys in the order of the file.
+    /// Returns the keys in file order.
     pub fn keys(&self) -> Vec<Located<&'a str>> {
         let mut keys: Vec<Located<&str>> =
             self.table.iter().map(|(key, _)| Located { value: key.get_ref().as_ref(), at: key.span() }).collect();
@@ -92,9 +90,9 @@ impl<'a> TomlTable<'a> {
         keys
     }
 
-    /// An error about the section as a whole.
+    /// Creates an error about the section as a whole.
     pub fn error(&self, what: impl Display, hint: Option<String>) -> ExperimentError {
-        // A section's own span begins at its header, or for the whole file at its first line.
+        // The span of a section begins at its header, that of the root table at the first line.
         self.source.error(&self.at, what, hint)
     }
 
@@ -102,7 +100,7 @@ impl<'a> TomlTable<'a> {
         self.table.get(key)
     }
 
-    /// A text, if the key is there.
+    /// Returns a text; `None` if the key is missing.
     pub fn text(&self, key: &str) -> Result<Option<Located<String>>, ExperimentError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.get_ref() {
@@ -111,7 +109,7 @@ impl<'a> TomlTable<'a> {
         }
     }
 
-    /// A text that must be there and must say something.
+    /// Returns a required, non-empty text.
     pub fn required_text(&self, key: &str, hint: &str) -> Result<Located<String>, ExperimentError> {
         let text = self
             .text(key)?
@@ -122,7 +120,7 @@ impl<'a> TomlTable<'a> {
         Ok(text)
     }
 
-    /// A whole number within bounds, if the key is there.
+    /// Returns an integer within bounds; `None` if the key is missing.
     pub fn count(
         &self,
         key: &str,
@@ -140,7 +138,7 @@ impl<'a> TomlTable<'a> {
         Ok(Some(Located { value: number, at: value.span() }))
     }
 
-    /// A table inside this one with only these keys, if it is there; any keys without a list of them.
+    /// Returns a nested table, with only these keys if a list is given; `None` if the key is missing.
     pub fn section(
         &self,
         key: &str,
@@ -157,7 +155,7 @@ impl<'a> TomlTable<'a> {
         }
     }
 
-    /// The tables of a `[[key]]`, in the order of the file; none when there is no such key.
+    /// Returns the tables of a `[[key]]` in file order. Empty if the key is missing.
     pub fn sections(
         &self,
         key: &str,
@@ -174,13 +172,13 @@ impl<'a> TomlTable<'a> {
         tables.iter().map(section).collect()
     }
 
-    /// A list of scalars, or one scalar, which is a list of one; none when the key is not there.
+    /// Returns a list of scalars; a single scalar is a list of one. `None` if the key is missing.
     pub fn scalars(&self, key: &str) -> Result<Option<Vec<Located<Scalar>>>, ExperimentError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let DeValue::Array(list) = value.get_ref() else { return Ok(Some(vec![self.scalar(key, value)?])) };
         if list.is_empty() {
             let what = format!("the list of {key} is empty");
-            return Err(self.source.error(&value.span(), what, Some(format!("give it a value or leave {key} out"))));
+            return Err(self.source.error(&value.span(), what, Some(format!("add a value or remove {key}"))));
         }
         list.iter().map(|value| self.scalar(key, value)).collect::<Result<_, _>>().map(Some)
     }
@@ -201,14 +199,14 @@ impl<'a> TomlTable<'a> {
         Ok(Located { value: Scalar { text, is_string: value.get_ref().is_str() }, at: value.span() })
     }
 
-    fn wrong(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) -> ExperimentError {
+    fn wrong(&self, key: &str, value: &Spanned<DeValue<'_>>, expected: &str) -> ExperimentError {
         let written: String = self.source.text.get(value.span()).unwrap_or("").chars().take(QUOTED_CHARS_MAX).collect();
         let shown = written.lines().next().unwrap_or("");
-        self.source.error(&value.span(), format!("{key} = {shown}: it should be {wanted}"), None)
+        self.source.error(&value.span(), format!("{key} = {shown}: expected {expected}"), None)
     }
 }
 
-/// Long enough to recognise a value by, short enough for one line of a terminal.
+/// Maximum length of a quoted value: enough to recognise it, short enough for one line of a terminal.
 const QUOTED_CHARS_MAX: usize = 60;
 
 fn kind(value: &DeValue<'_>) -> &'static str {

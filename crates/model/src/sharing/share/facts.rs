@@ -1,11 +1,12 @@
-//! Which settings of a machine may be told to strangers. A fact that is not listed is left out, so that a new one is
-//! private until somebody has thought about it.
+//! Selects the machine settings that may be shared. A fact that is not listed is omitted, so that new facts are private
+//! by
+//! default.
 
 use super::pseudonyms::Pseudonyms;
 use crate::values::settings::{Fact, FactValue, Settings};
 use crate::values::trial::short_hash;
 
-/// Facts that tell how a machine is and not whose it is; those that end in a dot stand for all that begin so.
+/// Facts that describe a machine without identifying it; an entry that ends in a dot is a prefix.
 const PUBLIC: [&str; 18] = [
     "cpu.",
     "memory.",
@@ -29,11 +30,11 @@ const PUBLIC: [&str; 18] = [
 
 const PUBLIC_LISTS: [&str; 2] = ["kernel.isolated-cpus", "kernel.nohz-full-cpus"];
 
-/// Texts of makers, where a word that looks like a serial number is the name of a product.
+/// Facts with product names, which can look like serial numbers.
 const MADE: [&str; 6] =
     ["cpu.model", "machine.model", "machine.bios-version", "machine.bios-date", "os.distribution", "cpu.microcode"];
 
-/// Kernel parameters that change what is measured, as they stand or with a value.
+/// Kernel parameters that affect measurements, with or without a value.
 const PARAMETERS: [&str; 70] = [
     "amd_iommu",
     "amd_pstate",
@@ -107,19 +108,19 @@ const PARAMETERS: [&str; 70] = [
     "zswap.enabled",
 ];
 
-/// What stands for a kernel parameter that is not told.
+/// Replaces a kernel parameter that is not shared.
 const UNTOLD: &str = "...";
 
 pub(super) fn share(settings: &Settings, words: &mut Pseudonyms) -> Settings {
-    Settings { facts: settings.facts.iter().filter_map(|fact| fact_for_strangers(fact, words)).collect() }
+    Settings { facts: settings.facts.iter().filter_map(|fact| shared_fact(fact, words)).collect() }
 }
 
-fn fact_for_strangers(fact: &Fact, words: &mut Pseudonyms) -> Option<Fact> {
+fn shared_fact(fact: &Fact, words: &mut Pseudonyms) -> Option<Fact> {
     let key = fact.key.as_str();
     let value = match &fact.value {
         FactValue::Unavailable(why) if is_known(key) => FactValue::Unavailable(words.sentence(why)),
         FactValue::Known(value) if key == "kernel.command-line" => FactValue::Known(command_line(value, words)),
-        // Tells boots apart without telling which they were.
+        // Distinguishes boots without identifying them.
         FactValue::Known(id) if key == "kernel.boot-id" => {
             words.count("boot ids");
             FactValue::Known(short_hash(&format!("shared boot\n{id}")))
@@ -141,7 +142,7 @@ fn is_known(key: &str) -> bool {
     plain && key.len() <= 60 && (special || PUBLIC.iter().chain(&PUBLIC_LISTS).any(listed))
 }
 
-/// The kernel's parameters that matter for a measurement; each other one as `...`.
+/// Keeps the kernel parameters that affect measurements and replaces every other one by `...`.
 fn command_line(text: &str, words: &mut Pseudonyms) -> String {
     let public = |parameter: &str| {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_stays() {
+    fn compared_facts_are_kept() {
         for (key, value) in [
             ("cpu.model", "Intel(R) Xeon(R) Gold 6226R CPU @ 2.90GHz"),
             ("machine.model", "GIGABYTE MZ32-AR0-00"),
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_goes() {
+    fn unlisted_facts_are_removed() {
         for key in [
             "label.rack",
             "machine.bios-serial",
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_kernels_parameters_those_stay_that_change_a_measurement() {
+    fn kernel_parameters_that_affect_measurements_are_kept() {
         check(
             "kernel.command-line",
             "BOOT_IMAGE=/boot/vmlinuz-6.1 root=/dev/mapper/alice--vg-root ro quiet numa=fake=8 isolcpus=managed_irq,2-3 \

@@ -1,9 +1,12 @@
-//! A run or an imported table as one may give it to strangers: what names a person, a machine or a place in its files is
-//! taken out, what is compared stays. What is not known to be harmless goes: a setting that is not in the list, a
-//! parameter that is free text, what a program said when it failed. Does not know files; `store::shared` writes one.
+//! Anonymises runs and imported tables for publication: names of persons, machines and paths are removed, compared
+//! values
+//! are kept. Anything not known to be harmless is removed: unlisted settings, free-text parameters, and output of
+//! failed
+//! programs. Must not depend on files; `store::shared` writes them.
 //!
-//! What stays: the machine's topology, its cpu's model, kernel and settings; workloads, placements, samples, evidence,
-//! verdicts, times. What goes is in docs/reference/share-rules.md.
+//! Kept: topology, CPU model, kernel and settings; workloads, placements, samples, evidence, verdicts, times. The
+//! removed
+//! data are listed in docs/reference/share-rules.md.
 
 mod facts;
 mod pseudonyms;
@@ -15,14 +18,14 @@ use std::collections::BTreeMap;
 
 use crate::values::record::{ImportedTable, RunRecord, TrialRecord};
 
-/// What the person who shares wants.
+/// Options of sharing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShareOptions {
-    /// Command lines stay, without private paths and names.
+    /// Keep command lines, without private paths and names.
     pub keep_commands: bool,
-    /// What to call the machine; none for its cpu's model.
+    /// Name of the machine; `None` for its CPU model.
     pub host: Option<String>,
-    /// Names that are known to be private: of this machine, of its user. Replaced wherever they stand alone.
+    /// Private names, such as host and user names. Replaced wherever they occur as whole words.
     pub names: Vec<String>,
 }
 
@@ -30,25 +33,26 @@ pub struct ShareOptions {
 pub struct SharedRun {
     pub record: RunRecord,
     pub trials: Vec<TrialRecord>,
-    /// How often what was taken out, by kind in words.
+    /// Number of removed items by kind.
     pub taken: BTreeMap<&'static str, usize>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedTable {
     pub table: ImportedTable,
-    /// How often what was taken out, by kind in words.
+    /// Number of removed items by kind.
     pub taken: BTreeMap<&'static str, usize>,
 }
 
-/// A run without what is private. The same run comes out the same each time, so that importing it twice adds nothing. Where
-/// its plan had to be changed, its own and its trials' names are made anew: the old ones were made of what was taken out,
-/// and who guesses a command could tell by them that the guess is right.
+/// Returns a run without private data. The result is deterministic, so that importing it twice adds nothing. If the
+/// plan
+/// had to change, new ids are derived for the run and its trials: the original ids are hashes of the removed data, with
+/// which a guessed command could be confirmed.
 pub fn run(record: &RunRecord, trials: &[TrialRecord], wish: &ShareOptions) -> SharedRun {
     record::share(record, trials, wish)
 }
 
-/// An imported table without what is private.
+/// Returns an imported table without private data.
 pub fn table(table: &ImportedTable, wish: &ShareOptions) -> SharedTable {
     table::share(table, wish)
 }

@@ -1,27 +1,27 @@
-//! Takes out of free text what names a person, a machine or a place in its files: paths, addresses, identifiers, serial
-//! numbers, and the words that the caller knows to be private. Knows shapes of words only; what may stand in a field at
-//! all is decided in `record` and `table`.
+//! Replaces private data in free text: paths, addresses, identifiers, serial numbers, and words that the caller
+//! declares
+//! private. Recognises words only by their form; `record` and `table` decide which fields are shared.
 
 use std::collections::BTreeMap;
 
-/// Words of this length or shorter are replaced only where they stand alone: `sh` is also in `share`.
+/// Texts up to this length are replaced only as whole words: `sh` is also part of `share`.
 const ALONE_BYTES_MAX: usize = 3;
 
-/// Host and user names that say nothing of anybody, and would be missed in sentences.
+/// Host and user names that do not identify anyone and occur in ordinary sentences.
 const COMMON: [&str; 8] = ["localhost", "root", "user", "debian", "ubuntu", "kernel", "machine", "linux"];
 
-/// Folders that are the same on every machine, so that what lies in them is nobody's.
+/// Directories that are the same on every machine, so that paths in them are not private.
 const SYSTEM_FOLDERS: [&str; 9] =
     ["/bin/", "/sbin/", "/lib/", "/lib64/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/proc/", "/sys/"];
 
-/// Replaces private words, always the same one by the same, and counts what it replaced by kind.
+/// Replaces private words consistently and counts the replacements by kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pseudonyms {
-    /// What is known to be private, longest first, with what stands for it.
+    /// Private texts, longest first, with their pseudonyms.
     known: Vec<(String, String)>,
-    /// Host and user names: replaced where they stand alone, in any case.
+    /// Host and user names, replaced as whole words, ignoring case.
     names: Vec<String>,
-    /// How often what was taken out.
+    /// Number of replacements by kind.
     pub(super) taken: BTreeMap<&'static str, usize>,
 }
 
@@ -31,33 +31,34 @@ impl Pseudonyms {
         Self { names: names.iter().filter(private).map(|name| name.to_lowercase()).collect(), ..Self::default() }
     }
 
-    /// From now on this text is replaced wherever it stands.
-    pub(super) fn replace(&mut self, text: &str, stands_for_it: &str) {
+    /// Registers a text to be replaced wherever it occurs.
+    pub(super) fn replace(&mut self, text: &str, pseudonym: &str) {
         if text.trim().is_empty() || self.known.iter().any(|(known, _)| known == text) {
             return;
         }
-        self.known.push((text.into(), stands_for_it.into()));
+        self.known.push((text.into(), pseudonym.into()));
         self.known.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.0.cmp(&b.0)));
     }
 
-    /// What stands for a text that is hidden as a whole.
+    /// Returns the pseudonym of a whole text, if registered.
     pub(super) fn pseudonym(&self, text: &str) -> Option<String> {
-        self.known.iter().find(|(known, _)| known == text).map(|(_, stands_for_it)| stands_for_it.clone())
+        self.known.iter().find(|(known, _)| known == text).map(|(_, pseudonym)| pseudonym.clone())
     }
 
-    /// Counts what was taken out elsewhere than in a text.
+    /// Counts an item that was removed outside of texts.
     pub(super) fn count(&mut self, kind: &'static str) {
         *self.taken.entry(kind).or_default() += 1;
     }
 
-    /// A sentence without private words.
+    /// Returns a sentence without private words.
     pub(super) fn sentence(&mut self, text: &str) -> String {
         let text = self.without_known(text);
         self.rewrite(&text, true)
     }
 
-    /// A maker's or a program's own text, such as a cpu's model or a metric's name: only what has the shape of an address,
-    /// a path or an identifier is taken out. It may look like a serial number, and have the same word as a host's name.
+    /// Returns a vendor's or program's text, such as a CPU model or a metric name, without addresses, paths and
+    /// identifiers.
+    /// Words that look like serial numbers or equal a host name are kept.
     pub(super) fn made(&mut self, text: &str) -> String {
         self.rewrite(text, false)
     }
@@ -81,11 +82,11 @@ impl Pseudonyms {
 
     fn without_known(&mut self, text: &str) -> String {
         let mut text = text.to_string();
-        for (known, stands_for_it) in &self.known {
+        for (known, pseudonym) in &self.known {
             if known.len() > ALONE_BYTES_MAX {
-                text = text.replace(known.as_str(), stands_for_it);
+                text = text.replace(known.as_str(), pseudonym);
             } else {
-                text = replace_alone(&text, known, stands_for_it);
+                text = replace_alone(&text, known, pseudonym);
             }
         }
         text
@@ -102,7 +103,7 @@ impl Pseudonyms {
         if sentence { self.without_names(core) + tail } else { token.into() }
     }
 
-    /// Host and user names may be parts of a word: `alice@box`, `box-eth0`.
+    /// Replaces host and user names, which may be part of a word: `alice@box`, `box-eth0`.
     fn without_names(&mut self, token: &str) -> String {
         let mut text = token.to_string();
         for name in self.names.clone() {
@@ -120,7 +121,7 @@ fn ends_token(c: char) -> bool {
     c.is_whitespace() || "\"'`,;()[]{}<>|=\\".contains(c)
 }
 
-/// What a word is, by its shape, and what stands for it.
+/// Returns the kind of a private word, recognised by its form, and its replacement.
 fn kind_of(token: &str) -> Option<(&'static str, &'static str)> {
     if holds_uuid(token) || holds_long_hexadecimal(token) {
         return Some(("identifiers", "ID"));
@@ -140,7 +141,7 @@ fn kind_of(token: &str) -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// `/home/alice/x`, `~/x`, `../x`, also behind a colon or an option (`-o/home/x`); not `MB/s` and not `/usr/bin/env`.
+/// Matches `/home/alice/x`, `~/x`, `../x`, also after a colon or an option (`-o/home/x`); not `MB/s` or `/usr/bin/env`.
 fn is_private_path(token: &str) -> bool {
     let starts = |prefix: &str| token.starts_with(prefix);
     if starts("~") || starts("./") || starts("../") {
@@ -150,7 +151,7 @@ fn is_private_path(token: &str) -> bool {
     let relative = begin > 0 && !token[..begin].ends_with([':', '@']) && !starts("-") && !starts("+");
     let path = &token[begin..];
     if relative {
-        // Two slashes are a path, one is often a unit: `MB/s`, `read/write`.
+        // A relative path needs two slashes: one is often a unit or a pair, such as `MB/s` or `read/write`.
         return path.matches('/').count() > 1;
     }
     path.len() > 1 && !is_public_path(path)
@@ -164,7 +165,8 @@ fn is_public_path(path: &str) -> bool {
     device || SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// Six pairs of hexadecimal digits with colons or dashes, or twelve digits behind `enx` or `wlx` as systemd names cards.
+/// Matches six pairs of hexadecimal digits with colons or dashes, or twelve digits after `enx` or `wlx` (systemd's
+/// names).
 fn holds_mac(token: &str) -> bool {
     let bytes = token.as_bytes();
     let pairs = |window: &[u8]| {
@@ -188,8 +190,9 @@ fn holds_uuid(token: &str) -> bool {
     })
 }
 
-/// World-wide names, machine ids, keys: sixteen hexadecimal digits or more, with digits and letters among them. The trials'
-/// own names, which are such, are never in a text.
+/// Matches world-wide names, machine ids and keys: at least sixteen hexadecimal digits, both digits and letters. Trial
+/// ids
+/// have this form too, but never occur in texts.
 fn holds_long_hexadecimal(token: &str) -> bool {
     token.split(|c: char| !c.is_ascii_hexdigit()).any(|run| {
         run.len() >= 16
@@ -208,14 +211,14 @@ fn is_ip_address(token: &str) -> bool {
     version_4 || hexadecimal && (groups == 8 || token.contains("::") && token.len() > 3)
 }
 
-/// `alice@box`, also without a domain.
+/// Matches `alice@box`, also without a domain.
 fn is_mail(token: &str) -> bool {
     token.split_once('@').is_some_and(|(user, host)| {
         user.starts_with(|c: char| c.is_ascii_alphabetic()) && host.starts_with(|c: char| c.is_ascii_alphanumeric())
     })
 }
 
-/// Ten capitals and digits or more, of each several, as makers number disks: `S4EWNX0R512345`, `WD-WCC4N5PF96KD`.
+/// Matches serial numbers of disks: at least ten capitals and digits, several of each, such as `S4EWNX0R512345`.
 fn is_serial(token: &str) -> bool {
     let count = |wanted: fn(&u8) -> bool| token.bytes().filter(wanted).count();
     token.len() >= 10
@@ -229,12 +232,11 @@ fn replace_alone(text: &str, word: &str, by: &str) -> String {
 }
 
 fn replace_alone_in_any_case(text: &str, word: &str, by: &str) -> String {
-    // Only ASCII changes its case here, so that places stay the same.
+    // Only ASCII letters change case, so byte offsets stay the same.
     replace_where(text, word, by, &text.to_ascii_lowercase())
 }
 
-/// Replaces `word` where it stands in `searched`, which is `text` byte for byte but for its case, with no letter or digit
-/// beside it.
+/// Replaces `word` in `text` at its whole-word positions in `searched`, which equals `text` except for case.
 fn replace_where(text: &str, word: &str, by: &str, searched: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
@@ -281,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn plain_words_stay() {
+    fn ordinary_words_are_kept() {
         for text in [
-            "12 % of its pages were on nodes 0-3, asked for 1",
+            "12 % of its pages were on nodes 0-3, requested 1",
             "1.5 MB/s read/write @ 2 threads, cpu 0x10, 6.1.0-18-amd64",
             "/proc/self/numa_maps: Permission denied; /sys/devices/system/node; /dev/sda",
             "0000:01:00.0 virtio0-input.0 -C 0-3,8 -m 0",
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_makers_text_may_look_like_a_serial_number() {
+    fn vendor_texts_may_look_like_serial_numbers() {
         let mut words = Pseudonyms::new(&[]);
         assert_eq!(words.made("GIGABYTE MZ32-AR0-00"), "GIGABYTE MZ32-AR0-00");
         assert_eq!(words.made("box 00:1a:2b:3c:4d:5e"), "box ADDRESS");
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_replaced_with_any_bytes_beside_it() {
+    fn names_are_replaced_next_to_non_ascii_text() {
         let mut words = Pseudonyms::new(&["zoë".into()]);
         assert_eq!(words.sentence("é Zoë zoë, zoës"), "é NAME NAME, zoës");
         assert_eq!(words.sentence("ünïcödé/päth/ß"), "PATH");

@@ -1,4 +1,4 @@
-//! A run and its trials for strangers: goes through every field that holds text and says what becomes of it.
+//! Anonymises a run and its trials field by field.
 
 use super::pseudonyms::Pseudonyms;
 use super::texts::{TextScrubber, is_plain_device, learn_devices};
@@ -15,8 +15,8 @@ use crate::values::trial::{
 };
 use crate::values::workload::{MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
-/// What stands where a program said why it failed: it may have said anything.
-const UNTOLD: &str = "what it said is not shared";
+/// Replaces the reason of a failure: it may contain arbitrary output of a program.
+const REASON_HIDDEN: &str = "its output is not shared";
 
 pub(super) fn share(record: &RunRecord, trials: &[TrialRecord], wish: &ShareOptions) -> SharedRun {
     let mut words = Pseudonyms::new(&wish.names);
@@ -47,23 +47,23 @@ pub(super) fn share(record: &RunRecord, trials: &[TrialRecord], wish: &ShareOpti
     SharedRun { record: shared, trials, taken: work.words.taken }
 }
 
-/// `CAPTURE:SEED` without the name of a file.
+/// Returns `CAPTURE:SEED` without a file name.
 fn learn_simulated(simulated: &str, record: &RunRecord, words: &mut Pseudonyms) -> String {
     let (name, seed) = simulated.rsplit_once(':').unwrap_or((simulated, ""));
     let machine = serde_json::to_string(&record.machine.topology.fixed()).expect("a topology has text keys only");
-    let stands_for_it = format!("machine-{}", &short_hash(&machine)[..8]);
-    words.replace(name, &stands_for_it);
+    let pseudonym = format!("machine-{}", &short_hash(&machine)[..8]);
+    words.replace(name, &pseudonym);
     words.count("names of captures");
-    format!("{stands_for_it}:{}", if seed.bytes().all(|byte| byte.is_ascii_digit()) { seed } else { "" })
+    format!("{pseudonym}:{}", if seed.bytes().all(|byte| byte.is_ascii_digit()) { seed } else { "" })
 }
 
-/// As a run's name is made where it is begun, of what is left of it.
+/// Derives a run id from the shared data.
 fn new_id(shared: &RunRecord) -> RunId {
     let RunRecord { plan, seed, simulated, started_unix_ms, .. } = shared;
     RunId(short_hash(&format!("shared\n{}\n{seed}\n{simulated:?}\n{started_unix_ms}", plan.key())))
 }
 
-/// What is known of the private words while one run is gone through.
+/// State of the anonymisation of one run.
 struct Redaction {
     words: Pseudonyms,
     texts: TextScrubber,
@@ -84,19 +84,19 @@ impl Redaction {
             compare_by: self.words.sentence(&plan.compare_by),
             baseline: plan.baseline.as_ref().map(|baseline| self.words.sentence(baseline)),
             race: plan.race.as_ref().map(|race| self.race(race)),
-            // Two numbers, of which nobody learns what was run.
+            // Contains only numbers, which do not identify the command.
             size: plan.size,
             command: self.command(plan),
         }
     }
 
-    /// The words that ask for the plan: only where no command line is among them.
+    /// Keeps the arguments of the plan only if they contain no command line.
     fn command(&mut self, plan: &Plan) -> Vec<String> {
         let has_command = plan.race.is_some() || plan.workloads.iter().any(|spec| spec.name == super::texts::COMMAND);
         if has_command && !self.keep_commands {
             return Vec::new();
         }
-        // An experiment's file is called as its owner likes.
+        // The name of an experiment file is chosen by its owner.
         let file = |word: &String| word.to_ascii_lowercase().ends_with(".toml");
         plan.command
             .iter()
@@ -135,9 +135,9 @@ impl Redaction {
         }
     }
 
-    /// The program's own words. What the metrics of a cell are called must stay one with its samples.
+    /// Keeps the program's own texts. Metric names must stay consistent with the samples.
     fn spec(spec: &WorkloadSpec) -> WorkloadSpec {
-        // Examples of paths in descriptions are nobody's, and not counted.
+        // Example paths in descriptions are not private and not counted.
         let words = &mut Pseudonyms::default();
         let parameter = |old: &ParameterSpec, words: &mut Pseudonyms| ParameterSpec {
             name: words.made(&old.name),
@@ -187,7 +187,7 @@ impl Redaction {
 
     fn machine(&mut self, machine: &Capture, simulated: Option<&str>) -> Capture {
         let mut settings = facts::share(&machine.settings, &mut self.words);
-        // A simulated machine without settings of its own is called as its file.
+        // A simulated machine without settings is named after its file.
         let model = machine.settings.get("cpu.model").filter(|model| model.starts_with("simulated "));
         if let (Some(_), Some(simulated)) = (model, simulated) {
             let name = simulated.split(':').next().unwrap_or(simulated);
@@ -230,7 +230,7 @@ impl Redaction {
         }
     }
 
-    /// A trial; `renamed` is its run where names are made anew.
+    /// Anonymises a trial; `renamed` is its run if new ids are derived.
     fn trial(&mut self, record: &TrialRecord, renamed: Option<&RunRecord>) -> TrialRecord {
         let old = &record.trial;
         let mut trial = Trial {
@@ -254,7 +254,7 @@ impl Redaction {
                 grade: record.verdict.grade,
                 reasons: reasons
                     .map(|reason| match reason.strip_prefix("failed: ") {
-                        Some(_) if untold => format!("failed: {UNTOLD}"),
+                        Some(_) if untold => format!("failed: {REASON_HIDDEN}"),
                         _ => self.words.sentence(reason),
                     })
                     .collect(),
@@ -267,9 +267,9 @@ impl Redaction {
             TrialStatus::Completed => TrialStatus::Completed,
             TrialStatus::Failed(why) => {
                 self.words.count("reasons of failures");
-                // A reason may stand in other words of the same run.
-                self.words.replace(why, UNTOLD);
-                TrialStatus::Failed(UNTOLD.into())
+                // The reason may also occur in other texts of the same run.
+                self.words.replace(why, REASON_HIDDEN);
+                TrialStatus::Failed(REASON_HIDDEN.into())
             }
             TrialStatus::TimedOut(why) => TrialStatus::TimedOut(self.words.sentence(why)),
             TrialStatus::Unavailable(why) => TrialStatus::Unavailable(self.words.sentence(why)),
@@ -299,7 +299,7 @@ impl Redaction {
                 .iter()
                 .map(|(what, why)| (self.words.made(what), self.words.sentence(why)))
                 .collect(),
-            // Numbers of cpus and times: what the machine did, not who or what for.
+            // CPU numbers and times describe the machine's activity, not its user.
             cpu_times: evidence.cpu_times.clone(),
             second: evidence.second.as_ref().map(|second| Box::new(self.evidence(second))),
             ..evidence.clone()

@@ -1,5 +1,6 @@
-//! An imported table for strangers. Its tests may be command lines, as hyperfine's are; its columns and notes were written
-//! by people and are only cleaned of private words, so the program shows them before it gives them away.
+//! Anonymises an imported table. Its tests may be command lines, as in hyperfine; columns and notes are free text in
+//! which
+//! only private words are replaced, so they are printed for review.
 
 use super::pseudonyms::Pseudonyms;
 use super::{ShareOptions, SharedTable};
@@ -22,7 +23,7 @@ fn share_row(row: &ImportedRow, words: &mut Pseudonyms) -> ImportedRow {
     ImportedRow { test, metric: words.sentence(&row.metric), unit: words.made(&row.unit), ..row.clone() }
 }
 
-/// hyperfine's tests are commands. They are known by what it measures of each, and by nothing else in the table.
+/// Replaces commands imported from hyperfine, which are recognised only by their metrics.
 fn hide_commands(table: &ImportedTable, words: &mut Pseudonyms) {
     let has = |test: &str, metric: &str| table.rows.iter().any(|row| row.test == test && row.metric == metric);
     let mut number = 0;
@@ -36,7 +37,7 @@ fn hide_commands(table: &ImportedTable, words: &mut Pseudonyms) {
     }
 }
 
-/// Two columns that came to the same are still two.
+/// Makes column names unique after replacements.
 fn distinct(columns: Vec<String>) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for column in columns {
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_paths_and_names_go() {
+    fn commands_paths_and_names_are_removed() {
         let wish = ShareOptions { names: vec!["basalt".into()], ..ShareOptions::default() };
         let SharedTable { table, taken } = share(&table(), &wish);
         assert_eq!(table.name, "NAME");
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_stay_where_the_owner_says_so() {
+    fn commands_are_kept_on_request() {
         let SharedTable { table, .. } =
             share(&table(), &ShareOptions { keep_commands: true, ..ShareOptions::default() });
         assert_eq!(table.rows[0].test, "PATH --password=hunter2");

@@ -1,6 +1,6 @@
-//! Which free texts a run holds, as far as they can be told before it is gone through: the names of its devices, the
-//! texts that are values of parameters, what its commands are called. Each gets something that stands for it, the same
-//! everywhere, and two never the same.
+//! Collects the private free texts of a run in advance: names of devices, values of text parameters, names of commands.
+//! Each
+//! gets a consistent, unique pseudonym.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use crate::values::record::{RunRecord, TrialRecord};
 use crate::values::trial::Evidence;
 use crate::values::workload::{ParameterKind, Parameters, Value, WorkloadSpec};
 
-/// The workload whose parameters are the user's own commands.
+/// Workload whose parameters are the user's commands.
 pub(super) const COMMAND: &str = "command";
 
-/// Parameters whose free text names something of the measurement: a library, tests, a width of blocks. A path is none.
+/// Parameters whose free text describes the measurement: a library, tests, a block width. Paths are not included.
 const PUBLIC: [&str; 9] = ["blas", "cipher", "library", "nb", "options", "program", "rounds", "source", "tests"];
 
-/// How the kernel and systemd name devices: these say nothing of anybody.
+/// Device name prefixes of the kernel and systemd, which are not private.
 const DEVICES: [&str; 24] = [
     "sd", "vd", "xvd", "hd", "nvme", "mmcblk", "sr", "loop", "zram", "ram", "dm-", "md", "pmem", "nullb", "eth", "eno",
     "ens", "enp", "wlan", "wlp", "wlo", "ib", "lo", "usb",
 ];
 
-/// What stands for the texts of one run.
+/// Pseudonyms of the texts of one run.
 pub(super) struct TextScrubber {
     specs: Vec<WorkloadSpec>,
-    /// By the parameter's name and value.
+    /// Pseudonyms by parameter name and value.
     values: BTreeMap<(String, String), String>,
-    /// What a test is called instead.
+    /// Pseudonyms of tests.
     tests: BTreeMap<String, String>,
 }
 
 impl TextScrubber {
-    /// Goes through all cells and trials, in their order.
+    /// Collects the texts of all cells and trials, in order.
     pub(super) fn learn(
         record: &RunRecord,
         trials: &[TrialRecord],
@@ -67,9 +67,9 @@ impl TextScrubber {
         }
         let kept = workload == COMMAND && keep_commands;
         let stem = if name == "argv" { COMMAND } else { name };
-        let taken = |texts: &Self, wanted: &String| texts.values.iter().any(|((_, _), value)| value == wanted);
+        let taken = |texts: &Self, preferred: &String| texts.values.iter().any(|((_, _), value)| value == preferred);
         let mut number = 1;
-        // Counted only where it is what is shared.
+        // Counted only if this text is shared.
         let cleaned = if kept { words.sentence(text) } else { String::new() };
         let mut shared = if kept { cleaned.clone() } else { format!("{stem}-{number}") };
         while taken(self, &shared) {
@@ -77,28 +77,28 @@ impl TextScrubber {
             shared = if kept { format!("{cleaned} #{number}") } else { format!("{stem}-{number}") };
         }
         if !kept {
-            words.count(if workload == COMMAND { "command lines" } else { "files and folders" });
+            words.count(if workload == COMMAND { "command lines" } else { "files and directories" });
             words.replace(text, &shared);
             hide_parts(text, &shared, words);
         }
         self.values.insert(at, shared);
     }
 
-    fn learn_test(&mut self, test: &str, wanted: &str, words: &mut Pseudonyms) {
+    fn learn_test(&mut self, test: &str, preferred: &str, words: &mut Pseudonyms) {
         if self.tests.contains_key(test) {
             return;
         }
-        let mut name = wanted.to_string();
+        let mut name = preferred.to_string();
         let mut number = 1;
         while self.tests.values().any(|other| *other == name) {
             number += 1;
-            name = format!("{wanted} #{number}");
+            name = format!("{preferred} #{number}");
         }
         words.replace(test, &name);
         self.tests.insert(test.into(), name);
     }
 
-    /// Whether a text is a value that the program itself offers, or names a library, a cipher, a disk.
+    /// Whether a text is one of the program's own values, or the name of a library, a cipher or a disk.
     fn is_public(&self, workload: &str, name: &str, text: &str, words: &Pseudonyms) -> bool {
         let spec = self.specs.iter().find(|spec| spec.name == workload).and_then(|spec| spec.parameter(name));
         let Some(spec) = spec else { return false };
@@ -111,18 +111,18 @@ impl TextScrubber {
         offered || workload != COMMAND && (disk || PUBLIC.contains(&name) && !text.contains('/') && clean())
     }
 
-    /// What a test is called where its own name is hidden.
+    /// Returns the pseudonym of a test, if its name is private.
     pub(super) fn test(&self, test: &str) -> Option<String> {
         self.tests.get(test).cloned()
     }
 
-    /// Parameters with what stands for their texts.
+    /// Replaces private texts in parameters.
     pub(super) fn parameters(&self, workload: &str, parameters: &Parameters, words: &mut Pseudonyms) -> Parameters {
         let share = |name: &String, value: &Value, words: &mut Pseudonyms| {
             let shared = match value {
                 Value::Text(text) => Value::Text(match self.values.get(&(name.clone(), text.clone())) {
                     Some(shared) => shared.clone(),
-                    // What the program offers is public, and made of its own words.
+                    // The program's own values are public.
                     None if self.is_public(workload, name, text, words) => text.clone(),
                     None => words.sentence(text),
                 }),
@@ -134,11 +134,11 @@ impl TextScrubber {
     }
 }
 
-/// Errors name the program alone, or one argument: a command is hidden word by word too.
+/// Replaces the words of a command too: error messages contain only the program, or one argument.
 fn hide_parts(text: &str, shared: &str, words: &mut Pseudonyms) {
     let listed: Vec<String> = serde_json::from_str(text).unwrap_or_default();
     let parts = if listed.is_empty() { text.split_whitespace().map(String::from).collect() } else { listed };
-    // Shorter ones are numbers and single letters, which sentences have for other reasons.
+    // Shorter words are numbers and single letters, which also occur in unrelated sentences.
     parts.iter().filter(|part| part.len() > 3 && *part != text).for_each(|part| words.replace(part, shared));
     let program = parts.first().and_then(|program| program.rsplit('/').next());
     if let Some(program) = program.filter(|program| program.len() > 2) {
@@ -146,7 +146,7 @@ fn hide_parts(text: &str, shared: &str, words: &mut Pseudonyms) {
     }
 }
 
-/// Hides the names of devices that somebody has chosen.
+/// Replaces user-defined names of devices.
 pub(super) fn learn_devices(record: &RunRecord, trials: &[TrialRecord], words: &mut Pseudonyms) {
     let mut names: Vec<&String> = record.machine.topology.devices.iter().map(|device| &device.name).collect();
     let placements = record.plan.cells.iter().map(|cell| &cell.placement);
@@ -171,7 +171,7 @@ fn names_in<'a>(evidence: &'a Evidence, names: &mut Vec<&'a String>) {
     }
 }
 
-/// `sda`, `nvme0n1`, `enp3s0f1np1`: as the kernel and systemd name devices.
+/// Whether a device has a default name of the kernel or systemd: `sda`, `nvme0n1`, `enp3s0f1np1`.
 pub(super) fn is_plain_device(name: &str) -> bool {
     DEVICES.iter().any(|prefix| {
         let Some(rest) = name.strip_prefix(prefix) else { return false };
@@ -182,7 +182,7 @@ pub(super) fn is_plain_device(name: &str) -> bool {
                 && rest.len() <= 4
                 && rest[letters..].bytes().all(|b| b.is_ascii_digit());
         }
-        // `p3s0f1np1` is a place on a bus; with a MAC address it is longer.
+        // `p3s0f1np1` is a bus location; a name with a MAC address is longer.
         rest.len() <= 10 && rest.bytes().all(|byte| byte.is_ascii_digit() || b"npsfdcu".contains(&byte))
     })
 }
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_that_the_kernel_named_are_plain() {
+    fn default_device_names_are_plain() {
         for name in
             ["sda", "sdab", "vda1", "nvme0n1", "nvme0c0n1", "eth0", "enp3s0f1np1", "eno1", "lo", "dm-3", "mmcblk0p1"]
         {

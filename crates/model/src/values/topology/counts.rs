@@ -1,34 +1,31 @@
-//! How many of each thing a topology has: what a reader and a test compare first.
+//! Object counts of a topology.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ObjectKind, Topology};
 
-/// Counts by kind. Names are part of the JSON contract of `nearfar map`.
+/// Object counts by kind. Field names are part of the JSON contract of `nearfar map`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub packages: usize,
-    /// Dies; 0 where the machine does not show them.
+    /// Dies. 0 if the machine does not report them.
     pub dies: usize,
-    /// Groups: clusters, books and the like.
+    /// Groups: clusters, books and similar levels.
     pub groups: usize,
     pub numa: usize,
-    /// Memory nodes with no cpu that this process may use.
+    /// Memory nodes without a CPU that this process may use.
     pub numa_without_cpus: usize,
-    /// Level-3 caches.
     pub l3: usize,
-    /// Level-2 caches.
     pub l2: usize,
     pub cores: usize,
     pub pus: usize,
-    /// Hardware threads that this process may use.
+    /// CPUs that this process may use.
     pub allowed_pus: usize,
-    /// Hardware threads that exist, offline ones too.
+    /// All CPUs, including offline ones.
     pub complete_pus: usize,
 }
 
 impl Topology {
-    /// Counts every kind of object.
     pub fn counts(&self) -> Counts {
         let count = |kind| self.of_kind(kind).count();
         Counts {

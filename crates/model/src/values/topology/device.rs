@@ -1,4 +1,4 @@
-//! Block and network devices: where they hang and which interrupts they raise.
+//! Block and network devices: their memory nodes and interrupts.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 
-/// What a device is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
@@ -14,43 +13,41 @@ pub enum DeviceKind {
     Network,
 }
 
-/// A block or network device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its name under /sys/block or /sys/class/net.
+    /// Name in /sys/block or /sys/class/net.
     pub name: String,
     pub kind: DeviceKind,
-    /// The bus address of the device that it hangs on, such as `0000:01:00.0` or `virtio3`.
+    /// Bus address of the parent device, such as `0000:01:00.0` or `virtio3`.
     pub bus: Option<String>,
-    /// The memory node next to it, where the system knows one.
+    /// Local memory node; `None` if the system does not report one.
     pub node: Option<NodeId>,
-    /// Its interrupts, lowest number first.
+    /// Interrupts in ascending order.
     pub interrupts: Vec<Interrupt>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interrupt {
     pub number: u32,
-    /// Its name in /proc/interrupts, such as `virtio0-req.0`.
+    /// Name in /proc/interrupts, such as `virtio0-req.0`.
     pub name: String,
-    /// Cpus that may take it.
+    /// CPUs that may handle it.
     pub affinity: CpuSet,
-    /// Cpus that take it now.
+    /// CPUs that handle it now.
     pub effective: CpuSet,
-    /// Whether its affinity can be changed.
     #[serde(default, skip_serializing_if = "Movability::is_unknown")]
     pub movability: Movability,
 }
 
-/// Whether an interrupt's affinity can be changed from outside the kernel.
+/// Whether the affinity of an interrupt can be changed from user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Movability {
-    /// The kernel tells only root, and not in every container.
+    /// The kernel reports it only to root, and not in every container.
     #[default]
     Unknown,
     Movable,
-    /// The kernel spreads the device's queues over the cpus itself and lets nobody move them.
+    /// The kernel spreads the device's queues over the CPUs and rejects changes of the affinity.
     Managed,
 }
 
@@ -59,8 +56,8 @@ impl Movability {
         *self == Self::Unknown
     }
 
-    /// `movable`, `managed`, or `not known`.
-    pub fn in_words(self) -> &'static str {
+    /// Returns `movable`, `managed` or `not known`.
+    pub fn label(self) -> &'static str {
         match self {
             Self::Unknown => "not known",
             Self::Movable => "movable",
@@ -69,5 +66,5 @@ impl Movability {
     }
 }
 
-/// How often each interrupt came since boot, by number and cpu; cpus that took none are left out.
+/// Counts of each interrupt since boot, by number and CPU; CPUs with a count of zero are omitted.
 pub type InterruptCounts = BTreeMap<u32, BTreeMap<CpuId, u64>>;

@@ -1,25 +1,25 @@
-//! What one cpu did during a trial, by kind of work, as /proc/stat counts it. Arithmetic alone; `machine` reads it.
+//! CPU time by kind of work, as counted in /proc/stat. The crate `machine` reads it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::values::units::Nanos;
 
-/// Time of one cpu by what it was spent on. The kernel counts in ticks of 10 ms, and where it has no exact accounting
-/// it books a whole tick on whatever runs when the tick ends.
+/// Time of one CPU by kind. The kernel counts in ticks of 10 ms; without exact accounting it charges a whole tick to
+/// the task that runs when the tick ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuTime {
     #[serde(skip_serializing_if = "is_zero")]
     pub user: Nanos,
-    /// The kernel on behalf of programs, and its threads.
+    /// Kernel code for programs, and kernel threads.
     #[serde(skip_serializing_if = "is_zero")]
     pub system: Nanos,
     #[serde(skip_serializing_if = "is_zero")]
     pub irq: Nanos,
-    /// What drivers leave for after the interrupt.
+    /// Work that drivers defer until after the interrupt.
     #[serde(skip_serializing_if = "is_zero")]
     pub softirq: Nanos,
-    /// Idle while a program that last ran here waits for a disk.
+    /// Idle while a program that last ran on this CPU waits for a disk.
     #[serde(skip_serializing_if = "is_zero")]
     pub iowait: Nanos,
     #[serde(skip_serializing_if = "is_zero")]
@@ -29,7 +29,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Everything but idle, waiting for disks, and stolen.
+    /// Returns the time that was not idle, iowait or steal.
     pub fn busy(&self) -> Nanos {
         sum(&[self.user, self.system, self.irq, self.softirq])
     }
@@ -43,7 +43,8 @@ impl CpuTime {
         self.with(other, u64::saturating_add)
     }
 
-    /// What was spent since an earlier reading. Kernels correct idle time backwards now and then; that is nothing spent.
+    /// Returns the difference from an earlier reading. Kernels sometimes correct idle time backwards, which counts as
+    /// zero.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         self.with(before, u64::saturating_sub)
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_differences_are_those_of_each_kind() {
+    fn sums_and_differences_are_computed_by_kind() {
         let (before, after) = (time([1, 2, 4, 8, 16, 32, 64]), time([2, 4, 8, 16, 32, 64, 128]));
         assert_eq!(after.since(&before), before);
         assert_eq!(before.plus(&before), after);
@@ -91,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_goes_backwards_or_runs_over_is_nothing_and_everything() {
+    fn sums_and_differences_saturate() {
         assert_eq!(time([0; 7]).since(&time([1; 7])), time([0; 7]));
         assert_eq!(time([u64::MAX; 7]).plus(&time([1; 7])).total(), Nanos(u64::MAX));
     }
 
     #[test]
-    fn zeros_are_not_written_and_are_read_as_such() {
+    fn zeros_are_omitted_from_json() {
         let idle = CpuTime { idle: Nanos(5), ..CpuTime::default() };
         let text = serde_json::to_string(&idle).unwrap();
         assert_eq!(text, r#"{"idle":5}"#);

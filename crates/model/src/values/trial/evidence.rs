@@ -1,4 +1,4 @@
-//! What was observed while a trial ran. Facts only; `verdict` weighs them.
+//! Evidence: observations during a trial. Facts only; `verdict` judges them.
 
 use std::collections::BTreeMap;
 
@@ -8,137 +8,141 @@ use super::CpuTime;
 use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::values::units::{Bytes, Nanos};
 
-/// What was observed about one trial. A field is none when it cannot be observed here; `unavailable` says why.
+/// Observations during one trial. A field is `None` if it cannot be observed; `unavailable` has the reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Evidence {
     /// The affinity mask that the kernel reported for the process before its first instruction.
     pub mask_at_start: Option<CpuSet>,
-    /// The affinity masks of all threads at all looks, joined; wider than asked means that it moved itself.
+    /// Union of the affinity masks of all threads over all polls; wider than requested if the process changed its
+    /// affinity.
     pub mask_at_end: Option<CpuSet>,
-    /// Every cpu on which a thread was seen.
+    /// All CPUs on which a thread was observed.
     pub cpus_seen: CpuSet,
-    /// How many times threads were looked at.
+    /// Number of polls of the threads.
     #[serde(rename = "polls", alias = "looks")]
-    pub looks: u64,
-    /// The most threads seen at once.
+    pub polls: u64,
+    /// Maximum number of threads in one poll.
     pub threads_seen: u64,
-    /// Our own kernels prove each thread: where it was asked to sit, what it read back, where it ran.
+    /// One entry per thread of a built-in kernel: requested CPU, affinity read back, CPUs on which it ran.
     #[serde(rename = "thread_bindings", alias = "thread_seats")]
-    pub thread_seats: Vec<ThreadBinding>,
-    /// Resident pages of the measured memory by node: `move_pages(2)` for our kernels, `numa_maps`
+    pub thread_bindings: Vec<ThreadBinding>,
+    /// Resident pages of the measured memory by node: `move_pages(2)` for built-in kernels, `numa_maps`
     /// (anonymous memory) for commands.
     pub pages: BTreeMap<NodeId, u64>,
-    /// Resident file-backed pages by node; a policy does not move what the page cache already holds.
+    /// Resident file-backed pages by node. A policy does not move pages that are already in the page cache.
     pub file_pages: BTreeMap<NodeId, u64>,
-    /// What was behind the measured memory, where that was to be beyond DRAM.
+    /// File behind the measured memory; `None` unless far memory was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far: Option<FarMemory>,
-    /// The memory nodes of the seats' cpus; none when unseated, or not looked at.
+    /// Local memory nodes of the bound CPUs; `None` if unbound or not observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_nodes: Option<NodeSet>,
-    /// The memory policy that the kernel reported back, in its own words (`bind:0`, `default`).
+    /// Memory policy as reported by the kernel (`bind:0`, `default`).
     pub memory_policy: Option<String>,
-    /// Moves from cpu to cpu, after the start. Sampled at the looks unless an exact count was asked for.
+    /// Migrations between CPUs after the start. Sampled at the polls unless an exact count was requested.
     pub migrations: Option<u64>,
-    /// Gave up the cpu by waiting.
+    /// Context switches because a thread waited.
     pub switches_voluntary: Option<u64>,
-    /// Had the cpu taken away.
+    /// Context switches because a thread was preempted.
     pub switches_involuntary: Option<u64>,
-    /// Page faults that needed a disk.
+    /// Page faults that read from a disk.
     pub faults_major: Option<u64>,
-    /// Page faults that did not.
+    /// Page faults without disk access.
     pub faults_minor: Option<u64>,
-    /// The most swapped-out memory of the processes that a look saw.
+    /// Maximum swapped-out memory of the observed processes in one poll.
     pub swapped: Option<Bytes>,
-    /// Processes of the whole machine that the kernel killed because memory was short.
+    /// Number of processes on the whole machine that the OOM killer ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oom_kills: Option<u64>,
-    /// Time that the hypervisor took from the seats (all cpus when unseated).
+    /// Time that the hypervisor took from the bound CPUs (all CPUs if unbound).
     pub steal: Option<Nanos>,
-    /// Cpu time on the seats (all cpus when unseated) that was neither idle nor the trial's own. The kernel counts
-    /// it in ticks, so it is rough for short trials.
+    /// CPU time on the bound CPUs (all CPUs if unbound) that was neither idle nor the trial's. The kernel counts in
+    /// ticks, so
+    /// it is imprecise for short trials.
     pub foreign: Option<Nanos>,
-    /// What each cpu of the machine did meanwhile, whoever had it do that: of kernels that look themselves (`io`) during
-    /// the timed region, of all others from start to exit.
+    /// Time of each CPU of the machine, over all processes: during the timed region for kernels that record it
+    /// themselves
+    /// (`io`), otherwise from start to exit.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu_times: BTreeMap<CpuId, CpuTime>,
     /// Growth of /proc/pressure/cpu "some" over the trial.
     pub pressure_cpu: Option<Nanos>,
     /// Growth of /proc/pressure/memory "some" over the trial.
     pub pressure_memory: Option<Nanos>,
-    /// What became of its budget of DRAM; none where it had none.
+    /// Use of the DRAM budget; `None` without a budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<DramBudgetUse>,
-    /// Interrupts that the seats took during the trial.
+    /// Number of interrupts on the bound CPUs during the trial.
     pub interrupts: Option<u64>,
-    /// What became of the interrupts of the devices that the user named; empty when none was named.
+    /// Interrupts of the devices that the user named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device_interrupts: Vec<DeviceInterrupt>,
-    /// Lowest and highest frequency, kHz, of that cpu on which they differed most while the trial ran on it.
+    /// Lowest and highest frequency in kHz during the trial, of the CPU with the largest difference.
     pub frequency_khz: Option<(u64, u64)>,
     /// From start to exit of the process.
     pub wall: Nanos,
-    /// User and system time of the process and its waited-for children.
+    /// User and system time of the process and its reaped children.
     pub cpu_time: Nanos,
-    /// What could not be observed here, and why: field name to reason.
+    /// Reasons for missing observations, by field name.
     pub unavailable: BTreeMap<String, String>,
-    /// The same of the second command, such as a server, from its start until it was stopped; none where there was
-    /// none. All other fields are of the measured command alone.
+    /// Evidence of the second command, such as a server, from start to stop; `None` without one. All other fields cover
+    /// only
+    /// the measured command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<Box<Evidence>>,
 }
 
-/// A trial's memory under a budget of DRAM.
+/// Memory use of a trial with a DRAM budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DramBudgetUse {
-    /// The DRAM that it could have, as the kernel read it back.
+    /// DRAM limit as read back from the kernel.
     pub dram: Bytes,
-    /// Read from far memory.
+    /// Bytes read from far memory.
     pub read: Bytes,
     pub written: Bytes,
-    /// Processes of it that the kernel killed because nothing more could go far.
+    /// Number of its processes that the OOM killer ended because far memory was full.
     pub killed: u64,
-    /// Bytes that the pilot had fetched ahead; none without a pilot.
+    /// Bytes that the paging controller prefetched; `None` without one.
     #[serde(rename = "prefetched", alias = "fetched", skip_serializing_if = "Option::is_none")]
-    pub fetched: Option<Bytes>,
+    pub prefetched: Option<Bytes>,
     #[serde(rename = "controller_cpu", alias = "pilot_cpu", skip_serializing_if = "Option::is_none")]
-    pub pilot_cpu: Option<Nanos>,
+    pub controller_cpu: Option<Nanos>,
 }
 
-/// What the kernel says of memory that is a file on a disk.
+/// Observations about memory that is a mapped file on a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarMemory {
     pub bytes: Bytes,
-    /// How much of it is a shared mapping of that very file, each byte at its own place (`/proc/self/maps`).
+    /// Bytes in shared mappings of the far file, at the expected offsets (`/proc/self/maps`).
     pub of_file: Bytes,
-    /// How much was in DRAM (the page cache) when the measurement had ended (mincore(2)); none where the kernel does not tell.
+    /// Bytes in DRAM (the page cache) at the end of the measurement (mincore(2)); `None` if the kernel does not report
+    /// it.
     pub resident: Option<Bytes>,
     pub file_system: String,
 }
 
-/// One interrupt of a device during a trial.
+/// A device interrupt during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceInterrupt {
     pub device: String,
-    /// The system's number of the interrupt.
     pub number: u32,
     pub name: String,
-    /// The cpus that could take it when the trial began.
+    /// CPUs that could handle it when the trial began.
     pub affinity_at_start: CpuSet,
-    /// And when it had ended.
+    /// CPUs that could handle it when the trial had ended.
     pub affinity_at_end: CpuSet,
-    /// The cpus that took it when the trial began. A new affinity may wait for the next interrupt.
+    /// CPUs that handled it when the trial began. A new affinity may take effect only at the next interrupt.
     pub effective_at_start: CpuSet,
-    /// And when it had ended.
+    /// CPUs that handled it when the trial had ended.
     pub effective_at_end: CpuSet,
-    /// How often it came during the trial, by cpu.
+    /// Number of occurrences during the trial, by CPU.
     pub arrived: BTreeMap<CpuId, u64>,
 }
 
 impl FarMemory {
-    /// Together with other memory of the same trial.
+    /// Adds other memory of the same trial.
     pub fn add(&mut self, other: &Self) {
         self.bytes.0 += other.bytes.0;
         self.of_file.0 += other.of_file.0;
@@ -148,16 +152,15 @@ impl FarMemory {
     }
 }
 
-/// One worker thread of our own kernels.
+/// Binding of one worker thread of a built-in kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadBinding {
-    /// Where it was asked to sit.
     #[serde(rename = "requested", alias = "asked")]
-    pub asked: CpuId,
-    /// The mask that the kernel reported back.
+    pub requested: CpuId,
+    /// Affinity mask as reported by the kernel.
     pub mask: CpuSet,
-    /// The cpu on which it was before the timed region.
+    /// CPU on which it ran before the timed region.
     pub before: CpuId,
-    /// The cpu on which it was after it.
+    /// CPU on which it ran after the timed region.
     pub after: CpuId,
 }

@@ -1,5 +1,6 @@
-//! One trial: what was to be run (`Trial`), what came out (`Outcome`), what proved the placement
-//! (`Evidence`) and what that is worth (`Verdict`).
+//! One trial: its description (`Trial`), its result (`Outcome`), the observations that verify the placement
+//! (`Evidence`)
+//! and their judgement (`Verdict`).
 
 mod cpu_time;
 mod evidence;
@@ -18,7 +19,7 @@ use crate::placements::placement::Placement;
 use crate::values::units::Nanos;
 use crate::values::workload::Parameters;
 
-/// Derived from what the trial is, so that resuming a run is a set difference.
+/// Hash of the run, cell, role, block and attempt, so that resuming a run is a set difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TrialId(pub String);
@@ -26,72 +27,71 @@ pub struct TrialId(pub String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Run and stored, never summarised.
+    /// Run and stored, but never summarised.
     Warmup,
     Measured,
-    /// Counts for the winner of a race against the kernel's choice, and for nothing else.
+    /// Counts only for the comparison of a race's winner with the baseline.
     Confirm,
 }
 
-/// One workload x placement x parameters x repetition, one process.
+/// One process: a workload with parameters, a placement and a repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     pub id: TrialId,
-    /// The index of its cell in the plan.
+    /// Index of the cell in the plan.
     pub cell: usize,
     pub workload: String,
     pub parameters: Parameters,
     pub placement: Placement,
     pub role: Role,
-    /// The block, counted from 0 within its role: every cell once in random order.
+    /// Ordinal of the block within its role, from 0. A block runs every cell once in random order.
     pub block: u32,
-    /// 0, or how often this repetition was repeated because its placement was not proven.
+    /// Number of earlier attempts of this repetition that were invalid.
     pub attempt: u32,
-    /// For everything random inside the trial.
+    /// Seed of everything random in the trial.
     pub seed: u64,
-    /// Longer than this and it is stopped.
+    /// Maximum duration; a longer trial is stopped.
     pub time_limit: Nanos,
 }
 
-/// One raw number that a trial produced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Which series it belongs to; metrics are made from series.
+    /// Name of the series. Metrics are computed from series.
     pub series: String,
-    /// In the series' unit.
+    /// In the unit of the series.
     pub value: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "status", content = "why")]
 pub enum TrialStatus {
-    /// It ran to its end.
+    /// The trial ran to completion.
     Completed,
-    /// It failed: exit status, wrong result, no metric in its output.
+    /// The trial failed: exit status, wrong result, or no metric in its output.
     Failed(String),
-    /// It was stopped at the time limit.
+    /// The trial was stopped at the time limit.
     TimedOut(String),
-    /// It cannot be measured here, with the reason.
+    /// The trial cannot be measured on this machine, for this reason.
     Unavailable(String),
 }
 
 impl TrialStatus {
-    /// Of a trial that was stopped for that.
+    /// Status of a trial that exceeded its time limit.
     pub fn timed_out(limit: Nanos) -> Self {
-        Self::TimedOut(format!("it had not ended after {limit}, its time limit"))
+        Self::TimedOut(format!("it exceeded its time limit of {limit}"))
     }
 }
 
-/// All that came out of a trial.
+/// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub status: TrialStatus,
-    /// Raw numbers, in the order in which they were taken.
+    /// Raw numbers in the order in which they were recorded.
     pub samples: Vec<Sample>,
     pub evidence: Evidence,
-    /// When it began, milliseconds since 1970 (a simulated machine has its own calendar).
+    /// Start time in milliseconds since 1970 (a simulated machine has its own clock).
     pub started_unix_ms: u64,
-    /// How long the whole trial took, start-up and evidence included.
+    /// Duration of the whole trial, including start-up and collection of evidence.
     pub took: Nanos,
 }
 
@@ -108,7 +108,7 @@ impl Role {
 }
 
 impl TrialId {
-    /// The id of a repetition of a cell of a run.
+    /// Derives the id of one attempt.
     pub fn derive(run: &str, cell_key: &str, role: Role, block: u32, attempt: u32) -> Self {
         let text = format!("{run}\n{cell_key}\n{}\n{block}\n{attempt}", role.key());
         Self(short_hash(&text))
@@ -121,8 +121,8 @@ impl fmt::Display for TrialId {
     }
 }
 
-/// The first 64 bits of a SHA-256 in hexadecimal: short enough to read, and by the birthday bound a
-/// clash among a million trials has a chance below 1 in 10^7.
+/// Returns the first 64 bits of a SHA-256 in hexadecimal. By the birthday bound, the probability of a collision among a
+/// million trials is below 1 in 10^7.
 pub fn short_hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! What a trial is worth, given what was asked and what was observed. Pure; thresholds carry reasons.
+//! Judges a trial by its requested placement and the evidence. Each threshold has its reason.
 
 mod budget;
 mod routes;
@@ -12,78 +12,83 @@ use crate::placements::placement::MemoryPolicy;
 use crate::values::id_set::{CpuSet, NodeId, NodeSet};
 use crate::values::units::{Bytes, Nanos};
 
-/// How far a trial can be believed.
+/// Trustworthiness of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
     Valid,
-    /// Placement proven, but something disturbed it. Counted, and said.
+    /// The placement is verified, but the trial was disturbed. Counted and reported.
     Suspect,
-    /// Placement not proven, or no result. Shown, not ranked, repeated.
+    /// The placement is not verified, or there is no result. Reported, not ranked, and retried.
     Invalid,
 }
 
-/// A grade and its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     #[serde(rename = "verdict")]
     pub grade: Grade,
-    /// Why it is not better; empty for a valid trial.
+    /// Reasons for the grade; none for a valid trial.
     pub reasons: Vec<String>,
 }
 
-/// A few pages (stack guard, vdso, loader) may lie elsewhere before the policy is set.
+/// Maximum fraction of pages on other nodes: a few (stack guard, vdso, loader) are allocated before the policy is set.
 const PAGES_ELSEWHERE_MAX: f64 = 0.02;
-/// The same as a number, while most pages are where they should be: of a program's written data `numa_maps` cannot tell
-/// the few pages that are still the page cache's. Seen in the NUMA guest, where two of thirteen were.
+/// Maximum number of pages on other nodes while most pages are on the requested ones: in a program's data segment,
+/// `numa_maps` does not distinguish the few pages that still belong to the page cache. In the NUMA guest, two of
+/// thirteen did.
 const PAGES_ELSEWHERE_FEW: u64 = 8;
-/// Interleaved pages are told from memory that lies on one node for the most part. Huge pages are dealt out whole and
-/// an own stack or loader adds some, so an even split is not exact.
+/// Maximum excess over an even split that still counts as interleaved. Huge pages are assigned whole, and stack and
+/// loader
+/// add pages, so the split is not exactly even.
 const PAGES_IN_TURN_EXCESS_MAX: f64 = 0.25;
-/// A huge page of the most usual size (2 MiB of 4 KiB pages): memory of fewer than four per node cannot split evenly.
+/// Four huge pages of the usual size (2 MiB of 4 KiB pages): less memory per node cannot be split evenly.
 const PAGES_IN_TURN_PER_NODE_MIN: u64 = 4 * 512;
-/// Work that is 2 % off moves a result by as much as differences that people act on.
+/// Foreign work of 2 % changes a result by as much as differences that users act on.
 const FOREIGN_SHARE_MAX: f64 = 0.02;
-/// As for foreign work; steal also stops the trial's own threads.
+/// Lower than for foreign work, because steal also stops the trial's threads.
 const STEAL_SHARE_MAX: f64 = 0.01;
-/// Threads that wait a moment for each other leave more of their cpus idle than a full machine does.
+/// Threads that briefly wait for each other leave more of their CPUs idle than a fully loaded machine does.
 const IDLE_SHARE_MAX: f64 = 0.05;
-/// /proc/stat counts in ticks of 10 ms, so shares of short trials are rounding; below this many
-/// nanoseconds of foreign or stolen time nothing is said.
+/// /proc/stat counts in ticks of 10 ms, so fractions of short trials are rounding noise. Less foreign or stolen time
+/// than
+/// this is ignored.
 const ROUNDING_MAX_NS: f64 = 30e6;
-/// Most kernels book a whole tick on whoever runs when it ends. Kernels tick at 100 Hz or faster.
+/// Most kernels charge a whole tick to the task that runs when it ends. Kernels tick at 100 Hz or faster.
 const TICK_NS: f64 = 10e6;
-/// A quiet trial exceeds three standard deviations once in 700 times; two would call one in 44 suspect.
+/// An undisturbed trial exceeds three standard deviations once in 700 times; two would make one in 44 suspect.
 const TICK_DEVIATIONS: f64 = 3.0;
-/// A good disk takes this long for a page, and the thread that needs it waits.
+/// Read latency of a fast disk, for which the faulting thread waits.
 const FAULT_MAJOR_NS: f64 = 100e3;
-/// Waits for a disk count like foreign work.
+/// Waiting for a disk counts like foreign work.
 const FAULTS_MAJOR_SHARE_MAX: f64 = FOREIGN_SHARE_MAX;
-/// Program and libraries may come from the disk in some faults of many pages each, which is their start and no disturbance.
+/// Loading the program and its libraries takes some faults of many pages each, which is not a disturbance.
 const FAULTS_MAJOR_FEW: u64 = 32;
 /// A frequency that fell by a tenth within a trial is throttling, not jitter.
 const FREQUENCY_FALL_MAX: f64 = 0.10;
 
 pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdict {
-    let subjects = subjects(trial, evidence);
+    let commands = judged_commands(trial, evidence);
     let mut invalid = failures(status);
     if matches!(status, TrialStatus::Completed) {
-        for subject in &subjects {
-            invalid.extend(seats_not_proven(subject));
-            invalid.extend(another_policy(subject));
-            invalid.extend(pages_elsewhere(subject));
-            invalid.extend(pages_not_in_turn(subject));
-            invalid.extend(not_far(subject));
+        for command in &commands {
+            invalid.extend(unverified_binding(command));
+            invalid.extend(other_policy(command));
+            invalid.extend(pages_elsewhere(command));
+            invalid.extend(uneven_interleaving(command));
+            invalid.extend(not_far(command));
         }
-        if evidence.second.is_none() && !trial.placement.second.is_empty() {
-            invalid.push(format!("no second command was seen, asked for one on cpus {}", trial.placement.second));
+        if evidence.second.is_none() && !trial.placement.server_cpus.is_empty() {
+            invalid.push(format!(
+                "no second command was observed; one was requested on CPUs {}",
+                trial.placement.server_cpus
+            ));
         }
-        invalid.extend(routes::not_proven(&trial.placement.interrupts, evidence));
-        invalid.extend(budget::not_kept(trial, evidence));
+        invalid.extend(routes::unverified(&trial.placement.interrupts, evidence));
+        invalid.extend(budget::violations(trial, evidence));
     }
-    let mut suspect: Vec<String> = subjects.iter().flat_map(disturbances).collect();
+    let mut suspect: Vec<String> = commands.iter().flat_map(disturbances).collect();
     if matches!(status, TrialStatus::Completed) {
-        suspect.extend(subjects.iter().filter_map(pages_spilled));
+        suspect.extend(commands.iter().filter_map(pages_spilled));
         suspect.extend(routes::unused(&trial.placement.interrupts, evidence));
     }
     let grade = match (invalid.is_empty(), suspect.is_empty()) {
@@ -95,45 +100,46 @@ pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdic
     Verdict { grade, reasons: invalid }
 }
 
-/// One of a trial's commands: what was asked for it and what was seen of it.
+/// One of a trial's commands, with its requested placement and its evidence.
 struct JudgedCommand<'a> {
     evidence: &'a Evidence,
-    /// Empty when the kernel chooses.
+    /// Empty if the kernel chooses.
     cpus: CpuSet,
-    /// How many cpus' time `steal` and `foreign` are shares of.
+    /// Number of CPUs whose time `steal` and `foreign` are compared with.
     cpu_count: usize,
     memory: &'a MemoryPolicy,
-    /// Time of its seats that the hypervisor took, and work of others there; none when not known or not to be judged.
+    /// Time that the hypervisor took from its CPUs; `None` if unknown or not judged.
     steal: Option<Nanos>,
+    /// Time that other programs used on its CPUs; `None` if unknown or not judged.
     foreign: Option<Nanos>,
     is_second: bool,
-    /// Whether some of its memory is meant to be far: then it waits for a disk, and others work for it.
+    /// Whether it has a DRAM budget. It then waits for a disk, and kernel threads work for it.
     is_bounded: bool,
 }
 
 impl JudgedCommand<'_> {
-    /// A reason that says what it did: `ran on cpus 3`.
-    fn did(&self, what: &str) -> String {
-        format!("{} {what}", if self.is_second { "the second command" } else { "it" })
+    /// Returns a reason whose subject is the command: `it ran on CPUs 3`.
+    fn reason_with_subject(&self, predicate: &str) -> String {
+        format!("{} {predicate}", if self.is_second { "the second command" } else { "it" })
     }
 
-    /// A reason that does not begin with the command itself.
-    fn of(&self, what: String) -> String {
-        if self.is_second { format!("the second command: {what}") } else { what }
+    /// Returns a reason with another subject.
+    fn reason(&self, text: String) -> String {
+        if self.is_second { format!("the second command: {text}") } else { text }
     }
 }
 
-/// The measured command and, where there was one, the second.
-fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<JudgedCommand<'a>> {
+/// Returns the measured command and the second one, if any.
+fn judged_commands<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<JudgedCommand<'a>> {
     let placement = &trial.placement;
     let (cpus, memory) = (placement.cpus(), &placement.memory);
-    let share_seats = placement.second.is_empty() || cpus.is_empty() || cpus.intersects(&placement.second);
-    // What the one does on the other's seats is the placement's doing. The second also lived before the first began,
-    // so more is taken off than it used meanwhile: the doubt is to the good of the trial.
-    let seconds = evidence.second.as_ref().filter(|_| share_seats).map_or(Nanos(0), |second| second.cpu_time);
+    let share_cpus = placement.server_cpus.is_empty() || cpus.is_empty() || cpus.intersects(&placement.server_cpus);
+    // Work of one command on the other's CPUs is due to the placement. The CPU time of the second command includes its
+    // time before the first began, so this subtracts too much, in favour of the trial.
+    let seconds = evidence.second.as_ref().filter(|_| share_cpus).map_or(Nanos(0), |second| second.cpu_time);
     let first = JudgedCommand {
         evidence,
-        cpu_count: placement.seats.len().max(placement.threads).max(1),
+        cpu_count: placement.bindings.len().max(placement.threads).max(1),
         steal: evidence.steal,
         foreign: evidence.foreign.map(|foreign| Nanos(foreign.0.saturating_sub(seconds.0))),
         cpus,
@@ -143,14 +149,14 @@ fn subjects<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<JudgedCommand<'
     };
     let second = evidence.second.as_deref().map(|evidence| JudgedCommand {
         evidence,
-        cpus: placement.second.clone(),
-        cpu_count: placement.second.len().max(1),
+        cpus: placement.server_cpus.clone(),
+        cpu_count: placement.server_cpus.len().max(1),
         memory,
         is_bounded: placement.budget.is_some(),
-        // Without seats it is of all cpus, which the first is judged by already.
-        steal: evidence.steal.filter(|_| !placement.second.is_empty()),
-        // On shared seats the work of warm-up runs would be foreign, and nobody counted it.
-        foreign: evidence.foreign.filter(|_| !share_seats),
+        // For an unbound command this is the steal of all CPUs, which the first command covers.
+        steal: evidence.steal.filter(|_| !placement.server_cpus.is_empty()),
+        // On shared CPUs the uncounted work of warm-up runs would appear as foreign.
+        foreign: evidence.foreign.filter(|_| !share_cpus),
         is_second: true,
     });
     std::iter::once(first).chain(second).collect()
@@ -165,42 +171,42 @@ fn failures(status: &TrialStatus) -> Vec<String> {
     }
 }
 
-fn seats_not_proven(subject: &JudgedCommand<'_>) -> Vec<String> {
-    let JudgedCommand { evidence, cpus, .. } = subject;
+fn unverified_binding(command: &JudgedCommand<'_>) -> Vec<String> {
+    let JudgedCommand { evidence, cpus, .. } = command;
     if cpus.is_empty() {
         return Vec::new();
     }
     let mut reasons = Vec::new();
     match &evidence.mask_at_start {
-        None => reasons.push(subject.of("the affinity mask could not be read back".into())),
+        None => reasons.push(command.reason("the affinity mask could not be read back".into())),
         Some(mask) if mask != cpus => {
-            reasons.push(subject.of(format!("asked for cpus {cpus}, the kernel gave {mask}")));
+            reasons.push(command.reason(format!("requested CPUs {cpus}, the kernel set {mask}")));
         }
         Some(_) => {}
     }
     if let Some(mask) = evidence.mask_at_end.as_ref().filter(|mask| !mask.is_subset(cpus)) {
-        reasons.push(subject.did(&format!("got the affinity {mask}, outside its seats {cpus}")));
+        reasons.push(command.reason_with_subject(&format!("had the affinity {mask}, but was pinned to {cpus}")));
     }
     let strays = evidence.cpus_seen.difference(cpus);
     if !strays.is_empty() {
-        reasons.push(subject.did(&format!("ran on cpus {strays}, outside its seats {cpus}")));
+        reasons.push(command.reason_with_subject(&format!("ran on CPUs {strays}, but was pinned to {cpus}")));
     }
-    for seat in &evidence.thread_seats {
-        let alone = seat.mask.len() == 1 && seat.mask.contains(seat.asked);
-        if !alone || seat.before != seat.asked || seat.after != seat.asked {
-            reasons.push(subject.of(format!(
-                "a thread asked for cpu {} had mask {} and ran on {} and {}",
-                seat.asked, seat.mask, seat.before, seat.after
+    for binding in &evidence.thread_bindings {
+        let pinned = binding.mask.len() == 1 && binding.mask.contains(binding.requested);
+        if !pinned || binding.before != binding.requested || binding.after != binding.requested {
+            reasons.push(command.reason(format!(
+                "a thread pinned to CPU {} had mask {} and ran on {} and {}",
+                binding.requested, binding.mask, binding.before, binding.after
             )));
         }
     }
     reasons
 }
 
-/// The kernel takes nodes away that are offline or not allowed without a word.
-fn another_policy(subject: &JudgedCommand<'_>) -> Option<String> {
-    let asked = match subject.memory {
-        // What we were started with is the kernel's choice too, and pages of a file go where it likes.
+/// The kernel silently drops nodes that are offline or not allowed.
+fn other_policy(command: &JudgedCommand<'_>) -> Option<String> {
+    let requested: String = match command.memory {
+        // An inherited policy counts as the kernel's choice too, and the kernel places pages of a file.
         MemoryPolicy::Kernel | MemoryPolicy::Far => return None,
         MemoryPolicy::Local => "local".into(),
         MemoryPolicy::Bind(nodes) => format!("bind:{nodes}"),
@@ -208,56 +214,57 @@ fn another_policy(subject: &JudgedCommand<'_>) -> Option<String> {
         MemoryPolicy::WeightedInterleave(nodes) => format!("weighted interleave:{nodes}"),
         MemoryPolicy::Preferred(node) => format!("prefer:{node}"),
     };
-    let given = subject.evidence.memory_policy.as_ref().filter(|given| **given != asked)?;
-    Some(subject.of(format!("asked for the memory policy {asked}, the kernel gave {given}")))
+    let actual = command.evidence.memory_policy.as_ref().filter(|actual| **actual != requested)?;
+    Some(command.reason(format!("requested the memory policy {requested}, the kernel set {actual}")))
 }
 
-fn pages_elsewhere(subject: &JudgedCommand<'_>) -> Option<String> {
-    let (promised, evidence) = (subject.memory.promised_nodes()?, subject.evidence);
+fn pages_elsewhere(command: &JudgedCommand<'_>) -> Option<String> {
+    let (promised, evidence) = (command.memory.promised_nodes()?, command.evidence);
     if evidence.pages.values().all(|pages| *pages == 0) {
-        let why = evidence.unavailable.get("pages").map_or("no pages were seen", String::as_str);
-        let what = format!("memory on nodes {promised} was asked for and could not be proven: {why}");
-        return Some(subject.of(what));
+        let reason = evidence.unavailable.get("pages").map_or("no pages were observed", String::as_str);
+        let text = format!("memory on nodes {promised} was requested and could not be verified: {reason}");
+        return Some(command.reason(text));
     }
     let elsewhere = share_elsewhere(&evidence.pages, promised)?;
-    Some(subject.of(format!("{elsewhere}, asked for {promised}")))
+    Some(command.reason(format!("{elsewhere}, requested {promised}")))
 }
 
-/// All of the measured memory has to be pages of the far file; how much of it is in DRAM at a time is what is measured.
-fn not_far(subject: &JudgedCommand<'_>) -> Option<String> {
-    if !subject.memory.is_beyond_dram() {
+/// All measured memory must be pages of the far file. How much of it is in DRAM is part of the measurement.
+fn not_far(command: &JudgedCommand<'_>) -> Option<String> {
+    if !command.memory.is_beyond_dram() {
         return None;
     }
-    let asked = subject.memory;
-    match &subject.evidence.far {
+    let requested = command.memory;
+    match &command.evidence.far {
         None => {
-            let what = format!("memory '{asked}' was asked for and could not be proven: nothing was seen of its file");
-            Some(subject.of(what))
+            let text =
+                format!("memory '{requested}' was requested and could not be verified: its file was not observed");
+            Some(command.reason(text))
         }
-        Some(far) if far.of_file < far.bytes || far.bytes == Bytes(0) => Some(subject.of(format!(
-            "memory '{asked}' was asked for, and {} of {} were pages of its file",
+        Some(far) if far.of_file < far.bytes || far.bytes == Bytes(0) => Some(command.reason(format!(
+            "memory '{requested}' was requested, but only {} of {} were pages of its file",
             far.of_file, far.bytes
         ))),
         Some(_) => None,
     }
 }
 
-/// Policies that prefer take what another node has when theirs is full; the kernel did as it was told, and the memory is
-/// not where the placement's name says.
-fn pages_spilled(subject: &JudgedCommand<'_>) -> Option<String> {
-    let (nodes, word) = match subject.memory {
+/// Under a preferred or local policy, the kernel uses other nodes if the preferred one is full. It obeyed the policy, but the
+/// memory is not on the nodes of the placement.
+fn pages_spilled(command: &JudgedCommand<'_>) -> Option<String> {
+    let (nodes, word) = match command.memory {
         MemoryPolicy::Preferred(node) => ([*node].into_iter().collect(), "preferred"),
-        MemoryPolicy::Local => (subject.evidence.local_nodes.clone()?, "local is"),
+        MemoryPolicy::Local => (command.evidence.local_nodes.clone()?, "local is"),
         _ => return None,
     };
-    let elsewhere = share_elsewhere(&subject.evidence.pages, &nodes)?;
-    Some(subject.of(format!("{elsewhere}, {word} {nodes}")))
+    let elsewhere = share_elsewhere(&command.evidence.pages, &nodes)?;
+    Some(command.reason(format!("{elsewhere}, {word} {nodes}")))
 }
 
-/// `40 % of its pages were on nodes 1`; none when too few were.
-fn share_elsewhere(pages: &BTreeMap<NodeId, u64>, wanted: &NodeSet) -> Option<String> {
+/// Returns `40 % of its pages were on nodes 1`; `None` if too few were.
+fn share_elsewhere(pages: &BTreeMap<NodeId, u64>, requested: &NodeSet) -> Option<String> {
     let total: u64 = pages.values().sum();
-    let strays = || pages.iter().filter(|(node, pages)| !wanted.contains(**node) && **pages > 0);
+    let strays = || pages.iter().filter(|(node, pages)| !requested.contains(**node) && **pages > 0);
     let elsewhere: u64 = strays().map(|(_, pages)| pages).sum();
     let share = elsewhere as f64 / total.max(1) as f64;
     if share <= PAGES_ELSEWHERE_MAX || (elsewhere <= PAGES_ELSEWHERE_FEW && share < 0.5) {
@@ -267,10 +274,10 @@ fn share_elsewhere(pages: &BTreeMap<NodeId, u64>, wanted: &NodeSet) -> Option<St
     Some(format!("{:.0} % of its pages were on nodes {nodes}", share * 100.0))
 }
 
-/// The kernel deals pages to the next node without a word when one is full, and so does who moves them afterwards.
-fn pages_not_in_turn(subject: &JudgedCommand<'_>) -> Option<String> {
-    let MemoryPolicy::Interleave(nodes) = subject.memory else { return None };
-    let pages = &subject.evidence.pages;
+/// The kernel silently uses another node if one is full, and later migrations are not reported either.
+fn uneven_interleaving(command: &JudgedCommand<'_>) -> Option<String> {
+    let MemoryPolicy::Interleave(nodes) = command.memory else { return None };
+    let pages = &command.evidence.pages;
     let total: u64 = pages.values().sum();
     if total < PAGES_IN_TURN_PER_NODE_MIN * nodes.len() as u64 {
         return None;
@@ -279,52 +286,56 @@ fn pages_not_in_turn(subject: &JudgedCommand<'_>) -> Option<String> {
     let share = *most as f64 / total as f64;
     let excess = share - 1.0 / nodes.len() as f64;
     (excess > PAGES_IN_TURN_EXCESS_MAX).then(|| {
-        subject.of(format!("{:.0} % of its pages were on node {node}, asked for in turn on {nodes}", share * 100.0))
+        command.reason(format!(
+            "{:.0} % of its pages were on node {node}, requested interleaving on {nodes}",
+            share * 100.0
+        ))
     })
 }
 
-fn disturbances(subject: &JudgedCommand<'_>) -> Vec<String> {
+fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
-    let evidence = subject.evidence;
-    let capacity_ns = evidence.wall.0 as f64 * subject.cpu_count as f64;
-    let mut share = |time: Option<Nanos>, limit_ns: f64, what: &str, whose: &str| {
+    let evidence = command.evidence;
+    let capacity_ns = evidence.wall.0 as f64 * command.cpu_count as f64;
+    let mut share = |time: Option<Nanos>, limit_ns: f64, prefix: &str, suffix: &str| {
         let Some(time) = time else { return };
         if time.0 as f64 > limit_ns.max(ROUNDING_MAX_NS) {
             let share = 100.0 * time.0 as f64 / capacity_ns;
-            reasons.push(subject.of(format!("{what} {share:.0} % of {whose}")));
+            reasons.push(command.reason(format!("{prefix} {share:.0} % of {suffix}")));
         }
     };
-    share(subject.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took", "the seats' time");
+    share(command.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took", "the time of its CPUs");
     let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
-    if subject.is_bounded {
-        // The pilot and the kernel's workers swap for it, on whatever cpus; theirs and others' cannot be told apart.
-    } else if !subject.cpus.is_empty() {
-        share(subject.foreign, limit_ns, "other programs used", "the seats' time");
+    if command.is_bounded {
+        // The paging controller and kernel threads swap for it on any CPU; their work cannot be distinguished from that of
+        // other programs.
+    } else if !command.cpus.is_empty() {
+        share(command.foreign, limit_ns, "other programs used", "the time of its CPUs");
     } else if no_cpu_was_free(evidence) {
-        share(subject.foreign, limit_ns, "other programs used", "its time, and no cpu was free");
+        share(command.foreign, limit_ns, "other programs used", "its time, and no CPU was free");
     }
-    if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0 && !subject.is_bounded) {
-        reasons.push(subject.of(format!("{bytes} of its memory was swapped out")));
+    if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0 && !command.is_bounded) {
+        reasons.push(command.reason(format!("{bytes} of its memory was swapped out")));
     }
     if let Some(kills) = evidence.oom_kills.filter(|kills| *kills > 0) {
-        let what = format!("memory ran out: the kernel killed {kills} of this machine's processes while it ran");
-        reasons.push(subject.of(what));
+        let text = format!("memory ran out during the trial: processes killed on this machine: {kills}");
+        reasons.push(command.reason(text));
     }
-    // Beyond DRAM pages come from a disk because they were put there. What was swapped out is still said above.
-    if !subject.is_bounded && !subject.memory.is_beyond_dram() {
-        reasons.extend(waits_for_disk(evidence, capacity_ns).map(|what| subject.of(what)));
+    // Far memory comes from a disk by design. Swapped-out memory is still reported above.
+    if !command.is_bounded && !command.memory.is_beyond_dram() {
+        reasons.extend(waits_for_disk(evidence, capacity_ns).map(|text| command.reason(text)));
     }
     if let Some((low, high)) = evidence.frequency_khz {
         let fall = (high.saturating_sub(low)) as f64 / high.max(1) as f64;
         if fall > FREQUENCY_FALL_MAX {
-            reasons.push(subject.of(format!("the cores' frequency fell by {:.0} % while it ran", fall * 100.0)));
+            reasons.push(command.reason(format!("the core frequency fell by {:.0} % during the trial", fall * 100.0)));
         }
     }
     reasons
 }
 
-/// Without seats the scheduler moves a trial out of the way of other work, which is part of what is measured, as long as
-/// there is a cpu to move it to.
+/// The scheduler moves an unbound trial away from other work, which is part of the measurement, as long as another CPU is
+/// free.
 fn no_cpu_was_free(evidence: &Evidence) -> bool {
     let (Some(mask), Some(foreign)) = (&evidence.mask_at_start, evidence.foreign) else { return false };
     let all_ns = evidence.wall.0 as f64 * mask.len() as f64;
@@ -332,8 +343,8 @@ fn no_cpu_was_free(evidence: &Evidence) -> bool {
     all_ns > 0.0 && busy_ns > (1.0 - IDLE_SHARE_MAX) * all_ns
 }
 
-/// Pages that came back from swap, or of files that others pushed out of memory. Looks may miss what is swapped out and in
-/// again between them; the kernel counts every fault.
+/// Checks for pages read from swap, or from files that were evicted from memory. Polls may miss pages that are swapped out
+/// and in between them; the kernel counts every fault.
 fn waits_for_disk(evidence: &Evidence, capacity_ns: f64) -> Option<String> {
     let faults = evidence.faults_major?;
     let waited_ns = faults as f64 * FAULT_MAJOR_NS;
@@ -341,8 +352,8 @@ fn waits_for_disk(evidence: &Evidence, capacity_ns: f64) -> Option<String> {
         .then(|| format!("{faults} of its page faults waited for a disk"))
 }
 
-/// How far the busy time that ticks tell of may be off when nobody else is there. A trial that runs all the time or
-/// never is told exactly; one that runs half of the time is a coin tossed at every tick.
+/// Returns the possible error of tick-based busy time without other programs. A trial that runs all the time or never is
+/// counted exactly; for one that runs half of the time, every tick is a coin toss.
 fn tick_noise_ns(own: Nanos, capacity_ns: f64) -> f64 {
     let busy = (own.0 as f64 / capacity_ns.max(1.0)).min(1.0);
     TICK_DEVIATIONS * (busy * (1.0 - busy) * capacity_ns * TICK_NS).sqrt()

@@ -1,4 +1,4 @@
-//! One job of a job file: what its options come to in parameters of workload `io`.
+//! Converts one job of a fio job file to parameters of the workload `io`.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use crate::values::suggest::suggestions;
 use crate::values::units::{Bytes, Nanos};
 use crate::values::workload::{ParameterKind, Value, WorkloadSpec};
 
-/// The options that are understood, and what else fio calls them.
+/// Supported options, with fio's synonyms.
 const OPTIONS: [(&str, Option<&str>); 38] = [
     ("rw", Some("readwrite")),
     ("bs", Some("blocksize")),
@@ -53,20 +53,20 @@ const OPTIONS: [(&str, Option<&str>); 38] = [
     ("invalidate", None),
 ];
 
-/// What is said in another way here: the options' beginnings and the way.
+/// Prefixes of options that have another equivalent in this program, with a hint.
 const ELSEWHERE: [(&str, &str); 5] = [
-    ("cpus_allowed", "where a job runs is a placement: nearfar run --fio FILE --placement '-C 0-3'"),
-    ("cpumask", "where a job runs is a placement: nearfar run --fio FILE --placement '-C 0-3'"),
-    ("numa_", "where a job and its memory are is a placement: nearfar run --fio FILE --placement '-N 0 -m 0'"),
-    ("include", "put the lines of that file in here"),
-    ("rate", "a pace is said in requests: rate_iops=1000"),
+    ("cpus_allowed", "CPUs are selected by a placement: nearfar run --fio FILE --placement '-C 0-3'"),
+    ("cpumask", "CPUs are selected by a placement: nearfar run --fio FILE --placement '-C 0-3'"),
+    ("numa_", "CPUs and memory nodes are selected by a placement: nearfar run --fio FILE --placement '-N 0 -m 0'"),
+    ("include", "copy the lines of that file into this one"),
+    ("rate", "only request rates are supported: rate_iops=1000"),
 ];
 
-/// fio's engines that there are here, by the name that they have here.
+/// Supported fio engines and their names in the workload `io`.
 const ENGINES: [(&str, &str); 5] =
     [("io_uring", "io_uring"), ("psync", "psync"), ("pvsync2", "preadv2"), ("libaio", "libaio"), ("mmap", "mmap")];
 
-/// What of fio's checks are checksums of what was written; here there is one check for all of them.
+/// fio's checksum methods. The workload `io` has a single check for all of them.
 const CHECKSUMS: [&str; 15] = [
     "md5",
     "crc64",
@@ -85,12 +85,12 @@ const CHECKSUMS: [&str; 15] = [
     "sha3-512",
 ];
 
-/// fio's own, where a file says nothing.
+/// Default of fio.
 const MIX: u64 = 50;
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
-/// A job whose options all have names that are known.
+/// A job with only known options.
 pub(super) struct FioJob<'a> {
     file: &'a str,
     section: &'a JobSection<'a>,
@@ -98,20 +98,19 @@ pub(super) struct FioJob<'a> {
     options: BTreeMap<&'static str, KeyValue<'a>>,
 }
 
-/// What a job comes to.
 #[derive(Debug, Default)]
 pub(super) struct FioPlan {
     pub set: Vec<(String, Vec<String>)>,
-    /// None for one.
+    /// Number of threads; `None` for one.
     pub threads: Vec<ThreadCount>,
-    /// How long it measures, where it says so.
+    /// Measurement time; `None` if the job does not set it.
     pub time: Nanos,
-    /// Where it is not what fio would do.
+    /// Differences from fio.
     pub notes: Vec<String>,
 }
 
 impl<'a> FioJob<'a> {
-    /// Finds out what its options are called.
+    /// Validates the names of the options.
     pub(super) fn new(file: &'a str, section: &'a JobSection<'a>, spec: &'a WorkloadSpec) -> Result<Self> {
         let mut options = BTreeMap::new();
         for entry in &section.entries {
@@ -127,7 +126,7 @@ impl<'a> FioJob<'a> {
         given.unwrap_or(self.section.name)
     }
 
-    /// Whether it begins when those before it have ended.
+    /// Whether the job starts after the previous ones have ended (`stonewall`).
     pub(super) fn has_think_time(&self) -> Result<bool> {
         self.switch("stonewall")
     }
@@ -144,10 +143,10 @@ impl<'a> FioJob<'a> {
         }
         if let Some(jobs) = self.count("numjobs")? {
             let within = usize::try_from(jobs).ok().filter(|jobs| (1..=65_536).contains(jobs));
-            let jobs = within.ok_or_else(|| self.wrong("numjobs", format!("{jobs} is no number of threads")))?;
+            let jobs = within.ok_or_else(|| self.wrong("numjobs", format!("{jobs} is not a valid thread count")))?;
             read.threads = vec![ThreadCount::Exactly(jobs)];
             if jobs > 1 && self.text("filename").is_none() {
-                read.notes.push(format!("its {jobs} threads share one file; fio makes one for each"));
+                read.notes.push(format!("its {jobs} threads share one file; fio creates one per thread"));
             }
         } else {
             read.threads = vec![ThreadCount::Exactly(1)];
@@ -155,27 +154,27 @@ impl<'a> FioJob<'a> {
         Ok(read)
     }
 
-    /// What is read or written, how much of it, by which engine.
+    /// Converts file, size and engine.
     fn target(&self, read: &mut FioPlan) -> Result<&'static str> {
         let given = self.text("ioengine").unwrap_or("psync");
         let engine = ENGINES.iter().find(|(name, _)| *name == given).map(|(_, here)| *here).ok_or_else(|| {
             let hint = match given {
-                "sync" | "vsync" | "pvsync" => "ioengine=psync is nearest: one request at a time".to_string(),
-                _ => format!("there are {}", suggestions(given, ENGINES.map(|(name, _)| name)).join(", ")),
+                "sync" | "vsync" | "pvsync" => "ioengine=psync is the closest: one request at a time".to_string(),
+                _ => format!("the engines are {}", suggestions(given, ENGINES.map(|(name, _)| name)).join(", ")),
             };
-            self.wrong("ioengine", format!("there is no engine '{given}' here")).hinted(hint)
+            self.wrong("ioengine", format!("unsupported engine '{given}'")).hinted(hint)
         })?;
         self.put(read, "engine", engine.into(), &["ioengine"])?;
         let named = self.text("filename").map(|name| self.path(name)).transpose()?;
         let size = self.size("size", read)?;
         match (&named, size) {
             (_, Some(bytes)) => self.put(read, "size", exact_size(bytes), &["size"])?,
-            // All of a disk is as much as it has.
+            // The size of a whole disk is its capacity.
             (Some(name), None) if name.starts_with("/dev/") => {
                 self.put(read, "size", self.largest("size"), &["filename"])?;
             }
             _ => {
-                let what = "it has no size, and only a disk has one by itself".to_string();
+                let what = "the job has no size, which only a disk has by default".to_string();
                 return Err(self.whole(what).hinted("size=1g is 1 GiB; filename=/dev/sdX is that disk"));
             }
         }
@@ -184,21 +183,21 @@ impl<'a> FioJob<'a> {
         Ok(engine)
     }
 
-    /// The one file; fio takes several with colons between them.
+    /// Returns the file. fio accepts several, separated by colons.
     fn path(&self, name: &str) -> Result<String> {
         let plain = name.replace("\\:", "\0");
         if plain.contains(':') {
-            let what = format!("'{name}' is several files, and a job here has one");
+            let what = format!("'{name}' names several files; only one per job is supported");
             return Err(self.wrong("filename", what).hinted("a colon in a name is written \\:"));
         }
         if let Some(variable) = plain.find("${").map(|at| &plain[at..]) {
-            let what = format!("'{variable}' would be filled in from the environment, which is not done here");
-            return Err(self.wrong("filename", what).hinted("write the name itself"));
+            let what = format!("'{variable}': environment variables are not supported");
+            return Err(self.wrong("filename", what).hinted("use the literal name"));
         }
         Ok(self.within(&plain.replace('\0', ":")))
     }
 
-    /// A name in the job's folder, which without one is the folder that the program runs in.
+    /// Resolves a name in the job's `directory`, by default the working directory.
     fn within(&self, name: &str) -> String {
         match self.text("directory") {
             Some(folder) if !name.starts_with('/') => format!("{}/{name}", folder.trim_end_matches('/')),
@@ -206,15 +205,15 @@ impl<'a> FioJob<'a> {
         }
     }
 
-    /// Which requests, how large, how many at once, how fast.
+    /// Converts the type, size, depth and rate of requests.
     fn requests(&self, read: &mut FioPlan, engine: &str) -> Result<()> {
         let rw = match self.text("rw").unwrap_or("read") {
             "readwrite" | "rw" => "rw",
             other => other,
         };
         if !["read", "write", "randread", "randwrite", "rw", "randrw"].contains(&rw) {
-            let what = format!("'{rw}' is no way of reading and writing here");
-            let known = "there are read, write, randread, randwrite, rw, randrw";
+            let what = format!("unsupported access pattern '{rw}'");
+            let known = "the patterns are read, write, randread, randwrite, rw, randrw";
             return Err(self.wrong("rw", what).hinted(known));
         }
         self.put(read, "rw", rw.into(), &["rw"])?;
@@ -223,7 +222,7 @@ impl<'a> FioJob<'a> {
             (Some(reads), _) => reads,
             (None, Some(writes)) => 100_u64
                 .checked_sub(writes)
-                .ok_or_else(|| self.wrong("rwmixwrite", format!("{writes} is more than all requests")))?,
+                .ok_or_else(|| self.wrong("rwmixwrite", format!("{writes} is more than 100 percent")))?,
             (None, None) => MIX,
         };
         if mixed {
@@ -233,7 +232,7 @@ impl<'a> FioJob<'a> {
         self.put(read, "bs", exact_size(block), &["bs"])?;
         let mut depth = self.count("iodepth")?.unwrap_or(1);
         if depth > 1 && !["io_uring", "libaio"].contains(&engine) {
-            read.notes.push(format!("iodepth={depth} says nothing of {engine}, which has one request under way"));
+            read.notes.push(format!("iodepth={depth} is ignored: {engine} has one request in flight"));
             depth = 1;
         }
         self.put(read, "iodepth", depth.to_string(), &["iodepth"])?;
@@ -244,15 +243,16 @@ impl<'a> FioJob<'a> {
         };
         self.put(read, "direct", direct.to_string(), &["direct", "buffered"])?;
         if let Some(rate) = self.count("rate_iops")? {
-            read.notes
-                .push("latency counts from when a request should have begun; fio's counts from when it did".into());
+            read.notes.push(
+                "latency is measured from the scheduled start of a request; fio measures from the actual start".into(),
+            );
             self.put(read, "rate", rate.to_string(), &["rate_iops"])?;
         }
         self.distribution(read)
     }
 
     fn distribution(&self, read: &mut FioPlan) -> Result<()> {
-        /// fio's theta where none is given.
+        /// fio's default theta.
         const THETA: &str = "1.1";
         let Some(text) = self.text("random_distribution") else { return Ok(()) };
         let here = match text.split_once(':') {
@@ -262,14 +262,16 @@ impl<'a> FioJob<'a> {
                 format!("zipf:{theta}")
             }
             _ => {
-                let what = format!("there is no distribution '{text}' here");
-                return Err(self.wrong("random_distribution", what).hinted("there are random and zipf:THETA"));
+                let what = format!("unsupported distribution '{text}'");
+                return Err(self
+                    .wrong("random_distribution", what)
+                    .hinted("the distributions are random and zipf:THETA"));
             }
         };
         self.put(read, "distribution", here, &["random_distribution"])
     }
 
-    /// What is written, what is checked of it, how often it is made to last.
+    /// Converts the written data, its verification and `fsync`.
     fn data(&self, read: &mut FioPlan) -> Result<()> {
         let compress = self.count("buffer_compress_percentage")?.filter(|percent| *percent > 0);
         let data = match compress {
@@ -284,22 +286,22 @@ impl<'a> FioJob<'a> {
         match self.text("verify") {
             None | Some("0") => Ok(()),
             Some(sum) if CHECKSUMS.contains(&sum) => {
-                read.notes.push(format!("verify={sum} is done by this program's own check"));
+                read.notes.push(format!("verify={sum} is replaced by this program's own check"));
                 self.put(read, "verify", "true".into(), &["verify"])
             }
             Some(other) => {
-                let what = format!("there is no check '{other}' here");
-                Err(self.wrong("verify", what).hinted("a checksum, such as verify=crc32c, or 0"))
+                let what = format!("unsupported check '{other}'");
+                Err(self.wrong("verify", what).hinted("use a checksum, such as verify=crc32c, or 0"))
             }
         }
     }
 
-    /// What only some engines have.
+    /// Converts options that only some engines have.
     fn ring(&self, read: &mut FioPlan, engine: &str) -> Result<()> {
         let own = |name: &str| name == "hipri" && engine == "preadv2" || engine == "io_uring";
         for name in ["fixedbufs", "registerfiles", "sqthread_poll", "hipri"] {
             if self.options.contains_key(name) && !own(name) {
-                let what = format!("{name} is no option of this engine");
+                let what = format!("{name} is not an option of this engine");
                 return Err(self.wrong(name, what).hinted("ioengine=io_uring has it"));
             }
         }
@@ -307,8 +309,8 @@ impl<'a> FioJob<'a> {
             let (buffers, files) = (self.switch("fixedbufs")?, self.switch("registerfiles")?);
             if buffers != files {
                 let given = if buffers { "fixedbufs" } else { "registerfiles" };
-                let what = format!("{given} alone: buffers and files are registered together here, or neither");
-                return Err(self.wrong(given, what).hinted("both fixedbufs and registerfiles, or none"));
+                let what = format!("{given}: buffers and files can only be registered together");
+                return Err(self.wrong(given, what).hinted("use both fixedbufs and registerfiles, or neither"));
             }
             self.put(read, "registered", buffers.to_string(), &["fixedbufs", "registerfiles"])?;
             if self.switch("sqthread_poll")? {
@@ -332,7 +334,7 @@ impl<'a> FioJob<'a> {
             self.put(read, "ramp", exact_time(ramp), &["ramp_time"])?;
         }
         if self.switch("time_based")? {
-            let missing = || self.wrong("time_based", "it says no runtime").hinted("runtime=30 is 30 seconds");
+            let missing = || self.wrong("time_based", "the job has no runtime").hinted("runtime=30 is 30 seconds");
             return runtime.map(drop).ok_or_else(missing);
         }
         let once = match self.size("io_size", read)? {
@@ -341,7 +343,7 @@ impl<'a> FioJob<'a> {
         };
         let loops = self.count("loops")?.unwrap_or(1).max(1);
         let all = once.map(|bytes| bytes.checked_mul(loops).ok_or(loops)).transpose();
-        let all = all.map_err(|loops| self.wrong("loops", format!("{loops} are more than can be counted")))?;
+        let all = all.map_err(|loops| self.wrong("loops", format!("{loops} loops are out of range")))?;
         match (all, runtime) {
             (Some(bytes), Some(runtime)) => {
                 let (bytes, runtime) = (exact_size(bytes), exact_time(runtime));
@@ -354,24 +356,25 @@ impl<'a> FioJob<'a> {
             (Some(bytes), None) => self.put(read, "amount", exact_size(bytes), &["io_size", "size", "loops"]),
             (None, Some(_)) => Ok(()),
             (None, None) => {
-                let what = "it has no end: how large its disk is is not looked at here".to_string();
-                Err(self.whole(what).hinted("size=1g, or time_based with runtime=30"))
+                let what = "the job has no end: the size of its disk is not read from the device".to_string();
+                Err(self.whole(what).hinted("use size=1g, or time_based with runtime=30"))
             }
         }
     }
 
-    /// Adds a parameter; a value that workload `io` refuses is said at the option's place.
+    /// Adds a parameter; a value that the workload `io` rejects is an error at the location of the option.
     fn put(&self, read: &mut FioPlan, name: &str, value: String, from: &[&str]) -> Result<()> {
         let place = from.iter().find_map(|option| self.options.get(option));
         let wrong = |what: String| place.map_or_else(|| self.whole(what.clone()), |entry| self.at(entry, what.clone()));
         let parameter = self.spec.parameter(name);
         let parameter = parameter.ok_or_else(|| wrong(format!("workload {} has no {name}", self.spec.name)))?;
-        check_value(parameter, &value).map_err(|why| wrong(format!("{name} of workload {}: {why}", self.spec.name)))?;
+        check_value(parameter, &value)
+            .map_err(|why| wrong(format!("parameter {name} of workload {}: {why}", self.spec.name)))?;
         read.set.push((name.into(), vec![value]));
         Ok(())
     }
 
-    /// The most that a size can be.
+    /// Returns the maximum of a size parameter.
     fn largest(&self, name: &str) -> String {
         match self.spec.parameter(name).map(|parameter| &parameter.kind) {
             Some(ParameterKind::Size { max, .. }) => exact_size(max.0),
@@ -394,12 +397,12 @@ impl<'a> FioJob<'a> {
     fn size(&self, name: &str, read: &mut FioPlan) -> Result<Option<u64>> {
         let base = self.count("kb_base")?.unwrap_or(1024);
         if ![1000, 1024].contains(&base) {
-            return Err(self.wrong("kb_base", format!("it is 1024 or 1000, not {base}")));
+            return Err(self.wrong("kb_base", format!("must be 1024 or 1000, not {base}")));
         }
         let Some(size) = self.value(name, |text| size(text, base))? else { return Ok(None) };
         if size.surprises {
             let text = self.text(name).unwrap_or_default();
-            read.notes.push(format!("{name}={text} is {} bytes to fio; write it without 'iB'", size.bytes));
+            read.notes.push(format!("fio reads {name}={text} as {} bytes; write it without 'iB'", size.bytes));
         }
         Ok(Some(size.bytes))
     }
@@ -409,7 +412,7 @@ impl<'a> FioJob<'a> {
         switch(entry.value).map_err(|why| self.at(entry, format!("{name}: {why}")))
     }
 
-    /// An option's value; one that is there says something.
+    /// Parses the value of an option, which must not be empty.
     fn value<T>(&self, name: &str, read: impl Fn(&str) -> std::result::Result<T, String>) -> Result<Option<T>> {
         let Some(entry) = self.options.get(name) else { return Ok(None) };
         let value = read(entry.value.unwrap_or_default());
@@ -438,23 +441,23 @@ impl ExperimentError {
     }
 }
 
-/// So many of the known options are proposed.
+/// Maximum number of suggested options.
 const NEAREST_MAX: usize = 5;
 
 fn unknown(file: &str, entry: &KeyValue<'_>) -> ExperimentError {
     let place = (entry.line, entry.column);
     let names = OPTIONS.iter().flat_map(|(name, other)| [Some(*name), *other]).flatten();
-    // The key of a line without `=` may be a whole sentence.
+    // The key of a line without `=` can be arbitrarily long.
     let elsewhere = ELSEWHERE.iter().find(|(beginning, _)| entry.key.starts_with(beginning));
     if let Some((_, hint)) = elsewhere {
-        return error(file, place, format!("'{}' is not for a job file here", entry.key), Some((*hint).into()));
+        return error(file, place, format!("unsupported option '{}'", entry.key), Some((*hint).into()));
     }
     let near = suggestions(entry.key, names);
-    let hint = format!("nearest are {}; docs/guides/fio.md has all", near[..NEAREST_MAX].join(", "));
-    error(file, place, format!("no option '{}' is known", entry.key), Some(hint))
+    let hint = format!("similar options: {}; docs/guides/fio.md lists all", near[..NEAREST_MAX].join(", "));
+    error(file, place, format!("unknown option '{}'", entry.key), Some(hint))
 }
 
-/// A size that reads back to the same bytes.
+/// Formats a size without rounding.
 fn exact_size(bytes: u64) -> String {
     let kind = ParameterKind::Size { min: Bytes(0), max: Bytes(u64::MAX) };
     i64::try_from(bytes).map_or_else(|_| format!("{bytes}B"), |bytes| kind.write(&Value::Integer(bytes)))

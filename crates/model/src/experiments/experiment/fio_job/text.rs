@@ -1,14 +1,15 @@
-//! The lines of a fio job file: its jobs in their order, each with the options of the `[global]` sections before it, then
-//! its own, all with their places. Knows no option's meaning.
+//! Parses the lines of a fio job file into jobs, each with the options of the preceding `[global]` sections and its
+//! own,
+//! with locations. Must not depend on the meaning of options.
 
 use std::fmt::Display;
 
 use crate::experiments::experiment::ExperimentError;
 
-/// The section whose options all later jobs inherit.
+/// Section whose options all later jobs inherit.
 const GLOBAL: &str = "global";
 
-/// One line `key=value`, or `key` alone.
+/// A line `key=value`, or only `key`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct KeyValue<'a> {
     pub key: &'a str,
@@ -23,11 +24,11 @@ pub(super) struct KeyValue<'a> {
 pub(super) struct JobSection<'a> {
     pub name: &'a str,
     pub line: usize,
-    /// What it inherits first: the last of two with one key holds.
+    /// Inherited options first: the last of several with one key takes effect.
     pub entries: Vec<KeyValue<'a>>,
 }
 
-/// An error at a place.
+/// Creates an error at a line and column.
 pub(super) fn error(
     file: &str,
     (line, column): (usize, usize),
@@ -37,14 +38,13 @@ pub(super) fn error(
     ExperimentError { file: file.into(), line, column, what: what.to_string(), hint }
 }
 
-/// The jobs of a file.
 pub(super) fn sections<'a>(file: &str, text: &'a str) -> Result<Vec<JobSection<'a>>, ExperimentError> {
     let mut global: Vec<KeyValue<'a>> = Vec::new();
     let mut jobs: Vec<JobSection<'a>> = Vec::new();
     let mut inside: Option<&str> = None;
     for (index, whole) in text.lines().enumerate() {
         let line = index + 1;
-        // Everything after a mark is a comment, wherever it stands: fio has no way to write the mark itself.
+        // Everything after a `#` or `;` is a comment, at any position: fio has no escape for these characters.
         let content = whole.split([';', '#']).next().unwrap_or_default();
         let column = content.chars().take_while(|letter| letter.is_whitespace()).count() + 1;
         let content = content.trim();
@@ -53,8 +53,8 @@ pub(super) fn sections<'a>(file: &str, text: &'a str) -> Result<Vec<JobSection<'
         }
         if let Some(rest) = content.strip_prefix('[') {
             let name = rest.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty()).ok_or_else(|| {
-                let hint = "a section is written [name]".to_string();
-                error(file, (line, column), format!("'{content}' is no section"), Some(hint))
+                let hint = "write a section as [name]".to_string();
+                error(file, (line, column), format!("'{content}' is not a section"), Some(hint))
             })?;
             inside = Some(name);
             if name != GLOBAL {
@@ -72,18 +72,13 @@ pub(super) fn sections<'a>(file: &str, text: &'a str) -> Result<Vec<JobSection<'
             (Some(_), Some(job)) => job.entries.push(entry),
             _ => {
                 let hint = "[global] before it makes it an option of all jobs".to_string();
-                return Err(error(
-                    file,
-                    (line, column),
-                    format!("'{key}' stands before the first section"),
-                    Some(hint),
-                ));
+                return Err(error(file, (line, column), format!("'{key}' precedes the first section"), Some(hint)));
             }
         }
     }
     if jobs.is_empty() {
         let hint = "a job is a section such as [random-reads] with rw=randread and size=1g".to_string();
-        return Err(error(file, (1, 1), "there is no job in it", Some(hint)));
+        return Err(error(file, (1, 1), "the file has no job", Some(hint)));
     }
     Ok(jobs)
 }
@@ -93,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_inherit_what_was_global_before_them() {
+    fn jobs_inherit_options_of_earlier_global_sections() {
         let text =
             "# c\n[global]\nbs=4k ; eight\n\n[one two]\n  rw = randread # x\nstonewall\n[global]\nbs=8k\n[b]\nsize=\n";
         let jobs = sections("f", text).unwrap();
@@ -107,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_job_file_is_said_with_its_line() {
+    fn invalid_job_files_return_errors_with_lines() {
         let cases = [
-            ("bs=4k\n[a]\n", "f:1:1: 'bs' stands before the first section\nhint: [global]"),
-            ("[global]\nbs=4k\n", "f:1:1: there is no job"),
-            ("", "f:1:1: there is no job"),
-            ("[a]\n [b\n", "f:2:2: '[b' is no section\nhint: a section is written [name]"),
-            ("[]\n", "f:1:1: '[]' is no section"),
+            ("bs=4k\n[a]\n", "f:1:1: 'bs' precedes the first section\nhint: [global]"),
+            ("[global]\nbs=4k\n", "f:1:1: the file has no job"),
+            ("", "f:1:1: the file has no job"),
+            ("[a]\n [b\n", "f:2:2: '[b' is not a section\nhint: write a section as [name]"),
+            ("[]\n", "f:1:1: '[]' is not a section"),
         ];
         for (text, expected) in cases {
             let said = sections("f", text).unwrap_err().to_string();

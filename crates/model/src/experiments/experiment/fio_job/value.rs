@@ -1,20 +1,21 @@
-//! Numbers, sizes and times as fio 3 writes them, which is not as this program does: letters are binary unless `kb_base` is
-//! 1000, and then `KiB` is the other of the two.
-//! Source: fio(1), and what fio 3.33 makes of each (`fio --ioengine=null --bs=...` says which block it took).
+//! Parses numbers, sizes and durations in the notation of fio 3, which differs from that of this program: letters are
+//! binary
+//! unless `kb_base` is 1000, and `KiB` is then the other base.
+//! Source: fio(1), and the block sizes printed by fio 3.33 for `fio --ioengine=null --bs=...`.
 
 use crate::values::units::Nanos;
 
 const LETTERS: [(char, u32); 5] = [('k', 1), ('m', 2), ('g', 3), ('t', 4), ('p', 5)];
 
-/// A size, and whether it is written with `iB`, whose meaning surprises.
+/// A size, and whether its suffix has fio's inverted meaning of `iB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub bytes: u64,
-    /// `4KiB` while a plain `4k` is 4096: 4000 bytes.
+    /// Whether the suffix is `iB` while `4k` is 4096: `4KiB` is then 4000 bytes.
     pub surprises: bool,
 }
 
-/// A plain count; fio takes letters here too.
+/// Parses a count; fio accepts size suffixes for counts too.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a whole number");
     let (digits, unit) = split(text).ok_or_else(wrong)?;
@@ -25,15 +26,15 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A size where a plain `k` is `kb_base` bytes: 1024 or 1000.
+/// Parses a size; `k` is `kb_base` bytes: 1024 or 1000.
 pub(super) fn size(text: &str, kb_base: u64) -> Result<Size, String> {
     if text.contains(',') {
-        return Err(format!("'{text}' has several sizes, one for each direction; here a job has one"));
+        return Err(format!("'{text}' has a size per direction; only a single size is supported"));
     }
     if text.contains('%') {
-        return Err(format!("'{text}' is a share of a file that is not looked at here; write bytes, such as 1g"));
+        return Err(format!("'{text}' is a percentage of a file, which is not supported; use bytes, such as 1g"));
     }
-    let wrong = || format!("'{text}' is not a size; fio writes them like 4k, 64k, 1g or 4096");
+    let wrong = || format!("'{text}' is not a size; fio's forms are 4k, 64k, 1g or 4096");
     let (digits, unit) = split(text).ok_or_else(wrong)?;
     let mut letters = unit.chars();
     let power = match letters.next() {
@@ -49,21 +50,21 @@ pub(super) fn size(text: &str, kb_base: u64) -> Result<Size, String> {
         "" | "b" | "i" => false,
         _ => return Err(wrong()),
     };
-    // The two bases change places: what is written as IEC has it means the decimal one while a plain k is binary.
+    // The two bases are swapped: IEC suffixes are decimal while a plain k is binary.
     let base = match (other, kb_base) {
         (false, base) => base,
         (true, 1000) => 1024,
         (true, _) => 1000,
     };
     let bytes = base.checked_pow(power).and_then(|factor| digits.checked_mul(factor));
-    // More than this no kernel interface takes.
+    // Kernel interfaces take no larger sizes.
     let bytes = bytes.filter(|bytes| *bytes < 1 << 62).ok_or_else(wrong)?;
     Ok(Size { bytes, surprises: other && base == 1000 })
 }
 
-/// A span of time; a bare number is seconds.
+/// Parses a duration; a bare number is in seconds.
 pub(super) fn time(text: &str) -> Result<Nanos, String> {
-    let wrong = || format!("'{text}' is not a time; fio writes them like 30, 30s, 500ms or 2m");
+    let wrong = || format!("'{text}' is not a duration; fio's forms are 30, 30s, 500ms or 2m");
     let (digits, unit) = split(text).ok_or_else(wrong)?;
     let factor: u64 = match unit.as_str() {
         "us" => 1_000,
@@ -77,14 +78,14 @@ pub(super) fn time(text: &str) -> Result<Nanos, String> {
     digits.checked_mul(factor).map(Nanos).ok_or_else(wrong)
 }
 
-/// A span of time without loss: `90s` where `1m30s` would do for people.
+/// Formats a duration without rounding: `90s` rather than `1m30s`.
 pub(super) fn exact_time(time: Nanos) -> String {
     const UNITS: [(&str, u64); 3] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
     let whole = UNITS.iter().find(|(_, nanos)| time.0.is_multiple_of(*nanos));
     whole.map_or_else(|| format!("{}ns", time.0), |(unit, nanos)| format!("{}{unit}", time.0 / nanos))
 }
 
-/// A switch: its name alone, or with 1 or 0.
+/// Parses a switch: only the name, or with 1 or 0.
 pub(super) fn switch(value: Option<&str>) -> Result<bool, String> {
     match value {
         None | Some("1") => Ok(true),
@@ -93,7 +94,7 @@ pub(super) fn switch(value: Option<&str>) -> Result<bool, String> {
     }
 }
 
-/// The digits (hexadecimal after `0x`) and what follows them, in small letters.
+/// Splits digits (hexadecimal after `0x`) from the lower-case suffix.
 fn split(text: &str) -> Option<(u64, String)> {
     let text = text.to_ascii_lowercase();
     if let Some(digits) = text.strip_prefix("0x") {
@@ -108,9 +109,9 @@ fn split(text: &str) -> Option<(u64, String)> {
 mod tests {
     use super::*;
 
-    /// What fio 3.33 printed for each of these.
+    /// Expected values printed by fio 3.33.
     #[test]
-    fn sizes_are_those_of_fio() {
+    fn sizes_match_fio() {
         let cases = [
             ("4k", 4096, 4000),
             ("4kb", 4096, 4000),
@@ -131,14 +132,14 @@ mod tests {
             assert_eq!(size(text, 1000).map(|size| size.bytes), Ok(decimal), "{text}");
         }
         assert!(size("4KiB", 1024).unwrap().surprises && !size("4KiB", 1000).unwrap().surprises);
-        // fio takes the number before a letter that it does not know; that is nobody's wish.
+        // fio ignores an unknown suffix; this program rejects it.
         for text in ["0.5k", "4x", "4e3", "4 k", "k", "", "-1", "4kk", "50%", "4k,8k", "99999999999t", "0x+1"] {
             assert!(size(text, 1024).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn counts_times_and_switches() {
+    fn counts_durations_and_switches_parse() {
         assert_eq!((count("32"), count("2k"), count("0x10")), (Ok(32), Ok(2048), Ok(16)));
         assert!(["", "x", "1.5", "-1", "3kb"].iter().all(|text| count(text).is_err()));
         let times =

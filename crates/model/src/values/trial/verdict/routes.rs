@@ -1,4 +1,4 @@
-//! Whether interrupts came where they were told to, and whether they came at all.
+//! Checks that interrupts arrived on the requested CPUs, and that they arrived at all.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +7,54 @@ use crate::placements::placement::Route;
 use crate::values::id_set::CpuSet;
 use crate::values::trial::DeviceInterrupt;
 
-/// A new affinity takes effect with the next interrupt, which still comes to the old cpu, and one more may be on its
-/// way there.
+/// A new affinity takes effect after the next interrupt, which still arrives on the old CPU; one more may be pending
+/// there.
 const LATE_MAX: u64 = 2;
 
-/// Interrupts that were sent somewhere and were not there.
-pub(super) fn not_proven(routes: &[Route], evidence: &Evidence) -> Vec<String> {
-    let sent = routes.iter().filter(|route| !route.cpus.is_empty());
-    sent.filter_map(|route| {
-        let what = format!("interrupt {} ({}) of {}", route.number, route.name, route.device);
-        match evidence.device_interrupts.iter().find(|seen| seen.number == route.number) {
-            None => Some(format!("{what} was asked for on cpus {} and not seen", route.cpus)),
-            Some(seen) => elsewhere(&route.cpus, seen).map(|why| format!("{what} {why}")),
-        }
-    })
-    .collect()
+/// Returns a reason for each routed interrupt that did not arrive on its CPUs.
+pub(super) fn unverified(routes: &[Route], evidence: &Evidence) -> Vec<String> {
+    let routed = routes.iter().filter(|route| !route.cpus.is_empty());
+    routed
+        .filter_map(|route| {
+            let interrupt = format!("interrupt {} ({}) of {}", route.number, route.name, route.device);
+            match evidence.device_interrupts.iter().find(|seen| seen.number == route.number) {
+                None => Some(format!("{interrupt} was requested on CPUs {} and not observed", route.cpus)),
+                Some(seen) => misrouted(&route.cpus, seen).map(|reason| format!("{interrupt} {reason}")),
+            }
+        })
+        .collect()
 }
 
-fn elsewhere(asked: &CpuSet, seen: &DeviceInterrupt) -> Option<String> {
-    if seen.affinity_at_start != *asked {
-        return Some(format!("was asked for on cpus {asked}, the kernel has {}", seen.affinity_at_start));
+fn misrouted(requested: &CpuSet, seen: &DeviceInterrupt) -> Option<String> {
+    if seen.affinity_at_start != *requested {
+        return Some(format!("was requested on CPUs {requested}, but the kernel uses {}", seen.affinity_at_start));
     }
-    if seen.affinity_at_end != *asked {
-        return Some(format!("was moved from cpus {asked} to {} by somebody else while it ran", seen.affinity_at_end));
+    if seen.affinity_at_end != *requested {
+        return Some(format!(
+            "was moved from CPUs {requested} to {} by another program during the trial",
+            seen.affinity_at_end
+        ));
     }
-    let astray = seen.arrived.iter().filter(|(cpu, _)| !asked.contains(**cpu));
+    let astray = seen.arrived.iter().filter(|(cpu, _)| !requested.contains(**cpu));
     let (cpus, count) = astray.fold((CpuSet::new(), 0_u64), |(mut cpus, sum), (cpu, count)| {
         cpus.insert(*cpu);
         (cpus, sum + count)
     });
-    (count > LATE_MAX).then(|| format!("came {count} times on cpus {cpus}, asked for {asked}"))
+    (count > LATE_MAX).then(|| format!("arrived {count} times on CPUs {cpus}, requested {requested}"))
 }
 
-/// Devices whose interrupts the placement is about, and that raised none.
+/// Returns a reason for each routed device without interrupts.
 pub(super) fn unused(routes: &[Route], evidence: &Evidence) -> Vec<String> {
-    let mut came: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut arrived: BTreeMap<&str, u64> = BTreeMap::new();
     for route in routes.iter().filter(|route| !route.cpus.is_empty()) {
         let seen = evidence.device_interrupts.iter().find(|seen| seen.number == route.number);
-        let there = seen.map_or(0, |seen| {
+        let count = seen.map_or(0, |seen| {
             seen.arrived.iter().filter(|(cpu, _)| route.cpus.contains(**cpu)).map(|(_, count)| count).sum()
         });
-        *came.entry(&route.device).or_default() += there;
+        *arrived.entry(&route.device).or_default() += count;
     }
-    let idle = came.into_iter().filter(|(_, count)| *count == 0);
-    idle.map(|(device, _)| format!("no interrupt of {device} came where it was sent: the device was not used"))
+    let idle = arrived.into_iter().filter(|(_, count)| *count == 0);
+    idle.map(|(device, _)| format!("no interrupt of {device} arrived on the requested CPUs: the device was not used"))
         .collect()
 }
 
@@ -82,30 +86,30 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_must_come_where_they_were_sent() {
+    fn interrupts_must_arrive_on_requested_cpus() {
         let cases = [
             (vec![seen(7, "1", "1", &[(1, 100)])], ""),
             (vec![seen(7, "1", "1", &[(0, 2), (1, 100)])], ""),
-            (vec![seen(7, "1", "1", &[(0, 2), (2, 1), (1, 100)])], "came 3 times on cpus 0,2, asked for 1"),
-            (vec![seen(7, "0-1", "0-1", &[(1, 100)])], "was asked for on cpus 1, the kernel has 0-1"),
-            (vec![seen(7, "1", "0", &[(1, 100)])], "was moved from cpus 1 to 0 by somebody else while it ran"),
-            (vec![], "was asked for on cpus 1 and not seen"),
+            (vec![seen(7, "1", "1", &[(0, 2), (2, 1), (1, 100)])], "arrived 3 times on CPUs 0,2, requested 1"),
+            (vec![seen(7, "0-1", "0-1", &[(1, 100)])], "was requested on CPUs 1, but the kernel uses 0-1"),
+            (vec![seen(7, "1", "0", &[(1, 100)])], "was moved from CPUs 1 to 0 by another program during the trial"),
+            (vec![], "was requested on CPUs 1 and not observed"),
         ];
         for (seen, why) in cases {
-            let reasons = not_proven(&[route(7, "1")], &evidence(&seen));
+            let reasons = unverified(&[route(7, "1")], &evidence(&seen));
             assert_eq!(reasons.is_empty(), why.is_empty(), "{seen:?}: {reasons:?}");
             assert!(reasons.iter().all(|reason| reason.ends_with(why)), "{reasons:?}");
         }
-        assert_eq!(not_proven(&[route(7, "")], &evidence(&[])), [""; 0], "left as it was found");
+        assert_eq!(unverified(&[route(7, "")], &evidence(&[])), [""; 0], "unrouted interrupts are not checked");
     }
 
     #[test]
-    fn a_device_is_used_when_one_of_its_interrupts_came() {
+    fn device_is_used_if_one_of_its_interrupts_arrived() {
         let routes = [route(7, "1"), route(8, "1")];
         let used = evidence(&[seen(7, "1", "1", &[]), seen(8, "1", "1", &[(1, 1)])]);
         assert_eq!(unused(&routes, &used), [""; 0]);
         let late = evidence(&[seen(7, "1", "1", &[(0, 2)]), seen(8, "1", "1", &[])]);
         assert_eq!(unused(&routes, &late).len(), 1);
-        assert_eq!(unused(&[route(7, "")], &evidence(&[])), [""; 0], "left as it was found");
+        assert_eq!(unused(&[route(7, "")], &evidence(&[])), [""; 0], "unrouted interrupts are not checked");
     }
 }

@@ -1,4 +1,4 @@
-//! Trials that are quiet but for one thing, and what that makes of them.
+//! Verdicts of trials that are undisturbed except for one piece of evidence.
 
 use super::*;
 use crate::placements::placement::Placement;
@@ -17,7 +17,7 @@ fn nodes(list: &str) -> NodeSet {
     NodeSet::parse_list(list).unwrap()
 }
 
-/// On seats 0 and 1, memory on node 0.
+/// A trial pinned to CPUs 0 and 1, with memory on node 0.
 fn trial() -> Trial {
     Trial {
         id: TrialId("t".into()),
@@ -25,7 +25,7 @@ fn trial() -> Trial {
         workload: "stream".into(),
         parameters: Parameters::default(),
         placement: Placement {
-            seats: vec![CpuId(0), CpuId(1)],
+            bindings: vec![CpuId(0), CpuId(1)],
             memory: MemoryPolicy::Bind(nodes("0")),
             ..Placement::kernel(2)
         },
@@ -37,14 +37,14 @@ fn trial() -> Trial {
     }
 }
 
-/// Ten seconds on both seats with nobody else there; what ticks make of that is a few of them.
+/// Ten seconds on both CPUs without other programs; the foreign time is tick noise.
 fn quiet() -> Evidence {
     Evidence {
         mask_at_start: Some(cpus("0-1")),
         mask_at_end: Some(cpus("0-1")),
         cpus_seen: cpus("0-1"),
-        looks: 100,
-        thread_seats: vec![seat(0), seat(1)],
+        polls: 100,
+        thread_bindings: vec![binding(0), binding(1)],
         pages: [(NodeId(0), 10_000), (NodeId(1), 100)].into(),
         memory_policy: Some("bind:0".into()),
         swapped: Some(Bytes(0)),
@@ -59,8 +59,8 @@ fn quiet() -> Evidence {
     }
 }
 
-fn seat(cpu: u32) -> ThreadBinding {
-    ThreadBinding { asked: CpuId(cpu), mask: cpus(&cpu.to_string()), before: CpuId(cpu), after: CpuId(cpu) }
+fn binding(cpu: u32) -> ThreadBinding {
+    ThreadBinding { requested: CpuId(cpu), mask: cpus(&cpu.to_string()), before: CpuId(cpu), after: CpuId(cpu) }
 }
 
 fn judged(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
@@ -70,45 +70,51 @@ fn judged(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
 }
 
 #[test]
-fn a_quiet_trial_is_valid() {
+fn undisturbed_trial_is_valid() {
     assert_eq!(judged(|_, _| {}), Verdict { grade: Grade::Valid, reasons: vec![] });
     let unobserved = judged(|trial, evidence| {
         trial.placement = Placement::kernel(2);
         *evidence = Evidence { wall: Nanos(SECOND), ..Evidence::default() };
     });
-    assert_eq!(unobserved.grade, Grade::Valid, "what cannot be seen is not held against it: {unobserved:?}");
+    assert_eq!(unobserved.grade, Grade::Valid, "missing evidence does not count against a trial: {unobserved:?}");
 }
 
 type EvidenceEdit = fn(&mut Trial, &mut Evidence);
 
 #[test]
-fn a_placement_that_is_not_proven_is_invalid() {
+fn unverified_placements_are_invalid() {
     let cases: [(EvidenceEdit, &str); 11] = [
         (|_, seen| seen.mask_at_start = None, "the affinity mask could not be read back"),
-        (|_, seen| seen.mask_at_start = Some(cpus("0")), "asked for cpus 0-1, the kernel gave 0"),
-        (|_, seen| seen.mask_at_end = Some(cpus("0-3")), "it got the affinity 0-3, outside its seats 0-1"),
-        (|_, seen| seen.cpus_seen = cpus("0-2"), "it ran on cpus 2, outside its seats 0-1"),
-        (|_, seen| seen.thread_seats[1].mask = cpus("0-1"), "a thread asked for cpu 1 had mask 0-1 and ran on 1 and 1"),
-        (|_, seen| seen.thread_seats[1].after = CpuId(0), "a thread asked for cpu 1 had mask 1 and ran on 1 and 0"),
+        (|_, seen| seen.mask_at_start = Some(cpus("0")), "requested CPUs 0-1, the kernel set 0"),
+        (|_, seen| seen.mask_at_end = Some(cpus("0-3")), "it had the affinity 0-3, but was pinned to 0-1"),
+        (|_, seen| seen.cpus_seen = cpus("0-2"), "it ran on CPUs 2, but was pinned to 0-1"),
+        (
+            |_, seen| seen.thread_bindings[1].mask = cpus("0-1"),
+            "a thread pinned to CPU 1 had mask 0-1 and ran on 1 and 1",
+        ),
+        (|_, seen| seen.thread_bindings[1].after = CpuId(0), "a thread pinned to CPU 1 had mask 1 and ran on 1 and 0"),
         (
             |_, seen| seen.memory_policy = Some("default".into()),
-            "asked for the memory policy bind:0, the kernel gave default",
+            "requested the memory policy bind:0, the kernel set default",
         ),
         (
             |trial, seen| {
                 trial.placement.memory = MemoryPolicy::Preferred(NodeId(1));
                 seen.pages = [(NodeId(1), 10_000)].into();
             },
-            "asked for the memory policy prefer:1, the kernel gave bind:0",
+            "requested the memory policy prefer:1, the kernel set bind:0",
         ),
-        (|_, seen| _ = seen.pages.insert(NodeId(1), 1_000), "9 % of its pages were on nodes 1, asked for 0"),
-        (|_, seen| seen.pages.clear(), "memory on nodes 0 was asked for and could not be proven: no pages were seen"),
+        (|_, seen| _ = seen.pages.insert(NodeId(1), 1_000), "9 % of its pages were on nodes 1, requested 0"),
+        (
+            |_, seen| seen.pages.clear(),
+            "memory on nodes 0 was requested and could not be verified: no pages were observed",
+        ),
         (
             |_, seen| {
                 seen.pages.clear();
                 seen.unavailable.insert("pages".into(), "numa_maps: Permission denied".into());
             },
-            "memory on nodes 0 was asked for and could not be proven: numa_maps: Permission denied",
+            "memory on nodes 0 was requested and could not be verified: numa_maps: Permission denied",
         ),
     ];
     for (change, reason) in cases {
@@ -116,9 +122,9 @@ fn a_placement_that_is_not_proven_is_invalid() {
     }
 }
 
-/// Seen in the NUMA guest: 77 % of "interleaved" pages lay on one node, and the trial was called valid.
+/// In the NUMA guest, 77 % of "interleaved" pages were on one node, and the trial was valid.
 #[test]
-fn pages_that_do_not_take_turns_are_no_interleaving() {
+fn uneven_pages_are_not_interleaved() {
     let check = |pages: &[(u32, u64)], expected: &[&str]| {
         let verdict = judged(|trial, seen| {
             trial.placement.memory = MemoryPolicy::Interleave(nodes("0-1"));
@@ -129,25 +135,25 @@ fn pages_that_do_not_take_turns_are_no_interleaving() {
     };
     check(&[(0, 10_000), (1, 10_000)], &[]);
     check(&[(0, 10_512), (1, 9_488)], &[]);
-    check(&[(0, 4_000), (1, 16_000)], &["80 % of its pages were on node 1, asked for in turn on 0-1"]);
-    check(&[(0, 20_000)], &["100 % of its pages were on node 0, asked for in turn on 0-1"]);
+    check(&[(0, 4_000), (1, 16_000)], &["80 % of its pages were on node 1, requested interleaving on 0-1"]);
+    check(&[(0, 20_000)], &["100 % of its pages were on node 0, requested interleaving on 0-1"]);
     // One huge page and a little.
     check(&[(0, 512), (1, 80)], &[]);
 }
 
 #[test]
-fn a_few_pages_elsewhere_of_very_few_are_no_other_placement() {
+fn few_pages_on_other_nodes_are_tolerated() {
     let grade = |here: u64, elsewhere: u64| {
         judged(|_, seen| seen.pages = [(NodeId(0), here), (NodeId(1), elsewhere)].into()).grade
     };
-    assert_eq!(grade(11, 2), Grade::Valid, "as seen in the NUMA guest");
-    assert_eq!(grade(2, 11), Grade::Invalid, "most are elsewhere");
-    assert_eq!(grade(100, 9), Grade::Invalid, "no longer a few");
+    assert_eq!(grade(11, 2), Grade::Valid, "as observed in the NUMA guest");
+    assert_eq!(grade(2, 11), Grade::Invalid, "most are on other nodes");
+    assert_eq!(grade(100, 9), Grade::Invalid, "above the limit");
 }
 
-/// Seen in the NUMA guest with a node that somebody else had filled.
+/// Observed in the NUMA guest with a node that another program had filled.
 #[test]
-fn pages_that_found_no_room_are_told() {
+fn spilled_pages_make_a_trial_suspect() {
     let check = |memory: MemoryPolicy, policy: &str, local: Option<&str>, expected: &[&str]| {
         let verdict = judged(|trial, seen| {
             trial.placement.memory = memory;
@@ -166,9 +172,9 @@ fn pages_that_found_no_room_are_told() {
     check(MemoryPolicy::Kernel, "default", Some("0"), &[]);
 }
 
-/// Far memory has to be of its file; that its pages come from a disk is its nature, and that others were swapped out is not.
+/// Far memory must be pages of its file. Its faults are by design; swapped-out memory is still a disturbance.
 #[test]
-fn far_memory_is_proven_by_its_file() {
+fn far_memory_is_verified_by_its_file() {
     let check = |far: Option<(u64, u64)>, expected: &[&str]| {
         let verdict = judged(|trial, seen| {
             trial.placement.memory = MemoryPolicy::Far;
@@ -185,9 +191,9 @@ fn far_memory_is_proven_by_its_file() {
         assert_eq!((verdict.grade, verdict.reasons), (grade, expected.iter().map(ToString::to_string).collect()));
     };
     check(Some((8, 8)), &[]);
-    check(Some((8, 7)), &["memory 'far' was asked for, and 7MiB of 8MiB were pages of its file"]);
-    check(Some((0, 0)), &["memory 'far' was asked for, and 0B of 0B were pages of its file"]);
-    check(None, &["memory 'far' was asked for and could not be proven: nothing was seen of its file"]);
+    check(Some((8, 7)), &["memory 'far' was requested, but only 7MiB of 8MiB were pages of its file"]);
+    check(Some((0, 0)), &["memory 'far' was requested, but only 0B of 0B were pages of its file"]);
+    check(None, &["memory 'far' was requested and could not be verified: its file was not observed"]);
 
     let swapped = judged(|trial, seen| {
         trial.placement.memory = MemoryPolicy::Far;
@@ -199,17 +205,17 @@ fn far_memory_is_proven_by_its_file() {
 }
 
 #[test]
-fn a_disturbed_trial_is_suspect() {
+fn disturbed_trials_are_suspect() {
     let cases: [(EvidenceEdit, &str); 6] = [
-        (|_, seen| seen.steal = Some(Nanos(SECOND)), "the hypervisor took 5 % of the seats' time"),
-        (|_, seen| seen.foreign = Some(Nanos(2 * SECOND)), "other programs used 10 % of the seats' time"),
+        (|_, seen| seen.steal = Some(Nanos(SECOND)), "the hypervisor took 5 % of the time of its CPUs"),
+        (|_, seen| seen.foreign = Some(Nanos(2 * SECOND)), "other programs used 10 % of the time of its CPUs"),
         (|_, seen| seen.swapped = Some(Bytes(3 << 20)), "3MiB of its memory was swapped out"),
-        (
-            |_, seen| seen.oom_kills = Some(1),
-            "memory ran out: the kernel killed 1 of this machine's processes while it ran",
-        ),
+        (|_, seen| seen.oom_kills = Some(1), "memory ran out during the trial: processes killed on this machine: 1"),
         (|_, seen| seen.faults_major = Some(5000), "5000 of its page faults waited for a disk"),
-        (|_, seen| seen.frequency_khz = Some((2_000_000, 4_000_000)), "the cores' frequency fell by 50 % while it ran"),
+        (
+            |_, seen| seen.frequency_khz = Some((2_000_000, 4_000_000)),
+            "the core frequency fell by 50 % during the trial",
+        ),
     ];
     for (change, reason) in cases {
         assert_eq!(judged(change), Verdict { grade: Grade::Suspect, reasons: vec![reason.into()] });
@@ -219,18 +225,18 @@ fn a_disturbed_trial_is_suspect() {
         seen.cpus_seen = cpus("3");
         seen.swapped = Some(Bytes(4096));
     });
-    assert_eq!((both.grade, both.reasons.len()), (Grade::Invalid, 2), "disturbances are told as well: {both:?}");
+    assert_eq!((both.grade, both.reasons.len()), (Grade::Invalid, 2), "disturbances are reported as well: {both:?}");
 }
 
 /// As [`quiet`], with a second command on cpus 2 and 3.
 fn judged_second(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
     judged(|trial, seen| {
-        trial.placement.second = cpus("2-3");
+        trial.placement.server_cpus = cpus("2-3");
         let second = Evidence {
             mask_at_start: Some(cpus("2-3")),
             mask_at_end: Some(cpus("2-3")),
             cpus_seen: cpus("2"),
-            thread_seats: Vec::new(),
+            thread_bindings: Vec::new(),
             ..quiet()
         };
         seen.second = Some(Box::new(second));
@@ -239,14 +245,14 @@ fn judged_second(change: impl FnOnce(&mut Trial, &mut Evidence)) -> Verdict {
 }
 
 fn second(seen: &mut Evidence) -> &mut Evidence {
-    seen.second.as_mut().expect("judged_second gives one")
+    seen.second.as_mut().expect("judged_second sets one")
 }
 
 #[test]
-fn a_second_command_is_judged_as_the_first() {
+fn second_command_is_judged_like_the_first() {
     assert_eq!(judged_second(|_, _| {}), Verdict { grade: Grade::Valid, reasons: vec![] });
     let cases: [(EvidenceEdit, Grade, &str); 9] = [
-        (|_, seen| seen.second = None, Grade::Invalid, "no second command was seen, asked for one on cpus 2-3"),
+        (|_, seen| seen.second = None, Grade::Invalid, "no second command was observed; one was requested on CPUs 2-3"),
         (
             |_, seen| second(seen).mask_at_start = None,
             Grade::Invalid,
@@ -255,32 +261,32 @@ fn a_second_command_is_judged_as_the_first() {
         (
             |_, seen| second(seen).mask_at_end = Some(cpus("0-3")),
             Grade::Invalid,
-            "the second command got the affinity 0-3, outside its seats 2-3",
+            "the second command had the affinity 0-3, but was pinned to 2-3",
         ),
         (
             |_, seen| second(seen).cpus_seen = cpus("1-2"),
             Grade::Invalid,
-            "the second command ran on cpus 1, outside its seats 2-3",
+            "the second command ran on CPUs 1, but was pinned to 2-3",
         ),
         (
             |_, seen| second(seen).memory_policy = Some("default".into()),
             Grade::Invalid,
-            "the second command: asked for the memory policy bind:0, the kernel gave default",
+            "the second command: requested the memory policy bind:0, the kernel set default",
         ),
         (
             |_, seen| second(seen).pages = [(NodeId(0), 1), (NodeId(1), 1)].into(),
             Grade::Invalid,
-            "the second command: 50 % of its pages were on nodes 1, asked for 0",
+            "the second command: 50 % of its pages were on nodes 1, requested 0",
         ),
         (
             |_, seen| second(seen).pages.clear(),
             Grade::Invalid,
-            "the second command: memory on nodes 0 was asked for and could not be proven: no pages were seen",
+            "the second command: memory on nodes 0 was requested and could not be verified: no pages were observed",
         ),
         (
             |_, seen| second(seen).foreign = Some(Nanos(2 * SECOND)),
             Grade::Suspect,
-            "the second command: other programs used 10 % of the seats' time",
+            "the second command: other programs used 10 % of the time of its CPUs",
         ),
         (
             |_, seen| second(seen).swapped = Some(Bytes(3 << 20)),
@@ -294,9 +300,9 @@ fn a_second_command_is_judged_as_the_first() {
 }
 
 #[test]
-fn commands_that_share_seats_are_not_foreign_to_each_other() {
+fn commands_on_shared_cpus_are_not_foreign_to_each_other() {
     let shared = |trial: &mut Trial, seen: &mut Evidence| {
-        trial.placement.second = cpus("1-2");
+        trial.placement.server_cpus = cpus("1-2");
         let second = second(seen);
         (second.mask_at_start, second.mask_at_end) = (Some(cpus("1-2")), Some(cpus("1-2")));
         (second.cpu_time, second.foreign) = (Nanos(5 * SECOND), Some(Nanos(9 * SECOND)));
@@ -305,7 +311,7 @@ fn commands_that_share_seats_are_not_foreign_to_each_other() {
     assert_eq!(judged_second(shared), Verdict { grade: Grade::Valid, reasons: vec![] });
     let chosen = judged_second(|trial, seen| {
         shared(trial, seen);
-        trial.placement.second = CpuSet::new();
+        trial.placement.server_cpus = CpuSet::new();
         second(seen).steal = Some(Nanos(SECOND));
     });
     assert_eq!(chosen, Verdict { grade: Grade::Valid, reasons: vec![] }, "the kernel may put it anywhere");
@@ -313,16 +319,16 @@ fn commands_that_share_seats_are_not_foreign_to_each_other() {
         shared(trial, seen);
         seen.foreign = Some(Nanos(7 * SECOND));
     });
-    assert_eq!(more.reasons, ["other programs used 10 % of the seats' time"]);
-    let apart = judged_second(|_, seen| {
+    assert_eq!(more.reasons, ["other programs used 10 % of the time of its CPUs"]);
+    let separate = judged_second(|_, seen| {
         second(seen).cpu_time = Nanos(5 * SECOND);
         seen.foreign = Some(Nanos(5 * SECOND));
     });
-    assert_eq!(apart.reasons, ["other programs used 25 % of the seats' time"], "it was not there");
+    assert_eq!(separate.reasons, ["other programs used 25 % of the time of its CPUs"], "it ran on other CPUs");
 }
 
 #[test]
-fn evidence_without_a_second_command_is_stored_as_before() {
+fn evidence_without_second_command_omits_its_key() {
     let text = serde_json::to_string(&quiet()).unwrap();
     assert!(!text.contains("second"), "{text}");
     assert_eq!(serde_json::from_str::<Evidence>(&text).unwrap(), quiet());
@@ -330,24 +336,24 @@ fn evidence_without_a_second_command_is_stored_as_before() {
     assert_eq!(serde_json::from_str::<Evidence>(&serde_json::to_string(&both).unwrap()).unwrap(), both);
 }
 
-/// Seen on a machine of two cpus with ten other jobs: half the speed, and every trial of `kernel` was valid.
+/// On a machine with two CPUs and ten other jobs, trials ran at half speed and every trial of `kernel` was valid.
 #[test]
-fn without_seats_foreign_work_counts_when_no_cpu_was_free() {
-    let beside = |all: &'static str, cpu_time: u64, foreign: u64| {
+fn foreign_work_counts_for_unbound_trials_on_full_machines() {
+    let with_load = |all: &'static str, cpu_time: u64, foreign: u64| {
         judged(move |trial, seen| {
             trial.placement = Placement::kernel(2);
             (seen.mask_at_start, seen.mask_at_end) = (Some(cpus(all)), Some(cpus(all)));
             (seen.cpu_time, seen.foreign) = (Nanos(cpu_time * SECOND), Some(Nanos(foreign * SECOND)));
         })
     };
-    assert_eq!(beside("0-1", 10, 10).reasons, ["other programs used 50 % of its time, and no cpu was free"]);
-    assert_eq!(beside("0-7", 20, 10).grade, Grade::Valid, "six cpus were free");
-    assert_eq!(beside("0-1", 10, 5).grade, Grade::Valid, "it waits for itself: a quarter was idle");
-    assert_eq!(beside("0-7", 20, 60).reasons.len(), 1);
+    assert_eq!(with_load("0-1", 10, 10).reasons, ["other programs used 50 % of its time, and no CPU was free"]);
+    assert_eq!(with_load("0-7", 20, 10).grade, Grade::Valid, "six CPUs were free");
+    assert_eq!(with_load("0-1", 10, 5).grade, Grade::Valid, "a quarter of the time was idle");
+    assert_eq!(with_load("0-7", 20, 60).reasons.len(), 1);
 }
 
 #[test]
-fn without_seats_cpus_and_foreign_work_are_not_judged() {
+fn unbound_trials_are_not_judged_by_cpus_or_foreign_work() {
     let verdict = judged(|trial, seen| {
         trial.placement = Placement::kernel(2);
         seen.mask_at_start = None;
@@ -360,8 +366,8 @@ fn without_seats_cpus_and_foreign_work_are_not_judged() {
 }
 
 #[test]
-fn rounding_of_ticks_is_no_disturbance() {
-    // A second of a trial that runs all the time, half of the time, hardly; and how much foreign time is seen.
+fn tick_rounding_is_not_a_disturbance() {
+    // CPU time of a trial of one second (always busy, half busy, almost idle), and its foreign time.
     let cases = [
         (2 * SECOND, 41_000_000, Grade::Suspect),
         (2 * SECOND, 39_000_000, Grade::Valid),
@@ -384,7 +390,7 @@ fn rounding_of_ticks_is_no_disturbance() {
 }
 
 #[test]
-fn trials_without_a_result_are_invalid_whatever_was_seen() {
+fn trials_without_a_result_are_invalid() {
     let cases = [
         (TrialStatus::Failed("exit status 1".into()), "failed: exit status 1"),
         (TrialStatus::TimedOut("60s".into()), "stopped: 60s"),
