@@ -1,9 +1,9 @@
-//! The seam between deciding and doing: a real machine or a simulated one runs a trial.
+//! The interface between the run loop and the machine, real or simulated, that runs its trials.
 
 use model::values::trial::{Outcome, Trial};
 
-/// Runs single trials. Whatever happens to a trial is an [`Outcome`]; only being told to stop is not.
+/// Runs single trials. Failures and timeouts are [`Outcome`]s; only an interruption by the user is not.
 pub trait Executor {
-    /// Runs the trial that is the run's `position`-th; none when it was interrupted by the user.
+    /// Runs a trial. `position` is its ordinal among the stored trials of the run. Returns `None` if the user interrupted it.
     fn run(&mut self, position: u32, trial: &Trial) -> Option<Outcome>;
 }

@@ -1,6 +1,5 @@
-//! What has been stored of a run so far, and what follows from it: which cells to give up, whether it is
-//! precise enough, how long a block takes. Everything follows from the stored trials alone, so that a run
-//! that was cut off decides the same when it goes on.
+//! The stored trials of a run and the decisions that follow from them: which cells to abandon, whether the run is precise
+//! enough, how long a block takes. They depend on nothing else, so a resumed run decides as an uninterrupted one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +10,10 @@ use model::values::record::TrialRecord;
 use model::values::trial::{Grade, Role, TrialId, TrialStatus};
 use model::values::units::Nanos;
 
-/// A cell whose first so many trials all came to nothing will not come to anything.
+/// A cell is abandoned when its first trials, this many, are all invalid.
 const FAILURES_TO_GIVE_UP: usize = 3;
 
-/// The trials of a run in the order in which they ran, with what the run loop asks at every trial kept up to date.
+/// The trials of a run in execution order, with indexes for the queries that the run loop makes at every trial.
 #[derive(Debug, Default)]
 pub struct History {
     records: Vec<TrialRecord>,
@@ -22,17 +21,17 @@ pub struct History {
     spent_ns: u64,
     cells: BTreeMap<usize, CellHistory>,
     blocks: BTreeMap<(Role, u32), BlockHistory>,
-    /// Cells and time of the fullest block, the longest of several.
+    /// Number of cells and nanoseconds of the block with the most cells; of several, the longest.
     fullest: Option<(usize, u64)>,
 }
 
 #[derive(Debug, Default)]
 struct CellHistory {
-    /// How many invalid trials it began with; it stops counting at the first that is not.
+    /// Number of invalid trials before the first that is not invalid.
     failures: usize,
     has_result: bool,
     abandon_reason: Option<String>,
-    /// The last attempt in the newest block, and whether repeating it may help.
+    /// Role, block and attempt of the last trial, and whether a retry may succeed.
     last: Option<(Role, u32, u32, bool)>,
 }
 
@@ -40,12 +39,12 @@ struct CellHistory {
 struct BlockHistory {
     took_ns: u64,
     cells: BTreeSet<usize>,
-    /// Its trials, as positions in the history.
+    /// Indexes of its trials in `History::records`.
     trials: Vec<usize>,
 }
 
 impl History {
-    /// From what the store has, in the order of positions.
+    /// Builds the history from stored trials, ordered by position.
     pub fn new(records: Vec<TrialRecord>) -> Self {
         let mut history = Self::default();
         for record in records {
@@ -54,7 +53,7 @@ impl History {
         history
     }
 
-    /// Adds a trial that was stored.
+    /// Appends a stored trial.
     pub fn push(&mut self, record: TrialRecord) {
         let took = record.outcome.took.0;
         self.ids.insert(record.trial.id.clone());
@@ -68,12 +67,11 @@ impl History {
         self.records.push(record);
     }
 
-    /// Whether this cell has a trial, of whatever worth.
+    /// Returns true if this cell has a trial, of any verdict.
     pub fn has_tried(&self, cell: usize) -> bool {
         self.cells.contains_key(&cell)
     }
 
-    /// Whether this trial is stored.
     pub fn has(&self, id: &TrialId) -> bool {
         self.ids.contains(id)
     }
@@ -82,43 +80,43 @@ impl History {
         &self.records
     }
 
-    /// How many trials are stored; also the position of the next.
+    /// Number of stored trials; also the position of the next one.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether none is stored.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Time that the trials took together.
+    /// Total time of all trials.
     pub fn spent(&self) -> Nanos {
         Nanos(self.spent_ns)
     }
 
-    /// Whether this block, or one after it, has begun.
+    /// Returns true if this block or a later one of the role was started.
     pub fn has_begun(&self, role: Role, block: u32) -> bool {
         self.blocks.range((role, block)..).any(|((of, _), _)| *of == role)
     }
 
-    /// Why a cell will not come to anything: it cannot be measured here, or all that was tried of it was invalid.
+    /// Returns the reason why a cell is abandoned: it cannot be measured here, or its first trials were all invalid.
     pub fn abandon_reason(&self, cell: usize) -> Option<&str> {
         self.cells.get(&cell)?.abandon_reason.as_deref()
     }
 
-    /// How many cells are still worth a trial.
+    /// Number of cells that are not abandoned.
     pub fn live(&self, plan: &Plan) -> usize {
         (0..plan.cells.len()).filter(|cell| self.abandon_reason(*cell).is_none()).count()
     }
 
-    /// The attempt with which a cell should be repeated in a block, when its last one there was invalid.
+    /// Returns the next attempt of a cell in a block if its last one there was invalid and may pass.
     pub fn retry(&self, cell: usize, role: Role, block: u32, attempts_max: u32) -> Option<u32> {
         let (_, _, attempt, may_pass) = self.cells.get(&cell)?.last.filter(|last| (last.0, last.1) == (role, block))?;
         (may_pass && attempt + 1 < attempts_max).then_some(attempt + 1)
     }
 
-    /// Whether every cell's main metric is known as precisely as was asked. A cell that was given up does not count.
+    /// Returns true if the interval of every cell's main metric is as narrow as the plan requires. Abandoned cells are
+    /// ignored.
     pub fn is_precise(&self, plan: &Plan) -> bool {
         let finding = summarise(plan, &self.records);
         finding.cells.iter().enumerate().filter(|(cell, _)| self.abandon_reason(*cell).is_none()).all(|(_, cell)| {
@@ -127,13 +125,13 @@ impl History {
         })
     }
 
-    /// The trials of one block, in the order in which they ran.
+    /// Returns the trials of one block in execution order.
     pub fn of_block(&self, role: Role, block: u32) -> Vec<&TrialRecord> {
         let past = self.blocks.get(&(role, block));
         past.iter().flat_map(|past| &past.trials).map(|position| &self.records[*position]).collect()
     }
 
-    /// How long a whole block took at most; while there is only a part of one, as much as is known of it.
+    /// Time of the longest complete block; of an incomplete one while no block is complete. `None` without trials.
     pub fn block_time(&self) -> Option<Nanos> {
         self.fullest.map(|(_, took_ns)| Nanos(took_ns))
     }

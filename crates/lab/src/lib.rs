@@ -1,5 +1,11 @@
-//! A plan goes in, stored trials come out. Decides the order of things: which trial next, when it is enough,
-//! what is repeated, what is given up, where a run that was cut off goes on. Must not know hwloc, SQL or HTML.
+//! Executes plans: decides which trial runs next, which are retried, when a cell is abandoned, when a run is precise enough
+//! and where it resumes. Every trial is stored before the next one starts. Must not depend on hwloc, SQL or HTML.
+//!
+//! # Invariants
+//!
+//! - **Resuming is a set difference.** A trial whose ID is stored is skipped, so a killed run ends with the same report as
+//!   an uninterrupted one. Tests: `nearfar/tests/resume.rs`, `nearfar/tests/place.rs`.
+//! - **No entropy.** All random decisions derive from the seed that is stored with the run.
 #![forbid(unsafe_code)]
 
 pub mod executor;

@@ -1,5 +1,4 @@
-//! Runs a plan to its end: warm-up blocks, then measured blocks until it is precise enough or the budget is
-//! spent. Every trial is stored before the next begins, so a run that is cut off goes on where it was.
+//! Runs a plan: warm-up blocks, then measured blocks until the result is precise enough or the budget is spent.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,41 +14,44 @@ use crate::history::History;
 use crate::race;
 use crate::runner::Runner;
 
-/// What a watcher is told. Times are of the machine that runs, real or simulated.
+/// Progress of a run, reported to the caller. Times are those of the measured machine, real or simulated.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
     Begins {
         trial: &'a Trial,
-        /// How far the run is.
         forecast: Forecast,
     },
     Stored {
         record: &'a TrialRecord,
-        /// How far the run is.
         forecast: Forecast,
     },
-    /// A block of a race is whole.
-    BlockCompleted { course: &'a RaceState<'a> },
+    /// A block of a race is complete.
+    BlockCompleted {
+        race: &'a RaceState<'a>,
+    },
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forecast {
     pub done: usize,
-    /// Trials expected in all, at most; it may end earlier when it is precise enough.
+    /// Upper bound of the number of trials; a run that is precise enough ends earlier.
     pub expected: usize,
     pub left: Nanos,
 }
 
-/// How [`run`] came back.
+/// The reason why [`run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
     Over(EndReason),
-    /// The user stopped it; the same command goes on with it.
+    /// The user interrupted the run. Rerunning the command resumes it.
     Interrupted,
 }
 
-/// Runs what is left of a run. `stop` is set by Ctrl-C. An error of the store ends it; what was stored stays.
+/// Runs the remaining trials of a run. `stop` is set by Ctrl-C.
+///
+/// # Errors
+/// An error of the store ends the run; trials that are stored stay stored.
 pub fn run(
     store: &mut Store,
     record: &RunRecord,
@@ -87,15 +89,15 @@ fn run_blocks(runner: &mut Runner<'_>) -> Result<RunEnd, StoreError> {
     Ok(RunEnd::Over(EndReason::AllBlocks))
 }
 
-/// Every cell that may still come to something, once.
+/// Runs every cell that is not abandoned, once.
 fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, StoreError> {
     let plan = &runner.record.plan;
     let block = NextBlock {
         role,
         number,
         cells: (0..plan.cells.len()).collect(),
-        gives_up: true,
-        // What is thrown away need not be repeated.
+        skips_abandoned: true,
+        // Warm-up trials are discarded, so a failed one is not retried.
         attempts_max: if role == Role::Warmup { 1 } else { ATTEMPTS_MAX },
         time_limit: plan.repeat.time_limit,
         kill_limit: None,
@@ -103,8 +105,8 @@ fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, S
     runner.run_block(&block, &|history| forecast(plan, history))
 }
 
-/// Whether the run is over before this block. A block that is already begun is finished, so that the
-/// decision does not depend on where a run was cut off.
+/// Returns the reason to end the run before this block. A block that was started is always completed, so that the
+/// decision does not depend on the moment of an interruption.
 fn ending(plan: &Plan, history: &History, block: u32) -> Option<EndReason> {
     if block == 0 || history.has_begun(Role::Measured, block) {
         return None;
@@ -116,10 +118,10 @@ fn ending(plan: &Plan, history: &History, block: u32) -> Option<EndReason> {
     (history.spent().0 + next.0 > plan.repeat.budget.0).then_some(EndReason::Budget)
 }
 
-/// How far a run is, from its plan and what is stored of it.
+/// Computes the progress of a run from its plan and its stored trials.
 pub fn forecast(plan: &Plan, history: &History) -> Forecast {
     let live = history.live(plan).max(1);
-    // Until every cell ran once a block takes what it took so far and, for the rest, what workloads think of themselves.
+    // Until every cell has run once, the estimate of a block is its time so far plus the workloads' own estimates.
     let guess = |cell: &Cell| plan.spec(&cell.workload).map_or(0, |spec| spec.guess(&cell.parameters).0);
     let untried = plan.cells.iter().enumerate().filter(|(cell, _)| !history.has_tried(*cell));
     let guessed: u64 = untried.map(|(_, cell)| guess(cell)).sum();

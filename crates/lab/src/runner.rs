@@ -1,5 +1,5 @@
-//! Runs one block of trials: what is missing of it, with repetitions where they may help. Every trial is stored before
-//! the next begins. Which block comes next, and until when, is decided elsewhere.
+//! Runs one block of trials: skips the stored ones and retries invalid ones that may pass. Must not decide which block
+//! comes next or when the run ends.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::executor::Executor;
 use crate::history::History;
 use crate::run::{Forecast, RunEvent};
 
-/// A run while it runs.
+/// The state of a run in progress.
 pub(crate) struct Runner<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) record: &'a RunRecord,
@@ -24,7 +24,7 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs what is missing of a block; false when the user stopped it.
+    /// Runs the missing trials of a block. Returns false if the user interrupted it.
     pub(crate) fn run_block(
         &mut self,
         block: &NextBlock,
@@ -34,7 +34,7 @@ impl Runner<'_> {
         let seed = self.record.seed;
         let cells: BTreeSet<usize> = block.cells.iter().copied().collect();
         for cell in plan.order(seed, block.role, block.number).into_iter().filter(|cell| cells.contains(cell)) {
-            // A trial is built only where it may run: of a race's thousand cells a few do.
+            // Trials are built only for live cells: a race may have a thousand cells, of which few are in a block.
             if self.is_live(block, cell) {
                 let trial = plan.trial(run, seed, cell, block.role, block.number, 0);
                 if !self.history.has(&trial.id) && !self.run_trial(trial, block, forecast)? {
@@ -59,7 +59,7 @@ impl Runner<'_> {
     }
 
     fn is_live(&self, block: &NextBlock, cell: usize) -> bool {
-        !block.gives_up || self.history.abandon_reason(cell).is_none()
+        !block.skips_abandoned || self.history.abandon_reason(cell).is_none()
     }
 
     fn run_trial(
@@ -71,7 +71,7 @@ impl Runner<'_> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let trial = Trial { time_limit: block.limit_of(trial.cell), ..trial };
+        let trial = Trial { time_limit: block.time_limit_for(trial.cell), ..trial };
         (self.watch)(RunEvent::Begins { trial: &trial, forecast: forecast(&self.history) });
         let position = self.history.len() as u32;
         let Some(outcome) = self.executor.run(position, &trial) else { return Ok(false) };

@@ -1,5 +1,5 @@
-//! Whole trials of the workload `command` on this machine: in which order its commands run, where, and that whatever
-//! fails is said, cleaned up and gone. Real processes; how readiness is told is tested in `machine`.
+//! Trials of the workload `command` with real processes: order and placement of its commands, reports of failures, and
+//! clean-up. Readiness probes are tested in `machine`.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -16,39 +16,39 @@ use model::values::trial::{Grade, Outcome, Role, Trial, TrialId, TrialStatus, ju
 use model::values::units::Nanos;
 use serde_json::json;
 
-/// No test takes this long; a fault must not hang the suite.
+/// Longer than any test takes; it keeps a defect from blocking the suite.
 const LIMIT: Nanos = Nanos(60_000_000_000);
 const SHORT: Nanos = Nanos(300_000_000);
 
-/// A server that says when it is asked to go.
+/// A server that logs its start and its end on SIGTERM.
 const SERVER: &str = "trap 'echo stopped >> log; exit 0' TERM; echo server >> log; echo ready; \
                       while :; do sleep 1000 & wait; done";
 
-/// A scratch folder in which every command of a trial runs.
+/// The scratch directory in which the commands of a trial run.
 struct Scene(tempfile::TempDir);
 
 impl Scene {
     fn new() -> Self {
-        Self(tempfile::tempdir().expect("a scratch folder"))
+        Self(tempfile::tempdir().expect("a scratch directory"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// A command of a trial: words, as the parameter has them.
+    /// A shell command as the JSON array that parameters contain.
     fn sh(&self, script: &str) -> String {
-        let folder = self.0.path().display();
-        json!(["sh", "-c", format!("cd {folder}; {script}")]).to_string()
+        let dir = self.0.path().display();
+        json!(["sh", "-c", format!("cd {dir}; {script}")]).to_string()
     }
 
     fn fifo(&self) -> PathBuf {
         let path = self.path("fifo");
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo is there").success());
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo exists").success());
         path
     }
 
-    /// What the commands wrote to the file `log`, in one line.
+    /// The lines that commands appended to the file `log`, joined by spaces.
     fn log(&self) -> String {
         let text = std::fs::read_to_string(self.path("log")).unwrap_or_default();
         text.lines().collect::<Vec<_>>().join(" ")
@@ -58,9 +58,9 @@ impl Scene {
 fn trial(parameters: &[(&str, &str)]) -> Trial {
     let spec = workloads::specs().into_iter().find(|spec| spec.name == "command").expect("it is registered");
     let given = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let parameters = spec.resolve(&given, None).expect("they are right");
+    let parameters = spec.resolve(&given, None).expect("valid parameters");
     let workload = workloads::find("command").expect("it is registered");
-    (workload.check)(&parameters).expect("they go together");
+    (workload.check)(&parameters).expect("compatible parameters");
     Trial {
         id: TrialId("t".into()),
         cell: 0,
@@ -82,7 +82,7 @@ fn run_until(trial: &Trial, stop: &Arc<AtomicBool>) -> Option<Outcome> {
 }
 
 fn run(trial: &Trial) -> Outcome {
-    run_until(trial, &Arc::default()).expect("nobody stops it")
+    run_until(trial, &Arc::default()).expect("not interrupted")
 }
 
 fn value(outcome: &Outcome, series: &str) -> f64 {
@@ -99,13 +99,13 @@ fn two_cpus(test: &str) -> Option<(CpuId, CpuId)> {
     let mut cpus = allowed.iter();
     let two = cpus.next().zip(cpus.next());
     if two.is_none() {
-        println!("skipped: {test}: needs 2 cpus");
+        println!("skipped: {test}: needs 2 CPUs");
     }
     two
 }
 
 #[test]
-fn without_a_server_every_run_is_prepared_and_cleaned_up() {
+fn without_server_prepare_and_cleanup_run_around_each_run() {
     let scene = Scene::new();
     let outcome = run(&trial(&[
         ("prepare", &scene.sh("echo prepare {threads} >> log")),
@@ -116,13 +116,13 @@ fn without_a_server_every_run_is_prepared_and_cleaned_up() {
     ]));
     assert_eq!(outcome.status, TrialStatus::Completed);
     assert_eq!(scene.log(), ["prepare 3 run cleanup"; 3].join(" "));
-    assert_eq!(value(&outcome, "value").to_string(), "3", "the last run is the one that is measured");
+    assert_eq!(value(&outcome, "value").to_string(), "3", "only the last run is measured");
     assert_eq!(outcome.samples.iter().filter(|sample| sample.series == "wall").count(), 1);
     assert_eq!(outcome.evidence.second, None);
 }
 
 #[test]
-fn with_a_server_preparation_and_cleaning_up_are_around_it() {
+fn with_server_prepare_and_cleanup_run_once() {
     let scene = Scene::new();
     let outcome = run(&trial(&[
         ("prepare", &scene.sh("echo prepare >> log")),
@@ -134,15 +134,15 @@ fn with_a_server_preparation_and_cleaning_up_are_around_it() {
     ]));
     assert_eq!(outcome.status, TrialStatus::Completed);
     assert_eq!(scene.log(), "prepare server run run run stopped cleanup");
-    let server = outcome.evidence.second.expect("it is watched too");
-    assert!(server.looks > 0 && server.wall > outcome.evidence.wall, "{server:?}");
+    let server = outcome.evidence.second.expect("the server is monitored too");
+    assert!(server.polls > 0 && server.wall > outcome.evidence.wall, "{server:?}");
 }
 
-/// Parameters, the time limit, how the trial ends, and what the log has before the cleaning up.
+/// Parameters, time limit, expected status, and expected log before the clean-up.
 type Failing<'a> = (Vec<(&'a str, &'a str)>, Nanos, TrialStatus, &'a str);
 
 #[test]
-fn whatever_fails_is_said_and_cleaned_up() {
+fn failure_of_each_command_is_reported_and_cleaned_up() {
     let scene = Scene::new();
     let (fails, sleeps) = (scene.sh("echo why >&2; exit 3"), scene.sh("exec sleep 1000"));
     let (serves, falls) = (scene.sh(SERVER), scene.sh("echo ready; read word < fifo; echo why >&2; exit 3"));
@@ -152,9 +152,9 @@ fn whatever_fails_is_said_and_cleaned_up() {
     let failed = |why: &str| TrialStatus::Failed(why.into());
     let cases: [Failing<'_>; 9] = [
         (vec![("prepare", &fails), ("argv", &runs)], LIMIT, failed("preparing ended with status 3: why"), ""),
-        (vec![("prepare", &sleeps), ("argv", &runs)], SHORT, failed("preparing had not ended after 300ms"), ""),
+        (vec![("prepare", &sleeps), ("argv", &runs)], SHORT, failed("preparing did not end within 300ms"), ""),
         (vec![("argv", &fails)], LIMIT, failed("it ended with status 3: why"), ""),
-        (vec![("argv", &fails), ("warmup", "1")], LIMIT, failed("a warm-up run: it ended with status 3: why"), ""),
+        (vec![("argv", &fails), ("warmup", "1")], LIMIT, failed("warm-up run: it ended with status 3: why"), ""),
         (
             vec![("argv", &sleeps)],
             SHORT,
@@ -164,19 +164,19 @@ fn whatever_fails_is_said_and_cleaned_up() {
         (
             vec![("server", &fails), line, ("argv", &runs)],
             LIMIT,
-            failed("the server ended before it was ready with status 3: why"),
+            failed("server: ended before it was ready with status 3: why"),
             "",
         ),
         (
             vec![("server", &sleeps), ("ready", "file:/no/such/file"), ("argv", &runs)],
             SHORT,
-            failed("the server was not ready after 300ms: there is no file '/no/such/file'"),
+            failed("server: not ready after 300ms: file '/no/such/file' does not exist"),
             "",
         ),
         (
             vec![("server", &falls), line, ("argv", &wakes)],
             LIMIT,
-            failed("the server ended before the trial was over with status 3: why"),
+            failed("server: ended before the end of the trial with status 3: why"),
             "",
         ),
         (
@@ -192,23 +192,23 @@ fn whatever_fails_is_said_and_cleaned_up() {
         let outcome = run(&Trial { time_limit, ..trial(&parameters) });
         assert_eq!(outcome.status, status);
         assert_eq!((scene.log(), outcome.samples.len()), (format!("{before}cleanup"), 0), "{status:?}");
-        std::fs::remove_file(scene.path("log")).expect("cleaning up has written it");
+        std::fs::remove_file(scene.path("log")).expect("the clean-up command writes it");
     }
 }
 
 #[test]
-fn cleaning_up_that_fails_fails_the_trial() {
+fn failed_cleanup_fails_the_trial() {
     let scene = Scene::new();
     let fails = scene.sh("exit 4");
     let outcome = run(&trial(&[("argv", r#"["true"]"#), ("cleanup", &fails)]));
     assert_eq!(outcome.status, TrialStatus::Failed("cleaning up ended with status 4".into()));
-    assert!(outcome.evidence.mask_at_start.is_some(), "what was seen is kept");
+    assert!(outcome.evidence.mask_at_start.is_some(), "evidence is kept");
     let both = run(&trial(&[("argv", &scene.sh("exit 3")), ("cleanup", &fails)]));
-    assert_eq!(both.status, TrialStatus::Failed("it ended with status 3".into()), "the first failure is the reason");
+    assert_eq!(both.status, TrialStatus::Failed("it ended with status 3".into()), "the first failure is reported");
 }
 
 #[test]
-fn a_program_that_is_not_there_will_not_be_there_later() {
+fn missing_program_makes_the_trial_unavailable() {
     let none = r#"["no-such-program"]"#;
     for name in ["prepare", "server", "argv", "cleanup"] {
         let mut parameters = vec![(name, none)];
@@ -222,19 +222,19 @@ fn a_program_that_is_not_there_will_not_be_there_later() {
 }
 
 #[test]
-fn the_port_of_somebody_else_is_not_measured() {
-    let theirs = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = theirs.local_addr().expect("it is bound").port();
+fn port_of_another_process_fails_the_trial() {
+    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = other.local_addr().expect("bound").port();
     let scene = Scene::new();
     let (server, ready) = (scene.sh("echo server >> log; exec sleep 1000"), format!("port:{port}"));
     let outcome = run(&trial(&[("server", &server), ("ready", &ready), ("argv", &scene.sh("echo run >> log"))]));
     let TrialStatus::Failed(why) = &outcome.status else { panic!("{outcome:?}") };
-    assert!(why.contains("another program already answers on its port") && why.contains("hint: "), "{why}");
-    assert_eq!(scene.log(), "", "neither was started");
+    assert!(why.contains("another process already accepts connections on port") && why.contains("hint: "), "{why}");
+    assert_eq!(scene.log(), "", "no command was started");
 }
 
 #[test]
-fn a_shell_threads_for_openmp_and_a_number_in_json() {
+fn shell_openmp_and_json_metric_work_together() {
     let line = r#"echo "{\"rate\": [1, $OMP_NUM_THREADS]}"; exit 7"#;
     let mut parameters = vec![("argv", line), ("shell", "true"), ("openmp", "true"), ("metric-json", "/rate/1")];
     let strict = run(&trial(&parameters));
@@ -248,20 +248,20 @@ fn a_shell_threads_for_openmp_and_a_number_in_json() {
 }
 
 #[test]
-fn each_command_is_where_it_belongs() {
-    let Some((a, b)) = two_cpus("each_command_is_where_it_belongs") else { return };
+fn each_command_runs_on_its_own_cpus() {
+    let Some((a, b)) = two_cpus("each_command_runs_on_its_own_cpus") else { return };
     let scene = Scene::new();
     let mask = "$(grep Cpus_allowed_list /proc/self/status | cut -f 2)";
-    let says = |who: &str, then: &str| scene.sh(&format!("echo {who} {mask} {{cpus}} >> log; {then}"));
+    let logs = |name: &str, then: &str| scene.sh(&format!("echo {name} {mask} {{cpus}} >> log; {then}"));
     let mut trial = trial(&[
-        ("prepare", &says("prepare", "")),
-        ("server", &says("server", "echo ready; while :; do :; done")),
+        ("prepare", &logs("prepare", "")),
+        ("server", &logs("server", "echo ready; while :; do :; done")),
         ("ready", "line:ready"),
-        ("argv", &says("run", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")),
-        ("cleanup", &says("cleanup", "")),
+        ("argv", &logs("run", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")),
+        ("cleanup", &logs("cleanup", "")),
     ]);
-    trial.placement.seats = vec![a];
-    trial.placement.second = [b].into_iter().collect();
+    trial.placement.bindings = vec![a];
+    trial.placement.server_cpus = [b].into_iter().collect();
     let outcome = run(&trial);
     assert_eq!(outcome.status, TrialStatus::Completed);
     let all = remember_original_mask();
@@ -269,23 +269,23 @@ fn each_command_is_where_it_belongs() {
     let verdict = judge(&trial, &outcome.status, &outcome.evidence);
     assert_ne!(verdict.grade, Grade::Invalid, "{verdict:?}");
 
-    // The same evidence does not prove other seats.
-    trial.placement.second = CpuSet::from_iter([a]);
+    // The same evidence does not verify a placement on other CPUs.
+    trial.placement.server_cpus = CpuSet::from_iter([a]);
     let verdict = judge(&trial, &outcome.status, &outcome.evidence);
     let expected = format!("the second command ran on cpus {b}, outside its seats {a}");
     assert!(verdict.grade == Grade::Invalid && verdict.reasons.contains(&expected), "{verdict:?}");
 }
 
 #[test]
-fn ctrl_c_ends_everything_and_still_cleans_up() {
+fn ctrl_c_ends_all_processes_and_runs_the_cleanup() {
     let stubborn = "trap '' TERM; ";
     let children = "sleep 1000 & echo $! >> pids; echo $$ >> pids; ";
-    let tells = "echo go > fifo; ";
+    let signals = "echo go > fifo; ";
     let serves = format!("{stubborn}{children}echo ready; wait");
     let cases = [
-        (format!("{children}{tells}wait"), serves.clone(), "true".to_owned()),
-        (String::new(), format!("{children}{tells}wait"), "true".to_owned()),
-        (String::new(), serves, format!("{stubborn}{children}{tells}wait")),
+        (format!("{children}{signals}wait"), serves.clone(), "true".to_owned()),
+        (String::new(), format!("{children}{signals}wait"), "true".to_owned()),
+        (String::new(), serves, format!("{stubborn}{children}{signals}wait")),
     ];
     for (prepare, server, command) in cases {
         let scene = Scene::new();
@@ -300,15 +300,15 @@ fn ctrl_c_ends_everything_and_still_cleans_up() {
         let stop = Arc::new(AtomicBool::new(false));
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Opening it waits for the word.
-                std::fs::read(&fifo).expect("somebody writes to it");
+                // Opening the FIFO blocks until a command writes to it.
+                std::fs::read(&fifo).expect("a command writes to it");
                 stop.store(true, Ordering::Relaxed);
             });
             run_until(&trial, &stop)
         });
         assert_eq!(outcome, None);
         assert_eq!(scene.log(), "cleanup");
-        let pids = std::fs::read_to_string(scene.path("pids")).expect("they were written");
+        let pids = std::fs::read_to_string(scene.path("pids")).expect("the commands write it");
         for pid in pids.lines() {
             assert!(is_gone(pid), "process {pid} still runs after {command}");
         }

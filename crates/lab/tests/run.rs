@@ -1,4 +1,4 @@
-//! The run loop on a scripted machine and on the simulated one: order, repeats, giving up, endings, resume.
+//! The run loop on a scripted and on a simulated machine: order, retries, abandoned cells, end reasons, resume.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use store::Store;
 
 const SECOND: Nanos = Nanos(1_000_000_000);
 
-/// Answers every trial by a rule.
+/// Computes the outcome of every trial with a function.
 struct Scripted<F: FnMut(&Trial) -> Outcome>(F);
 
 impl<F: FnMut(&Trial) -> Outcome> Executor for Scripted<F> {
@@ -37,7 +37,7 @@ fn outcome(trial: &Trial, value: f64) -> Outcome {
     Outcome { status: TrialStatus::Completed, samples, evidence, started_unix_ms: 0, took: SECOND }
 }
 
-/// Values that differ by some per cent from trial to trial.
+/// Values that differ by a few percent between trials.
 fn noisy(trial: &Trial) -> Outcome {
     outcome(trial, 100.0 + (trial.seed % 11) as f64)
 }
@@ -62,7 +62,7 @@ fn spec() -> WorkloadSpec {
 }
 
 fn seated(name: &str, cpu: u32) -> Placement {
-    Placement { name: name.into(), seats: vec![CpuId(cpu)], ..Placement::kernel(1) }
+    Placement { name: name.into(), bindings: vec![CpuId(cpu)], ..Placement::kernel(1) }
 }
 
 fn kernel_and(name: &str) -> Vec<Placement> {
@@ -101,17 +101,17 @@ fn record(placements: Vec<Placement>, repeat: StoppingRule) -> RunRecord {
     }
 }
 
-/// Runs in a scratch store; what was stored, how it ended.
+/// Runs in a scratch store. Returns the stored trials and the end of the run.
 fn run_all(record: &RunRecord, executor: &mut dyn Executor) -> (Vec<TrialRecord>, RunEnd) {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let mut store = Store::open(&folder.path().join("r.db")).expect("a new store");
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let mut store = Store::open(&dir.path().join("r.db")).expect("a new store");
     store.begin_run(record).expect("a new run");
     let ended = run(&mut store, record, executor, &AtomicBool::new(false), &mut |_| {}).expect("the store works");
     (store.trials(&record.id).expect("the store reads"), ended)
 }
 
 #[test]
-fn it_stops_when_precise_and_not_before_the_minimum() {
+fn precise_run_stops_after_the_minimum_number_of_blocks() {
     let (trials, ended) =
         run_all(&record(kernel_and("one"), repeat(6, 50)), &mut Scripted(|trial| outcome(trial, 100.0)));
     assert_eq!(ended, RunEnd::Over(EndReason::Precise));
@@ -120,7 +120,7 @@ fn it_stops_when_precise_and_not_before_the_minimum() {
 }
 
 #[test]
-fn it_stops_at_the_last_block_and_at_the_budget() {
+fn run_stops_at_the_last_block_and_at_the_budget() {
     let (trials, ended) = run_all(&record(kernel_and("one"), repeat(3, 5)), &mut Scripted(noisy));
     assert_eq!((trials.len(), ended), (2 * 6, RunEnd::Over(EndReason::AllBlocks)));
     let short = StoppingRule { budget: Nanos(9 * SECOND.0), ..repeat(3, 50) };
@@ -130,10 +130,10 @@ fn it_stops_at_the_last_block_and_at_the_budget() {
 }
 
 #[test]
-fn the_time_left_learns_from_the_first_trial_on() {
+fn forecast_uses_measured_times_from_the_first_trial_on() {
     let minute = |trial: &Trial| Outcome { took: Nanos(60 * SECOND.0), ..outcome(trial, 100.0) };
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let mut store = Store::open(&folder.path().join("r.db")).expect("a new store");
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let mut store = Store::open(&dir.path().join("r.db")).expect("a new store");
     let record = record(kernel_and("one"), repeat(3, 3));
     store.begin_run(&record).expect("a new run");
     let mut left = Vec::new();
@@ -143,12 +143,13 @@ fn the_time_left_learns_from_the_first_trial_on() {
         }
     };
     run(&mut store, &record, &mut Scripted(minute), &AtomicBool::new(false), &mut watch).expect("the store works");
-    // The spec guesses a second; warm-up and three blocks of two cells. After one trial the other cell is still guessed.
+    // The workload estimates a second per trial: warm-up and three blocks of two cells. After one trial, the other cell
+    // still counts with its estimate.
     assert_eq!(left, [4 * (60 + 1) - 60, 360, 300, 240, 180, 120, 60, 0]);
 }
 
 #[test]
-fn a_trial_that_is_not_proven_is_repeated_in_its_block_and_kept() {
+fn unverified_trial_is_retried_in_its_block_and_kept() {
     let escape = |trial: &Trial| {
         let mut outcome = outcome(trial, 1.0);
         if trial.placement.name == "one" && trial.role == Role::Measured && trial.block == 0 && trial.attempt == 0 {
@@ -165,7 +166,7 @@ fn a_trial_that_is_not_proven_is_repeated_in_its_block_and_kept() {
 }
 
 #[test]
-fn a_cell_that_comes_to_nothing_is_given_up_and_the_others_go_on() {
+fn failing_cell_is_abandoned_and_the_others_continue() {
     let broken = |trial: &Trial| match trial.placement.name.as_str() {
         "broken" => Outcome { status: TrialStatus::Failed("exit status 1".into()), ..outcome(trial, 1.0) },
         _ => noisy(trial),
@@ -177,7 +178,7 @@ fn a_cell_that_comes_to_nothing_is_given_up_and_the_others_go_on() {
 }
 
 #[test]
-fn what_cannot_be_measured_here_is_tried_once() {
+fn unavailable_cell_is_tried_once() {
     let absent = |trial: &Trial| match trial.placement.name.as_str() {
         "absent" => Outcome { status: TrialStatus::Unavailable("no such unit".into()), ..outcome(trial, 1.0) },
         _ => noisy(trial),
@@ -187,10 +188,10 @@ fn what_cannot_be_measured_here_is_tried_once() {
 }
 
 #[test]
-fn interrupted_anywhere_it_goes_on_to_the_same_trials() {
+fn interrupted_run_resumes_to_the_same_trials() {
     let placements = || vec![Placement::kernel(1), seated("one", 0), seated("two", 1)];
     goes_on(&record(placements(), repeat(3, 4)));
-    // Three blocks of three seconds are all that it pays for: what is begun is finished, wherever it was cut.
+    // The budget pays for three blocks of three seconds; a started block is completed wherever the run was interrupted.
     let poor = StoppingRule { budget: Nanos(12 * SECOND.0), ..repeat(2, 9) };
     goes_on(&record(placements(), poor));
 }
@@ -198,8 +199,8 @@ fn interrupted_anywhere_it_goes_on_to_the_same_trials() {
 fn goes_on(record: &RunRecord) {
     let (whole, _) = run_all(record, &mut Scripted(noisy));
     for cut in 1..whole.len() {
-        let folder = tempfile::tempdir().expect("a scratch folder");
-        let mut store = Store::open(&folder.path().join("r.db")).expect("a new store");
+        let dir = tempfile::tempdir().expect("a scratch directory");
+        let mut store = Store::open(&dir.path().join("r.db")).expect("a new store");
         store.begin_run(record).expect("a new run");
         let stop = AtomicBool::new(false);
         let mut stored = 0;
@@ -210,7 +211,7 @@ fn goes_on(record: &RunRecord) {
         let ended = run(&mut store, record, &mut Scripted(noisy), &stop, &mut watch).expect("the store works");
         assert_eq!(ended, RunEnd::Interrupted);
         run(&mut store, record, &mut Scripted(noisy), &AtomicBool::new(false), &mut |_| {}).expect("the store works");
-        assert_eq!(store.trials(&record.id).expect("the store reads"), whole, "cut after {cut}");
+        assert_eq!(store.trials(&record.id).expect("the store reads"), whole, "interrupted after {cut}");
     }
 }
 
@@ -238,10 +239,10 @@ fn two_cpus() -> Topology {
 }
 
 #[test]
-fn faults_of_the_simulated_machine_are_caught_by_the_verdict() {
+fn simulated_faults_make_trials_invalid() {
     let record = record(kernel_and("one"), repeat(20, 20));
     let grades = |faults: &str| {
-        let faults = Faults::parse(faults).expect("the faults are written right");
+        let faults = Faults::parse(faults).expect("valid faults");
         let (trials, _) = run_all(&record, &mut SimExecutor::new(two_cpus(), vec![spec()], 3, faults));
         let mut counts: BTreeMap<(String, Grade), u32> = BTreeMap::new();
         for record in trials.iter().filter(|record| record.trial.role == Role::Measured) {
@@ -254,7 +255,7 @@ fn faults_of_the_simulated_machine_are_caught_by_the_verdict() {
     let escaped = grades("escapes=0.3");
     assert!(escaped[&key("one", Grade::Invalid)] > 0 && !escaped.contains_key(&key("kernel", Grade::Invalid)));
     let lost = grades("lost-cpu=1@4");
-    assert_eq!(lost[&key("one", Grade::Valid)], 4, "the cpu goes away when block 4 begins");
+    assert_eq!(lost[&key("one", Grade::Valid)], 4, "the CPU goes offline at the start of block 4");
     assert!(grades("never-ends=0.2").contains_key(&key("kernel", Grade::Invalid)));
     assert!(Faults::parse("flood=1").is_err() && Faults::parse("escapes=2").is_err());
 }

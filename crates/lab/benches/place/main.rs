@@ -1,9 +1,9 @@
-//! What the racing rule of `nearfar place` is worth: simulated worlds, the rules against each other, and the targets.
+//! Evaluates the racing rule of `nearfar place` on simulated worlds, compared with other rules and with the targets.
 //!
 //!   cargo bench -p lab --bench place -- [--what main|nothing|kernel|bursts|holes|hangs|budget|strict|regret|all]
-//!       [--seeds 200] [--noise 2,3,5] [--topologies FOLDER] [--only WORLD] [--brief]
+//!       [--seeds 200] [--noise 2,3,5] [--topologies DIR] [--only WORLD] [--brief]
 //!
-//! Exit status 1 when a target is missed. With the tests it runs at smoke size. Must not know how a race decides.
+//! The exit status is 1 if a target is not met. `cargo test` runs it at smoke size. Must not know how a race decides.
 
 mod noise;
 mod regret;
@@ -24,15 +24,15 @@ use noise::{Machine, Random, Weather};
 use table::{Outcome, Row};
 use world::{PROGRAMS, Program, World};
 
-/// Two, as many as the smallest machine that builds this has.
+/// Two, the number of CPUs of the smallest build machine.
 const WORKERS: usize = 2;
-/// No constant of the race was tuned on seeds from here on, and no rule chosen: those from 10000 to 10199 decided who
-/// comes into the second stage.
+/// Seeds from here on were not used to tune a constant or to choose a rule. Seeds 10000 to 10199 decided which candidates
+/// enter the second stage.
 const FIRST_SEED: usize = 20_000;
-/// What measuring everything costs hardly varies.
+/// The cost of measuring every candidate varies little between seeds.
 const EXHAUSTIVE_RUNS: usize = 3;
 
-/// Name, file in the folder of topologies (or in this repository), threads.
+/// Name, file in the directory of topologies (or in this repository), threads.
 const MACHINES: [(&str, &str, usize); 4] = [
     ("Ryzen 2600", "models/ryzen5-2600.xml", 6),
     ("EPYC 7401 2P", "corpus/v02-epyc7401-2p-nps4.xml", 16),
@@ -40,25 +40,25 @@ const MACHINES: [(&str, &str, usize); 4] = [
     ("32 sockets", "corpus/v13-model-32s-1152pu.xml", 32),
 ];
 
-/// What the command line says.
+/// Options of the command line.
 struct Settings {
     what: String,
     seeds: usize,
     noises: Vec<f64>,
     topologies: PathBuf,
-    /// Only worlds with this in their name.
+    /// Only worlds whose name contains this.
     only: String,
     brief: bool,
     smoke: bool,
 }
 
-/// One experiment: worlds under a weather, with the rules of the race.
+/// One experiment: worlds, noise, and the rules of the race.
 struct Setting<'a> {
     what: &'a str,
     weather: Weather,
     kernel_wins: bool,
     strict: bool,
-    /// The budget as a part of what measuring everything to the same interval costs by calculation.
+    /// The budget as a fraction of the computed cost of measuring every candidate to the same interval.
     budget: Option<f64>,
     others: bool,
 }
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
 
 fn settings(words: impl Iterator<Item = String>) -> Result<Settings, String> {
     let words: Vec<String> = words.collect();
-    // `cargo bench` says so; `cargo test` does not, and its words are for tests.
+    // `cargo bench` passes `--bench`; `cargo test` does not, and its arguments are for tests.
     let smoke = !words.iter().any(|word| word == "--bench");
     let mut words = words.into_iter().filter(|word| !smoke && word != "--bench");
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -130,14 +130,14 @@ fn settings(words: impl Iterator<Item = String>) -> Result<Settings, String> {
     Ok(settings)
 }
 
-/// A machine on file and how many threads its programs run.
+/// A topology from a file, and the number of threads of its programs.
 struct OnFile {
     name: &'static str,
     topology: Topology,
     threads: usize,
 }
 
-/// The machines, and how many are not on file here. At smoke size the small one alone.
+/// The machines, and the number of those whose file is missing. At smoke size, only the small one.
 fn machines(settings: &Settings) -> (Vec<OnFile>, usize) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/topologies");
     let (mut machines, mut skipped) = (Vec::new(), 0);
@@ -145,7 +145,7 @@ fn machines(settings: &Settings) -> (Vec<OnFile>, usize) {
         let ours = repository.join(file);
         let path = if ours.exists() { ours } else { settings.topologies.join(file) };
         if !path.exists() {
-            println!("skipped: {name}: {} is not here (--topologies FOLDER)", path.display());
+            println!("skipped: {name}: {} is missing (--topologies DIR)", path.display());
             skipped += 1;
             continue;
         }
@@ -163,18 +163,18 @@ fn worlds(machines: &[OnFile]) -> Vec<World> {
     all.map(world).collect()
 }
 
-/// What the family gives away; nothing is promised of it.
+/// Regret of the candidate set; it has no target.
 fn regret(machines: &[OnFile]) {
-    println!("\nregret: what the family of candidates gives away");
+    println!("\nregret of the candidate set");
     for OnFile { name, topology, threads } in machines {
-        // Where the number of threads is searched there is no neighbour to move to.
+        // A search over the number of threads has no neighbours.
         for program in PROGRAMS.into_iter().filter(|program| *program != Program::Few) {
             regret::print(name, topology, program, *threads).expect("the wish is valid");
         }
     }
 }
 
-/// Runs one experiment and prints it; whether its targets are met.
+/// Runs and prints one experiment. Returns true if its targets are met.
 fn experiment(what: &str, settings: &Settings, worlds: &[World]) -> bool {
     let middle = [settings.noises[settings.noises.len() / 2]];
     let nothing = [World::null(40)];
@@ -210,7 +210,7 @@ fn experiment(what: &str, settings: &Settings, worlds: &[World]) -> bool {
             .iter()
             .fold(true, |met, part| run(settings, worlds, &Setting { budget: Some(*part), ..plain(middle[0]) }) & met),
         other => {
-            println!("place: there is no experiment '{other}'");
+            println!("place: unknown experiment '{other}'");
             false
         }
     }
@@ -221,7 +221,7 @@ fn run(settings: &Settings, worlds: &[World], setting: &Setting<'_>) -> bool {
     table::print(setting.what, setting.weather, setting.budget, &rows, settings.brief)
 }
 
-/// All seeds of one world, on a few threads; the result does not depend on how many.
+/// Runs all seeds of one world on several threads. The result does not depend on their number.
 fn row(seeds: usize, world: &World, setting: &Setting<'_>) -> Row {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
@@ -254,7 +254,7 @@ fn row(seeds: usize, world: &World, setting: &Setting<'_>) -> Row {
     }
 }
 
-/// The machine and the truth of one seed; the same for every rule.
+/// The machine and the true times of one seed; identical for every rule.
 fn machine(world: &World, setting: &Setting<'_>, seed: usize) -> (Machine, Vec<f64>) {
     let purpose = |of: &str| stream(seed as u64, &format!("{} {:.3} {of}", world.name(), setting.weather.noise));
     let mut random = Random::new(purpose("truth"));

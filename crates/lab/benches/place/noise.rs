@@ -1,29 +1,28 @@
-//! What a run sees of the truth: noise, drift, bursts, trials that come to nothing, trials that hang. Must not know
-//! any rule. All of it follows from a seed.
+//! Observations of a run: true times with noise, drift, bursts, failed trials and hanging trials, all derived from a seed.
+//! Must not know any rule.
 
 use model::stats::racing::Lap;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A slow spell of the machine.
+/// Slowdown during a burst.
 const BURST: f64 = 1.3;
-/// In so many blocks (or of so many trials).
+/// Fraction of blocks, or of trials, with a burst.
 const BURST_SHARE: f64 = 0.05;
-/// A burst in time lasts so many trials.
+/// Duration of a burst, in trials.
 const BURST_TRIALS: f64 = 15.0;
-/// Block effect, drift (a slow wave and a random walk).
+/// Standard deviations of the block effect and of the drift (a slow wave and a random walk).
 const BLOCK_SD: f64 = 0.01;
 const WAVE: f64 = 0.015;
 const WAVE_TRIALS: f64 = 700.0;
 const WALK_SD: f64 = 0.0007;
-/// Candidates differ in their noise by this, as a standard deviation of logarithms.
+/// Standard deviation of the logarithm of the candidates' noise levels.
 const NOISE_SPREAD: f64 = 0.2;
-/// The kernel's choice varies more.
+/// Factor of the noise of the baseline.
 const KERNEL_NOISE: f64 = 1.5;
-/// A trial that hangs takes so many times its time.
+/// Factor by which a hanging trial takes longer.
 const HANG: f64 = 20.0;
 
-/// Random numbers from a seed.
 pub struct Random(ChaCha8Rng);
 
 impl Random {
@@ -31,12 +30,12 @@ impl Random {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// In (0, 1).
+    /// Uniform in (0, 1).
     pub fn uniform(&mut self) -> f64 {
         (f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0
     }
 
-    /// By Box and Muller, Annals of Mathematical Statistics 29, 1958.
+    /// Standard normal (Box and Muller, Annals of Mathematical Statistics 29, 1958).
     pub fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
@@ -55,13 +54,13 @@ impl Random {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weather {
-    /// The standard deviation of a trial's logarithm.
+    /// Standard deviation of the logarithm of a trial's time.
     pub noise: f64,
-    /// Bursts come in time, over a few trials, and not over part of a block.
+    /// Bursts cover consecutive trials instead of part of a block.
     pub bursts_in_time: bool,
-    /// The share of trials whose placement is not proven; each is repeated once at the end of its block.
+    /// Fraction of trials whose placement is not verified; each is retried once at the end of its block.
     pub not_proven: f64,
-    /// The share of trials that hang, and are killed at the limit.
+    /// Fraction of trials that hang and are killed at the limit.
     pub hangs: f64,
 }
 
@@ -76,7 +75,7 @@ pub struct Machine {
     noise: Vec<f64>,
     weather: Weather,
     random: Random,
-    /// Trials run, repeated ones included.
+    /// Number of trials, retries included.
     pub trials: usize,
     walk: f64,
     phase: f64,
@@ -92,7 +91,7 @@ impl Machine {
         Self { truth, noise, weather, random, trials: 0, walk: 0.0, phase, burst_left: 0 }
     }
 
-    /// Each of these once in random order: logarithms of times.
+    /// Runs each of these candidates once, in random order. Returns logarithms of times.
     pub fn block(&mut self, active: &[usize]) -> Vec<f64> {
         let mut order: Vec<usize> = (0..active.len()).collect();
         self.random.shuffle(&mut order);
@@ -108,7 +107,7 @@ impl Machine {
         values
     }
 
-    /// The same as laps of a race, with what can happen to a trial: times in seconds, killed at the limit.
+    /// As attempts of a race, with failures: times in seconds, killed at the limit.
     pub fn laps(&mut self, active: &[usize], limit: Option<f64>) -> Vec<(usize, Lap)> {
         let times = self.block(active);
         let laps = active.iter().zip(times).map(|(candidate, time)| (*candidate, self.lap(time.exp(), limit)));
@@ -134,7 +133,7 @@ impl Machine {
         }
     }
 
-    /// Fresh pairs of the leader and the kernel's choice, each in random order: times in seconds.
+    /// Fresh pairs of the leader and the baseline, each in random order: times in seconds.
     pub fn pairs(&mut self, leader: usize, count: u32) -> Vec<(f64, f64)> {
         let pair = |_| {
             let times = self.block(&[leader, 0]);
@@ -143,7 +142,7 @@ impl Machine {
         (0..count).map(pair).collect()
     }
 
-    /// Which positions of this block are slow.
+    /// The positions of this block that are in a burst.
     fn burst_in_block(&mut self, count: usize) -> std::ops::Range<usize> {
         if self.weather.bursts_in_time || self.random.uniform() >= BURST_SHARE {
             return 0..0;

@@ -1,5 +1,5 @@
-//! What the family of candidates gives away: its best against a search without noise that moves one thread at a time.
-//! A local search, so a lower bound; these models are smooth, so it says less about real machines.
+//! Regret of the candidate set: its best candidate compared with a noise-free search that moves one thread at a time. The
+//! search is local, so this is a lower bound. The models are smooth, so it holds less for real machines.
 
 use model::placements::candidates::{SearchSpace, Threads, candidates, neighbours};
 use model::placements::placement::Placement;
@@ -7,10 +7,13 @@ use model::values::topology::Topology;
 
 use crate::world::{Ground, Program};
 
-/// A search that takes longer is going in circles.
+/// Maximum number of moves; a longer search is cycling.
 const MOVES_MAX: usize = 40;
 
-/// Prints one line. An error is of the wish.
+/// Prints one line.
+///
+/// # Errors
+/// If the search space is invalid.
 pub fn print(machine: &str, topology: &Topology, program: Program, threads: usize) -> Result<(), String> {
     let wish = SearchSpace { threads: Threads::Fixed(threads), ..SearchSpace::default() };
     let all = candidates(topology, &wish)?;

@@ -1,5 +1,5 @@
-//! The rules that are compared: the race itself (`model::stats::racing`, not a copy of it), successive halving, and
-//! measuring every candidate. Must not know the truth.
+//! The compared rules: the race itself (`model::stats::racing`, not a copy), successive halving, and measuring every
+//! candidate. Must not know the true times.
 
 use model::placements::candidates::Stages;
 use model::stats::racing::{self, Confirmation, Race, Rules, State, confirm, extend_plan};
@@ -7,24 +7,24 @@ use model::values::workload::Better;
 
 use crate::noise::Machine;
 
-/// What a search found and cost.
+/// The result and the cost of a search.
 pub struct Found {
     pub winner: usize,
     pub search_trials: usize,
-    /// With confirmation; the same where the kernel's choice won.
+    /// Including confirmation; identical if the baseline won.
     pub all_trials: usize,
     pub confirmed: Option<Confirmation>,
-    /// What the race said beforehand that it would cost, had it known the number of pairs.
+    /// The forecast of the race, with the actual number of pairs.
     pub estimate: usize,
     pub blocks: u32,
-    /// How the race ended; none for rules that are not races.
+    /// The end reason of the race; `None` for other rules.
     pub state: Option<State>,
 }
 
-/// The race with its confirmation. None where it ended without a leader.
+/// The race with its confirmation. `None` if it ended without a leader.
 pub fn place(machine: &mut Machine, stages: &Stages, rules: Rules, seed: u64) -> Option<Found> {
     let mut race = Race::new(rules, Better::Lower, &stages.first, |guide| stages.second(guide));
-    // The warm-up trial, thrown away but for the limit.
+    // The warm-up trial; it only sets the limit.
     let mut limit = racing::KILL_FACTOR * machine.block(&[0])[0].exp();
     while race.state() == State::Racing {
         let laps = machine.laps(race.active(), Some(limit));
@@ -45,7 +45,8 @@ pub fn place(machine: &mut Machine, stages: &Stages, rules: Rules, seed: u64) ->
     Some(Found { winner, search_trials, all_trials, confirmed, estimate, blocks: race.blocks(), state })
 }
 
-/// Each round keeps the better half and doubles the blocks (Karnin et al., ICML 2013); all values of a survivor count.
+/// Each round keeps the better half and doubles the number of blocks (Karnin et al., ICML 2013). All values of a survivor
+/// are used.
 pub fn halving(machine: &mut Machine, count: usize) -> Found {
     const FIRST_BLOCKS: usize = 4;
     const BLOCKS_MAX: usize = 350;
@@ -83,8 +84,7 @@ fn best(columns: &[Vec<f64>], active: &[usize], count: usize) -> Vec<usize> {
     order.into_iter().take(count).map(|column| active[column]).collect()
 }
 
-/// Measures every candidate until its own 95 % interval against the kernel's choice is as narrow as that; the trials
-/// that this takes.
+/// Returns the number of trials until the 95 % interval of every candidate relative to the baseline is this narrow.
 pub fn exhaustive(machine: &mut Machine, count: usize, half_width: f64) -> usize {
     const BLOCKS_MAX: usize = 360;
     let looks_at = |blocks: usize| blocks >= 5 && (blocks < 9 || blocks.is_multiple_of((blocks / 10).max(2)));

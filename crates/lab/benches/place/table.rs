@@ -1,16 +1,16 @@
-//! From outcomes to a table and the targets. Must not know how outcomes came about.
+//! Summarises outcomes in a table and compares them with the targets. Must not know how outcomes are computed.
 
 use crate::noise::Weather;
 use crate::rules::Found;
 use model::stats::racing::ConfirmResult;
 
-/// "Right" is the best or within this part of it.
+/// Relative distance from the best within which an answer counts as right.
 const RIGHT: f64 = 0.01;
 
 /// One seed of one world.
 pub struct Outcome {
     pub truth: Vec<f64>,
-    /// None where the race found nobody.
+    /// `None` if the race found no winner.
     pub found: Option<Found>,
     pub halving: Option<Found>,
 }
@@ -19,7 +19,7 @@ pub struct Row {
     pub machine: String,
     pub program: String,
     pub candidates: usize,
-    /// The trials of measuring every candidate to 1 % against the kernel's choice.
+    /// Number of trials to measure every candidate to 1 % relative to the baseline.
     pub exhaustive: f64,
     pub outcomes: Vec<Outcome>,
 }
@@ -29,12 +29,12 @@ impl Outcome {
         self.truth.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// How far the winner is from the best; finding nobody is infinitely far.
+    /// Relative distance of the winner from the best; infinite without a winner.
     fn regret(&self, found: Option<&Found>) -> f64 {
         found.map_or(f64::INFINITY, |found| self.truth[found.winner] - self.best())
     }
 
-    /// Whether the reported interval holds the truth; none where none was reported.
+    /// Whether the reported interval covers the true effect; `None` if no interval was reported.
     fn covered(&self) -> Option<bool> {
         let found = self.found.as_ref()?;
         let confirmed = found.confirmed.as_ref()?;
@@ -42,7 +42,7 @@ impl Outcome {
         Some(confirmed.ci_low <= truth && truth <= confirmed.ci_high)
     }
 
-    /// Whether it says "faster" of what is not.
+    /// Whether it claims a gain that does not exist.
     fn false_gain(&self) -> bool {
         let claim = |found: &Found| found.confirmed.as_ref().is_some_and(|one| one.verdict == ConfirmResult::Faster);
         self.found.as_ref().is_some_and(|found| claim(found) && self.truth[found.winner] >= self.truth[0])
@@ -62,7 +62,7 @@ impl Row {
         self.ties() > 50.0
     }
 
-    /// Trials in percent of measuring everything.
+    /// Number of trials in percent of measuring every candidate.
     fn cost(&self, of: impl Fn(&Found) -> usize) -> f64 {
         let trials = self.mean(|outcome| outcome.found.as_ref().map_or(0.0, |found| of(found) as f64));
         100.0 * trials / self.exhaustive
@@ -81,7 +81,7 @@ impl Row {
         100.0 * trials / self.exhaustive
     }
 
-    /// How many of the candidates are within 1 % of the best, in percent.
+    /// Percentage of candidates within 1 % of the best.
     fn ties(&self) -> f64 {
         let ties = |outcome: &Outcome| {
             let near = outcome.truth.iter().filter(|value| **value - outcome.best() <= RIGHT).count();
@@ -91,9 +91,9 @@ impl Row {
     }
 }
 
-/// In how many blocks two equally noisy candidates are known to 1 % against each other.
+/// Number of blocks after which the difference of two equally noisy candidates is known to 1 %.
 pub fn strict_blocks(noise: f64) -> usize {
-    // A t quantile of that many blocks is near enough to 2.
+    // With this many blocks, the t quantile is close to 2.
     ((2.0 * noise * 2f64.sqrt() / 0.01).powi(2).ceil() as usize).max(5)
 }
 
@@ -113,7 +113,7 @@ fn worst(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Prints the worlds and what they come to; whether the targets of this experiment are met.
+/// Prints the results of all worlds. Returns true if the targets of this experiment are met.
 pub fn print(what: &str, weather: Weather, budget: Option<f64>, rows: &[Row], brief: bool) -> bool {
     let seeds = rows.first().map_or(0, |row| row.outcomes.len());
     let of_budget = budget.map_or(String::new(), |part| format!(", budget {:.0} % of strict", 100.0 * part));
@@ -217,7 +217,7 @@ fn print_rows(rows: &[Row]) {
     }
 }
 
-/// What is held against the targets of DESIGN section 6.
+/// The values with a target.
 struct Targets<'a> {
     rows: &'a [Row],
     mean_right: f64,
@@ -268,8 +268,8 @@ impl Targets<'_> {
             );
             target("and <= 40 % for any", format!("worst {any:.1}"), any <= 40.0);
             let ties = self.rows.iter().filter(|row| row.mostly_ties()).count();
-            println!("         (not counted: {ties} worlds where most tie)");
-            // Not held against it: its candidates were others.
+            println!("         (not counted: {ties} worlds in which most candidates tie)");
+            // Has no target: its candidates differ.
             println!(
                 "  the Python prototype at 3 %: right 99.3 % (worst 96.5), regret 0.9 %, search 5 % (worst 18), \
                  with confirmation 9 % (worst 31), interval covers 95.6 %"

@@ -1,5 +1,5 @@
-//! What is true in a simulated world: how long each candidate placement of a machine really takes, by simple models of
-//! five kinds of program. They judge the rule, not the machines. Must not know noise.
+//! True times of a simulated world: the time of each candidate placement of a machine, by simple models of five kinds of
+//! program. They serve to evaluate rules, not to predict machines. Must not know noise.
 
 use std::collections::BTreeMap;
 
@@ -10,45 +10,45 @@ use model::values::topology::{ObjectKind, Topology};
 
 use crate::noise::Random;
 
-/// Differences between placements that no model explains, as a standard deviation of logarithms.
+/// Standard deviation of the logarithm of differences that the model does not explain.
 const UNEXPLAINED_SD: f64 = 0.004;
-/// The kernel's choice pays for migrations, more in some runs than in others.
+/// Cost of migrations in the baseline, which varies between runs.
 const MIGRATIONS: f64 = 0.03;
 const MIGRATIONS_SD: f64 = 0.02;
-/// Threads that share a larger set of cpus are moved about within it.
+/// Cost of migrations within a larger CPU set.
 const LOOSE: f64 = 0.01;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Compute,
-    /// Threads that wait for each other's data; wants one last-level cache.
+    /// Threads that exchange data; fastest within one last-level cache.
     Sharing,
-    /// Streams; wants many caches and memory nodes.
+    /// Streaming; fastest over many caches and memory nodes.
     Bandwidth,
-    /// All memory was first touched by one thread.
+    /// One thread first touched all memory.
     Remote,
-    /// Does not scale; the number of threads is searched too.
+    /// Does not scale; the number of threads is part of the search.
     Few,
 }
 
 pub const PROGRAMS: [Program; 5] =
     [Program::Compute, Program::Sharing, Program::Bandwidth, Program::Remote, Program::Few];
 
-/// The candidates of one machine and program with their true effects.
+/// The candidates of one machine and program, with their true effects.
 pub struct World {
     pub machine: String,
     pub program: String,
     pub candidates: Stages,
-    /// Logarithms of true times up to a constant, the kernel's choice first.
+    /// Logarithms of true times up to a constant, the baseline first.
     base: Vec<f64>,
-    /// Standard deviation of what the models leave out; 0 where nothing at all may differ.
+    /// Standard deviation of unexplained differences. Zero if the world has no differences.
     unexplained: f64,
-    /// How far the kernel's choice lies from the model.
+    /// Deviation of the baseline from the model.
     migrations_sd: f64,
 }
 
 impl World {
-    /// A machine with its candidates for this program, which runs so many threads unless it scales to few.
+    /// Creates the candidates of a machine for this program, which runs `threads` threads unless it does not scale.
     pub fn new(machine: &str, topology: &Topology, program: Program, threads: usize) -> Result<Self, String> {
         let wished = if program == Program::Few { Threads::Searched } else { Threads::Fixed(threads) };
         let all = candidates(topology, &SearchSpace { threads: wished, ..SearchSpace::default() })?;
@@ -70,7 +70,7 @@ impl World {
         })
     }
 
-    /// Nothing matters: every candidate equals the kernel's choice, and any claim of a gain is false.
+    /// Creates a world in which every candidate equals the baseline, so any claimed gain is false.
     pub fn null(count: usize) -> Self {
         Self {
             machine: "no difference".into(),
@@ -86,14 +86,14 @@ impl World {
         self.base.len()
     }
 
-    /// The true effects of one run of this world.
+    /// True effects in one run of this world.
     pub fn truth(&self, random: &mut Random) -> Vec<f64> {
         let mut truth: Vec<f64> = self.base.iter().map(|base| base + self.unexplained * random.normal()).collect();
         truth[0] += (self.migrations_sd * random.normal()).abs();
         truth
     }
 
-    /// The same, but the kernel's choice is best by 2 to 4 %.
+    /// As `effects`, with a baseline that is best by 2 to 4 %.
     pub fn truth_where_the_kernel_wins(&self, random: &mut Random) -> Vec<f64> {
         let mut truth = self.truth(random);
         let best = truth[1..].iter().copied().fold(f64::INFINITY, f64::min);
@@ -106,24 +106,24 @@ impl World {
     }
 }
 
-/// What the models ask of a machine.
+/// Properties of a machine that the models use.
 pub struct Ground<'a> {
     topology: &'a Topology,
-    /// For each object, what a pair of threads that meets there pays to share data.
+    /// Cost per object of a pair of threads for which it is the closest shared one.
     meeting: Vec<f64>,
     fastest: i32,
     nodes: Vec<NodeId>,
 }
 
-/// What the models ask of seats.
+/// Properties of a set of CPUs that the models use.
 struct Seated {
-    /// Kind of core and threads on it.
+    /// Kind of each core and the number of threads on it.
     cores: Vec<(i32, usize)>,
-    /// Threads on each last-level cache that has any, and its cpus.
+    /// Number of threads on each used last-level cache, and its CPUs.
     caches: Vec<(usize, usize)>,
     packages: Vec<(usize, usize)>,
     nodes: BTreeMap<NodeId, usize>,
-    /// What all pairs pay together.
+    /// Total communication cost of all pairs.
     pairs: f64,
 }
 
@@ -178,21 +178,21 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// The logarithm of the time of a placement, up to a constant.
+    /// Logarithm of the time of a placement, up to a constant.
     pub fn log_time(&self, placement: &Placement, program: Program) -> f64 {
         let threads = placement.threads;
         if !placement.is_pinned() {
             return self.of_seats(&self.spread(threads), &placement.memory, program, threads) + MIGRATIONS;
         }
-        if placement.seats.len() > threads {
-            let within: CpuSet = placement.seats.iter().copied().collect();
+        if placement.bindings.len() > threads {
+            let within: CpuSet = placement.bindings.iter().copied().collect();
             let seats = self.one_per_core(&within, threads);
             return self.of_seats(&seats, &placement.memory, program, threads) + LOOSE;
         }
-        self.of_seats(&placement.seats, &placement.memory, program, threads)
+        self.of_seats(&placement.bindings, &placement.memory, program, threads)
     }
 
-    /// The kernel spreads threads, mostly well; where they share data it spreads them sometimes and sometimes not.
+    /// The scheduler spreads threads, mostly well; threads that share data are spread in some runs only.
     fn kernel_log_time(&self, placement: &Placement, program: Program) -> f64 {
         let threads = placement.threads;
         let all = &self.topology.allowed_cpus;
@@ -203,13 +203,13 @@ impl<'a> Ground<'a> {
         usual + MIGRATIONS
     }
 
-    /// One thread per core of these cpus, then their siblings.
+    /// One CPU per core of this set, then the siblings.
     fn one_per_core(&self, within: &CpuSet, threads: usize) -> Vec<CpuId> {
         let cores: Vec<CpuSet> = self.topology.cores().iter().map(|core| core.intersection(within)).collect();
         in_turns(&cores.iter().map(|core| core.iter().collect()).collect::<Vec<_>>(), threads)
     }
 
-    /// The same, over the last-level caches in turn.
+    /// As above, alternating between last-level caches.
     fn spread(&self, threads: usize) -> Vec<CpuId> {
         let level = self.topology.last_cache_level().unwrap_or(3);
         let mut domains: Vec<CpuSet> = self.topology.caches(level).map(|cache| cache.cpus.clone()).collect();
@@ -229,7 +229,7 @@ impl<'a> Ground<'a> {
         let time = match program {
             Program::Compute => work * count * if matches!(memory, MemoryPolicy::Bind(_)) { 1.01 } else { 1.0 },
             Program::Sharing => 0.55 * work * count + 0.20 * pairs,
-            // Amdahl, and communication that grows with the number of threads.
+            // Amdahl's law, with communication that grows with the number of threads.
             Program::Few => 0.12 + 0.88 * work + 0.004 * count * pairs,
             Program::Bandwidth => 0.1 * work * count + 0.9 * count / self.bandwidth(&seated, bound.as_ref(), count),
             Program::Remote => self.remote(&seated, bound.as_ref(), work, pairs, count),
@@ -237,7 +237,7 @@ impl<'a> Ground<'a> {
         time.ln()
     }
 
-    /// In threads alone on a fast core: siblings add a part, full packages clock lower.
+    /// Throughput in units of one thread alone on a fast core: siblings add a fraction, full packages clock lower.
     fn throughput(&self, seated: &Seated, program: Program, threads: f64) -> f64 {
         let siblings = match program {
             Program::Compute => 1.25,
@@ -292,7 +292,7 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// The nodes that a policy names.
+/// The memory nodes that a policy names.
 fn bound_nodes(memory: &MemoryPolicy) -> Option<NodeSet> {
     match memory {
         MemoryPolicy::Kernel | MemoryPolicy::Local | MemoryPolicy::Far => None,
@@ -303,7 +303,7 @@ fn bound_nodes(memory: &MemoryPolicy) -> Option<NodeSet> {
     }
 }
 
-/// The first of each list, then the second of each, until there are enough.
+/// Takes the first element of each list, then the second of each, until `count` are taken.
 fn in_turns(lists: &[Vec<CpuId>], count: usize) -> Vec<CpuId> {
     let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|turn| lists.iter().filter_map(move |list| list.get(turn).copied())).take(count).collect()

@@ -1,4 +1,4 @@
-//! A trial's program on its budget of DRAM, for as long as it runs. How that is done is for `farmem`.
+//! Runs the program of a trial with a DRAM limit, in an expansion of `farmem`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,32 +17,32 @@ use workloads::{CommandLine, with_hint};
 
 use super::{bare, run_to_its_end};
 
-/// More than any machine has: bounds nothing.
+/// A limit larger than the memory of any machine.
 const ALL: Bytes = Bytes(1 << 50);
-/// Nothing goes far in a command that nothing bounds.
+/// Swap of an expansion without a limit, which pages nothing out.
 const PROBE_FAR: Bytes = Bytes(16 << 20);
-/// How often it is looked what a command holds.
-const LOOK: Duration = Duration::from_millis(2);
+/// Interval between two samples of a command's memory use.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Where trials with a budget of DRAM keep what does not fit, and what they change.
+/// Location of far memory and of system settings for trials with a DRAM budget.
 #[derive(Clone, Debug)]
 pub struct FarConfig {
-    /// The folder of the file for far memory.
+    /// The directory of the swap file.
     pub folder: PathBuf,
-    /// Where settings and their journal are.
+    /// Root directory of settings and their undo journal.
     pub site: SettingsRoot,
 }
 
-/// Sets up a budget; to be called on the thread that will start the program.
+/// Sets up an expansion. Call it on the thread that will start the program.
 pub(super) fn begin(budget: DramBudget, far: &FarConfig) -> Result<(Expansion, Arc<File>), TrialStatus> {
     let engine = if budget.steered { PagingMode::Steered } else { PagingMode::Plain };
     let budget = ExpansionLimits { engine, folder: far.folder.clone(), ..ExpansionLimits::of(budget.dram) };
-    let expansion = Expansion::start(&budget, &far.site.own()).map_err(|refused| status(&refused))?;
-    let entrance = expansion.cgroup_procs().map_err(|refused| status(&refused))?;
+    let expansion = Expansion::start(&budget, &far.site.own()).map_err(|error| status(&error))?;
+    let entrance = expansion.cgroup_procs().map_err(|error| status(&error))?;
     Ok((expansion, Arc::new(entrance)))
 }
 
-/// Takes it away again, with whatever the program left running, and says what became of it.
+/// Ends an expansion, kills the processes that are left in it, and returns its memory use.
 pub(super) fn end(expansion: Expansion) -> Result<DramBudgetUse, TrialStatus> {
     let dram = expansion.dram();
     expansion.kill_all();
@@ -55,12 +55,12 @@ pub(super) fn end(expansion: Expansion) -> Result<DramBudgetUse, TrialStatus> {
         read: state.far_read,
         written: state.far_written,
         killed: state.killed,
-        fetched: state.piloted.map(|piloted| Bytes(piloted.counts.fetched * farmem::page_bytes())),
-        pilot_cpu: state.piloted.map(|piloted| Nanos((piloted.cpu * 1e9) as u64)),
+        prefetched: state.piloted.map(|piloted| Bytes(piloted.counts.fetched * farmem::page_bytes())),
+        controller_cpu: state.piloted.map(|piloted| Nanos((piloted.cpu * 1e9) as u64)),
     })
 }
 
-/// What a command holds at most when nothing bounds it: its own memory, without files that the kernel keeps for it.
+/// Measures the peak memory of a command without a limit. The page cache is not included.
 pub fn required(argv: &[String], far: &FarConfig, time_limit: Nanos, stop: &AtomicBool) -> Result<Bytes, TrialStatus> {
     let unbounded = ExpansionLimits {
         engine: PagingMode::Plain,
@@ -68,35 +68,35 @@ pub fn required(argv: &[String], far: &FarConfig, time_limit: Nanos, stop: &Atom
         far: PROBE_FAR,
         ..ExpansionLimits::of(ALL)
     };
-    let expansion = Expansion::start(&unbounded, &far.site.own()).map_err(|refused| status(&refused))?;
-    let entrance = expansion.cgroup_procs().map(Arc::new).map_err(|refused| status(&refused))?;
+    let expansion = Expansion::start(&unbounded, &far.site.own()).map_err(|error| status(&error))?;
+    let entrance = expansion.cgroup_procs().map(Arc::new).map_err(|error| status(&error))?;
     let line = CommandLine { argv: argv.to_vec(), environment: BTreeMap::new() };
     let launch = SpawnSpec { time_limit, entrance: Some(entrance), ..bare(&line) };
     let over = AtomicBool::new(false);
-    let (finished, most) = std::thread::scope(|scope| {
-        let looking = scope.spawn(|| most_held(&expansion, &over));
+    let (finished, peak) = std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| peak_memory(&expansion, &over));
         let finished = run_to_its_end(&launch, &[stop]);
         over.store(true, Ordering::Relaxed);
-        (finished, looking.join().expect("looking has no reason to panic"))
+        (finished, sampler.join().expect("sampling does not panic"))
     });
     end(expansion)?;
     let finished = finished?;
     if finished.exit == Exit::Code(0) {
-        return Ok(most);
+        return Ok(peak);
     }
-    Err(TrialStatus::Failed(format!("without a budget it ended with {}", finished.stderr_tail())))
+    Err(TrialStatus::Failed(format!("without a DRAM limit, the command ended with {}", finished.stderr_tail())))
 }
 
-fn most_held(expansion: &Expansion, over: &AtomicBool) -> Bytes {
-    let mut most = Bytes::default();
+fn peak_memory(expansion: &Expansion, over: &AtomicBool) -> Bytes {
+    let mut peak = Bytes::default();
     while !over.load(Ordering::Relaxed) {
-        most = most.max(expansion.own_memory());
-        std::thread::sleep(LOOK);
+        peak = peak.max(expansion.own_memory());
+        std::thread::sleep(POLL_INTERVAL);
     }
-    most
+    peak
 }
 
-fn status(refused: &Unavailable) -> TrialStatus {
-    let words = with_hint(refused, refused.hint.as_deref());
-    if refused.not_permitted { TrialStatus::Unavailable(words) } else { TrialStatus::Failed(words) }
+fn status(error: &Unavailable) -> TrialStatus {
+    let message = with_hint(error, error.hint.as_deref());
+    if error.not_permitted { TrialStatus::Unavailable(message) } else { TrialStatus::Failed(message) }
 }

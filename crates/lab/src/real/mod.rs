@@ -1,5 +1,5 @@
-//! Runs trials on this machine: each is a child process, seated before its first instruction and watched while
-//! it runs. Kernels of ours run in this program's own worker process, tools as they are (`tool`).
+//! Runs trials on this machine. Each is a child process, bound before its first instruction and monitored while it runs.
+//! Built-in kernels run in a worker process of this program, external programs directly (`tool`).
 
 mod far;
 mod tool;
@@ -22,7 +22,7 @@ use workloads::{CommandLine, Runner, TrialContext, with_hint, worker};
 
 use crate::executor::Executor;
 
-/// A program whose output is its result prints less; what is beyond is counted and thrown away.
+/// Output beyond this is counted and discarded; results are much shorter.
 const OUTPUT_MAX: Bytes = Bytes(16 << 20);
 
 /// The hidden command that runs a kernel.
@@ -33,22 +33,22 @@ pub struct RealExecutor {
     program: PathBuf,
     stop: Arc<AtomicBool>,
     around_limit: Nanos,
-    /// Where interrupts can be sent; none where no placement sends any.
+    /// Interrupt routing; `None` if no placement changes it.
     routes: Option<Routes>,
     far: FarConfig,
 }
 
-/// How a trial's process came back: with what it measured, or why not; with evidence as far as there is any.
+/// Result of a trial's process: its samples or the reason of its failure, with the evidence collected.
 struct TrialOutcome {
     result: Result<Vec<Sample>, TrialStatus>,
     evidence: Evidence,
 }
 
 impl RealExecutor {
-    /// `program` is this program's own file, started again as a worker; `stop` ends the trial that runs. What surrounds a
-    /// measured command (preparation, a server until it is ready, cleaning up) may take `around_limit` each: a trial's
-    /// own limit may be short, because a race kills what is slow. `routes` are there when a placement sends interrupts;
-    /// `far` is for placements with a budget of DRAM.
+    /// `program` is the executable of this program, which is started as a worker. `stop` ends the running trial.
+    /// Preparation, server start and clean-up of a measured command may take `around_limit` each: the limit of the
+    /// trial itself may be short, because a race kills slow candidates early. `routes` is required by placements with
+    /// interrupt affinity, `far` by placements with a DRAM budget.
     pub fn new(
         program: PathBuf,
         stop: Arc<AtomicBool>,
@@ -59,7 +59,7 @@ impl RealExecutor {
         Self { program, stop, around_limit, routes, far }
     }
 
-    /// A trial with its interrupts where its placement says, and watched.
+    /// Runs a trial with the interrupt affinity of its placement, and monitors the interrupts.
     fn run_routed(&self, trial: &Trial) -> Result<TrialOutcome, TrialStatus> {
         let wanted = &trial.placement.interrupts;
         if let Some(routes) = &self.routes {
@@ -74,12 +74,12 @@ impl RealExecutor {
         Ok(ended)
     }
 
-    /// A trial on its budget of DRAM, if it has one.
+    /// Runs a trial with its DRAM budget, if it has one.
     fn run_budgeted(&self, trial: &Trial) -> Result<TrialOutcome, TrialStatus> {
         let Some(budget) = trial.placement.budget else { return self.run_trial(trial, None) };
         let (expansion, entrance) = far::begin(budget, &self.far)?;
         let ended = self.run_trial(trial, Some(entrance));
-        // Taken away whatever became of the trial; what failed first is the reason.
+        // The expansion ends whatever the result of the trial; the first failure is the one reported.
         let far = far::end(expansion);
         let mut ended = ended?;
         ended.evidence.budget = Some(far?);
@@ -87,8 +87,9 @@ impl RealExecutor {
     }
 
     fn run_trial(&self, trial: &Trial, entrance: Option<Arc<File>>) -> Result<TrialOutcome, TrialStatus> {
-        let workload = workloads::find(&trial.workload)
-            .ok_or_else(|| TrialStatus::Unavailable(format!("this version has no workload {}", trial.workload)))?;
+        let workload = workloads::find(&trial.workload).ok_or_else(|| {
+            TrialStatus::Unavailable(format!("this version of nearfar has no workload '{}'", trial.workload))
+        })?;
         match workload.runner {
             Runner::Kernel(_) => self.run_kernel(trial, entrance),
             Runner::Tool { recipe, read } => {
@@ -106,21 +107,21 @@ impl RealExecutor {
     fn run_kernel(&self, trial: &Trial, entrance: Option<Arc<File>>) -> Result<TrialOutcome, TrialStatus> {
         let argv = vec![self.program.to_string_lossy().into_owned(), WORKER.into()];
         let stdin = serde_json::to_vec(trial).expect("a trial has text keys, so it is JSON");
-        let worker = seated(trial, &CommandLine { argv, environment: worker::environment() });
+        let worker = bound(trial, &CommandLine { argv, environment: worker::environment() });
         let finished = run_to_its_end(&SpawnSpec { stdin, entrance, ..worker }, &[&self.stop])?;
         let mut evidence = finished.evidence.clone();
         let report = worker::read_report(&finished.stdout).map_err(|why| {
-            let said = String::from_utf8_lossy(&finished.stderr);
-            TrialStatus::Failed(format!("{why}; it ended with {} and said: {}", finished.exit, said.trim()))
+            let stderr = String::from_utf8_lossy(&finished.stderr);
+            TrialStatus::Failed(format!("{why}; the worker ended with {}, stderr: {}", finished.exit, stderr.trim()))
         })?;
-        // The kernel asks for its own arrays, which says more than what was sampled of the whole process.
-        evidence.thread_seats = report.thread_seats;
+        // The kernel queries the pages of the arrays themselves, which is more precise than samples of the whole process.
+        evidence.thread_bindings = report.thread_seats;
         evidence.far = report.far;
         if !report.pages.is_empty() {
             evidence.pages = report.pages;
             evidence.unavailable.remove("pages");
         }
-        // What the cpus did while it prepared is no part of what it measured.
+        // CPU times of the kernel exclude its preparation.
         if !report.cpu_times.is_empty() {
             evidence.cpu_times = report.cpu_times;
             evidence.unavailable.remove("cpu_times");
@@ -130,18 +131,18 @@ impl RealExecutor {
     }
 }
 
-/// A command line on the seats of a trial.
-fn seated(trial: &Trial, command: &CommandLine) -> SpawnSpec {
+/// A command with the CPU affinity and memory policy of a trial.
+fn bound(trial: &Trial, command: &CommandLine) -> SpawnSpec {
     let placement = &trial.placement;
-    SpawnSpec { cpus: placement.cpus(), memory: placement.memory.clone(), ..unseated(trial, command) }
+    SpawnSpec { cpus: placement.cpus(), memory: placement.memory.clone(), ..unbound(trial, command) }
 }
 
-/// A command line on the cpus that this program was started with, its memory where the kernel likes.
-fn unseated(trial: &Trial, command: &CommandLine) -> SpawnSpec {
+/// A command with the CPU affinity of this program and the default memory policy.
+fn unbound(trial: &Trial, command: &CommandLine) -> SpawnSpec {
     SpawnSpec { time_limit: trial.time_limit, ..bare(command) }
 }
 
-/// A command line that nothing is asked of.
+/// A command without affinity, memory policy or time limit.
 fn bare(command: &CommandLine) -> SpawnSpec {
     SpawnSpec {
         argv: command.argv.iter().map(Into::into).collect(),
@@ -184,11 +185,11 @@ impl Executor for RealExecutor {
     }
 }
 
-/// A program that is not there will not be there in the next block either; anything else may pass.
+/// A program that does not exist will not exist in the next block; other errors may be temporary.
 fn not_started(error: &LaunchError) -> TrialStatus {
-    let words = with_hint(error, error.hint());
+    let message = with_hint(error, error.hint());
     match error {
-        LaunchError::NotFound { .. } | LaunchError::NotPermitted { .. } => TrialStatus::Unavailable(words),
-        LaunchError::Refused(_) | LaunchError::WillNotDie { .. } => TrialStatus::Failed(words),
+        LaunchError::NotFound { .. } | LaunchError::NotPermitted { .. } => TrialStatus::Unavailable(message),
+        LaunchError::Refused(_) | LaunchError::WillNotDie { .. } => TrialStatus::Failed(message),
     }
 }

@@ -1,6 +1,5 @@
-//! One trial of a tool: its preparation, server, warm-up runs, measured run and cleaning up, in the right order, each
-//! within a time limit of its own. Whatever fails, what was started is ended and cleaned up. How a process is
-//! started and watched is for `machine`.
+//! Runs one trial of an external program: preparation, server, warm-up runs, measured run and clean-up, each with its own
+//! time limit. After a failure, started processes are ended and clean-up still runs. `machine` starts and monitors them.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,29 +10,29 @@ use model::values::trial::{Sample, Trial, TrialStatus};
 use model::values::units::Nanos;
 use workloads::{CommandSpec, Failure, ServerLine, TrialContext, with_hint};
 
-use super::{TrialOutcome, not_started, run_to_its_end, seated, unseated};
+use super::{TrialOutcome, bound, not_started, run_to_its_end, unbound};
 
-/// After Ctrl-C the user waits, but what a trial has changed should be changed back.
+/// Time limit of the clean-up after Ctrl-C: the user is waiting, but changes of the trial should be reverted.
 const CLEANUP_AFTER_STOP_MAX: Nanos = Nanos(10_000_000_000);
 
-/// What runs, and how its output is read.
+/// The commands of a trial and the parser of their output.
 pub(super) struct Tool<'a> {
     pub trial: &'a Trial,
     pub job: TrialContext,
     pub recipe: CommandSpec,
     pub read: fn(&TrialContext, &ProcessResult) -> Result<Vec<Sample>, Failure>,
     pub stop: &'a AtomicBool,
-    /// For each of what surrounds the measured command.
+    /// Time limit of preparation, server start and clean-up, each.
     pub around_limit: Nanos,
-    /// The cgroup of the measured command and of its server, where they have a budget of DRAM.
+    /// The cgroup of the measured command and of its server if they have a DRAM budget.
     pub entrance: Option<Arc<File>>,
 }
 
-/// Runs the trial. With a server, that is what preparation and cleaning up are around, and all runs are beside it;
-/// without one they are around each run, as hyperfine has it.
+/// Runs the trial. With a server, preparation and clean-up run once, around the server and all runs of the command;
+/// without one they run around each run, as in hyperfine.
 pub(super) fn run(tool: &Tool<'_>) -> Result<TrialOutcome, TrialStatus> {
     if let Some(server) = &tool.recipe.server {
-        return tool.prepared(|| tool.beside(server));
+        return tool.prepared(|| tool.with_server(server));
     }
     for _ in 0..tool.recipe.warmup {
         tool.prepared(|| tool.measure(&[tool.stop])).and_then(warmed_up)?;
@@ -42,39 +41,39 @@ pub(super) fn run(tool: &Tool<'_>) -> Result<TrialOutcome, TrialStatus> {
 }
 
 impl Tool<'_> {
-    /// What `run` gives, with preparation before it and cleaning up after it, also when preparing or running failed.
+    /// Calls `run` between preparation and clean-up; clean-up also follows a failure.
     fn prepared(&self, run: impl FnOnce() -> Result<TrialOutcome, TrialStatus>) -> Result<TrialOutcome, TrialStatus> {
         let ended = self.prepare().and_then(|()| run());
         let cleaned = self.clean_up();
         let TrialOutcome { result, evidence } = ended?;
-        // What failed first is the reason.
+        // The first failure is the one reported.
         Ok(TrialOutcome { result: result.and_then(|samples| cleaned.map(|()| samples)), evidence })
     }
 
     fn prepare(&self) -> Result<(), TrialStatus> {
         let Some(command) = &self.recipe.prepare else { return Ok(()) };
-        let launch = SpawnSpec { time_limit: self.around_limit, ..unseated(self.trial, command) };
+        let launch = SpawnSpec { time_limit: self.around_limit, ..unbound(self.trial, command) };
         succeed("preparing", &launch, &[self.stop])
     }
 
-    /// Not ended by Ctrl-C, within bounds; a second Ctrl-C ends the whole program.
+    /// Runs the clean-up command. Ctrl-C shortens its time limit; a second Ctrl-C ends the program.
     fn clean_up(&self) -> Result<(), TrialStatus> {
         let Some(command) = &self.recipe.cleanup else { return Ok(()) };
-        let mut launch = SpawnSpec { time_limit: self.around_limit, ..unseated(self.trial, command) };
+        let mut launch = SpawnSpec { time_limit: self.around_limit, ..unbound(self.trial, command) };
         if self.stop.load(Ordering::Relaxed) {
             launch.time_limit = launch.time_limit.min(CLEANUP_AFTER_STOP_MAX);
         }
         succeed("cleaning up", &launch, &[])
     }
 
-    /// All runs of the command beside the server.
-    fn beside(&self, server: &ServerLine) -> Result<TrialOutcome, TrialStatus> {
+    /// Runs the command, with its warm-up runs, while the server is running.
+    fn with_server(&self, server: &ServerLine) -> Result<TrialOutcome, TrialStatus> {
         let placement = &self.trial.placement;
         let launch = SpawnSpec {
-            cpus: placement.second.clone(),
+            cpus: placement.server_cpus.clone(),
             time_limit: self.around_limit,
             entrance: self.entrance.clone(),
-            ..seated(self.trial, &server.command)
+            ..bound(self.trial, &server.command)
         };
         let server = ServerCommand { launch, ready: server.ready.clone(), measured: placement.cpus() };
         let ran = child::with_server(&server, self.stop, |ended| {
@@ -91,23 +90,23 @@ impl Tool<'_> {
     }
 
     fn measure(&self, stop: &[&AtomicBool]) -> Result<TrialOutcome, TrialStatus> {
-        let launch = SpawnSpec { entrance: self.entrance.clone(), ..seated(self.trial, &self.recipe.command) };
+        let launch = SpawnSpec { entrance: self.entrance.clone(), ..bound(self.trial, &self.recipe.command) };
         let finished = run_to_its_end(&launch, stop)?;
         let result = (self.read)(&self.job, &finished).map_err(TrialStatus::from);
         Ok(TrialOutcome { result, evidence: finished.evidence })
     }
 }
 
-/// A run that has to succeed and counts for nothing.
+/// Discards the samples of a warm-up run, which must succeed.
 fn warmed_up(ended: TrialOutcome) -> Result<(), TrialStatus> {
     ended.result.map(drop).map_err(|status| match status {
-        TrialStatus::Failed(why) => TrialStatus::Failed(format!("a warm-up run: {why}")),
+        TrialStatus::Failed(why) => TrialStatus::Failed(format!("warm-up run: {why}")),
         other => other,
     })
 }
 
-/// Runs what is not measured. That it took too long says nothing about how fast the measured command is, so it is a
-/// failure and no time-out.
+/// Runs a command that is not measured. Its timeout is reported as a failure, because it does not bound the time of the
+/// measured command.
 fn succeed(what: &str, launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<(), TrialStatus> {
     let finished = child::run(launch, stop).map_err(|error| match not_started(&error) {
         TrialStatus::Unavailable(why) => TrialStatus::Unavailable(format!("{what}: {why}")),
@@ -115,7 +114,7 @@ fn succeed(what: &str, launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<(), T
     })?;
     match finished.exit {
         Exit::Code(0) => Ok(()),
-        Exit::TimedOut => Err(TrialStatus::Failed(format!("{what} had not ended after {}", launch.time_limit))),
+        Exit::TimedOut => Err(TrialStatus::Failed(format!("{what} did not end within {}", launch.time_limit))),
         Exit::Code(_) | Exit::Signal(_) | Exit::Stopped => {
             Err(TrialStatus::Failed(format!("{what} ended with {}", finished.stderr_tail())))
         }
@@ -123,11 +122,11 @@ fn succeed(what: &str, launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<(), T
 }
 
 fn no_server(error: &ServerError) -> TrialStatus {
-    let words = with_hint(error, error.hint());
+    let message = with_hint(error, error.hint());
     match error {
         ServerError::Launch(launch) if matches!(not_started(launch), TrialStatus::Unavailable(_)) => {
-            TrialStatus::Unavailable(words)
+            TrialStatus::Unavailable(message)
         }
-        _ => TrialStatus::Failed(words),
+        _ => TrialStatus::Failed(message),
     }
 }

@@ -1,6 +1,5 @@
-//! A simulated machine under the whole program: a topology from a file, a performance model, noise and faults,
-//! all of them functions of the seed and of the trial, so that a run that was cut off goes on identically.
-//! Its results are stamped as simulated.
+//! A simulated machine: a topology from a file, a performance model, noise and faults. Outcomes are functions of the seed
+//! and the trial, so a resumed run gives identical results. Runs are marked as simulated.
 
 mod fault;
 mod noise;
@@ -22,10 +21,10 @@ use model::values::workload::{Better, WorkloadSpec};
 
 use crate::executor::Executor;
 
-/// Simulated runs have a calendar of their own, so that their reports do not depend on when they were made.
+/// Start of simulated time (Unix, ms). It is fixed, so that reports do not depend on the current date.
 pub const EPOCH_UNIX_MS: u64 = 1_700_000_000_000;
 
-/// Trials follow each other at this distance in the simulated calendar, whatever they took.
+/// Interval between the start times of simulated trials, whatever their duration.
 const TRIAL_DISTANCE_MS: u64 = 1_000;
 
 #[derive(Debug)]
@@ -38,7 +37,7 @@ pub struct SimExecutor {
 }
 
 impl SimExecutor {
-    /// A machine with this topology; `specs` describe the workloads that it can run.
+    /// Creates a machine with this topology; `specs` describes the workloads that it can run.
     pub fn new(topology: Topology, specs: Vec<WorkloadSpec>, seed: u64, faults: Faults) -> Self {
         Self { topology, specs, seed, faults, stored: 0 }
     }
@@ -59,16 +58,17 @@ impl SimExecutor {
     }
 
     fn evidence(&self, trial: &Trial, wall: Nanos) -> Evidence {
-        let second = (!trial.placement.second.is_empty()).then(|| Box::new(second_evidence(trial, wall)));
+        let second = (!trial.placement.server_cpus.is_empty()).then(|| Box::new(second_evidence(trial, wall)));
         let cpus = trial.placement.cpus();
-        let on_seat = |cpu| ThreadBinding { asked: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
+        let binding =
+            |cpu| ThreadBinding { requested: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
         Evidence {
             mask_at_start: trial.placement.is_pinned().then(|| cpus.clone()),
             mask_at_end: trial.placement.is_pinned().then(|| cpus.clone()),
             cpus_seen: if trial.placement.is_pinned() { cpus } else { self.topology.allowed_cpus.clone() },
-            looks: 1,
+            polls: 1,
             threads_seen: trial.placement.threads as u64,
-            thread_seats: trial.placement.seats.iter().map(|cpu| on_seat(*cpu)).collect(),
+            thread_bindings: trial.placement.bindings.iter().map(|cpu| binding(*cpu)).collect(),
             pages: pages(trial),
             far: far(trial),
             budget: budget(trial),
@@ -81,45 +81,52 @@ impl SimExecutor {
     }
 }
 
-/// How often each simulated interrupt comes.
+/// Count of each simulated interrupt per trial.
 const INTERRUPTS: u64 = 1000;
 
-/// A second command that stays on its seats.
+/// Evidence of a server that stays on its CPUs.
 fn second_evidence(trial: &Trial, wall: Nanos) -> Evidence {
-    let cpus = trial.placement.second.clone();
+    let cpus = trial.placement.server_cpus.clone();
     Evidence {
         mask_at_start: Some(cpus.clone()),
         mask_at_end: Some(cpus.clone()),
         cpus_seen: cpus,
-        looks: 1,
+        polls: 1,
         pages: pages(trial),
         wall,
         ..Evidence::default()
     }
 }
 
-/// A budget that was kept, half of the data far.
+/// Evidence of a DRAM budget that was kept, with half of the data in swap.
 fn budget(trial: &Trial) -> Option<DramBudgetUse> {
     let asked = trial.placement.budget?;
     let (fetched, pilot_cpu) = (asked.steered.then_some(asked.dram), asked.steered.then_some(Nanos(1_000_000)));
-    Some(DramBudgetUse { dram: asked.dram, read: asked.dram, written: asked.dram, killed: 0, fetched, pilot_cpu })
+    Some(DramBudgetUse {
+        dram: asked.dram,
+        read: asked.dram,
+        written: asked.dram,
+        killed: 0,
+        prefetched: fetched,
+        controller_cpu: pilot_cpu,
+    })
 }
 
-/// A file where the policy is one.
+/// Evidence of an array in a file, if the memory policy is one.
 fn far(trial: &Trial) -> Option<FarMemory> {
     let bytes = Bytes(1 << 30);
     let file = FarMemory { bytes, of_file: bytes, resident: Some(bytes), file_system: "simulated".into() };
     trial.placement.memory.is_beyond_dram().then_some(file)
 }
 
-/// Some pages on every node that the policy promises.
+/// Pages on every memory node that the policy promises.
 fn pages(trial: &Trial) -> BTreeMap<NodeId, u64> {
     let promised = trial.placement.memory.promised_nodes();
     promised.map(|nodes| nodes.iter().map(|node| (node, 1000)).collect()).unwrap_or_default()
 }
 
 impl SimExecutor {
-    /// One that comes where it was sent, else where the capture has it.
+    /// An interrupt that arrives at the CPUs of its route, or else of the capture.
     fn interrupt(&self, route: &Route) -> DeviceInterrupt {
         let all = self.topology.devices.iter().flat_map(|device| &device.interrupts);
         let found = all.into_iter().find(|interrupt| interrupt.number == route.number);
@@ -147,7 +154,7 @@ impl Executor for SimExecutor {
         let slowdown = noise::slowdown(self.seed, trial, position);
         let started_unix_ms = EPOCH_UNIX_MS + u64::from(position) * TRIAL_DISTANCE_MS;
         let Some(spec) = self.specs.iter().find(|spec| spec.name == trial.workload) else {
-            let status = TrialStatus::Unavailable(format!("the simulator has no workload {}", trial.workload));
+            let status = TrialStatus::Unavailable(format!("the simulator has no workload '{}'", trial.workload));
             let (evidence, took) = (Evidence::default(), Nanos(0));
             return Some(Outcome { status, samples: Vec::new(), evidence, started_unix_ms, took });
         };

@@ -1,25 +1,25 @@
-//! How a simulated machine's speed varies: a factor by which a trial is slower than the model says.
+//! Noise of a simulated machine: the factor by which a trial is slower than the performance model predicts.
 
 use model::values::plan::stream;
 use model::values::trial::Trial;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Quiet machines repeat themselves to about this (racing.md: targets hold for 2 to 5 %).
+/// Relative standard deviation of single trials, as on a quiet machine; the targets of `place` hold for 2 to 5 %.
 const TRIAL_SD: f64 = 0.02;
-/// What all trials of a block share.
+/// Relative standard deviation that all trials of a block share.
 const BLOCK_SD: f64 = 0.01;
-/// The slow change over a run: temperature, page cache, neighbours.
+/// Relative amplitude of the drift over a run: temperature, page cache, neighbours.
 const DRIFT: f64 = 0.02;
-/// So many trials make one slow wave.
+/// Period of the drift, in trials.
 const DRIFT_PERIOD_TRIALS: f64 = 400.0;
-/// One block in twenty has other work on the machine, for a contiguous part of it.
+/// Fraction of blocks with other work on the machine; half of their trials are slowed down.
 const BURST_SHARE: f64 = 0.05;
 const BURST_SLOWDOWN: f64 = 1.3;
-/// The kernel's choice differs from trial to trial because it moves threads.
+/// Unpinned trials vary more, because the scheduler migrates threads.
 const KERNEL_SD_FACTOR: f64 = 1.5;
 
-/// The factor for one trial at one position of the run.
+/// Slowdown factor of a trial at a position of the run.
 pub fn slowdown(seed: u64, trial: &Trial, position: u32) -> f64 {
     let block = format!("block {} {}", trial.role.key(), trial.block);
     let mut of_block = ChaCha8Rng::seed_from_u64(stream(seed, &block));
@@ -31,7 +31,7 @@ pub fn slowdown(seed: u64, trial: &Trial, position: u32) -> f64 {
     noise.exp() * if burst { BURST_SLOWDOWN } else { 1.0 }
 }
 
-/// A standard normal number (Box and Muller 1958).
+/// Standard normal variate (Box and Muller, 1958).
 fn normal(random: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.random::<f64>()).cos()

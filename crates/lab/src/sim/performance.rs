@@ -1,5 +1,5 @@
-//! How fast a simulated machine runs a workload under a placement: a smooth model of cores, shared threads,
-//! caches and distances. It judges decisions, not machines.
+//! Performance model of a simulated machine: cores, SMT, caches and distances. It serves to test decisions and does not
+//! predict real machines.
 
 use model::placements::placement::MemoryPolicy;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
@@ -8,27 +8,27 @@ use model::values::topology::{Object, ObjectKind, Topology};
 use model::values::trial::Trial;
 use model::values::workload::Value;
 
-/// Two threads on one core are together this much faster than one.
+/// Gain of two threads on one core over one thread.
 const SMT_GAIN: f64 = 0.3;
-/// What a workload loses when its threads share data across last-level caches.
+/// Loss of a data-sharing workload whose threads are spread over last-level caches.
 const ACROSS_CACHES_LOSS: f64 = 0.15;
-/// Memory time is this part of the work of a workload that neither computes nor streams only.
+/// Fraction of memory time in a compute workload.
 const MEMORY_SHARE: f64 = 0.3;
-/// One core alone draws this part of its node's bandwidth.
+/// Fraction of a memory node's bandwidth that one core reaches.
 const CORE_BANDWIDTH_SHARE: f64 = 0.35;
-/// What threads lose that the kernel moves about.
+/// Loss of unpinned threads due to migrations.
 const KERNEL_LOSS: f64 = 0.03;
-/// How much faster than memory each level of cache is: 2, 5 and 20 ns against 100.
+/// Speed of each cache level relative to memory: 2, 5 and 20 ns against 100.
 const CACHE_SPEED: [f64; 3] = [50.0, 20.0, 5.0];
-/// What each reader at full speed adds to a load's latency, and what all of them add at most.
+/// Relative latency that each reader at full speed adds, and the maximum of all readers.
 const QUEUE_PER_READER: f64 = 0.15;
 const QUEUE_MAX: f64 = 1.5;
-/// A reader takes about so long for 4 KiB.
+/// Time of a reader for 4 KiB.
 const READ_NS: f64 = 400.0;
-/// Differences between placements that no model explains.
+/// Relative standard deviation of differences between placements that the model does not explain.
 const UNEXPLAINED_SD: f64 = 0.004;
 
-/// What a workload is limited by.
+/// The bottleneck of a workload.
 #[derive(Clone, Copy, PartialEq)]
 enum Limit {
     Compute,
@@ -38,7 +38,7 @@ enum Limit {
     Handover,
 }
 
-/// A command is limited by what it is called: `./sharing 4` shares.
+/// The name of a command determines its bottleneck: `./sharing 4` is limited by sharing.
 fn limit(trial: &Trial) -> Limit {
     let argv = trial.parameters.0.get("argv").map(ToString::to_string).unwrap_or_default();
     let words: Vec<String> = serde_json::from_str(&argv).unwrap_or_default();
@@ -52,41 +52,40 @@ fn limit(trial: &Trial) -> Limit {
     }
 }
 
-/// Bandwidth goes with the root of the distance: a twelfth, as 47 GiB/s became 4 where an Optane SSD held the arrays.
+/// Bandwidth falls with the square root of the distance: to a twelfth, as from 47 to 4 GiB/s with arrays on an Optane SSD.
 const FAR_DISTANCE: f64 = 144.0;
 
-/// Speed of memory of which half is far, against all of it near.
+/// Speed with half of the memory in swap relative to all of it in DRAM.
 const STEERED_SPEED: f64 = 0.2;
 const SWAPPED_SPEED: f64 = 0.05;
 
-/// Speed against one thread alone on the machine's fastest core with local memory.
+/// Speed relative to one thread on the fastest core with local memory.
 pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
-    let seats = seats(topology, trial);
-    let compute: f64 = core_shares(topology, &seats).iter().sum();
-    let distance = mean_distance(topology, &seats, &trial.placement.memory);
+    let cpus = cpus(topology, trial);
+    let compute: f64 = core_shares(topology, &cpus).iter().sum();
+    let distance = mean_distance(topology, &cpus, &trial.placement.memory);
     let speed = match limit(trial) {
         Limit::Compute => compute / (1.0 - MEMORY_SHARE + MEMORY_SHARE * distance),
-        Limit::Bandwidth => bandwidth(topology, &seats, &trial.placement.memory) / distance.sqrt(),
-        Limit::Latency => cached(topology, &seats, trial).unwrap_or(1.0 / distance) / queueing(trial),
-        Limit::Sharing => compute * (1.0 - ACROSS_CACHES_LOSS * (1.0 - 1.0 / last_caches(topology, &seats))),
-        Limit::Handover => handover(topology, &seats),
+        Limit::Bandwidth => bandwidth(topology, &cpus, &trial.placement.memory) / distance.sqrt(),
+        Limit::Latency => cached(topology, &cpus, trial).unwrap_or(1.0 / distance) / queueing(trial),
+        Limit::Sharing => compute * (1.0 - ACROSS_CACHES_LOSS * (1.0 - 1.0 / last_caches(topology, &cpus))),
+        Limit::Handover => handover(topology, &cpus),
     };
-    let words = format!("{} {} {}", trial.workload, trial.placement.cpus(), trial.placement.memory);
-    let unexplained = stream(seed, &words) as f64 / u64::MAX as f64 - 0.5;
+    let key = format!("{} {} {}", trial.workload, trial.placement.cpus(), trial.placement.memory);
+    let unexplained = stream(seed, &key) as f64 / u64::MAX as f64 - 0.5;
     // A uniform number on (-0.5, 0.5) has the standard deviation 1/sqrt(12).
     let moved = if trial.placement.is_pinned() { 1.0 } else { 1.0 - KERNEL_LOSS };
-    // As measured on memory twice its DRAM: docs/results/expand.md.
+    // Measured with memory of twice the DRAM limit: docs/results/expand.md.
     let budget =
         trial.placement.budget.map_or(1.0, |budget| if budget.steered { STEERED_SPEED } else { SWAPPED_SPEED });
     speed * moved * budget * (UNEXPLAINED_SD * 12f64.sqrt() * unexplained).exp()
 }
 
-/// Where its threads run. Where there are more cpus than threads the scheduler chooses among them: one thread per core,
-/// from the first core on.
-fn seats(topology: &Topology, trial: &Trial) -> Vec<CpuId> {
+/// CPUs of the threads. With more CPUs than threads, the simulated scheduler puts one thread on each core, in order.
+fn cpus(topology: &Topology, trial: &Trial) -> Vec<CpuId> {
     let placement = &trial.placement;
-    if placement.is_pinned() && placement.seats.len() <= placement.threads {
-        return placement.seats.clone();
+    if placement.is_pinned() && placement.bindings.len() <= placement.threads {
+        return placement.bindings.clone();
     }
     let allowed = if placement.is_pinned() { placement.cpus() } else { topology.allowed_cpus.clone() };
     let cores: Vec<CpuSet> = topology.cores().iter().map(|core| core.intersection(&allowed)).collect();
@@ -95,12 +94,12 @@ fn seats(topology: &Topology, trial: &Trial) -> Vec<CpuId> {
     in_turn.take(placement.threads).collect()
 }
 
-/// What each used core contributes: its kind's capacity, more with two threads on it.
-fn core_shares(topology: &Topology, seats: &[CpuId]) -> Vec<f64> {
-    let seated: CpuSet = seats.iter().copied().collect();
-    let used = topology.cores().into_iter().filter(|core| core.intersects(&seated));
+/// Contribution of each used core: the capacity of its kind, plus the SMT gain.
+fn core_shares(topology: &Topology, cpus: &[CpuId]) -> Vec<f64> {
+    let used_cpus: CpuSet = cpus.iter().copied().collect();
+    let used = topology.cores().into_iter().filter(|core| core.intersects(&used_cpus));
     used.map(|core| {
-        let threads = core.intersection(&seated).len() as f64;
+        let threads = core.intersection(&used_cpus).len() as f64;
         let capacity = core.first().map_or(1.0, |cpu| capacity(topology, cpu));
         capacity * (1.0 + SMT_GAIN * (1.0 - 1.0 / threads.max(1.0)))
     })
@@ -118,8 +117,9 @@ fn capacity(topology: &Topology, cpu: CpuId) -> f64 {
     }
 }
 
-/// Mean distance from seats to memory, local is 1; half of what the firmware's table says, as in most machines.
-fn mean_distance(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) -> f64 {
+/// Mean distance from CPUs to memory; 1 is local. It is halved towards 1, because most machines differ less than the
+/// firmware's table.
+fn mean_distance(topology: &Topology, cpus: &[CpuId], memory: &MemoryPolicy) -> f64 {
     if memory.is_beyond_dram() {
         return FAR_DISTANCE;
     }
@@ -127,8 +127,8 @@ fn mean_distance(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) ->
     let Some(distances) = topology.node_distances().filter(|_| !nodes.is_empty()) else { return 1.0 };
     let mut total = 0.0;
     let mut count = 0.0;
-    for seat in seats {
-        let Some(home) = topology.nodes_of_cpu(*seat).first().copied() else { continue };
+    for cpu in cpus {
+        let Some(home) = topology.nodes_of_cpu(*cpu).first().copied() else { continue };
         for node in &nodes {
             total += distances.between(home, *node).map_or(1.0, |distance| distance as f64 / 10.0);
             count += 1.0;
@@ -137,24 +137,24 @@ fn mean_distance(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) ->
     if count == 0.0 { 1.0 } else { f64::midpoint(1.0, total / count) }
 }
 
-/// Bandwidth in units of one core's: cores add up until their memory's nodes are full.
-fn bandwidth(topology: &Topology, seats: &[CpuId], memory: &MemoryPolicy) -> f64 {
-    let cores = core_shares(topology, seats).len() as f64;
-    let seated: CpuSet = seats.iter().copied().collect();
-    let nodes = memory.promised_nodes().map_or_else(|| topology.local_nodes(&seated).len(), NodeSet::len);
+/// Bandwidth in units of one core: it grows with the cores until the memory nodes are saturated.
+fn bandwidth(topology: &Topology, cpus: &[CpuId], memory: &MemoryPolicy) -> f64 {
+    let cores = core_shares(topology, cpus).len() as f64;
+    let used_cpus: CpuSet = cpus.iter().copied().collect();
+    let nodes = memory.promised_nodes().map_or_else(|| topology.local_nodes(&used_cpus).len(), NodeSet::len);
     cores.min(nodes.max(1) as f64 / CORE_BANDWIDTH_SHARE)
 }
 
-/// How much faster than memory the smallest cache is that holds what is worked on; none when no cache does.
-fn cached(topology: &Topology, seats: &[CpuId], trial: &Trial) -> Option<f64> {
-    let seat = *seats.first()?;
+/// Speed of the smallest cache that holds the working set, relative to memory. `None` if no cache holds it.
+fn cached(topology: &Topology, cpus: &[CpuId], trial: &Trial) -> Option<f64> {
+    let cpu = *cpus.first()?;
     let Some(Value::Integer(bytes)) = trial.parameters.0.get("size") else { return None };
-    let own = topology.objects.iter().filter(|object| object.cpus.contains(seat)).filter_map(|object| object.cache);
+    let own = topology.objects.iter().filter(|object| object.cpus.contains(cpu)).filter_map(|object| object.cache);
     let level = own.filter(|cache| cache.bytes.0 >= bytes.unsigned_abs()).map(|cache| cache.level).min()?;
     Some(CACHE_SPEED[(level as usize - 1).min(CACHE_SPEED.len() - 1)])
 }
 
-/// How much longer a load takes beside readers: more readers that pause less fill the memory's queues.
+/// Factor by which readers lengthen a load: more readers with shorter pauses fill the memory queues.
 fn queueing(trial: &Trial) -> f64 {
     if trial.workload != "loaded" {
         return 1.0;
@@ -164,7 +164,7 @@ fn queueing(trial: &Trial) -> f64 {
     1.0 + (readers * QUEUE_PER_READER).min(QUEUE_MAX) * READ_NS / (READ_NS + delay_ns.unsigned_abs() as f64)
 }
 
-/// What the readers of `loaded` reach together in MB/s: a run of 4 KiB and a pause each, the run longer in a full queue.
+/// Total bandwidth of the readers of `loaded` in MB/s. Each alternates a 4 KiB read, longer in a full queue, and a pause.
 pub fn load(trial: &Trial, series: &str) -> Option<f64> {
     if (trial.workload.as_str(), series) != ("loaded", "load") {
         return None;
@@ -175,9 +175,9 @@ pub fn load(trial: &Trial, series: &str) -> Option<f64> {
     Some(readers * 4096.0 / (READ_NS * queueing(trial) + delay_ns.unsigned_abs() as f64) * 1e3)
 }
 
-/// A line takes longer the less the two cpus share: a core, a cache, a package, the machine.
-fn handover(topology: &Topology, seats: &[CpuId]) -> f64 {
-    let shares = |object: &&Object| seats.iter().all(|seat| object.cpus.contains(*seat));
+/// Speed of a cache-line transfer by the closest object that both CPUs share: core, cache, package, machine.
+fn handover(topology: &Topology, cpus: &[CpuId]) -> f64 {
+    let shares = |object: &&Object| cpus.iter().all(|cpu| object.cpus.contains(*cpu));
     let kinds: Vec<ObjectKind> = topology.objects.iter().filter(shares).map(|object| object.kind).collect();
     match kinds {
         kinds if kinds.contains(&ObjectKind::Core) => 10.0,
@@ -187,13 +187,13 @@ fn handover(topology: &Topology, seats: &[CpuId]) -> f64 {
     }
 }
 
-fn last_caches(topology: &Topology, seats: &[CpuId]) -> f64 {
-    let seated: CpuSet = seats.iter().copied().collect();
+fn last_caches(topology: &Topology, cpus: &[CpuId]) -> f64 {
+    let used_cpus: CpuSet = cpus.iter().copied().collect();
     let level = topology.last_cache_level().unwrap_or(0);
-    (topology.caches(level).filter(|cache| cache.cpus.intersects(&seated)).count().max(1)) as f64
+    (topology.caches(level).filter(|cache| cache.cpus.intersects(&used_cpus)).count().max(1)) as f64
 }
 
-/// A believable number for a unit; only ratios mean anything.
+/// A plausible base value for a unit; only ratios are meaningful.
 pub fn base(unit: &str) -> f64 {
     match unit {
         "MB/s" | "MiB/s" => 20_000.0,
@@ -206,7 +206,7 @@ pub fn base(unit: &str) -> f64 {
     }
 }
 
-/// Series of one trial differ from each other by a fixed factor between 0.8 and 1.2.
+/// Fixed factor of a series, between 0.8 and 1.2, so that the series of a trial differ.
 pub fn series_factor(series: &str) -> f64 {
     0.8 + 0.4 * (stream(0, series) as f64 / u64::MAX as f64)
 }
