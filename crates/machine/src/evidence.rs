@@ -300,7 +300,7 @@ impl TrialMonitor {
     /// Writes down all that was seen.
     pub(crate) fn into_evidence(self, evidence: &mut Evidence) {
         let pages = self.pages_to_judge();
-        evidence.looks = self.looks;
+        evidence.polls = self.looks;
         evidence.threads_seen = self.threads_seen;
         evidence.swapped = if self.has_swap { self.swapped } else { Some(Bytes(0)) };
         let gone = "it ended before it could be looked at";

@@ -1,5 +1,5 @@
-//! Whose turn it is to measure on this machine: a locked file. The kernel lets the lock go when its holder is gone, also
-//! after kill -9. Must not know what is measured.
+//! The exclusive right to measure on this machine: a locked file. The kernel releases the lock when its holder ends,
+//! also after SIGKILL. Must not know what is measured.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -7,32 +7,32 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The words of a command line that are shown of whoever has the turn.
+/// Bytes of the holder's command line that are shown.
 const SHOWN_MAX: usize = 200;
 
-/// What a dead holder's child needs at most to let go.
+/// Time within which a child of a dead holder releases the lock.
 const DEAD_HOLDER_MAX: Duration = Duration::from_secs(1);
 
-/// Where locks of a machine live that every user may take; the first that is there.
+/// Directories for locks that every user may take; the first that exists is used.
 const FOLDERS: [&str; 2] = ["/run/lock", "/tmp"];
 
-/// The turn; dropping it lets the next one have it.
+/// The lock, released when dropped.
 #[derive(Debug)]
 pub struct MachineLock {
     _file: File,
 }
 
-/// Why the turn is not ours.
+/// The reason why the lock was not acquired.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody else has it: `process 4711 (nearfar run quick)`.
+    /// Another process holds it: `process 4711 (nearfar run quick)`.
     Held(String),
     /// The file cannot be opened or locked.
     Io(PathBuf, io::Error),
 }
 
 impl MachineLock {
-    /// Takes the turn of this machine, or of a folder of state where one is given. Does not wait.
+    /// Acquires the lock of this machine, or of a state directory if given. Does not wait.
     pub fn acquire(state: Option<&Path>) -> Result<Self, LockError> {
         let path = path(state);
         let of_path = |error| LockError::Io(path.clone(), error);
@@ -44,8 +44,8 @@ impl MachineLock {
             FileLockError::Held(owner) => LockError::Held(owner),
             FileLockError::Io(error) => of_path(error),
         })?;
-        // Only our id: what was on the command line is shown while we live and kept nowhere. A file of another user
-        // that is not ours to write only loses the name.
+        // Writes only the PID: the command line is read from the live process and stored nowhere. If the file belongs
+        // to another user and is not writable, only the holder's name is lost.
         let _ = file.set_len(0).and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
         Ok(Self { _file: file })
     }
@@ -56,15 +56,15 @@ fn path(state: Option<&Path>) -> PathBuf {
     state.map_or_else(|| shared().join("nearfar.lock"), |folder| folder.join("lock"))
 }
 
-/// Opens the file, made for everybody when it is not there. Never with `O_CREAT` on one that is: in a folder for everybody
-/// the kernel may refuse that on another user's file (`fs.protected_regular`).
+/// Opens the file, or creates it for all users. `O_CREAT` is not used on an existing file: in a directory for all
+/// users, the kernel may refuse that on another user's file (`fs.protected_regular`).
 fn open(path: &Path) -> io::Result<File> {
     let options = |write: bool| {
         let mut options = OpenOptions::new();
         options.read(true).write(write).custom_flags(libc::O_NOFOLLOW);
         options
     };
-    // Bounded: each round means that somebody has just made or removed it.
+    // Bounded: each iteration means that another process has just created or removed it.
     for _ in 0..16 {
         match options(true).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -74,7 +74,7 @@ fn open(path: &Path) -> io::Result<File> {
         match options(true).create_new(true).mode(0o666).open(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Ok(file) => {
-                // The mask of new files does not count: the next user has to write here too.
+                // Set explicitly, whatever the umask: the next user has to write here too.
                 file.set_permissions(Permissions::from_mode(0o666))?;
                 return Ok(file);
             }
@@ -89,8 +89,8 @@ enum FileLockError {
     Io(io::Error),
 }
 
-/// Locks the file at once, or as soon as a holder that is dead lets it go: a child that it had just forked has the file
-/// open until it execs, or notices.
+/// Locks the file at once, or as soon as a dead holder's child releases it: a process that it had just forked keeps the
+/// file open until it executes or notices the death.
 fn lock(file: &mut File) -> Result<(), FileLockError> {
     let end = Instant::now() + DEAD_HOLDER_MAX;
     loop {
@@ -106,10 +106,10 @@ fn lock(file: &mut File) -> Result<(), FileLockError> {
     }
 }
 
-/// Who has it, by the number in the file.
+/// The holder, by the PID in the file.
 enum LockHolder {
     Alive(String),
-    /// It has ended, or it has not written its number yet, or cannot be seen from here.
+    /// It has ended, has not written its PID yet, or is not visible from here.
     Gone(String),
 }
 
@@ -121,9 +121,9 @@ fn holder(file: &mut File) -> LockHolder {
     };
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
-    // Words of somebody else's command line go to a terminal.
+    // Sanitised, because another user's command line is printed to a terminal.
     let line: String = line.chars().map(|c| if c.is_control() { '?' } else { c }).take(SHOWN_MAX).collect();
-    // The dead have no command line, also before they are reaped.
+    // A zombie has no command line.
     if line.is_empty() {
         LockHolder::Gone(format!("process {pid}"))
     } else {
@@ -136,23 +136,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_one_is_told_who_has_it() {
+    fn second_process_gets_the_name_of_the_holder() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         let first = MachineLock::acquire(Some(&state)).unwrap();
-        let Err(LockError::Held(who)) = MachineLock::acquire(Some(&state)) else { panic!("it is taken") };
+        let Err(LockError::Held(who)) = MachineLock::acquire(Some(&state)) else { panic!("the lock is held") };
         assert!(who.starts_with(&format!("process {} (", std::process::id())), "{who}");
         drop(first);
         let third = MachineLock::acquire(Some(&state)).unwrap();
         // What an earlier holder wrote was longer, or is cut off.
         std::fs::write(state.join("lock"), "x").unwrap();
-        let Err(LockError::Held(who)) = MachineLock::acquire(Some(&state)) else { panic!("it is taken") };
+        let Err(LockError::Held(who)) = MachineLock::acquire(Some(&state)) else { panic!("the lock is held") };
         assert_eq!(who, "another nearfar");
         drop(third);
     }
 
     #[test]
-    fn a_link_is_not_followed() {
+    fn symbolic_link_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("precious"), "text").unwrap();
         std::os::unix::fs::symlink(folder.path().join("precious"), folder.path().join("lock")).unwrap();

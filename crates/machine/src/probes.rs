@@ -24,7 +24,7 @@ pub fn read(results: &Path, site: &SettingsRoot) -> Probes {
         throttled: throttled(root),
         free: free_disk_bytes(results),
         irqbalance: tune::irqbalance_runs(root),
-        left: undo::pending(site).map_err(|error| error.what),
+        pending_restores: undo::pending(site).map_err(|error| error.what),
         root: rustix::process::geteuid().is_root(),
         counters: counters(),
         nodes: Proc::live().memory_node_count(),
@@ -141,6 +141,6 @@ mod tests {
         assert!(load.cpus > 0);
         // A tick may be counted late, so a little more than all of them.
         assert!(load.busy_milli + load.steal_milli <= load.cpus * 1000 + 200, "{load:?}");
-        assert_eq!(signs.left, Ok(Vec::new()));
+        assert_eq!(signs.pending_restores, Ok(Vec::new()));
     }
 }

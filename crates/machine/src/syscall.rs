@@ -240,6 +240,7 @@ pub(crate) fn page_bytes() -> usize {
 }
 
 /// mmap(2) of fresh anonymous private memory, readable and writable.
+#[cfg_attr(miri, expect(dead_code, reason = "Miri has no partial munmap(2)"))]
 pub(crate) fn map_anonymous(bytes: usize) -> io::Result<NonNull<u8>> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // NORESERVE because `memory` has already compared the size with what is there; the kernel's own guess would
@@ -256,6 +257,7 @@ pub(crate) fn map_anonymous(bytes: usize) -> io::Result<NonNull<u8>> {
 ///
 /// # Safety
 /// The range is part of a mapping from [`map_anonymous`] that nothing refers to any more.
+#[cfg_attr(miri, expect(dead_code, reason = "Miri has no partial munmap(2)"))]
 pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
     // SAFETY: the caller gives up the range.
     checked(|| c_long::from(unsafe { libc::munmap(start.as_ptr().cast(), bytes) })).map(drop)

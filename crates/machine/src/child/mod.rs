@@ -1,5 +1,5 @@
-//! The process of a trial: seated before its first instruction, watched while it runs, bounded in time and output,
-//! and gone with all its process group afterwards. Never a shell.
+//! The process of a trial: bound before its first instruction, monitored while it runs, limited in time and output, and
+//! ended with its whole process group. Never runs a shell.
 
 mod aside;
 mod output;
@@ -34,96 +34,96 @@ pub use start::find_program;
 use start::{StartProof, Started};
 use wait::{Cause, WaitOutcome, WaitPolicy};
 
-/// How much of stderr a failure quotes.
+/// Bytes of stderr that a failure message quotes.
 const QUOTED_BYTES_MAX: usize = 1000;
-/// What a program gets between being asked to end and being killed.
+/// Grace period between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What is to be run, and where.
+/// A command to run, and its environment.
 #[derive(Clone, Debug)]
 pub struct SpawnSpec {
-    /// The program (a path, or a name to look for in PATH) and its arguments.
+    /// The program (a path, or a name to search in PATH) and its arguments.
     pub argv: Vec<OsString>,
-    /// Variables to set on top of our own environment.
+    /// Variables to set in addition to the environment of this process.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it runs; none is here.
+    /// Working directory; `None` for the current one.
     pub directory: Option<PathBuf>,
-    /// What it can read from its standard input.
+    /// Content of its standard input.
     pub stdin: Vec<u8>,
-    /// The cpus it may use; empty leaves it those that this process was started with.
+    /// CPUs it may use. If empty, those that this process was started with.
     pub cpus: CpuSet,
-    /// The memory policy it starts with.
+    /// Initial memory policy.
     pub memory: MemoryPolicy,
-    /// Longer than this and it is stopped; for a server: until it is ready.
+    /// Time limit; for a server, the limit until it is ready.
     pub time_limit: Nanos,
-    /// How much of its standard output is kept; the rest is read, counted and dropped.
+    /// Maximum number of bytes kept of its standard output; the rest is read, counted and discarded.
     pub output_max: Bytes,
-    /// How its moves from cpu to cpu are counted.
+    /// How migrations between CPUs are counted.
     pub migrations: Migrations,
-    /// A cgroup that it enters before it becomes the program; see [`crate::cgroup::MemoryCgroup::entrance`].
+    /// A cgroup that it enters before exec; see [`crate::cgroup::MemoryCgroup::entrance`].
     pub entrance: Option<Arc<File>>,
 }
 
-/// How moves from cpu to cpu are counted.
+/// How migrations between CPUs are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migrations {
-    /// From /proc/PID/sched at every look: free, and misses what threads did after the last look at them.
+    /// From /proc/PID/sched at every sample: free, but misses migrations after the last sample of a thread.
     Sampled,
-    /// By a perf event in every thread: exact, and it slows every switch between threads (by about a microsecond; pipe
-    /// ping-pong ran 10 to 25 % longer), so it is not for trials whose time matters.
+    /// By a perf event in every thread: exact, but slows every context switch by about a microsecond (pipe ping-pong
+    /// took 10 to 25 % longer), so it is not suitable for timed trials.
     Counted,
 }
 
-/// A trial's process that has ended.
+/// The result of a trial's process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessResult {
     pub exit: Exit,
     /// The beginning of its standard output, up to [`SpawnSpec::output_max`].
     pub stdout: Vec<u8>,
-    /// How much of its standard output was not kept.
+    /// Number of discarded bytes of its standard output.
     pub stdout_dropped: Bytes,
     /// The end of its standard error, up to 64 KiB.
     pub stderr: Vec<u8>,
-    /// How much of its standard error was not kept.
+    /// Number of discarded bytes of its standard error.
     pub stderr_dropped: Bytes,
-    /// Time in user mode, of it and the children that were waited for.
+    /// User time of the process and of the children that were waited for.
     pub user: Nanos,
     pub system: Nanos,
-    /// The most memory that one of its processes had resident.
+    /// Maximum resident set size of any of its processes.
     pub max_rss: Bytes,
-    /// What proved its placement, and what disturbed it.
+    /// Evidence of its placement and of disturbances.
     pub evidence: Evidence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this status.
+    /// Exited with this status.
     Code(i32),
     Signal(i32),
-    /// We stopped it at its time limit.
+    /// Ended at its time limit.
     TimedOut,
-    /// We stopped it because we were told to stop.
+    /// Ended because the caller requested it.
     Stopped,
 }
 
-/// Why a process could not be run.
+/// The reason why a process could not be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchError {
-    /// There is no such program.
+    /// The program does not exist.
     NotFound {
-        /// As it was asked for.
+        /// The name as given.
         program: String,
         hint: String,
     },
-    /// The program may not be run.
+    /// The program must not be executed.
     NotPermitted {
-        /// As it was asked for.
+        /// The name as given.
         program: String,
         hint: String,
     },
-    /// The kernel refused something else, such as the seats.
+    /// The kernel refused another operation, such as setting the affinity.
     Refused(SyscallError),
-    /// It was killed and did not go: a device or a network file system holds it.
+    /// The killed process does not end: it is blocked by a device or a network file system.
     WillNotDie { pid: u32 },
 }
 
@@ -133,13 +133,13 @@ impl fmt::Display for Exit {
             Self::Code(code) => write!(f, "status {code}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::TimedOut => f.write_str("its time limit"),
-            Self::Stopped => f.write_str("being stopped"),
+            Self::Stopped => f.write_str("an interruption"),
         }
     }
 }
 
 impl ProcessResult {
-    /// How it ended, and the last of what it said on stderr, up to 1000 bytes: `status 3: no such file`.
+    /// Exit status and the last line of stderr, up to 1000 bytes: `status 3: no such file`.
     pub fn stderr_tail(&self) -> String {
         match self.stderr_end().as_str() {
             "" => self.exit.to_string(),
@@ -159,7 +159,7 @@ impl fmt::Display for LaunchError {
             Self::NotFound { program, .. } => write!(f, "cannot run '{program}': no such program"),
             Self::NotPermitted { program, .. } => write!(f, "cannot run '{program}': permission denied"),
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::WillNotDie { pid } => write!(f, "process {pid} was killed and does not go away"),
+            Self::WillNotDie { pid } => write!(f, "process {pid} was killed but does not end"),
         }
     }
 }
@@ -167,37 +167,37 @@ impl fmt::Display for LaunchError {
 impl std::error::Error for LaunchError {}
 
 impl LaunchError {
-    /// The next step, where one is known.
+    /// Returns the next step, if known.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::NotFound { hint, .. } | Self::NotPermitted { hint, .. } => Some(hint),
             Self::Refused(refusal) => refusal.hint.as_deref(),
-            Self::WillNotDie { .. } => Some("see /proc/PID/stack for what it waits for in the kernel"),
+            Self::WillNotDie { .. } => Some("see /proc/PID/stack for the kernel function it waits in"),
         }
     }
 }
 
 static ORIGINAL_MASK: OnceLock<CpuSet> = OnceLock::new();
 
-/// Remembers the cpus that this process was started with, before it moves itself anywhere; unbound children get
-/// these. To be called first in `main`; otherwise the mask of the first launch counts.
+/// Records the CPUs that this process was started with, before it changes its affinity; unbound children get them. Call
+/// it first in `main`; otherwise the mask at the first launch counts.
 pub fn remember_original_mask() -> CpuSet {
     ORIGINAL_MASK.get_or_init(|| affinity::mask_of(0).unwrap_or_default()).clone()
 }
 
-/// Whether this process was started with a signal ignored, as nohup and shells do for what is to outlive them.
+/// Returns true if this process was started with a signal ignored, as by nohup.
 pub fn is_ignored(signal: i32) -> bool {
     let status = sysfs::read_text(Path::new("/"), "proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    // Signals count from 1.
+    // Signals are numbered from 1.
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Runs a process to its end, and gathers the evidence. Set one of `stop` to end it early, from a signal handler or
-/// another thread. While it runs, the calling thread stays off its cpus if there are others. Whatever is left of its
-/// process group is killed before this returns; processes that left the group are not followed.
+/// Runs a process until it ends and collects the evidence. Setting one of `stop`, from a signal handler or another
+/// thread, ends it early. While it runs, the calling thread stays off its CPUs if there are others. The remaining
+/// processes of its group are killed before this returns; processes that left the group are not tracked.
 ///
-/// The child dies with the thread that calls this, even when that is killed; its own children then do not.
+/// The child is killed when the calling thread ends, even by SIGKILL; its own children are not.
 pub fn run(launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<ProcessResult, LaunchError> {
     let original = remember_original_mask();
     let cpus = seats_or(&launch.cpus, &original);
@@ -214,12 +214,12 @@ pub fn run(launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<ProcessResult, La
     observe(launch, &cpus, |started| wait::attend(started, orders))
 }
 
-/// The seats, or all that there are when none are named.
+/// The CPUs of the trial, or all CPUs if none are named.
 fn seats_or(cpus: &CpuSet, all: &CpuSet) -> CpuSet {
     if cpus.is_empty() { all.clone() } else { cpus.clone() }
 }
 
-/// Starts a process, watches it while `attend` waits for its end, and reaps it and its group.
+/// Starts a process, monitors it while `attend` waits for its end, and reaps it and its group.
 fn observe(
     launch: &SpawnSpec,
     cpus: &CpuSet,
@@ -228,32 +228,32 @@ fn observe(
     let proc = Proc::live();
     let before = Counters::read(&proc, cpus);
     let counter = Counter::open(launch.migrations);
-    // The watching thread is there before the trial starts, so that its creation disturbs nobody.
+    // The monitoring thread starts before the trial, so that its creation does not disturb it.
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
-        let watching = {
+        let monitoring = {
             let proc = proc.clone();
-            let question = WatchScope {
+            let watch_scope = WatchScope {
                 memory: launch.memory.clone(),
                 local_nodes: Some(proc.nodes_of(&launch.cpus)).filter(|nodes| !nodes.is_empty()),
                 migrations_counted: launch.migrations == Migrations::Counted,
             };
-            scope.spawn(move || watch(proc, question, &receive))
+            scope.spawn(move || watch(proc, watch_scope, &receive))
         };
         let started = start::start(launch, cpus)?;
-        // A watcher that is gone has panicked, and the join below says so.
+        // A failed send means that the monitor panicked; the join below reports it.
         let _ = send.send(Some((started.pid, started.at)));
         let (proof, pid) = (started.proof.clone(), started.pid);
         let attended = attend(started);
         let after = Counters::read(&proc, cpus);
         drop(send);
-        let watch = watching.join().expect("looking at a process has no reason to panic");
+        let monitor = monitoring.join().expect("the monitor does not panic");
         let used = reap::all(pid, &proc)?;
         let attended = attended?.drain_rest();
         let mut evidence = evidence(proof, &attended, &used, (&before, &after));
         counter.explain(&mut evidence);
-        if let Some(watch) = watch {
-            watch.into_evidence(&mut evidence);
+        if let Some(monitor) = monitor {
+            monitor.into_evidence(&mut evidence);
         }
         Ok(finished(attended, &used, evidence))
     })
@@ -261,12 +261,12 @@ fn observe(
 
 type Leader = Option<(u32, Instant)>;
 
-/// Looks at the trial from its start until the sender is dropped, and once more then.
+/// Samples the trial from its start until the sender is dropped, and once after that.
 fn watch(proc: Proc, question: WatchScope, from: &Receiver<Leader>) -> Option<TrialMonitor> {
     let (leader, started) = from.recv().ok().flatten()?;
     let mut watch = TrialMonitor::new(proc, leader, started, question);
     let mut pause = watch.sample();
-    // Nothing more is ever sent: the wait ends with the time or with the trial.
+    // Nothing is ever sent: the wait ends by timeout or with the trial.
     while from.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
         pause = watch.sample();
     }
@@ -319,16 +319,16 @@ fn finished(attended: WaitOutcome, used: &ResourceUsage, evidence: Evidence) -> 
     }
 }
 
-/// Makes orphans of a trial ours, so that they can be seen, and waited for after being killed.
+/// Makes this process the reaper of orphans of a trial, so that they are visible and can be reaped.
 fn adopt_orphans() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Linux has it since 3.4; without it, orphans of a trial are killed and not waited for.
+        // Available since Linux 3.4; without it, orphans of a trial are killed but not reaped.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
 }
 
-/// The count of migrations, if it was asked for.
+/// The migration count, if requested.
 enum Counter {
     NotAsked,
     Open(std::os::fd::OwnedFd),
@@ -336,7 +336,7 @@ enum Counter {
 }
 
 impl Counter {
-    /// Counts for processes that this thread forks from now on.
+    /// Opens counters for processes that this thread forks from now on.
     fn open(migrations: Migrations) -> Self {
         if migrations == Migrations::Sampled {
             return Self::NotAsked;

@@ -1,5 +1,5 @@
-//! What a trial prints, kept within bounds: its beginning or its end, how much more there was, and whether a line that
-//! somebody waits for came by.
+//! Output of a trial, limited in size: its beginning or end, the number of discarded bytes, and whether an awaited line
+//! appeared.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,14 +10,14 @@ use regex::bytes::Regex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// As much as a pipe holds by default.
+/// Default capacity of a pipe.
 const CHUNK_BYTES: usize = 64 << 10;
-/// After so many chunks without a pause the other stream and the clock get their turn.
+/// Number of chunks read without a pause before the other stream and the time limit are served.
 const CHUNKS_PER_TURN: usize = 16;
-/// A pipe holds at most this much when its writers are gone (/proc/sys/fs/pipe-max-size, unless root raised it).
+/// Maximum capacity of a pipe whose writers have ended (/proc/sys/fs/pipe-max-size, unless root raised it).
 const REST_CHUNKS_MAX: usize = (1 << 20) / CHUNK_BYTES + 1;
 
-/// Which part of a stream is kept.
+/// The part of a stream that is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeptRange {
     First(usize),
@@ -50,15 +50,15 @@ impl KeptOutput {
     }
 }
 
-/// A line longer than this is matched without its beginning.
+/// A longer line is matched without its beginning.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Waits for a line of a stream, and tells of the first one that matches.
+/// Waits for a line of a stream, and reports the first one that matches.
 #[derive(Clone, Debug)]
 pub(super) struct LineWatch {
     wanted: Regex,
     found: Sender<()>,
-    /// The line that is not yet at its end.
+    /// The incomplete last line.
     begun: Vec<u8>,
 }
 
@@ -67,13 +67,14 @@ impl LineWatch {
         Self { wanted, found, begun: Vec::new() }
     }
 
-    /// Whether it has found what it waits for. Only whole lines count: `ready` is no line yet when ` in 5 s` follows.
+    /// Adds bytes. Returns true once a line has matched. Only complete lines count: `ready` is not a line if ` in 5 s`
+    /// follows.
     fn add(&mut self, bytes: &[u8]) -> bool {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.begun.extend(piece);
             if let Some(line) = self.begun.strip_suffix(b"\n") {
                 if self.wanted.is_match(line.strip_suffix(b"\r").unwrap_or(line)) {
-                    // Nobody listens when the other stream was first, or when it is too late.
+                    // The receiver is gone if the other stream matched first, or after a timeout.
                     let _ = self.found.send(());
                     return true;
                 }
@@ -86,13 +87,13 @@ impl LineWatch {
     }
 }
 
-/// One output stream of a process, read without ever waiting for it.
+/// An output stream of a process, read without blocking.
 pub(super) struct Stream {
-    /// None after its end.
+    /// `None` after its end.
     pipe: Option<OwnedFd>,
     kept: KeptOutput,
     chunk: Vec<u8>,
-    /// None when nobody waits for a line, or no longer.
+    /// `None` if no line is awaited, or no longer.
     lines: Option<LineWatch>,
 }
 
@@ -103,18 +104,18 @@ impl Stream {
         Ok(Self { pipe: Some(pipe), kept, chunk: vec![0; CHUNK_BYTES], lines })
     }
 
-    /// What to poll; none after its end.
+    /// The descriptor to poll; `None` after its end.
     pub(super) fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads what is there, within a bound.
+    /// Reads the available bytes, up to a limit.
     pub(super) fn read_some(&mut self) {
         self.read_chunks(CHUNKS_PER_TURN);
     }
 
-    /// Reads what is left after the writers are gone. Somebody who left the process group may still be writing, hence
-    /// the bound.
+    /// Reads the remaining bytes after the writers have ended. A process that left the process group may still be
+    /// writing, hence the limit.
     pub(super) fn read_rest(&mut self) {
         self.read_chunks(REST_CHUNKS_MAX);
         self.pipe = None;
@@ -129,13 +130,13 @@ impl Stream {
                     self.lines.take_if(|lines| lines.add(&self.chunk[..length]));
                 }
                 Err(Errno::AGAIN) => return,
-                // The end; and a pipe that cannot be read has nothing more to give.
+                // The end of the stream; a pipe that cannot be read is treated the same.
                 Ok(_) | Err(_) => self.pipe = None,
             }
         }
     }
 
-    /// What was kept, and how much was not.
+    /// Returns the kept bytes and the number of discarded ones.
     pub(super) fn into_parts(self) -> (Vec<u8>, Bytes) {
         (self.kept.bytes.into(), Bytes(self.kept.dropped))
     }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_counts_when_it_is_whole() {
+    fn only_complete_lines_match() {
         let cases: [(&[&str], bool); 7] = [
             (&["ready\n"], true),
             (&["ready"], false),
@@ -173,11 +174,11 @@ mod tests {
         let (found, listener) = std::sync::mpsc::channel();
         let mut endless = LineWatch::new(Regex::new("x$").unwrap(), found);
         assert!(!endless.add(&vec![b'x'; 3 * LINE_BYTES_MAX]) && endless.begun.len() == LINE_BYTES_MAX);
-        assert!(endless.add(b"\n") && listener.try_recv().is_ok(), "its end is what is left of it");
+        assert!(endless.add(b"\n") && listener.try_recv().is_ok(), "the end of a long line matches");
     }
 
     #[test]
-    fn the_beginning_or_the_end_is_kept_and_the_rest_counted() {
+    fn beginning_or_end_is_kept_and_the_rest_counted() {
         let cases = [
             (KeptRange::First(4), "abcd", 3),
             (KeptRange::First(7), "abcdefg", 0),

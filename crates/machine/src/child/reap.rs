@@ -1,4 +1,4 @@
-//! The end of a trial: nobody of its process group is left, everybody has been waited for, and what they used is summed.
+//! Reaps a trial: all processes of its group have ended and were waited for, and their resource usage is summed.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::{Exit, LaunchError};
 use crate::proc::Proc;
 use crate::syscall::{self, SyscallError, WaitStatus};
 
-/// What a trial used, from wait4(2): its leader, the children that it waited for, and the ones that it left behind.
+/// Resource usage of a trial from wait4(2): its leader, the children that it waited for, and those it left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ResourceUsage {
     pub exit: Exit,
@@ -23,15 +23,15 @@ pub(super) struct ResourceUsage {
     pub faults_minor: u64,
 }
 
-/// Kills and reaps a process group that was led by our child `leader`.
+/// Kills and reaps the process group of our child `leader`.
 pub(super) fn all(leader: u32, proc: &Proc) -> Result<ResourceUsage, LaunchError> {
-    // Before the leader is reaped: until then nobody else can have its number.
+    // Killed before the leader is reaped: until then, its PID cannot be reused.
     wait::signal_group(leader, Signal::KILL);
     let until = Instant::now() + DEATH_MAX;
     await_end(leader, until)?;
     let first = syscall::reap_child(leader).map_err(|error| refused(&error))?;
     let mut used = first.as_ref().map(ResourceUsage::of).ok_or(LaunchError::WillNotDie { pid: leader })?;
-    // Ends when nobody is left; each turn reaps somebody or waits for somebody.
+    // Ends when no process is left; each iteration reaps a process or waits for one.
     loop {
         match syscall::reap_in_group(leader) {
             Ok(Some(orphan)) => used.add(&ResourceUsage::of(&orphan)),
@@ -50,14 +50,14 @@ fn await_end(pid: u32, until: Instant) -> Result<(), LaunchError> {
     let left = until.saturating_duration_since(Instant::now());
     match wait::ends_in(pid, left) {
         Ok(true) => Ok(()),
-        // It ended between being found and being waited for; when that repeats itself, something else is wrong.
+        // It ended between being found and being waited for; if that repeats, something else is wrong.
         Err(rustix::io::Errno::SRCH) if !left.is_zero() => Ok(()),
         Ok(false) | Err(rustix::io::Errno::SRCH) => Err(LaunchError::WillNotDie { pid }),
         Err(error) => Err(refused(&error.into())),
     }
 }
 
-/// One that is our child by now, because its parent is dead.
+/// A process that is now our child, because its parent has ended.
 fn orphan_of(group: u32, proc: &Proc) -> u32 {
     let ours = std::process::id();
     let adopted = proc.children(ours).unwrap_or_else(|| proc.processes_of_group(group));
@@ -75,7 +75,7 @@ impl ResourceUsage {
             exit: exit(reaped.status),
             user: nanos(usage.ru_utime),
             system: nanos(usage.ru_stime),
-            // In KiB on Linux.
+            // Linux reports KiB.
             max_rss: Bytes(count(usage.ru_maxrss).saturating_mul(1024)),
             switches_voluntary: count(usage.ru_nvcsw),
             switches_involuntary: count(usage.ru_nivcsw),
@@ -84,7 +84,7 @@ impl ResourceUsage {
         }
     }
 
-    /// Adds what another one used; how the first ended stays.
+    /// Adds the usage of another process; the exit status of the first is kept.
     fn add(&mut self, other: &Self) {
         self.user.0 += other.user.0;
         self.system.0 += other.system.0;

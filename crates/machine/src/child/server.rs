@@ -1,5 +1,5 @@
-//! A server beside the measured command: started on its own seats, waited for until it is ready, watched all the time,
-//! and gone afterwards with all its process group. What is run meanwhile is the caller's.
+//! A server for the measured command: started on its own CPUs, awaited until ready, monitored, and ended with its whole
+//! process group. The caller runs the command in the meantime.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -20,59 +20,60 @@ use super::wait::{self, WaitPolicy};
 use super::{Exit, LaunchError, ProcessResult, SpawnSpec, adopt_orphans, observe, remember_original_mask, seats_or};
 use crate::syscall::SyscallError;
 
-/// Between SIGTERM and SIGKILL: databases write their state and remove their sockets in it.
+/// Grace period between SIGTERM and SIGKILL, in which databases write their state and remove their sockets.
 const GRACE: Duration = Duration::from_secs(5);
-/// Between two looks whether a port answers or a file is there: growing from the first to the second.
+/// Initial and maximum interval of the readiness poll (exponential back-off).
 const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// A loopback connection is made or refused at once; only a full queue of an overwhelmed server is not.
+/// Timeout of a loopback connection: it is accepted or refused at once, unless the queue of an overloaded server is
+/// full.
 const CONNECT_MAX: Duration = Duration::from_millis(250);
 
-/// A second command of a trial, beside the measured one.
+/// The second command of a trial, which runs during the measured one.
 #[derive(Clone, Debug)]
 pub struct ServerCommand {
-    /// What is run, and where; its time limit is for becoming ready.
+    /// The command and its environment; its time limit applies until it is ready.
     pub launch: SpawnSpec,
-    /// When the measured command may begin.
+    /// The condition after which the measured command may start.
     pub ready: Readiness,
-    /// The cpus of the measured command, empty when the kernel chooses: whoever watches the server keeps off them.
+    /// CPUs of the measured command; the thread that monitors the server stays off them. Empty if the kernel chooses.
     pub measured: CpuSet,
 }
 
-/// What says that a server can be used.
+/// The condition that makes a server ready.
 #[derive(Clone, Debug)]
 pub enum Readiness {
-    /// That it has been started.
+    /// The server has been started.
     Started,
-    /// That a TCP connection to this port of the loopback (IPv4 or IPv6) is accepted; the connection is closed at once.
+    /// A TCP connection to this port of the loopback address (IPv4 or IPv6) is accepted; the connection is closed at
+    /// once.
     Port(u16),
-    /// That this file is there. One that was there before the start counts when it has been written or made anew since.
+    /// This file exists. A file that existed before the start counts once it has been written or recreated.
     File(PathBuf),
-    /// That a whole line of its standard output or error matches.
+    /// A complete line of its standard output or error matches.
     Line(Regex),
 }
 
-/// Why there was no server all through the trial.
+/// The reason why there was no server during the whole trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerError {
-    /// It could not be started, or does not go away.
+    /// It could not be started, or does not end.
     Launch(LaunchError),
-    /// Somebody else answers on its port: that one would have been measured.
+    /// Another process accepts connections on its port and would have been measured.
     PortTaken(u16),
     /// It was not ready within the time limit.
     NotReady {
-        /// What was missing, in words.
+        /// Description of the missing condition.
         missing: String,
-        /// How long it was waited for.
         time_limit: Nanos,
-        /// What it said last on stderr, with words before it; may be empty.
-        said: String,
+        /// The last line of stderr with an introduction; may be empty.
+        stderr: String,
     },
-    /// It ended by itself before it was to be stopped.
+    /// It ended before it was stopped.
     Ended {
         /// Whether it had been ready.
         was_ready: bool,
         exit: Exit,
-        /// How it ended and what it said last.
+        /// Exit status and the last line of stderr.
         stderr_tail: String,
     },
     /// `stop` was set before it was ready.
@@ -80,11 +81,11 @@ pub enum ServerError {
 }
 
 /// Starts a server, waits until it is ready, calls `meanwhile`, and stops the server: its process group gets SIGTERM,
-/// and SIGKILL when the server is gone or 5 s later. The flag that `meanwhile` is given is set when the server has
-/// ended: what runs is then to be given up. Gives what `meanwhile` gave, and the server's own evidence.
+/// and SIGKILL when the server has ended or after 5 s. The flag passed to `meanwhile` is set when the server has ended,
+/// so that the command can be aborted. Returns the result of `meanwhile` and the evidence of the server.
 ///
 /// # Errors
-/// As [`ServerError`] says; nothing is left running then either. `meanwhile` may have been called.
+/// See [`ServerError`]; no process is left running then either. `meanwhile` may have been called.
 pub fn with_server<T>(
     server: &ServerCommand,
     stop: &AtomicBool,
@@ -94,27 +95,27 @@ pub fn with_server<T>(
     let original = remember_original_mask();
     let (cpus, measured) = (seats_or(&server.launch.cpus, &original), seats_or(&server.measured, &original));
     adopt_orphans();
-    // The server's seats too, if that leaves us any; the measured command's in any case.
+    // Off the server's CPUs too, if that leaves any; off those of the measured command in any case.
     let _aside = Aside::from(&original, &[&cpus.union(&measured), &measured]);
-    let refused = |error: rustix::io::Errno| SyscallError::new("make a pipe", &error.into());
+    let refused = |error: rustix::io::Errno| SyscallError::new("create a pipe", &error.into());
     let (hang_up, in_use) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
         .map_err(|error| ServerError::Launch(LaunchError::Refused(refused(error))))?;
     let until = Instant::now().checked_add(Duration::from_nanos(server.launch.time_limit.0));
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Closing it stops the server, also when `meanwhile` panics.
+        // Closing it stops the server, also if `meanwhile` panics.
         let in_use = in_use;
-        let (tell, told) = mpsc::channel();
+        let (tell, events) = mpsc::channel();
         let (cpus, ended) = (&cpus, &ended);
-        // A thread of its own that lives as long as the server: the server dies with the thread that started it.
+        // A separate thread that lives as long as the server, which is killed when the thread that started it ends.
         let attending = scope.spawn(move || {
             observe(&server.launch, cpus, |started| {
                 if matches!(server.ready, Readiness::Started) {
-                    // Who waits for it does so until this thread is gone.
+                    // Receivers wait until this thread has ended.
                     let _ = tell.send(());
                 }
                 let lines = match &server.ready {
-                    Readiness::Line(wanted) => Some(LineWatch::new(wanted.clone(), tell)),
+                    Readiness::Line(pattern) => Some(LineWatch::new(pattern.clone(), tell)),
                     Readiness::Started | Readiness::Port(_) | Readiness::File(_) => None,
                 };
                 let output_max = server.launch.output_max;
@@ -125,10 +126,10 @@ pub fn with_server<T>(
                 attended
             })
         });
-        let waited = sign.wait(&told, ended, until, stop);
+        let waited = sign.wait(&events, ended, until, stop);
         let answer = (waited == ReadinessResult::Ready).then(|| meanwhile(ended));
         drop(in_use);
-        let finished = attending.join().expect("attending a process has no reason to panic");
+        let finished = attending.join().expect("the thread that waits for a process does not panic");
         let finished = finished.map_err(ServerError::Launch)?;
         conclude(server, &sign, waited, answer, finished)
     })
@@ -149,31 +150,31 @@ fn conclude<T>(
         Some(answer) => Ok((answer, finished)),
         None if waited == ReadinessResult::Stopped => Err(ServerError::Stopped),
         None => {
-            let said = finished.stderr_end();
-            let said = if said.is_empty() { said } else { format!("; it said: {said}") };
-            Err(ServerError::NotReady { missing: sign.missing(), time_limit: server.launch.time_limit, said })
+            let stderr = finished.stderr_end();
+            let stderr = if stderr.is_empty() { stderr } else { format!(", stderr: {stderr}") };
+            Err(ServerError::NotReady { missing: sign.missing(), time_limit: server.launch.time_limit, stderr })
         }
     }
 }
 
-/// How waiting for a server ended.
+/// Result of waiting for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadinessResult {
     Ready,
-    /// The server has ended, or was never there.
+    /// The server has ended, or was never started.
     Ended,
     TooLong,
     Stopped,
 }
 
-/// What a server's readiness is told by, and what it looked like before.
+/// A readiness condition and the state before the start.
 struct ReadinessProbe<'a> {
     ready: &'a Readiness,
-    /// The file that was already there.
+    /// Identity of a file that existed before the start.
     stale: Option<FileState>,
 }
 
-/// What changes when a file is written or made anew: device, inode, length, time of change.
+/// Values that change when a file is written or recreated: device, inode, size, modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileState(u64, u64, u64, i64, i64);
 
@@ -193,17 +194,17 @@ impl<'a> ReadinessProbe<'a> {
         }
     }
 
-    /// `told` hears of a line that matches or of the start, and hangs up when the server is gone.
+    /// `events` receives a matching line or the start, and is disconnected when the server has ended.
     fn wait(
         &self,
-        told: &Receiver<()>,
+        events: &Receiver<()>,
         ended: &AtomicBool,
         until: Option<Instant>,
         stop: &AtomicBool,
     ) -> ReadinessResult {
         let (mut pause, longest) = LOOKS;
         loop {
-            match told.recv_timeout(pause) {
+            match events.recv_timeout(pause) {
                 Ok(()) => return ReadinessResult::Ready,
                 Err(RecvTimeoutError::Disconnected) => return ReadinessResult::Ended,
                 Err(RecvTimeoutError::Timeout) if ended.load(Ordering::Relaxed) => return ReadinessResult::Ended,
@@ -217,7 +218,7 @@ impl<'a> ReadinessProbe<'a> {
         }
     }
 
-    /// Whether what has to be looked for is there; the other signs are told.
+    /// Polls a port or a file; the other conditions are reported through the channel.
     fn is_seen(&self) -> bool {
         match self.ready {
             Readiness::Port(port) => answers(*port),
@@ -229,36 +230,36 @@ impl<'a> ReadinessProbe<'a> {
     fn missing(&self) -> String {
         match self.ready {
             Readiness::Started => "it was not started".into(),
-            Readiness::Port(port) => format!("nothing answers on port {port} of 127.0.0.1 and ::1"),
+            Readiness::Port(port) => format!("port {port} of 127.0.0.1 and ::1 accepts no connection"),
             Readiness::File(path) if self.stale.is_some() => {
-                format!("file '{}' was there before it was started and has not changed since", path.display())
+                format!("file '{}' existed before the start and has not changed since", path.display())
             }
-            Readiness::File(path) => format!("there is no file '{}'", path.display()),
-            Readiness::Line(wanted) => {
-                format!("no line of its output matches '{wanted}' (programs may hold back what they write to a pipe)")
+            Readiness::File(path) => format!("file '{}' does not exist", path.display()),
+            Readiness::Line(pattern) => {
+                format!("no line of its output matches '{pattern}' (programs may buffer output to a pipe)")
             }
         }
     }
 }
 
-/// Whether somebody accepts connections on this port of the loopback.
+/// Returns true if a process accepts connections on this loopback port.
 fn answers(port: u16) -> bool {
     let connects = |address: SocketAddr| {
         let Ok(stream) = TcpStream::connect_timeout(&address, CONNECT_MAX) else { return false };
-        // Where nobody listens, the kernel may give us the very port as our own, and we reach ourselves.
+        // If no process listens, the kernel may assign this very port to our socket, which then connects to itself.
         stream.local_addr().is_ok_and(|own| own != address)
     };
     connects((Ipv4Addr::LOCALHOST, port).into()) || connects((Ipv6Addr::LOCALHOST, port).into())
 }
 
 impl ServerError {
-    /// The next step, where one is known.
+    /// Returns the next step, if known.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Launch(error) => error.hint(),
-            Self::PortTaken(_) => Some("stop the other program, or give the server another port"),
+            Self::PortTaken(_) => Some("stop the other process, or use another port"),
             Self::Ended { exit: Exit::Code(0), .. } => {
-                Some("let it run in the foreground: what it leaves in the background is not watched")
+                Some("run the server in the foreground; background processes are not tracked")
             }
             Self::NotReady { .. } | Self::Ended { .. } | Self::Stopped => None,
         }
@@ -268,16 +269,16 @@ impl ServerError {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Launch(error) => write!(f, "the server: {error}"),
-            Self::PortTaken(port) => write!(f, "the server: another program already answers on its port {port}"),
-            Self::NotReady { missing, time_limit, said } => {
-                write!(f, "the server was not ready after {time_limit}: {missing}{said}")
+            Self::Launch(error) => write!(f, "server: {error}"),
+            Self::PortTaken(port) => write!(f, "server: another process already accepts connections on port {port}"),
+            Self::NotReady { missing, time_limit, stderr } => {
+                write!(f, "server: not ready after {time_limit}: {missing}{stderr}")
             }
             Self::Ended { was_ready, stderr_tail: last_words, .. } => {
-                let when = if *was_ready { "before the trial was over" } else { "before it was ready" };
-                write!(f, "the server ended {when} with {last_words}")
+                let when = if *was_ready { "before the end of the trial" } else { "before it was ready" };
+                write!(f, "server: ended {when} with {last_words}")
             }
-            Self::Stopped => f.write_str("the server was stopped before it was ready"),
+            Self::Stopped => f.write_str("server: stopped before it was ready"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! From a launch to a running process: fork, seat, read back, exec. The child proves its seats through a pipe before
-//! its first own instruction.
+//! Starts a process: fork, bind, read back, exec. The child reports its affinity through a pipe before its first own
+//! instruction.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -19,49 +19,49 @@ use crate::affinity;
 use crate::mempolicy::{self, PolicyCode};
 use crate::syscall::{self, CpuMask, NodeMask, SyscallError};
 
-/// A process that has been started; nobody has waited for it yet.
+/// A started process that was not waited for.
 pub(super) struct Started {
     pub pid: u32,
-    /// Just before it was forked.
+    /// Time just before the fork.
     pub at: Instant,
     pub proof: StartProof,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
 }
 
-/// What a process said of itself before its first own instruction.
+/// State that a process reports before its first own instruction.
 #[derive(Clone, Debug)]
 pub(super) struct StartProof {
-    /// Its affinity mask; none when the message was lost.
+    /// Its affinity mask; `None` if the message was lost.
     pub mask: Option<CpuSet>,
-    /// Its memory policy in the kernel's words.
+    /// Its memory policy as the kernel prints it.
     pub memory_policy: Result<String, SyscallError>,
 }
 
-/// Starts the program on these cpus.
+/// Starts the program on these CPUs.
 pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet) -> Result<Started, LaunchError> {
     let program = launch.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     let refused = |what: &str, error: io::Error| {
         LaunchError::Refused(SyscallError::new(format!("{what} for '{program}'"), &error))
     };
     if program.is_empty() {
-        return Err(LaunchError::NotFound { program, hint: "name a program after --".into() });
+        return Err(LaunchError::NotFound { program, hint: "add a command after --".into() });
     }
     let policy = PolicyCode::of(&launch.memory).map_err(LaunchError::Refused)?;
     let invalid = || affinity::refusal(cpus, &io::Error::from_raw_os_error(libc::EINVAL));
     let mask = CpuMask::from_set(cpus).ok_or_else(|| LaunchError::Refused(invalid()))?;
-    let stdin = stdin(&launch.stdin).map_err(|error| refused("make a standard input", error))?;
+    let stdin = stdin(&launch.stdin).map_err(|error| refused("create a standard input", error))?;
     let (report, proof) =
-        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| refused("make a pipe", error.into()))?;
+        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| refused("create a pipe", error.into()))?;
     let mut command = command(launch, stdin);
     let entrance = launch.entrance.as_ref().map(AsRawFd::as_raw_fd);
     let seating = PreExec { parent: std::process::id(), mask, policy, entrance };
-    // SAFETY: between fork and exec `sit` only makes system calls with arguments prepared here: it allocates nothing,
+    // SAFETY: between fork and exec, `bind` only makes system calls with arguments prepared here: it allocates nothing,
     // takes no locks and touches no memory but its stack.
-    unsafe { command.pre_exec(move || seating.sit(&proof)) };
+    unsafe { command.pre_exec(move || seating.bind(&proof)) };
     let at = Instant::now();
     let spawned = command.spawn();
-    // Dropping the command closes our end of the proof's pipe, so that reading it cannot wait for ever.
+    // Dropping the command closes our end of the report pipe, so that reading it cannot block forever.
     drop(command);
     let message = read_message(&report);
     let mut child = spawned.map_err(|error| explain(launch, &program, &message, &error, cpus))?;
@@ -83,12 +83,12 @@ fn command(launch: &SpawnSpec, stdin: Stdio) -> Command {
     if let Some(directory) = &launch.directory {
         command.current_dir(directory);
     }
-    // A group of its own, so that it can be stopped with all its children.
+    // Its own process group, so that it can be stopped with all its children.
     command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// A file in memory rather than a pipe: nobody has to feed it while the trial is measured.
+/// A memory file instead of a pipe: no thread has to write to it during the trial.
 fn stdin(bytes: &[u8]) -> io::Result<Stdio> {
     if bytes.is_empty() {
         return Ok(Stdio::null());
@@ -99,19 +99,19 @@ fn stdin(bytes: &[u8]) -> io::Result<Stdio> {
     Ok(file.into())
 }
 
-/// What the child does between fork and exec.
+/// Steps of the child between fork and exec.
 struct PreExec {
     parent: u32,
     mask: CpuMask,
     policy: Option<PolicyCode>,
-    /// A descriptor that the launch keeps open.
+    /// A descriptor that stays open during the launch.
     entrance: Option<RawFd>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 enum SpawnStage {
-    /// It reported nothing: it failed before, or the message was lost.
+    /// Nothing was reported: it failed before, or the message was lost.
     Silent,
     Parent,
     Group,
@@ -122,7 +122,7 @@ enum SpawnStage {
 
 impl PreExec {
     /// Runs in the child: no allocation, no locks.
-    fn sit(&self, proof: &OwnedFd) -> io::Result<()> {
+    fn bind(&self, proof: &OwnedFd) -> io::Result<()> {
         let mut message = Message::EMPTY;
         let result = self.steps(&mut message);
         if let Err(error) = &result {
@@ -136,7 +136,7 @@ impl PreExec {
         message.0[Message::STEP] = SpawnStage::Parent as u64;
         syscall::die_with_parent()?;
         if syscall::parent_id() != self.parent {
-            // It died before it could be asked to take us along.
+            // The parent died before the child could request a signal on its death.
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         syscall::set_oom_score_max();
@@ -156,7 +156,7 @@ impl PreExec {
                 message.0[Message::MODE] = mode as u64;
                 message.words_of_nodes().copy_from_slice(nodes.words());
             }
-            // Reading back may be forbidden where nothing was set; then it is only not known.
+            // Reading back may be forbidden where nothing was set; the policy is then unknown.
             Err(error) => message.0[Message::ERRNO] = error.raw_os_error().unwrap_or(0) as u64,
         }
         message.0[Message::STEP] = SpawnStage::Seated as u64;
@@ -164,7 +164,7 @@ impl PreExec {
     }
 }
 
-/// What the child says of itself, in words of 64 bits: step, errno, policy, its nodes, cpus.
+/// The report of the child, in 64-bit words: step, errno, policy, its nodes, CPUs.
 struct Message([u64; Message::WORDS]);
 
 impl Message {
@@ -184,7 +184,7 @@ impl Message {
         &mut self.0[Self::MASK..]
     }
 
-    /// 1176 bytes: below the 4096 that a pipe takes at once.
+    /// 1176 bytes, less than the 4096 that a pipe accepts atomically.
     fn to_bytes(&self) -> [u8; Self::WORDS * 8] {
         let mut bytes = [0; Self::WORDS * 8];
         for (to, word) in bytes.chunks_exact_mut(8).zip(&self.0) {
@@ -216,7 +216,7 @@ impl Message {
 
     fn memory_policy(&self) -> Result<String, SyscallError> {
         let refusal = |error: &io::Error| {
-            SyscallError::new("read the memory policy back (get_mempolicy)", error).with_hint(mempolicy::hint(error))
+            SyscallError::new("read back the memory policy (get_mempolicy)", error).with_hint(mempolicy::hint(error))
         };
         if self.step() != SpawnStage::Seated || self.0[Self::ERRNO] != 0 {
             return Err(refusal(&self.errno()));
@@ -227,7 +227,7 @@ impl Message {
     }
 }
 
-/// The message of a child that has executed or failed: it is there, or never comes.
+/// The message of a child that has executed or failed: it is complete, or never arrives.
 fn read_message(pipe: &OwnedFd) -> Message {
     let mut bytes = [0; Message::WORDS * 8];
     let mut message = Message::EMPTY;
@@ -239,14 +239,14 @@ fn read_message(pipe: &OwnedFd) -> Message {
     message
 }
 
-/// Why it could not be started: the seating says at which step, and otherwise it was the exec.
+/// Converts a failed start to an error: the report names the step; without one, exec failed.
 fn explain(launch: &SpawnSpec, program: &str, message: &Message, error: &io::Error, cpus: &CpuSet) -> LaunchError {
     match message.step() {
         SpawnStage::Seats => LaunchError::Refused(affinity::refusal(cpus, &message.errno())),
         SpawnStage::Memory => LaunchError::Refused(mempolicy::refusal("set", &launch.memory, &message.errno())),
         SpawnStage::Group => LaunchError::Refused(SyscallError::new("enter a cgroup", &message.errno())),
         SpawnStage::Parent => {
-            LaunchError::Refused(SyscallError::new("tie a child to this process (prctl)", &message.errno()))
+            LaunchError::Refused(SyscallError::new("set the death signal of a child (prctl)", &message.errno()))
         }
         SpawnStage::Silent | SpawnStage::Seated => explain_exec(launch, program, error),
     }
@@ -258,7 +258,7 @@ fn explain_exec(launch: &SpawnSpec, program: &str, error: &io::Error) -> LaunchE
     match (error.raw_os_error(), directory_missing) {
         (Some(libc::ENOENT | libc::ENOTDIR), Some(directory)) => {
             let what = format!("run '{program}' in '{}'", directory.display());
-            LaunchError::Refused(SyscallError::new(what, error).with_hint(Some("make the directory, or name another")))
+            LaunchError::Refused(SyscallError::new(what, error).with_hint(Some("create the directory, or use another")))
         }
         (Some(libc::ENOENT), _) => {
             LaunchError::NotFound { program: program.into(), hint: where_to_look(&place, program) }
@@ -270,7 +270,7 @@ fn explain_exec(launch: &SpawnSpec, program: &str, error: &io::Error) -> LaunchE
     }
 }
 
-/// Whether there is such a program, asked before anything runs; that it can be started is known when it is.
+/// Checks that the program exists before anything runs; only starting it shows whether it can be executed.
 pub fn find_program(program: &str) -> Result<(), LaunchError> {
     let in_path = || {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -285,11 +285,11 @@ pub fn find_program(program: &str) -> Result<(), LaunchError> {
 
 fn where_to_look(place: &Path, program: &str) -> String {
     match (place.join(program).exists(), program.contains('/')) {
-        (true, true) => "the file is there, but the interpreter in its first line or its dynamic loader is not".into(),
-        (true, false) => format!("a program in the current directory is named with its path: ./{program}"),
-        (false, _) if program.contains(' ') => "write the program and its arguments as separate words".into(),
+        (true, true) => "the file exists, but the interpreter in its first line or its dynamic loader does not".into(),
+        (true, false) => format!("use the path of a program in the current directory: ./{program}"),
+        (false, _) if program.contains(' ') => "pass the program and its arguments as separate words".into(),
         (false, true) => "check the path".into(),
-        (false, false) => "install it, or name it with its path; it is looked for in PATH".into(),
+        (false, false) => "install it, or use its path; it was not found in PATH".into(),
     }
 }
 
@@ -297,5 +297,5 @@ fn why_not(place: &Path, program: &str) -> String {
     if place.join(program).is_dir() {
         return "it is a directory".into();
     }
-    format!("chmod +x {program}, if it is a program")
+    format!("if it is a program: chmod +x {program}")
 }

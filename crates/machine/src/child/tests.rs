@@ -1,4 +1,4 @@
-//! Real processes on this machine: seats, limits, evidence, and that nothing is left behind.
+//! Real processes on this machine: placement, limits, evidence, and no process left behind.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -12,10 +12,10 @@ use model::values::workload::Parameters;
 
 use super::*;
 
-/// No test takes this long; a fault must not hang the suite.
+/// Longer than any test takes; it keeps a defect from blocking the suite.
 const LIMIT: Nanos = Nanos(60_000_000_000);
 
-/// About a third of a second of a cpu, in plain sh.
+/// About a third of a second of CPU time, in plain sh.
 pub(super) const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 
 pub(super) fn launch(argv: &[&str]) -> SpawnSpec {
@@ -49,13 +49,13 @@ pub(super) fn one(cpu: CpuId) -> CpuSet {
     [cpu].into_iter().collect()
 }
 
-/// Two cpus that we may use; none, with a word, where there are fewer.
+/// Two CPUs that this process may use; `None`, after printing a reason, if there are fewer.
 pub(super) fn two_cpus() -> Option<(CpuId, CpuId)> {
     let allowed = remember_original_mask();
     let mut cpus = allowed.iter();
     let two = cpus.next().zip(cpus.next());
     if two.is_none() {
-        println!("skipped: needs 2 cpus");
+        println!("skipped: needs 2 CPUs");
     }
     two
 }
@@ -69,7 +69,7 @@ pub(super) fn has(program: &str) -> bool {
 }
 
 pub(super) fn verdict(seats: &[CpuId], memory: MemoryPolicy, finished: &ProcessResult) -> Verdict {
-    let placement = Placement { seats: seats.to_vec(), memory, ..Placement::kernel(1) };
+    let placement = Placement { bindings: seats.to_vec(), memory, ..Placement::kernel(1) };
     let trial = Trial {
         id: TrialId("t".into()),
         cell: 0,
@@ -90,7 +90,7 @@ pub(super) fn is_gone(pid: &str) -> bool {
 }
 
 #[test]
-fn a_command_runs_with_its_input_environment_and_directory() {
+fn command_gets_its_input_environment_and_directory() {
     let mut launch = sh("cat; printf '%s %s' \"$WORD\" \"$(pwd)\"; exit 3");
     launch.stdin = vec![b'x'; 200_000];
     launch.environment = vec![("WORD".into(), "here".into())];
@@ -102,11 +102,11 @@ fn a_command_runs_with_its_input_environment_and_directory() {
     assert_eq!(finished.stdout_dropped, Bytes(0));
     assert!(finished.max_rss > Bytes(100_000) && finished.evidence.wall > Nanos(0));
     let none = run(&super::tests::launch(&["cat"])).unwrap();
-    assert_eq!((none.exit, none.stdout.len()), (Exit::Code(0), 0), "without input it is at its end at once");
+    assert_eq!((none.exit, none.stdout.len()), (Exit::Code(0), 0), "without input, reading ends at once");
 }
 
 #[test]
-fn a_seat_is_proven_before_the_first_instruction() {
+fn affinity_is_verified_before_the_first_instruction() {
     let Some((a, b)) = two_cpus() else { return };
     for cpu in [a, b] {
         let mut launch = sh("grep Cpus_allowed_list /proc/self/status");
@@ -115,7 +115,7 @@ fn a_seat_is_proven_before_the_first_instruction() {
         assert_eq!(finished.evidence.mask_at_start, Some(one(cpu)));
         assert_eq!(finished.evidence.mask_at_end, Some(one(cpu)));
         assert_eq!(finished.evidence.cpus_seen, one(cpu));
-        assert!(finished.evidence.looks >= 1);
+        assert!(finished.evidence.polls >= 1);
         assert_eq!(text(&finished.stdout).split_whitespace().last(), Some(cpu.to_string().as_str()));
         let verdict = verdict(&[cpu], MemoryPolicy::Kernel, &finished);
         assert_ne!(verdict.grade, Grade::Invalid, "{verdict:?}");
@@ -123,14 +123,14 @@ fn a_seat_is_proven_before_the_first_instruction() {
 }
 
 #[test]
-fn unbound_children_get_the_mask_that_we_began_with_and_we_keep_ours() {
+fn unbound_child_gets_the_original_mask() {
     let Some((a, b)) = two_cpus() else { return };
     let original = remember_original_mask();
     std::thread::spawn(move || {
         affinity::pin_to(a).unwrap();
         let unbound = run(&sh("true")).unwrap();
         assert_eq!(unbound.evidence.mask_at_start, Some(original.clone()));
-        // On the seat of the trial there is no room for the one who watches it.
+        // On the CPU of the trial there is no space for the monitor.
         let mut launch = sh("grep Cpus_allowed_list /proc/$PPID/task/$WATCHER/status");
         launch.environment = vec![("WATCHER".into(), rustix::thread::gettid().as_raw_nonzero().to_string().into())];
         launch.cpus = one(a);
@@ -138,14 +138,14 @@ fn unbound_children_get_the_mask_that_we_began_with_and_we_keep_ours() {
         let watcher = text(&seated.stdout).split_whitespace().last().map(CpuSet::parse_list).unwrap().unwrap();
         assert_eq!(watcher, original.difference(&one(a)));
         assert!(watcher.contains(b));
-        assert_eq!(affinity::mask_of(0).unwrap(), one(a), "back where it was");
+        assert_eq!(affinity::mask_of(0).unwrap(), one(a), "the affinity is restored");
     })
     .join()
     .unwrap();
 }
 
 #[test]
-fn a_child_that_leaves_its_seat_is_caught() {
+fn child_that_changes_its_affinity_is_detected() {
     let Some((a, b)) = two_cpus() else { return };
     if !has("taskset") {
         return;
@@ -153,7 +153,7 @@ fn a_child_that_leaves_its_seat_is_caught() {
     let mut launch = sh(&format!("taskset -cp {a} $$ && {WORK}"));
     launch.cpus = one(b);
     let finished = run(&launch).unwrap();
-    assert_eq!(finished.evidence.mask_at_start, Some(one(b)), "it began where it was put");
+    assert_eq!(finished.evidence.mask_at_start, Some(one(b)), "it started on its CPU");
     assert!(finished.evidence.cpus_seen.contains(a), "{:?}", finished.evidence);
     let verdict = verdict(&[b], MemoryPolicy::Kernel, &finished);
     assert_eq!(verdict.grade, Grade::Invalid);
@@ -162,7 +162,7 @@ fn a_child_that_leaves_its_seat_is_caught() {
 }
 
 #[test]
-fn a_grandchild_that_leaves_its_seat_is_caught() {
+fn grandchild_that_changes_its_affinity_is_detected() {
     let Some((a, b)) = two_cpus() else { return };
     if !has("taskset") {
         return;
@@ -175,7 +175,7 @@ fn a_grandchild_that_leaves_its_seat_is_caught() {
 }
 
 #[test]
-fn somebody_else_on_the_seat_is_seen() {
+fn foreign_load_on_the_cpu_is_detected() {
     let Some((_, cpu)) = two_cpus() else { return };
     let done = AtomicBool::new(false);
     let finished = std::thread::scope(|scope| {
@@ -197,16 +197,16 @@ fn somebody_else_on_the_seat_is_seen() {
     });
     let verdict = verdict(&[cpu], MemoryPolicy::Kernel, &finished);
     assert_eq!(verdict.grade, Grade::Suspect, "{:?}", finished.evidence);
-    // A busy hypervisor adds a reason of its own.
+    // A busy hypervisor adds another reason.
     assert!(verdict.reasons.iter().any(|reason| reason.contains("other programs used")), "{verdict:?}");
 }
 
 #[test]
-fn threads_and_switches_and_moves_are_counted() {
+fn threads_switches_and_migrations_are_counted() {
     let finished = run(&sh(&format!("({WORK}) & ({WORK}) & wait"))).unwrap();
     let evidence = finished.evidence;
     assert!(evidence.threads_seen >= 3, "{evidence:?}");
-    assert!(evidence.looks >= 3 && evidence.switches_voluntary > Some(0), "{evidence:?}");
+    assert!(evidence.polls >= 3 && evidence.switches_voluntary > Some(0), "{evidence:?}");
     assert!(evidence.faults_minor > Some(0) && evidence.swapped.is_some(), "{evidence:?}");
     assert!(evidence.migrations.is_some() || evidence.unavailable.contains_key("migrations"), "{evidence:?}");
     assert!(evidence.cpu_time > Nanos(0) && evidence.wall > Nanos(0));
@@ -216,12 +216,12 @@ fn threads_and_switches_and_moves_are_counted() {
 }
 
 #[test]
-fn migrations_are_counted_exactly_where_it_is_asked() {
+fn migrations_are_counted_exactly_on_request() {
     let Some((a, b)) = two_cpus() else { return };
     if !has("taskset") {
         return;
     }
-    // Each turn moves the shell to the one and back to the other.
+    // Each iteration moves the shell to the other CPU and back.
     let mut launch = sh(&format!("for i in 1 2 3 4 5; do taskset -cp {b} $$; taskset -cp {a} $$; done"));
     launch.cpus = one(a);
     launch.migrations = Migrations::Counted;
@@ -233,7 +233,7 @@ fn migrations_are_counted_exactly_where_it_is_asked() {
 }
 
 #[test]
-fn a_memory_policy_is_proven_by_words_and_pages() {
+fn memory_policy_is_verified_by_policy_and_pages() {
     let mut launch = sh(WORK);
     launch.memory = MemoryPolicy::Bind(NodeSet::parse_list("0").unwrap());
     let finished = match run(&launch) {
@@ -245,16 +245,16 @@ fn a_memory_policy_is_proven_by_words_and_pages() {
     };
     assert_eq!(finished.evidence.memory_policy.as_deref(), Some("bind:0"));
     assert_eq!(finished.evidence.pages.keys().map(|node| node.0).collect::<Vec<_>>(), [0]);
-    assert!(!finished.evidence.file_pages.is_empty(), "sh and its libraries are files");
-    // Whoever else runs here may make it suspect.
+    assert!(!finished.evidence.file_pages.is_empty(), "sh and its libraries are file pages");
+    // Other load on this machine may make it suspect.
     let verdict = verdict(&[], launch.memory.clone(), &finished);
     assert_ne!(verdict.grade, Grade::Invalid, "{verdict:?}");
     let plain = run(&sh("true")).unwrap();
-    assert_eq!(plain.evidence.memory_policy.as_deref(), Some("default"), "the policy was the child's alone");
+    assert_eq!(plain.evidence.memory_policy.as_deref(), Some("default"), "the policy applies to the child only");
 }
 
 #[test]
-fn the_time_limit_ends_the_whole_group() {
+fn time_limit_ends_the_whole_process_group() {
     for stubborn in ["", "trap '' TERM; "] {
         let mut launch = sh(&format!("{stubborn}sleep 1000 & echo $!; sleep 1000; sleep 1000"));
         launch.time_limit = Nanos(200_000_000);
@@ -266,41 +266,41 @@ fn the_time_limit_ends_the_whole_group() {
 }
 
 #[test]
-fn what_a_trial_leaves_behind_is_ended_and_waited_for() {
+fn leftover_processes_are_killed_and_reaped() {
     let finished = run(&sh("sleep 1000 & echo $!; exit 0")).unwrap();
     assert_eq!(finished.exit, Exit::Code(0));
     assert!(is_gone(&text(&finished.stdout)));
 }
 
 #[test]
-fn being_told_to_stop_ends_it() {
+fn stop_flag_ends_the_process() {
     let finished = super::run(&launch(&["sleep", "1000"]), &[&AtomicBool::new(false), &AtomicBool::new(true)]).unwrap();
     assert_eq!(finished.exit, Exit::Stopped);
 }
 
 #[test]
-fn a_flood_of_output_is_bounded() {
+fn output_is_limited() {
     let mut launch = launch(&["yes"]);
     launch.time_limit = Nanos(300_000_000);
     launch.output_max = Bytes(1000);
     let finished = run(&launch).unwrap();
     assert_eq!(text(&finished.stdout), "y\n".repeat(500));
-    assert!(finished.stdout_dropped > Bytes(1 << 20), "it was read all the time: {}", finished.stdout_dropped);
+    assert!(finished.stdout_dropped > Bytes(1 << 20), "the output was not drained: {}", finished.stdout_dropped);
     let loud = run(&sh("seq 1 200000 >&2")).unwrap();
     assert_eq!(loud.exit, Exit::Code(0));
     assert_eq!(loud.stderr.len(), 64 << 10);
-    assert!(text(&loud.stderr).ends_with("\n200000\n"), "the end is what explains a failure");
+    assert!(text(&loud.stderr).ends_with("\n200000\n"), "the end of stderr is kept");
     assert_eq!(loud.stderr_dropped.0 + loud.stderr.len() as u64, 1_288_895);
 }
 
 #[test]
-fn a_signal_is_told_from_a_status() {
+fn signal_and_status_are_distinguished() {
     assert_eq!(run(&sh("kill -9 $$")).unwrap().exit, Exit::Signal(9));
     assert_eq!(run(&sh("exit 137")).unwrap().exit, Exit::Code(137));
 }
 
 #[test]
-fn what_cannot_be_run_is_named_with_a_next_step() {
+fn unusable_program_returns_an_error_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str, mode| {
         use std::os::unix::fs::PermissionsExt;
@@ -330,7 +330,7 @@ fn what_cannot_be_run_is_named_with_a_next_step() {
 }
 
 #[test]
-fn seats_nodes_and_folders_that_are_not_there_are_refused() {
+fn missing_cpus_nodes_and_directories_return_errors() {
     let mut nowhere = sh("true");
     nowhere.directory = Some("/no/such/folder".into());
     let mut unseated = sh("true");
@@ -349,9 +349,9 @@ fn seats_nodes_and_folders_that_are_not_there_are_refused() {
     }
 }
 
-/// Not a test of its own: the process that [`a_child_dies_with_us`] kills.
+/// Not a separate test: the process that [`child_dies_with_its_parent`] kills.
 #[test]
-fn a_parent_that_will_be_killed() {
+fn parent_to_be_killed() {
     if let Some(fifo) = std::env::var_os("TEST_FIFO_OF_A_CHILD") {
         let mut launch = sh("echo $$ > \"$FIFO\"; exec sleep 1000");
         launch.environment = vec![("FIFO".into(), fifo)];
@@ -360,17 +360,17 @@ fn a_parent_that_will_be_killed() {
 }
 
 #[test]
-fn a_child_dies_with_us() {
+fn child_dies_with_its_parent() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let mut parent = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child::tests::a_parent_that_will_be_killed"])
+        .args(["--exact", "child::tests::parent_to_be_killed"])
         .env("TEST_FIFO_OF_A_CHILD", &fifo)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // Opened for both, so that opening waits for nobody; the poll waits for the child's word.
+    // Opened for reading and writing, so that opening does not block; the poll waits for the child's message.
     let mut words = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
     let mut polled = [rustix::event::PollFd::new(&words, rustix::event::PollFlags::IN)];
     let soon = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -380,7 +380,7 @@ fn a_child_dies_with_us() {
     let pid: u32 = text(&pid[..length]).trim().parse().unwrap();
     parent.kill().unwrap();
     let ended = match wait::ends_in(pid, Duration::from_secs(30)) {
-        // Already reaped by whoever adopted it.
+        // Already reaped by its new parent.
         Err(rustix::io::Errno::SRCH) => true,
         result => result.unwrap(),
     };

@@ -1,4 +1,4 @@
-//! Waits for a process: reads what it prints, and stops it at its time limit or when told to.
+//! Waits for a process: reads its output, and stops it at its time limit or on request.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,35 +16,35 @@ use super::output::{KeptRange, LineWatch, Stream};
 use super::start::Started;
 use crate::syscall::SyscallError;
 
-/// Enough for the message that explains a failure.
+/// Bytes of stderr kept, enough for the message that explains a failure.
 const STDERR_BYTES_MAX: usize = 64 << 10;
-/// A flag that a signal handler sets wakes nobody, so it is looked at this often.
+/// Poll interval of flags, because a signal handler that sets one wakes no thread.
 const STOP_LOOK: Duration = Duration::from_millis(50);
-/// A killed process is gone at once, unless the kernel itself is stuck in it.
+/// A killed process ends within this time, unless it is stuck in the kernel.
 pub(super) const DEATH_MAX: Duration = Duration::from_secs(10);
 
-/// How a process is to be waited for.
+/// Conditions under which a process is stopped.
 pub(super) struct WaitPolicy<'a> {
-    /// How much of its standard output is kept.
+    /// Maximum number of bytes kept of its standard output.
     pub output_max: Bytes,
-    /// It is stopped when it takes longer; none for no limit.
+    /// Time limit; `None` for no limit.
     pub time_limit: Option<Duration>,
-    /// It is stopped when one of these is set.
+    /// Flags that stop the process.
     pub stop: &'a [&'a AtomicBool],
-    /// It is stopped when the other end of this pipe is closed.
+    /// Closing the other end of this pipe stops the process.
     pub hang_up: Option<OwnedFd>,
-    /// What it gets between being asked to end and being killed.
+    /// Grace period between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Who wants to see the lines of both of its outputs.
+    /// Receives the lines of both outputs.
     pub lines: Option<LineWatch>,
 }
 
-/// What became of a process that was waited for.
+/// Result of waiting for a process.
 pub(super) struct WaitOutcome {
     pub cause: Cause,
-    /// Just before it was forked.
+    /// Time just before the fork.
     pub began: Instant,
-    /// When it was seen to have ended.
+    /// Time at which its end was noticed.
     pub ended: Instant,
     pub stdout: Stream,
     pub stderr: Stream,
@@ -57,7 +57,7 @@ pub(super) enum Cause {
     Stop,
 }
 
-/// What has been done to end it.
+/// Progress of ending it.
 #[derive(Clone, Copy, Debug)]
 enum KillPhase {
     Runs,
@@ -66,7 +66,7 @@ enum KillPhase {
 }
 
 impl WaitOutcome {
-    /// Reads what is left in the pipes, once the process group is gone.
+    /// Reads the remaining output after the process group has ended.
     pub(super) fn drain_rest(mut self) -> Self {
         self.stdout.read_rest();
         self.stderr.read_rest();
@@ -74,8 +74,8 @@ impl WaitOutcome {
     }
 }
 
-/// Waits until the process has ended. It is not reaped: its id stays its own. After an error it may still run, and
-/// the caller kills it.
+/// Waits until the process has ended. It is not reaped, so its PID cannot be reused. After an error it may still run,
+/// and the caller kills it.
 pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOutcome, LaunchError> {
     let refused = |error: Errno| LaunchError::Refused(SyscallError::new("wait for a child", &error.into()));
     let output_max = usize::try_from(orders.output_max.0).unwrap_or(usize::MAX);
@@ -86,7 +86,7 @@ pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOut
     let (mut phase, mut cause) = (KillPhase::Runs, Cause::Itself);
     let mut until = orders.time_limit.and_then(|limit| started.at.checked_add(limit));
     loop {
-        // A pipe that was closed stays so: it is news only once.
+        // A closed pipe stays closed, so it is reported only once.
         let hang_up = orders.hang_up.as_ref().filter(|_| matches!(phase, KillPhase::Runs));
         let news = wait_a_while(&exit, hang_up, [&mut stdout, &mut stderr], until).map_err(refused)?;
         if news == WaitEvent::Ended {
@@ -112,7 +112,7 @@ pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOut
     Ok(WaitOutcome { cause, began: started.at, ended: Instant::now(), stdout, stderr })
 }
 
-/// What a wait came back with.
+/// Result of one wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitEvent {
     Ended,
@@ -132,7 +132,7 @@ fn wait_a_while(
     polled.extend(hang_up.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
     polled.extend(streams.iter().filter_map(|stream| Some(PollFd::from_borrowed_fd(stream.pipe()?, PollFlags::IN))));
     match rustix::event::poll(&mut polled, Some(&timespec(left))) {
-        // A signal: its handler may have set the flag that the caller looks at.
+        // A signal whose handler may have set a flag of the caller.
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error),
     }
@@ -144,7 +144,7 @@ fn wait_a_while(
     Ok(if hung_up { WaitEvent::HungUp } else { WaitEvent::Nothing })
 }
 
-/// Whether a process that we have killed ends before its time is over; it is not reaped.
+/// Returns true if a killed process ends within the time; it is not reaped.
 pub(super) fn ends_in(pid: u32, time: Duration) -> Result<bool, Errno> {
     let exit = exit_of(pid)?;
     let until = Instant::now() + time;
@@ -162,17 +162,17 @@ fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
 }
 
-/// Something that can be polled and becomes readable when a child ends, without reaping it.
+/// A descriptor that becomes readable when a child ends, without reaping it.
 fn exit_of(pid: u32) -> Result<OwnedFd, Errno> {
     let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-        // Linux before 5.3, or a container that hides the call.
+        // Linux before 5.3, or a container that forbids the call.
         Err(Errno::NOSYS | Errno::PERM) => exit_by_thread(pid),
         result => result,
     }
 }
 
-/// As a pidfd: a thread waits and then closes its end of a pipe.
+/// Replacement for a pidfd: a thread waits and then closes its end of a pipe.
 fn exit_by_thread(pid: Pid) -> Result<OwnedFd, Errno> {
     let (exit, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     std::thread::spawn(move || {
@@ -184,10 +184,10 @@ fn exit_by_thread(pid: Pid) -> Result<OwnedFd, Errno> {
     Ok(exit)
 }
 
-/// Sends a signal to all of a process group.
+/// Sends a signal to a process group.
 pub(super) fn signal_group(group: u32, signal: Signal) {
     if let Some(group) = Pid::from_raw(group as i32) {
-        // The only failure is that nobody is left to be told.
+        // The only possible failure is that the group is empty.
         let _ = rustix::process::kill_process_group(group, signal);
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_to_see_an_exit_see_it() {
+    fn pidfd_and_thread_both_report_an_exit() {
         for by_thread in [false, true] {
             let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
             let pid = Pid::from_raw(child.id() as i32).unwrap();
@@ -208,10 +208,10 @@ mod tests {
                 let mut polled = [PollFd::new(&exit, PollFlags::IN)];
                 rustix::event::poll(&mut polled, Some(&timespec(wait))).unwrap() > 0
             };
-            assert!(!has_ended(Duration::ZERO), "it waits for its input");
+            assert!(!has_ended(Duration::ZERO), "it still waits for input");
             drop(child.stdin.take());
             assert!(has_ended(Duration::from_secs(60)), "by_thread {by_thread}");
-            assert!(child.wait().unwrap().success(), "seeing the exit does not reap");
+            assert!(child.wait().unwrap().success(), "the exit notification must not reap");
         }
     }
 }

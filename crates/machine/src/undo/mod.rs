@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use model::values::undo::{
-    CurrentValue, GROUP_PREFIX, RestoreAction, RestoreStatus, Restored, SettingChange, SettingTarget, step,
+    CurrentValue, GROUP_PREFIX, RestoreAction, RestoreStatus, Restored, SettingChange, SettingTarget, restore_action,
 };
 
 use self::journal::Journal;
@@ -226,10 +226,10 @@ pub fn pending(site: &SettingsRoot) -> Result<Vec<SettingChange>, ChangeError> {
         changes.extend(read_journal(&Journal::in_folder(&abandoned.state))?);
     }
     changes.retain(|change| {
-        let step = step(change, &read(&site.root, &change.target), boot.as_deref(), false);
+        let step = restore_action(change, &read(&site.root, &change.target), boot.as_deref(), false);
         !matches!(
             step,
-            RestoreAction::Nothing(RestoreStatus::WasBack | RestoreStatus::Restarted | RestoreStatus::Ended)
+            RestoreAction::Nothing(RestoreStatus::AlreadyRestored | RestoreStatus::Restarted | RestoreStatus::Ended)
         )
     });
     Ok(changes)
@@ -295,7 +295,7 @@ fn undo(
     force: bool,
 ) -> Restored {
     let root = site.root.as_path();
-    let outcome = match step(change, &read(root, &change.target), boot, force) {
+    let outcome = match restore_action(change, &read(root, &change.target), boot, force) {
         RestoreAction::Nothing(outcome) => outcome,
         // What is swapped of programs that still run in a small group would not fit when it came back.
         RestoreAction::Write
@@ -310,7 +310,7 @@ fn undo(
                 RestoreStatus::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) }
             }
             Ok(()) => match read(root, &change.target) {
-                CurrentValue::Value(value) if value == change.old => RestoreStatus::PutBack,
+                CurrentValue::Value(value) if value == change.old => RestoreStatus::Restored,
                 other => RestoreStatus::Failed {
                     why: format!("the kernel took it, but reads back {}", shown(&other)),
                     not_permitted: false,

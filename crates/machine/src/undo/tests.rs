@@ -33,7 +33,7 @@ fn what_was_changed_comes_back_in_reverse_order() {
     assert_eq!((text(&folder, A), text(&folder, B)), ("0".into(), "y".into()));
     let settings: Vec<(String, RestoreStatus)> =
         changed.restore().into_iter().map(|restored| (restored.change.setting, restored.outcome)).collect();
-    assert_eq!(settings, [("b".into(), RestoreStatus::PutBack), ("a".into(), RestoreStatus::PutBack)]);
+    assert_eq!(settings, [("b".into(), RestoreStatus::Restored), ("a".into(), RestoreStatus::Restored)]);
     assert_eq!((text(&folder, A), text(&folder, B)), ("1".into(), "x".into()));
     assert!(!site.state.join("undo.journal").exists());
 }
@@ -82,10 +82,10 @@ fn what_a_killed_run_left_is_seen_refused_and_restored() {
     assert!(error.hint.contains("nearfar restore"), "{error:?}");
     std::fs::write(folder.path().join(B), "somebody's").unwrap();
     let restored = restore(&site, false).unwrap();
-    assert_eq!(restored[0].outcome, RestoreStatus::LeftForeign { present: "somebody's".into() });
-    assert_eq!(restored[1].outcome, RestoreStatus::PutBack);
+    assert_eq!(restored[0].outcome, RestoreStatus::ChangedByOther { present: "somebody's".into() });
+    assert_eq!(restored[1].outcome, RestoreStatus::Restored);
     assert_eq!(pending(&site).unwrap().iter().map(|change| &change.setting[..]).collect::<Vec<_>>(), ["b"]);
-    assert_eq!(restore(&site, true).unwrap()[0].outcome, RestoreStatus::PutBack);
+    assert_eq!(restore(&site, true).unwrap()[0].outcome, RestoreStatus::Restored);
     assert_eq!((text(&folder, A), text(&folder, B)), ("1".into(), "x".into()));
     assert_eq!(restore(&site, false).unwrap(), []);
 }
@@ -175,7 +175,7 @@ fn a_value_that_the_kernel_does_not_take_is_an_error_that_names_it() {
     let mut changed = AppliedSettings::begin(&site).unwrap();
     let error = changed.set("thp", file(PATH), "sometimes").unwrap_err();
     assert!(error.what.contains(&format!("cannot write sometimes to /{PATH}")), "{error:?}");
-    assert_eq!(changed.restore()[0].outcome, RestoreStatus::WasBack);
+    assert_eq!(changed.restore()[0].outcome, RestoreStatus::AlreadyRestored);
     assert_eq!(read(&site.root, &file(PATH)), before);
 }
 
@@ -206,9 +206,9 @@ fn a_controller_goes_off_with_the_last_program_that_needs_it() {
     assert_eq!(text(&folder, CONTROL), "cpu io memory");
     assert_eq!(second.set_together("expand", controller(), ON).unwrap(), None, "it is on");
     second.set("expand", group(2), THERE).unwrap();
-    assert_eq!(outcomes(first.restore()), [RestoreStatus::PutBack, RestoreStatus::StillNeeded]);
+    assert_eq!(outcomes(first.restore()), [RestoreStatus::Restored, RestoreStatus::StillNeeded]);
     assert_eq!(text(&folder, CONTROL), "cpu io memory");
-    assert_eq!(outcomes(second.restore()), [RestoreStatus::PutBack, RestoreStatus::PutBack]);
+    assert_eq!(outcomes(second.restore()), [RestoreStatus::Restored, RestoreStatus::Restored]);
     assert_eq!(text(&folder, CONTROL), "cpu io");
 }
 
@@ -224,7 +224,7 @@ fn a_value_that_several_need_comes_back_with_the_last_of_them() {
     assert_eq!(text(&folder, FOLIOS), "always");
     // The second is killed, and somebody restores.
     kill(second);
-    assert_eq!(outcomes(restore(&site(&folder), false).unwrap()), [RestoreStatus::PutBack]);
+    assert_eq!(outcomes(restore(&site(&folder), false).unwrap()), [RestoreStatus::Restored]);
     assert_eq!(text(&folder, FOLIOS).trim(), "never");
 }
 
@@ -264,7 +264,7 @@ fn a_controller_stays_on_while_the_program_of_a_killed_pilot_runs() {
         "{early:?}"
     );
     std::fs::remove_file(&inside).unwrap();
-    assert_eq!(outcomes(restore(&site(&folder), false).unwrap()), [RestoreStatus::PutBack, RestoreStatus::PutBack]);
+    assert_eq!(outcomes(restore(&site(&folder), false).unwrap()), [RestoreStatus::Restored, RestoreStatus::Restored]);
     assert_eq!(text(&folder, CONTROL), "");
 }
 
@@ -290,7 +290,7 @@ fn a_process_is_paused_and_goes_on() {
     assert_eq!(changed.set("irqbalance", target.clone(), PAUSED).unwrap(), Some(RUNNING.into()));
     assert_eq!(process(&site.root, pid).unwrap().0, 'T');
     kill(changed);
-    assert_eq!(restore(&site, false).unwrap()[0].outcome, RestoreStatus::PutBack);
+    assert_eq!(restore(&site, false).unwrap()[0].outcome, RestoreStatus::Restored);
     assert_eq!(read(&site.root, &target), CurrentValue::Value(RUNNING.into()));
     assert_eq!(read(&site.root, &SettingTarget::Process { pid, started: started + 1 }), CurrentValue::Gone);
     drop(sleeper);

@@ -1,4 +1,4 @@
-//! Real servers beside real commands: every sign of readiness, every way to fail, and that nothing is left behind.
+//! Real servers with real commands: every readiness condition, every failure, and no process left behind.
 
 use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +31,7 @@ fn with<T>(
 }
 
 fn fails(server: &ServerCommand) -> String {
-    with(server, |_| panic!("it is not ready")).unwrap_err().to_string()
+    with(server, |_| panic!("the server is not ready")).unwrap_err().to_string()
 }
 
 fn short(mut launch: SpawnSpec) -> SpawnSpec {
@@ -39,22 +39,22 @@ fn short(mut launch: SpawnSpec) -> SpawnSpec {
     launch
 }
 
-/// A port of the loopback on which nobody listens.
+/// A loopback port on which no process listens.
 fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// This program again, as a server on a port.
+/// This program, started as a server on a port.
 fn listener(port: u16) -> SpawnSpec {
     let own = std::env::current_exe().unwrap();
-    let mut launch = launch(&[own.to_str().unwrap(), "--exact", "child::server::tests::a_server_that_listens"]);
+    let mut launch = launch(&[own.to_str().unwrap(), "--exact", "child::server::tests::listening_server"]);
     launch.environment = vec![(PORT.into(), port.to_string().into())];
     launch
 }
 
-/// Not a test of its own: the server that others start.
+/// Not a separate test: the server that other tests start.
 #[test]
-fn a_server_that_listens() {
+fn listening_server() {
     if let Ok(port) = std::env::var(PORT) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.parse().unwrap())).unwrap();
         listener.incoming().for_each(drop);
@@ -68,29 +68,29 @@ fn fifo(folder: &tempfile::TempDir) -> PathBuf {
 }
 
 #[test]
-fn a_port_that_answers_is_ready_and_closed_afterwards() {
+fn server_is_ready_when_its_port_accepts() {
     let port = free_port();
     let server = server(listener(port), Readiness::Port(port));
     let (answered, finished) = with(&server, |_| answers(port)).unwrap();
     assert!(answered);
     assert_eq!(finished.exit, Exit::Stopped);
-    assert!(!answers(port), "it is gone");
+    assert!(!answers(port), "the server still runs");
 }
 
 #[test]
-fn the_port_of_somebody_else_is_an_error() {
+fn port_of_another_process_returns_an_error() {
     let theirs = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = theirs.local_addr().unwrap().port();
     let folder = tempfile::tempdir().unwrap();
     let mut launch = sh("touch started; exec sleep 1000");
     launch.directory = Some(folder.path().into());
     let error = fails(&server(launch, Readiness::Port(port)));
-    assert!(error.contains("another program already answers") && error.contains(&port.to_string()), "{error}");
-    assert!(!folder.path().join("started").exists(), "it was not even started");
+    assert!(error.contains("another process already accepts") && error.contains(&port.to_string()), "{error}");
+    assert!(!folder.path().join("started").exists(), "the server was started");
 }
 
 #[test]
-fn a_line_on_either_output_is_ready() {
+fn line_on_either_output_makes_ready() {
     for script in ["echo begins; echo now ready; exec sleep 1000", "echo now ready >&2; exec sleep 1000"] {
         let ((), finished) = with(&server(sh(script), line("^now r[a-z]+$")), |_| ()).unwrap();
         assert_eq!(finished.exit, Exit::Stopped, "{script}");
@@ -98,7 +98,7 @@ fn a_line_on_either_output_is_ready() {
 }
 
 #[test]
-fn a_file_is_ready_unless_it_is_stale() {
+fn file_makes_ready_unless_it_is_stale() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let in_folder = |script: &str| {
@@ -108,51 +108,48 @@ fn a_file_is_ready_unless_it_is_stale() {
     };
     let ready = Readiness::File(path.clone());
     let none = fails(&server(short(in_folder("exec sleep 1000")), ready.clone()));
-    assert!(none.contains("there is no file") && none.contains("after 200ms"), "{none}");
+    assert!(none.contains("does not exist") && none.contains("after 200ms"), "{none}");
     let writes = server(in_folder("echo one > socket; exec sleep 1000"), ready.clone());
     assert!(with(&writes, |_| path.exists()).unwrap().0);
     let stale = fails(&server(short(in_folder("exec sleep 1000")), ready.clone()));
     assert!(stale.contains("has not changed since"), "{stale}");
-    let anew = server(in_folder("echo two more > new; mv new socket; exec sleep 1000"), ready);
-    assert_eq!(with(&anew, |_| std::fs::read_to_string(&path).unwrap()).unwrap().0, "two more\n");
+    let recreated = server(in_folder("echo two more > new; mv new socket; exec sleep 1000"), ready);
+    assert_eq!(with(&recreated, |_| std::fs::read_to_string(&path).unwrap()).unwrap().0, "two more\n");
 }
 
 #[test]
-fn without_a_sign_it_is_ready_when_started() {
+fn without_condition_a_started_server_is_ready() {
     let ((), finished) = with(&server(sh("exec sleep 1000"), Readiness::Started), |_| ()).unwrap();
     assert_eq!((finished.exit, finished.evidence.mask_at_start), (Exit::Stopped, Some(remember_original_mask())));
 }
 
 #[test]
-fn one_that_never_gets_ready_says_what_is_missing_and_what_it_said() {
+fn timeout_reports_the_missing_condition_and_stderr() {
     let error = fails(&server(short(sh("echo no disk >&2; echo ready soon; exec sleep 1000")), line("^ready$")));
-    assert!(
-        error.starts_with("the server was not ready after 200ms: no line of its output matches '^ready$'"),
-        "{error}"
-    );
-    assert!(error.ends_with("it said: no disk"), "{error}");
+    assert!(error.starts_with("server: not ready after 200ms: no line of its output matches '^ready$'"), "{error}");
+    assert!(error.ends_with("stderr: no disk"), "{error}");
 }
 
 #[test]
-fn one_that_ends_before_it_is_ready_says_why() {
+fn server_that_ends_early_reports_its_stderr() {
     for ready in [line("ready"), Readiness::Port(free_port()), Readiness::File("/no/such/file".into())] {
         let error = fails(&server(sh("echo no disk >&2; exit 3"), ready));
-        assert_eq!(error, "the server ended before it was ready with status 3: no disk");
+        assert_eq!(error, "server: ended before it was ready with status 3: no disk");
     }
     let error = with(&server(sh("exit 0"), line("ready")), |_| ()).unwrap_err();
     assert!(error.hint().unwrap().contains("foreground"), "{error:?}");
 }
 
 #[test]
-fn one_that_is_not_there_is_named() {
+fn missing_server_program_returns_an_error() {
     for ready in [Readiness::Started, line("x")] {
         let error = fails(&server(launch(&["no-such-program"]), ready));
-        assert_eq!(error, "the server: cannot run 'no-such-program': no such program");
+        assert_eq!(error, "server: cannot run 'no-such-program': no such program");
     }
 }
 
 #[test]
-fn one_that_ends_during_the_trial_ends_the_trial() {
+fn server_that_ends_during_the_trial_ends_it() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = fifo(&folder);
     let mut dies = sh("echo ready; read word < \"$FIFO\"; echo $word >&2; exit 4");
@@ -162,12 +159,12 @@ fn one_that_ends_during_the_trial_ends_the_trial() {
     let mut exit = None;
     let error = with(&server(dies, line("ready")), |ended| exit = Some(run(&command, &[ended]).unwrap().exit));
     let error = error.unwrap_err();
-    assert_eq!(exit, Some(Exit::Stopped), "the command was given up at once");
-    assert_eq!(error.to_string(), "the server ended before the trial was over with status 4: overload");
+    assert_eq!(exit, Some(Exit::Stopped), "the command was not stopped at once");
+    assert_eq!(error.to_string(), "server: ended before the end of the trial with status 4: overload");
 }
 
 #[test]
-fn nothing_is_left_of_one_with_children_that_does_not_want_to_go() {
+fn stubborn_server_is_killed_with_all_its_children() {
     for stubborn in ["", "trap '' TERM; "] {
         let inner = format!("{stubborn}sleep 1000 & echo $!; echo $$; echo ready; wait");
         let script = format!("{stubborn}sleep 1000 & echo $!; echo $$; sh -c \"$INNER\" & wait");
@@ -184,14 +181,14 @@ fn nothing_is_left_of_one_with_children_that_does_not_want_to_go() {
 }
 
 #[test]
-fn one_that_is_asked_to_go_can_say_goodbye() {
+fn server_may_write_output_after_sigterm() {
     let script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done";
     let ((), finished) = with(&server(sh(script), line("ready")), |_| ()).unwrap();
     assert_eq!((text(&finished.stdout).as_str(), finished.exit), ("ready\nbye\n", Exit::Stopped));
 }
 
 #[test]
-fn being_told_to_stop_ends_the_wait_and_the_server() {
+fn stop_flag_ends_the_wait_and_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = fifo(&folder);
     let mut waits = sh("echo $$ > \"$FIFO\"; exec sleep 1000");
@@ -211,7 +208,7 @@ fn being_told_to_stop_ends_the_wait_and_the_server() {
 }
 
 #[test]
-fn nothing_is_left_after_a_panic() {
+fn panic_leaves_no_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pid");
     let mut launch = sh("echo $$ > pid; echo ready; exec sleep 1000");
@@ -221,9 +218,9 @@ fn nothing_is_left_after_a_panic() {
     assert!(result.is_err() && is_gone(&std::fs::read_to_string(path).unwrap()));
 }
 
-/// What a trial of two commands is worth: the measured one on the first cpu, the server on the second.
+/// The verdict on a trial of two commands: the measured one on the first CPU, the server on the second.
 fn verdict(first: CpuId, second: CpuId, command: ProcessResult, server: ProcessResult) -> Verdict {
-    let placement = Placement { seats: vec![first], second: one(second), ..Placement::kernel(1) };
+    let placement = Placement { bindings: vec![first], server_cpus: one(second), ..Placement::kernel(1) };
     let trial = Trial {
         id: TrialId("t".into()),
         cell: 0,
@@ -241,9 +238,9 @@ fn verdict(first: CpuId, second: CpuId, command: ProcessResult, server: ProcessR
     judge(&trial, &TrialStatus::Completed, &evidence)
 }
 
-/// A command that works on the one cpu beside a server on the other.
+/// Runs a command on one CPU while a server runs on the other.
 fn two_commands(first: CpuId, second: CpuId, script: &str) -> (ProcessResult, ProcessResult, CpuSet) {
-    // Three looks take a second at most, also where who watches has to wait for a cpu.
+    // Long enough for three samples, which take at most a second, even if the monitor has to wait for a CPU.
     let (mut command, mut serves) = (sh(&[WORK; 3].join("; ")), sh(script));
     (command.cpus, serves.cpus) = (one(first), one(second));
     let server = ServerCommand { measured: one(first), ..server(serves, line("ready")) };
@@ -253,29 +250,29 @@ fn two_commands(first: CpuId, second: CpuId, script: &str) -> (ProcessResult, Pr
 }
 
 #[test]
-fn both_commands_are_proven_on_their_seats() {
+fn placements_of_both_commands_are_verified() {
     let Some((a, b)) = two_cpus() else { return };
     let home = affinity::mask_of(0).unwrap();
     for (first, second) in [(a, b), (b, a)] {
         let script = "grep Cpus_allowed_list /proc/self/status; echo ready; while :; do :; done";
         let (command, server, watcher) = two_commands(first, second, script);
-        assert!(!watcher.contains(first), "who watches keeps off the measured command's cpus: {watcher}");
+        assert!(!watcher.contains(first), "the monitor runs on the measured command's CPUs: {watcher}");
         for (finished, cpu) in [(&command, first), (&server, second)] {
             let evidence = &finished.evidence;
             assert_eq!(evidence.mask_at_start, Some(one(cpu)));
             assert_eq!(evidence.mask_at_end, Some(one(cpu)));
             assert_eq!(evidence.cpus_seen, one(cpu));
-            assert!(evidence.looks >= 3 && evidence.cpu_time > Nanos(0), "{evidence:?}");
+            assert!(evidence.polls >= 3 && evidence.cpu_time > Nanos(0), "{evidence:?}");
         }
         assert!(text(&server.stdout).contains(&format!("\t{second}\n")), "{}", text(&server.stdout));
         let verdict = verdict(first, second, command, server);
         assert_ne!(verdict.grade, Grade::Invalid, "{verdict:?}");
     }
-    assert_eq!(affinity::mask_of(0).unwrap(), home, "back where it was");
+    assert_eq!(affinity::mask_of(0).unwrap(), home, "the affinity is restored");
 }
 
 #[test]
-fn a_server_that_leaves_its_seats_is_caught() {
+fn server_that_changes_its_affinity_is_detected() {
     let Some((a, b)) = two_cpus() else { return };
     if !has("taskset") {
         return;
@@ -284,7 +281,7 @@ fn a_server_that_leaves_its_seats_is_caught() {
     let verdict = verdict(a, b, command, server);
     assert_eq!(verdict.grade, Grade::Invalid);
     let expected = format!(
-        "the second command got the affinity {}, outside its seats {b}",
+        "the second command had the affinity {}, but was pinned to {b}",
         [a, b].into_iter().collect::<CpuSet>()
     );
     assert!(
@@ -297,14 +294,14 @@ fn a_server_that_leaves_its_seats_is_caught() {
 }
 
 #[test]
-fn a_server_has_its_memory_policy() {
+fn memory_policy_applies_to_the_server() {
     let mut serves = sh(&format!("{WORK}; echo ready; exec sleep 1000"));
     serves.memory = MemoryPolicy::Bind(model::values::id_set::NodeSet::parse_list("0").unwrap());
     match with(&server(serves, line("ready")), |_| ()) {
         Err(ServerError::Launch(LaunchError::Refused(refusal)))
             if matches!(refusal.errno, libc::EPERM | libc::ENOSYS) =>
         {
-            println!("skipped: a_server_has_its_memory_policy: {refusal}");
+            println!("skipped: memory_policy_applies_to_the_server: {refusal}");
         }
         finished => {
             let evidence = finished.unwrap().1.evidence;
