@@ -72,7 +72,7 @@ fn what_comes_to_all_is_a_change_of_the_class_and_of_nobody_alone() {
 
 /// At the stated rate two of forty are expected, and ten of all two hundred; more than eight or eighteen are so in one of a hundred times at most.
 #[test]
-fn where_nothing_differs_nothing_is_named_more_often_than_is_stated() {
+fn false_alarm_rate_stays_below_the_bound() {
     let alarms = WEATHERS.map(|weather| {
         let alarm = |seed: u64| {
             let survey = surveyed(&Fleet { weather, machines: 10, rounds: 6, tests: 2, plant: None }, seed);
