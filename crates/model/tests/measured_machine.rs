@@ -1,4 +1,4 @@
-//! A measured map breaks the symmetries that the data sheet claims, and only those.
+//! A measured map distinguishes CPUs that the topology treats as equivalent, but only those.
 
 mod machines;
 
@@ -28,7 +28,7 @@ fn all_pairs(topology: &Topology, latency: impl Fn(u32, u32) -> f64) -> Measured
     MeasuredMap { core_to_core, ..MeasuredMap::default() }
 }
 
-/// What a Ryzen 5 2600 states: cpu c and c + 6 are one core, cores 0 to 2 and 3 to 5 have an L3 each.
+/// Latencies of a regular Ryzen 5 2600: CPUs c and c + 6 are one core, cores 0 to 2 and 3 to 5 have one L3 each.
 fn ryzen_stated(a: u32, b: u32) -> f64 {
     match (a % 6 == b % 6, a % 6 / 3 == b % 6 / 3) {
         (true, _) => 10.0,
@@ -44,20 +44,20 @@ fn classes(topology: &Topology, map: &MeasuredMap) -> Vec<String> {
 fn offered(topology: &Topology, measured: Vec<CpuSet>, threads: usize) -> Vec<String> {
     let wish = SearchSpace { threads: Threads::Fixed(threads), measured, ..SearchSpace::default() };
     candidates(topology, &wish)
-        .expect("nothing is asked that is not there")
+        .expect("the search space is valid")
         .placements
         .into_iter()
         .map(|placement| placement.cpus().to_string())
         .collect()
 }
 
-/// Those that are one cpu.
+/// Returns the names with a single CPU.
 fn single(offered: Vec<String>) -> Vec<String> {
     offered.into_iter().filter(|cpus| cpus.parse::<u32>().is_ok()).collect()
 }
 
 #[test]
-fn what_agrees_with_the_data_sheet_tells_nothing_apart() {
+fn regular_latencies_distinguish_nothing() {
     let ryzen = model("ryzen5-2600");
     assert_eq!(classes(&ryzen, &all_pairs(&ryzen, ryzen_stated)), [""; 0]);
     let noisy = |a, b| ryzen_stated(a, b) * (1.0 + 0.003 * f64::from((7 * a + b) % 10));
@@ -65,7 +65,7 @@ fn what_agrees_with_the_data_sheet_tells_nothing_apart() {
 }
 
 #[test]
-fn a_slow_core_is_told_apart_and_all_that_is_unlike_because_of_it() {
+fn slow_core_and_cpus_that_differ_because_of_it_are_distinguished() {
     let ryzen = model("ryzen5-2600");
     let slow = |a, b| ryzen_stated(a, b) * if [1, 7].contains(&a) || [1, 7].contains(&b) { 1.5 } else { 1.0 };
     let mut found = classes(&ryzen, &all_pairs(&ryzen, slow));
@@ -73,13 +73,13 @@ fn a_slow_core_is_told_apart_and_all_that_is_unlike_because_of_it() {
     assert_eq!(found, ["0,2,6,8", "1,7", "3-5,9-11"]);
     let measured = all_pairs(&ryzen, slow).apply_to(&ryzen).classes;
     assert!(pairs_keep(&ryzen, &measured, |a, b| slow(a.0.min(b.0), a.0.max(b.0)).to_bits()));
-    // One thread: any core stood for all; now one of each class does.
+    // One thread: any core represented all others; now each class has one.
     assert_eq!(single(offered(&ryzen, Vec::new(), 1)), ["0"]);
     assert_eq!(single(offered(&ryzen, measured, 1)), ["0", "1", "3"]);
 }
 
 #[test]
-fn pairs_that_are_unlike_though_their_cpus_are_alike_are_told_apart() {
+fn unequal_pairs_of_equivalent_cpus_are_distinguished() {
     // Eight cores of one L3 that are two clusters of four in truth: each core sees the same, and yet pairs differ.
     let mut xeon = model("xeon-e5-2640-x2");
     xeon.distances.clear();
@@ -96,7 +96,7 @@ fn pairs_that_are_unlike_though_their_cpus_are_alike_are_told_apart() {
 }
 
 #[test]
-fn one_pair_that_stands_for_others_says_nothing_about_them() {
+fn pair_that_represents_others_distinguishes_nothing() {
     let ryzen = model("ryzen5-2600");
     let mut map = all_pairs(&ryzen, |a, b| if a == 0 { 500.0 } else { ryzen_stated(a, b) });
     assert!(!map.apply_to(&ryzen).classes.is_empty());
@@ -131,20 +131,20 @@ fn two_nodes(topology: &Topology, own: [f64; 2], far: f64) -> MeasuredMap {
 }
 
 #[test]
-fn a_node_with_slower_memory_is_another_node() {
+fn node_with_slower_memory_is_distinguished() {
     let xeon = model("xeon-e5-2640-x2");
     let count = |map: &MeasuredMap| offered(&map.apply_to(&xeon).topology, Vec::new(), 1).len();
     let stated = offered(&xeon, Vec::new(), 1).len();
     assert_eq!(count(&two_nodes(&xeon, [80.0, 82.0], 150.0)), stated, "noise");
     let attributes = two_nodes(&xeon, [80.0, 82.0], 150.0).apply_to(&xeon).topology.memory_attributes;
     let latencies = attributes.iter().filter(|one| one.attr == "Latency").map(|one| one.value);
-    assert_eq!(latencies.collect::<Vec<_>>(), [80, 150, 140, 82], "in place of what is stated");
+    assert_eq!(latencies.collect::<Vec<_>>(), [80, 150, 140, 82], "instead of the reported ones");
     let slower = count(&two_nodes(&xeon, [80.0, 110.0], 138.0));
     assert!(slower > stated, "{slower} of {stated}");
 }
 
 #[test]
-fn policies_go_by_measured_distances() {
+fn policies_use_measured_distances() {
     let xeon = model("xeon-e5-2640-x2");
     let reason = |topology: &Topology| {
         placement::parse(topology, "memory-remote", Some(1), KernelFeatures::default()).unwrap().reason
@@ -152,7 +152,7 @@ fn policies_go_by_measured_distances() {
     let applied = two_nodes(&xeon, [80.0, 82.0], 138.0).apply_to(&xeon).topology;
     assert!(reason(&xeon).contains("distance 20 instead of 10"), "{}", reason(&xeon));
     assert!(reason(&applied).contains("measured distance 17 instead of 10"), "{}", reason(&applied));
-    // A latency that is missing leaves all as stated: half of a table would say what nobody stated nor measured.
+    // If a latency is missing, the reported distances are kept: mixing both would give wrong ratios.
     let mut half = two_nodes(&xeon, [80.0, 82.0], 138.0);
     half.node_distances.clear();
     half.memory.clear();

@@ -8,7 +8,7 @@ use model::placements::measured_map::{groups, relation};
 use model::values::id_set::CpuId;
 
 #[test]
-fn one_pair_stands_for_all_alike() {
+fn one_pair_represents_all_equivalent_pairs() {
     let found = |name: &str| -> Vec<String> {
         let topology = model(name);
         let words = |pair: &model::placements::candidates::CpuPair| {
@@ -24,7 +24,7 @@ fn one_pair_stands_for_all_alike() {
 }
 
 #[test]
-fn every_pair_is_there_once() {
+fn every_pair_is_listed_once() {
     let topology = model("ryzen5-2600");
     let all = all_pairs(&topology);
     assert_eq!(all.len(), 66);
@@ -36,7 +36,7 @@ fn every_pair_is_there_once() {
 }
 
 #[test]
-fn groups_are_of_one_home_and_one_kind() {
+fn groups_have_one_home_and_one_kind() {
     let found = |name: &str| -> Vec<String> {
         let words = |group: &model::placements::measured_map::CpuGroup| {
             format!("{} ({} cores) of {:?}", group.cpus, group.firsts.len(), group.home.map(|home| home.0))

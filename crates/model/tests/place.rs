@@ -1,5 +1,5 @@
-//! The course of a race from block to block: what runs next, what a block comes to, when it is over, and that stored
-//! trials lead to the same state again.
+//! The state of a race from block to block: the next block, its outcome, the end, and the same state after replaying
+//! stored trials.
 
 mod machines;
 
@@ -64,7 +64,7 @@ fn plan(question: &PlaceRequest) -> Plan {
     question.plan(&ryzen(), &command()).expect("the question is right")
 }
 
-/// What one attempt of a cell does.
+/// Outcome of one attempt of a cell.
 type Script<'a> = &'a dyn Fn(&NextBlock, usize, u32) -> (TrialStatus, Grade, f64);
 
 /// Seconds by cell with a little noise that follows from cell and block: cell 2 is best by far.
@@ -83,7 +83,7 @@ fn trials(plan: &Plan, block: &NextBlock, script: Script<'_>) -> Vec<TrialRecord
             let completed = status == TrialStatus::Completed;
             let sample = |series: &str| Sample { series: series.into(), value: seconds };
             let mut trial = plan.trial("r", 1, *cell, block.role, block.number, attempt);
-            trial.time_limit = block.limit_of(*cell);
+            trial.time_limit = block.time_limit_for(*cell);
             let record = TrialRecord {
                 position: 0,
                 trial,
@@ -106,7 +106,7 @@ fn trials(plan: &Plan, block: &NextBlock, script: Script<'_>) -> Vec<TrialRecord
     records
 }
 
-/// Runs a race to its end: how it stands, and all trials in order.
+/// Runs a race to its end, and returns its state and all trials in order.
 fn raced<'a>(plan: &'a Plan, script: Script<'_>) -> (RaceState<'a>, Vec<TrialRecord>) {
     let mut course = RaceState::new(plan).expect("the plan is a race");
     let mut all = Vec::new();
@@ -145,7 +145,7 @@ fn place_warms_up_races_and_confirms() {
     assert!(confirming.len() >= 20 && confirming.chunks(2).all(|pair| pair == [0, 2]), "{confirming:?}");
     assert_eq!((course.end_reason(), course.race().state()), (Some(EndReason::Resolved), State::Resolved));
     let record = record(plan.clone());
-    let answer = PlaceResult::from_course(&record, &course);
+    let answer = PlaceResult::from_state(&record, &course);
     assert_eq!(answer.claim, Claim::Better);
     let versus = answer.versus_kernel.expect("it was confirmed");
     assert!((versus.change_percent - (100.0 / 1.3 - 100.0)).abs() < 0.5, "{versus:?}");
@@ -155,33 +155,33 @@ fn place_warms_up_races_and_confirms() {
 }
 
 #[test]
-fn place_comes_to_the_same_from_stored_trials() {
+fn place_has_the_same_state_after_replaying_stored_trials() {
     let plan = plan(&question());
     let (course, all) = raced(&plan, &steady);
     let record = record(plan.clone());
-    let answer = PlaceResult::from_course(&record, &course);
+    let answer = PlaceResult::from_state(&record, &course);
     assert_eq!(PlaceResult::of(&record, &all), Some(answer));
     for cut in [0, 1, 7, all.len() / 2, all.len() - 1] {
         let replayed = RaceState::replay(&plan, &all[..cut]).expect("the plan is a race");
         let next = replayed.next().expect("something is missing");
-        // What runs next is the block of the first trial that is not there, or the one that was cut.
+        // The next block is the one of the first missing trial, or the interrupted one.
         assert_eq!((next.role, next.number), (all[cut].trial.role, all[cut].trial.block), "cut at {cut}");
     }
 }
 
 #[test]
-fn place_stops_slow_trials_but_never_the_reference() {
+fn place_stops_slow_trials_but_never_the_baseline() {
     let question = question();
     let wall = plan(&question);
     let mut course = RaceState::new(&wall).expect("the plan is a race");
     for _ in 0..2 {
-        let block = course.next().expect("it goes on");
-        assert_eq!(block.limit_of(3), Nanos(100 * SECOND.0), "nothing is known yet");
+        let block = course.next().expect("the race is running");
+        assert_eq!(block.time_limit_for(3), Nanos(100 * SECOND.0), "nothing is known yet");
         let records = trials(&wall, &block, &steady);
         course.push(&block, &records.iter().collect::<Vec<_>>());
     }
-    let block = course.next().expect("it goes on");
-    let (limit, reference) = (block.limit_of(3).seconds(), block.limit_of(0));
+    let block = course.next().expect("the race is running");
+    let (limit, reference) = (block.time_limit_for(3).seconds(), block.time_limit_for(0));
     assert!((4.9..5.2).contains(&limit), "five times the leader's second: {limit}");
     assert_eq!(reference, Nanos(100 * SECOND.0));
     // For short trials a hiccup is many times the median.
@@ -191,19 +191,19 @@ fn place_stops_slow_trials_but_never_the_reference() {
     };
     let mut course = RaceState::new(&wall).expect("the plan is a race");
     for _ in 0..2 {
-        let block = course.next().expect("it goes on");
+        let block = course.next().expect("the race is running");
         let records = trials(&wall, &block, &hurried);
         course.push(&block, &records.iter().collect::<Vec<_>>());
     }
-    assert_eq!(course.next().expect("it goes on").limit_of(3), SECOND);
-    // A number in the output says nothing about time.
+    assert_eq!(course.next().expect("the race is running").time_limit_for(3), SECOND);
+    // A number in the output does not bound the time.
     let number = plan(&PlaceRequest { objective: Objective::Number, ..question });
     let (_, all) = raced(&number, &steady);
     assert!(all.iter().all(|record| record.trial.time_limit == Nanos(100 * SECOND.0)));
 }
 
 #[test]
-fn place_tells_what_came_to_nothing() {
+fn place_reports_candidates_without_valid_trials() {
     let plan = plan(&question());
     let troubled = |block: &NextBlock, cell: usize, attempt: u32| match (cell, attempt) {
         (1, _) => (TrialStatus::Failed("status 3".into()), Grade::Invalid, 0.1),
@@ -215,7 +215,7 @@ fn place_tells_what_came_to_nothing() {
     };
     let (course, all) = raced(&plan, &troubled);
     let record = record(plan.clone());
-    let answer = PlaceResult::from_course(&record, &course);
+    let answer = PlaceResult::from_state(&record, &course);
     let word = |cell: usize| &answer.standings.iter().find(|one| one.cell == cell).expect("it is ranked").word;
     assert_eq!(word(1), &RankClaim::Failed("status 3".into()));
     assert_eq!(word(3), &RankClaim::NotProven("it ran elsewhere".into()));
@@ -228,19 +228,19 @@ fn place_tells_what_came_to_nothing() {
 }
 
 #[test]
-fn place_needs_the_kernels_choice() {
+fn place_requires_the_baseline() {
     let plan = plan(&question());
     let broken = |_: &NextBlock, _: usize, _: u32| (TrialStatus::Failed("status 1".into()), Grade::Invalid, 0.1);
     let (course, all) = raced(&plan, &broken);
     assert_eq!((course.end_reason(), all.len()), (Some(EndReason::NoReference), 2), "tried twice, no candidate is");
     let record = record(plan.clone());
-    let answer = PlaceResult::from_course(&record, &course);
+    let answer = PlaceResult::from_state(&record, &course);
     assert_eq!((answer.claim, answer.reference_failed.as_deref()), (Claim::NoReference, Some("status 1")));
     assert_eq!((answer.winner, answer.lines), (None, None));
 }
 
 #[test]
-fn place_needs_a_command_that_ends() {
+fn place_requires_a_command_that_ends() {
     let plan = plan(&question());
     let endless = |_: &NextBlock, _: usize, _: u32| (TrialStatus::TimedOut("100 s".into()), Grade::Invalid, 100.0);
     let (course, all) = raced(&plan, &endless);
@@ -248,22 +248,22 @@ fn place_needs_a_command_that_ends() {
 }
 
 #[test]
-fn place_asks_for_no_more_than_the_budget() {
+fn place_uses_at_most_the_budget() {
     // A trial takes longer than all the time there is: it is stopped then; a block of ten does not fit either.
     let poor = plan(&PlaceRequest { budget: Nanos(5 * SECOND.0), ..question() });
     let mut course = RaceState::new(&poor).expect("the plan is a race");
     let block = course.next().expect("it begins");
-    assert_eq!(block.limit_of(0), Nanos(5 * SECOND.0));
+    assert_eq!(block.time_limit_for(0), Nanos(5 * SECOND.0));
     let records = trials(&poor, &block, &steady);
     course.push(&block, &records.iter().collect::<Vec<_>>());
     assert_eq!((course.next(), course.end_reason()), (None, Some(EndReason::Budget)));
     let record = record(poor.clone());
-    let answer = PlaceResult::from_course(&record, &course);
+    let answer = PlaceResult::from_state(&record, &course);
     assert_eq!((answer.claim, answer.winner, answer.trials), (Claim::Inconclusive, None, 1));
 }
 
 #[test]
-fn place_confirms_once_more_when_the_pairs_were_too_few() {
+fn place_confirms_again_if_the_pairs_were_too_few() {
     let plan = plan(&question());
     // Quiet while it races, noisy afterwards: the number of pairs that the race suggests is far too small.
     let later = |block: &NextBlock, cell: usize, attempt: u32| {
@@ -277,7 +277,7 @@ fn place_confirms_once_more_when_the_pairs_were_too_few() {
     let pairs = all.iter().filter(|record| record.trial.role == Role::Confirm).count() as u32 / 2;
     assert!(confirmed.pairs > 10 && pairs == 10 + confirmed.pairs, "{pairs} pairs, {confirmed:?}");
     let record = record(plan.clone());
-    assert_eq!(PlaceResult::of(&record, &all), Some(PlaceResult::from_course(&record, &course)));
+    assert_eq!(PlaceResult::of(&record, &all), Some(PlaceResult::from_state(&record, &course)));
 }
 
 #[test]
@@ -295,11 +295,11 @@ fn place_keeps_its_budget_and_a_reserve() {
     let confirming = all.iter().filter(|record| record.trial.role == Role::Confirm).count();
     assert!(course.race().leader() == Some(0) || confirming >= 20, "{confirming} trials confirm");
     let record = record(plan.clone());
-    assert!(matches!(PlaceResult::from_course(&record, &course).claim, Claim::Inconclusive | Claim::Better));
+    assert!(matches!(PlaceResult::from_state(&record, &course).claim, Claim::Inconclusive | Claim::Better));
 }
 
 #[test]
-fn place_says_when_nothing_is_better_than_the_kernel() {
+fn place_reports_that_nothing_is_better_than_the_baseline() {
     let plan = plan(&question());
     let kernel = |block: &NextBlock, cell: usize, attempt: u32| {
         let (status, grade, seconds) = steady(block, cell, attempt);
@@ -307,7 +307,7 @@ fn place_says_when_nothing_is_better_than_the_kernel() {
     };
     let (course, all) = raced(&plan, &kernel);
     let record = record(plan.clone());
-    let answer = PlaceResult::from_course(&record, &course);
+    let answer = PlaceResult::from_state(&record, &course);
     assert_eq!(
         (answer.claim, answer.winner.map(|winner| winner.placement)),
         (Claim::KernelIsBest, Some("kernel".into()))

@@ -236,12 +236,12 @@ fn numactl_options_are_read_as_by_numactl() {
         ("-C 2-3", Some(5), "5 x 2-3 kernel"),
     ];
     for (text, threads, expected) in cases {
-        let Placement { name, threads, bindings: cpus, memory, .. } =
+        let Placement { name, threads, bindings, memory, .. } =
             parse(&xeon, text, threads, KernelFeatures::default()).unwrap();
-        let cpus: CpuSet = cpus.iter().copied().collect();
+        let cpus: CpuSet = bindings.iter().copied().collect();
         assert_eq!(format!("{threads} x {cpus} {memory}"), expected, "{text}");
         assert_eq!(name, text);
-        assert!(cpus.is_empty() || cpus.len() >= threads, "{text}: {cpus:?}");
+        assert!(bindings.is_empty() || bindings.len() >= threads, "{text}: {bindings:?}");
     }
     let error = parse(&xeon, "-C 0-2", None, KernelFeatures::default()).unwrap_err().to_string();
     assert_eq!(error, "-C: CPUs 0-1 are not usable by this process; it may use 2-5,8-11,14-17,20-23");

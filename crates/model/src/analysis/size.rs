@@ -1,5 +1,5 @@
-//! How much slower a command is with less DRAM, and how much it needs to be as fast as with all of it. Takes what a plan of
-//! budgets measured; must not know how a budget is kept.
+//! Slowdown of a command with less DRAM, and the DRAM that it needs to be as fast as without a limit. Uses the results of a
+//! plan with budgets; enforcing a budget is not done here.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,40 +8,39 @@ use crate::values::plan::{Cell, Plan};
 use crate::values::units::Bytes;
 use crate::values::workload::{Better, Value};
 
-/// What makes a plan a question of how much DRAM a command needs: its cells are the command with all of its memory near and
-/// on each budget.
+/// Makes a plan a measurement of the DRAM that a command needs: its cells are the command without a limit and with each
+/// budget.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizePlan {
-    /// What it held at most when nothing bounded it: its own memory, without files that the kernel keeps for it.
+    /// Maximum memory of the command without a limit, excluding the page cache.
     pub need: Bytes,
-    /// How much slower it may be to count as fast, percent.
+    /// Slowdown that is still acceptable, in percent.
     pub within_percent: f64,
 }
 
-/// A command's speed against its DRAM.
+/// Speed of a command by budget of DRAM.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeAnswer {
     /// As in [`SizePlan`].
     pub need: Bytes,
     /// As in [`SizePlan`].
     pub within_percent: f64,
-    /// The budgets, smallest first, steered before plain.
+    /// The budgets, smallest first, managed before plain.
     pub points: Vec<SizePoint>,
-    /// The smallest steered budget from which on it is fast; none where no measured one is. Where plain swap alone was
-    /// measured, the smallest plain one.
+    /// The smallest managed budget such that it and all larger ones are fast enough; `None` if no measured budget is. If
+    /// only plain swap was measured, the smallest plain one.
     pub enough: Option<Bytes>,
-    /// The smallest plain budget from which on it is fast.
+    /// The smallest plain budget such that it and all larger ones are fast enough.
     pub enough_plain: Option<Bytes>,
-    /// How much less than it holds is enough; none where nothing is saved.
+    /// Difference between its memory and the sufficient budget; `None` if nothing is saved.
     pub saves: Option<Bytes>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizePoint {
-    /// Bytes of DRAM.
     pub dram: Bytes,
     pub steered: bool,
-    /// How much longer it took than with all its memory near, percent; with a 95 % interval.
+    /// Increase of the time compared with unlimited DRAM, in percent, with a 95 % interval.
     pub slower_percent: f64,
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
@@ -54,7 +53,7 @@ impl SizePoint {
 }
 
 impl SizeAnswer {
-    /// From the comparison of a plan's cells with the one without a budget. None where the plan asks something else.
+    /// Reads the answer from the comparison of the cells with the unlimited one. `None` if the plan has another purpose.
     pub fn of(plan: &Plan, comparison: &Comparison) -> Option<Self> {
         let SizePlan { need, within_percent } = plan.size?;
         let row = comparison.rows.iter().find(|row| row.main);
@@ -71,32 +70,32 @@ impl SizeAnswer {
         Some(Self { need, within_percent, points, enough, enough_plain, saves })
     }
 
-    /// The answer in a sentence.
+    /// Describes the answer in one sentence.
     pub fn sentence(&self) -> String {
         let Self { need, within_percent, enough, saves, .. } = self;
         let swap = if is_steered(&self.points) { "" } else { " with the kernel's own swap" };
         match (enough, saves) {
-            _ if self.points.is_empty() => format!("it holds {need}; no trial on a budget counts"),
+            _ if self.points.is_empty() => format!("it uses {need}; no trial with a budget is valid"),
             (Some(enough), Some(saves)) => format!(
                 "it holds {need} and needs {enough} of DRAM{swap} to be within {within_percent} % of full speed; that saves \
-                 {saves}, {:.0} % of what it holds",
+                 {saves}, {:.0} % of its memory",
                 100.0 * saves.0 as f64 / need.0.max(1) as f64
             ),
             (Some(enough), None) => format!(
-                "it holds {need} and is within {within_percent} % of full speed{swap} with {enough} of DRAM, not with less"
+                "it uses {need} and is within {within_percent} % of full speed{swap} with {enough} of DRAM, but not with less"
             ),
             (None, _) => format!(
-                "it holds {need}; with none of these budgets is it within {within_percent} % of full speed{swap}"
+                "it uses {need}; with none of these budgets is it within {within_percent} % of full speed{swap}"
             ),
         }
     }
 
-    /// What the kernel's own swap would need, where that was measured beside the steered.
+    /// Describes the budget that the kernel's own swap needs, if it was measured together with managed swap.
     pub fn plain_sentence(&self) -> Option<String> {
         let is_both = is_steered(&self.points) && self.points.iter().any(|point| !point.steered);
         is_both.then(|| match self.enough_plain {
             Some(enough) => format!("with the kernel's own swap it needs {enough}"),
-            None => "with the kernel's own swap none of these budgets is enough".into(),
+            None => "with the kernel's own swap none of these budgets is sufficient".into(),
         })
     }
 }
@@ -110,7 +109,7 @@ fn point(cell: &Cell, row: &ComparisonRow) -> Option<SizePoint> {
     let value = row.values.get(&cell.placement.name)?;
     let slower = |change: f64| match row.better {
         Better::Lower => change,
-        // A rate of half is twice the time.
+        // Half the rate is twice the time.
         Better::Higher => 100.0 * (1.0 / (1.0 + change / 100.0) - 1.0),
     };
     let (low, high) = match row.better {
@@ -126,7 +125,7 @@ fn point(cell: &Cell, row: &ComparisonRow) -> Option<SizePoint> {
     })
 }
 
-/// What a command held at most, where this plan was about exactly this command line.
+/// Returns the maximum memory of a command if this plan measured exactly this command line.
 pub fn need_of(plan: &Plan, argv: &[String]) -> Option<Bytes> {
     let asked = serde_json::json!(argv).to_string();
     let measured = plan.cells.first()?.parameters.0.get("argv")?;
@@ -183,8 +182,8 @@ mod tests {
             notes: Vec::new(),
         };
         let plan = plan(cells);
-        assert_eq!(SizeAnswer::of(&Plan { size: None, ..plan.clone() }, &comparison), None, "another question");
-        SizeAnswer::of(&plan, &comparison).expect("the plan asks for it")
+        assert_eq!(SizeAnswer::of(&Plan { size: None, ..plan.clone() }, &comparison), None, "another purpose");
+        SizeAnswer::of(&plan, &comparison).expect("the plan measures budgets")
     }
 
     fn plan(cells: Vec<Cell>) -> Plan {
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_budget_from_which_on_it_is_fast_is_enough() {
+    fn smallest_budget_above_which_all_are_fast_is_sufficient() {
         let found = answer(
             Better::Lower,
             &[
@@ -219,43 +218,43 @@ mod tests {
         assert!(
             found
                 .sentence()
-                .contains("needs 2GiB of DRAM to be within 5 % of full speed; that saves 2GiB, 50 % of what it holds"),
+                .contains("needs 2GiB of DRAM to be within 5 % of full speed; that saves 2GiB, 50 % of its memory"),
             "{}",
             found.sentence()
         );
         assert_eq!((found.saves, found.enough_plain), (Some(Bytes(2 << 30)), None));
         let plain = found.plain_sentence().expect("both were measured");
-        assert!(plain.contains("none of these budgets is enough"), "{plain}");
+        assert!(plain.contains("none of these budgets is sufficient"), "{plain}");
         let order: Vec<_> = found.points.iter().map(|point| (point.dram.0 >> 30, point.steered)).collect();
         assert_eq!(order, [(1, true), (2, true), (2, false), (3, true)]);
     }
 
     #[test]
-    fn a_lucky_small_budget_below_a_slow_one_is_not_enough() {
+    fn fast_budget_below_a_slow_one_is_not_sufficient() {
         let found =
             answer(Better::Lower, &[(1, true, 2.0, 1.0, 4.0), (2, true, 30.0, 20.0, 40.0), (3, true, 1.0, 0.0, 2.0)]);
         assert_eq!(found.enough, Some(Bytes(3 << 30)));
         let none = answer(Better::Lower, &[(1, true, 2.0, -9.0, 14.0), (2, false, 0.0, -1.0, 1.0)]);
-        assert_eq!(none.enough, None, "an interval that is too wide proves nothing, nor does plain swap");
+        assert_eq!(none.enough, None, "neither a wide interval nor plain swap is sufficient");
     }
 
     #[test]
-    fn plain_swap_alone_answers_for_itself() {
+    fn plain_swap_alone_gives_the_answer() {
         let found = answer(Better::Lower, &[(2, false, 2.0, 1.0, 4.0), (4, false, 1.0, 0.0, 2.0)]);
         assert_eq!((found.enough, found.plain_sentence()), (Some(Bytes(2 << 30)), None));
         assert!(found.sentence().contains("needs 2GiB of DRAM with the kernel's own swap"), "{}", found.sentence());
         let all = answer(Better::Lower, &[(4, true, 1.0, 0.0, 2.0)]);
         assert!(
-            all.saves.is_none() && all.sentence().contains("with 4GiB of DRAM, not with less"),
+            all.saves.is_none() && all.sentence().contains("with 4GiB of DRAM, but not with less"),
             "{}",
             all.sentence()
         );
         let nothing = answer(Better::Lower, &[]);
-        assert!(nothing.sentence().contains("no trial on a budget counts"), "{}", nothing.sentence());
+        assert!(nothing.sentence().contains("no trial with a budget is valid"), "{}", nothing.sentence());
     }
 
     #[test]
-    fn what_a_command_held_is_known_for_its_very_command_line() {
+    fn memory_of_a_command_is_known_for_the_same_command_line_only() {
         let argv = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<String>>();
         let written = serde_json::json!(["xz", "-k", "a b"]).to_string();
         let parameters = Parameters([("argv".to_string(), Value::Text(written))].into());

@@ -1,4 +1,4 @@
-//! The model machines that tests place things on. captures/README.md says how they were made.
+//! The model machines of the tests; see captures/README.md.
 
 use model::values::topology::Topology;
 

@@ -1,6 +1,6 @@
-//! What `nearfar place` asks and answers: a question makes a plan whose cells are the candidates (`question`), a course
-//! says which block of it runs next and when it is over (`course`), an answer says what came out (`answer`). All of them
-//! follow from the plan and the stored trials alone, so a race that was cut off goes on as if nothing had happened.
+//! `nearfar place`: a request becomes a plan whose cells are the candidates (`request`), the state of the race determines
+//! the next block and the end (`state`), and a result describes the outcome (`result`). All depend only on the plan and
+//! the stored trials, so an interrupted race resumes in the same state.
 
 mod request;
 mod result;
@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 use crate::placements::candidates::Stages;
 use crate::stats::racing::Rules;
 
-/// What makes a plan a race: its cells are candidates, the first of them the kernel's choice.
+/// Makes a plan a race: its cells are candidates, and the first is the baseline `kernel`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RacePlan {
     pub rules: Rules,
-    /// Who runs first, and who follows.
+    /// Candidates of the first and of the second stage.
     pub stages: Stages,
-    /// How many placements there are in all, in digits: it may be beyond any number type.
+    /// Number of all placements, in digits, because it may exceed any number type.
     pub raw_placements: String,
-    /// How they became so few.
+    /// How the raw placements were reduced to the candidates.
     pub steps: Vec<ReductionStep>,
 }
 
@@ -42,11 +42,10 @@ impl RacePlan {
     }
 }
 
-/// One step from the raw placements to the candidates.
+/// One step of the reduction from the raw placements to the candidates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReductionStep {
-    /// How many there are after it, in digits; none for a remark.
+    /// Number of placements after the step, in digits; `None` for notes.
     pub count: Option<String>,
-    /// What it is, in words.
     pub text: String,
 }

@@ -1,4 +1,4 @@
-//! What the user asks: a command, what is to be best, what may be tried. Makes the plan of the race.
+//! The request of `nearfar place`: command, objective and search space. Creates the plan of the race.
 
 use std::collections::BTreeMap;
 
@@ -11,39 +11,42 @@ use crate::values::topology::Topology;
 use crate::values::units::Nanos;
 use crate::values::workload::WorkloadSpec;
 
-/// What is to be best.
+/// The metric to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
-    /// Time from start to end.
+    /// Wall-clock time.
     WallTime,
-    /// Time on cpus, in user mode and in the kernel.
+    /// CPU time, in user mode and in the kernel.
     CpuTime,
-    /// The most memory that one of its processes had resident.
+    /// Maximum resident memory of any of its processes.
     PeakMemory,
-    /// A number in its output, less is better.
+    /// A number in the output, to be minimised.
     Number,
-    /// A number in its output, more is better.
+    /// A number in the output, to be maximised.
     NumberHigher,
 }
 
 #[derive(Clone, Debug)]
 pub struct PlaceRequest {
-    /// What tables call the command.
+    /// Name of the command in tables.
     pub name: String,
-    /// Parameters of the workload `command`, as written.
+    /// Parameters of the workload `command`, as typed.
     pub given: BTreeMap<String, String>,
-    /// What is to be best.
     pub objective: Objective,
     pub wish: SearchSpace,
     pub rules: Rules,
-    /// Search and confirmation together take no longer.
+    /// Time limit of search and confirmation together.
     pub budget: Nanos,
-    /// A trial is stopped after this.
+    /// Time limit of one trial.
     pub time_limit: Nanos,
 }
 
 impl PlaceRequest {
-    /// The plan of the race on this machine; `spec` describes the workload `command`. An error is the user's mistake.
+    /// Returns the plan of the race on this machine. `spec` describes the workload `command`.
+    ///
+    /// # Errors
+    ///
+    /// If the search space or a parameter is invalid.
     pub fn plan(&self, topology: &Topology, spec: &WorkloadSpec) -> Result<Plan, String> {
         let candidates = candidates(topology, &self.wish)?;
         let raw_placements = raw(&candidates).to_string();
@@ -53,12 +56,12 @@ impl PlaceRequest {
             raw_placements,
             steps: candidates.steps.into_iter().map(step).collect(),
         };
-        let placements = told_apart(candidates.placements, race.stages.threads_searched, self.wish.second);
-        self.plan_of(format!("place {}", self.name), placements, race, topology, spec)
+        let placements = with_unique_names(candidates.placements, race.stages.threads_searched, self.wish.second);
+        self.build_plan(format!("place {}", self.name), placements, race, topology, spec)
     }
 
-    /// The plan of a second race: the kernel's choice and the winner of the first against what differs from it in the
-    /// seat of one thread. None where nothing does.
+    /// Returns the plan of a second race: the baseline and the winner of the first against the placements that differ from
+    /// the winner by moving one thread. `None` if there are none.
     pub fn refined(
         &self,
         reference: &Placement,
@@ -71,7 +74,7 @@ impl PlaceRequest {
             return Ok(None);
         }
         let count = near.len();
-        let near = told_apart(near, false, self.wish.second);
+        let near = with_unique_names(near, false, self.wish.second);
         let placements: Vec<Placement> = [reference, winner].into_iter().cloned().chain(near).collect();
         let race = RacePlan {
             rules: self.rules.clone(),
@@ -79,13 +82,13 @@ impl PlaceRequest {
             raw_placements: placements.len().to_string(),
             steps: vec![ReductionStep {
                 count: Some(count.to_string()),
-                text: format!("classes of placements that differ from {} in the seat of one thread", winner.name),
+                text: format!("classes of placements that differ from {} by moving one thread", winner.name),
             }],
         };
-        self.plan_of(format!("refine {}", self.name), placements, race, topology, spec).map(Some)
+        self.build_plan(format!("refine {}", self.name), placements, race, topology, spec).map(Some)
     }
 
-    fn plan_of(
+    fn build_plan(
         &self,
         experiment: String,
         placements: Vec<Placement>,
@@ -102,7 +105,7 @@ impl PlaceRequest {
             cells: placements.into_iter().map(cell).collect(),
             skipped: Vec::new(),
             workloads: vec![spec.clone()],
-            // A race decides by itself how often; what is left of this is the budget and the limit.
+            // The race determines the number of trials; only the budget and the time limit apply.
             repeat: StoppingRule {
                 warmup: 1,
                 min: 1,
@@ -119,7 +122,7 @@ impl PlaceRequest {
         })
     }
 
-    /// The metric that decides stands first, as the main metric does everywhere.
+    /// Returns the spec with the objective as first metric, because the first metric is the main one.
     fn deciding_first(&self, spec: &WorkloadSpec) -> WorkloadSpec {
         let mut spec = spec.clone();
         let series = self.objective.series();
@@ -128,14 +131,14 @@ impl PlaceRequest {
     }
 }
 
-/// Names that differ where placements do, in every table: `compact, 3 threads`, `one-core | server on 1`. The reference
-/// keeps its name.
-fn told_apart(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
+/// Makes the names of different placements unique: `compact, 3 threads`, `one-core | server on 1`. The baseline keeps its
+/// name.
+fn with_unique_names(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
     let name = |placement: &Placement| {
         let count = placement.threads;
         let noun = if count == 1 { "thread" } else { "threads" };
         let threads = if threads { format!(", {count} {noun}") } else { String::new() };
-        let cpus = if placement.second.is_empty() { "any cpu".into() } else { placement.second.to_string() };
+        let cpus = if placement.server_cpus.is_empty() { "any CPU".into() } else { placement.server_cpus.to_string() };
         let second = if second { format!(" | server on {cpus}") } else { String::new() };
         format!("{}{threads}{second}", placement.name)
     };
@@ -145,7 +148,7 @@ fn told_apart(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Pl
     placements.into_iter().enumerate().map(renamed).collect()
 }
 
-/// With a second command its seats count too, which only the first step knows.
+/// Returns the number of raw placements. With a second command it includes its CPUs, which only the first step counts.
 fn raw(candidates: &Candidates) -> Count {
     let of_both = candidates.steps.iter().find(|step| step.name == "raw").and_then(|step| step.count);
     of_both.unwrap_or(candidates.raw)
@@ -156,7 +159,7 @@ fn step(step: crate::placements::candidates::Step) -> ReductionStep {
 }
 
 impl Objective {
-    /// The series of samples of the workload `command` that decides.
+    /// Returns the series of samples of the workload `command` for this objective.
     fn series(self) -> &'static str {
         match self {
             Self::WallTime => "wall",

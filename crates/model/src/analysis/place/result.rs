@@ -1,4 +1,4 @@
-//! What a race came to, ready to be shown and pasted.
+//! The result of a race, ready for display and for copying commands.
 
 use serde::Serialize;
 
@@ -11,121 +11,120 @@ use crate::values::shell::quote_argv;
 use crate::values::topology::Topology;
 use crate::values::workload::{Better, Value};
 
-/// What a race came to. Field names are part of the JSON contract.
+/// The result of a race. Field names are part of the JSON contract.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlaceResult {
     pub claim: Claim,
-    /// How the search ended; only `resolved` and `only-one-left` say that nobody is likely to be better.
+    /// How the search ended. Only `resolved` and `only-one-left` mean that no other candidate is likely to be better.
     pub search: State,
-    /// Why the kernel's choice came to nothing; none when it did not.
+    /// Why the baseline has no valid trial; `None` if it has.
     pub reference_failed: Option<String>,
     pub metric: Metric,
-    /// What to use: the kernel's choice where no placement was seen to be better. None without a reference.
+    /// The recommended placement: the baseline if none was found to be better. `None` without a valid baseline.
     pub winner: Option<PlacementText>,
-    /// Who was not seen to differ from the winner.
+    /// Candidates that were not found to differ from the winner.
     pub ties: Vec<PlacementText>,
-    /// The winner, or the race's leader where the winner is the kernel's choice, against the kernel's choice, from fresh
-    /// pairs alone; none where the kernel's choice led.
+    /// The winner (or the leader of the race, if the winner is the baseline) compared with the baseline, from fresh pairs
+    /// only. `None` if the baseline led.
     pub versus_kernel: Option<Confirmation>,
-    /// All candidates, the best first.
+    /// All candidates, best first.
     #[serde(rename = "ranking")]
     pub standings: Vec<RankingRow>,
-    /// Trials, the thrown away and the repeated ones included.
+    /// Number of trials, including discarded and repeated ones.
     pub trials: u32,
-    /// How many of them gave no result: failed, stopped, or not proven.
+    /// Number of trials without a result: failed, stopped, or not verified.
     pub came_to_nothing: u32,
-    /// What the trials took together, seconds.
+    /// Total time of all trials, in seconds.
     pub seconds: f64,
     pub candidates: usize,
-    /// How many placements there are on this machine, in digits.
+    /// Number of placements on this machine, in digits.
     pub raw_placements: String,
-    /// Whether candidates differ in the number of threads that the command is told.
+    /// Whether candidates differ in the number of threads.
     pub threads_searched: bool,
-    /// The winner's lines; none where the kernel's choice is as good.
+    /// Commands that apply the winner; `None` if the baseline is as good.
     pub lines: Option<CommandLines>,
-    /// The lines of the second command.
+    /// Commands for the second command.
     pub second_lines: Option<CommandLines>,
 }
 
-/// What may be said of the winner.
+/// Conclusion about the winner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
-    /// It is better than the kernel's choice.
+    /// It is better than the baseline.
     Better,
-    /// No placement is better than the kernel's choice by more than the indifference.
+    /// No placement exceeds the baseline by more than the indifference.
     KernelIsBest,
-    /// The race's leader and the kernel's choice were not seen to differ.
+    /// No difference between the leader of the race and the baseline was found.
     NoDifferenceSeen,
-    /// Too noisy, or too little time, to say more.
+    /// Too much noise, or too little time, for a conclusion.
     Inconclusive,
-    /// The kernel's choice came to nothing, so there is nothing to compare with.
+    /// The baseline has no valid trial, so there is no comparison.
     NoReference,
-    /// The race is not over.
+    /// The race has not ended.
     Unfinished,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Metric {
     pub name: String,
-    /// Its unit.
     pub unit: String,
     pub better: Better,
 }
 
-/// A placement as people read it.
+/// A placement for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlacementText {
-    /// As `--placement` takes it.
+    /// In the syntax of `--placement`.
     pub placement: String,
-    /// What that is, in words.
+    /// Description of the placement in one sentence.
     pub reason: String,
-    /// How many threads the command was told.
+    /// Number of threads passed to the command.
     pub threads: usize,
-    /// Its cpus as a list; empty when the kernel chooses.
+    /// List of its CPUs. Empty if the kernel chooses.
     pub cpus: String,
-    /// Its memory policy in words.
+    /// Memory policy, in numactl's words.
     pub memory: String,
-    /// The cpus of the second command; empty when there is none or the kernel chooses.
+    /// CPUs of the second command. Empty if there is none or the kernel chooses.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub second: String,
 }
 
-/// A candidate in the ranking.
+/// A row of the ranking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RankingRow {
     #[serde(flatten)]
     pub placed: PlacementText,
-    /// Its index among the cells of the plan.
+    /// Index of the cell in the plan.
     pub cell: usize,
-    /// In how many blocks it has a value.
+    /// Number of blocks in which it has a value.
     pub blocks: u32,
-    /// What may be said of it against the leader.
+    /// Conclusion from the comparison with the leader.
     #[serde(rename = "word")]
     pub word: RankClaim,
     pub effect: Option<Effect>,
-    /// Against the kernel's choice, from the race itself, which flatters the best.
+    /// Difference to the baseline in the race, which is biased in favour of the best candidates.
     pub against_kernel: Option<Effect>,
 }
 
 impl PlaceResult {
-    /// What a race's stored trials came to. None when the run is no race.
+    /// Returns the result of the stored trials of a race. `None` if the run is not a race.
     pub fn of(record: &RunRecord, trials: &[TrialRecord]) -> Option<Self> {
-        Some(Self::from_course(record, &RaceState::replay(&record.plan, trials)?))
+        Some(Self::from_state(record, &RaceState::replay(&record.plan, trials)?))
     }
 
-    /// What a race has come to where it is.
-    pub fn from_course(record: &RunRecord, course: &RaceState<'_>) -> Self {
-        let confirmed = course.confirmed(stream(record.seed, "confirm"));
-        let leader = course.race().leader();
-        let claim = claim(course, leader, confirmed);
+    /// Returns the result of a race in its present state.
+    pub fn from_state(record: &RunRecord, state: &RaceState<'_>) -> Self {
+        let confirmed = state.confirmed(stream(record.seed, "confirm"));
+        let leader = state.race().leader();
+        let claim = claim(state, leader, confirmed);
         let winner = match claim {
             Claim::NoReference => None,
             Claim::KernelIsBest | Claim::NoDifferenceSeen => Some(0),
             Claim::Better | Claim::Inconclusive | Claim::Unfinished => leader,
         };
         let placement = |cell: usize| &record.plan.cells[cell].placement;
-        let standings: Vec<RankingRow> = course
+        let standings: Vec<RankingRow> = state
             .race()
             .standings()
             .into_iter()
@@ -147,15 +146,15 @@ impl PlaceResult {
         let race = record.plan.race.as_ref();
         Self {
             claim,
-            search: course.race().state(),
-            reference_failed: reference_failed(course, &standings),
-            metric: metric(course),
+            search: state.race().state(),
+            reference_failed: reference_failed(state, &standings),
+            metric: metric(state),
             winner: winner.map(|cell| placed(placement(cell))),
             ties: ties.collect(),
             versus_kernel: confirmed,
-            trials: course.trials(),
-            came_to_nothing: course.failed_trials(),
-            seconds: course.spent().seconds(),
+            trials: state.trials(),
+            came_to_nothing: state.failed_trials(),
+            seconds: state.spent().seconds(),
             candidates: record.plan.cells.len(),
             raw_placements: race.map(|race| race.raw_placements.clone()).unwrap_or_default(),
             threads_searched: race.is_some_and(|race| race.stages.threads_searched),
@@ -166,16 +165,16 @@ impl PlaceResult {
     }
 }
 
-fn claim(course: &RaceState<'_>, leader: Option<usize>, confirmed: Option<Confirmation>) -> Claim {
-    let resolved = course.race().state().is_resolved();
-    match (course.race().state(), course.end_reason()) {
+fn claim(state: &RaceState<'_>, leader: Option<usize>, confirmed: Option<Confirmation>) -> Claim {
+    let resolved = state.race().state().is_resolved();
+    match (state.race().state(), state.end_reason()) {
         (State::NoReference | State::NobodyLeft, _) | (_, Some(EndReason::NoReference)) => return Claim::NoReference,
         (State::Racing, _) | (_, None) => return Claim::Unfinished,
         _ => {}
     }
     match confirmed.map(|confirmed| confirmed.verdict) {
         Some(ConfirmResult::Faster) => Claim::Better,
-        // Fresh pairs do not flatter: what led the race by chance is not better.
+        // Fresh pairs are unbiased: a candidate that led the race by chance is not better.
         Some(ConfirmResult::Slower) if resolved => Claim::KernelIsBest,
         Some(ConfirmResult::NoDifferenceSeen { wide: false }) if resolved => Claim::NoDifferenceSeen,
         None if resolved && leader == Some(0) => Claim::KernelIsBest,
@@ -183,16 +182,16 @@ fn claim(course: &RaceState<'_>, leader: Option<usize>, confirmed: Option<Confir
     }
 }
 
-fn reference_failed(course: &RaceState<'_>, standings: &[RankingRow]) -> Option<String> {
+fn reference_failed(state: &RaceState<'_>, standings: &[RankingRow]) -> Option<String> {
     let in_race = standings.iter().find(|one| one.cell == 0).and_then(|one| match &one.word {
-        RankClaim::Failed(why) | RankClaim::NotProven(why) => Some(why.as_str()),
+        RankClaim::Failed(reason) | RankClaim::NotProven(reason) => Some(reason.as_str()),
         _ => None,
     });
-    course.baseline_failed().or(in_race).map(str::to_string)
+    state.baseline_failed().or(in_race).map(str::to_string)
 }
 
-fn metric(course: &RaceState<'_>) -> Metric {
-    let metric = course.metric();
+fn metric(state: &RaceState<'_>) -> Metric {
+    let metric = state.metric();
     Metric { name: metric.name.clone(), unit: metric.unit.clone(), better: metric.better }
 }
 
@@ -203,12 +202,12 @@ fn placed(placement: &Placement) -> PlacementText {
         threads: placement.threads,
         cpus: placement.cpus().to_string(),
         memory: placement.memory.to_string(),
-        second: placement.second.to_string(),
+        second: placement.server_cpus.to_string(),
     }
 }
 
-/// The lines that apply a placement to the command in this parameter; none where nothing is bound. Its words stand for
-/// the placement that was measured.
+/// Returns the commands that apply a placement to the command in this parameter; `None` if nothing is bound. Variables are
+/// substituted for the measured placement.
 fn own_lines(record: &RunRecord, placement: &Placement, measured: &Placement, parameter: &str) -> Option<CommandLines> {
     let Topology { allowed_cpus, allowed_nodes, .. } = &record.machine.topology;
     let (cpus, memory) = (placement.cpus(), &placement.memory);
@@ -218,21 +217,21 @@ fn own_lines(record: &RunRecord, placement: &Placement, measured: &Placement, pa
     (made != CommandLines::default()).then_some(made)
 }
 
-/// The lines of the second command: its own cpus, the same memory policy.
+/// Returns the commands for the second command: its own CPUs, the same memory policy.
 fn second_lines(record: &RunRecord, placement: &Placement) -> Option<CommandLines> {
-    let has_second = record.plan.cells.iter().any(|cell| !cell.placement.second.is_empty());
-    let seats: Vec<_> = placement.second.iter().collect();
-    let second = Placement { threads: seats.len().max(1), seats, ..placement.clone() };
+    let has_second = record.plan.cells.iter().any(|cell| !cell.placement.server_cpus.is_empty());
+    let seats: Vec<_> = placement.server_cpus.iter().collect();
+    let second = Placement { threads: seats.len().max(1), bindings: seats, ..placement.clone() };
     has_second.then(|| own_lines(record, &second, placement, "server")).flatten()
 }
 
-/// A command as it would be typed, with what stands for the placement filled in.
+/// Returns a command as it would be typed, with variables substituted.
 fn typed(record: &RunRecord, parameter: &str, words: &PlacementVars) -> String {
     let cells = record.plan.cells.first();
     let Some(Value::Text(text)) = cells.and_then(|cell| cell.parameters.0.get(parameter)) else { return String::new() };
     match serde_json::from_str::<Vec<String>>(text) {
         Ok(list) => quote_argv(&list.iter().map(|word| words.substitute(word)).collect::<Vec<_>>()),
-        // With a shell the command is one text and no list.
+        // With a shell, the command is one text instead of a list.
         Err(_) => format!("sh -c {}", quote_argv(&[words.substitute(text)])),
     }
 }

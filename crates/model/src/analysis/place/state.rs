@@ -1,5 +1,5 @@
-//! The course of a race: which block runs next, until when, and what is known after each. Fed with stored trials in
-//! their order it comes to the same state, whether they ran just now or last week.
+//! The state of a race: the next block, the time limits, and the conclusions after each block. The same stored trials in
+//! the same order always lead to the same state.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::values::trial::{Grade, Role, TrialStatus};
 use crate::values::units::Nanos;
 use crate::values::workload::MetricSpec;
 
-/// A trial that is invalid or failed is repeated once at the end of its block (racing.md, "The algorithm").
+/// Maximum attempts per trial: an invalid or failed trial is repeated once at the end of its block.
 const ATTEMPTS_MAX: u32 = 2;
-/// Fewer pairs than this say nothing, so they are not run.
+/// Minimum number of pairs; fewer would not allow a conclusion.
 const PAIRS_MIN: u32 = 3;
-/// No trial is killed before this: a moment's hiccup of the machine is many times a short trial.
+/// Minimum time before a trial is killed: a short disturbance of the machine takes many times as long as a short trial.
 const KILLED_FROM: Nanos = Nanos(1_000_000_000);
-/// How many pairs an estimate counts on.
+/// Number of pairs that estimates assume.
 const PAIRS_USUAL: u32 = 40;
 
-/// How far a race is.
+/// The state of a race.
 #[derive(Clone, Debug)]
 pub struct RaceState<'a> {
     plan: &'a Plan,
@@ -30,25 +30,25 @@ pub struct RaceState<'a> {
     phase: Phase,
     spent: Nanos,
     trials: u32,
-    /// Mean time of the trials of the last whole block.
+    /// Mean time of the trials of the last complete block.
     trial_time: Nanos,
-    /// Values of the leader and of the kernel's choice, fresh.
+    /// Fresh values of the leader and of the baseline.
     pairs: Vec<(f64, f64)>,
-    /// What was planned of the pairs, when all have run.
+    /// The plan of the pairs, after all have run.
     confirmed: Option<ConfirmPlan>,
-    /// Why the kernel's choice failed before the race began.
+    /// Why the baseline failed before the race began.
     baseline_failed: Option<String>,
-    /// Trials that gave no result.
+    /// Number of trials without a result.
     failed_trials: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// One trial of the kernel's choice, thrown away: it warms caches and tells how long a trial takes.
+    /// One discarded trial of the baseline, which warms caches and estimates the duration of a trial.
     WarmUp,
     Racing,
-    /// Fresh pairs of the leader and the kernel's choice; their number is fixed before the first.
-    /// `from` pairs were run before and are no part of it: they were too few to tell, so they only say how many it takes.
+    /// Fresh pairs of the leader and the baseline; their number is fixed before the first. `from` is the number of earlier
+    /// pairs that were too few for a conclusion: they only determine the number of pairs.
     Confirming {
         planned: ConfirmPlan,
         done: u32,
@@ -58,7 +58,7 @@ enum Phase {
 }
 
 impl<'a> RaceState<'a> {
-    /// Before the first block. None when the plan is no race, or has no metric.
+    /// Returns the state before the first block. `None` if the plan is not a race, or has no metric.
     pub fn new(plan: &'a Plan) -> Option<Self> {
         let RacePlan { rules, stages, .. } = plan.race.as_ref()?;
         let metric = plan.workloads.first()?.metrics.first()?;
@@ -78,7 +78,7 @@ impl<'a> RaceState<'a> {
         })
     }
 
-    /// What a run's stored trials have come to: every whole block of them.
+    /// Returns the state after the stored trials of a run, using its complete blocks.
     pub fn replay(plan: &'a Plan, trials: &[TrialRecord]) -> Option<Self> {
         let mut course = Self::new(plan)?;
         let mut blocks: BTreeMap<(Role, u32), Vec<&TrialRecord>> = BTreeMap::new();
@@ -95,7 +95,7 @@ impl<'a> RaceState<'a> {
         Some(course)
     }
 
-    /// The block to run next; none when the race is over.
+    /// Returns the next block; `None` after the end.
     pub fn next(&self) -> Option<NextBlock> {
         let left = self.plan.repeat.budget.0.saturating_sub(self.spent.0);
         let time_limit = self.plan.repeat.time_limit.min(Nanos(left).max(KILLED_FROM));
@@ -105,7 +105,7 @@ impl<'a> RaceState<'a> {
                 number: 0,
                 cells: vec![0],
                 attempts_max: ATTEMPTS_MAX,
-                gives_up: false,
+                skips_abandoned: false,
                 time_limit,
                 kill_limit: None,
             },
@@ -114,7 +114,7 @@ impl<'a> RaceState<'a> {
                 number: self.race.blocks(),
                 cells: self.race.active().to_vec(),
                 attempts_max: ATTEMPTS_MAX,
-                gives_up: false,
+                skips_abandoned: false,
                 time_limit,
                 kill_limit: self.abort_limit(),
             },
@@ -123,7 +123,7 @@ impl<'a> RaceState<'a> {
                 number: from + done,
                 cells: vec![0, self.race.leader()?],
                 attempts_max: ATTEMPTS_MAX,
-                gives_up: false,
+                skips_abandoned: false,
                 time_limit,
                 kill_limit: None,
             },
@@ -131,7 +131,7 @@ impl<'a> RaceState<'a> {
         })
     }
 
-    /// Takes in a whole block.
+    /// Adds a complete block.
     pub fn push(&mut self, block: &NextBlock, records: &[&TrialRecord]) {
         let took: u64 = records.iter().map(|record| record.outcome.took.0).sum();
         self.spent.0 += took;
@@ -147,18 +147,18 @@ impl<'a> RaceState<'a> {
         }
     }
 
-    /// Ends it where it is: the user's wish, or time.
-    pub fn end(&mut self, why: End) {
+    /// Ends the race from outside, on request of the user or after its time.
+    pub fn end(&mut self, reason: End) {
         if self.phase == Phase::Racing {
-            self.race.end(why);
+            self.race.end(reason);
         }
     }
 
     fn warmed_up(&mut self, lap: &Lap) {
-        // A command that fails by itself would fail under every placement.
+        // A command that fails without binding would fail under every placement.
         self.phase = Phase::Racing;
-        if let Lap::Failed(why) = lap {
-            self.baseline_failed = Some(why.clone());
+        if let Lap::Failed(reason) = lap {
+            self.baseline_failed = Some(reason.clone());
             self.phase = Phase::Over(EndReason::NoReference);
         } else if self.block_time() + self.spent.seconds() > self.plan.repeat.budget.seconds() {
             self.race.end(End::Budget);
@@ -174,7 +174,7 @@ impl<'a> RaceState<'a> {
         self.settle();
     }
 
-    /// What comes after the race, once it is over.
+    /// Begins the confirmation, or ends, after the race.
     fn settle(&mut self) {
         if self.phase != Phase::Racing || self.race.state() == State::Racing {
             return;
@@ -195,7 +195,7 @@ impl<'a> RaceState<'a> {
     }
 
     fn paired(&mut self, laps: &[(usize, Lap)], planned: ConfirmPlan, done: u32, from: u32) {
-        // A pair with a hole does not count, and is not made up for.
+        // A pair with a missing value does not count and is not replaced.
         if let [(0, Lap::Value(kernel)), (_, Lap::Value(leader))] = laps {
             self.pairs.push((*leader, *kernel));
         }
@@ -213,21 +213,21 @@ impl<'a> RaceState<'a> {
         self.phase = Phase::Over(if resolved { EndReason::Resolved } else { EndReason::Budget });
     }
 
-    /// A second confirmation where the first was too small to tell and the budget pays for a larger one.
+    /// Returns a second confirmation if the first was too small for a conclusion and the budget allows a larger one.
     fn extend_plan(&self, planned: ConfirmPlan) -> Option<ConfirmPlan> {
         let again = self.affordable(extend_plan(self.metric.better, &self.pairs, planned)?);
         (again.pairs > planned.pairs).then_some(again)
     }
 
-    /// What a block of those still in takes, in seconds.
+    /// Returns the estimated time of a block of the active candidates, in seconds.
     fn block_time(&self) -> f64 {
         self.race.active().len() as f64 * self.trial_time.seconds()
     }
 
-    /// Whether another block would take time that the confirmation needs. The race itself counts trials.
+    /// Whether another block would use time that the confirmation needs. Budgets of trials are checked by the race.
     fn is_spent(&self) -> bool {
         let budget = self.plan.repeat.budget.seconds();
-        // While the kernel's choice leads there is nothing to confirm.
+        // While the baseline leads, there is nothing to confirm.
         let reserve = match self.race.leader() {
             Some(0) => 0.0,
             _ => self.race.reserve(budget, self.trial_time.seconds()),
@@ -235,7 +235,7 @@ impl<'a> RaceState<'a> {
         self.spent.seconds() + self.block_time() > budget - reserve
     }
 
-    /// As many pairs as the budget pays.
+    /// Limits the number of pairs to what the budget allows.
     fn affordable(&self, planned: ConfirmPlan) -> ConfirmPlan {
         let left = self.plan.repeat.budget.0.saturating_sub(self.spent.0);
         let by_time = left / (2 * self.trial_time.0).max(1);
@@ -245,7 +245,7 @@ impl<'a> RaceState<'a> {
         ConfirmPlan { pairs: planned.pairs.min(affordable), ..planned }
     }
 
-    /// A trial so much slower than the leader's is stopped; only where the metric is the time that it takes.
+    /// Returns the time limit for trials that are much slower than the leader; `None` if the metric is not their time.
     fn abort_limit(&self) -> Option<Nanos> {
         let seconds = self.race.abort_limit().filter(|_| self.is_time())?;
         Some(Nanos((seconds * 1e9) as u64).max(KILLED_FROM))
@@ -255,32 +255,32 @@ impl<'a> RaceState<'a> {
         self.metric.series == "wall"
     }
 
-    /// What a candidate did in a block: what its last attempt came to. Where that is nothing, the first attempt says why:
-    /// the second may only have stumbled over what the first left behind.
+    /// Returns the outcome of a candidate in a block: that of its last attempt. If neither attempt has a result, the reason
+    /// is that of the first, because the second may be a consequence of it.
     fn lap(&self, cell: usize, records: &[&TrialRecord]) -> Lap {
         let attempts = || records.iter().filter(|record| record.trial.cell == cell);
         let last = attempts().max_by_key(|record| record.trial.attempt);
         let first = attempts().min_by_key(|record| record.trial.attempt);
-        let Some((first, last)) = first.zip(last) else { return Lap::Failed("it did not run".into()) };
+        let Some((first, last)) = first.zip(last) else { return Lap::Failed("no trial was run".into()) };
         match (&last.outcome.status, &first.outcome.status) {
             (TrialStatus::Completed, _) if last.verdict.grade != Grade::Invalid => {
                 match metric_value(self.metric, &last.outcome.samples) {
                     Some(value) => Lap::Value(value),
-                    None => Lap::Failed(format!("it gave no {}", self.metric.name)),
+                    None => Lap::Failed(format!("the output has no {}", self.metric.name)),
                 }
             }
-            // The kernel's choice has the whole time limit: what does not end in that does not end.
+            // The baseline has the whole time limit, so a timeout means that the command does not end.
             (TrialStatus::TimedOut(_), _) if self.is_time() && cell != 0 => {
                 Lap::TooSlow { at_least: last.trial.time_limit.seconds() }
             }
             (_, TrialStatus::Completed) => Lap::NotProven(first.verdict.reasons.first().cloned().unwrap_or_default()),
-            (_, TrialStatus::Failed(why) | TrialStatus::TimedOut(why) | TrialStatus::Unavailable(why)) => {
-                Lap::Failed(why.clone())
+            (_, TrialStatus::Failed(reason) | TrialStatus::TimedOut(reason) | TrialStatus::Unavailable(reason)) => {
+                Lap::Failed(reason.clone())
             }
         }
     }
 
-    /// What its next trials count for.
+    /// Returns the role of the next trials.
     pub fn stage(&self) -> Role {
         match self.phase {
             Phase::WarmUp => Role::Warmup,
@@ -289,18 +289,18 @@ impl<'a> RaceState<'a> {
         }
     }
 
-    /// The race without its confirmation.
+    /// Returns the race without its confirmation.
     pub fn race(&self) -> &Race {
         &self.race
     }
 
-    /// What fresh pairs say of the leader against the kernel's choice; none before all of them have run, and where the
-    /// kernel's choice leads. `seed` is the bootstrap's.
+    /// Returns the comparison of the leader with the baseline by fresh pairs. `None` before all of them have run, and if
+    /// the baseline leads. `seed` is that of the bootstrap.
     pub fn confirmed(&self, seed: u64) -> Option<Confirmation> {
         confirm(self.metric.better, &self.pairs, self.confirmed?, seed)
     }
 
-    /// How many pairs are run, of how many; none before the race is over.
+    /// Returns the number of completed pairs and of planned pairs; `None` before the race has ended.
     pub fn confirming(&self) -> Option<(u32, u32)> {
         match self.phase {
             Phase::Confirming { planned, done, .. } => Some((done, planned.pairs)),
@@ -308,7 +308,7 @@ impl<'a> RaceState<'a> {
         }
     }
 
-    /// Why it is over; none while it is not.
+    /// Returns why the race has ended; `None` before the end.
     pub fn end_reason(&self) -> Option<EndReason> {
         match self.phase {
             Phase::Over(ending) => Some(ending),
@@ -316,12 +316,12 @@ impl<'a> RaceState<'a> {
         }
     }
 
-    /// Why the kernel's choice failed before the race began; none when it did not.
+    /// Returns why the baseline failed before the race began; `None` if it did not fail.
     pub fn baseline_failed(&self) -> Option<&str> {
         self.baseline_failed.as_deref()
     }
 
-    /// Trials of its whole blocks that gave no result.
+    /// Returns the number of trials without a result in complete blocks.
     pub fn failed_trials(&self) -> u32 {
         self.failed_trials
     }
@@ -330,22 +330,22 @@ impl<'a> RaceState<'a> {
         self.metric
     }
 
-    /// The candidates are its cells.
+    /// Returns the plan, whose cells are the candidates.
     pub fn plan(&self) -> &'a Plan {
         self.plan
     }
 
-    /// Time that its trials took together.
+    /// Returns the total time of its trials.
     pub fn spent(&self) -> Nanos {
         self.spent
     }
 
-    /// Trials of its whole blocks.
+    /// Returns the number of trials in complete blocks.
     pub fn trials(&self) -> u32 {
         self.trials
     }
 
-    /// Trials that are still to come, roughly, and at most what the budget pays.
+    /// Estimates the number of remaining trials, limited by the budget.
     pub fn trials_left(&self) -> u32 {
         let guess = match self.phase {
             Phase::Confirming { planned, done, .. } => 2 * (planned.pairs - done),
@@ -359,7 +359,7 @@ impl<'a> RaceState<'a> {
         guess.min(u32::try_from(budget).unwrap_or(u32::MAX))
     }
 
-    /// Time that is still to come, roughly.
+    /// Estimates the remaining time.
     pub fn time_left(&self) -> Nanos {
         Nanos(u64::from(self.trials_left()) * self.trial_time.0)
     }

@@ -1,5 +1,5 @@
-//! What is reported of the winner against the kernel's choice, from fresh pairs alone. A race's own data overstate
-//! its winner: among 40 equal candidates they claim a false gain in 17 % of runs, fresh pairs in 2.6 %.
+//! The reported difference between winner and baseline, from fresh pairs only. A race's own data overstate its winner:
+//! among 40 equal candidates they show a false gain in 17 % of runs, fresh pairs in 2.6 %.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,75 +8,74 @@ use super::{Race, signed_log};
 use crate::stats::statistics::{CONFIDENCE, Interval, RESAMPLES, Resampling, bca_interval, student_interval};
 use crate::values::workload::Better;
 
-/// No fewer pairs than this make an interval worth reading, no more of them are worth their time.
+/// Minimum and maximum number of pairs: fewer give too wide an interval, more are not worth their time.
 const PAIRS_MIN: u32 = 10;
 const PAIRS_MAX: u32 = 250;
-/// A large change need not be known to 1 %: a tenth of it is enough.
+/// Relative precision that is sufficient for large differences: a tenth.
 const HALF_WIDTH_SHARE: f64 = 0.1;
-/// The deviation that is assumed when the race says nothing of it.
+/// Assumed deviation if the race provides no estimate.
 const DEVIATION_GUESS: f64 = 0.05;
-/// Deviations below this are luck.
+/// Minimum deviation; smaller estimates are chance.
 const DEVIATION_MIN: f64 = 0.005;
-/// What a deviation from the middle of the race counts against the plain one, in degrees of freedom.
+/// Weight of the robust deviation of the race against the plain one, in degrees of freedom.
 const ROBUST_FREEDOM: f64 = 4.0;
-/// An interval this many times wider than planned is wide: the number of pairs comes from a few blocks of the race, so
-/// that widths up to there are chance.
+/// An interval is wide if it exceeds the planned width by this factor. The number of pairs is estimated from few blocks of
+/// the race, so smaller excesses are chance.
 const WIDE: f64 = 1.5;
 
-/// What confirmation was planned to be, fixed before its first pair (two-stage procedures: Stein, Annals of
-/// Mathematical Statistics 16, 1945).
+/// The plan of a confirmation, fixed before its first pair (two-stage procedures: Stein, Annals of Mathematical
+/// Statistics 16, 1945).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConfirmPlan {
     pub pairs: u32,
-    /// Half of the width that the interval should have, as a part of the metric: 0.01 is 1 %.
+    /// Planned half-width of the interval, relative to the metric: 0.01 is 1 %.
     pub half_width: f64,
 }
 
-/// What fresh pairs of the leader and the kernel's choice say.
+/// Comparison of the leader with the baseline by fresh pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Confirmation {
     pub pairs: u32,
     pub planned: ConfirmPlan,
-    /// By how much the leader's metric differs from the kernel's choice, in percent of the latter and in the metric's
-    /// own direction: -10 is 10 % less time, or 10 % less throughput. From the mean of the logarithms of the ratios:
-    /// what a user pays over many runs.
+    /// Difference of the leader's metric to the baseline, in percent of the baseline and in the direction of the metric: -10
+    /// is 10 % less time, or 10 % less throughput. Computed from the mean of the logarithms of the ratios, which is relevant
+    /// for the cost of many runs.
     pub change_percent: f64,
-    /// The lower end of its 95 % interval (t), in percent.
+    /// Lower end of the 95 % interval (t), in percent.
     pub ci_low: f64,
-    /// The upper end, in percent.
+    /// Upper end of the 95 % interval (t), in percent.
     pub ci_high: f64,
-    /// The leader's median over that of the kernel's choice; without a unit.
+    /// Median of the leader divided by the median of the baseline.
     pub median_ratio: f64,
-    /// Its 95 % interval (`BCa` bootstrap of pairs).
+    /// 95 % interval of the ratio (`BCa` bootstrap of pairs).
     pub median_interval: Option<Interval>,
-    /// Mean and median disagree: one of the two runs in two modes, so look at its single values.
+    /// Whether mean and median disagree: one of the placements has two modes, so check the single values.
     pub two_modes: bool,
     pub verdict: ConfirmResult,
 }
 
-/// What may be said of the leader against the kernel's choice.
+/// Conclusion from the comparison of the leader with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConfirmResult {
-    /// The leader is better: the interval lies on that side of 0.
+    /// The leader is better: the interval is on that side of 0.
     Faster,
     Slower,
-    /// The interval holds 0.
+    /// The interval contains 0.
     NoDifferenceSeen {
-        /// It is much wider than planned, so a difference may well be there (exit status 3).
+        /// The interval is much wider than planned, so there may be a difference (exit status 3).
         wide: bool,
     },
 }
 
 impl Race {
-    /// How many pairs confirm the leader: as many as bring the interval to a half-width of the indifference, or a
-    /// tenth of the effect, within what the budget has left. Fixed before the first of them. 0 where the kernel's
-    /// choice leads.
+    /// Returns the number of pairs for the confirmation: enough for a half-width of the indifference, or of a tenth of the
+    /// effect, within the rest of the budget. Fixed before the first pair. 0 if the baseline leads.
     pub fn pairs(&self) -> u32 {
         self.planned().pairs
     }
 
-    /// [`Self::pairs`] with the half-width that they are for.
+    /// Returns [`Self::pairs`] with the planned half-width.
     pub fn planned(&self) -> ConfirmPlan {
         let half_width = self.rules.indifference;
         let Some(leader) = self.leader().filter(|leader| *leader != 0) else {
@@ -96,10 +95,10 @@ impl Race {
     }
 }
 
-/// The second confirmation that pairs too few to tell give way to: as many as they show to be needed. Its pairs are all
-/// fresh, so its interval covers as well as the first's.
+/// Returns the second confirmation if the pairs were too few for a conclusion, with the number of pairs that they require.
+/// It uses only fresh pairs, so its interval has the same coverage as the first.
 pub fn extend_plan(better: Better, pairs: &[(f64, f64)], before: ConfirmPlan) -> Option<ConfirmPlan> {
-    // What the pairs say of their own deviation does not depend on the bootstrap's seed.
+    // The deviation of the pairs does not depend on the seed of the bootstrap.
     let confirmed = confirm(better, pairs, before, 0)?;
     let usable = |value: f64| signed_log(value, Better::Lower);
     let ratios: Vec<f64> =
@@ -114,10 +113,10 @@ fn planned(deviation: f64, half_width: f64) -> ConfirmPlan {
     ConfirmPlan { pairs: pairs.clamp(f64::from(PAIRS_MIN), f64::from(PAIRS_MAX)) as u32, half_width }
 }
 
-/// The standard deviation of pairs, which few blocks give badly: between a robust one and the plain one.
+/// Estimates the standard deviation of pairs from few blocks, as a compromise between a robust and the plain estimate.
 fn pair_deviation(differences: &[f64]) -> f64 {
     let count = differences.len() as f64;
-    // `deviation` makes up for the smallness of few values; here the plain one does that.
+    // `deviation` corrects for small samples; here the plain estimate does.
     let robust = deviation(differences) / (1.0 + 0.8 / count);
     let plain = variance(differences).min((2.0 * robust + 0.01).powi(2));
     let freedom = count - 1.0;
@@ -125,8 +124,8 @@ fn pair_deviation(differences: &[f64]) -> f64 {
     ((ROBUST_FREEDOM * robust + freedom * plain) / (ROBUST_FREEDOM + freedom)).sqrt()
 }
 
-/// From fresh pairs, each of the leader's metric and that of the kernel's choice, in its unit. Pairs with a value
-/// that is not above 0 and finite do not count. The seed is the bootstrap's.
+/// Compares the leader with the baseline by fresh pairs of their metric, in its unit. Pairs with a value that is not
+/// finite or not above 0 do not count. `seed` is that of the bootstrap.
 ///
 /// `None` with fewer than 2 pairs that count.
 pub fn confirm(better: Better, pairs: &[(f64, f64)], planned: ConfirmPlan, seed: u64) -> Option<Confirmation> {
@@ -164,7 +163,7 @@ fn verdict(better: Better, interval: Interval, planned: ConfirmPlan) -> ConfirmR
     if (interval.high < 0.0) == (better == Better::Lower) { ConfirmResult::Faster } else { ConfirmResult::Slower }
 }
 
-/// A difference of logarithms as a change in percent.
+/// Converts a difference of logarithms to a change in percent.
 pub(super) fn percent(log_ratio: f64) -> f64 {
     100.0 * log_ratio.exp_m1()
 }
@@ -175,7 +174,7 @@ mod tests {
 
     const PLANNED: ConfirmPlan = ConfirmPlan { pairs: 12, half_width: 0.01 };
 
-    /// Pairs whose ratios scatter evenly by this much around one.
+    /// Returns pairs whose ratios are spread evenly by `scatter` around `ratio`.
     fn pairs(ratio: f64, scatter: f64, count: u32) -> Vec<(f64, f64)> {
         let at = |index: u32| (f64::from(index) + 0.5) / f64::from(count) - 0.5;
         (0..count).map(|index| (ratio * 3.0 * (scatter * at(index)).exp(), 3.0)).collect()
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_says_what_may_be_said() {
+    fn interval_position_determines_the_result() {
         let faster = check(Better::Lower, &pairs(0.9, 0.05, 12), ConfirmResult::Faster);
         assert!((faster.change_percent + 10.0).abs() < 1e-6 && (faster.median_ratio - 0.9).abs() < 1e-6, "{faster:?}");
         assert!(faster.median_interval.unwrap().contains(0.9));
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_without_two_numbers_do_not_count() {
+    fn pairs_without_two_valid_values_do_not_count() {
         let mut some = pairs(0.9, 0.05, 12);
         let expected = confirm(Better::Lower, &some, PLANNED, 1).unwrap();
         some.extend([(f64::NAN, 1.0), (1.0, 0.0), (-1.0, 1.0), (1.0, f64::INFINITY)]);
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_pairs_is_bounded() {
+    fn number_of_pairs_is_bounded() {
         for (deviation, half_width, pairs) in
             [(0.05, 0.01, 100), (0.001, 0.01, 10), (1.0, 0.01, 250), (0.05, 0.02, 25), (0.05, 0.0, 250), (0.0, 0.0, 10)]
         {

@@ -1,55 +1,55 @@
-//! One look at the whole blocks of a race: who leads, and how likely is each of the others to be better by more than
-//! the indifference. Knows only a table of numbers without holes; must not know candidates, stages or budgets.
+//! Interim analysis of complete blocks: the leader, and the probability of each other candidate to be better by more than
+//! the indifference. Uses a table of numbers without missing values; must not depend on candidates, stages or budgets.
 //!
-//! Values are logarithms, less is better, so differences are parts of the value (0.01 is 1 %).
+//! Values are logarithms and less is better, so differences are relative (0.01 is 1 %).
 
 use crate::stats::statistics::{Interval, Mean, chi_squared_median, mean_interval, t_probability};
 
-/// From this many blocks on one burst (a slow spell of the machine) can not carry a winsorized mean.
+/// From this number of blocks, one burst (a slow phase of the machine) cannot dominate a winsorized mean.
 pub(super) const SETTLED_FROM: usize = 6;
 
-/// A median absolute deviation times this is the standard deviation of normal values.
+/// Ratio of the standard deviation to the median absolute deviation of normal values.
 const MAD_TO_SD: f64 = 1.4826;
-/// Values further than this many standard deviations from the median are pulled in to there: a burst of 30 % counts
-/// like a bad trial. Normal noise loses little (winsorizing: Tukey; Dixon 1960).
+/// Values further than this many standard deviations from the median are winsorized to that distance, so a burst of 30 %
+/// has the effect of one bad trial. Normal noise is hardly changed (Tukey; Dixon 1960).
 const CUT_SDS: f64 = 2.5;
-/// Pulling in makes a variance too small by about this factor, for normal noise at [`CUT_SDS`].
+/// Factor by which winsorizing at [`CUT_SDS`] reduces the variance of normal noise.
 const WINSORIZED_VARIANCE: f64 = 1.06;
-/// From this many blocks on a candidate's own deviation is known so well that half the common one is floor enough.
+/// From this number of blocks, a candidate's own deviation is precise enough that half the common one suffices as minimum.
 const OWN_DEVIATION_FROM: usize = 12;
-/// The variance that all candidates share counts like this many degrees of freedom of each one's own (Smyth,
-/// Statistical Applications in Genetics and Molecular Biology 3, 2004): only with it do looks at 2 to 4 blocks work.
+/// Weight of the common variance against a candidate's own, in degrees of freedom (Smyth, Statistical Applications in
+/// Genetics and Molecular Biology 3, 2004). Interim analyses of 2 to 4 blocks only work with it.
 const PRIOR_FREEDOM: f64 = 4.0;
-/// Fewer challengers than this have no common variance worth the name.
+/// Minimum number of challengers for a common variance.
 const POOLED_FROM: usize = 3;
 
-/// One column against the leader's.
+/// A column compared with the leader's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Challenger {
     pub column: usize,
-    /// How much larger (worse) its value is.
+    /// Mean difference to the leader; larger is worse.
     pub mean: f64,
-    /// The probability that it is better than the leader by more than the indifference, under a flat prior.
+    /// Probability that it is better than the leader by more than the indifference, under a flat prior.
     pub better: f64,
 }
 
-/// How a look treats the first few blocks.
+/// Treatment of the first blocks in an interim analysis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum EarlyRule {
-    /// With 2 blocks the one kinder to the challenger counts, with 3 or 4 the median, so that one burst drops nobody.
+    /// With 2 blocks use the value that favours the challenger, with 3 or 4 the median, so that one burst drops no candidate.
     Kind,
-    /// The winsorized mean counts at once.
+    /// Use the winsorized mean from the start.
     Plain,
 }
 
-/// The column with the smallest of [`column_effects`].
+/// Returns the column with the smallest of [`column_effects`].
 pub(super) fn leader(columns: &[Vec<f64>]) -> usize {
     let effects = column_effects(columns);
     (0..effects.len()).min_by(|one, other| effects[*one].total_cmp(&effects[*other])).unwrap_or(0)
 }
 
-/// The mean of each column once the rows' own medians are taken off: the smallest leads. Bursts within a block do not
-/// cancel between neighbours, so single values are pulled in. Columns of equal length, at least one of one value.
+/// Returns the mean of each column after subtracting the medians of the rows; the smallest leads. Bursts within a block do
+/// not cancel between neighbours, so values are winsorized. Requires columns of equal length with at least one value.
 pub fn column_effects(columns: &[Vec<f64>]) -> Vec<f64> {
     let rows = columns[0].len();
     let row_medians: Vec<f64> =
@@ -58,14 +58,14 @@ pub fn column_effects(columns: &[Vec<f64>]) -> Vec<f64> {
         .iter()
         .map(|column| column.iter().zip(&row_medians).map(|(value, block)| value - block).collect())
         .collect();
-    // Two values have no median worth the name: their plain mean.
+    // The median of two values is not robust; use their mean.
     let cut =
         if rows < 3 { f64::INFINITY } else { CUT_SDS * (middle(lifted.iter().map(|c| deviation(c)).collect()) + 1e-9) };
     lifted.iter().map(|column| mean(&pulled_in(column, cut))).collect()
 }
 
-/// Looks at a table of columns of equal length, at least 2 rows and 2 columns. `seen(column, leader)` is in how many
-/// rows both were really measured; the other rows were guessed and add no precision. All columns but the leader's.
+/// Analyses columns of equal length, with at least 2 rows and 2 columns. `seen(column, leader)` is the number of rows in
+/// which both were measured; imputed rows add no precision. Returns all columns except the leader's.
 pub(super) fn analyse(
     columns: &[Vec<f64>],
     seen: impl Fn(usize, usize) -> usize,
@@ -91,8 +91,8 @@ pub(super) fn analyse(
     others.iter().enumerate().map(challenger).collect()
 }
 
-/// The winsorized mean of each column of differences with its t interval, at least 2 rows: what a look goes by, for
-/// those who compare other rules with a race.
+/// Returns the winsorized mean of each column of differences, with its t interval; at least 2 rows. This is the estimate of
+/// interim analyses, for comparisons of a race with other rules.
 pub fn winsorized_means(differences: &[Vec<f64>], confidence: f64) -> Vec<(f64, Option<Interval>)> {
     let with_interval = |Estimate { mean, error, freedom }: Estimate| {
         let part = Mean { value: mean, variance: error * error, freedom };
@@ -109,7 +109,7 @@ struct Estimate {
     freedom: f64,
 }
 
-/// Winsorized means of differences, with variances that lend each other strength.
+/// Returns winsorized means of differences, with moderated variances.
 fn estimates(differences: &[Vec<f64>]) -> Vec<Estimate> {
     let rows = differences[0].len() as f64;
     let pooled = differences.len() >= POOLED_FROM;
@@ -135,23 +135,23 @@ fn estimates(differences: &[Vec<f64>]) -> Vec<Estimate> {
     moments.iter().map(estimate).collect()
 }
 
-/// The variance behind sample variances with these degrees of freedom: the median of them, each relative to the
-/// median that its chi-squared distribution would have, so that a few noisy candidates do not raise it.
+/// Estimates the common variance from sample variances with their degrees of freedom: the median of their ratios to the
+/// median of the chi-squared distribution, so that a few noisy candidates do not increase it.
 pub(super) fn typical_variance(variances: &[(f64, f64)]) -> f64 {
     middle(variances.iter().map(|(variance, freedom)| variance * freedom / chi_squared_median(*freedom)).collect())
 }
 
-/// The variance of one, from the common one (with `prior` degrees of freedom) and its own.
+/// Combines the common variance (with `prior` degrees of freedom) with a candidate's own.
 fn moderated(shared: f64, prior: f64, own: f64, freedom: f64) -> f64 {
     (prior * shared + freedom * own) / (prior + freedom)
 }
 
-/// The same with the usual weight of the common variance, and its degrees of freedom.
+/// Like [`moderated`] with the default weight of the common variance; also returns the degrees of freedom.
 pub(super) fn moderated_variance(shared: f64, own: f64, freedom: f64) -> (f64, f64) {
     (moderated(shared, PRIOR_FREEDOM, own, freedom), PRIOR_FREEDOM + freedom)
 }
 
-/// The mean and error of 2 to 4 differences, such that a single burst cannot speak against a challenger. The errors
+/// Returns mean and error of 2 to 4 differences such that a single burst does not count against a challenger. The errors
 /// are those of a single value and of a median, relative to that of a mean.
 fn kind(differences: &[f64], error: f64) -> (f64, f64) {
     if differences.len() == 2 {
@@ -160,7 +160,7 @@ fn kind(differences: &[f64], error: f64) -> (f64, f64) {
     (middle(differences.to_vec()), error * 1.5f64.sqrt())
 }
 
-/// The probability that a value known to be at `mean` lies below `bound`; without any error it does or does not.
+/// Returns the probability that a value with estimate `mean` is below `bound`; 0 or 1 if the error is zero.
 fn probability_below(bound: f64, mean: f64, error: f64, freedom: f64) -> f64 {
     if error <= 0.0 {
         return f64::from(u8::from(mean < bound));
@@ -168,31 +168,31 @@ fn probability_below(bound: f64, mean: f64, error: f64, freedom: f64) -> f64 {
     t_probability((bound - mean) / error, freedom)
 }
 
-/// A robust standard deviation; the factor makes up for the smallness of MADs of few values.
+/// Returns a robust standard deviation, with a correction for small samples.
 pub(super) fn deviation(values: &[f64]) -> f64 {
     let center = middle(values.to_vec());
     let mad = middle(values.iter().map(|value| (value - center).abs()).collect());
     MAD_TO_SD * mad * (1.0 + 0.8 / values.len() as f64)
 }
 
-/// The values, none further than this from their median.
+/// Winsorizes values to this distance from their median.
 fn pulled_in(values: &[f64], distance: f64) -> Vec<f64> {
     let center = middle(values.to_vec());
     values.iter().map(|value| value.clamp(center - distance, center + distance)).collect()
 }
 
-/// The mean of at least one value.
+/// Returns the mean of at least one value.
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The sample variance of at least two values.
+/// Returns the sample variance of at least two values.
 pub(super) fn variance(values: &[f64]) -> f64 {
     let center = mean(values);
     values.iter().map(|value| (value - center).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0)
 }
 
-/// The median of at least one value, all finite.
+/// Returns the median of at least one value; all must be finite.
 pub(super) fn middle(mut values: Vec<f64>) -> f64 {
     let half = values.len() / 2;
     let even = values.len().is_multiple_of(2);
@@ -208,7 +208,7 @@ mod tests {
     use crate::stats::racing::missing::complete;
     use crate::stats::statistics::golden::{assert_close, number, numbers};
 
-    /// Made by `make_racing.py` beside it, with the formulas of the Python prototype that the rule was tuned with.
+    /// Values by `make_racing.py` in the same directory, with the formulas of the Python prototype used to tune the rule.
     fn golden() -> Value {
         serde_json::from_str(include_str!("../../../tests/golden/racing.json")).unwrap()
     }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_agree_with_the_prototype() {
+    fn interim_analyses_agree_with_the_prototype() {
         let golden = golden();
         for case in golden["looks"].as_array().unwrap() {
             let blocks = case["blocks"].as_u64().unwrap() as usize;
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_filled_as_in_the_prototype() {
+    fn missing_values_are_imputed_as_in_the_prototype() {
         let golden = golden();
         let blocks = golden["filled"]["blocks"].as_u64().unwrap() as usize;
         let mut rows: Vec<Vec<Option<f64>>> = golden["rows"].as_array().unwrap()[..blocks]
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn guessed_rows_add_no_precision() {
+    fn imputed_rows_add_no_precision() {
         let golden = golden();
         let columns = columns(&golden["rows"], 6, 7);
         let all = analyse(&columns, |_, _| 6, 0.01, EarlyRule::Kind);
@@ -269,9 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn one_burst_in_the_first_two_blocks_drops_nobody() {
+    fn one_burst_in_the_first_two_blocks_drops_no_candidate() {
         let slow = 1.3f64.ln();
-        // The second column is the best by 5 %, and a burst fell on its first lap.
+        // The second column is the best by 5 %, with a burst in its first block.
         let mut columns: Vec<Vec<f64>> =
             [0.05, 0.0, 0.06, 0.07, 0.06].iter().map(|value| vec![*value, value + 0.001]).collect();
         columns[1][0] += slow;
@@ -279,16 +279,12 @@ mod tests {
             let look = analyse(&columns, |_, _| 2, 0.01, early);
             look.iter().find(|challenger| challenger.column == 1).unwrap().better
         };
-        assert!(
-            better(EarlyRule::Plain) < 0.2,
-            "by the mean of both blocks it looks slow: {}",
-            better(EarlyRule::Plain)
-        );
-        assert!(better(EarlyRule::Kind) > 0.6, "the kinder block counts: {}", better(EarlyRule::Kind));
+        assert!(better(EarlyRule::Plain) < 0.2, "the mean of both blocks is slow: {}", better(EarlyRule::Plain));
+        assert!(better(EarlyRule::Kind) > 0.6, "the better block counts: {}", better(EarlyRule::Kind));
     }
 
     #[test]
-    fn equal_values_are_no_more_than_equal() {
+    fn equal_values_have_equal_probability() {
         let look = analyse(&vec![vec![1.0; 6]; 4], |_, _| 6, 0.01, EarlyRule::Kind);
         assert!(look.iter().all(|challenger| challenger.better.abs() < f64::MIN_POSITIVE), "{look:?}");
         assert!((probability_below(-0.01, -0.02, 0.0, 5.0) - 1.0).abs() < f64::MIN_POSITIVE);

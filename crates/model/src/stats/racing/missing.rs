@@ -1,25 +1,25 @@
-//! What missing and killed laps mean: a hole is guessed for one look and drops nobody; a candidate that cannot be
-//! measured leaves with its reason. Must not know who leads.
+//! Missing and killed trials: a missing value is imputed for one interim analysis and drops no candidate; a candidate that
+//! cannot be measured is dropped with the reason. Must not depend on which candidate leads.
 
 use super::interim::middle;
 
-/// So many laps that came to nothing are not chance: a lap is repeated within its block before it counts as one.
+/// Number of missing values that is not chance. A trial is repeated in its block before its value counts as missing.
 const HOLES_TO_LEAVE: u32 = 3;
-/// Among this many first laps; later they must also be more than [`HOLES_SHARE`] of all.
+/// In this number of first blocks; later, missing values must also exceed [`HOLES_SHARE`] of all.
 const FIRST_LAPS: u32 = 5;
 const HOLES_SHARE: f64 = 0.3;
-/// Killed so often, and in more than half of its laps: the median lies beyond the limit. One killed lap may be a
-/// hiccup of the machine.
+/// A candidate with this many killed trials, which are more than half of its trials, has a median above the limit. A single
+/// killed trial may be a disturbance of the machine.
 const KILLED_TO_LEAVE: u32 = 2;
 
-/// What the laps of one candidate came to.
+/// Outcomes of the trials of one candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct AttemptCount {
     pub laps: u32,
     pub not_proven: u32,
     pub failed: u32,
     pub killed: u32,
-    /// The newest reason for a hole.
+    /// Reason of the most recent missing value.
     pub reason: String,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum DropReason {
 }
 
 impl AttemptCount {
-    /// Whether this candidate is not worth another lap. Of two kinds of holes the more frequent names it.
+    /// Returns whether to drop this candidate. Of two kinds of missing values, the more frequent is the reason.
     pub fn leaves(&self) -> Option<DropReason> {
         let holes = self.not_proven + self.failed;
         let among_first = self.laps <= FIRST_LAPS;
@@ -42,8 +42,8 @@ impl AttemptCount {
     }
 }
 
-/// The table by columns, each hole filled with its row's median plus what its column usually differs from that.
-/// Every row and every column must have a value.
+/// Returns the table by columns, with missing values imputed as the median of the row plus the usual difference of the
+/// column. Every row and every column must have a value.
 pub(super) fn complete(rows: &[Vec<Option<f64>>]) -> Vec<Vec<f64>> {
     let row_medians: Vec<f64> = rows.iter().map(|row| middle(row.iter().flatten().copied().collect())).collect();
     let column = |index: usize| -> Vec<f64> {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn three_holes_of_the_first_five_are_enough_later_it_takes_a_third() {
+    fn three_missing_of_the_first_five_drop_later_a_third_does() {
         for (laps, not_proven, failed, expected) in [
             (1, 1, 0, None),
             (2, 2, 0, None),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn one_killed_lap_is_a_hiccup_and_most_of_them_are_not() {
+    fn candidate_is_dropped_if_most_trials_are_killed() {
         for (laps, killed, expected) in [
             (1, 1, None),
             (2, 1, None),
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_filled_with_what_its_row_and_its_column_say() {
+    fn missing_values_are_imputed_from_row_and_column() {
         let rows = [
             vec![Some(1.0), Some(2.0), Some(4.0)],
             vec![Some(11.0), Some(12.0), None],
             vec![Some(21.0), Some(22.0), Some(24.0)],
         ];
-        // The row's median of 11 and 12 is 11.5; the last column is usually 2 above its row's.
+        // The median of 11 and 12 is 11.5; the last column is usually 2 above its row's median.
         assert_eq!(complete(&rows), [vec![1.0, 11.0, 21.0], vec![2.0, 12.0, 22.0], vec![4.0, 13.5, 24.0]]);
     }
 }

@@ -1,12 +1,12 @@
-//! Finding the best of many candidates with few trials: a race in blocks, in which a candidate leaves once it is very
-//! unlikely to be better than the leader by more than the indifference, and fresh pairs that confirm the winner.
-//! Pure: a race is a fold over its whole blocks, so replaying stored blocks gives the same state. Must not know what
-//! a candidate is, how a trial is run, or what time it is.
+//! Finds the best of many candidates with few trials: a race in blocks drops a candidate as soon as it is very unlikely to
+//! be better than the leader by more than the indifference, and fresh pairs confirm the winner. A race is a fold over its
+//! complete blocks, so replaying stored blocks results in the same state. Must not depend on the meaning of candidates,
+//! the execution of trials, or the clock.
 //!
-//! The rule asks "can anyone still be better than the leader by more than 1 %" and does not prove ties (PAC
+//! The rule tests whether any candidate can still be better than the leader by more than 1 %, and does not prove ties (PAC
 //! elimination: Even-Dar et al., COLT 2002; indifference zone: Kim and Nelson, ACM TOMACS 11, 2001; races: Maron and
-//! Moore, NIPS 1994, Birattari et al., GECCO 2002). Its constants were tuned by simulation, and the simulation is
-//! their guarantee: `cargo bench -p lab --bench place`.
+//! Moore, NIPS 1994, Birattari et al., GECCO 2002). Its constants were tuned by simulation, which is also the evidence for
+//! its guarantees: `cargo bench -p lab --bench place`.
 
 mod budget;
 mod confirm;
@@ -30,47 +30,48 @@ use interim::{Challenger, EarlyRule, SETTLED_FROM};
 use missing::{AttemptCount, DropReason};
 use stage::Stage;
 
-/// The indifference unless told: 1 %, below which nobody moves a program.
+/// Default indifference: 1 %, a gain for which it is not worth changing a placement.
 pub const INDIFFERENCE: f64 = 0.01;
 
-/// A trial is killed once it took so many times the leader's median: no burst and no noise makes the best candidate
-/// that slow (capping: Hutter et al., Journal of Artificial Intelligence Research 36, 2009).
+/// A trial is killed after this multiple of the leader's median; neither bursts nor noise make the best candidate that slow
+/// (capping: Hutter et al., Journal of Artificial Intelligence Research 36, 2009).
 pub const KILL_FACTOR: f64 = 5.0;
 
-/// After how many blocks of a stage we look. Looking after every block would find chance more often.
+/// Blocks of a stage after which an interim analysis is made. Analysing every block would find more chance effects.
 const LOOKS: [usize; 26] =
     [2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 48, 58, 70, 85, 100, 120, 145, 175, 210, 250, 300, 360];
 
-/// A stage ends here at the latest: its leaders are then equal for any use.
+/// Maximum number of blocks of a stage, after which the remaining candidates are equal for any use.
 const BLOCKS_MAX: usize = 360;
 
-/// What took more than so many times the fastest in the first block leaves: a burst is 1.3 times, noise a few
-/// percent, so the best cannot be there.
+/// A candidate that takes longer than this multiple of the fastest in the first block is dropped. Bursts are 1.3 times,
+/// noise a few percent, so it cannot be the best.
 const HOPELESS: f64 = 2.0;
 
-/// A challenger leaves when it is better than the leader with a probability below this. Tuned: with 0.002 and a stop
+/// A challenger is dropped if the probability that it is better than the leader is below this. Tuned: with 0.002 and an end
 /// at 0.05 the worst simulated world is right in 90 % of its runs, with 0.001 and 0.025 in 93 to 97 %.
 const DROP_BELOW: f64 = 0.0025;
 
-/// The race is resolved when these probabilities of all challengers add up to no more than this. Tuned together with
+/// The race is resolved if the sum of these probabilities over all challengers is at most this. Tuned together with
 /// [`DROP_BELOW`].
 const RESOLVED_AT: f64 = 0.015;
 
-/// While a stage is not settled it keeps at least so many challengers.
+/// Minimum number of challengers as long as a stage is not resolved.
 const CHALLENGERS_MIN: usize = 2;
 
-/// A strict race may be wrong with this probability, shared by all looks and all challengers.
+/// Probability that a strict race is wrong, shared by all interim analyses and all challengers.
 const STRICT_ERROR: f64 = 0.05;
 const STRICT_FIRST_LOOK: usize = 3;
 
-/// What the user can choose about a race. There is no default: each of these changes the result.
+/// Options of a race. There is no default, because each of these changes the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Gains below this part of the metric are not worth finding: 0.01 is 1 %. See [`INDIFFERENCE`].
+    /// Gains below this fraction of the metric are not worth finding: 0.01 is 1 %. See [`INDIFFERENCE`].
     pub indifference: f64,
-    /// Keep the family-wise error of all looks at 5 % (as far as a t distribution holds), for nearly twice the trials.
+    /// Limit the family-wise error of all interim analyses to 5 % (as far as a t distribution holds), for nearly twice the
+    /// trials.
     pub strict: bool,
-    /// The budget of search and confirmation together, in trials; a share of it is kept for confirmation.
+    /// Budget of search and confirmation together, in trials; a share of it is reserved for confirmation.
     pub max_trials: Option<usize>,
 }
 
@@ -83,76 +84,75 @@ impl Rules {
     }
 }
 
-/// What one candidate did in one block. A lap that came to nothing is repeated once at the end of its block before
-/// it counts as that.
+/// Outcome of one candidate in one block. A trial without a result is repeated once at the end of its block, so this is the
+/// outcome after the repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lap {
-    /// The metric as measured, in its unit. Must be above 0 and finite; anything else counts as failed.
+    /// The measured metric, in its unit. Must be finite and above 0; other values count as failed.
     Value(f64),
-    /// Killed at the limit, for a metric that is wall time. A trial of another metric that does not end is `TransferError`.
+    /// Killed at the limit, for a metric that is wall time. For other metrics, a trial that does not end is `Failed`.
     TooSlow {
-        /// The metric is at least this, in its unit.
+        /// Lower bound of the metric, in its unit.
         at_least: f64,
     },
-    /// The placement was not proven, and why: no number.
+    /// The placement was not verified, with the reason: no value.
     NotProven(String),
-    /// The program failed, and why: no number.
+    /// The program failed, with the reason: no value.
     Failed(String),
 }
 
-/// Whether a race goes on, or why it ended.
+/// Whether a race is running, or why it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     Racing,
-    /// Nobody is likely to be better than the leader by more than the indifference.
+    /// No candidate is likely to be better than the leader by more than the indifference.
     Resolved,
     OnlyOneLeft,
-    /// The most blocks that a race may have; not resolved.
+    /// The maximum number of blocks was reached; not resolved.
     OutOfBlocks,
-    /// The budget is spent but for the reserve; not resolved.
+    /// The budget is used except for the reserve; not resolved.
     OutOfBudget,
-    /// The user stopped it; not resolved.
+    /// Stopped by the user; not resolved.
     Stopped,
-    /// The kernel's choice could not be measured, so there is nothing to compare with.
+    /// The baseline could not be measured, so there is nothing to compare with.
     NoReference,
-    /// Nobody could be measured to the end.
+    /// No candidate could be measured until the end.
     NobodyLeft,
 }
 
 /// Why a race is ended from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The time that it was given is spent.
+    /// The time limit was reached.
     Budget,
     User,
 }
 
 impl State {
-    /// Whether the leader is the answer: nobody is likely to be better by more than the indifference.
+    /// Whether the leader is the result: no other candidate is likely to be better by more than the indifference.
     pub fn is_resolved(self) -> bool {
         matches!(self, Self::Resolved | Self::OnlyOneLeft)
     }
 }
 
-/// What became of one candidate.
+/// Status of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    /// Not in this stage: not yet, or not at all.
+    /// Not in this stage.
     Waiting,
     Running,
     /// Very unlikely to be better than the leader.
     Dropped,
-    /// So many times the fastest in its first block.
+    /// Slower than the fastest by this factor in its first block.
     Hopeless {
         times: f64,
     },
-    /// It could not be measured.
     Left(DropReason),
 }
 
-/// A race of candidates, known by their numbers. Number 0 is the kernel's choice, the reference of everything.
+/// A race of candidates, identified by their indices. Index 0 is the baseline.
 #[derive(Clone, Debug)]
 pub struct Race {
     rules: Rules,
@@ -160,7 +160,7 @@ pub struct Race {
     stage: Stage,
     fates: Vec<Fate>,
     counts: Vec<AttemptCount>,
-    /// By block and candidate: the logarithm of the metric, turned so that less is better; none is a hole.
+    /// Logarithm of the metric by block and candidate, negated if more is better; `None` if missing.
     rows: Vec<Vec<Option<f64>>>,
     active: Vec<usize>,
     state: State,
@@ -168,12 +168,12 @@ pub struct Race {
 }
 
 impl Race {
-    /// A race before its first block. `first_stage` has one entry per candidate, the kernel's choice first: it always
-    /// runs. Up to 100 candidates race at once. Of more, those of the first stage race first, and then those that
-    /// `second_stage` gives for each that is left of them: it is asked once for everyone of the first stage, and only
-    /// if there are two stages. What it says of the kernel's choice is not used.
+    /// Returns a race before its first block. `first_stage` has one entry per candidate; the first is the baseline, which
+    /// always runs. Up to 100 candidates race in one stage. Of more, those of the first stage race first, followed by those
+    /// that `second_stage` returns for each survivor. It is called once for each candidate of the first stage, and only if
+    /// there are two stages; its value for the baseline is ignored.
     pub fn new(rules: Rules, better: Better, first_stage: &[bool], second_stage: impl Fn(usize) -> Vec<usize>) -> Self {
-        assert!(!first_stage.is_empty(), "a race has at least the kernel's choice");
+        assert!(!first_stage.is_empty(), "a race needs at least the baseline");
         let count = first_stage.len();
         let (field, stage) = stage::first(first_stage, second_stage);
         let mut race = Self {
@@ -193,13 +193,13 @@ impl Race {
         race
     }
 
-    /// Who runs in the next block, in the order of their numbers. After the end: who was still in.
+    /// Returns the candidates of the next block, in ascending order; after the end, those that were still active.
     pub fn active(&self) -> &[usize] {
         &self.active
     }
 
-    /// Adds one whole block. Laps of candidates that are not active are passed over, an active candidate without a
-    /// lap has a hole that nobody holds against it, and a block after the end changes nothing.
+    /// Adds a complete block. Outcomes of inactive candidates are ignored, an active candidate without an outcome has a
+    /// missing value that does not count against it, and a block after the end changes nothing.
     pub fn push(&mut self, laps: &[(usize, Lap)]) {
         if self.state != State::Racing {
             return;
@@ -221,12 +221,12 @@ impl Race {
         self.check_budget();
     }
 
-    /// Whole blocks so far, of all stages.
+    /// Number of complete blocks of all stages.
     pub fn blocks(&self) -> u32 {
         self.rows.len() as u32
     }
 
-    /// Trials so far as far as the blocks tell: one per lap, two for a lap that came to nothing and was repeated.
+    /// Number of trials, as far as blocks show: one per outcome, two if it has no result and was repeated.
     pub fn trials(&self) -> usize {
         self.trials
     }
@@ -235,77 +235,77 @@ impl Race {
         self.state
     }
 
-    /// Ends the race from outside; the leader so far is named, and the race is not resolved.
-    pub fn end(&mut self, why: End) {
+    /// Ends the race from outside, unresolved; the leader is kept.
+    pub fn end(&mut self, reason: End) {
         if self.state == State::Racing {
-            self.state = match why {
+            self.state = match reason {
                 End::Budget => State::OutOfBudget,
                 End::User => State::Stopped,
             };
         }
     }
 
-    /// Who is best so far; none before the first number.
+    /// Returns the best candidate so far; `None` before the first value.
     pub fn leader(&self) -> Option<usize> {
         let (present, rows) = self.table();
         if rows.is_empty() {
-            // At the beginning of the second stage the winner of the first still leads.
+            // At the beginning of the second stage, the winner of the first still leads.
             return self.stage.winner.or((self.active.len() == 1).then(|| self.active[0]));
         }
         Some(present[interim::leader(&missing::complete(&rows))])
     }
 
-    /// When to kill a trial: 5 times the leader's median, in the metric's unit; none before the first block (then
-    /// [`KILL_FACTOR`] times the warm-up trial) and where more is better. Means something only where the metric is
-    /// wall time. The kernel's choice is the reference and should run to its end all the same.
+    /// Returns the time limit of a trial: 5 times the leader's median, in the metric's unit. `None` before the first block
+    /// (then the limit is [`KILL_FACTOR`] times the warm-up trial), and if more is better. Only meaningful if the metric is
+    /// wall time. It should not be applied to the baseline, which should run to its end.
     pub fn abort_limit(&self) -> Option<f64> {
         let leader = self.leader().filter(|_| self.better == Better::Lower)?;
         let values: Vec<f64> = self.rows.iter().filter_map(|row| row[leader]).collect();
         (!values.is_empty()).then(|| KILL_FACTOR * interim::middle(values).exp())
     }
 
-    /// Counts a lap, and gives its value for the table.
+    /// Counts an outcome, and returns its value for the table.
     fn note(&mut self, candidate: usize, lap: &Lap) -> Option<f64> {
         let count = &mut self.counts[candidate];
         count.laps += 1;
-        let hole = |count: &mut AttemptCount, why: &str| {
-            why.clone_into(&mut count.reason);
+        let missing = |count: &mut AttemptCount, reason: &str| {
+            reason.clone_into(&mut count.reason);
             None
         };
         let value = match lap {
             Lap::Value(value) => signed_log(*value, self.better).or_else(|| {
                 count.failed += 1;
-                hole(count, &format!("the metric was {value}, and only numbers above 0 can be compared"))
+                missing(count, &format!("the metric was {value}, but only values above 0 can be compared"))
             }),
             Lap::TooSlow { at_least } => {
                 count.killed += 1;
-                // A lower bound where less is better; where more is better it says nothing of the metric.
+                // A lower bound of metrics to minimise; for metrics to maximise there is no bound.
                 Some(*at_least)
                     .filter(|_| self.better == Better::Lower)
                     .and_then(|value| signed_log(value, self.better))
             }
-            Lap::NotProven(why) => {
+            Lap::NotProven(reason) => {
                 count.not_proven += 1;
-                hole(count, why)
+                missing(count, reason)
             }
-            Lap::Failed(why) => {
+            Lap::Failed(reason) => {
                 count.failed += 1;
-                hole(count, why)
+                missing(count, reason)
             }
         };
         self.trials += if matches!(lap, Lap::NotProven(_) | Lap::Failed(_)) { 2 } else { 1 };
         value
     }
 
-    /// Takes out who cannot be measured. Without the kernel's choice there is no reference.
+    /// Drops candidates that cannot be measured. Without the baseline, the race ends.
     fn let_leave(&mut self) {
         for candidate in self.active.clone() {
-            let Some(why) = self.counts[candidate].leaves() else { continue };
-            // However slow it is, the kernel's choice stays the reference.
-            if candidate == 0 && why == DropReason::TooSlow {
+            let Some(reason) = self.counts[candidate].leaves() else { continue };
+            // The baseline stays, however slow it is.
+            if candidate == 0 && reason == DropReason::TooSlow {
                 continue;
             }
-            self.fates[candidate] = Fate::Left(why);
+            self.fates[candidate] = Fate::Left(reason);
             if candidate == 0 {
                 self.state = State::NoReference;
             }
@@ -313,7 +313,7 @@ impl Race {
         self.keep_running();
     }
 
-    /// After the first block drops the hopeless, later at the looks those who are unlikely to be better.
+    /// Drops hopeless candidates after the first block, and unlikely ones at interim analyses.
     fn analyse(&mut self) {
         if self.state != State::Racing || self.active.len() < 2 {
             return;
@@ -328,7 +328,7 @@ impl Race {
 
     fn drop_hopeless(&mut self) {
         let Some(row) = self.rows.last() else { return };
-        // A hole stays in.
+        // A candidate with a missing value stays.
         let mut ranked: Vec<(f64, usize)> =
             self.active.iter().filter_map(|candidate| Some((row[*candidate]?, *candidate))).collect();
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -367,7 +367,7 @@ impl Race {
         challengers.iter().map(|challenger| challenger.better).sum::<f64>() <= RESOLVED_AT
     }
 
-    /// Below which probability of being better a challenger leaves.
+    /// Returns the probability of being better below which a challenger is dropped.
     fn drop_below(&self, challengers: &[Challenger]) -> f64 {
         if self.rules.strict {
             return STRICT_ERROR / LOOKS.len() as f64 / challengers.len() as f64;
@@ -375,14 +375,14 @@ impl Race {
         DROP_BELOW
     }
 
-    /// Ends a race, or its stage, that has no more than one candidate.
+    /// Ends a race, or its stage, that has at most one candidate.
     fn end_without_rivals(&mut self) {
         if self.state == State::Racing && self.active.len() < 2 {
             self.state = if self.active.is_empty() { State::NobodyLeft } else { State::OnlyOneLeft };
         }
     }
 
-    /// Makes the field of a stage the active ones.
+    /// Activates the candidates of a stage.
     fn enter(&mut self, field: Vec<usize>) {
         for candidate in &self.active {
             if self.fates[*candidate] == Fate::Running {
@@ -395,18 +395,18 @@ impl Race {
         self.active = field;
     }
 
-    /// Forgets as active who left.
+    /// Deactivates candidates that were dropped.
     fn keep_running(&mut self) {
         let fates = &self.fates;
         self.active.retain(|candidate| fates[*candidate] == Fate::Running);
     }
 
-    /// The blocks of this stage.
+    /// Returns the blocks of this stage.
     fn stage_rows(&self) -> &[Vec<Option<f64>>] {
         &self.rows[self.stage.from..]
     }
 
-    /// The active candidates that have a value in this stage, and its rows of them that have any.
+    /// Returns the active candidates with a value in this stage, and its rows with any of them.
     fn table(&self) -> (Vec<usize>, Vec<Vec<Option<f64>>>) {
         let rows = self.stage_rows();
         let has_value = |candidate: &usize| rows.iter().any(|row| row[*candidate].is_some());
@@ -417,12 +417,12 @@ impl Race {
     }
 }
 
-/// The columns that leave at a look with this many blocks.
+/// Returns the columns to drop at an interim analysis with this many blocks.
 fn beaten(challengers: &[Challenger], below: f64, blocks: usize) -> Vec<usize> {
     let mut leaving: Vec<&Challenger> = challengers.iter().filter(|challenger| challenger.better < below).collect();
     let staying = challengers.len() - leaving.len();
     if blocks < SETTLED_FROM && staying < CHALLENGERS_MIN {
-        // The two that look best stay, whoever else does.
+        // The two best challengers always stay.
         let mut ranked: Vec<&Challenger> = challengers.iter().collect();
         ranked.sort_by(|one, other| one.mean.total_cmp(&other.mean));
         let kept: Vec<usize> = ranked.iter().take(CHALLENGERS_MIN).map(|challenger| challenger.column).collect();
@@ -431,7 +431,7 @@ fn beaten(challengers: &[Challenger], below: f64, blocks: usize) -> Vec<usize> {
     leaving.iter().map(|challenger| challenger.column).collect()
 }
 
-/// The logarithm of a metric, turned so that less is better; none unless it is finite and above 0.
+/// Returns the logarithm of a metric, negated if more is better; `None` unless it is finite and above 0.
 fn signed_log(value: f64, better: Better) -> Option<f64> {
     let log = if better == Better::Lower { value.ln() } else { -value.ln() };
     (value > 0.0 && log.is_finite()).then_some(log)

@@ -1,5 +1,5 @@
-//! What a race says of every candidate, with intervals that hold for all of them together. Not for the leader against
-//! the kernel's choice: that is what confirmation is for.
+//! The ranking of all candidates, with simultaneous intervals. The comparison of the leader with the baseline is not made
+//! here but by confirmation.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,80 +13,80 @@ use super::{Fate, Race};
 use crate::stats::statistics::{Interval, Mean, mean_interval};
 use crate::values::workload::Better;
 
-/// All intervals of a race hold together with 95 %: each gets its part of the 5 % (Bonferroni).
+/// Simultaneous confidence of all intervals of a race is 95 %: each has its share of the 5 % (Bonferroni).
 const TOGETHER: f64 = 0.05;
 
-/// One candidate's place in the ranking.
+/// A candidate's position in the ranking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankedCandidate {
-    /// Its number.
+    /// Index of the candidate.
     pub candidate: usize,
-    /// In how many blocks it has a value.
+    /// Number of blocks in which it has a value.
     pub blocks: u32,
-    /// Against the leader; none for the leader, and where the two were never measured against each other.
+    /// Difference to the leader; `None` for the leader, and if the two have no comparable measurements.
     pub effect: Option<Effect>,
-    /// Against the kernel's choice; none for both the kernel's choice and the leader.
+    /// Difference to the baseline; `None` for the baseline and for the leader.
     pub against_kernel: Option<Effect>,
-    /// What may be said.
+    /// Conclusion about the candidate.
     #[serde(rename = "word")]
     pub word: RankClaim,
 }
 
-/// By how much a candidate's metric differs, in percent and in the metric's own direction: 10 is 10 % more time, or
-/// 10 % more throughput.
+/// Difference of a candidate's metric, in percent and in the direction of the metric: 10 is 10 % more time, or 10 % more
+/// throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     /// From the mean of the logarithms of the ratios within blocks.
     pub mean_percent: f64,
-    /// From their median.
+    /// From the median of the logarithms.
     pub median_percent: f64,
-    /// The interval of the mean, in percent; it holds together with those of all other candidates. None where no
-    /// candidate was measured twice.
+    /// Interval of the mean, in percent, simultaneous with those of all other candidates. `None` if no candidate has at
+    /// least two measurements.
     pub interval: Option<Interval>,
 }
 
-/// What may be said of a candidate.
+/// Conclusion about a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RankClaim {
-    /// It leads.
+    /// The candidate leads.
     Leads,
-    /// It is worse than the leader.
+    /// The candidate is worse than the leader.
     Worse {
-        /// By so many percent of the leader's metric, both ends above 0.
+        /// Difference in percent of the leader's metric; both ends are above 0.
         by: Interval,
     },
-    /// It belongs to the ties: it was not proven worse than the leader.
+    /// The candidate was not proven worse than the leader.
     NotSeenToDiffer {
-        /// It is worse by at most so many percent of the leader's metric; none where nobody was measured twice.
+        /// Maximum difference in percent of the leader's metric; `None` if no candidate has at least two measurements.
         at_most: Option<f64>,
     },
-    /// It took many times what the fastest took, and was stopped.
+    /// The candidate was much slower than the fastest, and was stopped.
     TooSlow {
-        /// At least so many times; none where its trials were killed and the metric is not their time.
+        /// Minimum ratio to the fastest; `None` if its trials were killed and the metric is not their time.
         times: Option<f64>,
     },
-    /// Its placement was not proven, and why.
+    /// The placement was not verified, with the reason.
     NotProven(String),
-    /// Its trials failed, and why.
+    /// The trials failed, with the reason.
     Failed(String),
-    /// It never ran: the second stage did not need it, or the race ended before.
+    /// It was never run: not in the second stage, or the race ended before.
     NotRaced,
 }
 
-/// A difference between two candidates on the logarithmic scale, where more is worse.
+/// A difference between two candidates on the logarithmic scale; larger is worse.
 struct Difference {
-    /// Its mean, and the parts that its error is made of.
+    /// Mean, and the components of its error.
     value: f64,
     median: f64,
     parts: Vec<Mean>,
 }
 
-/// The variance that differences from a candidate usually have, by candidate; none where nobody was measured twice.
+/// Typical variance of differences to a candidate, by candidate; `None` if no candidate has at least two measurements.
 type TypicalVariance = BTreeMap<usize, Option<f64>>;
 
 impl Race {
-    /// All candidates: the leader, the ties, who is worse, then who was stopped or could not be measured.
+    /// Returns all candidates: the leader, ties, worse ones, then those that were stopped or could not be measured.
     pub fn standings(&self) -> Vec<RankedCandidate> {
         let leader = self.leader();
         let measured_against = [Some(0), leader, self.stage.winner].into_iter().flatten();
@@ -154,7 +154,7 @@ impl Race {
         }
     }
 
-    /// By how many percent of the leader's metric a candidate is worse; negative where it is better.
+    /// Converts a difference to percent of the leader's metric; negative if the candidate is better.
     fn worse_percent(&self, difference: f64) -> f64 {
         if self.better == Better::Lower { percent(difference) } else { -percent(-difference) }
     }
@@ -175,8 +175,8 @@ impl Race {
             .flatten()
     }
 
-    /// How much worse one candidate is than another: from the blocks that they share, or, where they ran in different
-    /// stages, by way of the winner of the first, which ran in both.
+    /// Returns the difference of two candidates: from the blocks that they share or, if they ran in different stages, via
+    /// the winner of the first stage, which ran in both.
     fn difference(&self, candidate: usize, other: usize, commons: &TypicalVariance) -> Option<Difference> {
         let all = 0..self.rows.len();
         if let Some(direct) = self.shared(candidate, other, all, commons) {
@@ -186,7 +186,7 @@ impl Race {
         let (first, second) = (0..self.stage.from, self.stage.from..self.rows.len());
         let by_way = |one: Range<usize>, two: Range<usize>| {
             let (to, from) = (self.shared(candidate, winner, one, commons)?, self.shared(winner, other, two, commons)?);
-            // Different blocks, so independent.
+            // Different blocks, so the errors are independent.
             let parts =
                 if to.parts.is_empty() || from.parts.is_empty() { Vec::new() } else { [to.parts, from.parts].concat() };
             Some(Difference { value: to.value + from.value, median: to.median + from.median, parts })
@@ -214,7 +214,7 @@ impl Race {
         Some(Difference { value, median: middle(differences), parts: part.into_iter().collect() })
     }
 
-    /// The variance that differences from this candidate usually have; none where nobody was measured twice.
+    /// Typical variance of differences to this candidate; `None` if no candidate has at least two measurements.
     fn common_variance(&self, other: usize) -> Option<f64> {
         let variances: Vec<(f64, f64)> = (0..self.fates.len())
             .filter(|candidate| *candidate != other)
@@ -225,13 +225,13 @@ impl Race {
         (!variances.is_empty()).then(|| typical_variance(&variances))
     }
 
-    /// How much worse one candidate was than another, in each of these blocks that has both.
+    /// Returns the differences of two candidates in each of these blocks that has both.
     pub(super) fn differences(&self, candidate: usize, other: usize, blocks: Range<usize>) -> Vec<f64> {
         self.rows[blocks].iter().filter_map(|row| Some(row[candidate]? - row[other]?)).collect()
     }
 }
 
-/// The order in which people read them.
+/// Order in the ranking.
 fn rank(word: &RankClaim) -> usize {
     match word {
         RankClaim::Leads => 0,

@@ -1,12 +1,12 @@
-//! Does the rule keep its promises in small simulated worlds? Fixed seeds, few enough runs to be fast; the large
-//! worlds are `cargo bench -p lab --bench place`.
+//! Checks the guarantees of the race in small simulated worlds with fixed seeds, few enough to be fast. The large worlds
+//! are in `cargo bench -p lab --bench place`.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
 
-/// A machine with log-normal noise, and now and then a slow block.
+/// A machine with log-normal noise and occasional slow blocks.
 struct Machine {
     rng: ChaCha8Rng,
     seconds: Vec<f64>,
@@ -22,7 +22,7 @@ impl Machine {
         (f64::from(self.rng.next_u32()) + 0.5) / 4_294_967_296.0
     }
 
-    /// By Box and Muller, Annals of Mathematical Statistics 29, 1958.
+    /// Normal values by Box and Muller, Annals of Mathematical Statistics 29, 1958.
     fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
@@ -59,11 +59,11 @@ fn raced(machine: &mut Machine) -> Race {
 }
 
 #[test]
-fn races_are_right_cheap_and_their_intervals_honest() {
+fn races_find_the_best_and_their_intervals_cover() {
     let (mut right, mut covered, mut confirmed, mut trials) = (0, 0, 0, 0);
     let runs = 150;
     for seed in 0..runs {
-        // Ten candidates between 0 and 9 % behind the best, the kernel's choice 5 %.
+        // Ten candidates between 0 and 9 % slower than the best; the baseline is 5 % slower.
         let seconds: Vec<f64> =
             (0..11).map(|one| if one == 0 { 1.05 } else { 1.0 + 0.009 * f64::from(one - 1) }).collect();
         let mut machine = Machine::new(1_000 + seed, seconds.clone(), 0.03);
@@ -81,12 +81,12 @@ fn races_are_right_cheap_and_their_intervals_honest() {
     println!("right {right}, covered {covered} of {confirmed}, trials {}", trials as u64 / runs);
     assert!(right >= 147, "{right} of {runs} within 1 %");
     assert!(confirmed >= 148 && f64::from(covered) >= 0.91 * f64::from(confirmed), "{covered} of {confirmed}");
-    // Every candidate to 1 % against the kernel's choice would take about 110 blocks of 11.
+    // Measuring every candidate to 1 % against the baseline would take about 110 blocks of 11.
     assert!(trials / (runs as usize) < 600, "{}", trials as u64 / runs);
 }
 
 #[test]
-fn where_nothing_differs_fresh_pairs_rarely_claim_a_gain() {
+fn equal_candidates_rarely_have_confirmed_gains() {
     let (mut gains, runs) = (0, 60);
     for seed in 0..runs {
         let mut machine = Machine::new(5_000 + seed, vec![1.0; 12], 0.03);
@@ -96,12 +96,12 @@ fn where_nothing_differs_fresh_pairs_rarely_claim_a_gain() {
         gains += u32::from(result.is_some_and(|result| result.verdict == ConfirmResult::Faster));
     }
     println!("{gains} false gains of {runs}");
-    // 2.5 % are expected; the race's own data would claim far more.
+    // 2.5 % are expected; the race's own data would show far more.
     assert!(gains <= 4, "{gains} of {runs}");
 }
 
 #[test]
-fn intervals_of_all_candidates_hold_together() {
+fn intervals_of_all_candidates_cover_simultaneously() {
     let (mut broken, runs) = (0, 60);
     for seed in 0..runs {
         let seconds: Vec<f64> = (0..12).map(|one| 1.0 + 0.02 * f64::from(one % 4)).collect();
@@ -118,7 +118,7 @@ fn intervals_of_all_candidates_hold_together() {
 }
 
 #[test]
-fn two_modes_are_named_and_one_is_not() {
+fn two_modes_are_detected_and_one_is_not() {
     let mut named = [0, 0];
     for seed in 0..60 {
         let mut machine = Machine::new(20_000 + seed, vec![1.0, 0.9], 0.03);

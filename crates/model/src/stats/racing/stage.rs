@@ -1,47 +1,47 @@
-//! Two stages, for more candidates than are worth racing at once: first a few shapes under the policies that interact
-//! with the shape, then those that the survivors of the first point to.
+//! Two stages for many candidates: first a few shapes with the policies that interact with the shape, then the candidates
+//! that are related to the survivors of the first stage.
 //!
-//! All survivors and not the winner alone: among 222 candidates, many of them equal, the winner alone led to the best or
+//! All survivors count, not only the winner: among 222 candidates, many of them equal, the winner alone led to the best or
 //! within 1 % of it in 94 % of simulated races, all survivors in 99.5 %, for a third more trials.
 
 use std::collections::BTreeSet;
 
 use super::{Fate, Race, State, interim};
 
-/// Above this many candidates staging saves trials (20 to 47 % at 183), below it costs some (20 to 60 % at 40 and
-/// less), at the same accuracy.
+/// Above this number of candidates, two stages need fewer trials (20 to 47 % at 183), below it more (20 to 60 % at 40 and
+/// less), with the same accuracy.
 const AT_ONCE: usize = 100;
 
 #[derive(Clone, Debug)]
 pub(super) struct Stage {
-    /// Who comes in after each survivor of this stage; nobody where there is no other stage.
+    /// Candidates that follow each survivor of this stage. Empty if there is no second stage.
     pub next: Option<Vec<Vec<usize>>>,
-    /// The block with which this stage began.
+    /// Index of the first block of this stage.
     pub from: usize,
-    /// Who won the stage before.
+    /// Winner of the previous stage.
     pub winner: Option<usize>,
 }
 
-/// Who races first, and what comes after.
+/// Returns the candidates of the first stage, and the stage.
 pub(super) fn first(first_stage: &[bool], second_stage: impl Fn(usize) -> Vec<usize>) -> (Vec<usize>, Stage) {
     let count = first_stage.len();
     let runs_first = |candidate: &usize| count <= AT_ONCE || *candidate == 0 || first_stage[*candidate];
     let field: Vec<usize> = (0..count).filter(runs_first).collect();
-    // Only who runs first can survive the first stage.
+    // Only candidates of the first stage can survive it.
     let fields = |candidate: usize| if runs_first(&candidate) { second_stage(candidate) } else { Vec::new() };
     let next = (field.len() < count).then(|| (0..count).map(fields).collect());
     (field, Stage { next, from: 0, winner: None })
 }
 
 impl Race {
-    /// Where the first of two stages has ended with a leader, lets the second in: who comes after any of those whom the
-    /// first could not tell apart. They stay, who was dropped stays out, but the kernel's choice comes back.
+    /// Begins the second stage if the first has ended with a leader: adds the candidates that follow any survivor of the
+    /// first. Survivors stay, dropped candidates stay out, except the baseline, which is added again.
     pub(super) fn begin_second_stage(&mut self) {
         let ended = matches!(self.state, State::Resolved | State::OnlyOneLeft | State::OutOfBlocks);
         let Some(winner) = self.leader().filter(|_| ended) else { return };
         let Some(next) = self.stage.next.take() else { return };
         let field = self.second_field(&next);
-        // Nobody new but the kernel's choice that was beaten: the answer stands.
+        // Only the beaten baseline would be added: the result is final.
         if field.iter().all(|candidate| *candidate == 0 || self.active.contains(candidate)) {
             return;
         }
@@ -51,7 +51,7 @@ impl Race {
     }
 
     fn second_field(&self, next: &[Vec<usize>]) -> Vec<usize> {
-        // The kernel's choice has no shape: where nobody else is left, the best of the others shows where to look.
+        // The baseline has no shape. If no other candidate is left, the best of the others determines the second stage.
         let mut guides: Vec<usize> = self.active.iter().copied().filter(|candidate| *candidate != 0).collect();
         if guides.is_empty() {
             guides.extend(self.best_placed());
@@ -63,7 +63,7 @@ impl Race {
             .collect()
     }
 
-    /// Of all that ran but the kernel's choice the one with the smallest median.
+    /// Returns the candidate with the smallest median, except the baseline.
     fn best_placed(&self) -> Option<usize> {
         let median = |candidate: &usize| {
             let values: Vec<f64> = self.rows.iter().filter_map(|row| row[*candidate]).collect();

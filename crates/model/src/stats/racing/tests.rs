@@ -1,4 +1,4 @@
-//! Each rule of a race on small hand-made blocks: drops, floors, stops, holes, kills, budgets, stages, replay.
+//! Tests of each rule of a race on small blocks: drops, minimums, end, missing values, kills, budgets, stages, replay.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const RULES: Rules = Rules { indifference: 0.01, strict: false, max_trials: None };
 
-/// A race of so many candidates, all at once.
+/// A race of `count` candidates in one stage.
 fn flat(count: usize) -> Race {
     flat_with(RULES, Better::Lower, count)
 }
@@ -15,7 +15,7 @@ fn flat_with(rules: Rules, better: Better, count: usize) -> Race {
     Race::new(rules, better, &vec![true; count], |_| Vec::new())
 }
 
-/// A repeatable number between -0.5 and 0.5, different for each block and candidate (the mixer of `SplitMix64`).
+/// A repeatable number between -0.5 and 0.5 that depends on block and candidate (the mixer of `SplitMix64`).
 fn jitter(block: usize, candidate: usize) -> f64 {
     let mut mixed = ((block * 1000 + candidate + 1) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ fn jitter(block: usize, candidate: usize) -> f64 {
     ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
 }
 
-/// Times of candidates that take these seconds, with noise of about `noise`.
+/// A block in which the candidates take these seconds, with noise of about `noise`.
 fn block(race: &Race, seconds: &[f64], noise: f64) -> Vec<(usize, Lap)> {
     let block = race.blocks() as usize;
     let lap = |candidate: &usize| {
@@ -32,7 +32,7 @@ fn block(race: &Race, seconds: &[f64], noise: f64) -> Vec<(usize, Lap)> {
     race.active().iter().map(lap).collect()
 }
 
-/// Runs blocks until it ends, at most so many.
+/// Runs blocks until the race ends, at most `blocks`.
 fn run(race: &mut Race, seconds: &[f64], noise: f64, blocks: usize) {
     for _ in 0..blocks {
         if race.state() == State::Racing {
@@ -47,7 +47,7 @@ fn word(race: &Race, candidate: usize) -> RankClaim {
 }
 
 #[test]
-fn the_hopeless_leave_after_one_block_but_never_the_kernels_choice() {
+fn hopeless_candidates_leave_after_one_block_except_the_baseline() {
     let mut race = flat(5);
     run(&mut race, &[9.0, 3.0, 3.1, 5.9, 6.1], 0.0, 1);
     assert_eq!(race.active(), [0, 1, 2, 3]);
@@ -57,7 +57,7 @@ fn the_hopeless_leave_after_one_block_but_never_the_kernels_choice() {
 }
 
 #[test]
-fn a_look_drops_the_beaten_and_keeps_two_challengers_until_settled() {
+fn interim_analysis_drops_the_beaten_but_keeps_two_challengers() {
     let mut race = flat(8);
     let seconds = [1.0, 1.5, 1.5, 1.5, 1.5, 1.5, 1.4, 1.3];
     run(&mut race, &seconds, 0.005, 2);
@@ -69,7 +69,7 @@ fn a_look_drops_the_beaten_and_keeps_two_challengers_until_settled() {
 }
 
 #[test]
-fn between_looks_nobody_leaves() {
+fn candidates_are_only_dropped_at_interim_analyses() {
     let seconds: Vec<f64> = (0..40).map(|candidate| 1.0 + 0.01 * f64::from(candidate)).collect();
     let mut race = flat(40);
     let mut left_at = Vec::new();
@@ -86,7 +86,7 @@ fn between_looks_nobody_leaves() {
 }
 
 #[test]
-fn a_clear_winner_resolves_the_race_and_ties_do_not_hold_it_up() {
+fn clear_winner_resolves_the_race_despite_ties() {
     let mut race = flat(10);
     let mut seconds = [1.2; 10];
     seconds[3] = 1.0;
@@ -99,11 +99,11 @@ fn a_clear_winner_resolves_the_race_and_ties_do_not_hold_it_up() {
     assert_eq!(standings[0].word, RankClaim::Leads);
     assert!(matches!(standings[1].word, RankClaim::NotSeenToDiffer { .. }), "{:?}", standings[1]);
     assert!(standings[2..].iter().any(|standing| matches!(standing.word, RankClaim::Worse { .. })));
-    assert_eq!(standings[0].against_kernel, None, "that is for fresh pairs to say");
+    assert_eq!(standings[0].against_kernel, None, "only fresh pairs compare the leader with the baseline");
 }
 
 #[test]
-fn more_is_better_where_the_metric_says_so() {
+fn larger_values_win_if_the_metric_is_to_be_maximised() {
     let mut race = flat_with(RULES, Better::Higher, 6);
     run(&mut race, &[100.0, 150.0, 100.0, 60.0, 120.0, 100.0], 0.005, 30);
     assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
@@ -111,7 +111,7 @@ fn more_is_better_where_the_metric_says_so() {
     let standings = race.standings();
     let second = standings.iter().find(|standing| standing.candidate == 4).unwrap();
     let effect = second.effect.unwrap();
-    assert!((effect.mean_percent + 20.0).abs() < 2.0, "in its own direction: {effect:?}");
+    assert!((effect.mean_percent + 20.0).abs() < 2.0, "in the direction of the metric: {effect:?}");
     let RankClaim::Worse { by } = second.word else { panic!("{second:?}") };
     assert!(by.contains(20.0) && by.low > 10.0, "{by:?}");
     let kernel = second.against_kernel.unwrap();
@@ -119,8 +119,8 @@ fn more_is_better_where_the_metric_says_so() {
 }
 
 #[test]
-fn a_hole_drops_nobody() {
-    // The best candidate has no number in the first block and in the first looks' worst blocks.
+fn missing_value_drops_no_candidate() {
+    // The best candidate has no value in the first block, nor in the worst blocks of the first interim analyses.
     let mut race = flat(6);
     let seconds = [1.3, 1.0, 1.25, 1.3, 1.35, 1.3];
     for block_index in 0..12 {
@@ -137,7 +137,7 @@ fn a_hole_drops_nobody() {
 }
 
 #[test]
-fn a_block_of_nothing_but_holes_says_nothing() {
+fn block_of_missing_values_changes_nothing() {
     let mut race = flat(4);
     let seconds = [1.3, 1.0, 1.2, 1.5];
     let nothing: Vec<(usize, Lap)> = (0..4).map(|candidate| (candidate, Lap::Failed("power".into()))).collect();
@@ -148,7 +148,7 @@ fn a_block_of_nothing_but_holes_says_nothing() {
 }
 
 #[test]
-fn who_cannot_be_measured_leaves_with_the_reason() {
+fn candidates_that_cannot_be_measured_leave_with_the_reason() {
     let mut race = flat(5);
     let seconds = [1.0; 5];
     for _ in 0..3 {
@@ -162,14 +162,14 @@ fn who_cannot_be_measured_leaves_with_the_reason() {
     assert_eq!(race.active(), [0, 1]);
     assert_eq!(word(&race, 2), RankClaim::NotProven("mask lost".into()));
     assert_eq!(word(&race, 3), RankClaim::Failed("exit status 1".into()));
-    let RankClaim::Failed(why) = word(&race, 4) else { panic!() };
-    assert!(why.contains("-1"), "{why}");
-    // Two numbers and three repeated laps per block, one of which was a number all the same.
+    let RankClaim::Failed(reason) = word(&race, 4) else { panic!() };
+    assert!(reason.contains("-1"), "{reason}");
+    // Per block two values and three repeated trials, of which one had a value anyway.
     assert_eq!(race.trials(), 3 * (2 + 2 * 2 + 1));
 }
 
 #[test]
-fn without_the_kernels_choice_there_is_no_reference() {
+fn failed_baseline_ends_the_race() {
     let mut race = flat(4);
     for _ in 0..3 {
         let mut laps = block(&race, &[1.0; 4], 0.05);
@@ -179,11 +179,11 @@ fn without_the_kernels_choice_there_is_no_reference() {
     assert_eq!(race.state(), State::NoReference);
     assert_eq!(word(&race, 0), RankClaim::Failed("exit status 1".into()));
     race.push(&[(1, Lap::Value(1.0))]);
-    assert_eq!(race.blocks(), 3, "it is over");
+    assert_eq!(race.blocks(), 3, "the race has ended");
 }
 
 #[test]
-fn killed_laps_are_lower_bounds_and_most_of_them_end_a_candidate() {
+fn killed_trials_are_lower_bounds_and_most_of_them_drop_a_candidate() {
     let mut race = flat(4);
     run(&mut race, &[1.0, 1.01, 1.02, 1.03], 0.05, 1);
     let limit = race.abort_limit().unwrap();
@@ -196,11 +196,11 @@ fn killed_laps_are_lower_bounds_and_most_of_them_end_a_candidate() {
         });
         race.push(&laps);
         assert_eq!(race.active().contains(&3), killed < 2, "{killed}");
-        assert!(race.active().contains(&0), "the reference stays, however slow");
+        assert!(race.active().contains(&0), "the baseline stays, however slow");
     }
     let RankClaim::TooSlow { times: Some(times) } = word(&race, 3) else { panic!("{:?}", word(&race, 3)) };
     assert!(times > 4.0, "{times}");
-    // A single hiccup of the leader is cut off like any burst.
+    // A single disturbed trial of the leader is winsorized like any burst.
     let mut race = flat(4);
     for index in 0..10 {
         let mut laps = block(&race, &[1.5, 1.0, 1.4, 1.5], 0.01);
@@ -212,7 +212,7 @@ fn killed_laps_are_lower_bounds_and_most_of_them_end_a_candidate() {
         race.push(&laps);
     }
     assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
-    // Killed in its first block: that alone is hopeless. Where more is better, being killed says nothing of the metric.
+    // Killed in its first block: the candidate is hopeless. For metrics to maximise, the elapsed time is not a bound.
     for (better, stays) in [(Better::Lower, false), (Better::Higher, true)] {
         let mut race = flat_with(RULES, better, 5);
         let mut laps: Vec<(usize, Lap)> = (0..4).map(|one| (one, Lap::Value(1.0 + 0.1 * one as f64))).collect();
@@ -223,7 +223,7 @@ fn killed_laps_are_lower_bounds_and_most_of_them_end_a_candidate() {
 }
 
 #[test]
-fn a_budget_ends_the_race_and_leaves_the_reserve() {
+fn budget_ends_the_race_and_leaves_the_reserve() {
     for budget in [30, 100, 200, 1000] {
         let rules = Rules { max_trials: Some(budget), ..RULES };
         let mut race = flat_with(rules, Better::Lower, 20);
@@ -241,13 +241,13 @@ fn a_budget_ends_the_race_and_leaves_the_reserve() {
         assert!(race.trials() + 2 * race.pairs() as usize <= budget, "{budget}: {} pairs", race.pairs());
         assert!(race.leader() == Some(0) || race.pairs() >= 20 || budget < 80, "{budget}: {} pairs", race.pairs());
     }
-    // In seconds, a trial of half a second each.
+    // In seconds, with trials of half a second each.
     assert!((flat(2).reserve(60.0, 0.5) - 20.0).abs() < 1e-9);
     assert!((flat(2).reserve(600.0, 0.5) - 90.0).abs() < 1e-9);
 }
 
 #[test]
-fn a_larger_budget_goes_on_where_the_smaller_one_ended() {
+fn larger_budget_continues_where_the_smaller_one_ended() {
     let seconds = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05];
     let mut small = flat_with(Rules { max_trials: Some(100), ..RULES }, Better::Lower, 6);
     let mut large = flat_with(Rules { max_trials: Some(400), ..RULES }, Better::Lower, 6);
@@ -262,20 +262,20 @@ fn a_larger_budget_goes_on_where_the_smaller_one_ended() {
 }
 
 #[test]
-fn the_user_may_end_it_and_the_leader_is_named() {
-    for (why, state) in [(End::User, State::Stopped), (End::Budget, State::OutOfBudget)] {
+fn race_ended_by_the_user_has_a_leader() {
+    for (reason, state) in [(End::User, State::Stopped), (End::Budget, State::OutOfBudget)] {
         let mut race = flat(5);
         run(&mut race, &[1.4, 1.0, 1.2, 1.4, 1.4], 0.03, 3);
-        race.end(why);
+        race.end(reason);
         assert_eq!((race.state(), race.leader()), (state, Some(1)));
         assert!(!race.state().is_resolved());
         race.end(End::User);
-        assert_eq!(race.state(), state, "the first reason stands");
+        assert_eq!(race.state(), state, "the first reason is kept");
     }
 }
 
 #[test]
-fn a_race_of_one_or_of_nobody_is_over() {
+fn race_of_one_or_no_candidate_has_ended() {
     let alone = flat(1);
     assert_eq!((alone.state(), alone.leader(), alone.pairs()), (State::OnlyOneLeft, Some(0), 0));
     assert_eq!(alone.standings()[0].word, RankClaim::Leads);
@@ -285,20 +285,20 @@ fn a_race_of_one_or_of_nobody_is_over() {
 }
 
 #[test]
-fn one_disturbed_trial_ends_no_search() {
+fn one_disturbed_trial_does_not_end_the_search() {
     let mut race = flat(2);
     race.push(&[(0, Lap::Value(1.0)), (1, Lap::Value(14.0))]);
     assert_eq!((race.state(), race.active()), (State::Racing, &[0, 1][..]));
     run(&mut race, &[1.0, 0.7], 0.01, 1000);
     assert_eq!((race.state(), race.leader()), (State::Resolved, Some(1)), "it is the better one in all other blocks");
-    // Of many, the leader and the two next stay.
+    // Of many candidates, the leader and the next two stay.
     let mut race = flat(6);
     run(&mut race, &[1.0, 9.0, 3.0, 8.0, 4.0, 5.0], 0.0, 1);
     assert_eq!(race.active(), [0, 2, 4]);
 }
 
 #[test]
-fn equal_candidates_end_at_the_last_look_at_the_latest() {
+fn equal_candidates_end_at_the_last_interim_analysis() {
     let mut race = flat(4);
     // Noise so large that 360 blocks resolve nothing.
     run(&mut race, &[1.0; 4], 2.0, 1000);
@@ -307,7 +307,7 @@ fn equal_candidates_end_at_the_last_look_at_the_latest() {
 }
 
 #[test]
-fn strict_asks_for_more() {
+fn strict_races_need_more_trials() {
     let seconds = [1.05, 1.0, 1.03, 1.04, 1.06, 1.08, 1.1];
     let trials = |strict| {
         let mut race = flat_with(Rules { strict, ..RULES }, Better::Lower, 7);
@@ -317,7 +317,7 @@ fn strict_asks_for_more() {
         race.trials()
     };
     assert!(trials(true) > trials(false), "{} {}", trials(true), trials(false));
-    // 5 % shared by 26 looks and these challengers; first at the third block.
+    // 5 % shared by 26 analyses and these challengers; first at the third block.
     let mut race = flat_with(Rules { strict: true, ..RULES }, Better::Lower, 7);
     let challengers = [Challenger { column: 1, mean: 0.0, better: 0.0 }; 4];
     assert!((race.drop_below(&challengers) - 0.05 / 26.0 / 4.0).abs() < 1e-12);
@@ -327,7 +327,7 @@ fn strict_asks_for_more() {
     assert_eq!(race.active(), [0, 1, 2]);
 }
 
-/// A race of two stages: 4 policies and 30 shapes, policy 0 and every third shape with policy 1 in the first stage.
+/// A race of two stages: 4 policies and 30 shapes; policy 0, and every third shape with policy 1, in the first stage.
 fn staged() -> Race {
     let all: Vec<(usize, usize)> = (0..30).flat_map(|shape| (0..4).map(move |policy| (shape, policy))).collect();
     let first = |(shape, policy): &(usize, usize)| *policy == 0 || (*policy == 1 && shape % 3 == 0);
@@ -343,14 +343,14 @@ fn staged() -> Race {
     Race::new(RULES, Better::Lower, &first_stage, cross)
 }
 
-/// Seconds in that race: a sum of a part per shape and one per policy, best at shape 12 and policy 3.
+/// Seconds in that race: a sum of a term per shape and one per policy, with the minimum at shape 12 and policy 3.
 fn staged_seconds() -> Vec<f64> {
     let one = |shape: i32, policy: i32| 1.0 + 0.02 * f64::from((shape - 12).abs()) + 0.1 * f64::from(3 - policy);
     [2.0].into_iter().chain((0..30).flat_map(|shape| (0..4).map(move |policy| one(shape, policy)))).collect()
 }
 
 #[test]
-fn above_a_hundred_the_second_stage_follows_the_first() {
+fn second_stage_follows_the_first_above_a_hundred_candidates() {
     let mut race = staged();
     assert_eq!(race.active().len(), 1 + 30 + 10);
     let first: Vec<usize> = race.active().to_vec();
@@ -368,15 +368,15 @@ fn above_a_hundred_the_second_stage_follows_the_first() {
     let (policy, shape) = (|candidate: usize| (candidate - 1) % 4, |candidate: usize| (candidate - 1) / 4);
     let guided = |one: usize| policy(one) == 1 || survivors.iter().any(|guide| shape(*guide) == shape(one));
     assert!(race.active().iter().all(|one| *one == 0 || guided(*one)), "{:?}", race.active());
-    assert!(survivors.iter().all(|one| race.active().contains(one)), "who could not be told apart stays");
+    assert!(survivors.iter().all(|one| race.active().contains(one)), "survivors stay");
     let dropped = |one: &usize| *one != 0 && !survivors.contains(one);
-    assert!(!first.iter().any(|one| dropped(one) && race.active().contains(one)), "who was dropped stays out");
-    assert!(race.active().contains(&0), "the reference comes back");
+    assert!(!first.iter().any(|one| dropped(one) && race.active().contains(one)), "dropped candidates stay out");
+    assert!(race.active().contains(&0), "the baseline is added again");
     assert!(race.active().contains(&(1 + 12 * 4 + 3)));
     run(&mut race, &seconds, 0.005, 100);
     assert_eq!((race.leader(), race.state()), (Some(1 + 12 * 4 + 3), State::Resolved));
     assert!(race.blocks() > begin + 5);
-    // Who ran in the first stage alone is compared by way of its winner.
+    // Candidates that ran only in the first stage are compared via its winner.
     let standings = race.standings();
     let of = |candidate| standings.iter().find(|standing| standing.candidate == candidate).unwrap();
     let early = of(1 + 13 * 4);
@@ -388,7 +388,7 @@ fn above_a_hundred_the_second_stage_follows_the_first() {
 }
 
 #[test]
-fn where_the_kernels_choice_wins_the_first_stage_the_best_of_the_others_guides_the_second() {
+fn best_other_candidate_guides_the_second_stage_if_the_baseline_wins() {
     let mut race = staged();
     let mut seconds = staged_seconds();
     seconds[0] = 0.9;
@@ -400,7 +400,7 @@ fn where_the_kernels_choice_wins_the_first_stage_the_best_of_the_others_guides_t
 }
 
 #[test]
-fn a_hundred_race_at_once() {
+fn hundred_candidates_race_in_one_stage() {
     let race = Race::new(RULES, Better::Lower, &[false; 100], |_| Vec::new());
     assert_eq!(race.active().len(), 100);
     let race = Race::new(RULES, Better::Lower, &[false; 101], |_| Vec::new());
@@ -408,7 +408,7 @@ fn a_hundred_race_at_once() {
 }
 
 #[test]
-fn pairs_are_as_many_as_the_half_width_needs() {
+fn number_of_pairs_follows_from_the_half_width() {
     let golden: serde_json::Value = serde_json::from_str(include_str!("../../../tests/golden/racing.json")).unwrap();
     let rows: Vec<Vec<f64>> = serde_json::from_value(golden["rows"].clone()).unwrap();
     let mut race = flat(2);
@@ -426,7 +426,7 @@ fn estimates_count_blocks_finalists_and_pairs() {
     assert_eq!(Race::estimate(3, 0), 3 * 6 + 3 * 40);
 }
 
-/// The laps of a whole race, so that they can be replayed.
+/// Returns the blocks of a whole race for replaying.
 fn recorded(race: &mut Race, seconds: &[f64], noise: f64) -> Vec<Vec<(usize, Lap)>> {
     let mut blocks = Vec::new();
     while race.state() == State::Racing && blocks.len() < 80 {
@@ -456,8 +456,8 @@ fn replaying_the_blocks_gives_the_same_race_at_every_cut() {
         let mut resumed = resumed.clone();
         for laps in &blocks[cut..] {
             let active: Vec<usize> = laps.iter().map(|lap| lap.0).collect();
-            assert_eq!(resumed.active(), active, "the next block has the same runners");
-            // In whatever order they ran.
+            assert_eq!(resumed.active(), active, "the next block has the same candidates");
+            // In any order within the block.
             resumed.push(&laps.iter().rev().cloned().collect::<Vec<_>>());
         }
         assert_eq!((resumed.state(), resumed.leader()), (whole.state(), whole.leader()));
@@ -467,7 +467,7 @@ fn replaying_the_blocks_gives_the_same_race_at_every_cut() {
 }
 
 #[test]
-fn a_missing_lap_is_held_against_nobody() {
+fn missing_trial_does_not_count_against_a_candidate() {
     let mut race = flat(4);
     for _ in 0..5 {
         let laps: Vec<(usize, Lap)> =
@@ -484,13 +484,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn the_order_of_the_candidates_does_not_matter(
+    fn order_of_candidates_does_not_matter(
         seconds in proptest::collection::vec(0.9f64..1.4, 3..9),
         noise in proptest::collection::vec(-0.04f64..0.04, 9 * 30),
         shift in 1usize..8,
     ) {
         let count = seconds.len();
-        // The kernel's choice stays the first, the others move round.
+        // The baseline stays first, the others are rotated.
         let moved = |one: usize| if one == 0 { 0 } else { (one - 1 + shift) % (count - 1) + 1 };
         let (mut race, mut other) = (flat(count), flat(count));
         for index in 0..30 {
@@ -512,7 +512,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_the_laps_a_race_stands(
+    fn arbitrary_trials_keep_a_race_consistent(
         kinds in proptest::collection::vec((0u8..6, -1.0f64..50.0), 12 * 14),
         strict: bool,
         higher: bool,

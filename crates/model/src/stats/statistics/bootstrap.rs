@@ -10,21 +10,21 @@ use super::student::{normal_probability, normal_quantile};
 use super::summary::quantile_of_sorted;
 use super::{Interval, is_confidence};
 
-/// More resamples than this change no digit that anyone reads.
+/// Maximum number of resamples; more would not change a significant digit.
 const RESAMPLES_MAX: usize = 1_000_000;
 
-/// The jackknife leaves out one sample at a time up to this many, and then one of this many runs of neighbours,
-/// so that its cost stays below that of the bootstrap itself.
+/// Maximum number of jackknife values. With more samples, runs of neighbouring samples are left out, so that the jackknife
+/// costs less than the bootstrap.
 const JACKKNIFE_GROUPS_MAX: usize = 1000;
 
-/// How to resample. There is no default: each of these changes the result.
+/// Options of resampling. There is no default, because each of these changes the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resampling {
-    /// Where all randomness comes from: the same seed gives the same interval.
+    /// Seed of all randomness: the same seed gives the same interval.
     pub seed: u64,
-    /// How many resamples to take, [`super::RESAMPLES`] as a rule; 0 gives no interval, over a million is a million.
+    /// Number of resamples, usually [`super::RESAMPLES`]; 0 gives no interval, at most a million are used.
     pub resamples: usize,
-    /// The share of intervals that hold the true value, in (0, 1).
+    /// Share of intervals that contain the true value, in (0, 1).
     pub confidence: f64,
 }
 
@@ -48,8 +48,8 @@ pub fn bca_interval<T: Copy>(
 /// The plain percentile interval (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13) of a
 /// statistic of blocks that are drawn whole: the quantiles of its resampled values, not corrected.
 ///
-/// For statistics that move in a few large steps, whose bias cannot be told from where the estimate happens to lie
-/// among the steps: there the correction only adds noise. As [`bca_interval`] otherwise.
+/// For statistics that change in a few large steps: the position of the estimate between steps is chance, so a bias
+/// correction would only add noise. Otherwise as [`bca_interval`].
 pub fn percentile_interval<T: Copy>(
     blocks: &[T],
     mut statistic: impl FnMut(&mut [T]) -> f64,
@@ -63,7 +63,7 @@ pub fn percentile_interval<T: Copy>(
     interval_at(&replicates, 0.0, 0.0, resampling.confidence)
 }
 
-/// The `BCa` interval of a statistic of two samples that were measured apart, each resampled by itself.
+/// The `BCa` interval of a statistic of two independent samples, each resampled separately.
 ///
 /// As [`bca_interval`]; the statistic gets the draws from the baseline and from the candidate. `None` also with
 /// fewer than 2 samples on either side.
@@ -97,7 +97,7 @@ pub fn bca_interval_independent<T: Copy>(
     corrected_interval(estimate, replicates, &[without_baseline, without_candidate], resampling.confidence)
 }
 
-/// The statistic of the blocks and of each draw from them; `None` with fewer than 2 blocks.
+/// Returns the statistic of the blocks and of each draw from them; `None` with fewer than 2 blocks.
 fn resampled<T: Copy>(
     blocks: &[T],
     statistic: &mut impl FnMut(&mut [T]) -> f64,
@@ -118,16 +118,16 @@ fn resampled<T: Copy>(
     Some((estimate, replicates))
 }
 
-/// Fills `drawn` with blocks taken at random, each as often as it comes.
+/// Fills `drawn` with blocks drawn at random with replacement.
 fn draw<T: Copy>(blocks: &[T], drawn: &mut [T], rng: &mut ChaCha8Rng) {
     let count = blocks.len() as u64;
     for slot in drawn {
-        // Scaled, not rejected: the bias is below the number of blocks over 2^32, far beneath that of resampling.
+        // Scaled without rejection: the bias is below the number of blocks over 2^32, far below that of resampling.
         *slot = blocks[((u64::from(rng.next_u32()) * count) >> 32) as usize];
     }
 }
 
-/// The statistic with one sample, or one run of neighbours, left out at a time.
+/// Returns the statistic with one sample, or one run of neighbouring samples, left out at a time.
 fn jackknife<T: Copy>(blocks: &[T], mut statistic: impl FnMut(&mut [T]) -> f64) -> Vec<f64> {
     let groups = blocks.len().min(JACKKNIFE_GROUPS_MAX);
     let mut kept = Vec::with_capacity(blocks.len());
@@ -142,7 +142,7 @@ fn jackknife<T: Copy>(blocks: &[T], mut statistic: impl FnMut(&mut [T]) -> f64) 
         .collect()
 }
 
-/// The interval from the statistic, its resampled values, and its jackknife values for each independent sample.
+/// Returns the interval from the statistic, its resampled values, and its jackknife values for each independent sample.
 fn corrected_interval(
     estimate: f64,
     mut replicates: Vec<f64>,
@@ -157,7 +157,7 @@ fn corrected_interval(
     interval_at(&replicates, bias_correction(estimate, &replicates), acceleration(jackknives), confidence)
 }
 
-/// The interval between the resampled values, which are in order, at the corrected probabilities of both ends.
+/// Returns the interval between the sorted resampled values at the corrected probabilities of both ends.
 fn interval_at(sorted: &[f64], bias: f64, acceleration: f64, confidence: f64) -> Option<Interval> {
     if sorted.is_empty() || !is_confidence(confidence) {
         return None;
@@ -167,25 +167,25 @@ fn interval_at(sorted: &[f64], bias: f64, acceleration: f64, confidence: f64) ->
     Interval::between(end(-tail), end(tail))
 }
 
-/// How far the resampled values lie to one side of the estimate, as a normal quantile; ties count half.
+/// Share of resampled values below the estimate, as a normal quantile; ties count half.
 fn bias_correction(estimate: f64, sorted: &[f64]) -> f64 {
     let below = sorted.partition_point(|value| *value < estimate);
     let through = sorted.partition_point(|value| *value <= estimate);
     let smallest = 0.5 / sorted.len() as f64;
     let share = (below + through) as f64 * smallest;
-    // All to one side would be infinitely far; half a resample is what can be told.
+    // If all are on one side, the quantile would be infinite; half a resample is the resolution.
     normal_quantile(share.clamp(smallest, 1.0 - smallest))
 }
 
-/// How fast the spread of the statistic changes with its value: the skewness of its jackknife values over 6.
+/// Rate of change of the spread of the statistic with its value: the skewness of its jackknife values over 6.
 fn acceleration(jackknives: &[Vec<f64>]) -> f64 {
     let influences: Vec<Vec<f64>> = jackknives.iter().map(|values| influences(values)).collect();
     let largest = influences.iter().flatten().fold(0.0, |largest: f64, value| largest.max(value.abs()));
-    // Also where the influences overflowed: no correction is the plain bias-corrected interval.
+    // Also if the influences overflowed: without acceleration, the interval is only bias-corrected.
     if largest <= 0.0 || !largest.is_finite() {
         return 0.0;
     }
-    // It has no scale: dividing by the largest keeps the cubes of tiny influences from vanishing.
+    // It is scale-free, so dividing by the largest influence avoids underflow of the cubes of small ones.
     let moment = |power: i32| -> f64 {
         let of_one = |values: &Vec<f64>| {
             let sum: f64 = values.iter().map(|value| (value / largest).powi(power)).sum();
@@ -196,19 +196,19 @@ fn acceleration(jackknives: &[Vec<f64>]) -> f64 {
     moment(3) / (6.0 * moment(2).powf(1.5))
 }
 
-/// How much each sample pulls the statistic: the mean of the jackknife values minus its own, times one less than
-/// their number.
+/// Influence of each sample on the statistic: the mean of the jackknife values minus its own, times one less than their
+/// number.
 fn influences(jackknife: &[f64]) -> Vec<f64> {
     let count = jackknife.len() as f64;
     let mean = jackknife.iter().map(|value| value / count).sum::<f64>();
     jackknife.iter().map(|value| (count - 1.0) * (mean - value)).collect()
 }
 
-/// Which share of the resampled values lies below the end that the plain bootstrap would put at this quantile.
+/// Returns the share of the resampled values below the end that the plain bootstrap would have at this quantile.
 fn corrected_probability(normal: f64, bias: f64, acceleration: f64) -> f64 {
     let shifted = bias + normal;
     let divisor = 1.0 - acceleration * shifted;
-    // Past its pole the formula would turn round; the end it was heading for is the limit.
+    // Beyond its pole the formula changes sign; the limit before the pole is used.
     let corrected = if divisor > 0.0 { bias + shifted / divisor } else { shifted * f64::INFINITY };
     if corrected.is_finite() { normal_probability(corrected) } else { f64::from(u8::from(corrected > 0.0)) }
 }
@@ -256,7 +256,7 @@ mod tests {
                     jackknife(first, |kept| mean(kept) / mean(&mut second.clone())),
                     jackknife(second, |kept| mean(&mut first.clone()) / mean(kept)),
                 ],
-                _ => unreachable!("cases have one sample or two"),
+                _ => unreachable!("cases have one or two samples"),
             };
             for (actual, expected) in actual.iter().flatten().zip(expected.iter().flatten()) {
                 assert_close(*actual, *expected, case["name"].as_str().unwrap());
@@ -272,7 +272,7 @@ mod tests {
             let interval = match samples.as_slice() {
                 [only] => bca_interval(only, mean, &resampling),
                 [first, second] => bca_interval_independent(first, second, |a, b| mean(a) / mean(b), &resampling),
-                _ => unreachable!("cases have one sample or two"),
+                _ => unreachable!("cases have one or two samples"),
             };
             let (interval, expected) = (interval.unwrap(), numbers(&case["long_run"]));
             // The error of an end from 20000 resamples is about 2 % of the width.
@@ -283,12 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_and_pairs_stay_together() {
+    fn same_seed_gives_same_interval_and_pairs_are_kept() {
         let values: Vec<f64> = (0..20).map(|i| f64::from(i).sqrt()).collect();
         let interval = |seed| bca_interval(&values, mean, &Resampling { seed, ..RESAMPLING }).unwrap();
         assert_eq!(interval(1), interval(1));
         assert_ne!(interval(1), interval(2));
-        // The noise of a pair is common to both, so their ratio is known exactly.
+        // The noise of a pair is common to both values, so their ratio is known exactly.
         let pairs: Vec<(f64, f64)> = values.iter().map(|value| (value + 1.0, 2.0 * (value + 1.0))).collect();
         let ratio = |drawn: &mut [(f64, f64)]| {
             let (first, second): (Vec<f64>, Vec<f64>) = drawn.iter().copied().unzip();
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(percentile_interval(&[1.0, 2.0], mean, &Resampling { resamples: 0, ..RESAMPLING }), None);
         assert_eq!(percentile_interval(&[1.0, 2.0], mean, &Resampling { confidence: 0.0, ..RESAMPLING }), None);
         assert_eq!(bca_interval_independent(&[1.0], &[1.0, 2.0], |a, b| mean(a) / mean(b), &RESAMPLING), None);
-        // Every draw lies to one side of the estimate: finite all the same.
+        // Every draw is on one side of the estimate, but the result is finite.
         let mut calls = 0;
         let one_sided = |_: &mut [f64]| {
             calls += 1;
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_that_are_never_nan_do_not_hide_what_is_refused() {
+    fn undefined_draws_are_detected_if_the_statistic_is_never_nan() {
         let sum = |one: &mut [f64], other: &mut [f64]| one.iter().chain(other.iter()).sum();
         assert_eq!(bca_interval_independent(&[1.0], &[1.0, 2.0], sum, &RESAMPLING), None);
         assert_eq!(bca_interval_independent(&[1.0, 2.0], &[1.0], sum, &RESAMPLING), None);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_jackknife_of_one_side_sees_the_whole_other_side() {
+    fn jackknife_of_one_side_uses_the_whole_other_side() {
         let (baseline, candidate) = ([1.0, 2.0, 4.0], [8.0, 16.0, 32.0, 64.0]);
         let mut sums = Vec::new();
         let record = |one: &mut [f64], other: &mut [f64]| {
@@ -365,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn past_its_pole_the_correction_takes_the_limit() {
+    fn correction_beyond_its_pole_uses_the_limit() {
         assert!((corrected_probability(3.0, 0.0, 1.0) - 1.0).abs() < 1e-15);
         assert!(corrected_probability(-3.0, 0.0, -1.0).abs() < 1e-15);
     }
 
     #[test]
-    fn the_jackknife_of_many_samples_leaves_out_runs() {
+    fn jackknife_of_many_samples_leaves_out_runs() {
         let blocks: Vec<f64> = (0..2500).map(f64::from).collect();
         let mut lengths = Vec::new();
         let values = jackknife(&blocks, |kept| {

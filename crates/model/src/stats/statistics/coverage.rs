@@ -1,4 +1,4 @@
-//! Do 95 % intervals hold the truth 95 times in 100? Simulated log-normal samples with fixed seeds.
+//! Checks that 95 % intervals contain the true value in 95 % of cases, on simulated log-normal samples with fixed seeds.
 
 use std::ops::RangeInclusive;
 
@@ -9,12 +9,12 @@ use super::student::normal_quantile;
 use super::*;
 
 const SIMULATIONS: usize = 2000;
-/// Fewer than usual: only the share that holds the truth is looked at, and tests are not optimised.
+/// Fewer resamples than usual: only the coverage is checked, and tests are not optimised.
 const FEW_RESAMPLES: usize = 600;
 /// The standard deviation of the logarithms; 0.2 is a noisy machine.
 const NOISE: f64 = 0.2;
 
-/// Samples whose median is the given one.
+/// Returns samples whose median is the given one.
 fn log_normal(rng: &mut ChaCha8Rng, count: usize, median: f64) -> Vec<f64> {
     let sample = |_| {
         // In the middle of its cell, so never 0.
@@ -24,7 +24,7 @@ fn log_normal(rng: &mut ChaCha8Rng, count: usize, median: f64) -> Vec<f64> {
     (0..count).map(sample).collect()
 }
 
-/// Runs the simulations and checks the share of the intervals that hold the truth.
+/// Runs the simulations and checks the share of intervals that contain the true value.
 fn check(name: &str, truth: f64, interval: impl FnMut(&mut ChaCha8Rng) -> Option<Interval>) {
     check_within(name, 0.925..=0.975, truth, interval);
 }
@@ -39,7 +39,7 @@ fn check_within(
     let held = (0..SIMULATIONS).filter(|_| interval(&mut rng).unwrap().contains(truth)).count();
     let share = held as f64 / SIMULATIONS as f64;
     println!("{name}: {share}");
-    assert!(allowed.contains(&share), "{name} holds the truth in {share} of cases");
+    assert!(allowed.contains(&share), "{name} contains the true value in {share} of cases");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn shifts_cover() {
     }
 }
 
-/// The interval of the ratio of pairs that share drift of this size (a standard deviation of logarithms).
+/// Returns the interval of the ratio of pairs that share drift of this size (a standard deviation of logarithms).
 fn paired_ratio(rng: &mut ChaCha8Rng, count: usize, drift: f64) -> Option<Interval> {
     let blocks: Vec<f64> = log_normal(rng, count, 1.0).iter().map(|value| value.powf(drift / NOISE)).collect();
     let side = |rng: &mut ChaCha8Rng, median: f64| -> Vec<f64> {
@@ -99,7 +99,7 @@ fn paired_ratios_cover() {
 fn paired_ratios_are_not_too_narrow_under_large_drift() {
     for count in [5, 6, 7, 10, 30] {
         let name = format!("ratio of {count} pairs with large drift");
-        // Too wide is allowed here: the ratio of medians itself is badly known.
+        // Wide intervals are allowed here, because the ratio of medians itself is uncertain.
         check_within(&name, 0.925..=1.0, 1.5, |rng| paired_ratio(rng, count, 5.0 * NOISE));
     }
 }

@@ -1,15 +1,15 @@
-//! Geometric means over tests: one number for a suite, with an interval that says what it speaks for.
+//! Geometric means over tests: one number for a suite, with intervals for the suite or for all similar tests.
 //!
-//! Ratios are averaged by the geometric mean, the only one that does not depend on which side is the baseline
-//! (Fleming and Wallace, Communications of the ACM 29, 1986).
+//! The geometric mean is the only mean of ratios that does not depend on which side is the baseline (Fleming and Wallace,
+//! Communications of the ACM 29, 1986).
 
 use super::student::{Mean, exp, logarithms, mean_interval};
 use super::{Estimate, Interval};
 
 /// The geometric mean of one value per test, with the t interval of the logarithms. In the unit of the values.
 ///
-/// The interval takes the tests as drawn at random from all tests like them, so it is wide when tests differ, however
-/// well each was measured; [`geometric_mean_of_ratios`] speaks for the given tests alone.
+/// The interval treats the tests as a random sample of all similar tests, so it is wide if tests differ, however precisely
+/// each was measured; [`geometric_mean_of_ratios`] is about the given tests only.
 ///
 /// `None` without values or with one that is not finite or not above 0; the interval is `None` with fewer than 2, or
 /// with a confidence outside (0, 1).
@@ -21,8 +21,8 @@ pub fn geometric_mean(values: &[f64], confidence: f64) -> Option<Estimate> {
     estimate(mean.value, mean_interval(mean.value, &[mean], confidence))
 }
 
-/// The geometric mean over tests of each test's ratio, given the ratios measured for each (one per block, say); each
-/// test weighs the same, however many ratios it has. Without a unit.
+/// The geometric mean over tests of each test's ratio, given the measured ratios of each (one per block, for example).
+/// Tests have equal weights, however many ratios they have. Without a unit.
 ///
 /// A test's ratio is the geometric mean of its measured ones. The interval is that of measurement noise for these
 /// very tests: the variances of the tests' mean logarithms are added, with the degrees of freedom of Satterthwaite
@@ -38,19 +38,19 @@ pub fn geometric_mean_of_ratios<T: AsRef<[f64]>>(ratios_by_test: &[T], confidenc
     }
     let count = tests.len() as f64;
     let center = tests.iter().map(|logs| logs.iter().sum::<f64>() / logs.len() as f64).sum::<f64>() / count;
-    // A test enters the mean with one part in `count`, so its variance with the square of that.
+    // A test contributes one part in `count`, so its variance contributes with the square of that.
     let part = |logs: &Vec<f64>| Mean::of(logs).map(|mean| Mean { variance: mean.variance / (count * count), ..mean });
     let parts: Option<Vec<Mean>> = tests.iter().map(part).collect();
     estimate(center, parts.and_then(|parts| mean_interval(center, &parts, confidence)))
 }
 
-/// The logarithms; `None` if there are no values, or one is not finite or not above 0.
+/// Returns the logarithms; `None` if there are no values, or one is not finite or not above 0.
 fn positive_logarithms(values: &[f64]) -> Option<Vec<f64>> {
     let usable = !values.is_empty() && values.iter().all(|value| value.is_finite() && *value > 0.0);
     usable.then(|| logarithms(values))
 }
 
-/// Back from logarithms.
+/// Converts back from logarithms.
 fn estimate(center: f64, interval: Option<Interval>) -> Option<Estimate> {
     let value = center.exp();
     value.is_finite().then_some(Estimate { value, interval: interval.and_then(exp) })
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn few_odd_and_huge_values() {
+    fn few_invalid_and_huge_values_have_a_finite_mean_or_none() {
         assert_eq!(geometric_mean(&[], 0.95), None);
         for bad in [0.0, -2.0, f64::NAN, f64::INFINITY] {
             assert_eq!(geometric_mean(&[1.0, bad], 0.95), None);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn turning_every_ratio_round_turns_the_mean_round() {
+    fn inverting_every_ratio_inverts_the_mean() {
         let ratios = [1.1, 0.7, 3.2, 2.5];
         let turned = ratios.map(|ratio| 1.0 / ratio);
         let (one, other) = (geometric_mean(&ratios, 0.95).unwrap(), geometric_mean(&turned, 0.95).unwrap());

@@ -1,9 +1,8 @@
-//! What samples say: medians, ratios, shifts and geometric means, each with its interval and its source.
+//! Statistics of samples: medians, ratios, shifts and geometric means, each with its interval and its source.
 //!
-//! A sample that is NaN or infinite is not a measurement, and dropping it in silence would bend what is left:
-//! every function here answers `None` if it is given one. Nor does NaN or an infinity ever come out; a value
-//! that leaves the range of `f64` is `None` as well. Values keep the unit of the samples they come from.
-//! Randomness comes only from the seed that the caller gives.
+//! A NaN or infinite sample is not a measurement, and silently dropping it would bias the rest: every function returns
+//! `None` if it gets one. No function returns NaN or infinity; a value outside the range of `f64` is `None`, too. Values
+//! keep the unit of their samples. All randomness comes from the seed of the caller.
 
 mod bootstrap;
 #[cfg(test)]
@@ -31,56 +30,56 @@ pub(crate) use student::{Mean, chi_squared_median, mean_interval, t_probability}
 pub use student::{student_interval, welch_interval};
 pub use summary::{mad_noise, median, median_estimate, median_interval, quantile, relative_half_width};
 
-/// The confidence of every interval whose caller cannot choose another: 95 %.
+/// Confidence of all intervals for which the caller cannot choose another: 95 %.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// How many resamples a bootstrap takes unless told: the ends of a `BCa` interval need at least 1000 (Efron and
-/// Tibshirani, An Introduction to the Bootstrap, 1993, section 14.3), and twice that still costs little.
+/// Default number of resamples: the ends of a `BCa` interval need at least 1000 (Efron and Tibshirani, An Introduction to
+/// the Bootstrap, 1993, section 14.3), and twice that is still cheap.
 pub const RESAMPLES: usize = 2000;
 
-/// Where a value lies with the confidence that was asked for, both ends included. Both ends are finite.
+/// An interval that contains the true value with the requested confidence, including both ends, which are finite.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The lower end, in the unit of the samples.
+    /// Lower end, in the unit of the samples.
     pub low: f64,
-    /// The upper end, in the unit of the samples.
+    /// Upper end, in the unit of the samples.
     pub high: f64,
 }
 
 impl Interval {
-    /// The interval between two ends, given in either order; `None` unless both are finite.
+    /// Returns the interval between two ends, in any order; `None` unless both are finite.
     pub fn between(one: f64, other: f64) -> Option<Self> {
         (one.is_finite() && other.is_finite()).then(|| Self { low: one.min(other), high: one.max(other) })
     }
 
-    /// Whether a value lies inside, ends included.
+    /// Whether a value is inside; the ends are included.
     pub fn contains(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// Half of the distance between the ends, in the unit of the samples.
+    /// Half of the width, in the unit of the samples.
     pub fn half_width(self) -> f64 {
-        // Halved first: the distance between two huge ends of different sign would overflow.
+        // Halved first, because the width between two huge ends of different sign would overflow.
         self.high / 2.0 - self.low / 2.0
     }
 
-    /// The smallest interval that holds this one and the value. An interval made by another route than its
-    /// estimate (means of logarithms, resamples) can miss it when samples are few, and would then read as absurd.
+    /// Returns the smallest interval that contains this one and the value. An interval that is computed differently from
+    /// its estimate (means of logarithms, resamples) can exclude it if there are few samples.
     fn widened_to(self, value: f64) -> Self {
         Self { low: self.low.min(value), high: self.high.max(value) }
     }
 }
 
-/// A value computed from samples, and its interval where there are enough of them.
+/// An estimate from samples, with its interval if there are enough of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The value, finite, in the unit of the samples.
+    /// The estimate, finite, in the unit of the samples.
     pub value: f64,
-    /// Where the true value lies; `None` if the samples are too few to say.
+    /// Interval of the true value; `None` if there are too few samples.
     pub interval: Option<Interval>,
 }
 
-/// Whether this is a confidence that an interval can have: above 0 and below 1.
+/// Whether a confidence is valid: above 0 and below 1.
 fn is_confidence(confidence: f64) -> bool {
     confidence > 0.0 && confidence < 1.0
 }
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_order_their_ends_and_refuse_what_is_not_finite() {
+    fn interval_ends_are_sorted_and_must_be_finite() {
         assert_eq!(Interval::between(2.0, 1.0), Some(Interval { low: 1.0, high: 2.0 }));
         for (one, other) in [(f64::NAN, 1.0), (1.0, f64::INFINITY), (f64::NEG_INFINITY, f64::NAN)] {
             assert_eq!(Interval::between(one, other), None);
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_survive_the_way_out_and_back() {
+    fn estimates_are_unchanged_by_a_json_round_trip() {
         let estimate = Estimate { value: 1.5, interval: Interval::between(1.25, 2.0) };
         let text = serde_json::to_string(&estimate).unwrap();
         assert_eq!(text, r#"{"value":1.5,"interval":{"low":1.25,"high":2.0}}"#);

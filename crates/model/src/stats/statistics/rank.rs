@@ -1,34 +1,34 @@
-//! Rank tests: could samples that do not differ look like this? No assumption on their distribution.
+//! Rank tests: the probability of a difference this large between samples of equal distributions, whatever these are.
 
 use serde::{Deserialize, Serialize};
 
 use super::rank_distribution::RankStatistic;
 use super::student::normal_two_sided;
 
-/// How a p value was made.
+/// Method of computing a p value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RankMethod {
-    /// By counting every arrangement of the ranks: fewer than 50 samples on each side, no ties.
+    /// Exact, by counting all arrangements of the ranks: fewer than 50 samples on each side, no ties.
     Exact,
-    /// By the normal approximation, corrected for ties and for continuity.
+    /// Normal approximation, corrected for ties and for continuity.
     Normal,
 }
 
-/// What a rank test found.
+/// Result of a rank test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankTest {
-    /// The statistic; each test says which. A count, without a unit.
+    /// The statistic, defined by each test. A count, without a unit.
     pub statistic: f64,
-    /// The two-sided probability of a statistic this far from its mean if nothing differs, in [0, 1].
+    /// Two-sided probability of a statistic this far from its mean without a difference, in [0, 1].
     pub p_value: f64,
-    /// How the probability was made.
+    /// Method by which the p value was computed.
     pub method: RankMethod,
 }
 
-/// Whether two samples measured apart differ (Mann and Whitney, Annals of Mathematical Statistics 18, 1947). The
-/// statistic is U of the candidate: the number of pairs, one from each side, in which the candidate is the larger,
-/// ties counting half.
+/// Tests whether two independent samples differ (Mann and Whitney, Annals of Mathematical Statistics 18, 1947). The
+/// statistic is U of the candidate: the number of pairs, one from each side, in which the candidate is larger; ties count
+/// half.
 ///
 /// `None` if a side has no samples or one that is not finite.
 pub fn mann_whitney(baseline: &[f64], candidate: &[f64]) -> Option<RankTest> {
@@ -41,13 +41,13 @@ pub fn mann_whitney(baseline: &[f64], candidate: &[f64]) -> Option<RankTest> {
     let own_pairs = (candidate.len() * (candidate.len() + 1)) as f64 / 2.0;
     let all = pooled.len() as f64;
     let shape = RankStatistic::RankSum(baseline.len(), candidate.len());
-    // One sample on each side have no tied variance to speak of; max keeps 0 / 0 out.
+    // With one sample on each side, the variance of ties is 0 / 0; max avoids it.
     let variance = shape.variance() * (1.0 - ties / (all * (all * all - 1.0)).max(1.0));
     Some(judge(rank_sum - own_pairs, shape, variance, ties > 0.0))
 }
 
-/// Whether differences of pairs lie around 0 (Wilcoxon, Biometrics Bulletin 1, 1945). Differences of exactly 0 are
-/// left out. The statistic is the sum of the ranks of the positive differences.
+/// Tests whether differences of pairs are centred at 0 (Wilcoxon, Biometrics Bulletin 1, 1945). Differences of exactly 0
+/// are ignored. The statistic is the sum of the ranks of the positive differences.
 ///
 /// `None` without differences or with one that is not finite; if all are 0 the p value is 1.
 pub fn wilcoxon_signed_rank(differences: &[f64]) -> Option<RankTest> {
@@ -61,12 +61,12 @@ pub fn wilcoxon_signed_rank(differences: &[f64]) -> Option<RankTest> {
     Some(judge(rank_sum, shape, shape.variance() - ties / 48.0, ties > 0.0))
 }
 
-/// Sorts, and gives the sum of the ranks of the marked values (tied ones share their mean rank), and the sum over
-/// groups of `t` tied values of `t^3 - t`.
+/// Sorts, and returns the sum of the ranks of the marked values (ties have their mean rank), and the sum over groups of `t`
+/// ties of `t^3 - t`.
 fn marked_rank_sum(values: &mut [(f64, bool)]) -> (f64, f64) {
     values.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
     let (mut rank_sum, mut ties, mut before) = (0.0, 0.0, 0.0);
-    // Compared as numbers, so that 0 and -0 tie.
+    // Compared as numbers, so that 0 and -0 are ties.
     for group in values.chunk_by(|one, other| one.0 >= other.0) {
         let size = group.len() as f64;
         let marked = group.iter().filter(|(_, mark)| *mark).count() as f64;
@@ -77,20 +77,20 @@ fn marked_rank_sum(values: &mut [(f64, bool)]) -> (f64, f64) {
     (rank_sum, ties)
 }
 
-/// From the statistic to its probability, by the way that its ties and its size allow.
+/// Returns the p value of a statistic by the method that its ties and its size allow.
 fn judge(statistic: f64, shape: RankStatistic, variance: f64, tied: bool) -> RankTest {
     if shape.is_exact() && !tied {
         return RankTest { statistic, p_value: exact_p_value(statistic, shape), method: RankMethod::Exact };
     }
     let distance = (statistic - shape.largest() as f64 / 2.0).abs();
-    // Half a step for continuity, but not past the mean; without variance (all tied) nothing can be told apart.
+    // Half a step for continuity, but not beyond the mean; without variance (all tied) there is no evidence.
     let p_value =
         if variance > 0.0 { normal_two_sided((distance - 0.5).max(0.0) / variance.sqrt()).min(1.0) } else { 1.0 };
     RankTest { statistic, p_value, method: RankMethod::Normal }
 }
 
 fn exact_p_value(statistic: f64, shape: RankStatistic) -> f64 {
-    // Without ties the statistic is a whole number, and its distribution is symmetric.
+    // Without ties the statistic is an integer, and its distribution is symmetric.
     let whole = statistic as usize;
     let extreme = whole.min(shape.largest() - whole);
     (2.0 * shape.cumulative()[extreme]).min(1.0)
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_nothing_and_of_what_is_not_finite_say_nothing() {
+    fn empty_and_non_finite_samples_have_no_test() {
         assert_eq!(mann_whitney(&[], &[1.0]), None);
         assert_eq!(mann_whitney(&[1.0], &[]), None);
         assert_eq!(mann_whitney(&[1.0], &[f64::NAN]), None);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_samples_are_certain_not_to_differ() {
+    fn equal_samples_have_a_p_value_of_one() {
         let one = |p: Option<RankTest>| (p.unwrap().p_value - 1.0).abs() < 1e-12;
         assert!(one(mann_whitney(&[1.0], &[2.0])) && one(mann_whitney(&[1.0], &[1.0])));
         assert!(one(mann_whitney(&[5.0; 9], &[5.0; 4])));

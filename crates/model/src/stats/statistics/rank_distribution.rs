@@ -1,23 +1,23 @@
-//! The exact distributions of the two rank statistics when nothing differs, and how deep an interval may cut.
+//! Exact distributions of the two rank statistics under the null hypothesis, and the depth of intervals.
 
 use super::is_confidence;
 use super::student::normal_quantile;
 
-/// Exact distributions are made for fewer samples than this (on each side), as in R: their cost grows with the
-/// fourth power, and from here on the normal approximation agrees to three digits.
+/// Number of samples (on each side) from which the normal approximation is used, as in R. The cost of exact distributions
+/// grows with the fourth power, and from here on the approximation agrees to three digits.
 pub(super) const EXACT_BELOW: usize = 50;
 
-/// The two statistics, with the number of samples that each is about.
+/// The two statistics, with their numbers of samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RankStatistic {
     /// Wilcoxon's sum of the ranks of positive differences.
     SignedRank(usize),
-    /// Mann and Whitney's count of pairs, one from each side, that are in order.
+    /// Mann and Whitney's count of ordered pairs, one from each side.
     RankSum(usize, usize),
 }
 
 impl RankStatistic {
-    /// Its largest value; the smallest is 0 and the mean halfway.
+    /// Returns the largest value; the smallest is 0 and the mean halfway.
     pub(super) fn largest(self) -> usize {
         match self {
             Self::SignedRank(count) => count * (count + 1) / 2,
@@ -25,7 +25,7 @@ impl RankStatistic {
         }
     }
 
-    /// Its variance without ties.
+    /// Returns the variance without ties.
     pub(super) fn variance(self) -> f64 {
         match self {
             Self::SignedRank(count) => {
@@ -47,7 +47,7 @@ impl RankStatistic {
         }
     }
 
-    /// The probabilities of at most 0, at most 1, and so on up to the middle.
+    /// Returns the probabilities of at most 0, at most 1, and so on up to the middle.
     pub(super) fn cumulative(self) -> Vec<f64> {
         let probabilities = match self {
             Self::SignedRank(count) => signed_rank_probabilities(count),
@@ -61,9 +61,9 @@ impl RankStatistic {
         probabilities.into_iter().map(add).collect()
     }
 
-    /// How many of the ordered averages or differences an interval of this confidence may leave out at each end,
-    /// plus one: it runs from the d-th smallest to the d-th largest. `None` if even the outermost do not reach the
-    /// confidence. (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 2014, sections 3.3 and 4.3.)
+    /// Returns the depth d of an interval of this confidence, which extends from the d-th smallest to the d-th largest of the
+    /// ordered averages or differences. `None` if even the outermost do not reach the confidence. (Hollander, Wolfe and
+    /// Chicken, Nonparametric Statistical Methods, 2014, sections 3.3 and 4.3.)
     pub(super) fn depth(self, confidence: f64) -> Option<usize> {
         if !is_confidence(confidence) {
             return None;
@@ -80,7 +80,7 @@ impl RankStatistic {
     }
 }
 
-/// One coin per rank: the sum over the heads. From 0 to the middle.
+/// Distribution of the sum of the ranks whose coin shows heads, from 0 to the middle.
 fn signed_rank_probabilities(count: usize) -> Vec<f64> {
     let middle = count * (count + 1) / 4;
     let mut probabilities = vec![0.0; middle + 1];
@@ -95,17 +95,17 @@ fn signed_rank_probabilities(count: usize) -> Vec<f64> {
     probabilities
 }
 
-/// The coefficients of the Gaussian binomial over their sum (Mann and Whitney, Annals of Mathematical Statistics 18,
-/// 1947). From 0 to the middle.
+/// Coefficients of the Gaussian binomial over their sum (Mann and Whitney, Annals of Mathematical Statistics 18, 1947),
+/// from 0 to the middle.
 fn rank_sum_probabilities(one: usize, other: usize) -> Vec<f64> {
     let middle = one * other / 2;
-    // Whole numbers, because the division below is exact only there; at most C(98, 49), which is below 2^95.
+    // Integers, because the division below is only exact for them; at most C(98, 49), which is below 2^95.
     let mut ways = vec![0_i128; middle + 1];
     ways[0] = 1;
     let mut all = 1_i128;
     let (few, many) = (one.min(other), one.max(other));
     for step in 1..=few {
-        // Times 1 - q^(many + step), then over 1 - q^step.
+        // Multiplied by 1 - q^(many + step), then divided by 1 - q^step.
         for at in (many + step..=middle).rev() {
             ways[at] -= ways[at - many - step];
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_exact_distributions_still_add_up() {
+    fn largest_exact_distributions_sum_to_one_half() {
         let most = EXACT_BELOW - 1;
         for statistic in [RankStatistic::SignedRank(most), RankStatistic::RankSum(most, most)] {
             let cumulative = statistic.cumulative();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn depths_are_those_of_the_tables() {
+    fn depths_agree_with_published_tables() {
         // Hollander, Wolfe and Chicken, tables A.4 and A.6: P(T+ <= 8) = 0.0244 for 10; P(U <= 23) = 0.0217 for 10, 10.
         assert_eq!(RankStatistic::SignedRank(10).depth(0.95), Some(9));
         assert_eq!(RankStatistic::RankSum(10, 10).depth(0.95), Some(24));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_depth_continues_the_exact_one() {
+    fn normal_depth_continues_the_exact_one() {
         let exact = RankStatistic::SignedRank(49);
         let normal = (612.5 + 0.5 + normal_quantile(0.025) * exact.variance().sqrt()) as usize;
         assert!(exact.depth(0.95).unwrap().abs_diff(normal) <= 1);

@@ -1,4 +1,4 @@
-//! The ratio of two medians: how many times the baseline the candidate is, how sure, and whether it differs at all.
+//! The ratio of the medians of candidate and baseline, its interval, and a test for a difference.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,44 +8,44 @@ use super::student::{exp, logarithms, student_interval, welch_interval};
 use super::summary::{median_of_sorted, sorted};
 use super::{CONFIDENCE, Interval};
 
-/// Below this many samples (or pairs) the bootstrap has too few different draws and its intervals are too narrow.
+/// Minimum number of samples (or pairs) for a bootstrap; with fewer it has too few different draws and is too narrow.
 const BOOTSTRAP_FROM: usize = 6;
 
-/// How the samples of the two sides belong together.
+/// Relation between the samples of the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pairing {
-    /// The i-th samples of both sides come from the same block, and share its drift: blocks are resampled whole.
+    /// The i-th samples of both sides are from the same block and share its drift: blocks are resampled whole.
     Paired,
-    /// The sides were measured apart: each is resampled by itself.
+    /// The sides are independent and resampled separately.
     Independent,
 }
 
 /// The ratio of two medians. Without a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RatioEstimate {
-    /// The candidate's median over the baseline's: 2 is twice the baseline.
+    /// The candidate's median divided by the baseline's: 2 is twice the baseline.
     pub ratio: f64,
-    /// Its 95 % interval, which holds the ratio; `None` with fewer than 2 samples (or pairs) on a side.
+    /// 95 % interval, which contains the ratio; `None` with fewer than 2 samples (or pairs) on a side.
     pub interval: Option<Interval>,
-    /// The two-sided p value of a rank test: Wilcoxon's on the logarithms of the pairs' ratios, or Mann and
-    /// Whitney's. With few samples it cannot be small: 5 pairs give at least 0.0625.
+    /// Two-sided p value of a rank test: Wilcoxon's on the logarithms of the pairs' ratios, or Mann and Whitney's. Few
+    /// samples limit it: 5 pairs give at least 0.0625.
     pub p_value: f64,
 }
 
-/// The candidate's median over the baseline's, with its 95 % interval: from 6 samples on by the `BCa` bootstrap
-/// ([`super::bca_interval_independent`]), from 6 pairs on by the percentile bootstrap of the pairs
+/// Returns the candidate's median divided by the baseline's, with its 95 % interval: from 6 samples by the `BCa` bootstrap
+/// ([`super::bca_interval_independent`]), from 6 pairs by the percentile bootstrap of the pairs
 /// ([`super::percentile_interval`]); with fewer by a t interval of the logarithms (Welch's, or Student's of the pairs'
-/// ratios). Equal samples give an interval without width.
+/// ratios). Equal samples give an interval of width 0.
 ///
-/// Pairs are not bias-corrected, because the two medians mostly come from different blocks: where in the spread of
-/// the resamples their ratio lies is chance. In simulations of 6 to 30 log-normal pairs, `BCa` held the truth in 87 to
-/// 94 % of cases when the drift between blocks was as large as the noise, and in 79 to 90 % when it was five times
-/// that; percentiles in 93 % or more. Under large drift they are wider than need be (up to 99 %): the median of the
-/// pairs' ratios, by [`super::median_estimate`], is then the sharper question.
+/// Pairs are not bias-corrected, because the two medians are mostly from different blocks, so the position of their ratio in
+/// the distribution of the resamples is chance. In simulations of 6 to 30 log-normal pairs, `BCa` covered the true ratio in
+/// 87 to 94 % of cases if the drift between blocks was as large as the noise, and in 79 to 90 % if it was five times that;
+/// percentiles in 93 % or more. Under large drift they are wider than necessary (up to 99 %): the median of the pairs'
+/// ratios, by [`super::median_estimate`], is then more precise.
 ///
-/// `None` if a side has no samples, a sample that is not finite or not above 0 (such samples have no ratio: see
-/// [`super::hodges_lehmann_shift`]), if paired sides differ in length, or where the ratio is beyond `f64`.
+/// `None` if a side has no samples, a sample that is not finite or not above 0 (see [`super::hodges_lehmann_shift`]), if
+/// paired sides differ in length, or if the ratio is outside the range of `f64`.
 pub fn ratio_of_medians(
     baseline: &[f64],
     candidate: &[f64],
@@ -79,9 +79,9 @@ pub fn ratio_of_medians(
     ratio.is_finite().then_some(RatioEstimate { ratio, interval, p_value })
 }
 
-/// The logarithm of each pair's ratio; `None` if the sides differ in length.
+/// Returns the logarithm of each pair's ratio; `None` if the sides differ in length.
 fn pair_logarithms(baseline: &[f64], candidate: &[f64]) -> Option<Vec<f64>> {
-    // The ratio first: equal ratios then have equal logarithms, and tie in the rank test.
+    // The ratio is computed first: equal ratios then have equal logarithms, and are ties in the rank test.
     (baseline.len() == candidate.len())
         .then(|| baseline.iter().zip(candidate).map(|(baseline, candidate)| (candidate / baseline).ln()).collect())
 }
@@ -112,18 +112,18 @@ fn independent_interval(
     bca_interval_independent(&baseline_ranks, &candidate_ranks, ratio, resampling)
 }
 
-/// A sample sorted once, so that the median of a draw is found by counting and not by comparing: this is what makes
+/// A sample that is sorted once, so that the median of a draw is found by counting instead of comparing: this makes
 /// thousands of bootstraps affordable.
 struct RankedSample {
     sorted: Vec<f64>,
-    /// The place in `sorted` of each sample, in the order they were given.
+    /// Position in `sorted` of each sample, in the original order.
     ranks: Vec<u32>,
-    /// How often each place was drawn; all 0 between draws.
+    /// Number of times each position was drawn; all 0 between draws.
     counts: Vec<u32>,
 }
 
 impl RankedSample {
-    /// `None` if there are no samples, or one is not finite or not above 0.
+    /// Sorts a sample; `None` if it is empty, or a value is not finite or not above 0.
     fn new(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values).filter(|sorted| sorted[0] > 0.0)?;
         let mut order: Vec<u32> = (0..u32::try_from(values.len()).ok()?).collect();
@@ -139,7 +139,7 @@ impl RankedSample {
         median_of_sorted(&self.sorted)
     }
 
-    /// The median of the samples at these ranks, at least one.
+    /// Returns the median of the samples at these ranks, of which there must be at least one.
     fn median_of_draw(&mut self, ranks: impl ExactSizeIterator<Item = u32>) -> f64 {
         let drawn = ranks.len();
         for rank in ranks {
@@ -152,8 +152,8 @@ impl RankedSample {
     }
 }
 
-/// The place at which the sample of this index (from 0, in order) was drawn, looking from `from` on, before which
-/// `below` were drawn; and how many were drawn before that place.
+/// Returns the position at which the sample of this index (from 0, in order) was drawn, searching from `from`, before which
+/// `below` were drawn; and the number drawn before that position.
 fn place(counts: &[u32], mut below: usize, from: usize, index: usize) -> (usize, usize) {
     let mut at = from;
     while below + (counts[at] as usize) <= index {
@@ -190,7 +190,7 @@ mod tests {
                     assert_interval(estimate.interval, &expected["interval"], name);
                 } else {
                     let (interval, expected) = (estimate.interval.unwrap(), numbers(&expected["interval"]));
-                    // Two bootstraps with different draws: ends of a median's move by whole samples.
+                    // Two bootstraps with different draws: the ends of a median's interval differ by whole samples.
                     let allowed = 0.15 * (expected[1] - expected[0]);
                     assert!((interval.low - expected[0]).abs() < allowed, "{name} {interval:?} {expected:?}");
                     assert!((interval.high - expected[1]).abs() < allowed, "{name} {interval:?} {expected:?}");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_median_is_the_plain_one() {
+    fn median_by_counting_equals_the_plain_median() {
         let values = [3.0, 1.0, 2.0, 2.0, 9.0, 4.0, 1.0];
         let mut ranked = RankedSample::new(&values).unwrap();
         for draw in [vec![0], vec![0, 1], vec![4, 4, 4], vec![0, 1, 2, 3, 4, 5, 6], vec![4, 1, 1, 4], vec![5, 0, 3, 4]]
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_know_more_than_sides_when_drift_is_common() {
+    fn paired_intervals_are_narrower_if_drift_is_common() {
         let drift: Vec<f64> = (0..12).map(|i| 10.0 + f64::from(i * i)).collect();
         let candidate: Vec<f64> = drift.iter().enumerate().map(|(i, d)| d * (1.1 + 0.001 * i as f64)).collect();
         let paired = ratio(&drift, &candidate, Pairing::Paired).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_and_equal_samples() {
+    fn few_and_equal_samples_have_ratios() {
         for pairing in [Pairing::Paired, Pairing::Independent] {
             let one = ratio(&[2.0], &[3.0], pairing).unwrap();
             assert_eq!((one.ratio, one.interval), (1.5, None));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_ratio_is_refused() {
+    fn invalid_samples_have_no_ratio() {
         let good = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let mut values = good;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_ratio() {
+    fn ratio_intervals_contain_the_ratio() {
         for count in 2..12_u32 {
             let baseline: Vec<f64> = (0..count).map(|i| 1.0 + f64::from(i * 7 % 11)).collect();
             let candidate: Vec<f64> = (0..count).map(|i| 1.0 + f64::from(i * i * 5 % 13).exp()).collect();

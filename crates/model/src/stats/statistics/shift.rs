@@ -1,8 +1,8 @@
-//! Hodges-Lehmann: by how much samples are shifted, in their own unit, with the interval of the matching rank test.
+//! Hodges-Lehmann estimates: the shift between samples, in their unit, with the interval of the matching rank test.
 //!
 //! Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963; the intervals invert Wilcoxon's and Mann and
-//! Whitney's tests. Where samples are too few for ranks to reach the confidence (6 differences, or 4 samples on
-//! each side, reach 95 %), the interval is Student's or Welch's, widened to hold the shift.
+//! Whitney's tests. If there are too few samples for ranks to reach the confidence (6 differences, or 4 samples on each
+//! side, reach 95 %), the interval is Student's or Welch's, extended to contain the shift.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -11,17 +11,17 @@ use super::rank_distribution::RankStatistic;
 use super::student::{student_interval, welch_interval};
 use super::{Estimate, Interval};
 
-/// At most this many averages or differences are made: 32 MB, a tenth of a second. Beyond, samples are drawn at
-/// random from all, and the interval is that of the drawn ones, so wider than it could be.
+/// Maximum number of averages or differences: 32 MB, a tenth of a second. Larger samples are reduced at random, and the
+/// interval is that of the reduced samples, so it is wider than necessary.
 const COMBINATIONS_MAX: usize = 4_000_000;
-/// As many samples as make [`COMBINATIONS_MAX`] averages with each other; and, on two sides, differences.
+/// Number of samples with [`COMBINATIONS_MAX`] averages of two, and of samples per side with that many differences.
 const AVERAGED_MAX: usize = 2_800;
 const SIDE_MAX: usize = 2_000;
 const _: () = assert!(AVERAGED_MAX * (AVERAGED_MAX + 1) / 2 <= COMBINATIONS_MAX);
 const _: () = assert!(SIDE_MAX * SIDE_MAX <= COMBINATIONS_MAX);
 
-/// The middle of one sample, or of the differences of pairs: the median of the averages of any two, each with itself
-/// included. In the unit of the samples. The seed is used only to draw from more than 2800 samples.
+/// Returns the centre of one sample, or of the differences of pairs: the median of the averages of any two, including each
+/// with itself. In the unit of the samples. The seed is only used to reduce more than 2800 samples.
 ///
 /// `None` without samples or with one that is not finite; the interval is `None` with fewer than 2, or with a
 /// confidence outside (0, 1).
@@ -38,11 +38,11 @@ pub fn hodges_lehmann_center(values: &[f64], confidence: f64, seed: u64) -> Opti
     estimate(&mut averages, depth, || student_interval(&values, confidence))
 }
 
-/// How far the candidate lies above the baseline: the median of all differences of one from each side. In the unit
-/// of the samples. The seed is used only to draw from samples that make more than 4 million differences.
+/// Returns the difference of the candidate to the baseline: the median of all differences of one from each side. In the unit
+/// of the samples. The seed is only used to reduce samples with more than 4 million differences.
 ///
-/// `None` if a side has no samples or one that is not finite, or where the shift is beyond `f64`; the interval is
-/// `None` where a side has fewer than 2 and ranks do not reach the confidence, or with a confidence outside (0, 1).
+/// `None` if a side has no samples or one that is not finite, or if the shift is outside the range of `f64`. The interval is
+/// `None` if a side has fewer than 2 and ranks do not reach the confidence, or with a confidence outside (0, 1).
 pub fn hodges_lehmann_shift(baseline: &[f64], candidate: &[f64], confidence: f64, seed: u64) -> Option<Estimate> {
     if baseline.is_empty() || candidate.is_empty() {
         return None;
@@ -61,12 +61,12 @@ pub fn hodges_lehmann_shift(baseline: &[f64], candidate: &[f64], confidence: f64
     estimate(&mut differences, depth, || welch_interval(&few_baseline, &few_candidate, confidence))
 }
 
-/// How many samples of a side may be used when the other has this many, at least one.
+/// Returns the number of samples of a side that may be used if the other has this many; at least one.
 fn side_max(other: usize) -> usize {
     COMBINATIONS_MAX / other.min(SIDE_MAX)
 }
 
-/// The median of the combinations, and the interval at this depth or, without one, the one of the few.
+/// Returns the median of the combinations, and the interval at this depth; without a depth, the interval for few samples.
 fn estimate(
     combinations: &mut [f64],
     depth: Option<usize>,
@@ -85,19 +85,19 @@ fn estimate(
     value.is_finite().then_some(Estimate { value, interval })
 }
 
-/// The value that would be at this index, were they sorted.
+/// Returns the value that would be at this index after sorting.
 fn order_statistic(values: &mut [f64], index: usize) -> f64 {
     *values.select_nth_unstable_by(index, f64::total_cmp).1
 }
 
-/// All samples, or that many of them, each at most once.
+/// Returns all samples, or `count` of them without replacement.
 fn drawn(values: &[f64], count_max: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
     let mut drawn = values.to_vec();
     if drawn.len() <= count_max {
         return drawn;
     }
     for index in 0..count_max {
-        // Scaled, not rejected: the bias is below the number of samples over 2^64.
+        // Scaled without rejection: the bias is below the number of samples over 2^64.
         let other = (u128::from(rng.next_u64()) * (drawn.len() - index) as u128) >> 64;
         drawn.swap(index, index + other as usize);
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_samples_give_no_estimate_or_a_finite_one() {
+    fn invalid_samples_have_no_shift_or_a_finite_one() {
         assert_eq!(hodges_lehmann_center(&[], 0.95, 1), None);
         assert_eq!(hodges_lehmann_center(&[f64::NAN], 0.95, 1), None);
         assert_eq!(hodges_lehmann_center(&[2.0], 0.95, 1), Some(Estimate { value: 2.0, interval: None }));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_is_bounded_and_the_seed_decides() {
+    fn combinations_are_bounded_and_the_seed_decides() {
         let many: Vec<f64> = (0..30_000).map(|i| f64::from(i * 7919 % 30_011)).collect();
         let center = hodges_lehmann_center(&many, 0.95, 1).unwrap();
         assert_eq!(hodges_lehmann_center(&many, 0.95, 1).unwrap(), center);
@@ -164,7 +164,7 @@ mod tests {
             assert!(combinations <= COMBINATIONS_MAX, "{one} {other}");
             assert!(
                 combinations == one * other || combinations > COMBINATIONS_MAX / 2,
-                "no more is left out than must"
+                "no more samples are left out than necessary"
             );
         }
         let shifted: Vec<f64> = many.iter().map(|value| value + 500.0).collect();
@@ -173,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_takes_each_sample_at_most_once() {
+    fn draws_use_each_sample_at_most_once() {
         let values: Vec<f64> = (0..100).map(f64::from).collect();
         let mut drawn = drawn(&values, 60, &mut ChaCha8Rng::seed_from_u64(5));
         drawn.sort_unstable_by(f64::total_cmp);
         drawn.dedup();
         assert_eq!(drawn.len(), 60);
-        assert!(drawn.iter().any(|value| *value >= 60.0), "from all, not from the first");
+        assert!(drawn.iter().any(|value| *value >= 60.0), "from all samples, not only the first");
     }
 }

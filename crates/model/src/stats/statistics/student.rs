@@ -5,8 +5,8 @@ use statrs::function::erf::erfc;
 
 use super::{Interval, is_confidence};
 
-/// Beyond this many degrees of freedom the expansion of the t quantile is good to ten digits, while the inverse of
-/// the incomplete beta function, from which `statrs` makes it, loses more and more (at a million all but three).
+/// Degrees of freedom above which an expansion of the t quantile is used. It is accurate to ten digits there, while the
+/// inverse incomplete beta function of `statrs` loses accuracy (at a million, all but three digits).
 const EXPANSION_FROM: f64 = 1000.0;
 
 /// The interval of the mean, by Student's t (Student, Biometrika 6, 1908), in the unit of the samples.
@@ -45,7 +45,7 @@ pub(super) fn logarithms(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value.ln()).collect()
 }
 
-/// A mean of samples with what is known of its error.
+/// A mean of samples with its error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mean {
     pub(crate) value: f64,
@@ -115,17 +115,17 @@ fn expanded_t_quantile(normal: f64, freedom: f64) -> f64 {
     normal * (1.0 + (first + (second + third / freedom) / freedom) / freedom)
 }
 
-/// The value below which the standard normal distribution keeps this probability, which lies in (0, 1).
+/// Returns the quantile of the standard normal distribution for a probability in (0, 1).
 pub(super) fn normal_quantile(probability: f64) -> f64 {
     Normal::standard().inverse_cdf(probability)
 }
 
-/// The probability that the standard normal distribution keeps below this value.
+/// Returns the probability that a standard normal value is below this.
 pub(super) fn normal_probability(value: f64) -> f64 {
     Normal::standard().cdf(value)
 }
 
-/// The probability that a standard normal value lies at least this far from 0, on either side.
+/// Returns the probability that a standard normal value is at least this far from 0, on either side.
 pub(super) fn normal_two_sided(distance: f64) -> f64 {
     // erfc and not 1 - cdf: the small probabilities are the ones that matter.
     erfc(distance.abs() / std::f64::consts::SQRT_2)
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn means_of_odd_samples_have_no_interval_or_a_finite_one() {
+    fn means_of_invalid_samples_have_no_interval_or_a_finite_one() {
         assert_eq!(student_interval(&[], 0.95), None);
         assert_eq!(student_interval(&[1.0], 0.95), None);
         assert_eq!(student_interval(&[1.0, f64::NAN], 0.95), None);

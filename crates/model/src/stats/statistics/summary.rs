@@ -1,4 +1,4 @@
-//! One set of samples: its median, its quantiles, how sure and how noisy they are.
+//! Statistics of one set of samples: median, quantiles, interval and noise.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -12,7 +12,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     sorted(values).map(|sorted| median_of_sorted(&sorted))
 }
 
-/// The value below which the share `q` of the samples lies, interpolated between neighbours: type 7 of Hyndman
+/// Returns the value below which the share `q` of the samples is, interpolated between neighbours: type 7 of Hyndman
 /// and Fan (The American Statistician 50, 1996), the default of R and `NumPy`. In the unit of the samples.
 ///
 /// `None` without samples, with one that is not finite, or with `q` outside [0, 1].
@@ -43,7 +43,7 @@ pub fn median_estimate(values: &[f64], confidence: f64) -> Option<Estimate> {
 
 /// Half the width of the median's 95 % interval over the median, without a unit: 0.02 is "known to 2 %".
 ///
-/// `None` where there is no interval, or where the median is 0 and the interval is more than that point.
+/// `None` if the median has no interval, or if it is 0 and the interval is not that single point.
 pub fn relative_half_width(values: &[f64]) -> Option<f64> {
     let Estimate { value, interval } = median_estimate(values, CONFIDENCE)?;
     let half = interval?.half_width();
@@ -51,9 +51,9 @@ pub fn relative_half_width(values: &[f64]) -> Option<f64> {
     relative.is_finite().then_some(relative)
 }
 
-/// How far samples scatter, as a standard deviation in their unit: 1.4826 times the median distance from the
-/// median (Hampel, Journal of the American Statistical Association 69, 1974). A minority of wild samples does not
-/// move it; it is 0 when more than half of the samples are equal.
+/// Returns a scale estimate, as a standard deviation in the unit of the samples: 1.4826 times the median distance from the
+/// median (Hampel, Journal of the American Statistical Association 69, 1974). A minority of outliers does not change it; it
+/// is 0 if more than half of the samples are equal.
 ///
 /// `None` without samples, with one that is not finite, or where a distance is not finite.
 pub fn mad_noise(values: &[f64]) -> Option<f64> {
@@ -64,7 +64,7 @@ pub fn mad_noise(values: &[f64]) -> Option<f64> {
     Some(median(&distances)? * NORMAL_SCALE).filter(|noise| noise.is_finite())
 }
 
-/// The gate of this module: the samples in order; `None` if there are none or one is not finite.
+/// Returns the sorted samples; `None` if there are none or one is not finite.
 pub(super) fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
         return None;
@@ -125,7 +125,7 @@ fn depth(count: usize, confidence: f64) -> Option<usize> {
     Some(depth)
 }
 
-/// The probability that the median lies from the d-th smallest to the d-th largest sample.
+/// Returns the probability that the median is between the d-th smallest and the d-th largest sample.
 fn coverage(count: usize, depth: usize) -> f64 {
     let below = Binomial::new(0.5, count as u64).expect("1/2 is a probability").cdf(depth as u64 - 1);
     (1.0 - 2.0 * below).max(0.0)
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn no_samples_say_nothing_and_one_says_its_value() {
+    fn empty_samples_have_no_median_and_single_samples_are_their_median() {
         assert_eq!(median(&[]), None);
         assert_eq!(median_interval(&[], 0.95), None);
         assert_eq!(relative_half_width(&[]), None);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_is_not_finite_is_refused() {
+    fn samples_must_be_finite() {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let values = [1.0, bad, 2.0, 3.0, 4.0, 5.0, 6.0];
             assert_eq!(median(&values), None);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn no_share_of_the_way_parts_equal_values() {
+    fn interpolation_between_equal_values_is_exact() {
         for share in (0..1000).map(|thousandths| f64::from(thousandths) / 1000.0) {
             for value in [0.1, -0.3, 0.7, 1.1, 3.7, 5.9] {
                 let there = between(value, value, share);
