@@ -1,8 +1,8 @@
-//! An axis: from values to shares of its length, and where its ticks stand. Knows no pixels.
+//! An axis: the mapping from values to its length, and its ticks. Must not depend on pixels.
 
 use model::values::workload::Better;
 
-/// Values that differ by more than this are shown on a logarithmic axis.
+/// Ratio of the largest to the smallest value from which an axis is logarithmic.
 const LOGARITHMIC_FROM: f64 = 30.0;
 
 /// From its lowest to its highest value.
@@ -13,7 +13,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Holds all values, and ends of intervals as far as they leave the values readable; none without a value.
+    /// Covers all values, and the ends of intervals as far as the values stay readable. `None` without values.
     pub(crate) fn over(values: &[f64], ends: &[f64]) -> Option<Self> {
         let finite = values.iter().copied().filter(|value| value.is_finite());
         let (least, most) =
@@ -21,7 +21,7 @@ impl Axis {
         if !least.is_finite() {
             return None;
         }
-        // Two trials far apart have an interval over many powers of ten, beside which nothing else could be seen.
+        // The interval of two very different trials may span many powers of ten and would hide all other differences.
         let beyond = (most - least).max(most.abs() * 0.1);
         let near =
             ends.iter().map(|end| end.clamp(if least > 0.0 { least / 3.0 } else { least - beyond }, most + beyond));
@@ -32,7 +32,7 @@ impl Axis {
         Some(Self { low, high, logarithmic })
     }
 
-    /// Where a value stands, from 0 to 1. What lies beyond the axis stands at its end.
+    /// The position of a value, from 0 to 1. Values outside the range are at the ends.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         if self.logarithmic {
@@ -42,13 +42,13 @@ impl Axis {
         }
     }
 
-    /// Where ticks stand and what they say: multiples of 1, 2 or 5 times a power of ten.
+    /// Positions and labels of the ticks: multiples of 1, 2 or 5 times a power of ten.
     pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
         let ticks = if self.logarithmic { self.logarithmic_ticks() } else { self.linear_ticks() };
         ticks.into_iter().map(|(tick, step)| (tick, tick_text(tick, step))).collect()
     }
 
-    /// About six, each with the distance to the next.
+    /// About six ticks, each with the distance to the next.
     fn linear_ticks(&self) -> Vec<(f64, f64)> {
         let rough = (self.high - self.low) / 6.0;
         let power = 10f64.powf(rough.log10().floor());
@@ -59,11 +59,11 @@ impl Axis {
         ticks.take_while(|tick| *tick <= self.high).map(|tick| (tick, step)).collect()
     }
 
-    /// The leading digits 1, 2 and 5; only 1 where that would crowd the axis.
+    /// Leading digits 1, 2 and 5; only 1 if there would be too many ticks.
     fn logarithmic_ticks(&self) -> Vec<(f64, f64)> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let factors: &[f64] = if last - first > 4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        // So many powers of ten that a crowded axis keeps ten ticks at most.
+        // The exponent step, such that there are at most ten ticks.
         let stride = ((last - first) / 10 + 1) as usize;
         let powers = (first..=last).step_by(stride).map(|power| 10f64.powi(power));
         let ticks = powers.flat_map(|power| factors.iter().map(move |factor| factor * power));
@@ -71,7 +71,7 @@ impl Axis {
     }
 }
 
-/// A tick without digits that all ticks share: `18500`, `0.25`, `24.5M`.
+/// The label without digits that all ticks share: `18500`, `0.25`, `24.5M`.
 fn tick_text(tick: f64, step: f64) -> String {
     let (divisor, suffix) = match tick.abs() {
         size if size >= 1e9 => (1e9, "G"),
@@ -84,7 +84,7 @@ fn tick_text(tick: f64, step: f64) -> String {
     format!("{text}{suffix}")
 }
 
-/// Which direction is better, for the words of an axis.
+/// The better direction, as axis label.
 pub(crate) fn direction_label(better: Better) -> &'static str {
     match better {
         Better::Higher => "more is better",
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_numbers_inside_the_axis() {
+    fn ticks_are_round_numbers_within_the_axis() {
         let axis = |low, high, logarithmic| Axis { low, high, logarithmic };
         let written = |axis: &Axis| -> Vec<String> { axis.ticks().into_iter().map(|(_, text)| text).collect() };
         assert_eq!(written(&axis(14_700.0, 22_900.0, false)), ["16000", "18000", "20000", "22000"]);

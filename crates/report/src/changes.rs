@@ -1,6 +1,6 @@
-//! A comparison as a picture: each change against the baseline as a point with its 95 % interval, on an axis on which right is
-//! better and twice as fast is as far as twice as slow. Decides pixels and words; every number comes from the comparison. Does
-//! not show tests that have nothing to be compared with, and says so when lines are left out.
+//! Figures of a comparison: each change against the baseline as a point with its 95 % interval, on an axis where better
+//! is to the right and a doubling is as far from the middle as a halving. Decides layout and labels only; every value
+//! comes from the comparison. Omits tests without a comparable value, and states how many lines it omits.
 
 use askama::Template;
 use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference};
@@ -12,7 +12,7 @@ use crate::style::{clean, shortened};
 use crate::svg::pixels;
 
 const WIDTH: f64 = 760.0;
-/// Where points and intervals are; names stand on the left of it, numbers on the right.
+/// Horizontal range of the points and intervals; names are to the left of it, numbers to the right.
 const LEFT: f64 = 182.0;
 const RIGHT: f64 = 566.0;
 const NUMBERS: f64 = 580.0;
@@ -21,20 +21,20 @@ const LINE_HEIGHT: f64 = 19.0;
 const TOP: f64 = 12.0;
 const AXIS_HEIGHT: f64 = 42.0;
 const MARGIN: f64 = 10.0;
-/// About one character of names.
+/// Approximate width of a character of names.
 const CHARACTER: f64 = 7.0;
-/// More lines than this are a wall; the table has them all.
+/// Maximum number of lines; the table has all.
 const LINES_MAX: usize = 60;
-/// Ratios that may have a tick.
+/// Ratios with a tick.
 const TICKS: [f64; 15] = [1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0, 10_000.0];
-/// What a tick's text needs.
-const TICK_ROOM: f64 = 46.0;
-/// The narrowest axis: half a percent to either side, so that noise does not look like a mountain.
+/// Width of a tick's label.
+const TICK_WIDTH: f64 = 46.0;
+/// Minimum extent of the axis: half a percent to either side, so that noise does not look like a large change.
 const SPAN_MIN: f64 = 0.005;
 
-/// Draws the main metrics of a comparison; none where nothing can be compared.
+/// Draws the main metrics of a comparison. `None` if nothing is comparable.
 pub fn svg(comparison: &Comparison) -> Option<String> {
-    picture(comparison).map(|picture| picture.render().expect("a template of values that are there renders"))
+    picture(comparison).map(|picture| picture.render().expect("the template renders"))
 }
 
 #[derive(Template)]
@@ -43,7 +43,7 @@ struct ChangeChart {
     title: String,
     description: String,
     width: String,
-    /// With a margin, for pictures that stand alone.
+    /// The size with a margin, for a standalone figure.
     outer_width: String,
     outer_height: String,
     margin: String,
@@ -56,7 +56,7 @@ struct ChangeChart {
     left: String,
     right: String,
     numbers: String,
-    /// How many lines the table alone has.
+    /// Number of lines that are only in the table.
     left_out: usize,
 }
 
@@ -68,14 +68,14 @@ struct TestGroup {
     lines: Vec<ChangeRow>,
 }
 
-/// One column's change in it.
+/// The change of one column.
 struct ChangeRow {
     name: String,
     title: String,
     class: &'static str,
     x: String,
     y: String,
-    /// Left and right end of the interval.
+    /// The left and the right end of the interval.
     ends: Option<(String, String)>,
     text: String,
 }
@@ -117,7 +117,7 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
     })
 }
 
-/// The columns that have a change in this row, in the comparison's order.
+/// The columns with a change in this row, in the comparison's order.
 fn changes<'a>(comparison: &'a Comparison, row: &'a ComparisonRow) -> Vec<(&'a str, &'a ComparedValue)> {
     let others = comparison.columns.iter().filter(|column| **column != comparison.baseline);
     let values = others.filter_map(|column| Some((column.as_str(), row.values.get(column)?)));
@@ -174,20 +174,20 @@ fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: 
     }
 }
 
-/// Where a change lies: the logarithm of its ratio, positive where it is better. None for what is no ratio.
+/// The position of a change: the logarithm of its ratio, positive if better. `None` if the ratio is not positive.
 fn place(change_percent: f64, better: Better) -> Option<f64> {
     let place = (1.0 + change_percent / 100.0).ln();
     let oriented = if better == Better::Higher { place } else { -place };
     oriented.is_finite().then_some(oriented)
 }
 
-/// What the eye sees, for those who do not see it.
+/// A description of the figure for screen readers.
 fn description(title: &str, groups: &[TestGroup]) -> String {
     let lines = groups.iter().flat_map(|group| &group.lines).map(|line| format!(" {}.", line.title));
     format!("{title}, with 95 % intervals; right is better.{}", lines.collect::<String>())
 }
 
-/// Maps logarithms of ratios to pixels; an interval that goes on beyond the axis ends at its edge.
+/// Maps logarithms of ratios to pixels; intervals are clipped at the ends of the axis.
 struct Axis {
     low: f64,
     high: f64,
@@ -201,7 +201,7 @@ impl Axis {
             all.filter_map(|(better, end)| place(end?, better)).collect()
         };
         let points = places(|value| vec![value.change_percent]);
-        // Beyond this an interval says that nothing is known, and would leave no room for what is.
+        // A longer interval carries no information, and would compress the others.
         let most = points.iter().fold(0.0_f64, |most, point| most.max(point.abs())) * 1.5 + std::f64::consts::LN_2;
         let mut ends = places(|value| vec![value.ci_low, value.ci_high]);
         ends.iter_mut().for_each(|end| *end = end.clamp(-most, most));
@@ -215,7 +215,7 @@ impl Axis {
         LEFT + (place.clamp(self.low, self.high) - self.low) / (self.high - self.low) * (RIGHT - LEFT)
     }
 
-    /// As many as have room, the outermost first; where there is no difference stands one of its own.
+    /// As many ticks as fit, the outermost first; zero has a separate label.
     fn ticks(&self) -> Vec<(String, String)> {
         let mut taken = vec![self.x(0.0)];
         let mut ticks = Vec::new();
@@ -224,7 +224,7 @@ impl Axis {
                 let place = side * ratio.ln();
                 let x = self.x(place);
                 let inside = (self.low..=self.high).contains(&place);
-                if inside && taken.iter().all(|other| (other - x).abs() >= TICK_ROOM) {
+                if inside && taken.iter().all(|other| (other - x).abs() >= TICK_WIDTH) {
                     taken.push(x);
                     ticks.push((pixels(x), format!("{ratio}×")));
                 }
@@ -239,23 +239,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn twice_as_fast_is_as_far_as_twice_as_slow_and_less_time_is_better() {
+    fn doubling_and_halving_are_equally_far_and_less_time_is_better() {
         let faster = place(100.0, Better::Higher).unwrap();
         assert!(faster > 0.0, "better is on the right");
         assert!((faster + place(-50.0, Better::Higher).unwrap()).abs() < 1e-12);
         assert!((faster - place(-50.0, Better::Lower).unwrap()).abs() < 1e-12);
-        assert_eq!(place(-100.0, Better::Higher), None, "nothing at all is no ratio");
+        assert_eq!(place(-100.0, Better::Higher), None, "zero is not a valid ratio");
     }
 
     #[test]
-    fn ticks_do_not_touch_each_other() {
+    fn ticks_do_not_overlap() {
         for (low, high) in [(-0.01, 0.02), (-0.5, 0.3), (-9.0, 0.1), (-0.1, 4.0)] {
             let axis = Axis { low, high };
             let mut xs: Vec<f64> = axis.ticks().iter().map(|(x, _)| x.parse().unwrap()).collect();
             xs.push(axis.x(0.0));
             xs.sort_by(f64::total_cmp);
             assert!(xs.len() >= 2, "{low} to {high} has no tick");
-            assert!(xs.windows(2).all(|pair| pair[1] - pair[0] >= TICK_ROOM - 0.2), "{xs:?}");
+            assert!(xs.windows(2).all(|pair| pair[1] - pair[0] >= TICK_WIDTH - 0.2), "{xs:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a comparison found, in sentences. They say only what its intervals allow.
+//! The findings of a comparison in sentences, which claim only what its intervals support.
 
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
@@ -12,25 +12,25 @@ use crate::style::{Tone, clean};
 
 const NONE_SEEN: &str = "no difference seen";
 
-/// One claim, or the statement that there is none.
+/// A claim, or the statement that there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimText {
     /// Without a full stop.
     pub text: String,
-    /// Whether it speaks of a better (`good`) or worse (`bad`) result than the baseline's; none where nothing was seen.
+    /// Whether the result is better or worse than the baseline's. `None` if no difference was seen.
     pub better: Option<bool>,
 }
 
 impl ClaimText {
-    /// `good`, `bad` or nothing, for style sheets.
+    /// The CSS class: `good`, `bad` or empty.
     pub fn class(&self) -> &'static str {
         self.better.map_or("", |better| if better { Tone::Good.class() } else { Tone::Bad.class() })
     }
 }
 
-/// What was found about all tests together and about every test's main metric; where nothing was seen comes last.
+/// The claims over all tests, then those of each test's main metric; tests without a difference come last.
 pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
-    // A mean over one test has no interval and says nothing that its test does not.
+    // The mean of one test has no interval and adds no information.
     let overall = comparison.geomean.iter().filter(|mean| mean.ci_low.is_some()).map(|mean| overall(comparison, mean));
     let single = comparison.rows.iter().filter(|row| row.main).flat_map(|row| {
         let columns = comparison.columns.iter().filter(|column| **column != comparison.baseline);
@@ -41,8 +41,8 @@ pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
     all
 }
 
-/// What a run came to in one sentence: the answer of a race, how much DRAM a command needs, or the first thing that its
-/// comparison says.
+/// The result of a run in one sentence: of its race, the DRAM that its command needs, or the first claim of its
+/// comparison.
 pub fn in_words(
     answer: Option<&PlaceResult>,
     size: Option<&SizeAnswer>,
@@ -52,7 +52,7 @@ pub fn in_words(
     answer.map(|answer| headline(answer).0).or_else(|| size.map(SizeAnswer::sentence)).or_else(first)
 }
 
-/// A column as it is read alone: a number of threads says that it is one.
+/// A column's name without its context: numbers of threads get their noun.
 pub(crate) fn column(comparison: &Comparison, name: &str) -> String {
     let threads = Some(&comparison.by).filter(|by| *by == "threads").and_then(|_| name.parse().ok());
     threads.map_or_else(|| clean(name), thread_count)
@@ -64,7 +64,7 @@ fn overall(comparison: &Comparison, mean: &GeomeanChange) -> ClaimText {
     let ends = mean.ci_low.zip(mean.ci_high);
     let tests = match mean.threads {
         Some(threads) => format!("all tests with {}", thread_count(threads)),
-        None => "all tests together".into(),
+        None => "all tests".into(),
     };
     if let Some((low, high)) = ends.filter(|(low, high)| *low <= 0.0 && 0.0 <= *high) {
         let how = signed(low, high, change);
@@ -103,11 +103,13 @@ fn single(comparison: &Comparison, row: &ComparisonRow, other: &str, value: &Com
             text: format!("{claim} for {test}, {}", how(unsigned)),
             better: Some((difference == Difference::Higher) == higher_is_better),
         },
-        None => ClaimText { text: format!("{claim} for {test}, as single figures without an interval"), better: None },
+        None => {
+            ClaimText { text: format!("{claim} for {test}, from single figures without an interval"), better: None }
+        }
     }
 }
 
-/// Rates are faster, times are less; of what is neither, only the direction and its worth are said.
+/// Rates are faster or slower, times more or less; other metrics are higher or lower, and better or worse.
 pub(crate) fn claim(metric: &str, unit: &str, better: Better, name: &str, baseline: &str, change: f64) -> String {
     let size = percent_size(change);
     let metric = clean(metric);
@@ -125,17 +127,17 @@ pub(crate) fn claim(metric: &str, unit: &str, better: Better, name: &str, baseli
     format!("{name} has {size} % {word} {metric} ({worth}) than {baseline}")
 }
 
-/// Around no change, so the signs say which way.
+/// An interval that contains zero, with signs.
 fn signed(low: f64, high: f64, change: f64) -> String {
     format!("95 % interval {} %", percent_interval(low, high, change))
 }
 
-/// The interval of a change beside a word for its direction; with signs where it holds no change.
+/// The interval of a change next to a word for its direction; with signs if it contains zero.
 pub(crate) fn percents(low: f64, high: f64, change: f64) -> String {
     if low <= 0.0 && 0.0 <= high { signed(low, high, change) } else { unsigned(low, high, change) }
 }
 
-/// Beside a word for the direction, so the interval is of the size alone.
+/// An interval next to a word for the direction, without signs.
 fn unsigned(low: f64, high: f64, change: f64) -> String {
     if change < 0.0 { signed(-high, -low, change) } else { signed(low, high, change) }
 }

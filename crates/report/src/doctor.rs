@@ -1,31 +1,31 @@
-//! A diagnosis as text: what was found, its effect, the fix.
+//! A diagnosis as text: each problem, its effect, and the fix.
 
 use model::analysis::doctor::{Diagnosis, Problem, ProblemGroup};
 
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-/// Lines longer than this are hard to read.
+/// Longer lines are hard to read.
 const WIDTH_MAX: usize = 100;
 const INDENT: &str = "  ";
 const DEEPER: &str = "      ";
 
-/// What is not well, in groups, then what is.
+/// The problems by group, then the checks that passed.
 pub fn diagnosis(diagnosis: &Diagnosis, look: &TextStyle) -> String {
     let mut lines = Vec::new();
     for (group, heading) in [
-        (ProblemGroup::Disturbs, "What would spoil a measurement on this machine"),
-        (ProblemGroup::CannotMeasure, "What cannot be measured or set on it"),
-        (ProblemGroup::ExpandRequirement, "What nearfar expand lacks on it"),
+        (ProblemGroup::Disturbs, "Disturbs measurements on this machine"),
+        (ProblemGroup::CannotMeasure, "Cannot be measured or set"),
+        (ProblemGroup::ExpandRequirement, "Missing for nearfar expand"),
     ] {
         let complaints: Vec<&Problem> =
-            diagnosis.complaints.iter().filter(|complaint| complaint.group == group).collect();
+            diagnosis.problems.iter().filter(|complaint| complaint.group == group).collect();
         let none = if complaints.is_empty() { ": nothing found" } else { "" };
         lines.extend(indented(&format!("{heading}{none}"), Tone::Strong, "", look));
         complaints.into_iter().for_each(|complaint| lines.extend(paragraph(complaint, look)));
         lines.push(String::new());
     }
-    if !diagnosis.well.is_empty() {
-        let well = format!("Looked at and well: {}", diagnosis.well.join(", "));
+    if !diagnosis.ok.is_empty() {
+        let well = format!("Checked, no problem: {}", diagnosis.ok.join(", "));
         lines.extend(indented(&well, Tone::Quiet, "", look));
     }
     finished(&lines.join("\n"), look)
@@ -37,7 +37,7 @@ fn paragraph(complaint: &Problem, look: &TextStyle) -> Vec<String> {
     let mut lines = indented(&found, tone, INDENT, look);
     lines.extend(indented(&format!("effect: {}", complaint.effect), Tone::Quiet, DEEPER, look));
     lines.extend(indented(&format!("fix: {}", complaint.fix), Tone::Quiet, DEEPER, look));
-    // Never broken, so that it can be pasted.
+    // Never wrapped, so that it can be copied.
     lines.extend(complaint.command.map(|command| format!("{DEEPER}$ {command}")));
     lines
 }
@@ -58,8 +58,8 @@ mod tests {
     #[test]
     fn a_diagnosis_is_its_groups_and_the_rest() {
         let sick = Diagnosis {
-            complaints: vec![complaint("thp", ProblemGroup::Disturbs, Some("nearfar restore"))],
-            well: vec!["load", "smt"],
+            problems: vec![complaint("thp", ProblemGroup::Disturbs, Some("nearfar restore"))],
+            ok: vec!["load", "smt"],
         };
         let look = TextStyle { width: 40, ascii: false, colour: false };
         let expected = "\

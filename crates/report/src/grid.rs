@@ -1,4 +1,4 @@
-//! A table before it has a form: the terminal, Markdown and HTML all show this one, so they agree.
+//! A table independent of its format: the terminal, Markdown and HTML render the same one.
 
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle, Width,
@@ -6,16 +6,16 @@ use comfy_table::{
 
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol};
 
-/// A rule below the header, and space between columns: lines elsewhere say nothing.
+/// A rule below the header and spaces between columns, no other lines.
 const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none())
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .content_lines(ContentLineStyle::none());
 
-/// Where not even every column's longest word has room, columns of text shrink to this.
+/// Width to which text columns shrink if not even the longest words fit.
 const COLUMN_WIDTH_MIN: usize = 6;
 const SPACE: usize = 2;
-/// Marks the first row below a heading until the heading is written there; it has no width.
+/// Marks the first row below a heading until the heading is written there; it has width zero.
 const HEADED: char = '\u{206c}';
 
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +24,14 @@ pub(crate) struct GridColumn {
     pub(crate) holds: CellKind,
 }
 
-/// What a column holds decides how it is aligned and whether it may be broken.
+/// The content of a column, which determines its alignment and wrapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CellKind {
-    /// Aligned at the left, broken where the line is too short.
+    /// Left-aligned, wrapped if necessary.
     Text,
-    /// Aligned at the left, never broken.
+    /// Left-aligned, never wrapped.
     Word,
-    /// Aligned at the right, never broken.
+    /// Right-aligned, never wrapped.
     Number,
 }
 
@@ -39,34 +39,34 @@ pub(crate) enum CellKind {
 pub(crate) struct GridCell {
     pub(crate) text: String,
     pub(crate) tone: Tone,
-    /// The number that the text is of, for pages that sort and change units.
+    /// The value of the text, for pages that sort and convert units.
     pub(crate) measure: Option<NumericCell>,
 }
 
-/// A number behind a text. Of several in a row that have a unit, the first decides how all are rounded: they are a median, its
-/// interval and what else belongs to it.
+/// The value of a text. Of several values with a unit in a row, the first determines the rounding of all: they are a
+/// median, its interval and related values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NumericCell {
-    /// The number, or the lower end of an interval.
+    /// The value, or the lower end of an interval.
     pub(crate) value: String,
     pub(crate) to: Option<String>,
-    /// None of what has none, as changes in percent.
+    /// `None` for values without a unit, such as changes in percent.
     pub(crate) unit: Option<String>,
 }
 
-/// Nine digits, which is more than is ever shown; few letters, because a page has thousands of them.
+/// Nine digits, more than are ever shown; compact, because a page has thousands of them.
 fn attribute(value: f64) -> String {
     let (plain, short) = (value.to_string(), format!("{value:.8e}"));
     if short.len() < plain.len() { short } else { plain }
 }
 
-/// A table. What its cells say is clean already: [`GridCell`] sees to it.
+/// A table. The text of its cells is sanitised by [`GridCell`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Grid {
     pub(crate) columns: Vec<GridColumn>,
     pub(crate) rows: Vec<Vec<GridCell>>,
-    /// Lines of their own above a row, by the index of that row, for what is the same in all rows below it. Only the
-    /// terminal shows them; where there is more room such things are columns.
+    /// Headings above a row, by the index of that row, for values that all rows below have in common. Only the terminal
+    /// shows them; other formats have columns instead.
     pub(crate) headings: Vec<(usize, String)>,
 }
 
@@ -75,7 +75,7 @@ impl GridCell {
         Self::trusted(&clean(text), tone)
     }
 
-    /// Words of ours, which may hold together by [`HARD_SPACE`].
+    /// Text of this program, which may contain [`HARD_SPACE`].
     pub(crate) fn trusted(text: &str, tone: Tone) -> Self {
         Self { text: text.into(), tone, measure: None }
     }
@@ -88,13 +88,13 @@ impl GridCell {
         Self::new(text, Tone::Quiet)
     }
 
-    /// With the number that it is of.
+    /// Adds the value of the text.
     pub(crate) fn of(self, value: f64, unit: Option<&str>) -> Self {
         let measure = || NumericCell { value: attribute(value), to: None, unit: unit.map(clean) };
         Self { measure: value.is_finite().then(measure), ..self }
     }
 
-    /// With the interval that it is of.
+    /// Adds the interval of the text.
     pub(crate) fn of_interval(self, ends: Option<(f64, f64)>, unit: &str) -> Self {
         let measure =
             |(low, high)| NumericCell { value: attribute(low), to: Some(attribute(high)), unit: Some(clean(unit)) };
@@ -129,7 +129,7 @@ impl Grid {
         self
     }
 
-    /// Leaves a cell empty when it repeats the one above it in this column, as long as all columns before it do too.
+    /// Empties a cell that repeats the one above it, if all columns before it do too.
     pub(crate) fn without_repeats(mut self, columns: usize) -> Self {
         for index in (1..self.rows.len()).rev() {
             let (before, after) = self.rows.split_at_mut(index);
@@ -140,12 +140,12 @@ impl Grid {
         self
     }
 
-    /// Begins rows that a heading tells apart from those above.
+    /// Begins rows with a heading above them.
     pub(crate) fn heading(&mut self, text: &str) {
         self.headings.push((self.rows.len(), clean(text)));
     }
 
-    /// For the terminal, ending in a line feed.
+    /// For the terminal, with a final line feed.
     pub(crate) fn terminal(&self, look: &TextStyle) -> String {
         let mut table = Table::new();
         table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
@@ -155,7 +155,7 @@ impl Grid {
         let words = self.word_widths(look.width);
         let last = self.columns.len().saturating_sub(1);
         for (index, (column, shown)) in self.columns.iter().zip(table.column_iter_mut()).enumerate() {
-            // The style's junction is the other column between two of them.
+            // The junction counts as the separator of two columns.
             let padding = if index == last { 0 } else { SPACE - 1 };
             shown.set_padding((0, padding as u16));
             if column.holds == CellKind::Number {
@@ -193,7 +193,7 @@ impl Grid {
         lines.join("\n")
     }
 
-    /// How wide each column's longest word is, or less where all of them together have no room.
+    /// The width of the longest word in each column, or less if they do not all fit.
     fn word_widths(&self, width: usize) -> Vec<usize> {
         let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
         let column = |index: usize, column: &GridColumn| {
@@ -218,7 +218,7 @@ impl Grid {
         bounds.into_iter().find(|bounds| bounds.iter().sum::<usize>() <= room).unwrap_or_else(|| bounded(1))
     }
 
-    /// As a table of GitHub's Markdown.
+    /// As a Markdown table (GitHub).
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut out = line(self.columns.iter().map(|column| markdown_text(&column.title)).collect());
@@ -231,7 +231,7 @@ impl Grid {
     }
 }
 
-/// Names come from users: nothing in them may become markup or end the cell.
+/// Escapes user-provided names so that they cannot become markup or end the cell.
 pub(crate) fn markdown_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markdown_cells_cannot_break_out() {
+    fn markdown_cells_are_escaped() {
         let cases = [
             ("a|b", "a\\|b"),
             ("<script>", "&lt;script&gt;"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_left_out_only_below_their_like() {
+    fn repeats_are_omitted_only_below_equal_prefixes() {
         let mut grid = Grid::new(&["a", "b"]);
         for row in [["x", "1"], ["x", "1"], ["y", "1"]] {
             grid.rows.push(row.iter().map(|text| GridCell::plain(text)).collect());

@@ -1,5 +1,5 @@
 //! The JSON contract of `measure`, `run`, `show` and `compare`. Field names here and in `model::analysis::finding` and
-//! `model::values::comparison` are promises: add, never rename.
+//! `model::values::comparison` are stable: add fields, never rename them.
 
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
@@ -49,8 +49,8 @@ pub fn runs(runs: &[RunSummary]) -> Value {
     json!({ "runs": value(&runs) })
 }
 
-/// `{"experiment","cells":[{"test","workload","parameters","placement", …}],"skipped":[…],"trials","seconds"}`: what a run
-/// would do.
+/// `{"experiment","cells":[{"test","workload","parameters","placement", …}],"skipped":[…],"trials","seconds"}`: what a
+/// run would do.
 pub fn plan(plan: &Plan, trials: usize, time: Nanos) -> Value {
     let cell = |cell: &Cell| {
         let written = plan.spec(&cell.workload).map(|spec| spec.written(&cell.parameters));
@@ -75,7 +75,7 @@ pub fn plan(plan: &Plan, trials: usize, time: Nanos) -> Value {
     })
 }
 
-/// `{"restored":[{"setting","file" or "process","old","new","boot","outcome", …}]}`: what became of changed settings.
+/// `{"restored":[{"setting","file" or "process","old","new","boot","outcome", …}]}`: the results of restoring changed settings.
 pub fn restored(restored: &[Restored]) -> Value {
     json!({ "restored": value(&restored) })
 }
@@ -101,7 +101,8 @@ pub fn policies(policies: &[PolicyInfo]) -> Value {
     json!({ "policies": value(&policies) })
 }
 
-/// `{"placements":[{"policy","name","reason","threads","cpus","seats","memory","same_as","lines"} or {"policy","unavailable"}]}`.
+/// `{"placements":[{"policy","name","reason","threads","cpus","seats","memory","same_as","lines"} or
+/// {"policy","unavailable"}]}`.
 pub fn placements(offers: &[PolicyLines]) -> Value {
     let offer = |PolicyLines { offer, lines }: &PolicyLines| match &offer.placement {
         Err(why) => json!({ "policy": offer.policy, "unavailable": why }),
@@ -111,7 +112,7 @@ pub fn placements(offers: &[PolicyLines]) -> Value {
             "reason": placement.reason,
             "threads": placement.threads,
             "cpus": placement.cpus().to_string(),
-            "seats": value(&placement.seats),
+            "seats": value(&placement.bindings),
             "memory": placement.memory.to_string(),
             "same_as": offer.same_as,
             "lines": lines.as_ref().map(value),
@@ -130,8 +131,9 @@ pub fn comparison(comparison: &Comparison) -> Value {
     value(comparison)
 }
 
-/// `{"false_alarms_percent","class_by","simulated","classes":[{"name","machines":[{"name","runs","stands_out", …}],"tests":[{"test",
-/// "metric","values":[{"machine","change_percent","ci_low","ci_high","stands_out", …}]}],"facts_of_worse":[{"key","value","here",
+/// `{"false_alarms_percent","class_by","simulated","classes":[{"name","machines":[{"name","runs","stands_out",
+/// …}],"tests":[{"test", "metric","values":[{"machine","change_percent","ci_low","ci_high","stands_out",
+/// …}]}],"facts_of_worse":[{"key","value","here",
 /// "here_of","elsewhere","elsewhere_of"}],"changes":[{"machine","test","change_percent","before","after", …}]}]}`.
 pub fn survey(survey: &Survey) -> Value {
     value(survey)
@@ -143,8 +145,8 @@ pub fn index(table: &IndexTable) -> Value {
     value(table)
 }
 
-/// `{"run":{…},"claim","winner":{…},"ties":[…],"versus_kernel":{"change_percent","ci_low","ci_high", …},"trials","candidates",
-/// "raw_placements","lines":{"taskset", …},"ranking":[…]}`.
+/// `{"run":{…},"claim","winner":{…},"ties":[…],"versus_kernel":{"change_percent","ci_low","ci_high",
+/// …},"trials","candidates", "raw_placements","lines":{"taskset", …},"ranking":[…]}`.
 pub fn answer(record: &RunRecord, answer: &PlaceResult) -> Value {
     let mut json = value(answer);
     json["run"] = about(record);

@@ -1,5 +1,13 @@
-//! Findings, topologies and records as text, Markdown, CSV, JSON, HTML and SVG. Must not compute: every number
-//! shown here was computed by `model`; rounding, wording, layout and pixels are what this crate decides.
+//! Renders findings, topologies and records as text, Markdown, CSV, JSON, HTML and SVG. Decides rounding, wording and
+//! layout only.
+//!
+//! # Invariants
+//!
+//! - This crate computes nothing: it depends only on `model`, so text, JSON and HTML show the same values.
+//! - A report reads the same without its script, and the script formats numbers as the program does.
+//!   Tests: nearfar/tests/looks/script.rs.
+//! - A report fetches nothing, does not scroll sideways on a phone, and is readable in light, dark and printed form and
+//!   with a screen reader. Tests: nearfar/tests/looks, in Chromium (`make looks`).
 #![forbid(unsafe_code)]
 #![allow(
     clippy::format_collect,

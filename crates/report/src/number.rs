@@ -1,11 +1,11 @@
-//! How numbers are rounded and written for people. JSON and CSV carry them unrounded.
+//! Rounding and formatting of numbers. JSON and CSV contain them unrounded.
 
 use model::values::calendar::utc_date;
 
-/// Digits that a reader can compare at a glance, and as many as most intervals justify.
+/// Significant digits: easy to compare, and as many as most intervals justify.
 const DIGITS: usize = 4;
 
-/// One scale for a median and the ends of its interval, so that the three can be compared.
+/// A common scale for a median and the ends of its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     divisor: f64,
@@ -14,12 +14,12 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The scale that shows this value with [`DIGITS`] digits. Digits before the point are never rounded away, up to
+    /// The scale that shows this value with [`DIGITS`] digits. Digits before the decimal point are never dropped below
     /// a million, where `1.234M` begins.
     pub(crate) fn of(value: f64) -> Self {
         const STEPS: [(f64, &str); 4] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")];
         let size = value.abs();
-        // Just below a step the rounded value would read 1000.0M, which is worse than a digit less.
+        // Just below a step, rounding would give 1000.0M; the next step has a digit less.
         let (divisor, suffix) = STEPS.into_iter().find(|(step, _)| size >= step * 0.99995).unwrap_or((1.0, ""));
         Self { divisor, suffix, decimals: decimals(size / divisor) }
     }
@@ -37,19 +37,19 @@ fn decimals(size: f64) -> usize {
     if !size.is_finite() || size == 0.0 {
         return 0;
     }
-    // The exponent of the rounded value: 9.9999 has two digits before its point once it is rounded.
+    // The exponent after rounding: 9.9999 rounds to 10.00 and has two digits before the point.
     let rounded = format!("{size:.0$e}", DIGITS - 1);
     let exponent: i32 = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
-    // Beyond twelve decimals a value needs another unit, and more zeros help nobody.
+    // At most twelve decimals: smaller values need another unit.
     (DIGITS as i32 - 1 - exponent).clamp(0, 12) as usize
 }
 
-/// A value alone: four digits, `M` for millions and so on.
+/// A single value: four digits, `M` for millions and so on.
 pub fn significant(value: f64) -> String {
     Scale::of(value).write(value)
 }
 
-/// `12 100 to 12 610`: an interval in the scale of the value that it belongs to.
+/// `12 100 to 12 610`: an interval in the scale of its median.
 pub(crate) fn interval(low: Option<f64>, high: Option<f64>, scale: Scale) -> Option<String> {
     Some(format!("{} to {}", scale.write(low?), scale.write(high?)))
 }
@@ -61,12 +61,12 @@ pub(crate) fn signed_percent(change: f64) -> String {
     format!("{sign}{text} %")
 }
 
-/// `10.1 to 14.5`: the ends of an interval in percent, with the decimals of the change that they belong to.
+/// `10.1 to 14.5`: the ends of an interval in percent, with the decimals of its change.
 pub(crate) fn percent_interval(low: f64, high: f64, change: f64) -> String {
     format!("{} to {}", percent_digits(low, change), percent_digits(high, change))
 }
 
-/// `12.3`: the size of a change without its sign, for sentences that say the direction in words.
+/// `12.3`: the size of a change without its sign, for sentences that state the direction.
 pub(crate) fn percent_size(change: f64) -> String {
     percent_digits(change.abs(), change)
 }
@@ -79,7 +79,7 @@ fn percent_digits(value: f64, change: f64) -> String {
     unsigned_zero(format!("{value:.decimals$}"))
 }
 
-/// `-0.0` reads like a finding.
+/// Removes the sign of `-0.0`.
 fn unsigned_zero(text: String) -> String {
     match text.strip_prefix('-') {
         Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.into(),
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_digits_are_shown_and_no_whole_number_is_rounded_away() {
+    fn four_digits_are_shown_and_integers_are_not_rounded() {
         let cases = [
             (0.0, "0"),
             (1.0, "1.000"),
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_takes_the_scale_of_its_median() {
+    fn interval_has_the_scale_of_its_median() {
         let scale = Scale::of(1_234_567.0);
         assert_eq!(interval(Some(900_000.0), Some(1_500_000.0), scale).unwrap(), "0.900M to 1.500M");
         assert_eq!(interval(None, Some(1.0), scale), None);
     }
 
     #[test]
-    fn percents_keep_one_decimal_below_a_hundred() {
+    fn percentages_have_one_decimal_below_a_hundred() {
         assert_eq!(signed_percent(12.34), "+12.3 %");
         assert_eq!(signed_percent(-0.04), "0.0 %");
         assert_eq!(signed_percent(134.4), "+134 %");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_follow_the_calendar() {
+    fn dates_are_gregorian() {
         let cases = [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_400_000, "2000-02-29 00:00 UTC"),

@@ -1,4 +1,4 @@
-//! What a race found, in sentences and as a table, for the terminal and for pages alike.
+//! The result of a race in sentences and as a table, for the terminal and for HTML pages.
 
 use model::analysis::place::{Claim, PlaceResult, PlacementText, RankingRow};
 use model::placements::placement::CommandLines;
@@ -10,15 +10,15 @@ use crate::grid::{Grid, GridCell};
 use crate::number::{percent_interval, percent_size, signed_percent};
 use crate::style::{Tone, clean};
 
-/// Ties beyond this are counted and not named.
+/// Maximum number of ties named; the others are counted.
 const TIES_NAMED: usize = 6;
 
-/// What may be said first: who is best, or that nobody is.
+/// The first sentence: the best placement, or that there is none.
 pub(crate) fn headline(answer: &PlaceResult) -> (String, Tone) {
     let winner = answer.winner.as_ref().map_or(String::new(), |winner| clean(&winner.placement));
     match answer.claim {
         Claim::Better => {
-            // Better than the kernel's choice is proven; best of all only when nobody is likely to be better still.
+            // Better than the baseline is confirmed; best of all only if no other candidate is likely to be better.
             let word = if answer.search.is_resolved() { "best" } else { "better than leaving it to the kernel" };
             (format!("{winner} is {word}: {}", against(answer, "than the kernel's choice")), Tone::Good)
         }
@@ -29,30 +29,31 @@ pub(crate) fn headline(answer: &PlaceResult) -> (String, Tone) {
         ),
         Claim::Inconclusive => (undecided(answer, &winner), Tone::Warning),
         Claim::NoReference => {
-            let why = answer.reference_failed.as_ref().map_or(String::new(), |why| format!(": {}", clean(why)));
-            (format!("Nothing to compare with: without any placement the command gave no result{why}"), Tone::Bad)
+            let reason =
+                answer.reference_failed.as_ref().map_or(String::new(), |reason| format!(": {}", clean(reason)));
+            (format!("No baseline: the command produced no valid result without a placement{reason}"), Tone::Bad)
         }
         Claim::Unfinished if answer.winner.is_none() => {
-            ("The race is not over, and nothing is known yet".into(), Tone::Warning)
+            ("The race has not ended and has no result yet".into(), Tone::Warning)
         }
-        Claim::Unfinished => (format!("The race is not over: {winner} leads so far, not confirmed"), Tone::Warning),
+        Claim::Unfinished => (format!("The race has not ended: {winner} leads, not confirmed"), Tone::Warning),
     }
 }
 
 fn undecided(answer: &PlaceResult, winner: &str) -> String {
     match (&answer.winner, answer.versus_kernel) {
         (None, _) => {
-            format!("Not decided: one block of {} candidates is more than may be spent", answer.standings.len())
+            format!("Not decided: the budget does not allow one block of {} candidates", answer.standings.len())
         }
         (_, None) => format!("Not decided: {winner} leads the race, not confirmed"),
         (_, Some(_)) => {
             let fresh = against(answer, "than the kernel's choice");
-            format!("Not decided: {winner} led the race, but fresh pairs gave {fresh}")
+            format!("Not decided: {winner} led the race, but the confirming pairs show {fresh}")
         }
     }
 }
 
-/// What people call a metric.
+/// The name of a metric in sentences.
 fn metric_words(name: &str) -> String {
     match name {
         "wall" => "wall time".into(),
@@ -61,7 +62,7 @@ fn metric_words(name: &str) -> String {
     }
 }
 
-/// What it means, what it cost, what would help.
+/// The meaning and the cost of the result, and what would improve it.
 pub(crate) fn sentences(answer: &PlaceResult) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some(winner) = &answer.winner {
@@ -73,12 +74,13 @@ pub(crate) fn sentences(answer: &PlaceResult) -> Vec<String> {
     sentences.extend(failed_trials(answer));
     if answer.versus_kernel.is_some_and(|versus| versus.two_modes) {
         sentences.push(
-            "Mean and median disagree: one of the two runs in two modes; nearfar show --trials has every value.".into(),
+            "Mean and median disagree: the values of one of the two are bimodal; 'nearfar show --trials' lists them."
+                .into(),
         );
     }
     if answer.claim == Claim::Inconclusive {
         sentences.push(
-            "What would help: more --budget or --max-trials, fewer candidates (--only, --cpus-max), a command that runs longer, a quieter machine."
+            "To decide: a larger --budget or --max-trials, fewer candidates (--only, --max-cpus), a longer-running command, or a less disturbed machine."
                 .into(),
         );
     }
@@ -86,20 +88,21 @@ pub(crate) fn sentences(answer: &PlaceResult) -> Vec<String> {
     sentences
 }
 
-/// By how much, with its interval: `12.3 % lower wall than the kernel's choice, 95 % interval 11.1 to 13.5, from 40 fresh pairs`.
-fn against(answer: &PlaceResult, whom: &str) -> String {
+/// The size of the difference with its interval: `12.3 % lower wall than the kernel's choice, 95 % interval 11.1 to
+/// 13.5, from 40 fresh pairs`.
+fn against(answer: &PlaceResult, other: &str) -> String {
     let Some(confirmed) = answer.versus_kernel else { return "not confirmed".into() };
     let change = confirmed.change_percent;
     let word = if change < 0.0 { "lower" } else { "higher" };
     let (low, high) = (confirmed.ci_low, confirmed.ci_high);
-    // Said in words the direction needs no sign, unless the interval holds both.
+    // The word gives the direction, so no sign is needed unless the interval contains both.
     let interval = match (low < 0.0, high < 0.0) {
         (true, true) => percent_interval(-high, -low, change),
         (true, false) => format!("{} % change", percent_interval(low, high, change)),
         (false, _) => percent_interval(low, high, change),
     };
     let (size, metric) = (percent_size(change), metric_words(&answer.metric.name));
-    format!("{size} % {word} {metric} {whom}, 95 % interval {interval}, from {} fresh pairs", confirmed.pairs)
+    format!("{size} % {word} {metric} {other}, 95 % interval {interval}, from {} fresh pairs", confirmed.pairs)
 }
 
 fn ties(answer: &PlaceResult) -> Option<String> {
@@ -109,21 +112,21 @@ fn ties(answer: &PlaceResult) -> Option<String> {
     let named: Vec<String> = answer.ties.iter().take(TIES_NAMED).map(|tie| clean(&tie.placement)).collect();
     let more = answer.ties.len().saturating_sub(TIES_NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Some(format!("Not proven worse than the leader: {}{more}", named.join("; ")))
+    Some(format!("Not shown to be worse than the leader: {}{more}", named.join("; ")))
 }
 
 fn search(answer: &PlaceResult) -> Option<String> {
     let why = match answer.search {
         State::Racing | State::Resolved | State::OnlyOneLeft | State::NoReference => return None,
-        State::OutOfBlocks => "the most blocks that a race may have are run",
-        State::OutOfBudget => "the budget or the number of trials is spent",
+        State::OutOfBlocks => "the maximum number of blocks was run",
+        State::OutOfBudget => "the budget or the number of trials is used up",
         State::Stopped => "it was stopped",
-        State::NobodyLeft => "no candidate could be measured to the end",
+        State::NobodyLeft => "no candidate could be measured completely",
     };
-    Some(format!("The search is not resolved, {why}: another candidate may be better still."))
+    Some(format!("The search is not resolved, {why}: another candidate may be better."))
 }
 
-/// Candidates that could not be measured might have been better.
+/// Candidates that could not be measured, which might have been better.
 fn unmeasured(answer: &PlaceResult) -> Option<String> {
     let could_not = |one: &&RankingRow| matches!(one.word, RankClaim::Failed(_) | RankClaim::NotProven(_));
     let count = answer.standings.iter().filter(could_not).count();
@@ -136,11 +139,11 @@ fn unmeasured(answer: &PlaceResult) -> Option<String> {
     })
 }
 
-/// Failures that no candidate was dropped for would not be seen otherwise.
+/// Failed trials of candidates that were not dropped, which would otherwise not be visible.
 fn failed_trials(answer: &PlaceResult) -> Option<String> {
     let (count, all) = (answer.came_to_nothing, answer.trials);
-    let why = "nearfar show --trials says why";
-    (count > 0).then(|| format!("{count} of {all} trials failed, were stopped, or could not be proven; {why}"))
+    let hint = "'nearfar show --trials' lists the reasons";
+    (count > 0).then(|| format!("{count} of {all} trials failed, timed out, or had an unverified placement; {hint}"))
 }
 
 fn cost(answer: &PlaceResult) -> String {
@@ -149,15 +152,15 @@ fn cost(answer: &PlaceResult) -> String {
     format!("{trials} trials in {time}; {candidates} candidates stand for {} placements", clean(&answer.raw_placements))
 }
 
-/// The lines to paste, and whom they are for.
+/// The command lines, and their purpose.
 pub(crate) fn lines_of(answer: &PlaceResult) -> Vec<(&'static str, &CommandLines)> {
     let two = answer.standings.iter().any(|one| !one.placed.second.is_empty());
-    let whose = if two { "To apply it to what was measured" } else { "To apply it" };
+    let whose = if two { "To apply it to the measured command" } else { "To apply it" };
     let lines = [(whose, &answer.lines), ("To apply it to the server", &answer.second_lines)];
     lines.into_iter().filter_map(|(whose, lines)| Some((whose, lines.as_ref()?))).collect()
 }
 
-/// All candidates, the best first.
+/// All candidates, best first.
 pub(crate) fn grid(answer: &PlaceResult) -> Grid {
     let titles = [
         "placement",
@@ -191,7 +194,7 @@ pub(crate) fn grid(answer: &PlaceResult) -> Grid {
         ("memory", of_any(|placed| placed.memory != "kernel")),
         ("server cpus", of_any(|placed| !placed.second.is_empty())),
     ];
-    // A column that says the same in every row says nothing.
+    // Columns with the same value in every row are omitted.
     columns.into_iter().filter(|(_, says)| !says).fold(grid, |grid, (title, _)| grid.without(title))
 }
 
@@ -210,7 +213,7 @@ fn effect(effect: Option<Effect>) -> String {
     }
 }
 
-/// What may be said of a candidate on a line of its own, and how it looks.
+/// The status of a candidate with its tone, for a separate line.
 pub(crate) fn verdict(one: &RankingRow, better: Better) -> (String, Tone) {
     let (word, tone) = word(one);
     let worse = if better == Better::Lower { "more" } else { "less" };
@@ -225,16 +228,16 @@ pub(crate) fn verdict(one: &RankingRow, better: Better) -> (String, Tone) {
     (text, tone)
 }
 
-/// The same beside a column that says how much.
+/// The status for a table with a column for the effect.
 fn word(one: &RankingRow) -> (String, Tone) {
     match &one.word {
         RankClaim::Leads => ("leads".into(), Tone::Good),
         RankClaim::Worse { .. } => ("worse".into(), Tone::Quiet),
-        RankClaim::NotSeenToDiffer { at_most: None } => ("too few blocks to say".into(), Tone::Plain),
-        RankClaim::NotSeenToDiffer { .. } => ("not seen to differ".into(), Tone::Plain),
-        RankClaim::TooSlow { .. } => ("too slow, stopped".into(), Tone::Quiet),
-        RankClaim::NotProven(why) => (format!("not proven: {}", clean(why)), Tone::Bad),
-        RankClaim::Failed(why) => (format!("failed: {}", clean(why)), Tone::Bad),
+        RankClaim::NotSeenToDiffer { at_most: None } => ("too few blocks".into(), Tone::Plain),
+        RankClaim::NotSeenToDiffer { .. } => ("no difference seen".into(), Tone::Plain),
+        RankClaim::TooSlow { .. } => ("too slow, aborted".into(), Tone::Quiet),
+        RankClaim::NotProven(reason) => (format!("not verified: {}", clean(reason)), Tone::Bad),
+        RankClaim::Failed(reason) => (format!("failed: {}", clean(reason)), Tone::Bad),
         RankClaim::NotRaced => ("not raced".into(), Tone::Quiet),
     }
 }

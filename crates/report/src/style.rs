@@ -1,35 +1,35 @@
-//! How text looks on a terminal: its width, its characters, its colours. A colour only repeats what a word says.
+//! Text on a terminal: width, characters, colours. Colours only repeat what the text states.
 
 use anstyle::{AnsiColor, Style};
 
-/// How a text for the terminal is written.
+/// The format of text for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextStyle {
-    /// How many columns there are.
+    /// Number of columns.
     pub width: usize,
-    /// Nothing beyond ASCII, for terminals and logs that cannot show more.
+    /// ASCII only, for terminals and logs without Unicode.
     pub ascii: bool,
-    /// Whether to write colours; the caller knows the terminal and `NO_COLOR`.
+    /// Whether to write colours; the caller checks the terminal and `NO_COLOR`.
     pub colour: bool,
 }
 
-/// What a piece of text means to the reader.
+/// The meaning of a piece of text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
     Strong,
-    /// Of less interest: units, reasons.
+    /// Less important: units, reasons.
     Quiet,
-    /// Better than the baseline, or proven.
+    /// Better than the baseline, or verified.
     Good,
-    /// Worse than the baseline, or not proven.
+    /// Worse than the baseline, or not verified.
     Bad,
-    /// To be read before the numbers are believed.
+    /// Must be read before the values.
     Warning,
 }
 
-/// Begins and ends of a tone inside text that is still to be laid out. These characters have no width, so tables
-/// come out alike with and without colours; [`clean`] keeps them out of what others wrote.
+/// Begin marks of tones inside text before its layout. They have width zero, so tables are the same with and without
+/// colours; [`clean`] removes them from user-provided text.
 const MARKS: [(Tone, char); 5] = [
     (Tone::Strong, '\u{2061}'),
     (Tone::Quiet, '\u{2062}'),
@@ -38,11 +38,10 @@ const MARKS: [(Tone, char); 5] = [
     (Tone::Warning, '\u{206a}'),
 ];
 const END: char = '\u{206b}';
-/// Holds words together in a table cell; an ordinary space in what is printed.
+/// Joins words in a table cell; printed as a space.
 pub(crate) const HARD_SPACE: char = '\u{a0}';
 
 impl Tone {
-    /// Its name in style sheets.
     pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -76,7 +75,7 @@ pub(crate) fn with_symbol(text: &str, tone: Tone) -> String {
     words.join(" ")
 }
 
-/// Turns marks into colours, or takes them out, and writes ASCII where asked.
+/// Converts marks to colours, or removes them, and converts to ASCII if requested.
 pub(crate) fn finished(text: &str, look: &TextStyle) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -112,7 +111,7 @@ fn ascii_for(c: char) -> char {
     }
 }
 
-/// What others wrote, made safe to print: no escape sequences, no characters that turn the line around, no marks.
+/// Makes user-provided text safe to print: without escape sequences, bidirectional controls and marks.
 pub(crate) fn clean(text: &str) -> String {
     let harmful = |c: char| {
         c.is_control()
@@ -127,7 +126,7 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
-/// A text of at most so many characters; one that was cut ends in `…`.
+/// Truncates a text to `most` characters, the last of which is then `…`.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();
@@ -135,8 +134,8 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Breaks a text into lines of at most so many characters, between words; a longer word gets a line of its own. The
-/// first line has `first` characters, the others have `rest`.
+/// Wraps a text between words. The first line has at most `first` characters, the others at most `rest`; a longer word
+/// gets a separate line.
 pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     let (mut used, mut room) = (0, first);
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_appear_only_when_asked() {
+    fn colours_appear_only_on_request() {
         let text = with_symbol("all valid", Tone::Good);
         let look = TextStyle { width: 80, ascii: false, colour: false };
         assert_eq!(finished(&text, &look), "all valid");
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_cannot_steer_the_terminal() {
+    fn user_text_cannot_control_the_terminal() {
         let cases = [
             ("a\u{1b}[31mb", "a\u{fffd}[31mb"),
             ("two\nlines", "two lines"),
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_break_between_words() {
+    fn lines_wrap_between_words() {
         assert_eq!(wrapped("aa bb cc", 5, 5), ["aa bb", "cc"]);
         assert_eq!(wrapped("aaaaaaaa b", 5, 5), ["aaaaaaaa", "b"]);
         assert_eq!(wrapped(&with_symbol("aa bb", Tone::Bad), 5, 5).len(), 1);

@@ -1,9 +1,9 @@
-//! A picture of cells, lines, points and labels, in light and dark, with its words for who does not see it. What they are of
-//! is for those who draw: measured maps, what a command needs.
+//! A figure of rectangles, lines, dots and labels for light and dark mode, with a description for screen readers. Must
+//! not depend on what the figure shows.
 
 use askama::Template;
 
-/// The picture, ready for its template.
+/// The figure, ready for its template.
 #[derive(Default, Template)]
 #[template(path = "picture.svg")]
 pub(crate) struct Svg {
@@ -32,7 +32,7 @@ pub(crate) struct SvgPath {
     pub(crate) path: String,
 }
 
-/// A dot with its words.
+/// A dot with its tooltip.
 pub(crate) struct SvgDot {
     /// `point`, or `point open` for a second curve.
     pub(crate) class: &'static str,
@@ -60,7 +60,7 @@ impl Svg {
     }
 }
 
-/// One decimal is a tenth of a pixel.
+/// One decimal: a tenth of a pixel.
 pub(crate) fn pixels(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), Into::into)

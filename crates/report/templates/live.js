@@ -1,17 +1,16 @@
 
-// Has a page follow what it shows while that goes on: told of news, it fetches itself again from where it came and puts the
-// new parts in place of the old ones. What the reader has unfolded, sorted, filtered, chosen and focused stays. Without
-// it the page is reloaded by hand.
+// Updates a page during a run: on an event from the server, fetches the page again and replaces its parts. Keeps what the
+// reader has expanded, sorted, filtered, selected and focused. Without this script, the page must be reloaded manually.
 "use strict";
 (() => {
   const { begin, make } = window.nearfar;
   const place = document.querySelector(".live");
   if (!place || !window.EventSource) return;
   const standing = place.querySelector(".standing");
-  // What screen readers are told: that it ends or breaks off, not each trial.
-  const told = make("span", { role: "status", class: "told" });
+  // Announced by screen readers: the end and interruptions, not each trial.
+  const message = make("span", { role: "status", class: "told" });
   const pause = make("button", { type: "button", "aria-pressed": "false" }, "Pause updates");
-  place.append(" ", pause, " ", told);
+  place.append(" ", pause, " ", message);
   let paused = false;
   let stale = false;
   let fetching = false;
@@ -56,7 +55,7 @@
         if (answer.ok) renew(await answer.text());
       } while (stale && !paused);
     } catch {
-      stale = true; // The stream says when the server is there again.
+      stale = true; // The event stream reopens when the server is available again.
     } finally {
       fetching = false;
     }
@@ -71,20 +70,20 @@
     if (news.ended) {
       source.close();
       pause.remove();
-      told.textContent = "The run has ended.";
+      message.textContent = "The run has ended.";
     }
   });
-  source.addEventListener("open", () => { if (told.textContent !== "") told.textContent = "Connected again."; });
+  source.addEventListener("open", () => { if (message.textContent !== "") message.textContent = "Connected again."; });
   source.addEventListener("error", () => {
-    // 204: there is nothing more to come.
+    // 204: no further events.
     if (source.readyState === EventSource.CLOSED) pause.remove();
-    else told.textContent = "The server does not answer; trying again.";
+    else message.textContent = "The server does not answer; trying again.";
   });
   window.addEventListener("pagehide", () => source.close());
   pause.addEventListener("click", () => {
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
-    pause.textContent = paused ? "Go on updating" : "Pause updates";
+    pause.textContent = paused ? "Resume updates" : "Pause updates";
     if (!paused && stale) follow();
   });
 })();

@@ -1,7 +1,7 @@
 
-// Makes a report handier where scripts run: tables are sorted by a column and filtered, figures tell their samples, numbers
-// change their unit. Fetches nothing, computes no result: what it shows is in the page, in data-value and data-values. The
-// page reads the same without it. On a page that is served, window.nearfar has it begin anew after the page was renewed.
+// Adds to a report: sorting and filtering of tables, values of samples in figures, conversion of units. Fetches nothing and
+// computes no results: it shows values from data-value and data-values. The page reads the same without it. On a page from
+// a server, window.nearfar runs it again after an update of the page.
 "use strict";
 (() => {
   const make = (name, attributes, ...inside) => {
@@ -11,8 +11,7 @@
     return element;
   };
 
-  // Numbers are written as the program writes them: four digits, M for millions and so on, and an interval in the scale of
-  // its median.
+  // Formats numbers as the program does: four digits, M for millions and so on, and an interval in the scale of its median.
   const STEPS = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"]];
   const scaleOf = (value) => {
     const size = Math.abs(value);
@@ -22,13 +21,13 @@
   };
   const written = (value, { divisor, suffix, decimals }) => (value / divisor).toFixed(decimals).replace(/^-(?=[0.]*$)/, "") + suffix;
 
-  // Units that can be changed into each other.
+  // Units that can be converted into each other.
   const FAMILIES = [
     ["Times in", { ns: 1e-9, "µs": 1e-6, us: 1e-6, ms: 1e-3, s: 1 }, ["ns", "µs", "ms", "s"]],
     ["Rates in", { "B/s": 1, "kB/s": 1e3, KBps: 1024, "KiB/s": 1024, "MB/s": 1e6, "MiB/s": 2 ** 20, "GB/s": 1e9, "GiB/s": 2 ** 30 }, ["MB/s", "MiB/s", "GB/s", "GiB/s"]],
     ["Sizes in", { B: 1, KiB: 1024, MB: 1e6, MiB: 2 ** 20, GB: 1e9, GiB: 2 ** 30 }, ["MB", "MiB", "GB", "GiB"]],
   ];
-  const chosen = new Map(); // family's name to unit
+  const chosen = new Map(); // selected unit by name of the family
   const converted = (unit) => {
     const family = FAMILIES.find(([, units]) => unit in units);
     const wanted = family && chosen.get(family[0]);
@@ -44,13 +43,13 @@
       const made = asMade(cell);
       const { unit, factor } = converted(cell.dataset.unit);
       if (factor === 1 && unit === cell.dataset.unit) { put(cell, made); continue; }
-      // The first of a row is the median; its interval and what else belongs to it are rounded as it is.
+      // The first value of a row is the median; its interval and related values are rounded in the same scale.
       const scale = scaleOf(Number(cell.parentElement.querySelector("td[data-unit]").dataset.value) * factor);
       const numbers = [cell.dataset.value, cell.dataset.to].filter((value) => value !== undefined);
       const text = numbers.map((value) => written(Number(value) * factor, scale)).join(" to ");
       put(cell, made.endsWith(cell.dataset.unit) ? `${text}\u00a0${unit}` : text);
     }
-    // Where the unit stands beside the numbers, or above them.
+    // The unit is next to the numbers or above them.
     for (const named of root.querySelectorAll("[data-names-unit]")) {
       const own = named.dataset.namesUnit;
       put(named, asMade(named).replace(own, () => converted(own).unit));
@@ -79,7 +78,7 @@
     document.querySelector("header").append(tools);
   };
 
-  // What a cell is sorted by: the number in it, else its text.
+  // The sort key of a cell: its number, otherwise its text.
   const numberIn = (text) => {
     const found = /^[+-]?\d+(?:\.\d+)?(?=([MGTP]?)(?:\s|$|%))/.exec(text.trim());
     return found ? Number(found[0]) * (STEPS.find(([, suffix]) => suffix === found[1])?.[0] ?? 1) : NaN;
@@ -90,14 +89,14 @@
   };
   const compare = (column, direction) => (one, other) => {
     const [a, b] = [keyOf(one.cells[column]), keyOf(other.cells[column])];
-    // What has no number comes last, whichever way.
+    // Cells without a number come last in both directions.
     if (!Number.isNaN(a.number) && !Number.isNaN(b.number)) return direction * (a.number - b.number);
     if (Number.isNaN(a.number) !== Number.isNaN(b.number)) return Number.isNaN(a.number) ? 1 : -1;
     return direction * a.text.localeCompare(b.text, "en", { numeric: true });
   };
 
   const FILTER_FROM = 8;
-  const tables = new Map(); // what is done to a table, by its name and place, so that it outlives the page's renewal
+  const tables = new Map(); // state of a table by its name and index, kept across updates of the page
   const nameOf = (table, index) => `${table.caption?.textContent ?? table.getAttribute("aria-label") ?? ""}#${index}`;
 
   const arrange = (table, groups, state, count) => {
@@ -110,7 +109,7 @@
       const ordered = state.column === null ? rows : [...rows].sort(compare(state.column, state.direction));
       let here = 0;
       for (const row of ordered) {
-        // A name that the row above has too is left out; elsewhere it has to be said.
+        // A name that repeats the row above is omitted; where the row above is hidden, it is shown.
         for (const cell of row.cells) if (cell.dataset.same !== undefined) put(cell, touched ? cell.dataset.same : "");
         const text = `${heading?.textContent ?? ""} ${[...row.cells].map((cell) => cell.dataset.same ?? cell.textContent).join(" ")}`.toLowerCase();
         row.hidden = !words.every((word) => text.includes(word));
@@ -164,7 +163,7 @@
       const button = make("button", { type: "button", class: "sort", "data-focus": `sort ${column} ${name}` }, ...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => {
-        // Up, down, and as it was.
+        // Ascending, descending, original order.
         if (state.column !== column) Object.assign(state, { column, direction: 1 });
         else if (state.direction > 0) state.direction = -1;
         else state.column = null;
@@ -174,13 +173,13 @@
     arrange(table, groups, state, count);
   };
 
-  // Samples of a figure: the one below the pointer, or each in its turn by a slider, which keyboards and screen readers know.
+  // Samples of a figure: the one under the pointer, or selected with a slider, which works with keyboards and screen readers.
   const pointsOf = (svg) => {
     const points = [];
     for (const strip of svg.querySelectorAll("g[data-values]")) {
       const drawn = (kind) => [...(strip.querySelector(`path.${kind}`)?.getAttribute("d") ?? "").matchAll(/M(-?[\d.]+) (-?[\d.]+)/g)];
       const marks = { ":": drawn("dots"), "x": drawn("crosses") };
-      // Each as "number:value", or "number x value" without spaces where the trial was disturbed and so is a cross.
+      // Each is "number:value", or "number x value" without spaces for a disturbed trial, drawn as a cross.
       for (const [, number, kind, value] of strip.dataset.values.matchAll(/(\d+)([:x])(\S+)/g)) {
         const mark = marks[kind].shift();
         if (!mark) continue;

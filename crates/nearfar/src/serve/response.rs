@@ -89,12 +89,12 @@ impl HttpResponse {
 
     /// A page that says what is wrong, without a way further, for who may not be let in.
     pub fn refusal(status: HttpStatus, what: &str, hint: Option<&str>) -> Self {
-        Self { status, ..Self::page(report::html::refusal(status.words(), what, hint, false).into()) }
+        Self { status, ..Self::page(report::html::error_page(status.words(), what, hint, false).into()) }
     }
 
     /// A page that says what is wrong to who is in.
     pub fn error_page(status: HttpStatus, what: &str, hint: Option<&str>) -> Self {
-        Self { status, ..Self::page(report::html::refusal(status.words(), what, hint, true).into()) }
+        Self { status, ..Self::page(report::html::error_page(status.words(), what, hint, true).into()) }
     }
 
     fn new(status: HttpStatus, kind: &'static str, body: Arc<str>) -> Self {

@@ -1,6 +1,5 @@
-//! What pages have beyond a report when a server gives them out: the way to other pages, how far a run is, the list of runs,
-//! the form that asks for a comparison, and what is said instead of a page. Where a page is and when it has news is the
-//! server's to know.
+//! Parts of pages that only a server sends: the navigation, the progress of a run, the list of runs, the form for
+//! comparisons, and error pages. Must not depend on the server's URLs and events, which it passes in.
 
 use askama::Template;
 use model::analysis::finding::VerdictCounts;
@@ -11,37 +10,37 @@ use crate::number::date;
 use crate::style::clean;
 use crate::table::ending;
 
-/// Has a page that shows something under way follow it; the last script of such pages.
+/// The last script of pages that show a run in progress: updates the page.
 pub const LIVE_SCRIPT: &str = include_str!("../../templates/live.js");
 
-/// Above a page that a server gives out.
+/// The header of a page that a server sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServedHeader {
-    /// Where the same is JSON.
+    /// The URL of the same content as JSON.
     pub json: Option<String>,
-    /// Where news come from, while there may be any.
+    /// The URL of the event stream, if the content may change.
     pub events: Option<String>,
-    /// How far it is, in words; empty where that is no question.
+    /// The progress as text. Empty if it does not apply.
     pub standing: String,
 }
 
-/// One run in the list.
+/// A run in the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunLine<'a> {
     pub summary: &'a RunSummary,
-    /// Trials expected in all; none of a run that has ended.
+    /// Expected total number of trials. `None` if the run has ended.
     pub expected: Option<usize>,
-    /// What it came to, in words.
+    /// Its result in one sentence.
     pub answer: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub struct RunsPage<'a> {
-    /// The newest first.
+    /// In order from newest to oldest.
     pub runs: Vec<RunLine<'a>>,
     pub tables: Vec<&'a ImportedTable>,
     pub runs_all: usize,
-    /// The number of the page with newer ones, and of the one with older ones.
+    /// The number of the page with newer runs, and of the page with older ones.
     pub newer: Option<usize>,
     pub older: Option<usize>,
     pub served: ServedHeader,
@@ -49,16 +48,16 @@ pub struct RunsPage<'a> {
     pub generated_by: String,
 }
 
-/// The form that asks for a comparison, filled in.
+/// The form for a comparison with its current values.
 #[derive(Clone, Debug, Default)]
 pub struct CompareForm {
-    /// The runs to choose from, the newest first: id, words, and whether it is chosen.
+    /// The runs to choose from, newest first: id, label, and whether it is selected.
     pub runs: Vec<(String, String, bool)>,
-    /// What the columns are; empty for what the experiment says.
+    /// The meaning of the columns; empty for the default of the experiment.
     pub by: String,
-    /// The column that others are compared with; empty for the usual one.
+    /// The column that others are compared with; empty for the default.
     pub baseline: String,
-    /// What was asked cannot be compared, and why.
+    /// Why the requested comparison is impossible.
     pub refused: Option<String>,
 }
 
@@ -82,13 +81,13 @@ pub fn runs(page: &RunsPage<'_>) -> String {
         generated_by: clean(&page.generated_by),
     }
     .render()
-    .expect("a template of values that are there renders")
+    .expect("the template renders")
 }
 
-/// What is said instead of a page: the status in words, what is wrong, and the next step.
-pub fn refusal(title: &str, what: &str, hint: Option<&str>, home: bool) -> String {
+/// An error page: the status, the error and a hint.
+pub fn error_page(title: &str, what: &str, hint: Option<&str>, home: bool) -> String {
     let (title, what, hint) = (clean(title), clean(what), hint.map(clean));
-    ErrorPage { title, what, hint, home, style: STYLE }.render().expect("a template of values that are there renders")
+    ErrorPage { title, what, hint, home, style: STYLE }.render().expect("the template renders")
 }
 
 /// `?table=two%20words`.
@@ -131,7 +130,7 @@ struct RunRow {
 }
 
 #[derive(Template)]
-#[template(path = "refusal.html")]
+#[template(path = "error_page.html")]
 struct ErrorPage {
     title: String,
     what: String,
@@ -148,7 +147,7 @@ fn row(line: &RunLine<'_>) -> RunRow {
         id: clean(&summary.id.0),
         experiment: clean(&summary.experiment),
         simulated: simulated.is_some(),
-        machine: clean(&simulated.or_else(|| summary.host.clone()).unwrap_or("not known".into())),
+        machine: clean(&simulated.or_else(|| summary.host.clone()).unwrap_or("unknown".into())),
         begun: date(summary.started_unix_ms),
         begun_unix_ms: summary.started_unix_ms,
         trials: summary.trials,
@@ -169,7 +168,7 @@ fn worth(verdicts: VerdictCounts) -> String {
     let counts =
         [(valid, "valid"), (suspect, "suspect"), (invalid, "invalid")].into_iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
-    if words.is_empty() { "nothing yet".into() } else { words.join(", ") }
+    if words.is_empty() { "none yet".into() } else { words.join(", ") }
 }
 
 #[cfg(test)]
@@ -177,14 +176,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_addresses_cannot_become_more_than_a_value() {
+    fn names_in_urls_are_encoded_as_one_value() {
         assert_eq!(query("table", "ryzen-2600"), "?table=ryzen-2600");
         assert_eq!(query("table", "a b&by=x#ü"), "?table=a%20b%26by%3Dx%23%C3%BC");
     }
 
     #[test]
-    fn what_is_said_stays_text() {
-        let page = refusal("404 Not Found", "there is no run '<b>'", None, true);
+    fn error_messages_are_escaped() {
+        let page = error_page("404 Not Found", "no run '<b>'", None, true);
         assert!(!page.contains("<b>") && page.contains("&#60;b&#62;"), "{page}");
     }
 }

@@ -1,5 +1,5 @@
-//! Throughput and load side by side: one row per placement with its median and one stacked bar per cpu. Decides pixels
-//! only; every number comes from the finding.
+//! Figures of CPU load: one row per placement with its median and one stacked bar per CPU. Decides layout only; every
+//! value comes from the finding.
 
 use std::collections::BTreeSet;
 
@@ -15,20 +15,20 @@ const WIDTH: f64 = 760.0;
 const ROW_HEIGHT: f64 = 58.0;
 const BAR_HEIGHT: f64 = 46.0;
 const FOOT_HEIGHT: f64 = 44.0;
-/// Names of placements and medians stand left of the bars.
+/// Position of the medians, to the left of the bars.
 const VALUE_X: f64 = 190.0;
 const BARS_X: f64 = 300.0;
-/// A bar and the space after it; narrower when there are many.
+/// Maximum width of a bar with the space after it; less if there are many.
 const PITCH_MAX: f64 = 26.0;
-/// So many characters of a name have room.
+/// Maximum number of characters of a name.
 const LABEL_MAX: usize = 27;
-/// The number of a cpu needs so much below its bar.
+/// Width of a CPU number below a bar.
 const NUMBER_WIDTH: f64 = 17.0;
-/// More bars would be thinner than a pixel on a phone.
+/// With more bars, each would be thinner than a pixel on a phone.
 pub(crate) const CPUS_MAX: usize = 230;
 pub(crate) const ROWS_MAX: usize = 40;
 
-/// Kinds of work from the bottom of a bar to its top, by the class that colours them.
+/// The kinds of CPU time from the bottom of a bar to its top; also their CSS classes.
 const KINDS: [&str; 6] = ["user", "system", "irq", "softirq", "iowait", "steal"];
 
 /// A figure, ready for its template.
@@ -52,12 +52,12 @@ struct LoadRow {
     value: String,
     middle: String,
     line_y: String,
-    /// The whole of each bar: 100 percent.
+    /// Frames of the bars: 100 percent.
     frames: String,
     kinds: Vec<(&'static str, String)>,
 }
 
-/// Draws the cells of one test; none when no load is known of them.
+/// Draws the cells of one test. `None` if they have no load.
 pub(crate) fn loads(test: &str, cells: &[CellFinding]) -> Option<LoadFigure> {
     let all: BTreeSet<CpuId> = cells.iter().flat_map(|cell| &cell.cpu_load).map(|load| load.cpu).collect();
     let cpus: Vec<CpuId> = all.into_iter().take(CPUS_MAX).collect();
@@ -68,8 +68,8 @@ pub(crate) fn loads(test: &str, cells: &[CellFinding]) -> Option<LoadFigure> {
     let pitch = ((WIDTH - BARS_X) / cpus.len() as f64).min(PITCH_MAX);
     let shown = &cells[..cells.len().min(ROWS_MAX)];
     let bottom = ROW_HEIGHT * shown.len() as f64;
-    let title = clean(&format!("{test}: {} in {}, and what each cpu did", metric.name, metric.unit));
-    // So that numbers do not run into each other.
+    let title = clean(&format!("{test}: {} in {}, and the load of each CPU", metric.name, metric.unit));
+    // Prevents overlapping numbers.
     let stride = (NUMBER_WIDTH / pitch).ceil() as usize;
     let numbers = cpus.iter().enumerate().step_by(stride);
     Some(LoadFigure {
@@ -85,13 +85,13 @@ pub(crate) fn loads(test: &str, cells: &[CellFinding]) -> Option<LoadFigure> {
     })
 }
 
-/// What the eye sees, for those who do not see it: how busy which cpus were.
+/// A description of the figure for screen readers: the load of each busy CPU.
 fn description(cells: &[CellFinding]) -> String {
-    let mut text = "Load of each cpu in percent of its time.".to_string();
+    let mut text = "Load of each CPU in percent of its time.".to_string();
     for cell in cells {
         let worked = cell.cpu_load.iter().filter(|load| load.busy() >= 0.5);
-        let worked: Vec<String> = worked.map(|load| format!("cpu {} {:.0} %", load.cpu, load.busy())).collect();
-        let worked = if worked.is_empty() { "all cpus idle".into() } else { worked.join(", ") };
+        let worked: Vec<String> = worked.map(|load| format!("CPU {} {:.0} %", load.cpu, load.busy())).collect();
+        let worked = if worked.is_empty() { "all CPUs idle".into() } else { worked.join(", ") };
         text += &format!(" {}: {worked}.", clean(&cell.placement));
     }
     text
@@ -108,7 +108,7 @@ fn row(cell: &CellFinding, index: usize, cpus: &[CpuId], pitch: f64) -> LoadRow 
         for ((_, path), percent) in kinds.iter_mut().zip(shares(load)) {
             let height = BAR_HEIGHT * percent / 100.0;
             base -= height;
-            // What rounds to nothing is nothing to see.
+            // A share that rounds to zero is not drawn.
             if height >= 0.05 {
                 *path += &bar(x, base, width, height);
             }
@@ -130,7 +130,7 @@ fn row(cell: &CellFinding, index: usize, cpus: &[CpuId], pitch: f64) -> LoadRow 
     }
 }
 
-/// In the order of [`KINDS`]; what is left is idle.
+/// In the order of [`KINDS`]; the rest is idle.
 fn shares(load: &CpuLoad) -> [f64; 6] {
     [load.user, load.system, load.irq, load.softirq, load.iowait, load.steal]
 }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_stand_on_each_other_and_idle_cpus_have_a_frame_alone() {
+    fn kinds_are_stacked_and_idle_cpus_have_only_a_frame() {
         let cell = CellFinding {
             workload: "io".into(),
             test: "io".into(),
@@ -166,10 +166,10 @@ mod tests {
             caveats: Vec::new(),
         };
         let row = row(&cell, 0, &[CpuId(0), CpuId(1), CpuId(2)], 10.0);
-        assert_eq!(row.frames, "M300 6h8v46h-8zM320 6h8v46h-8z", "cpu 1 was not looked at");
+        assert_eq!(row.frames, "M300 6h8v46h-8zM320 6h8v46h-8z", "CPU 1 was not observed");
         assert_eq!(row.kinds[0], ("user", "M300 29h8v23h-8z".into()));
         assert_eq!(row.kinds[2], ("irq", "M300 17.5h8v11.5h-8z".into()));
         assert!(row.kinds[1].1.is_empty() && row.kinds[5].1.is_empty());
-        assert_eq!(description(&[cell]), "Load of each cpu in percent of its time. one-core: cpu 0 75 %.");
+        assert_eq!(description(&[cell]), "Load of each CPU in percent of its time. one-core: CPU 0 75 %.");
     }
 }

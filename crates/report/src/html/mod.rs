@@ -1,5 +1,5 @@
-//! A report as one HTML file: no network, nothing that depends on when or where it is made, and one script without which it
-//! reads the same. All HTML of the workspace is made here and in `templates`.
+//! A report as one HTML file: it loads nothing, does not depend on the time or place of its creation, and reads the
+//! same without its script. All HTML of the workspace is generated here and in `templates`.
 
 mod http_pages;
 mod load;
@@ -29,31 +29,31 @@ use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
 
-pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, query, refusal, runs};
+pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, error_page, query, runs};
 
-/// Sorts and filters tables, tells samples of figures, changes units. Pages have it between `<script>` and `</script>` as it
-/// is, so that a server can name it by its hash.
+/// Sorts and filters tables, shows samples of figures, converts units. Pages contain it verbatim between `<script>` and
+/// `</script>`, so that a server can allow it by its hash.
 pub const SCRIPT: &str = include_str!("../../templates/report.js");
-/// How all pages look.
+/// The style sheet of all pages.
 const STYLE: &str = include_str!("../../templates/report.css");
 
-/// What a report is made from.
+/// The content of a report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportPage<'a> {
     /// Runs in reading order.
     pub runs: Vec<RunSection<'a>>,
     /// Comparisons across runs: hosts, kernels, boots.
     pub comparisons: Vec<&'a Comparison>,
-    /// Indices of suites, each with the name of the run or table that it is of.
+    /// Indices of suites, each with the name of its run or table.
     pub indices: Vec<(&'a str, &'a IndexTable)>,
     pub tables: Vec<TableSection<'a>>,
-    /// Many machines side by side, where there are several.
+    /// A survey of machines, if there are several.
     pub survey: Option<&'a Survey>,
     /// The program and its version.
     pub generated_by: String,
-    /// Where a server gives it out; none for a file.
+    /// The header of a server's page. `None` for a file.
     pub served: Option<ServedHeader>,
-    /// What was or may be compared, on a server's page for that.
+    /// The form of a server's page for comparisons.
     pub form: Option<CompareForm>,
 }
 
@@ -62,34 +62,34 @@ pub struct ReportPage<'a> {
 pub struct RunSection<'a> {
     pub record: &'a RunRecord,
     pub finding: &'a RunFinding,
-    /// Its columns side by side, where it has something to compare.
+    /// The comparison of its columns, if it has several.
     pub comparison: Option<&'a Comparison>,
-    /// What its race came to, where it is one.
+    /// The result of its race, if it is a race.
     pub answer: Option<&'a PlaceResult>,
-    /// How much DRAM its command needs, where it asked that.
+    /// The DRAM that its command needs, if it measured that.
     pub size: Option<&'a SizeAnswer>,
-    /// What it measured of the machine itself, where it is a measured map.
+    /// The measured map of the machine, if it measured one.
     pub map: Option<&'a MeasuredMap>,
-    /// Its trials; they say which samples were disturbed.
+    /// Its trials, which state the samples that were disturbed.
     pub trials: &'a [TrialRecord],
 }
 
-/// One imported table with its columns side by side.
+/// An imported table with the comparison of its columns.
 #[derive(Clone, Copy, Debug)]
 pub struct TableSection<'a> {
     pub table: &'a ImportedTable,
     pub comparison: &'a Comparison,
 }
 
-/// Sentences beyond this are folded away: a summary has to be short.
+/// Maximum number of sentences of a summary; the others are in a collapsed section.
 const SENTENCES_MAX: usize = 12;
-/// Columns that stand side by side.
+/// Maximum number of columns of a comparison in the wide layout.
 const COLUMNS_MAX: usize = 5;
-/// What keeps the file below 3 MB: rows of tables and points of figures of the whole page.
+/// Limits for the whole page, which keep the file below 3 MB: rows of tables and points of figures.
 const ROWS_MAX: usize = 3_000;
 const POINTS_MAX: usize = 20_000;
 
-/// The page. Equal input gives equal bytes.
+/// Renders the page. Equal input yields equal bytes.
 pub fn render(page: &ReportPage) -> String {
     let limits = PageLimits::of(page);
     let runs: Vec<RunPart> =
@@ -117,10 +117,10 @@ pub fn render(page: &ReportPage) -> String {
         script: SCRIPT,
         live: LIVE_SCRIPT,
     };
-    report.render().expect("a template of values that are there renders")
+    report.render().expect("the template renders")
 }
 
-/// How much each part may take.
+/// The limits of each part of a page.
 pub(crate) struct PageLimits {
     pub(crate) rows: usize,
     pub(crate) points: usize,
@@ -130,7 +130,7 @@ impl PageLimits {
     fn of(page: &ReportPage) -> Self {
         let cells: usize = page.runs.iter().map(|run| run.finding.cells.len()).sum();
         let parts = page.runs.len() + page.comparisons.len() + page.indices.len() + page.tables.len();
-        // At least so many that a strip shows a distribution and a table its beginning.
+        // Minimums, so that a strip shows a distribution and a table its beginning.
         Self { rows: (ROWS_MAX / parts.max(1)).clamp(50, 1_000), points: (POINTS_MAX / cells.max(1)).clamp(24, 400) }
     }
 }
@@ -140,7 +140,7 @@ impl PageLimits {
 struct ReportTemplate<'a> {
     title: String,
     simulated: bool,
-    /// How many of them are there beside those in lists.
+    /// Number of sections in addition to the lists.
     parts: usize,
     survey: Option<SurveyPart>,
     runs: Vec<RunPart>,
@@ -155,12 +155,12 @@ struct ReportTemplate<'a> {
     live: &'static str,
 }
 
-/// A comparison with what it says in words.
+/// A comparison with its findings in sentences.
 pub(crate) struct ComparedPart {
     pub(crate) name: String,
     pub(crate) sentences: Vec<ClaimText>,
     pub(crate) more: Vec<ClaimText>,
-    /// Every change with its interval.
+    /// The figure of all changes with their intervals.
     pub(crate) picture: Option<String>,
     pub(crate) table: HtmlTable,
     pub(crate) above: Vec<String>,
@@ -173,7 +173,7 @@ impl ComparedPart {
         sentences.iter_mut().for_each(|sentence| sentence.text = unbroken(&sentence.text));
         let mut more = sentences.split_off(sentences.len().min(SENTENCES_MAX));
         more.truncate(rows_max);
-        // Beyond that a reader would have to scroll sideways to compare.
+        // A wider table would need horizontal scrolling.
         let wide = comparison.columns.len() <= COLUMNS_MAX;
         let grid = if wide { comparison_grid(comparison).without_repeats(1) } else { long_grid(comparison) };
         let caption = format!("Against {}, by {}", clean(&comparison.baseline), clean(&comparison.by));
@@ -207,7 +207,7 @@ impl IndexPart {
     }
 }
 
-/// A number and its percent sign stay on one line.
+/// Replaces the space before a percent sign by a no-break space.
 pub(crate) fn unbroken(text: &str) -> String {
     text.replace(" %", "\u{a0}%")
 }
@@ -219,7 +219,7 @@ fn title(page: &ReportPage) -> String {
     names.dedup();
     match names.as_slice() {
         [] if page.form.is_some() => "Compare".into(),
-        [] if page.survey.is_some() => "Machines side by side".into(),
+        [] if page.survey.is_some() => "Survey of machines".into(),
         [] => "Empty".into(),
         [first, second, third, _, ..] => format!("{first}, {second}, {third} and more"),
         names => names.join(", "),

@@ -1,5 +1,5 @@
-//! Samples as pictures: one strip per placement, its trials from top to bottom, the median and its interval over
-//! them. Decides pixels only; every number comes from the finding.
+//! Figures of samples: one strip per placement, its trials from top to bottom, with the median and its interval.
+//! Decides layout only; every value comes from the finding.
 
 use askama::Template;
 use model::analysis::finding::{CellFinding, MetricFinding};
@@ -9,25 +9,25 @@ use crate::number::{Scale, significant};
 use crate::style::{clean, shortened};
 use crate::svg::pixels;
 
-/// The width of a figure in its own units; the page scales it.
+/// The width of a figure in its user units; the page scales it.
 const WIDTH: f64 = 760.0;
 const STRIP_HEIGHT: f64 = 46.0;
-/// Room for samples inside a strip.
+/// Height for the samples inside a strip.
 const STRIP_INSIDE: f64 = 32.0;
 const AXIS_HEIGHT: f64 = 34.0;
 const RIGHT: f64 = 14.0;
-/// About one character of the labels.
+/// Approximate width of a character of the labels.
 const CHARACTER: f64 = 7.0;
 const LABEL_WIDTH_MAX: f64 = 230.0;
-/// Digits of a sample that somebody points at; four are shown.
-const TOLD_DIGITS: usize = 6;
+/// Significant digits of a sample in the readout; the figure shows four.
+const READOUT_DIGITS: usize = 6;
 
-/// Which samples of a cell are drawn, and what is said of it.
+/// The cell of a strip, and its samples.
 pub(crate) struct Strip<'a> {
     pub(crate) cell: &'a CellFinding,
     pub(crate) metric: &'a MetricFinding,
     pub(crate) baseline: bool,
-    /// One per sample: whether its trial was disturbed.
+    /// For each sample, whether its trial was disturbed.
     pub(crate) suspect: Vec<bool>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Figure {
     description: String,
     width: String,
     height: String,
-    /// Where the strips end and the axis begins.
+    /// The vertical position where the strips end and the axis begins.
     bottom: String,
     left: String,
     ticks: Vec<(String, String)>,
@@ -57,7 +57,7 @@ struct DrawnStrip {
     crosses: String,
     median: Option<DrawnMedian>,
     title: String,
-    /// The whole name, how many samples there are, and each that is drawn, for those who point at it.
+    /// For the readout: the full name, the number of samples, and each sample drawn.
     name: String,
     of: usize,
     values: String,
@@ -72,7 +72,7 @@ struct DrawnMedian {
     height: String,
 }
 
-/// Draws a figure with at most so many points in each strip; none when there is no sample.
+/// Draws a figure with at most `points_max` points per strip. `None` without samples.
 pub(crate) fn figure(test: &str, strips: &[Strip], points_max: usize) -> Option<Figure> {
     let first = strips.first()?.metric;
     let longest = strips.iter().map(|strip| label(strip).chars().count()).max().unwrap_or(0);
@@ -95,7 +95,7 @@ pub(crate) fn figure(test: &str, strips: &[Strip], points_max: usize) -> Option<
     })
 }
 
-/// The axis from the labels to the right edge.
+/// The horizontal axis, from the labels to the right edge.
 struct XScale {
     scale: Axis,
     left: f64,
@@ -116,7 +116,7 @@ fn ends(strips: &[Strip]) -> Vec<f64> {
     strips.iter().flat_map(|strip| [strip.metric.ci_low, strip.metric.ci_high]).flatten().collect()
 }
 
-/// What the eye sees, for those who do not see it.
+/// A description of the figure for screen readers.
 fn description(strips: &[Strip], title: &str) -> String {
     let mut text = format!("Samples of {title}.");
     for strip in strips {
@@ -175,16 +175,16 @@ fn drawn(strip: &Strip, index: usize, axis: &XScale, points_max: usize) -> Drawn
     }
 }
 
-/// Samples as paths, and as numbers in the order in which they are drawn.
+/// Samples as SVG paths, and as values in drawing order.
 #[derive(Default)]
 struct StripMarks {
     points: String,
     crosses: String,
-    /// `3:1.85321e4` is the third; `4x1.9e4` the fourth, a cross.
+    /// `3:1.85321e4` is the third sample, a dot; `4x1.9e4` is the fourth, a cross.
     values: String,
 }
 
-/// Every sample as a short path: dots, and crosses for disturbed trials.
+/// A short path per sample: dots, and crosses for disturbed trials.
 fn marks(strip: &Strip, axis: &XScale, top: f64, points_max: usize) -> StripMarks {
     let samples = &strip.metric.samples;
     let mut marks = StripMarks::default();
@@ -203,12 +203,12 @@ fn marks(strip: &Strip, axis: &XScale, top: f64, points_max: usize) -> StripMark
             ':'
         };
         let space = if marks.values.is_empty() { "" } else { " " };
-        marks.values += &format!("{space}{}{kind}{value:.*e}", index + 1, TOLD_DIGITS - 1);
+        marks.values += &format!("{space}{}{kind}{value:.*e}", index + 1, READOUT_DIGITS - 1);
     }
     marks
 }
 
-/// Which samples are drawn: all of them, or every so many-th with the smallest and the largest.
+/// The samples to draw: all, or every n-th with the minimum and the maximum.
 pub(crate) fn chosen(samples: &[f64], points_max: usize) -> Vec<usize> {
     if samples.len() <= points_max {
         return (0..samples.len()).collect();
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thinned_strip_keeps_its_extremes_and_its_order() {
+    fn thinned_strip_keeps_its_extremes_and_order() {
         let mut samples: Vec<f64> = (0..1000).map(|index| f64::from(index % 97)).collect();
         samples[501] = -5.0;
         samples[502] = 500.0;

@@ -1,4 +1,4 @@
-//! A race on a page: the answer in words, who stayed in for how long, the ranking, the lines to paste.
+//! A race in a report: its result in sentences, the blocks of each candidate as bars, the ranking, the command lines.
 
 use askama::Template;
 use model::analysis::place::PlaceResult;
@@ -11,12 +11,12 @@ use crate::json::value;
 use crate::race::{grid, headline, lines_of, sentences, verdict};
 use crate::style::clean;
 
-/// Candidates drawn; the table has all.
+/// Maximum number of candidates in the figure; the table has all.
 const DRAWN_MAX: usize = 40;
 const ROW_HEIGHT: usize = 20;
 const WIDTH: f64 = 760.0;
 const LABEL_WIDTH: f64 = 230.0;
-/// Room for the verdict beside a bar.
+/// Width of the verdict next to a bar.
 const VERDICT_WIDTH: f64 = 240.0;
 
 /// A race, ready for its template.
@@ -26,13 +26,13 @@ pub(crate) struct RacePart {
     pub(crate) headline: String,
     class: &'static str,
     sentences: Vec<String>,
-    /// Whom the lines are for, and each tool with its line.
+    /// The purpose of the command lines, and each tool with its line.
     lines: Vec<(&'static str, Vec<(String, String)>)>,
     picture: Option<RacePicture>,
     ranking: HtmlTable,
 }
 
-/// How many blocks each candidate was in.
+/// The number of blocks of each candidate.
 #[derive(Template)]
 #[template(path = "race.svg")]
 struct RacePicture {
@@ -61,7 +61,7 @@ impl RacePart {
             sentences: sentences(answer).iter().map(|text| unbroken(text)).collect(),
             lines: lines_of(answer).into_iter().map(|(whose, lines)| (whose, pasted(lines))).collect(),
             picture: picture(answer),
-            ranking: HtmlTable::new("All candidates, the best first", grid(answer), rows_max),
+            ranking: HtmlTable::new("All candidates, best first", grid(answer), rows_max),
         }
     }
 }
@@ -99,7 +99,7 @@ fn picture(answer: &PlaceResult) -> Option<RacePicture> {
         })
         .collect();
     Some(RacePicture {
-        title: format!("How many of {most} blocks each candidate was in"),
+        title: format!("Blocks of each candidate, out of {most}"),
         height: bars.len() * ROW_HEIGHT + 8,
         left_out: answer.standings.len() - bars.len(),
         bars,

@@ -1,4 +1,4 @@
-//! One run's part of a report.
+//! The section of one run.
 
 use std::collections::BTreeSet;
 
@@ -28,17 +28,17 @@ use crate::table::{
     skipped_grid,
 };
 
-/// Sentences about each run at the top of a page with several.
+/// Sentences per run at the top of a page with several runs.
 const HEADLINES: usize = 3;
-/// Strips of one figure; more would be a poster.
+/// Maximum number of strips of a figure.
 const STRIPS_MAX: usize = 40;
-/// Figures that stand open; the others are folded away.
+/// Number of figures shown; the others are in a collapsed section.
 const FIGURES_OPEN: usize = 12;
 const FIGURES_MAX: usize = 150;
-/// Pictures of placements, on machines small enough for several pictures.
+/// Limits for figures of placements: their number, and the CPUs of the machine.
 const PICTURES_MAX: usize = 12;
 const PICTURE_CPUS_MAX: usize = 64;
-/// A larger machine's picture is folded away.
+/// The figure of a larger machine is collapsed.
 const OPEN_CPUS_MAX: usize = 128;
 
 /// A run, ready for the template.
@@ -48,10 +48,10 @@ pub(crate) struct RunPart {
     pub(crate) question: String,
     pub(crate) stamp: Option<String>,
     pub(crate) facts: Vec<(&'static str, String)>,
-    /// The first claims, for the top of a page with several runs.
+    /// The first sentences, for the top of a page with several runs.
     pub(crate) headlines: Vec<String>,
     pub(crate) race: Option<RacePart>,
-    /// The winner of a race drawn into the machine, with its name.
+    /// The figure of the winner of a race, with its name.
     pub(crate) winner: Option<(String, String)>,
     pub(crate) size: Option<SizePart>,
     /// The picture of a measured map.
@@ -70,7 +70,7 @@ pub(crate) struct RunPart {
     pub(crate) skipped: Option<HtmlTable>,
     pub(crate) placements: HtmlTable,
     pub(crate) pictures: Vec<(String, String)>,
-    /// The run whose machine this is, shown there.
+    /// The id of an earlier run on the page with the same machine.
     pub(crate) same_machine: Option<String>,
     pub(crate) machine: String,
     pub(crate) machine_folded: bool,
@@ -81,7 +81,7 @@ pub(crate) struct RunPart {
     pub(crate) steps: Vec<(&'static str, String)>,
 }
 
-/// A figure with its caption and the same as a table.
+/// A figure with its caption and its data as a table.
 pub(crate) struct FigurePart {
     pub(crate) svg: String,
     pub(crate) caption: String,
@@ -89,7 +89,7 @@ pub(crate) struct FigurePart {
 }
 
 impl RunPart {
-    /// `before` are the runs above it, whose machine it may share.
+    /// `before` are the runs above it on the page, whose machine it may share.
     pub(crate) fn new(section: &RunSection, before: &[RunSection], limits: &PageLimits) -> Self {
         let RunSection { record, finding, comparison, answer, size, map, trials } = section;
         let same = before.iter().find(|other| other.record.machine.topology == record.machine.topology);
@@ -123,17 +123,17 @@ impl RunPart {
             more_figures,
             figures_left_out,
             validity: validity(finding),
-            caveats: table("What these results do not say", caveats_grid(finding), limits.rows),
+            caveats: table("Limitations of these results", caveats_grid(finding), limits.rows),
             troubled: table("Why trials were suspect or invalid", troubled.without_repeats(2), limits.rows),
             invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
                 .map(HtmlTable::folded),
             skipped: table(
-                "What this machine cannot offer",
+                "Not available on this machine",
                 skipped_grid(&finding.skipped).without_repeats(1),
                 limits.rows,
             ),
             placements: HtmlTable::new(
-                "Who runs where, whose memory lives where, and why",
+                "CPUs and memory of each placement, with the reason",
                 placement_grid(record),
                 limits.rows,
             ),
@@ -172,13 +172,13 @@ fn facts(record: &RunRecord) -> Vec<(&'static str, String)> {
     run.into_iter().chain(kernel).collect()
 }
 
-/// Curves of what the run has several values of; further ones are in the tables.
+/// Figures of parameters with several values; further ones are in the tables.
 fn drawn_sweeps(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
     let all = sweeps(&section.record.plan, section.finding);
     all.iter().filter_map(|one| sweep::figure(one, limits.rows)).take(FIGURES_OPEN).collect()
 }
 
-/// One figure per test, of its main metric, and where the load of the cpus belongs to the result, one of that.
+/// One figure per test of its main metric, and one of the CPU load if it belongs to the result.
 fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
     let disturbed: BTreeSet<&TrialId> = section
         .trials
@@ -207,10 +207,10 @@ fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
     tests.flat_map(|cells| [one(cells), load(cells)]).flatten().collect()
 }
 
-/// What each cpu did, beside the medians of a test.
+/// The load of each CPU next to the medians of a test.
 fn load_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
     let test = &cells[0].test;
-    let svg = loads(test, cells)?.render().expect("a template of values that are there renders");
+    let svg = loads(test, cells)?.render().expect("the template renders");
     let all: Vec<&CellFinding> = cells.iter().collect();
     let mut caption = format!(
         "{}. The median of each placement, and beside it what each cpu of the machine did meanwhile, whoever had it do \
@@ -222,7 +222,7 @@ fn load_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
             &format!(" The first {} placements and {} cpus; the table has more.", load::ROWS_MAX, load::CPUS_MAX);
     }
     let grid = load_grid(&all).without("test").without_repeats(2);
-    Some(FigurePart { svg, caption, table: HtmlTable::new("The same as a table", grid, limits.rows).folded() })
+    Some(FigurePart { svg, caption, table: HtmlTable::new("The same data as a table", grid, limits.rows).folded() })
 }
 
 fn figure_part(test: &str, strips: &[Strip], limits: &PageLimits) -> Option<FigurePart> {
@@ -232,18 +232,18 @@ fn figure_part(test: &str, strips: &[Strip], limits: &PageLimits) -> Option<Figu
     let finding = RunFinding { cells, skipped: Vec::new(), passes: false };
     let grid = ["test", "metric", "better"].into_iter().fold(run_grid(&finding, Metrics::Main), Grid::without);
     Some(FigurePart {
-        svg: figure.render().expect("a template of values that are there renders"),
+        svg: figure.render().expect("the template renders"),
         caption: caption(test, shown, strips.len(), limits.points),
-        table: HtmlTable::new("The same as a table", grid, limits.rows).folded(),
+        table: HtmlTable::new("The same data as a table", grid, limits.rows).folded(),
     })
 }
 
-/// What a reader has to know to read the figure.
+/// Explains how to read the figure.
 fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String {
     let mut text = clean(test);
     text += ". Trials of each placement in the order in which they ran, from top to bottom; the line is the median, the band its 95 % interval.";
     if shown.iter().any(|strip| strip.suspect.contains(&true)) {
-        text += " Crosses are trials that were disturbed.";
+        text += " Crosses are disturbed trials.";
     }
     let largest = shown.iter().map(|strip| strip.metric.samples.len()).max().unwrap_or(0);
     if largest > points_max {
@@ -258,14 +258,17 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
     text
 }
 
-/// How far the trials can be believed, in one sentence.
+/// The validity of the trials in one sentence.
 fn validity(finding: &RunFinding) -> String {
     let any = |troubled: fn(&model::analysis::finding::VerdictCounts) -> u32| {
         finding.cells.iter().filter(|cell| troubled(&cell.verdicts) > 0).count()
     };
     let cells = finding.cells.len();
     match (any(|verdicts| verdicts.suspect), any(|verdicts| verdicts.invalid)) {
-        (0, 0) => "Every trial is valid: threads, memory and quiet were proven for each.".into(),
+        (0, 0) => {
+            "Every trial is valid: the placement of threads and memory was verified, and no disturbance was observed."
+                .into()
+        }
         (suspect, invalid) => format!(
             "Of {cells} cells, {suspect} had trials that were disturbed (suspect: they count) and {invalid} had trials whose \
              placement could not be proven or that failed (invalid: they do not count)."
@@ -291,14 +294,14 @@ fn invalid_grid(record: &RunRecord, trials: &[TrialRecord]) -> Grid {
     grid
 }
 
-/// Each placement once, in plan order.
+/// The distinct placements in plan order.
 fn placements(record: &RunRecord) -> Vec<&Placement> {
     let mut placements: Vec<&Placement> = Vec::new();
     for cell in &record.plan.cells {
         let known = |other: &&Placement| {
             let one = &cell.placement;
-            (&other.name, &other.seats, &other.memory, other.threads)
-                == (&one.name, &one.seats, &one.memory, one.threads)
+            (&other.name, &other.bindings, &other.memory, other.threads)
+                == (&one.name, &one.bindings, &one.memory, one.threads)
         };
         if !placements.iter().any(known) {
             placements.push(&cell.placement);
@@ -323,7 +326,7 @@ fn placement_grid(record: &RunRecord) -> Grid {
     grid
 }
 
-/// Where a race's winner sits; none where that is the kernel's choice.
+/// The figure of a race's winner. `None` if the winner is not pinned.
 fn winner(record: &RunRecord, answer: &PlaceResult) -> Option<(String, String)> {
     let won = answer.winner.as_ref()?;
     let is_it = |placement: &&Placement| {
@@ -334,7 +337,7 @@ fn winner(record: &RunRecord, answer: &PlaceResult) -> Option<(String, String)> 
     drawn.then(|| (clean(&placement.name), maps::svg(&record.machine.topology, Some(placement))))
 }
 
-/// Seated placements drawn into the machine, each with its name.
+/// Figures of pinned placements, each with its name.
 fn pictures(record: &RunRecord) -> Vec<(String, String)> {
     let topology = &record.machine.topology;
     if topology.counts().pus > PICTURE_CPUS_MAX {
@@ -350,7 +353,7 @@ fn settings_table(settings: &Settings, rows_max: usize) -> Option<HtmlTable> {
         let tone = if matches!(fact.value, FactValue::Unavailable(_)) { Tone::Quiet } else { Tone::Plain };
         grid.rows.push(vec![GridCell::plain(&fact.key), GridCell::new(&maps::fact_text(fact), tone)]);
     }
-    table("Settings when the run began", grid, rows_max)
+    table("Settings at the start of the run", grid, rows_max)
 }
 
 fn command(record: &RunRecord) -> String {
@@ -358,7 +361,7 @@ fn command(record: &RunRecord) -> String {
     words.extend(record.plan.command.iter().cloned());
     let mut machine = vec!["--seed".to_string(), record.seed.to_string()];
     machine.extend(record.simulated.iter().flat_map(|simulated| ["--sim".into(), simulated.clone()]));
-    // What stands after `--` belongs to another program.
+    // The arguments after `--` belong to another program.
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     words.splice(end..end, machine);
     clean(&quote_argv(&words))
@@ -373,7 +376,7 @@ fn steps(record: &RunRecord) -> Vec<(&'static str, String)> {
         (
             "repetitions",
             format!(
-                "{} to {} measured after {} of warm-up, in random order block by block",
+                "{} to {} measured repetitions after {} of warm-up, in random order within each block",
                 repeat.min, repeat.max, repeat.warmup
             ),
         ),

@@ -1,6 +1,6 @@
-//! How much slower a command is with less DRAM, as two curves: steered and the kernel's own swap, each budget with its 95 %
-//! interval, what the command holds, how slow it may be, and the answer. Times are drawn by their logarithm, because they go
-//! from a hundredth more to a hundredfold. Decides pixels only.
+//! The slowdown of a command with less DRAM as two curves, for the paging controller and for the kernel's swap: each
+//! budget with its 95 % interval, the memory of the command, the allowed slowdown, and the result. The axis of times is
+//! logarithmic, because they range from 1 % to a hundredfold. Decides layout only.
 
 use askama::Template;
 use model::analysis::size::{SizeAnswer, SizePoint};
@@ -22,25 +22,25 @@ const HEADING: f64 = 30.0;
 const HEIGHT: f64 = 250.0;
 const AXIS: f64 = 26.0;
 const LEGEND: f64 = 24.0;
-/// How many steps of DRAM the axis has at most.
+/// Maximum number of intervals of the DRAM axis.
 const STEPS: u64 = 8;
-/// Ticks closer than this to another would run into it.
+/// Minimum distance of ticks.
 const TICK_APART: f64 = 17.0;
-/// Steered and plain of one budget stand so far beside it, that both whiskers are seen.
+/// Horizontal offset of the two points of a budget, so that both whiskers are visible.
 const ASIDE: f64 = 2.5;
-/// Where ticks stand, those first that are easiest to read.
+/// Candidates for ticks, the most readable first.
 const TICKS: [f64; 22] = [
     1.0, 10.0, 100.0, 1000.0, 0.1, 2.0, 5.0, 20.0, 50.0, 200.0, 500.0, 0.5, 0.2, 1.5, 3.0, 7.0, 30.0, 1.2, 1.1, 1.05,
     0.9, 0.95,
 ];
 
-/// The answer in words and its picture.
+/// The result in words and its figure.
 pub(crate) struct SizePart {
     pub(crate) answer: String,
     pub(crate) class: &'static str,
-    /// What the kernel's own swap would need.
+    /// The budget that the kernel's swap needs.
     pub(crate) plain: Option<String>,
-    /// None where no budget has a result.
+    /// `None` if no budget has a result.
     pub(crate) figure: Option<FigurePart>,
 }
 
@@ -58,22 +58,22 @@ impl SizePart {
 fn figure(answer: &SizeAnswer, rows_max: usize) -> FigurePart {
     let grid = size_grid(answer).without("slower");
     FigurePart {
-        svg: drawn(answer).render().expect("a template of values that are there renders"),
+        svg: drawn(answer).render().expect("the template renders"),
         caption: format!(
             "Time against the time with all of its memory near, by DRAM; the line across it is {} % more, whiskers are 95 % \
              intervals.",
             answer.within_percent
         ),
-        table: HtmlTable::new("The same as a table", grid, rows_max).folded(),
+        table: HtmlTable::new("The same data as a table", grid, rows_max).folded(),
     }
 }
 
-/// How many times as long, over bytes.
+/// The frame: the ratio of times over bytes of DRAM.
 fn frame(answer: &SizeAnswer) -> Frame {
     let most = answer.points.iter().map(|point| point.dram.0).chain([answer.need.0]).max().unwrap_or(0).max(1);
     let slowest = answer.points.iter().map(|point| times(point.slower_percent));
     let low = slowest.clone().fold(1.0, f64::min) / 1.1;
-    // A whisker may leave the plot; an interval of few trials would else press the curves to the ground.
+    // Whiskers may leave the plot; otherwise the wide interval of a few trials would flatten the curves.
     let high = slowest.fold(times(answer.within_percent), f64::max) * 1.25;
     Frame {
         x: Axis { low: 0.0, high: most as f64 * 1.04, logarithmic: false },
@@ -86,7 +86,7 @@ fn frame(answer: &SizeAnswer) -> Frame {
     }
 }
 
-/// How many times as long stands where.
+/// The ticks of the axis of times.
 fn ticks(plot: &Frame) -> Vec<f64> {
     let mut ticks: Vec<f64> = Vec::new();
     for tick in TICKS.into_iter().filter(|tick| (plot.y.low..=plot.y.high).contains(tick)) {
@@ -97,7 +97,7 @@ fn ticks(plot: &Frame) -> Vec<f64> {
     ticks
 }
 
-/// A hundredth is the fastest that the logarithm is asked for; no interval of a real command ends there.
+/// The ratio of times; at least 0.01, for the logarithm. No interval of a real command ends there.
 fn times(slower_percent: f64) -> f64 {
     (1.0 + slower_percent / 100.0).max(0.01)
 }
@@ -105,17 +105,17 @@ fn times(slower_percent: f64) -> f64 {
 fn drawn(answer: &SizeAnswer) -> Svg {
     let plot = frame(answer);
     let mut picture = Svg {
-        title: "How much slower with less DRAM".into(),
+        title: "Slowdown with less DRAM".into(),
         description: description(answer),
         width: pixels(WIDTH),
         height: pixels(HEADING + HEIGHT + AXIS + LEGEND),
         ..Svg::default()
     };
-    picture.label("h", 4.0, 16.0, "How many times as long as with all of its memory near, by DRAM");
+    picture.label("h", 4.0, 16.0, "Run time relative to all memory in DRAM, by DRAM limit");
     axes(&mut picture, &plot);
     marks(&mut picture, &plot, answer);
     let mut x = LEFT;
-    for (steered, name) in [(true, "steered (nearfar expand)"), (false, "the kernel's own swap")] {
+    for (steered, name) in [(true, "paging controller (nearfar expand)"), (false, "kernel swap")] {
         let own: Vec<&SizePoint> = answer.points.iter().filter(|point| point.steered == steered).collect();
         if !own.is_empty() {
             curve(&mut picture, &plot, &own, steered);
@@ -128,7 +128,7 @@ fn drawn(answer: &SizeAnswer) -> Svg {
     picture
 }
 
-/// The second curve has another colour, dashes and open dots: no colour is needed to tell them apart.
+/// The second curve differs in colour, dashes and open dots, so it can be distinguished without colour.
 fn class(steered: bool) -> String {
     if steered { "curve" } else { "curve warm l1" }.into()
 }
@@ -139,7 +139,7 @@ fn axes(picture: &mut Svg, plot: &Frame) {
         plot.across(picture, "grid", tick);
     }
     plot.edges(picture);
-    // A power of two, of which the axis has a few steps.
+    // A power of two such that the axis has few intervals.
     let end = plot.x.high as u64;
     let step = (end / STEPS).max(1).next_power_of_two();
     for bytes in (0..=end).step_by(step as usize) {
@@ -147,13 +147,13 @@ fn axes(picture: &mut Svg, plot: &Frame) {
     }
 }
 
-/// What it holds, how slow it may be, and the answer.
+/// Marks the memory of the command, the allowed slowdown, and the result.
 fn marks(picture: &mut Svg, plot: &Frame, answer: &SizeAnswer) {
     let mut upright = |bytes: Bytes, class: &str, words: &str, row: f64| {
         plot.upright(picture, class, bytes.0 as f64);
         picture.label("e", plot.x(bytes.0 as f64) - 4.0, plot.top + 12.0 + 14.0 * row, words);
     };
-    upright(answer.need, "step", &format!("holds {}", answer.need), 0.0);
+    upright(answer.need, "step", &format!("uses {}", answer.need), 0.0);
     if let Some(enough) = answer.enough {
         upright(enough, "step answer", &format!("{enough} is enough"), 1.0);
     }
@@ -175,19 +175,23 @@ fn curve(picture: &mut Svg, plot: &Frame, own: &[&SizePoint], steered: bool) {
 }
 
 fn caption(point: &SizePoint) -> String {
-    let swap = if point.steered { "steered" } else { "the kernel's own swap" };
+    let swap = if point.steered { "paging controller" } else { "kernel swap" };
     let interval = point
         .ci_low
         .zip(point.ci_high)
         .map_or(String::new(), |(low, high)| format!(" ({} to {})", significant(times(low)), significant(times(high))));
     let longer = signed_percent(point.slower_percent);
-    format!("{}, {swap}: {} times as long{interval}, {longer}", point.dram, significant(times(point.slower_percent)))
+    format!(
+        "{}, {swap}: {} times the run time{interval}, {longer}",
+        point.dram,
+        significant(times(point.slower_percent))
+    )
 }
 
-/// What the eye sees, for those who do not see it.
+/// A description of the figure for screen readers.
 fn description(answer: &SizeAnswer) -> String {
     let points: String = answer.points.iter().map(|point| format!(" {}.", caption(point))).collect();
-    format!("Against the time with all of its {} near, by budget of DRAM.{points}", answer.need)
+    format!("Run time relative to all of its {} in DRAM, by DRAM limit.{points}", answer.need)
 }
 
 #[cfg(test)]
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn two_curves_with_intervals_what_it_holds_and_the_answer() {
+    fn figure_has_two_curves_with_intervals_memory_and_result() {
         let points = [(100, true, 60.0), (100, false, 900.0), (200, true, 2.0), (200, false, 300.0), (400, true, 0.0)];
         let part = SizePart::new(&answer(&points, Some(200)), 50);
         assert_eq!(part.class, "good");
@@ -222,32 +226,29 @@ mod tests {
         let count = |words: &str| svg.matches(words).count();
         assert_eq!((count("class=\"point\""), count("class=\"point open\"")), (3, 2), "{svg}");
         assert_eq!((count("class=\"whisker\""), count("class=\"whisker warm\"")), (3, 2), "{svg}");
-        // Each curve, and its line in the legend.
+        // One is the curve and one its line in the legend.
         assert_eq!((count("class=\"curve\""), count("class=\"curve warm l1\"")), (2, 2), "{svg}");
-        for words in [">holds 400MiB<", ">200MiB is enough<", ">within 5 %<", ">10x<", ">1x<", ">0B<", ">384MiB<"] {
+        for words in [">uses 400MiB<", ">200MiB is enough<", ">within 5 %<", ">10x<", ">1x<", ">0B<", ">384MiB<"] {
             assert_eq!(count(words), 1, "{words}: {svg}");
         }
-        assert!(
-            svg.contains("100MiB, the kernel&#39;s own swap: 10.00 times as long (9.990 to 10.01), +900 %"),
-            "{svg}"
-        );
+        assert!(svg.contains("100MiB, kernel swap: 10.00 times the run time (9.990 to 10.01), +900 %"), "{svg}");
         assert!(svg.contains("prefers-color-scheme:dark"));
     }
 
     #[test]
-    fn nearer_to_full_speed_is_lower_and_more_dram_further_right() {
+    fn faster_is_lower_and_more_dram_is_further_right() {
         let plot = frame(&answer(&[(100, true, 60.0), (200, false, 300.0)], None));
         assert!(plot.y(4.0) < plot.y(1.6) && plot.y(1.6) < plot.y(1.0));
         let x = |bytes: u64| plot.x(bytes as f64);
         assert!(x(1) < x(100 << 20) && x(400 << 20) <= WIDTH - RIGHT);
         assert!((HEADING..=HEADING + HEIGHT).contains(&plot.y(4.0)) && plot.y(1e9) >= HEADING);
-        // One curve hardly above full speed: its axis still has ticks.
+        // The axis of a single curve near full speed still has ticks.
         let flat = ticks(&frame(&answer(&[(100, true, 1.0)], None)));
         assert!(flat.len() >= 3, "{flat:?}");
     }
 
     #[test]
-    fn without_points_there_is_no_picture() {
+    fn result_without_points_has_no_figure() {
         let part = SizePart::new(&answer(&[], None), 50);
         assert!(part.figure.is_none() && part.plain.is_none() && part.class.is_empty());
         let one = SizePart::new(&answer(&[(100, true, 60.0)], None), 50);

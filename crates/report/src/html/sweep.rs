@@ -1,5 +1,5 @@
-//! A metric against a parameter, one line per placement, each point with its 95 % interval. Decides pixels only; which cells
-//! belong together is decided by `model::curves`.
+//! Figures of a metric against a parameter, one curve per placement, each point with its 95 % interval. Decides layout
+//! only; `model::analysis::curves` decides which cells form a curve.
 
 use askama::Template;
 use model::analysis::curves::{Curve, CurvePoint, CurveSet};
@@ -17,21 +17,21 @@ const WIDTH: f64 = 760.0;
 const LEFT: f64 = 64.0;
 const HEADING: f64 = 30.0;
 const HEIGHT: f64 = 260.0;
-/// Ticks and what the axis is.
+/// Height of the ticks and the title of the axis.
 const AXIS: f64 = 44.0;
-/// The first and the last point stand so far from the ends of the axis.
+/// Distance of the first and the last point from the ends of the axis.
 const INSIDE: f64 = 10.0;
-/// About one character of the labels.
+/// Approximate width of a character of the labels.
 const CHARACTER: f64 = 6.2;
-/// Names of lines take no more than this, else the lines would have no room.
+/// Maximum width of the names of curves, so that space remains for the curves.
 const NAMES_MAX: f64 = 240.0;
-/// Names closer than this would run into each other.
+/// Minimum vertical distance of names.
 const NAMES_APART: f64 = 14.0;
-/// A parameter whose values span more than this is a matter of doubling.
+/// Ratio of the largest to the smallest value from which an axis is logarithmic: such parameters are usually doubled.
 const LOGARITHMIC_FROM: f64 = 7.5;
-/// More lines are for the table: colours, dashes and names are told apart no longer.
+/// Maximum number of curves; more cannot be distinguished by colour, dashes and name.
 pub(crate) const LINES_MAX: usize = 8;
-/// A line in the colour of its index; dashes tell them apart without colours.
+/// The classes of a curve by its index; dashes distinguish them without colour.
 const LINES: [&str; LINES_MAX] =
     ["curve k0", "curve k1 l1", "curve k2 l2", "curve k3 l3", "curve k4", "curve k5 l1", "curve k6 l2", "curve k7 l3"];
 const POINTS: [&str; LINES_MAX] = ["dot k0", "dot k1", "dot k2", "dot k3", "dot k4", "dot k5", "dot k6", "dot k7"];
@@ -39,7 +39,7 @@ const POINTS: [&str; LINES_MAX] = ["dot k0", "dot k1", "dot k2", "dot k3", "dot 
 /// The figure with its caption and its table.
 pub(crate) fn figure(sweep: &CurveSet, rows_max: usize) -> Option<FigurePart> {
     let shown = &sweep.lines[..sweep.lines.len().min(LINES_MAX)];
-    let svg = drawn(sweep, shown)?.render().expect("a template of values that are there renders");
+    let svg = drawn(sweep, shown)?.render().expect("the template renders");
     let mut caption = format!(
         "{}: {} against {}. Medians of trials; whiskers are 95 % intervals.",
         clean(&sweep.name),
@@ -49,7 +49,7 @@ pub(crate) fn figure(sweep: &CurveSet, rows_max: usize) -> Option<FigurePart> {
     if sweep.lines.len() > shown.len() {
         caption += &format!(" The first {} of {} lines; the table has all.", shown.len(), sweep.lines.len());
     }
-    Some(FigurePart { svg, caption, table: HtmlTable::new("The same as a table", grid(sweep), rows_max).folded() })
+    Some(FigurePart { svg, caption, table: HtmlTable::new("The same data as a table", grid(sweep), rows_max).folded() })
 }
 
 fn grid(sweep: &CurveSet) -> Grid {
@@ -67,7 +67,7 @@ fn grid(sweep: &CurveSet) -> Grid {
     grid
 }
 
-/// Where values stand on the page.
+/// The axes of the figure.
 fn frame(sweep: &CurveSet, lines: &[Curve]) -> Option<Frame> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let (ats, medians): (Vec<f64>, Vec<f64>) = points().map(|point| (point.at, point.median)).unzip();
@@ -77,7 +77,7 @@ fn frame(sweep: &CurveSet, lines: &[Curve]) -> Option<Frame> {
     let doubled = sweep.over_unit.is_none() && low > 0.0 && high / low > LOGARITHMIC_FROM;
     let x = Axis { low, high, logarithmic: doubled };
     let mut y = Axis::over(&medians, &ends)?;
-    // A difference looks as large as it is only above zero.
+    // Lengths are proportional to values only on an axis from zero.
     if !y.logarithmic && y.low > 0.0 || medians.iter().all(|median| *median >= 0.0) && y.low < 0.0 {
         y.low = 0.0;
     }
@@ -130,7 +130,7 @@ fn axes(picture: &mut Svg, plot: &Frame, sweep: &CurveSet, lines: &[Curve]) {
     );
 }
 
-/// The measured values of a parameter as they are written, round numbers of a metric.
+/// Ticks: the values of a parameter as written by the user, or round values of a metric.
 fn ticks(plot: &Frame, sweep: &CurveSet, lines: &[Curve]) -> Vec<(f64, String)> {
     if sweep.over_unit.is_some() {
         return plot.x.ticks();
@@ -152,7 +152,7 @@ fn curve(picture: &mut Svg, plot: &Frame, sweep: &CurveSet, line: &Curve, index:
     picture.lines.push(svg::SvgPath { class: LINES[index].into(), path: through(&places) });
 }
 
-/// Each line's name at its right end, moved down where another one's stands.
+/// Each curve's name at its right end, moved down if it would overlap another name.
 fn names(picture: &mut Svg, plot: &Frame, lines: &[Curve]) {
     let end = |line: &Curve| {
         line.points
@@ -167,7 +167,7 @@ fn names(picture: &mut Svg, plot: &Frame, lines: &[Curve]) {
     let mut free_from = HEADING;
     let below = ends.len();
     for (rank, (wished, line, index)) in ends.into_iter().enumerate() {
-        // Those below it need their room too.
+        // Leaves space for the names below it.
         let lowest = HEADING + HEIGHT - (below - 1 - rank) as f64 * NAMES_APART;
         let y = wished.min(lowest).max(free_from);
         free_from = y + NAMES_APART;
@@ -188,7 +188,7 @@ fn caption(sweep: &CurveSet, point: &CurvePoint) -> String {
     format!("{at}: {} {}{ends}", scale.write(point.median), sweep.unit)
 }
 
-/// What the eye sees, for those who do not see it.
+/// A description of the figure for screen readers.
 fn description(sweep: &CurveSet, lines: &[Curve]) -> String {
     let line = |line: &Curve| {
         let points: Vec<String> = line.points.iter().map(|point| caption(sweep, point)).collect();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_intervals_and_a_name_for_each_placement() {
+    fn each_placement_has_a_curve_with_intervals_and_a_name() {
         let lines = vec![line("kernel", &[(1.0, 10.0), (2.0, 20.0), (16.0, 30.0)]), line("far <b>", &[(1.0, 5.0)])];
         let svg = svg(&sweep(lines));
         let count = |words: &str| svg.matches(words).count();
@@ -246,17 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn more_stands_higher_from_zero_on_and_larger_further_right() {
+    fn larger_values_are_higher_and_larger_parameters_further_right() {
         let of = |points: &[(f64, f64)]| frame(&sweep(Vec::new()), &[line("a", points)]);
         let plot = of(&[(1.0, 10.0), (2.0, 20.0), (3.0, 30.0)]).expect("three values");
         assert!(plot.y(30.0) < plot.y(10.0) && (plot.y(0.0) - HEADING - HEIGHT).abs() < 0.01);
         assert!(plot.x(1.0) < plot.x(2.0) && plot.x(3.0) < plot.right);
-        assert!((plot.x(2.0) - f64::midpoint(plot.x(1.0), plot.x(3.0))).abs() < 0.01, "near values stand linearly");
+        assert!((plot.x(2.0) - f64::midpoint(plot.x(1.0), plot.x(3.0))).abs() < 0.01, "a narrow range is linear");
         assert!(of(&[(1.0, 10.0)]).is_none(), "one value has no axis");
     }
 
     #[test]
-    fn names_do_not_run_into_each_other_and_stay_in_the_picture() {
+    fn names_do_not_overlap_and_stay_in_the_figure() {
         let names: Vec<String> = (0..10).map(|index| format!("placement {index}")).collect();
         let lines = names.iter().map(|name| line(name, &[(1.0, 100.0), (2.0, 100.0), (3.0, 1.0)])).collect();
         let sweep = sweep(lines);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn another_metric_as_axis_has_round_ticks_and_its_unit() {
+    fn axis_of_another_metric_has_round_ticks_and_its_unit() {
         let mut sweep = sweep(vec![line("kernel", &[(9_000.0, 300.0), (5_000.0, 120.0), (1_000.0, 100.0)])]);
         (sweep.over, sweep.over_unit) = ("load".into(), Some("GB/s".into()));
         let svg = svg(&sweep);

@@ -1,10 +1,10 @@
-//! Tables for a page: folded when long, cut when very long, and both said.
+//! HTML tables: long ones are collapsed and very long ones truncated, with a note.
 
 use askama::Template;
 
 use crate::grid::{CellKind, Grid, GridCell, NumericCell};
 
-/// More rows than this are folded away, so that the page can still be read from top to bottom.
+/// Longer tables are collapsed, so that the page can be read from top to bottom.
 const FOLD_FROM: usize = 40;
 
 /// A table, ready for its template.
@@ -18,7 +18,7 @@ pub(crate) struct HtmlTable {
     rows_all: usize,
 }
 
-/// One row, and the heading above it where one begins.
+/// A row, and the heading above it if one begins.
 struct HtmlRow {
     heading: Option<String>,
     cells: Vec<HtmlCell>,
@@ -27,14 +27,14 @@ struct HtmlRow {
 struct HtmlCell {
     text: String,
     class: String,
-    /// What the page's script sorts by and changes the unit of.
+    /// The values by which the page's script sorts, and that it converts.
     measure: Option<NumericCell>,
-    /// Whether it is the unit of the numbers in its row.
+    /// Whether the cell is the unit of the values in its row.
     names_unit: bool,
 }
 
 impl HtmlTable {
-    /// With at most so many rows.
+    /// A table with at most `rows_max` rows.
     pub(crate) fn new(caption: &str, grid: Grid, rows_max: usize) -> Self {
         let class = |holds| match holds {
             CellKind::Text => "",
@@ -58,7 +58,7 @@ impl HtmlTable {
         Self { caption: caption.into(), folded: rows_all > FOLD_FROM, columns, rows, rows_all }
     }
 
-    /// Folded whatever its length, for what few will look at.
+    /// Collapses the table regardless of its length.
     pub(crate) fn folded(self) -> Self {
         Self { folded: true, ..self }
     }

@@ -1,25 +1,24 @@
-//! Cores as people think of them: a core with the caches that are its own. Trees and pictures show these as one thing.
+//! Cores with their private caches, which trees and figures show as one object.
 
 use model::values::id_set::{CpuId, CpuSet};
 use model::values::topology::{Cache, Object, ObjectKind, Topology};
 
-/// A listing of a bit more than a line of a terminal is shortened.
+/// Maximum length of a listing, a little more than a terminal line; longer ones are shortened.
 const LISTING_MAX: usize = 90;
 
-/// A core, or a cpu on a machine that shows no cores.
+/// A core, or a CPU of a machine without core objects.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Core {
-    /// In logical order.
     pub(crate) cpus: Vec<CpuId>,
-    /// Those that no other core shares, largest first.
+    /// Private caches, largest first.
     pub(crate) caches: Vec<Cache>,
-    /// Whether the machine calls it a core.
+    /// Whether the topology has a core object.
     pub(crate) named: bool,
-    /// Which of the machine's kinds of cores it is, where there are several.
+    /// Its kind, if the machine has several.
     pub(crate) kind: Option<usize>,
 }
 
-/// The core that an object is: a chain of caches around one core, without memory of its own.
+/// The core that an object represents: a chain of caches around one core without local memory.
 pub(crate) fn core_at(topology: &Topology, index: usize) -> Option<Core> {
     let mut object = &topology.objects[index];
     let mut caches = Vec::new();
@@ -36,7 +35,7 @@ pub(crate) fn core_at(topology: &Topology, index: usize) -> Option<Core> {
         }
         match object.children.as_slice() {
             [only] => object = &topology.objects[*only],
-            // Without a core object nobody says that these are threads of one core.
+            // Without a core object it is unknown whether these CPUs are threads of one core.
             [_, ..] if named => break,
             _ => return None,
         }
@@ -59,7 +58,7 @@ fn kind_of(topology: &Topology, cpu: CpuId) -> Option<usize> {
     if kinds.len() < 2 { None } else { kinds.iter().position(|kind| kind.cpus.contains(cpu)) }
 }
 
-/// Every core in logical order.
+/// All cores in logical order.
 pub(crate) fn all_cores(topology: &Topology) -> Vec<Core> {
     let mut cores = Vec::new();
     let mut ahead = vec![0];
@@ -72,7 +71,7 @@ pub(crate) fn all_cores(topology: &Topology) -> Vec<Core> {
     cores
 }
 
-/// `2 threads, L2 512KiB, L1 32KiB`: what all cores have in common, said once; none where they differ.
+/// `2 threads, L2 512KiB, L1 32KiB`: the common description of all cores. `None` if they differ.
 pub(crate) fn common(topology: &Topology) -> Option<String> {
     let cores = all_cores(topology);
     let first = cores.first()?;
@@ -81,26 +80,26 @@ pub(crate) fn common(topology: &Topology) -> Option<String> {
 }
 
 impl Core {
-    /// `2 threads, L2 512KiB, L1 32KiB`; empty when there is nothing to say.
+    /// `2 threads, L2 512KiB, L1 32KiB`. Empty if nothing is known.
     pub(crate) fn facts(&self) -> String {
         let threads = (self.cpus.len() > 1).then(|| format!("{} threads", self.cpus.len()));
         threads.into_iter().chain(self.caches.iter().map(|cache| cache_label(*cache))).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether two cores can be told in one breath.
+    /// Whether two cores have the same description.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let traits = |core: &Self| (core.caches.clone(), core.cpus.len(), core.named, core.kind);
         traits(self) == traits(other)
     }
 }
 
-/// `L3 8MiB`; the size only where the machine states one.
+/// `L3 8MiB`; without the size if it is unknown.
 pub(crate) fn cache_label(cache: Cache) -> String {
     if cache.bytes.0 == 0 { format!("L{}", cache.level) } else { format!("L{} {}", cache.level, cache.bytes) }
 }
 
-/// The cpus of like cores: `0,6 1,7 2,8`, threads of one core joined by a comma. Cores with one thread are written as
-/// a list. A long regular sequence is shortened, as every step in it is the same.
+/// The CPUs of equal cores: `0,6 1,7 2,8`, threads of one core joined by a comma. Cores with one thread are written as
+/// a list. A long regular sequence is shortened.
 pub(crate) fn cpu_listing(cores: &[Core]) -> String {
     if cores.iter().all(|core| core.cpus.len() == 1) {
         return cores.iter().flat_map(|core| core.cpus.iter().copied()).collect::<CpuSet>().to_string();
@@ -114,7 +113,7 @@ pub(crate) fn cpu_listing(cores: &[Core]) -> String {
     written.join(" ")
 }
 
-/// `0,6`, or `8-15` where threads follow each other.
+/// `0,6`, or `8-15` for consecutive threads.
 fn joined(cpus: &[CpuId]) -> String {
     if cpus.len() > 2 && cpus.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0) {
         return cpus.iter().copied().collect::<CpuSet>().to_string();
@@ -122,7 +121,7 @@ fn joined(cpus: &[CpuId]) -> String {
     cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Whether each thread's number grows by the same step from core to core.
+/// Whether each thread's number grows by the same step between cores.
 fn is_regular(cores: &[Core]) -> bool {
     let step = |pair: &[Core]| -> Vec<i64> {
         pair[0].cpus.iter().zip(&pair[1].cpus).map(|(a, b)| i64::from(b.0) - i64::from(a.0)).collect()

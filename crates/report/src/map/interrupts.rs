@@ -1,5 +1,5 @@
-//! The interrupts of a machine's devices as a table: whether they can be moved, where they may go and go, how often they
-//! came.
+//! The interrupts of a machine's devices as a table: whether they can be moved, their allowed and effective CPUs, and
+//! their counts.
 
 use model::values::id_set::CpuSet;
 use model::values::topology::{InterruptCounts, Topology};
@@ -8,12 +8,12 @@ use super::text::section;
 use crate::grid::{Grid, GridCell};
 use crate::style::TextStyle;
 
-/// More cpus than this are not listed one by one; the JSON has them.
+/// Maximum number of CPUs listed individually; the JSON has all.
 const CPUS_LISTED_MAX: usize = 6;
 
-/// Every interrupt of every device. Ends in a line feed.
+/// Every interrupt of every device, with a final line feed.
 pub fn interrupts(topology: &Topology, counts: Option<&InterruptCounts>, look: &TextStyle) -> String {
-    let titles = ["device", "irq", "name", "kind", "cpus", "taken by", "came"];
+    let titles = ["device", "irq", "name", "kind", "cpus", "handled by", "count"];
     let mut grid = Grid::new(&titles).numbers(&["irq"]);
     for device in &topology.devices {
         for interrupt in &device.interrupts {
@@ -21,22 +21,22 @@ pub fn interrupts(topology: &Topology, counts: Option<&InterruptCounts>, look: &
                 device.name.clone(),
                 interrupt.number.to_string(),
                 interrupt.name.clone(),
-                interrupt.movability.in_words().into(),
+                interrupt.movability.label().into(),
                 cpus(&interrupt.affinity),
                 cpus(&interrupt.effective),
-                counts.map_or("not known".into(), |counts| came(counts, interrupt.number)),
+                counts.map_or("unknown".into(), |counts| came(counts, interrupt.number)),
             ];
             grid.rows.push(cells.iter().map(|text| GridCell::plain(text)).collect());
         }
     }
     if grid.rows.is_empty() {
-        return section("Interrupts", "no device here has interrupts of its own\n", look);
+        return section("Interrupts", "no device has interrupts\n", look);
     }
     section("Interrupts", &grid.terminal(look), look)
 }
 
 fn cpus(cpus: &CpuSet) -> String {
-    if cpus.is_empty() { "not known".into() } else { cpus.to_string().replace(',', ", ") }
+    if cpus.is_empty() { "unknown".into() } else { cpus.to_string().replace(',', ", ") }
 }
 
 /// `2 on cpu 0, 17 on cpu 3`.

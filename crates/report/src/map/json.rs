@@ -1,5 +1,5 @@
 //! A topology as JSON. The fields `counts`, `numa`, `package_cpus`, `l3_cpus`, `core_cpus`, `cpukinds`, `distances`
-//! and `memattrs` have the shape that other tools' fixtures use; they are part of the JSON contract.
+//! and `memattrs` have the structure of other tools' test data; they are part of the JSON contract.
 
 use model::values::settings::Settings;
 use model::values::topology::{CpuKind, Distances, InterruptCounts, MemoryNode, Object, ObjectKind, Topology};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::json::value;
 
-/// All of a topology, and the machine's settings and the counts of its interrupts where they are known.
+/// The topology, with the settings and interrupt counts of the machine if they are known.
 pub fn json(topology: &Topology, settings: Option<&Settings>, counts: Option<&InterruptCounts>) -> Value {
     json!({
         "counts": value(&topology.counts()),
@@ -47,7 +47,7 @@ fn kind(kind: &CpuKind) -> Value {
     json!({ "efficiency": kind.efficiency, "cpus": kind.cpus.to_string(), "capacity": kind.capacity, "info": info })
 }
 
-/// hwloc gives a matrix without a name an empty one.
+/// hwloc names an unnamed matrix with an empty text.
 fn distances(matrix: &Distances) -> Value {
     let objects: Vec<String> = matrix.nodes.iter().map(|node| format!("NUMANode:{node}")).collect();
     json!({ "name": matrix.name.as_deref().unwrap_or(""), "objs": objects, "values": matrix.values })

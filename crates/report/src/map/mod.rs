@@ -1,4 +1,4 @@
-//! What a machine is, shown five ways: for reading, as JSON, as numactl's twin, as a picture.
+//! Topologies and measured maps in all formats: text, JSON, CSV, the output of numactl, SVG.
 
 mod cores;
 mod interrupts;

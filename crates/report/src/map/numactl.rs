@@ -1,5 +1,5 @@
-//! What `numactl --hardware` (2.0.16) would print, also for a machine that is only a file; with measured distances where
-//! there is a measured map.
+//! The output of `numactl --hardware` (2.0.16) for any topology, including captures; with measured distances if a
+//! measured map exists.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use model::values::id_set::{NodeId, NodeSet};
 use model::values::topology::{MemoryNode, Topology};
 use model::values::units::Bytes;
 
-/// The kernel's distance from a node to itself (`LOCAL_DISTANCE`), which a machine with one node need not state.
+/// The kernel's distance from a node to itself (`LOCAL_DISTANCE`), which a machine with one node may omit.
 const LOCAL_DISTANCE: u64 = 10;
 
-/// The twin. Free memory is printed for a live machine only, where it is known.
+/// The output of numactl. Free memory is included only for a live machine.
 pub fn numactl(topology: &Topology, free: Option<&BTreeMap<NodeId, Bytes>>) -> String {
     let (nodes, numbers) = node_part(topology, free);
     format!("{nodes}{}", distance_lines(topology, &numbers))
 }
 
-/// The twin with measured distances in place of the firmware's, then what they come from: latencies in ns and triad
-/// bandwidths in MB/s. A node without cpus has no row of its own.
+/// The output with measured distances instead of the firmware's, followed by their sources: latencies in ns and triad
+/// bandwidths in MB/s. A node without CPUs has no row.
 pub fn numactl_measured(topology: &Topology, map: &MeasuredMap) -> String {
     let (nodes, numbers) = node_part(topology, None);
     let table = |title: &str, value: &dyn Fn(&NodeDistance) -> Option<f64>| {
@@ -42,7 +42,7 @@ fn node_part(topology: &Topology, free: Option<&BTreeMap<NodeId, Bytes>>) -> (St
 fn node_lines(node: &MemoryNode, free: Option<&BTreeMap<NodeId, Bytes>>) -> String {
     let os = node.os;
     let cpus: String = node.cpus.iter().map(|cpu| format!(" {cpu}")).collect();
-    // A size of 0 is how a topology says that it knows none.
+    // In a topology, a size of 0 means unknown.
     let size = megabytes(Some(node.bytes).filter(|bytes| bytes.0 > 0));
     let free = free.map_or(String::new(), |free| format!("node {os} free: {}\n", megabytes(free.get(&os).copied())));
     format!("node {os} cpus:{cpus}\nnode {os} size: {size}\n{free}")
@@ -65,7 +65,7 @@ fn distance_lines(topology: &Topology, nodes: &NodeSet) -> String {
     matrix("node distances:", nodes, &distance)
 }
 
-/// A square of values; all columns as wide as the widest value, three at least.
+/// A square matrix; all columns are as wide as the widest value, at least three.
 fn matrix(title: &str, nodes: &NodeSet, value: &dyn Fn(NodeId, NodeId) -> Option<String>) -> String {
     let text = |from, to| value(from, to).unwrap_or_else(|| "-".into());
     let values = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
@@ -79,7 +79,7 @@ fn matrix(title: &str, nodes: &NodeSet, value: &dyn Fn(NodeId, NodeId) -> Option
     format!("{title}\nnode {header}\n{}", nodes.iter().map(row).collect::<String>())
 }
 
-/// C's `% 3d`: three wide, and always a space in front.
+/// As C's `% 3d`: at least three wide, with a leading space.
 fn column(number: &impl std::fmt::Display) -> String {
     format!("{:>3}", format!(" {number}"))
 }

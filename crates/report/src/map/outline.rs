@@ -1,4 +1,4 @@
-//! The tree of a topology in words, with like siblings told together. Knows nothing of the lines that join them.
+//! The tree of a topology as text, with equal siblings merged. Must not draw the connecting lines.
 
 use model::values::id_set::{CpuId, CpuSet, NodeSet};
 use model::values::topology::{MemoryNode, Object, ObjectKind, Topology};
@@ -7,19 +7,19 @@ use model::values::units::Bytes;
 use super::cores::{Core, cache_label, common, core_at, cpu_listing};
 use crate::style::clean;
 
-/// More lines than a terminal shows at once: then siblings like the first are told in one line each.
+/// Maximum number of lines, about a terminal's height; beyond it, siblings equal to the first take one line each.
 const LINES_MAX: usize = 45;
 
 const NAMELESS_GROUP: &str = "group";
 
-/// One line of the tree and what hangs below it.
+/// A line of the tree with its children.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Branch {
     pub(crate) head: String,
     pub(crate) children: Vec<Branch>,
-    /// What it is without the numbers in it: equal for siblings that are alike.
+    /// Its description without numbers, which is the same for equal siblings.
     shape: String,
-    /// The numbers in it, for siblings that are not shown in full.
+    /// Its numbers, for siblings that are not shown in full.
     whose: String,
 }
 
@@ -37,12 +37,12 @@ impl Branch {
         1 + self.children.iter().map(Self::lines).sum::<usize>()
     }
 
-    /// The first of several siblings that are alike stands for all: the others keep only their numbers.
+    /// Shows the first of several equal siblings in full and only the numbers of the others.
     fn fold(&mut self) {
         let mut shown: Option<String> = None;
         for child in &mut self.children {
             if child.lines() > 1 && shown.as_ref() == Some(&child.shape) {
-                child.head = format!("like the one above: {}", child.whose);
+                child.head = format!("same as above: {}", child.whose);
                 child.children.clear();
             } else {
                 shown = Some(child.shape.clone());
@@ -52,15 +52,15 @@ impl Branch {
     }
 }
 
-/// What every line needs to know.
+/// The context of all lines.
 struct OutlineContext<'a> {
     topology: &'a Topology,
-    /// What all cores have in common, which lines then need not repeat.
+    /// The common description of all cores, which lines omit.
     common: Option<String>,
 }
 
 impl OutlineContext<'_> {
-    /// An object with its only children in one line, as far as it goes.
+    /// An object merged with its only child, repeatedly.
     fn branch(&self, index: usize) -> Branch {
         let first = &self.topology.objects[index];
         let mut object = first;
@@ -76,7 +76,7 @@ impl OutlineContext<'_> {
             shape += &self.shape(object);
             below = self.below(object);
         }
-        // A group without a name of its own says nothing that the line does not say anyway.
+        // A group without a name adds no information.
         if names.len() > 1 || index == 0 {
             names.retain(|name| name != NAMELESS_GROUP);
         }
@@ -85,7 +85,7 @@ impl OutlineContext<'_> {
         }
         let mut children = self.children(&below);
         let mut head = names.join(", ");
-        // A single run of cores needs no line of its own.
+        // A single group of cores is merged into the line of its parent.
         if children.len() == 1 && children[0].children.is_empty() {
             let cores = children.remove(0);
             head = format!("{head}: {}", cores.head);
@@ -95,7 +95,7 @@ impl OutlineContext<'_> {
         Branch { head, children, shape, whose: self.whose(first) }
     }
 
-    /// Children with cpus; what has only memory is told elsewhere.
+    /// Children with CPUs; objects with only memory are listed separately.
     fn below(&self, object: &Object) -> Vec<usize> {
         object.children.iter().copied().filter(|child| !self.topology.objects[*child].cpus.is_empty()).collect()
     }
@@ -129,17 +129,17 @@ impl OutlineContext<'_> {
             (false, 1) => "cpu",
             (false, _) => "cpus",
         };
-        let mut what = format!("{} {noun}", cores.len());
+        let mut text = format!("{} {noun}", cores.len());
         if let Some(kind) = first.kind {
-            what += &format!(" of kind {kind}");
+            text += &format!(" of kind {kind}");
         }
         let facts = first.facts();
         if self.common.is_none() && !facts.is_empty() {
-            what += &format!(" ({facts})");
+            text += &format!(" ({facts})");
         }
         let cpus: CpuSet = cores.iter().flat_map(|core| core.cpus.iter().copied()).collect();
         let whose = format!("cpus {cpus}");
-        Branch { head: format!("{what}: {}", cpu_listing(cores)), children: Vec::new(), shape: what, whose }
+        Branch { head: format!("{text}: {}", cpu_listing(cores)), children: Vec::new(), shape: text, whose }
     }
 
     fn names(&self, object: &Object) -> Vec<String> {
@@ -149,7 +149,7 @@ impl OutlineContext<'_> {
             ObjectKind::Machine => None,
             ObjectKind::Package => Some(format!("package{number}")),
             ObjectKind::Die => Some(format!("die{number}")),
-            // Numbers of groups are hwloc's own and mean nothing to the reader.
+            // Numbers of groups are internal to hwloc.
             ObjectKind::Group => Some(subtype.unwrap_or(NAMELESS_GROUP.into()).to_lowercase()),
             ObjectKind::Cache => object.cache.map(cache_label),
             ObjectKind::Core => Some(format!("core{number}")),
@@ -206,8 +206,8 @@ impl OutlineContext<'_> {
     }
 }
 
-/// `16GiB`, `HBM 4GiB`, `size not stated`.
+/// `16GiB`, `HBM 4GiB`, `size unknown`.
 pub(crate) fn node_facts(node: &MemoryNode) -> String {
-    let size = if node.bytes.0 == 0 { "size not stated".into() } else { node.bytes.to_string() };
+    let size = if node.bytes.0 == 0 { "size unknown".into() } else { node.bytes.to_string() };
     node.subtype.as_deref().map_or(size.clone(), |subtype| format!("{} {size}", clean(subtype)))
 }

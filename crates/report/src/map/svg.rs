@@ -1,4 +1,4 @@
-//! A machine as a picture: nested boxes, memory above what it belongs to, cpus as the smallest boxes.
+//! A topology as SVG: nested boxes, with memory above the object it belongs to and CPUs as the smallest boxes.
 
 use askama::Template;
 use model::placements::placement::{MemoryPolicy, Placement};
@@ -10,21 +10,21 @@ use super::cores::{Core, all_cores, cache_label, common, core_at};
 use super::outline::node_facts;
 use crate::style::clean;
 
-/// The width that boxes wrap at: a page's text column on a screen.
+/// The width at which boxes wrap: the text column of a page.
 const WIDTH_MAX: f64 = 1080.0;
-/// Boxes wrap so that they are about this much wider than high.
+/// The aspect ratio at which boxes wrap.
 const SHAPE: f64 = 1.7;
 const PADDING: f64 = 6.0;
 const GAP: f64 = 5.0;
 const LABEL_HEIGHT: f64 = 15.0;
 const CPU_HEIGHT: f64 = 17.0;
-/// With more cores than this, caches of single cores are told once and not in every box.
+/// Maximum number of cores for which private caches are shown in every box; beyond it they are described once.
 const LABELLED_CORES_MAX: usize = 64;
-/// Widths of characters in the two sizes of text, as shares a little larger than those of common sans-serif fonts.
+/// Character widths for the two text sizes, slightly larger than in common sans-serif fonts.
 const CHARACTER: f64 = 6.7;
 const CHARACTER_SMALL: f64 = 5.8;
 
-/// Draws the picture. A placement's seats and memory are marked in it.
+/// Draws the topology. CPUs and memory of a placement are highlighted.
 pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
     let drawing = Drawing::new(topology, placement);
     let block = drawing.object(0, WIDTH_MAX);
@@ -44,10 +44,10 @@ pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
             .map(|(index, line)| SvgText::new(0.0, legend_top + LABEL_HEIGHT * index as f64, "t", line))
             .collect(),
     };
-    picture.render().expect("a template of values that are there renders")
+    picture.render().expect("the template renders")
 }
 
-/// The finished picture; coordinates are text already, so that equal pictures are equal bytes.
+/// The finished figure; coordinates are formatted, so that equal figures are equal bytes.
 #[derive(Template)]
 #[template(path = "map.svg")]
 struct SvgWriter {
@@ -66,7 +66,7 @@ struct Rectangle {
     width: f64,
     height: f64,
     class: String,
-    /// Shown on hovering; empty for boxes that their label says all about.
+    /// The tooltip. Empty if the label shows everything.
     title: String,
 }
 
@@ -94,7 +94,7 @@ impl SvgText {
     }
 }
 
-/// One decimal is a tenth of a pixel.
+/// One decimal: a tenth of a pixel.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), Into::into)
@@ -104,7 +104,7 @@ fn text_width(text: &str, character: f64) -> f64 {
     text.chars().count() as f64 * character
 }
 
-/// A drawn part with its own origin.
+/// A part of the figure with a local origin.
 #[derive(Default)]
 struct SvgGroup {
     width: f64,
@@ -119,7 +119,7 @@ impl SvgGroup {
         self.labels.extend(other.labels.into_iter().map(|part| SvgText { x: part.x + x, y: part.y + y, ..part }));
     }
 
-    /// Draws its own frame behind everything in it.
+    /// Draws a frame behind its content.
     fn framed(mut self, class: String, title: String) -> Self {
         let frame = Rectangle { x: 0.5, y: 0.5, width: self.width - 1.0, height: self.height - 1.0, class, title };
         self.boxes.insert(0, frame);
@@ -127,7 +127,7 @@ impl SvgGroup {
     }
 }
 
-/// Puts blocks side by side and wraps them where that leaves little space empty and a shape near [`SHAPE`].
+/// Arranges blocks in rows that leave little empty space and have a shape near [`SHAPE`].
 fn flow(blocks: Vec<SvgGroup>, room: f64) -> SvgGroup {
     let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
     let mut best: Option<(f64, Vec<(f64, f64)>)> = None;
@@ -135,7 +135,7 @@ fn flow(blocks: Vec<SvgGroup>, room: f64) -> SvgGroup {
         let limit: f64 = sizes[..columns].iter().map(|(width, _)| width + GAP).sum();
         let (places, width, height) = wrap(&sizes, limit);
         let form = width / height / SHAPE;
-        // The exponent weighs empty space against shape: three small cores stand in one row, 72 do not.
+        // The exponent weighs empty space against shape: three small cores fit in one row, 72 do not.
         let cost = width * height * form.max(1.0 / form).powf(0.35);
         if (columns == 1 || width <= room) && best.as_ref().is_none_or(|(least, _)| cost < *least) {
             best = Some((cost, places));
@@ -150,7 +150,7 @@ fn flow(blocks: Vec<SvgGroup>, room: f64) -> SvgGroup {
     all
 }
 
-/// Where blocks of these sizes go when rows end at the limit, and the size of it all.
+/// The positions of blocks if rows end at the limit, and the total size.
 fn wrap(sizes: &[(f64, f64)], limit: f64) -> (Vec<(f64, f64)>, f64, f64) {
     let mut places = Vec::with_capacity(sizes.len());
     let (mut x, mut y, mut row_height, mut widest) = (0.0, 0.0, 0.0, 0.0);
@@ -167,13 +167,13 @@ fn wrap(sizes: &[(f64, f64)], limit: f64) -> (Vec<(f64, f64)>, f64, f64) {
     (places, widest, y + row_height)
 }
 
-/// What every box needs to know.
+/// The context of all boxes.
 struct Drawing<'a> {
     topology: &'a Topology,
     placement: Option<&'a Placement>,
     nodes: NodeSet,
     labelled: bool,
-    /// Wide enough for the longest number.
+    /// The width of the longest number.
     cpu_width: f64,
 }
 
@@ -219,7 +219,7 @@ impl<'a> Drawing<'a> {
         let used = self.nodes.contains(node.os);
         let mut text = format!("node {}, {}", node.os, node_facts(node));
         if node.cpus.is_empty() {
-            text += ", without cpus";
+            text += ", without CPUs";
         }
         if used {
             text += ", data here";
@@ -258,7 +258,7 @@ impl<'a> Drawing<'a> {
         block.framed(format!("core{kind}"), self.core_title(index, core))
     }
 
-    /// In rows of up to four.
+    /// Up to four per row.
     fn threads(&self, core: &Core) -> SvgGroup {
         const GAP: f64 = 2.0;
         let mut all = SvgGroup::default();
@@ -279,12 +279,13 @@ impl<'a> Drawing<'a> {
     }
 
     fn cpu(&self, cpu: CpuId) -> SvgGroup {
-        let seat = self.placement.and_then(|placement| placement.seats.iter().position(|seat| *seat == cpu));
+        let binding =
+            self.placement.and_then(|placement| placement.bindings.iter().position(|binding| *binding == cpu));
         let mut block = SvgGroup { width: self.cpu_width, height: CPU_HEIGHT, ..SvgGroup::default() };
-        let class = if seat.is_some() { "s c on" } else { "s c" };
+        let class = if binding.is_some() { "s c on" } else { "s c" };
         block.labels.push(SvgText::new(self.cpu_width / 2.0, 12.0, class, cpu.to_string()));
-        let title = seat.map_or(String::new(), |thread| format!("cpu {cpu}: seat of thread {thread}"));
-        block.framed(if seat.is_some() { "pu on" } else { "pu" }.into(), title)
+        let title = binding.map_or(String::new(), |thread| format!("cpu {cpu}: thread {thread}"));
+        block.framed(if binding.is_some() { "pu on" } else { "pu" }.into(), title)
     }
 
     fn legend(&self) -> Vec<String> {
@@ -305,7 +306,7 @@ impl<'a> Drawing<'a> {
 
     fn description(&self) -> String {
         let what =
-            "Nested boxes: packages, caches, cores and their cpus by number, memory nodes above what they belong to.";
+            "Nested boxes: packages, caches, cores and their CPUs by number, memory nodes above what they belong to.";
         self.placement.map_or(what.into(), |placement| format!("{what} {}.", placement_line(placement)))
     }
 }
@@ -316,7 +317,7 @@ fn placement_line(placement: &Placement) -> String {
     clean(&format!("placement {}: {threads}, {seats}, memory {}", placement.name, placement.memory))
 }
 
-/// The nodes where a policy wants memory.
+/// The memory nodes that a placement's policy names.
 fn memory_nodes(policy: &MemoryPolicy) -> NodeSet {
     let preferred = |node: &NodeId| NodeSet::from_iter([*node]);
     match policy {

@@ -1,4 +1,4 @@
-//! A machine for a person at a terminal: the tree, the memory, the kinds of cores, devices, settings.
+//! A topology for the terminal: the tree, memory, kinds of cores, devices, settings.
 
 use model::values::id_set::{CpuId, CpuSet};
 use model::values::settings::{Fact, FactValue, Settings};
@@ -10,12 +10,12 @@ use super::outline::{Branch, node_facts, outline};
 use crate::grid::{Grid, GridCell};
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-/// A matrix of more nodes than this says less than a sentence about it.
+/// Maximum number of nodes of a distance matrix; for more, a sentence summarises it.
 const MATRIX_NODES_MAX: usize = 16;
-/// Values of memory attributes beyond so many lines are in the JSON only.
+/// Maximum number of lines of memory attributes; the JSON has all.
 const ATTRIBUTES_MAX: usize = 24;
 
-/// The map. Ends in a line feed.
+/// The map, with a final line feed.
 pub fn text(topology: &Topology, settings: Option<&Settings>, look: &TextStyle) -> String {
     let mut sections = vec![head(topology, settings, look)];
     sections.push(tree(&outline(topology), look));
@@ -45,7 +45,7 @@ fn head(topology: &Topology, settings: Option<&Settings>, look: &TextStyle) -> S
     }
     let hidden = topology.complete_cpus.difference(&topology.allowed_cpus);
     if !hidden.is_empty() {
-        out += &paragraph(&format!("cpus that are offline or not ours to use: {hidden}"), look);
+        out += &paragraph(&format!("offline or forbidden CPUs: {hidden}"), look);
     }
     out
 }
@@ -56,10 +56,10 @@ fn tree(root: &Branch, look: &TextStyle) -> String {
     out
 }
 
-/// `first` stands before the head, `rest` before all lines below it.
+/// `first` precedes the first line, `rest` all other lines.
 fn draw(branch: &Branch, first: &str, rest: &str, look: &TextStyle, out: &mut String) {
     let below = if branch.children.is_empty() { "   " } else { "│  " };
-    // Deep in a tree on a narrow terminal, lines that are too long read better than lines of one word.
+    // Deep in a tree on a narrow terminal, overlong lines are more readable than lines of one word.
     let room = look.width.saturating_sub(first.chars().count()).max(24);
     for (index, line) in wrapped(&branch.head, room, room - below.chars().count()).iter().enumerate() {
         let prefix = if index == 0 { first.to_string() } else { format!("{rest}{below}") };
@@ -72,7 +72,7 @@ fn draw(branch: &Branch, first: &str, rest: &str, look: &TextStyle, out: &mut St
     }
 }
 
-/// Nodes with their distances; those without cpus are called so.
+/// Nodes with their distances; nodes without CPUs are marked.
 fn memory(topology: &Topology, look: &TextStyle) -> Option<String> {
     let far: Vec<&MemoryNode> = topology.nodes.iter().filter(|node| node.cpus.is_empty()).collect();
     if topology.nodes.len() < 2 {
@@ -80,7 +80,7 @@ fn memory(topology: &Topology, look: &TextStyle) -> Option<String> {
     }
     if topology.nodes.len() > MATRIX_NODES_MAX {
         let apart: String = far.iter().map(|node| format!("node {}: {}\n", node.os, node_facts(node))).collect();
-        let without = if far.is_empty() { String::new() } else { section("Memory without cpus", &apart, look) };
+        let without = if far.is_empty() { String::new() } else { section("Memory without CPUs", &apart, look) };
         let distances = topology.node_distances().map(|matrix| paragraph(&spread(matrix), look)).unwrap_or_default();
         let body = [distances, without].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
         return (!body.is_empty()).then(|| section("Distances between memory nodes", &body, look));
@@ -104,7 +104,7 @@ fn node_table(topology: &Topology) -> Grid {
         let cpus = if node.cpus.is_empty() { "none".into() } else { node.cpus.to_string() };
         let tone = if node.cpus.is_empty() { Tone::Warning } else { Tone::Plain };
         let mut row = vec![GridCell::plain(&node.os.to_string()), GridCell::plain(&node_facts(node))];
-        // A list of many cpus is broken at its commas, since it has no spaces.
+        // Lists of CPUs have no spaces and are therefore broken at commas.
         row.push(GridCell::new(&cpus.replace(',', ", "), tone));
         if let Some(matrix) = matrix {
             let distance = |to| matrix.between(node.os, to).map_or("-".into(), |distance| distance.to_string());
@@ -128,7 +128,7 @@ fn spread(matrix: &Distances) -> String {
     if (1..size).any(|index| row(index) != (own, others.clone())) {
         let (low, high) = (matrix.values.iter().min(), matrix.values.iter().max());
         let ends = low.zip(high).map_or(String::new(), |(low, high)| format!("from {low} to {high}, "));
-        return format!("{ends}differing from node to node; the JSON has the matrix");
+        return format!("{ends}different for each node; the JSON has the matrix");
     }
     let mut parts = vec![format!("from each node: {own} to itself")];
     for group in others.chunk_by(|a, b| a == b) {
@@ -167,10 +167,10 @@ fn attributes(topology: &Topology, look: &TextStyle) -> Option<String> {
     if rows.len() > ATTRIBUTES_MAX {
         body += &paragraph(&format!("{} more lines are in the JSON", rows.len() - ATTRIBUTES_MAX), look);
     }
-    (!rows.is_empty()).then(|| section("Memory as stated or measured", &body, look))
+    (!rows.is_empty()).then(|| section("Memory attributes", &body, look))
 }
 
-/// hwloc's units.
+/// Units as in hwloc.
 fn unit(attribute: &str) -> &'static str {
     match attribute {
         name if name.ends_with("Bandwidth") => "MiB/s",
@@ -186,7 +186,7 @@ fn kinds(topology: &Topology, look: &TextStyle) -> Option<String> {
     let mut grid = Grid::new(&["kind", "cpus", "efficiency rank", "capacity", "about"]).numbers(&["kind"]);
     for (index, kind) in topology.cpu_kinds.iter().enumerate() {
         let rank = if kind.efficiency < 0 { "unknown".into() } else { kind.efficiency.to_string() };
-        let capacity = kind.capacity.map_or("not stated".into(), |capacity| capacity.to_string());
+        let capacity = kind.capacity.map_or("unknown".into(), |capacity| capacity.to_string());
         let info: Vec<String> = kind.info.iter().map(|(name, text)| format!("{name} {text}")).collect();
         let cells = [index.to_string(), kind.cpus.to_string(), rank, capacity, info.join(", ")];
         grid.rows.push(cells.iter().map(|text| GridCell::plain(text)).collect());
@@ -195,7 +195,7 @@ fn kinds(topology: &Topology, look: &TextStyle) -> Option<String> {
 }
 
 fn devices(devices: &[Device], look: &TextStyle) -> Option<String> {
-    let mut grid = Grid::new(&["device", "what", "bus", "node", "interrupts", "taken by cpus"]);
+    let mut grid = Grid::new(&["device", "kind", "bus", "node", "interrupts", "handled by CPUs"]);
     for device in devices {
         let kind = match device.kind {
             DeviceKind::Block => "disk",
@@ -205,8 +205,8 @@ fn devices(devices: &[Device], look: &TextStyle) -> Option<String> {
         let cells = [
             device.name.clone(),
             kind.into(),
-            device.bus.clone().unwrap_or("not known".into()),
-            device.node.map_or("not known".into(), |node| node.to_string()),
+            device.bus.clone().unwrap_or("unknown".into()),
+            device.node.map_or("unknown".into(), |node| node.to_string()),
             interrupt_numbers(device),
             if taken.is_empty() { "none yet".into() } else { taken.to_string() },
         ];
@@ -219,7 +219,7 @@ fn devices(devices: &[Device], look: &TextStyle) -> Option<String> {
 fn interrupt_numbers(device: &Device) -> String {
     let numbers: CpuSet = device.interrupts.iter().map(|interrupt| CpuId(interrupt.number)).collect();
     match device.interrupts.len() {
-        0 => "none of its own".into(),
+        0 => "none".into(),
         count => format!("{count}: {}", numbers.to_string().replace(',', ", ")),
     }
 }
@@ -233,7 +233,7 @@ fn facts(settings: &Settings, look: &TextStyle) -> Option<String> {
     (!settings.facts.is_empty()).then(|| section("Settings", &grid.terminal(look), look))
 }
 
-/// A fact's value for people: sizes also in the units that people use.
+/// A fact's value; sizes also with a binary unit.
 pub(crate) fn fact_text(fact: &Fact) -> String {
     match &fact.value {
         FactValue::Known(value) if value.is_empty() => "(empty)".into(),
@@ -247,5 +247,5 @@ pub(crate) fn fact_text(fact: &Fact) -> String {
 
 fn notes(topology: &Topology, look: &TextStyle) -> Option<String> {
     let body: String = topology.notes.iter().map(|note| paragraph(&clean(note), look)).collect();
-    (!body.is_empty()).then(|| section("Where sources disagreed", &body, look))
+    (!body.is_empty()).then(|| section("Conflicting sources", &body, look))
 }

@@ -8,14 +8,14 @@ use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::{date, signed_percent, significant};
 use crate::style::{HARD_SPACE, Tone, clean};
 
-/// One line for each machine, with where it stands over all tests of an experiment, or in the first one.
+/// One row per machine with its distance over all tests of an experiment, or in the first test.
 pub(crate) fn machines_grid(class: &MachineClass) -> Grid {
     let overall: Vec<&Test> = class.tests.iter().filter(|test| test.median.is_none()).collect();
     let shown: Vec<&Test> = if overall.is_empty() { class.tests.iter().take(1).collect() } else { overall };
     let mut titles = vec!["machine", "runs", "last run"];
     titles.extend(shown.iter().map(|test| test.test.as_str()));
-    titles.push("stands out");
-    let mut grid = Grid::new(&titles).numbers(&["runs"]).holding(CellKind::Word, &["last run", "stands out"]);
+    titles.push("outlier");
+    let mut grid = Grid::new(&titles).numbers(&["runs"]).holding(CellKind::Word, &["last run", "outlier"]);
     for machine in &class.machines {
         let mut cells = vec![
             GridCell::plain(&machine.name),
@@ -32,12 +32,12 @@ pub(crate) fn machines_grid(class: &MachineClass) -> Grid {
     grid
 }
 
-/// One line for each machine in each test.
+/// One row per machine and test.
 pub(crate) fn tests_grid(class: &MachineClass) -> Grid {
-    let titles = ["test", "metric", "machine", "median", "unit", "against the others", "95 % interval", "stands out"];
+    let titles = ["test", "metric", "machine", "median", "unit", "against the others", "95 % interval", "outlier"];
     let mut grid = Grid::new(&titles)
         .numbers(&["median", "against the others"])
-        .holding(CellKind::Word, &["95 % interval", "stands out"]);
+        .holding(CellKind::Word, &["95 % interval", "outlier"]);
     for test in &class.tests {
         for value in &test.values {
             let (word, tone) = worth(value.stands_out);
@@ -59,7 +59,7 @@ pub(crate) fn tests_grid(class: &MachineClass) -> Grid {
     grid
 }
 
-/// Facts with their counts on both sides.
+/// Facts with their counts in both groups.
 pub(crate) fn facts_grid(facts: &[Association], sides: [&str; 2]) -> Grid {
     let titles = ["fact", "value", sides[0], sides[1], "by chance"];
     let mut grid = Grid::new(&titles).holding(CellKind::Word, &titles[2..]);

@@ -1,5 +1,4 @@
-//! Many machines side by side as text, Markdown and the sentences of the page: who stands out, what changed when, and which
-//! facts go with it.
+//! A survey as text, Markdown and the sentences of the page: outliers, changes, and associated facts.
 
 mod grids;
 mod text;
@@ -16,15 +15,15 @@ use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 pub fn text(survey: &Survey, look: &TextStyle) -> String {
     let mut parts: Vec<String> = Vec::new();
     for class in &survey.classes {
-        let said = said(class);
-        let said: String = said.iter().map(|sentence| paragraph(&toned(sentence), look)).collect();
+        let sentences = sentences(class);
+        let sentences: String = sentences.iter().map(|sentence| paragraph(&toned(sentence), look)).collect();
         let tables: String = tables(class)
             .iter()
             .map(|(title, grid)| {
                 format!("\n{}{}", paragraph(&with_symbol(title, Tone::Strong), look), grid.terminal(look))
             })
             .collect();
-        parts.push(paragraph(&with_symbol(&heading(class), Tone::Strong), look) + &said + &tables);
+        parts.push(paragraph(&with_symbol(&heading(class), Tone::Strong), look) + &sentences + &tables);
     }
     parts.push(paragraph(&promise(survey), look));
     parts.join("\n")
@@ -34,31 +33,31 @@ pub fn markdown(survey: &Survey) -> String {
     let mut parts: Vec<String> = Vec::new();
     for class in &survey.classes {
         parts.push(format!("## {}\n", markdown_text(&heading(class))));
-        parts.push(said(class).iter().map(|sentence| format!("- {}\n", markdown_text(&sentence.text))).collect());
+        parts.push(sentences(class).iter().map(|sentence| format!("- {}\n", markdown_text(&sentence.text))).collect());
         parts.extend(tables(class).iter().map(|(title, grid)| format!("### {title}\n\n{}", grid.markdown())));
     }
     parts.push(format!("{}\n", markdown_text(&promise(survey))));
     parts.join("\n")
 }
 
-/// The name of a class and how many machines it has.
+/// The name of a class and its number of machines.
 pub(crate) fn heading(class: &MachineClass) -> String {
     let count = class.machines.len();
     format!("{}: {count} {}", clean(&class.name), if count == 1 { "machine" } else { "machines" })
 }
 
-fn said(class: &MachineClass) -> Vec<ClaimText> {
+fn sentences(class: &MachineClass) -> Vec<ClaimText> {
     standings(class).into_iter().chain(changes(class)).collect()
 }
 
 fn tables(class: &MachineClass) -> Vec<(&'static str, Grid)> {
     let mut tables = vec![("Machines", machines_grid(class))];
     for (title, facts) in [
-        ("What those have who do worse than their class", &class.facts_of_worse),
-        ("What those have who do better than their class", &class.facts_of_better),
+        ("Facts of machines worse than their class", &class.facts_of_worse),
+        ("Facts of machines better than their class", &class.facts_of_better),
     ] {
         if !facts.is_empty() {
-            tables.push((title, facts_grid(facts, ["of them", "of the others"])));
+            tables.push((title, facts_grid(facts, ["of these", "of the others"])));
         }
     }
     tables

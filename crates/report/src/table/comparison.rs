@@ -1,4 +1,4 @@
-//! A comparison: one row per test and metric, one column per compared thing, the geometric mean below.
+//! A comparison: one row per test and metric, one column per compared object, the geometric mean in the last row.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::{percent_interval, signed_percent, significant};
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-/// A column of changes is hard to read when narrower; with less room per column each change gets a line of its own.
+/// Minimum width of a column of changes; on narrower terminals each change has a separate line.
 const CHANGE_WIDTH_MIN: usize = 20;
-/// What test, metric and the baseline's own numbers take of a line, about.
+/// Approximate width of test, metric and the baseline's values.
 const FIXED_WIDTH: usize = 56;
 
 const NONE_SEEN: &str = "no difference seen";
-/// Instead of an interval, which takes two tests.
+/// Replaces the interval, which requires two tests.
 const ONE_TEST: &str = "one test only";
 
 pub fn comparison(comparison: &Comparison, look: &TextStyle) -> String {
@@ -94,7 +94,7 @@ fn csv_mean(comparison: &Comparison, mean: &GeomeanChange) -> Vec<String> {
     fields
 }
 
-/// One column per compared thing.
+/// One column per compared object.
 pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
     let baseline = format!("{} (baseline)", comparison.baseline);
     let mut titles = vec!["test", "metric", "better", baseline.as_str()];
@@ -111,7 +111,7 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
         grid.rows.push(cells);
     }
     for threads in over(comparison) {
-        let mut cells = vec![GridCell::new(&mean_name(threads), Tone::Strong), GridCell::plain("main ones")];
+        let mut cells = vec![GridCell::new(&mean_name(threads), Tone::Strong), GridCell::plain("main metrics")];
         cells.extend([GridCell::muted("higher"), GridCell::muted("baseline")]);
         cells.extend(others(comparison).map(|column| {
             let mean = means(comparison).iter().find(|mean| mean.name == column && mean.threads == threads);
@@ -122,7 +122,7 @@ pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
     grid
 }
 
-/// Over which tests there are means: all, then those of each thread count.
+/// The sets of tests with a mean: all tests, then those of each thread count.
 fn over(comparison: &Comparison) -> BTreeSet<Option<usize>> {
     means(comparison).iter().map(|mean| mean.threads).collect()
 }
@@ -131,13 +131,13 @@ fn mean_name(threads: Option<usize>) -> String {
     threads.map_or("geometric mean".into(), |threads| format!("geometric mean, {}", thread_count(threads)))
 }
 
-/// One line per compared thing, for comparisons that are wider than the terminal.
+/// One line per compared object, for comparisons that are wider than the terminal.
 pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
     let titles = [comparison.by.as_str(), "median", "change", "95 % interval"];
     let mut grid = Grid::new(&titles).holding(CellKind::Word, &["median", "change", "95 % interval"]);
     for row in &comparison.rows {
         grid.heading(&format!("{}: {}, {} is better", row.test, row.metric, better_word(row.better)));
-        // A line for each column that has the test; what is absent here was not asked for or is under "skipped".
+        // Only columns that have the test; others were not requested or are listed as skipped.
         let here = |column: &&String| row.values.contains_key(*column) || **column == comparison.baseline;
         for column in comparison.columns.iter().filter(here) {
             let value = row.values.get(column);
@@ -161,7 +161,7 @@ pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
     grid
 }
 
-/// The means, where there are several tests: a mean over one says nothing that its test does not say better.
+/// The means. Empty for a single test, whose mean adds no information.
 fn means(comparison: &Comparison) -> &[GeomeanChange] {
     let tests = comparison.rows.iter().filter(|row| row.main).count();
     if tests > 1 { &comparison.geomean } else { &[] }
@@ -183,7 +183,7 @@ fn missing() -> GridCell {
     GridCell::muted("not measured")
 }
 
-/// What is said of a change: the words for it, and its interval.
+/// The texts of a change: its size or direction, and its interval.
 fn parts(row: &ComparisonRow, value: Option<&ComparedValue>) -> [GridCell; 2] {
     let Some(value) = value else { return [missing(), GridCell::plain("")] };
     let Some(change) = value.change_percent else { return [GridCell::muted("no ratio"), GridCell::plain("")] };
@@ -211,7 +211,7 @@ fn mean_parts(mean: &GeomeanChange) -> [GridCell; 2] {
     change_parts(mean.change_percent, Some((low, high)), tone)
 }
 
-/// Without a tone no difference was seen.
+/// `tone` is `None` if no difference was seen.
 fn change_parts(change: f64, ends: Option<(f64, f64)>, tone: Option<Tone>) -> [GridCell; 2] {
     let (words, tone) = match tone {
         Some(tone) => (held(&signed_percent(change)), tone),
@@ -230,26 +230,26 @@ fn joined([words, ends]: [GridCell; 2]) -> GridCell {
     GridCell { text: format!("{} ({ends})", words.text), ..words }
 }
 
-/// Keeps on one line what belongs together.
+/// Replaces spaces so that the text stays on one line.
 fn held(text: &str) -> String {
     text.replace(' ', &HARD_SPACE.to_string())
 }
 
-/// What must be known before the numbers are read: what else differs between the columns.
+/// Notes above the table: further differences between the columns.
 pub(crate) fn headnotes(comparison: &Comparison) -> Vec<String> {
     comparison.notes.iter().map(|note| clean(note)).collect()
 }
 
-/// How the numbers are to be read.
+/// Notes below the table, which explain its values.
 pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
     let changes =
         || comparison.rows.iter().flat_map(|row| row.values.values()).filter(|value| value.change_percent.is_some());
     if changes().any(|value| value.ci_low.is_some()) {
-        notes.push("intervals are 95 % intervals; no difference is claimed where one holds 0 %".into());
+        notes.push("intervals are 95 % intervals; no difference is claimed if the interval contains 0 %".into());
     }
     if changes().any(|value| value.ci_low.is_none()) {
-        notes.push("a change without an interval is between single figures: nothing is known of its noise".into());
+        notes.push("a change without an interval is between single figures: its noise is unknown".into());
     }
     notes
 }

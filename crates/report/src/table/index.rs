@@ -1,4 +1,5 @@
-//! UnixBench's index: for each set of tests one row per test and a last one for the index, one column per compared thing.
+//! UnixBench's index: a table per set of tests, with one row per test, a last row for the index, and one column per
+//! compared object.
 
 use model::import::unixbench::{Index, IndexGroup, IndexTable, ScoreIndex, TESTS, TestIndex};
 
@@ -29,7 +30,7 @@ pub fn index_markdown(table: &IndexTable) -> String {
     notes + &table.groups.iter().map(group).collect::<String>()
 }
 
-/// Every value, unrounded, one per line; the indices are the lines of the test `index`.
+/// Every value, unrounded, one per line; the indices are the lines with the test `index`.
 pub fn index_csv(table: &IndexTable) -> String {
     let header = "group,test,unit,baseline,column,score,index,passes,tests,change_percent";
     let mut rows: Vec<Vec<String>> = vec![header.split(',').map(str::to_string).collect()];
@@ -70,13 +71,13 @@ fn csv_index(group: &IndexGroup, column: &str, index: Index) -> Vec<String> {
     fields
 }
 
-/// What stands above a group's table.
+/// The title of a group's table.
 pub(crate) fn caption(table: &IndexTable, group: &IndexGroup) -> String {
     let of = if group.name.is_empty() { String::new() } else { format!("{}, ", group.name) };
     clean(&format!("UnixBench index, {of}by {}", table.by))
 }
 
-/// One row per test with its indices, and one for the index itself.
+/// One row per test with its indices, and one for the total index.
 pub(crate) fn index_grid(table: &IndexTable, group: &IndexGroup) -> Grid {
     let mut titles = vec!["test", "baseline"];
     titles.extend(table.columns.iter().map(String::as_str));

@@ -1,4 +1,4 @@
-//! Lists of what there is: trials, runs, workloads, policies, placements.
+//! Lists: trials, runs, workloads, policies, placements.
 
 use model::analysis::finding::metric_value;
 use model::placements::placement::{CommandLines, Placement, PolicyInfo, PolicyResult};
@@ -15,22 +15,22 @@ use crate::json::value;
 use crate::number::{date, significant};
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-/// A list of trials has room for all of its columns on lines of at least this length.
+/// Minimum line width at which all columns of a list of trials are shown.
 const ALL_WIDTH_MIN: usize = 110;
 
-/// What a policy makes of this machine, and how to apply it by hand.
+/// The result of a policy on this machine, with the commands to apply it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyLines<'a> {
     /// The placement, or why there is none.
     pub offer: &'a PolicyResult,
-    /// Lines to paste; none to leave them out.
+    /// The command lines; `None` to omit them.
     pub lines: Option<CommandLines>,
 }
 
-/// What became of the settings that an interrupted run had changed.
+/// The result of restoring the settings that an interrupted run had changed.
 pub fn restored(restored: &[Restored]) -> String {
     if restored.is_empty() {
-        return "nothing to put back: no run left a setting changed".into();
+        return "nothing to restore: no run left a setting changed".into();
     }
     restored.iter().map(|restored| clean(&restored.to_string())).collect::<Vec<_>>().join("\n")
 }
@@ -42,7 +42,7 @@ pub fn trials(record: &RunRecord, trials: &[TrialRecord], look: &TextStyle) -> S
     for trial in trials {
         grid.rows.push(trial_row(record, trial));
     }
-    // Where room is short the reasons need it: the position names a trial too, and the JSON has the rest.
+    // On narrow lines the reasons get the space: the position identifies a trial too, and the JSON has all columns.
     let grid = if look.width < ALL_WIDTH_MIN { grid.without("id").without("took") } else { grid };
     grid.terminal(look)
 }
@@ -88,7 +88,7 @@ pub fn runs(runs: &[RunSummary], look: &TextStyle) -> String {
     for run in runs {
         let simulated = run.simulated.as_ref().map(|simulated| format!("simulated {simulated}"));
         let tone = if simulated.is_some() { Tone::Warning } else { Tone::Plain };
-        let machine = simulated.or_else(|| run.host.clone()).unwrap_or("not known".into());
+        let machine = simulated.or_else(|| run.host.clone()).unwrap_or("unknown".into());
         let (ended, unfinished) = ending(run.ended);
         grid.rows.push(vec![
             GridCell::plain(&run.id.0),
@@ -103,7 +103,7 @@ pub fn runs(runs: &[RunSummary], look: &TextStyle) -> String {
     grid.terminal(look)
 }
 
-/// What a run would do: its cells, how many trials that makes, how long they take.
+/// The plan of a run: its cells, number of trials and duration.
 pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &TextStyle) -> String {
     let titles = ["placement", "threads", "cpus", "memory", "why"];
     let mut grid = Grid::new(&titles).numbers(&["threads"]);
@@ -112,7 +112,7 @@ pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &TextStyle) -> String
             grid.heading(&cell.test);
         }
         let Placement { name, reason, threads, memory, .. } = &cell.placement;
-        // A list of many cpus is broken at its commas, since it has no spaces.
+        // Lists of CPUs have no spaces and are therefore broken at commas.
         let cpus = cell.placement.cpus().to_string().replace(',', ", ");
         let cpus = if cpus.is_empty() { "any".into() } else { cpus };
         let texts = [name, &threads.to_string(), &cpus, &memory.to_string(), reason];
@@ -121,8 +121,7 @@ pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &TextStyle) -> String
     let head = format!("{}: {} cells, about {trials} trials in {time}", clean(&plan.experiment), plan.cells.len());
     let mut out = format!("{}\n\n{}", finished(&with_symbol(&head, Tone::Strong), look), grid.terminal(look));
     if !plan.skipped.is_empty() {
-        out +=
-            &format!("\n{}\n", finished(&with_symbol("Skipped: this machine cannot offer them", Tone::Strong), look));
+        out += &format!("\n{}\n", finished(&with_symbol("Skipped: not available on this machine", Tone::Strong), look));
         out += &skipped_grid(&plan.skipped).without_repeats(1).terminal(look);
     }
     out
@@ -139,11 +138,11 @@ pub fn experiments(experiments: &[(String, String)], look: &TextStyle) -> String
 
 pub(crate) fn ending(ended: Option<EndReason>) -> (&'static str, Tone) {
     match ended {
-        Some(EndReason::Precise) => ("as precise as asked", Tone::Plain),
+        Some(EndReason::Precise) => ("requested precision", Tone::Plain),
         Some(EndReason::AllBlocks) => ("all repetitions", Tone::Plain),
-        Some(EndReason::Budget) => ("time was up", Tone::Plain),
+        Some(EndReason::Budget) => ("budget used up", Tone::Plain),
         Some(EndReason::Resolved) => ("resolved", Tone::Plain),
-        Some(EndReason::NoReference) => ("no reference", Tone::Warning),
+        Some(EndReason::NoReference) => ("no baseline", Tone::Warning),
         None => ("not finished", Tone::Warning),
     }
 }
@@ -161,7 +160,7 @@ fn workload(spec: &WorkloadSpec, look: &TextStyle) -> String {
         out += &lines.iter().map(|line| format!("{}\n", finished(line, look))).collect::<String>();
     }
     if !spec.parameters.is_empty() {
-        let mut grid = Grid::new(&["parameter", "default", "range", "what it is for"]);
+        let mut grid = Grid::new(&["parameter", "default", "range", "meaning"]);
         grid.rows = spec.parameters.iter().map(parameter_row).collect();
         out += &format!("\n{}\n", grid.terminal(look));
     }
@@ -174,7 +173,7 @@ fn workload(spec: &WorkloadSpec, look: &TextStyle) -> String {
 }
 
 fn parameter_row(parameter: &ParameterSpec) -> Vec<GridCell> {
-    let default = parameter.default.as_deref().unwrap_or("must be given");
+    let default = parameter.default.as_deref().unwrap_or("required");
     let smoke = parameter.smoke.as_ref().map_or(String::new(), |smoke| format!(" (smoke: {smoke})"));
     vec![
         GridCell::plain(&parameter.name),
@@ -195,19 +194,19 @@ fn range(kind: &ParameterKind) -> String {
     }
 }
 
-/// The names of policies and what each makes.
+/// The names of policies with their meanings.
 pub fn policies(policies: &[PolicyInfo], look: &TextStyle) -> String {
-    let mut grid = Grid::new(&["policy", "what it makes"]);
+    let mut grid = Grid::new(&["policy", "placements"]);
     for policy in policies {
         grid.rows.push(vec![GridCell::plain(policy.name), GridCell::plain(policy.about)]);
     }
     grid.terminal(look)
 }
 
-/// What a machine offers, with reasons and lines; then what it does not offer.
+/// The placements of a machine with reasons and command lines, then those that are not available.
 pub fn placements(offers: &[PolicyLines], look: &TextStyle) -> String {
     let mut out = String::new();
-    let mut lacking = Grid::new(&["not here", "why"]);
+    let mut lacking = Grid::new(&["not available", "reason"]);
     for PolicyLines { offer, lines } in offers {
         match &offer.placement {
             Err(why) => lacking.rows.push(vec![GridCell::plain(&offer.policy), GridCell::muted(why)]),
@@ -221,10 +220,10 @@ pub fn placements(offers: &[PolicyLines], look: &TextStyle) -> String {
 }
 
 fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&CommandLines>, look: &TextStyle) -> String {
-    let seats = if placement.is_pinned() { placement.cpus().to_string() } else { "as the kernel likes".into() };
+    let seats = if placement.is_pinned() { placement.cpus().to_string() } else { "not bound".into() };
     let threads = thread_count(placement.threads);
     let facts = format!("{threads}, cpus {seats}, memory {}", placement.memory);
-    let same = same_as.map(|other| format!("here the same as {}", clean(other)));
+    let same = same_as.map(|other| format!("same as {} on this machine", clean(other)));
     let mut out = finished(&with_symbol(&clean(&placement.name), Tone::Strong), look);
     let room = look.width.saturating_sub(2);
     for text in [facts, clean(&placement.reason)].into_iter().chain(same) {
@@ -235,7 +234,7 @@ fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&CommandL
     format!("{out}\n{}\n", lines.map_or(String::new(), |lines| pasted(lines, look)))
 }
 
-/// Each tool's line below its name; never wrapped, since it is to be pasted.
+/// The command line of each tool below its name; never wrapped, so that it can be copied.
 pub(super) fn pasted(lines: &CommandLines, look: &TextStyle) -> String {
     let lines = value(lines);
     let fields = lines.as_object().into_iter().flatten().filter_map(|(tool, line)| Some((tool, line.as_str()?)));

@@ -1,4 +1,4 @@
-//! How busy each cpu was in each cell, one row per cpu.
+//! The load of each CPU in each cell, one row per CPU.
 
 use model::analysis::finding::{CellFinding, RunFinding};
 use model::values::record::RunRecord;
@@ -7,20 +7,20 @@ use super::section;
 use crate::grid::{Grid, GridCell};
 use crate::style::{TextStyle, Tone, finished, with_symbol};
 
-/// For the terminal; says so where nobody looked.
+/// For the terminal; states if no load was observed.
 pub fn cpu_load(record: &RunRecord, finding: &RunFinding, look: &TextStyle) -> String {
-    let mut out = section("What each cpu did, percent of its time, mean of the trials", look);
+    let mut out = section("Load of each CPU, percent of its time, mean of the trials", look);
     let cells: Vec<&CellFinding> = finding.cells.iter().collect();
     let grid = load_grid(&cells);
     if grid.rows.is_empty() {
-        let why = if record.simulated.is_some() { "on a simulated machine" } else { "in this run" };
-        return out + &finished(&with_symbol(&format!("No cpu was looked at {why}."), Tone::Quiet), look) + "\n";
+        let place = if record.simulated.is_some() { "on a simulated machine" } else { "in this run" };
+        return out + &finished(&with_symbol(&format!("No CPU load was observed {place}."), Tone::Quiet), look) + "\n";
     }
     out += &grid.without_repeats(3).terminal(look);
     out
 }
 
-/// In the order of the cells, each with its cpus in their order.
+/// In the order of the cells and of the CPUs.
 pub(crate) fn load_grid(cells: &[&CellFinding]) -> Grid {
     let numbers = ["cpu", "user", "system", "irq", "softirq", "iowait", "idle", "steal"];
     let titles: Vec<&str> = ["test", "placement", "threads"].into_iter().chain(numbers).collect();

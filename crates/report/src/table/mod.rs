@@ -1,4 +1,4 @@
-//! Results, comparisons and lists as tables: for the terminal, as Markdown, as CSV.
+//! Results, comparisons and lists as tables: for the terminal, as Markdown and as CSV.
 
 mod comparison;
 mod index;
@@ -25,17 +25,17 @@ pub(crate) use run::{
 };
 pub(crate) use size::size_grid;
 
-/// Writes rows as CSV; a field with a comma, a quote or a line feed is quoted.
+/// Writes rows as CSV; fields with commas, quotes or line feeds are quoted.
 pub(crate) fn csv_text(rows: &[Vec<String>]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
-        writer.write_record(row).expect("rows of one table are equally long, and memory takes what is written");
+        writer.write_record(row).expect("rows have equal lengths, and writing to memory cannot fail");
     }
     let bytes = writer.into_inner().expect("memory can be flushed");
     String::from_utf8(bytes).expect("fields are text")
 }
 
-/// Unrounded; an absent number is an empty field.
+/// Unrounded. Empty if absent.
 pub(crate) fn csv_number(number: Option<f64>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! A race's answer on a terminal: who is best and by how much, what ties with it, the lines to paste; and the ranked
-//! list while it runs.
+//! The result of a race for the terminal: the best placement and its gain, the ties, the command lines; and the ranking
+//! while the race runs.
 
 use model::analysis::place::{PlaceResult, ReductionStep};
 use model::values::plan::Plan;
@@ -11,10 +11,10 @@ use crate::grid::{Grid, GridCell};
 use crate::race::{grid, headline, lines_of, sentences, verdict};
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-/// A ranking has room for all of its columns on lines of at least this length.
+/// Minimum line width at which all columns of a ranking are shown.
 const ALL_WIDTH_MIN: usize = 120;
 
-/// The answer, its reasons, the ranking, the lines.
+/// The result, its reasons, the ranking, the command lines.
 pub fn answer(record: &RunRecord, answer: &PlaceResult, look: &TextStyle) -> String {
     let mut out = simulated(record).map_or(String::new(), |stamp| line(&stamp, Tone::Warning, look));
     let (text, tone) = headline(answer);
@@ -23,7 +23,7 @@ pub fn answer(record: &RunRecord, answer: &PlaceResult, look: &TextStyle) -> Str
         out += &line(&sentence, Tone::Plain, look);
     }
     let grid = grid(answer);
-    // Where room is short, what the race says against the kernel's choice goes first: fresh pairs say it better.
+    // On narrow lines the column against the kernel's choice is omitted first: the confirming pairs are more precise.
     let grid = if look.width < ALL_WIDTH_MIN { grid.without("against kernel") } else { grid };
     out += &format!("\n{}", grid.terminal(look));
     for (whose, lines) in lines_of(answer) {
@@ -32,14 +32,15 @@ pub fn answer(record: &RunRecord, answer: &PlaceResult, look: &TextStyle) -> Str
     out
 }
 
-/// How raw placements became candidates, and the candidates.
+/// The reduction of raw placements to candidates, and the candidates.
 pub fn explanation(plan: &Plan, steps: &[ReductionStep], look: &TextStyle) -> String {
     let mut out = String::new();
     for step in steps {
         let count = step.count.as_ref().map_or(String::new(), |count| format!("{count:>14}  "));
         out += &line(&format!("{count}{}", clean(&step.text)), Tone::Plain, look);
     }
-    let mut grid = Grid::new(&["placement", "threads", "cpus", "memory", "server cpus", "why"]).numbers(&["threads"]);
+    let mut grid =
+        Grid::new(&["placement", "threads", "cpus", "memory", "server cpus", "reason"]).numbers(&["threads"]);
     for cell in &plan.cells {
         let placement = &cell.placement;
         let cpus = placement.cpus().to_string().replace(',', ", ");
@@ -48,16 +49,16 @@ pub fn explanation(plan: &Plan, steps: &[ReductionStep], look: &TextStyle) -> St
             GridCell::plain(&placement.threads.to_string()),
             GridCell::plain(if cpus.is_empty() { "any" } else { &cpus }),
             GridCell::plain(&placement.memory.to_string()),
-            GridCell::plain(&placement.second.to_string()),
+            GridCell::plain(&placement.server_cpus.to_string()),
             GridCell::muted(&placement.reason),
         ]);
     }
-    let second = plan.cells.iter().any(|cell| !cell.placement.second.is_empty());
+    let second = plan.cells.iter().any(|cell| !cell.placement.server_cpus.is_empty());
     let grid = if second { grid } else { grid.without("server cpus") };
     format!("{out}\n{}", grid.terminal(look))
 }
 
-/// The best few candidates, a line each, for a display that is drawn anew after each block.
+/// The best few candidates, one line each, for a display that is redrawn after each block.
 pub fn ranking(answer: &PlaceResult, lines: usize, look: &TextStyle) -> Vec<String> {
     let best = answer.standings.iter().take(lines).enumerate();
     let line = best.map(|(rank, one)| {
@@ -69,9 +70,9 @@ pub fn ranking(answer: &PlaceResult, lines: usize, look: &TextStyle) -> Vec<Stri
     line.collect()
 }
 
-/// How a race stands, on one line of a log.
+/// The state of a race on one line of a log.
 pub fn standing(answer: &PlaceResult, blocks: u32, left: usize) -> String {
-    let leader = answer.winner.as_ref().map_or("nobody yet".into(), |leader| clean(&leader.placement));
+    let leader = answer.winner.as_ref().map_or("no candidate".into(), |leader| clean(&leader.placement));
     format!("block {blocks}: {left} of {} candidates left, {leader} leads", answer.candidates)
 }
 

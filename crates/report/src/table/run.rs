@@ -1,4 +1,4 @@
-//! A run's cells with their medians and intervals, what was skipped, and how far trials can be believed.
+//! The cells of a run with medians and intervals, the skipped cells, and the validity of the trials.
 
 use model::analysis::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
 use model::values::plan::SkippedCell;
@@ -10,30 +10,30 @@ use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::{Scale, interval};
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-/// Which metrics of each cell are shown.
+/// The metrics of each cell that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metrics {
-    /// Each workload's first.
+    /// The first metric of each workload.
     Main,
     All,
 }
 
-/// For the terminal: what was asked, the cells, what was skipped and why.
+/// For the terminal: the question, the cells, and the skipped cells with reasons.
 pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, look: &TextStyle) -> String {
     let mut out = heading(record, look);
     out += &headed_grid(finding, metrics).terminal(look);
     let troubled = invalid_trials_grid(finding);
     if !troubled.rows.is_empty() {
-        out += &section("Trials that were disturbed or could not be proven", look);
+        out += &section("Trials that were disturbed or not verified", look);
         out += &troubled.without_repeats(2).terminal(look);
     }
     let caveats = caveats_grid(finding);
     if !caveats.rows.is_empty() {
-        out += &section("What these results do not say", look);
+        out += &section("Limitations of these results", look);
         out += &caveats.terminal(look);
     }
     if !finding.skipped.is_empty() {
-        out += &section("Skipped: this machine cannot offer them", look);
+        out += &section("Skipped: not available on this machine", look);
         out += &skipped_grid(&finding.skipped).without_repeats(1).terminal(look);
     }
     out
@@ -114,13 +114,13 @@ pub(crate) fn machine(record: &RunRecord) -> String {
     clean(&name.map_or(summary.clone(), |name| format!("{name}: {summary}")))
 }
 
-/// What every rendering of a simulated run says first.
+/// The first line of all reports of a simulated run.
 pub(crate) fn simulated(record: &RunRecord) -> Option<String> {
     let simulated = record.simulated.as_ref()?;
-    Some(clean(&format!("SIMULATED on {simulated}: these numbers were made by a model, no machine was measured")))
+    Some(clean(&format!("SIMULATED on {simulated}: a model generated these values, no machine was measured")))
 }
 
-/// One row per cell and metric, tests and their metrics together.
+/// One row per cell and metric, in the order of tests and their metrics.
 pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
     let passes = finding.passes;
     let titles = titles(&["test", "metric", "better", "placement", "threads"], passes, &["unit", "n", "trials"]);
@@ -135,7 +135,7 @@ pub(crate) fn run_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
     grid
 }
 
-/// The same for a terminal: what a test's rows have in common stands above them.
+/// The same table for a terminal: headings contain what a test's rows have in common.
 pub(crate) fn headed_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
     let passes = finding.passes;
     let mut grid = numbered(Grid::new(&titles(&["placement", "threads"], passes, &["n", "trials"])));
@@ -151,7 +151,7 @@ pub(crate) fn headed_grid(finding: &RunFinding, metrics: Metrics) -> Grid {
     grid
 }
 
-/// Cells of a test stay together for each of its metrics.
+/// The cells of a test stay together for each of its metrics.
 fn shown(finding: &RunFinding, metrics: Metrics) -> impl Iterator<Item = (&CellFinding, &MetricFinding)> {
     finding.cells.chunk_by(|a, b| a.test == b.test).flat_map(move |cells| {
         let all = cells.iter().map(|cell| cell.metrics.len()).max().unwrap_or(0);
@@ -160,7 +160,7 @@ fn shown(finding: &RunFinding, metrics: Metrics) -> impl Iterator<Item = (&CellF
     })
 }
 
-/// What stands between the first columns and the last: the median, its interval, and of passes the best and the mean.
+/// The titles, including the columns of values: the median, its interval, and for passes the best and the mean.
 fn titles<'t>(first: &[&'t str], passes: bool, last: &[&'t str]) -> Vec<&'t str> {
     let figures: &[&str] =
         if passes { &["median", "95 % interval", "best", "mean"] } else { &["median", "95 % interval"] };
@@ -212,7 +212,7 @@ pub(crate) fn verdict_words(verdicts: VerdictCounts) -> (String, Tone) {
     }
 }
 
-/// Why trials are not valid, cell by cell.
+/// The reasons of invalid and suspect trials by cell.
 pub(crate) fn invalid_trials_grid(finding: &RunFinding) -> Grid {
     let mut grid = Grid::new(&["test", "placement", "trials", "reason"]).numbers(&["trials"]);
     for cell in &finding.cells {
@@ -224,7 +224,7 @@ pub(crate) fn invalid_trials_grid(finding: &RunFinding) -> Grid {
     grid
 }
 
-/// What makes results say less than they seem to, each once, with the tests that it is about.
+/// The limitations of the results, each once, with its tests.
 pub(crate) fn caveats_grid(finding: &RunFinding) -> Grid {
     let mut grid = Grid::new(&["what", "tests"]);
     let mut about: Vec<(&str, Vec<&str>)> = Vec::new();

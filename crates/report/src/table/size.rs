@@ -1,4 +1,4 @@
-//! A command's speed against its DRAM, as a table with a curve in it.
+//! The slowdown of a command by DRAM budget as a table with bars.
 
 use model::analysis::size::{SizeAnswer, SizePoint};
 
@@ -6,11 +6,10 @@ use crate::grid::{Grid, GridCell};
 use crate::number::signed_percent;
 use crate::style::{TextStyle, Tone, finished, with_symbol, wrapped};
 
-/// A bar of so many characters is the slowest of the table; slowdowns are drawn by their logarithm, because they go from
-/// a hundredth to a hundredfold.
+/// Length of the longest bar, in characters. Bars are logarithmic, because slowdowns range from 1 % to a hundredfold.
 const BAR: usize = 24;
 
-/// The answer, then the curve.
+/// The result, then the table.
 pub fn size(answer: &SizeAnswer, look: &TextStyle) -> String {
     let said = [(Some(answer.sentence()), Tone::Strong), (answer.plain_sentence(), Tone::Plain)];
     let lines =
@@ -22,7 +21,7 @@ pub fn size(answer: &SizeAnswer, look: &TextStyle) -> String {
 /// The budgets, each with a bar.
 pub(crate) fn size_grid(answer: &SizeAnswer) -> Grid {
     let slowest = answer.points.iter().map(length).fold(0.0, f64::max);
-    let titles = ["swap", "DRAM", "of what it holds", "time", "95 % interval", "slower"];
+    let titles = ["swap", "DRAM", "of its memory", "time", "95 % interval", "slower"];
     let mut grid = Grid::new(&titles).numbers(&titles[1..4]);
     grid.rows = answer.points.iter().map(|point| row(answer, point, slowest)).collect();
     grid
@@ -77,7 +76,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("it holds 4GiB and needs 2GiB of DRAM to be within 5 % of full speed"), "{text}");
         let bar = |line: &str| line.chars().rev().take_while(|c| *c == '-').count();
-        assert!(lines[1].starts_with("with the kernel's own swap none of these budgets is enough"), "{text}");
+        assert!(lines[1].starts_with("with the kernel's own swap none of these budgets is sufficient"), "{text}");
         for words in ["steered", "1GiB", "25 %", "+100 %", "+99.0 % to +101 %"] {
             assert!(lines[5].contains(words), "{words}: {text}");
         }

@@ -1,4 +1,4 @@
-//! A believable run: 3 workloads x 4 placements x 12 blocks, its numbers from a fixed formula.
+//! A plausible run: 3 workloads x 4 placements x 12 blocks, with values from a fixed formula.
 
 use model::analysis::compare::{By, ComparedRun, compare};
 use model::analysis::finding::{RunFinding, summarise};
@@ -16,7 +16,7 @@ use model::values::workload::{
 
 use crate::machines;
 
-/// A run with all that reports are made from.
+/// A run with the inputs of all reports.
 pub struct Run {
     pub record: RunRecord,
     pub trials: Vec<TrialRecord>,
@@ -24,19 +24,19 @@ pub struct Run {
     pub comparison: Option<Comparison>,
 }
 
-/// How large and how noisy.
+/// Size and noise of the run.
 pub struct Shape {
     pub name: &'static str,
     pub placements: usize,
     pub blocks: u32,
-    /// Whether some trials go wrong.
-    pub troubled: bool,
-    /// Whether to compare; resampling hundreds of thousands of samples takes long.
+    /// Whether some trials fail.
+    pub with_failures: bool,
+    /// Whether to compare; resampling hundreds of thousands of samples is slow.
     pub compared: bool,
 }
 
 pub fn run() -> Run {
-    run_of(&Shape { name: "ccx", placements: 4, blocks: 12, troubled: true, compared: true })
+    run_of(&Shape { name: "ccx", placements: 4, blocks: 12, with_failures: true, compared: true })
 }
 
 pub fn run_of(shape: &Shape) -> Run {
@@ -45,7 +45,7 @@ pub fn run_of(shape: &Shape) -> Run {
     finished(record, trials, shape.compared)
 }
 
-/// Finds what a record's trials say.
+/// Computes the findings of a record's trials.
 pub fn finished(record: RunRecord, trials: Vec<TrialRecord>, compared: bool) -> Run {
     let finding = summarise(&record.plan, &trials);
     let runs = [ComparedRun { record: &record, finding: &finding }];
@@ -130,7 +130,7 @@ pub fn placements(count: usize) -> Vec<Placement> {
         name: name.into(),
         reason: reason.into(),
         threads: seats.len(),
-        seats: seats.iter().copied().map(CpuId).collect(),
+        bindings: seats.iter().copied().map(CpuId).collect(),
         memory,
         ..Placement::kernel(1)
     };
@@ -209,7 +209,7 @@ fn record(shape: &Shape) -> RunRecord {
     }
 }
 
-/// What a trial of a workload gives on a placement, without noise.
+/// The value of a workload on a placement, without noise.
 fn level(workload: &str, placement: usize) -> f64 {
     let (base, effects) = match workload {
         "stream" => (18_400.0, [1.0, 0.81, 1.23, 0.812]),
@@ -219,7 +219,7 @@ fn level(workload: &str, placement: usize) -> f64 {
     base * effects[placement % 4] * (1.0 + 0.002 * (placement / 4) as f64)
 }
 
-/// Noise of about 1.5 %, skewed as times and rates are, from the position alone.
+/// Noise of about 1.5 %, skewed like times and rates, derived from the position.
 fn noise(position: u32) -> f64 {
     let uniform = |salt: u64| {
         let mut x = (u64::from(position) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(salt);
@@ -240,7 +240,7 @@ fn trials(record: &RunRecord, shape: &Shape) -> Vec<TrialRecord> {
         let series = record.plan.spec(&trial.workload).unwrap().metrics.iter().map(|metric| metric.series.clone());
         let samples =
             series.enumerate().map(|(rank, series)| Sample { series, value: value * (1.0 - 0.1 * rank as f64) });
-        let (status, verdict) = fate(position, shape.troubled);
+        let (status, verdict) = fate(position, shape.with_failures);
         TrialRecord {
             position,
             outcome: Outcome {
@@ -257,14 +257,16 @@ fn trials(record: &RunRecord, shape: &Shape) -> Vec<TrialRecord> {
     warmup.into_iter().chain(measured).enumerate().map(trial).collect()
 }
 
-fn fate(position: u32, troubled: bool) -> (TrialStatus, Verdict) {
+fn fate(position: u32, with_failures: bool) -> (TrialStatus, Verdict) {
     let verdict = |grade, reason: &str| Verdict { grade, reasons: vec![reason.into()] };
     match position {
-        29 | 77 if troubled => {
+        29 | 77 if with_failures => {
             (TrialStatus::Completed, verdict(Grade::Suspect, "other programs used 4 % of the seats' time"))
         }
-        50 if troubled => (TrialStatus::Completed, verdict(Grade::Invalid, "it ran on cpus 9, outside its seats 0-5")),
-        91 if troubled => {
+        50 if with_failures => {
+            (TrialStatus::Completed, verdict(Grade::Invalid, "it ran on cpus 9, outside its seats 0-5"))
+        }
+        91 if with_failures => {
             let why = "the child was killed by signal 9";
             (TrialStatus::Failed(why.into()), verdict(Grade::Invalid, &format!("failed: {why}")))
         }
@@ -272,9 +274,9 @@ fn fate(position: u32, troubled: bool) -> (TrialStatus, Verdict) {
     }
 }
 
-/// A run whose every name tries to break out of its place.
+/// A run in which every name contains markup or control characters.
 pub fn hostile() -> Run {
-    let mut run = run_of(&Shape { name: "ccx", placements: 2, blocks: 6, troubled: true, compared: true });
+    let mut run = run_of(&Shape { name: "ccx", placements: 2, blocks: 6, with_failures: true, compared: true });
     let nasty = "<script>alert('x')</script> | \"quoted\" & \u{1b}[31m";
     let record = &mut run.record;
     record.plan.experiment = nasty.into();

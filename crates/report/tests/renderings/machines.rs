@@ -1,4 +1,4 @@
-//! Machines for tests, built from nested parts: no file, no hwloc.
+//! Topologies for tests, built from nested parts without a file or hwloc.
 
 use model::values::id_set::{CpuId, CpuSet, NodeId};
 use model::values::settings::{FactValue, Settings};
@@ -12,7 +12,7 @@ pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 
-/// A part of a machine with what is inside it.
+/// A part of a machine with its contents.
 pub struct Part {
     kind: ObjectKind,
     os: Option<u32>,
@@ -39,7 +39,7 @@ pub fn core(os: u32, cpus: &[u32]) -> Part {
 }
 
 impl Part {
-    /// A memory node that hangs here.
+    /// A memory node attached here.
     pub fn node(mut self, os: u32, bytes: u64) -> Self {
         self.memory.push((os, bytes));
         self
@@ -136,7 +136,7 @@ pub fn ryzen() -> Topology {
 fn interrupt(number: u32, name: &str, cpus: &str) -> Interrupt {
     let movability = if name == "enp5s0" { Movability::Movable } else { Movability::Managed };
     let effective = CpuSet::parse_list(cpus).unwrap_or_default();
-    // One that can be moved may come to more cpus than the one that takes it.
+    // A movable interrupt may be allowed on more CPUs than the one that handles it.
     let affinity = match movability {
         Movability::Movable => CpuSet::parse_list("0-3").unwrap_or_default(),
         _ => effective.clone(),
@@ -144,18 +144,18 @@ fn interrupt(number: u32, name: &str, cpus: &str) -> Interrupt {
     Interrupt { number, name: name.into(), affinity, effective, movability }
 }
 
-/// 4 small and 2 big cores, no third-level cache; numbers of cores repeat.
+/// 4 small and 2 big cores without L3 cache; core numbers repeat.
 pub fn rk3399() -> Topology {
     let core = |os: u32, cpu: u32| cache(1, 32 * KIB, vec![core(os, &[cpu])]);
     let little = cache(2, 512 * KIB, (0..4).map(|index| core(index, index)).collect());
     let big = cache(2, MIB, (0..2).map(|index| core(index, 4 + index)).collect());
     let mut topology = machine(vec![package(0, vec![little, big]).node(0, 4 * GIB)]);
     topology.cpu_kinds = vec![kind("0-3", 0, 381, 1416), kind("4-5", 1, 1024, 1800)];
-    topology.notes = vec!["hwloc says 1 package, sysfs says 2: sysfs is believed".into()];
+    topology.notes = vec!["hwloc has 1 package, sysfs has 2: sysfs is used".into()];
     topology
 }
 
-/// Two packages of 72 cores, a memory node without cpus, sparse numbers.
+/// Two packages of 72 cores, a memory node without CPUs, sparse numbers.
 pub fn grace_cxl() -> Topology {
     let core = |index: u32| cache(2, MIB, vec![cache(1, 64 * KIB, vec![core(index, &[index])])]);
     let cores = |first: u32| vec![cache(3, 114 * MIB, (first..first + 72).map(core).collect())];
@@ -180,7 +180,7 @@ pub fn grace_cxl() -> Topology {
     topology
 }
 
-/// 32 packages of 18 cores with two threads, in groups of groups: 1152 cpus.
+/// 32 packages of 18 cores with two threads, in nested groups: 1152 CPUs.
 pub fn thirty_two_sockets() -> Topology {
     let core = |index: u32| cache(2, MIB, vec![cache(1, 32 * KIB, vec![core(index % 18, &[index, index + 576])])]);
     let socket = |os: u32| {
@@ -218,6 +218,6 @@ pub fn settings() -> Settings {
     for (key, value) in known {
         settings.record(key, FactValue::Known(value.into()));
     }
-    settings.record("cpu.turbo", FactValue::Unavailable("no cpufreq driver that says so".into()));
+    settings.record("cpu.turbo", FactValue::Unavailable("no cpufreq driver with this setting".into()));
     settings
 }

@@ -1,4 +1,4 @@
-//! What people read, as snapshots, and what must never happen in it.
+//! Snapshots of all renderings, and properties that every rendering must have.
 #![allow(clippy::unwrap_used, reason = "a test may panic; clippy excuses only functions with #[test]")]
 
 mod fixture;

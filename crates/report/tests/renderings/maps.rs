@@ -1,4 +1,4 @@
-//! Machines as text, as JSON, as numactl's twin, as pictures.
+//! Topologies as text, JSON, output of numactl, and SVG.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn interrupts_with_their_counts() {
     let counts = [(41, counts(&[(0, 7)])), (42, counts(&all)), (60, counts(&[(3, 5), (11, 1)]))].into();
     assert_snapshot!(map::interrupts(&machines::ryzen(), Some(&counts), &LOOK));
     let none = map::interrupts(&machines::rk3399(), None, &LOOK);
-    assert!(none.contains("no device here has interrupts of its own"), "{none}");
+    assert!(none.contains("no device has interrupts"), "{none}");
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn two_kinds_of_cores() {
 }
 
 #[test]
-fn memory_without_cpus_is_told_apart() {
+fn memory_without_cpus_is_marked() {
     assert_snapshot!(map::text(&machines::grace_cxl(), None, &LOOK));
 }
 
@@ -51,7 +51,7 @@ fn a_machine_of_1152_cpus_fits_a_screen() {
 }
 
 #[test]
-fn no_line_of_a_map_is_longer_than_the_terminal() {
+fn lines_of_a_map_fit_the_terminal() {
     for topology in [machines::ryzen(), machines::rk3399(), machines::grace_cxl(), machines::thirty_two_sockets()] {
         for width in [60, 80, 120] {
             let text = map::text(&topology, Some(&machines::settings()), &TextStyle { width, ..LOOK });
@@ -61,7 +61,7 @@ fn no_line_of_a_map_is_longer_than_the_terminal() {
     }
 }
 
-/// The fields that other tools' fixtures have keep their names and shapes.
+/// The fields that other tools' test data have keep their names and structure.
 #[test]
 fn the_json_keeps_its_contract() {
     let json = map::json(&machines::grace_cxl(), Some(&machines::settings()), None);
@@ -84,18 +84,18 @@ fn kinds_devices_and_notes_are_in_the_json() {
 }
 
 #[test]
-fn the_twin_of_numactl_knows_sparse_nodes_and_nodes_without_cpus() {
+fn numactl_output_handles_sparse_nodes_and_nodes_without_cpus() {
     assert_snapshot!(map::numactl(&machines::grace_cxl(), None));
 }
 
 #[test]
-fn the_twin_of_numactl_shows_free_memory_where_it_is_known() {
+fn numactl_output_shows_free_memory_if_known() {
     let free = BTreeMap::from([(NodeId(0), Bytes(3 << 30))]);
     assert_snapshot!(map::numactl(&machines::ryzen(), Some(&free)));
 }
 
 #[test]
-fn the_twin_of_numactl_admits_what_it_does_not_know() {
+fn numactl_output_marks_unknown_values() {
     let mut topology = machines::grace_cxl();
     topology.nodes[0].bytes = Bytes(0);
     topology.distances.clear();
@@ -110,9 +110,9 @@ fn a_picture_of_a_placement() {
     assert_snapshot!(map::svg(&machines::ryzen(), Some(placement)));
 }
 
-/// Every cpu is in the picture once, inside it.
+/// Every CPU is drawn once, within the bounds of the figure.
 #[test]
-fn a_picture_shows_every_cpu() {
+fn figure_of_a_machine_shows_every_cpu() {
     for topology in [machines::ryzen(), machines::rk3399(), machines::grace_cxl(), machines::thirty_two_sockets()] {
         let svg = map::svg(&topology, None);
         let cpus = svg.matches("<rect class=\"pu\"").count();

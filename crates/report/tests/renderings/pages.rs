@@ -1,4 +1,4 @@
-//! The HTML report: what it shows, that nothing breaks out of it, that it stays small and always the same.
+//! The HTML report: content, escaping, size and reproducibility.
 
 use model::analysis::compare::compare_table;
 use model::values::id_set::CpuId;
@@ -56,8 +56,8 @@ fn a_report_of_a_run_and_an_imported_table() {
 }
 
 #[test]
-fn the_load_of_each_cpu_stands_beside_requests_to_a_disk_and_nothing_else() {
-    let mut run = run_of(&Shape { name: "disk", placements: 2, blocks: 6, troubled: false, compared: false });
+fn cpu_load_is_shown_for_disk_requests_only() {
+    let mut run = run_of(&Shape { name: "disk", placements: 2, blocks: 6, with_failures: false, compared: false });
     for trial in &mut run.trials {
         let times =
             |user, irq, idle| CpuTime { user: Nanos(user), irq: Nanos(irq), idle: Nanos(idle), ..CpuTime::default() };
@@ -66,14 +66,14 @@ fn the_load_of_each_cpu_stands_beside_requests_to_a_disk_and_nothing_else() {
     let rendered = |run: &Run| render(&page(vec![section(run)], Vec::new()));
     let again = |run: Run| finished(run.record, run.trials, false);
     let mut run = again(run);
-    assert!(!rendered(&run).contains("strips loads"), "of other workloads it is shown when it is asked for");
+    assert!(!rendered(&run).contains("strips loads"), "other workloads show it only on request");
     run.record.plan.workloads.iter_mut().for_each(|spec| spec.metrics[0].unit = "IO/s".into());
     let run = again(run);
     let html = rendered(&run);
     assert!(html.contains("strips loads"));
-    assert!(html.contains("cpu 0 75 %"), "its text alternative");
+    assert!(html.contains("CPU 0 75 %"), "the text alternative");
     let rows = html.matches("<td class=\"number\">7</td><td class=\"number\">0.0</td>").count();
-    assert_eq!(rows, run.finding.cells.len(), "and the same as a table");
+    assert_eq!(rows, run.finding.cells.len(), "and the table");
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn equal_input_gives_equal_bytes() {
 }
 
 #[test]
-fn nothing_is_fetched_and_one_script_runs() {
+fn page_fetches_nothing_and_has_one_script() {
     let html = render(&page(vec![section(&run())], Vec::new()));
     let script = format!("<script>{}</script>\n</body>", report::html::SCRIPT);
-    assert_eq!(html.matches(&script).count(), 1, "as it is, so that a server can name it by its hash");
+    assert_eq!(html.matches(&script).count(), 1, "verbatim, so that a server can allow it by its hash");
     let html = html.replace(&script, "");
     for forbidden in
         ["fetch(", "XMLHttpRequest", "WebSocket", "EventSource", "import(", "eval", "innerHTML", "localStorage"]
@@ -100,16 +100,16 @@ fn nothing_is_fetched_and_one_script_runs() {
     }
 }
 
-/// Names, parameters, reasons, settings: whatever users and machines write stays text.
+/// Names, parameters, reasons and settings are escaped.
 #[test]
-fn what_others_wrote_cannot_become_markup() {
+fn user_text_cannot_become_markup() {
     let run = hostile();
     let html = render(&page(vec![section(&run)], Vec::new()));
     assert_eq!(html.matches("<script").count(), 1, "a name became an element");
     let html = html.replace(&format!("<script>{}</script>", report::html::SCRIPT), "");
     assert!(!html.contains('\u{1b}'), "a control character came through");
     assert!(html.contains("&#60;script&#62;") || html.contains("&lt;script&gt;"));
-    // Every quote inside an attribute would end it: count the elements that may exist.
+    // A quote inside an attribute would end it, so the number of elements is checked.
     let elements: std::collections::BTreeSet<&str> = html
         .split('<')
         .skip(1)
@@ -120,7 +120,7 @@ fn what_others_wrote_cannot_become_markup() {
 }
 
 #[test]
-fn simulated_runs_say_so_at_the_top_and_where_they_stand() {
+fn simulated_runs_are_marked_at_the_top_and_in_their_sections() {
     let mut run = run();
     run.record.simulated = Some("ryzen5-2600.xml:7".into());
     let html = render(&page(vec![section(&run)], Vec::new()));
@@ -131,12 +131,11 @@ fn simulated_runs_say_so_at_the_top_and_where_they_stand() {
     assert!(!render(&page(vec![section(&run)], Vec::new())).to_lowercase().contains("simulated"));
 }
 
-/// Both ways to a hundred thousand samples: few cells with many, which are thinned, and many cells with few, whose
-/// tables are cut.
+/// A hundred thousand samples in few cells, which are thinned, and in many cells, whose tables are truncated.
 #[test]
 fn a_hundred_thousand_samples_stay_below_three_megabytes() {
     for (placements, blocks, bytes_max) in [(4, 8_400, 200_000), (1_000, 34, 2_000_000)] {
-        let run = run_of(&Shape { name: "large", placements, blocks, troubled: false, compared: false });
+        let run = run_of(&Shape { name: "large", placements, blocks, with_failures: false, compared: false });
         let samples: usize = run.finding.cells.iter().map(|cell| cell.metrics[0].samples.len()).sum();
         assert!(samples >= 100_000);
         let html = render(&page(vec![section(&run)], Vec::new()));
@@ -146,16 +145,16 @@ fn a_hundred_thousand_samples_stay_below_three_megabytes() {
 }
 
 #[test]
-fn a_thinned_figure_says_that_it_is_thinned() {
-    let run = run_of(&Shape { name: "long", placements: 2, blocks: 3_000, troubled: false, compared: false });
+fn thinned_figure_states_that_it_is_thinned() {
+    let run = run_of(&Shape { name: "long", placements: 2, blocks: 3_000, with_failures: false, compared: false });
     let html = render(&page(vec![section(&run)], Vec::new()));
     assert!(html.contains("Of up to 3000 samples per placement, at most 400 are drawn"));
-    let short = run_of(&Shape { name: "short", placements: 2, blocks: 12, troubled: false, compared: false });
+    let short = run_of(&Shape { name: "short", placements: 2, blocks: 12, with_failures: false, compared: false });
     assert!(!render(&page(vec![section(&short)], Vec::new())).contains("are drawn"));
 }
 
 #[test]
-fn a_second_run_of_the_same_machine_does_not_draw_it_again() {
+fn machine_of_a_second_run_is_not_drawn_again() {
     let run = run();
     let html = render(&page(vec![section(&run), section(&run)], Vec::new()));
     assert_eq!(html.matches("The machine of run 3f9c2a7b11d04e58, shown there.").count(), 1);
@@ -163,7 +162,7 @@ fn a_second_run_of_the_same_machine_does_not_draw_it_again() {
 }
 
 #[test]
-fn an_empty_report_is_a_page_too() {
+fn empty_report_is_a_valid_page() {
     let html = render(&ReportPage::default());
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
 }

@@ -1,4 +1,4 @@
-//! The answer of a race: what is said first, the ranking, the lines; in every kind of outcome.
+//! The result of a race: its sentences, ranking and command lines for every kind of result.
 
 use insta::{assert_json_snapshot, assert_snapshot};
 use model::analysis::place::{Claim, Metric, PlaceResult, PlacementText, RankingRow, ReductionStep};
@@ -33,7 +33,7 @@ fn ranked(cell: usize, placed: PlacementText, word: RankClaim) -> RankingRow {
     RankingRow { placed, cell, blocks: 14 - cell as u32, word, effect: against, against_kernel: Some(effect(-11.0)) }
 }
 
-/// One candidate of every kind of fate.
+/// A result with a candidate for every claim.
 fn answer() -> PlaceResult {
     let standings = vec![
         ranked(3, placed("compact", "0-2", 3), RankClaim::Leads),
@@ -80,7 +80,7 @@ fn answer() -> PlaceResult {
     }
 }
 
-/// The first lines of the text, up to the ranking.
+/// The text before the ranking.
 fn words(run: &Run, answer: &PlaceResult) -> String {
     let text = table::answer(&run.record, answer, &LOOK);
     text.split("\n\n").next().unwrap().to_string()
@@ -134,7 +134,7 @@ fn every_claim_has_its_words() {
 }
 
 #[test]
-fn a_pair_of_commands_gets_lines_for_both() {
+fn pair_of_commands_has_lines_for_both() {
     let run = run();
     let mut answer = answer();
     answer.standings[0].placed.second = "3-5".into();
@@ -143,7 +143,7 @@ fn a_pair_of_commands_gets_lines_for_both() {
         Some(CommandLines { taskset: Some("taskset -c 3-5 ./server".into()), ..CommandLines::default() });
     let text = table::answer(&run.record, &answer, &LOOK);
     assert!(text.contains("compact is best"), "{text}");
-    assert!(text.contains("To apply it to what was measured:\n    taskset:\n      taskset -c 0-2 ./app"), "{text}");
+    assert!(text.contains("To apply it to the measured command:\n    taskset:\n      taskset -c 0-2 ./app"), "{text}");
     assert!(text.contains("To apply it to the server:\n    taskset:\n      taskset -c 3-5 ./server"), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! Surveys of many machines: as text and on the page, and that nothing others wrote breaks out of it.
+//! Surveys of many machines as text and HTML, including escaping.
 
 use model::analysis::survey::{
     Association, LevelChange, Machine, MachineClass, MachineScore, OutlierSide, RunTime, SeriesPoint, Survey, Test,
@@ -92,15 +92,15 @@ fn page(survey: &Survey) -> String {
 }
 
 #[test]
-fn it_says_who_by_how_much_since_when_and_with_what() {
+fn text_states_outliers_changes_times_and_facts() {
     let survey = survey(|at| format!("node-{at}"));
     let text = report::survey::text(&survey, &TextStyle { width: 400, ascii: true, colour: false });
     for words in [
         "node-8: 8 machines\n",
-        "node-1 takes 11.5 % more time than the others for queens, 95 % interval 11.0 to 12.1 %; it was measured once",
+        "node-1 takes 11.5 % more time than the others for queens, 95 % interval 11.0 to 12.1 %; measured once only",
         "node-2 takes 6.2 % more time than before for queens, 95 % interval 5.0 to 7.4 %, since run run5 of 2026-03-06 00:05 UTC",
-        "or another between 2026-03-04 00:05 UTC and 2026-03-06 00:05 UTC (95 %); with it came cpu.microcode node-9\n",
-        "at most 5 name a machine or a change",
+        "or another between 2026-03-04 00:05 UTC and 2026-03-06 00:05 UTC (95 %); changed with it: cpu.microcode node-9\n",
+        "At most 5 of a hundred surveys",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -111,19 +111,19 @@ fn it_says_who_by_how_much_since_when_and_with_what() {
 }
 
 #[test]
-fn its_pictures_have_their_words_and_worse_is_on_the_left() {
+fn figures_have_descriptions_and_worse_is_to_the_left() {
     let html = page(&survey(|at| format!("node-{at}")));
     for title in ["node-8: machines by tests", "node-1 against its class", "node-2: queens over time"] {
         assert!(html.contains(&format!("role=\"img\" aria-label=\"{title}\"")), "{title}");
     }
-    // More time is worse: orange, framed, and the dot stands left of where there is no difference.
+    // More time is worse: orange, framed, and the dot is left of the line for no difference.
     assert_eq!(html.matches("<rect class=\"heat worse\"").count(), 4, "of eight, four take more time");
-    assert!(html.contains("node-1, queens: +11.5 %, 95 % interval 11.0 to 12.1 %, stands out as worse"));
+    assert!(html.contains("node-1, queens: +11.5 %, 95 % interval 11.0 to 12.1 %, outlier, worse"));
     let after = |html: &str, from: &str| -> f64 {
-        let rest = &html[html.find(from).expect("it is there") + from.len()..];
+        let rest = &html[html.find(from).expect("the mark exists") + from.len()..];
         rest[..rest.find('"').expect("it ends")].parse().expect("a number")
     };
-    let against = &html[html.find("aria-label=\"node-1 against its class\"").expect("it is there")..];
+    let against = &html[html.find("aria-label=\"node-1 against its class\"").expect("the figure exists")..];
     let zero = &against[against.find("class=\"step\" d=\"M").expect("a line for no difference")..];
     let zero: f64 =
         zero["class=\"step\" d=\"M".len()..].split(' ').next().and_then(|x| x.parse().ok()).expect("a place");
@@ -131,7 +131,7 @@ fn its_pictures_have_their_words_and_worse_is_on_the_left() {
 }
 
 #[test]
-fn what_others_wrote_stays_text_on_the_page_of_machines() {
+fn user_text_on_the_page_of_a_survey_is_escaped() {
     let html = page(&survey(|at| format!("<script>\u{1b}[31m\"onload=x{at}")));
     assert_eq!(html.matches("<script").count(), 1, "a name became an element");
     assert!(!html.contains('\u{1b}'));

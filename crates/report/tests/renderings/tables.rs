@@ -1,4 +1,4 @@
-//! Tables at the width of a terminal, their Markdown and CSV twins, the JSON contract.
+//! Tables for the terminal, as Markdown and CSV, and the JSON contract.
 
 use insta::{assert_json_snapshot, assert_snapshot};
 use model::analysis::finding::VerdictCounts;
@@ -27,7 +27,7 @@ fn results() {
 }
 
 #[test]
-fn passes_have_their_best_and_their_mean() {
+fn passes_have_columns_for_best_and_mean() {
     let shape = Shape { name: "passes", placements: 2, blocks: 5, troubled: false, compared: false };
     let run = run_of(&shape);
     let plan = &run.record.plan;
@@ -58,7 +58,7 @@ fn results_of_all_metrics_in_ascii() {
 }
 
 #[test]
-fn colours_only_repeat_what_words_say() {
+fn colours_only_repeat_the_text() {
     let run = run();
     let plain =
         table::run(&run.record, &run.finding, Metrics::Main, &LOOK) + &table::comparison(comparison(&run), &LOOK);
@@ -76,7 +76,7 @@ fn colours_only_repeat_what_words_say() {
 }
 
 #[test]
-fn a_simulated_run_is_stamped_in_every_form() {
+fn simulated_run_is_marked_in_every_format() {
     let mut run = run();
     run.record.simulated = Some("ryzen5-2600.xml:7".into());
     let texts = [
@@ -122,9 +122,9 @@ fn results_as_csv() {
     assert_snapshot!(table::run_csv(&run.record, &run.finding));
 }
 
-/// A comma, a quote and a line feed in a name do not move a column.
+/// Commas, quotes and line feeds in a name do not shift columns.
 #[test]
-fn csv_quotes_what_needs_it() {
+fn csv_quotes_special_characters() {
     let mut run = run();
     run.finding.cells[0].test = "a,b\"c\nd".into();
     let text = table::run_csv(&run.record, &run.finding);
@@ -234,9 +234,9 @@ fn the_json_of_a_comparison_keeps_its_contract() {
     assert_json_snapshot!((&json["baseline"], &json["rows"][2], &json["geomean"][0]));
 }
 
-/// Tables fit, whatever the names; only numbers and what must not be broken may need more.
+/// Tables fit for any names; only numbers and unbreakable text may be wider.
 #[test]
-fn no_line_is_longer_than_the_terminal() {
+fn lines_of_tables_fit_the_terminal() {
     let run = run_of(&Shape { name: "many", placements: 9, blocks: 3, troubled: true, compared: true });
     for width in [80, 100, 120, 160] {
         let look = TextStyle { width, ..LOOK };
@@ -254,9 +254,9 @@ fn no_line_is_longer_than_the_terminal() {
     }
 }
 
-/// What users call things cannot steer the terminal or break a Markdown table.
+/// User-provided names cannot control the terminal or break a Markdown table.
 #[test]
-fn hostile_names_stay_text() {
+fn hostile_names_are_escaped() {
     let run = fixture::hostile();
     let text = table::run(&run.record, &run.finding, Metrics::All, &LOOK)
         + &table::comparison(comparison(&run), &LOOK)

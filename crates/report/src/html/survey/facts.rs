@@ -1,5 +1,5 @@
-//! One machine against its class: for each test a strip with a tick for every other machine, and the machine itself with its 95 %
-//! interval. Right is better, whatever the metric.
+//! Figures of one machine against its class: for each test a strip with a tick per other machine, and the machine with
+//! its 95 % interval. Better is always to the right.
 
 use askama::Template;
 use model::analysis::survey::{MachineClass, MachineScore, Test};
@@ -21,19 +21,19 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 28.0;
 const STRIP: f64 = 26.0;
 const AXIS: f64 = 40.0;
-/// Half the height of a tick.
+/// Half of the height of a tick.
 const TICK: f64 = 7.0;
-/// About one character of names.
+/// Approximate width of a character of names.
 const CHARACTER: f64 = 6.6;
-/// Strips of one picture; the table has all.
+/// Maximum number of strips of a figure; the table has all.
 const STRIPS_MAX: usize = 24;
 
-/// None where the machine has no test.
+/// `None` if the machine has no test.
 pub(super) fn figure(class: &MachineClass, machine: &str, rows_max: usize) -> Option<FigurePart> {
     let own = |test: &'_ Test| test.values.iter().find(|value| value.machine == machine).cloned();
     let strips: Vec<(&Test, MachineScore)> =
         class.tests.iter().filter_map(|test| Some((test, own(test)?))).take(STRIPS_MAX).collect();
-    let svg = drawn(&strips, machine)?.render().expect("a template of values that are there renders");
+    let svg = drawn(&strips, machine)?.render().expect("the template renders");
     let mut grid = Grid::new(&["test", "against the others", "95 % interval"]).numbers(&["against the others"]);
     for (test, value) in &strips {
         let ends = value.ci_low.zip(value.ci_high);
@@ -48,11 +48,11 @@ pub(super) fn figure(class: &MachineClass, machine: &str, rows_max: usize) -> Op
              better.",
             clean(machine)
         ),
-        table: HtmlTable::new("The same as a table", grid, rows_max).folded(),
+        table: HtmlTable::new("The same data as a table", grid, rows_max).folded(),
     })
 }
 
-/// In percent, right being better: the change of what there should be more of.
+/// The change in percent, negated for metrics to minimise, so that better is to the right.
 fn place(better: Better, change_percent: f64) -> f64 {
     if better == Better::Higher { change_percent } else { 100.0 * (1.0 / (1.0 + change_percent / 100.0) - 1.0) }
 }

@@ -1,5 +1,5 @@
-//! Machines by tests: each cell is a machine's distance from the others of its class, in words, and in a colour that those who see
-//! no red or green tell apart as well.
+//! A heat map of machines by tests: each cell shows a machine's distance from the others of its class, as a number and
+//! in colours that are distinguishable with red-green colour blindness.
 
 use askama::Template;
 use model::analysis::survey::{MachineClass, MachineScore, OutlierSide, Test};
@@ -15,18 +15,18 @@ const HEADING: f64 = 30.0;
 const NUMBERS: f64 = 18.0;
 const ROW_HEIGHT: f64 = 22.0;
 const COLUMN_WIDTH_MAX: f64 = 92.0;
-/// The change needs so much.
+/// Minimum width, for the number.
 const COLUMN_WIDTH_MIN: f64 = 48.0;
 const LEGEND_HEIGHT: f64 = 16.0;
-/// About one character of names.
+/// Approximate width of a character of names.
 const CHARACTER: f64 = 6.6;
 const ROWS_MAX: usize = 60;
-/// Text is read on the fullest colour too.
+/// Text stays readable on the most saturated colour.
 const OPACITY_MAX: f64 = 0.4;
-/// The fullest colour is at least so many percent, so that noise does not look like a mountain.
+/// The minimum of the colour scale in percent, so that noise is not drawn in saturated colours.
 const FULLEST_MIN: f64 = 2.0;
 
-/// None where there is nothing to be compared with.
+/// `None` if there is no machine to compare with.
 pub(super) fn svg(class: &MachineClass) -> Option<String> {
     if class.machines.len() < 2 || class.tests.is_empty() {
         return None;
@@ -66,7 +66,7 @@ pub(super) fn svg(class: &MachineClass) -> Option<String> {
         let text = format!("{} more machines and {} more tests are in the table", left_out.0, left_out.1);
         picture.label("q", 4.0, bottom + 14.0 + LEGEND_HEIGHT * tests.len() as f64, &text);
     }
-    Some(picture.render().expect("a template of values that are there renders"))
+    Some(picture.render().expect("the template renders"))
 }
 
 fn cell(
@@ -104,14 +104,14 @@ pub(super) fn caption(test: &Test, machine: &str, value: Option<&MachineScore>) 
         format!(", 95 % interval {} %", percent_interval(low, high, value.change_percent))
     });
     let worth = match value.stands_out {
-        Some(OutlierSide::Better) => ", stands out as better",
-        Some(OutlierSide::Worse) => ", stands out as worse",
+        Some(OutlierSide::Better) => ", outlier, better",
+        Some(OutlierSide::Worse) => ", outlier, worse",
         None => "",
     };
     clean(&format!("{name}: {}{ends}{worth}", signed_percent(value.change_percent)))
 }
 
-/// What the eye sees, for those who do not see it: the span of each test, and who stands out.
+/// A description of the figure for screen readers: the range of each test, and the outliers.
 fn description(class: &MachineClass) -> String {
     let test = |test: &Test| {
         let changes = test.values.iter().map(|value| value.change_percent);

@@ -1,5 +1,5 @@
-//! Many machines on a page: each class in words, as a map of machines by tests, those who stand out against their class, and what
-//! changed over time. Decides pixels only.
+//! A survey in a report: each class in sentences and as a heat map of machines by tests, its outliers, and changes over
+//! time. Decides layout only.
 
 mod facts;
 mod heat;
@@ -13,7 +13,7 @@ use super::unbroken;
 use crate::claim_text::ClaimText;
 use crate::survey::{changes, facts_grid, heading, machines_grid, points_grid, promise, standings, tests_grid};
 
-/// Pictures of machines, and of changes; the sentences name all.
+/// Maximum number of figures of machines, and of changes; the sentences name all.
 const PICTURES_MAX: usize = 12;
 
 pub(crate) struct SurveyPart {
@@ -26,13 +26,13 @@ pub(crate) struct ClassPart {
     pub(crate) heading: String,
     pub(crate) sentences: Vec<ClaimText>,
     pub(crate) changes: Vec<ClaimText>,
-    /// Facts that go with who stands out.
+    /// Facts that are associated with outliers.
     pub(crate) facts: Vec<HtmlTable>,
     pub(crate) machines: HtmlTable,
     pub(crate) map: Option<FigurePart>,
-    /// Each machine that stands out.
+    /// A figure of each outlier.
     pub(crate) standing: Vec<FigurePart>,
-    /// Each change, with the facts that go with it.
+    /// A figure of each change, with associated facts.
     pub(crate) timelines: Vec<(FigurePart, Option<HtmlTable>)>,
 }
 
@@ -49,8 +49,8 @@ impl SurveyPart {
 impl ClassPart {
     fn new(class: &MachineClass, rows_max: usize) -> Self {
         let facts = [
-            ("Facts of those who do worse than their class", &class.facts_of_worse),
-            ("Facts of those who do better than their class", &class.facts_of_better),
+            ("Facts of machines worse than their class", &class.facts_of_worse),
+            ("Facts of machines better than their class", &class.facts_of_better),
         ];
         let facts = facts.into_iter().filter(|(_, facts)| !facts.is_empty());
         let mut standing: Vec<_> = class.machines.iter().filter(|machine| machine.stands_out.is_some()).collect();
@@ -62,10 +62,11 @@ impl ClassPart {
                           taken out. The upright line is where the level changed, the coloured part where it may have with 95 % \
                           confidence."
                     .into(),
-                table: HtmlTable::new("The same as a table", points_grid(change), rows_max).folded(),
+                table: HtmlTable::new("The same data as a table", points_grid(change), rows_max).folded(),
             };
-            let facts = facts_grid(&change.facts, ["of the runs after it", "of those before"]);
-            let table = (!change.facts.is_empty()).then(|| HtmlTable::new("What came with it", facts, rows_max));
+            let facts = facts_grid(&change.facts, ["of the runs after it", "of the runs before"]);
+            let table =
+                (!change.facts.is_empty()).then(|| HtmlTable::new("Facts that changed with it", facts, rows_max));
             Some((figure, table))
         };
         let worded = |mut sentences: Vec<ClaimText>| {
@@ -77,7 +78,7 @@ impl ClassPart {
             sentences: worded(standings(class)),
             changes: worded(changes(class)),
             facts: facts
-                .map(|(title, facts)| HtmlTable::new(title, facts_grid(facts, ["of them", "of the others"]), rows_max))
+                .map(|(title, facts)| HtmlTable::new(title, facts_grid(facts, ["of these", "of the others"]), rows_max))
                 .collect(),
             machines: HtmlTable::new("Machines against the others of their class", machines_grid(class), rows_max),
             map: heat::svg(class).map(|svg| FigurePart {
@@ -85,7 +86,7 @@ impl ClassPart {
                 caption: "Each machine against the others of its class, in percent. Blue is better, orange is worse, fuller colour is \
                           farther off; framed: it stands out. An empty cell was not measured."
                     .into(),
-                table: HtmlTable::new("The same as a table", tests_grid(class), rows_max).folded(),
+                table: HtmlTable::new("The same data as a table", tests_grid(class), rows_max).folded(),
             }),
             standing: standing
                 .into_iter()

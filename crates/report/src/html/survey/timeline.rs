@@ -1,4 +1,4 @@
-//! A change over time: the runs of a machine or the rounds of a class, where the level changed, and where it may have.
+//! Figures of a change over time: the runs of a machine or of a class, the change of the level, and its 95 % interval.
 
 use askama::Template;
 use model::analysis::survey::{LevelChange, RunTime};
@@ -15,10 +15,10 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 30.0;
 const HEIGHT: f64 = 150.0;
 const AXIS: f64 = 44.0;
-/// What the text of a date needs to each side.
+/// Width of a date to each side of its position.
 const DATE: f64 = 62.0;
 
-/// None without a point.
+/// `None` without points.
 pub(super) fn svg(change: &LevelChange) -> Option<String> {
     let values: Vec<f64> = change.points.iter().map(|point| point.change_percent).collect();
     let y = Axis::over(&values, &[])?;
@@ -58,10 +58,10 @@ pub(super) fn svg(change: &LevelChange) -> Option<String> {
         picture.points.push(SvgDot { class: "point", x, y, title });
     }
     dates(&mut picture, &frame, change, &line);
-    Some(picture.render().expect("a template of values that are there renders"))
+    Some(picture.render().expect("the template renders"))
 }
 
-/// The first, the last, and the one of the change where there is room between them.
+/// The first and the last date, and that of the change if it does not overlap them.
 fn dates(picture: &mut Svg, frame: &Frame, change: &LevelChange, line: &TimeAxis<'_>) {
     let last = change.points.len() - 1;
     let of_change = change.points.iter().position(|point| point.run == change.after.run).unwrap_or(last);
@@ -73,11 +73,11 @@ fn dates(picture: &mut Svg, frame: &Frame, change: &LevelChange, line: &TimeAxis
             frame.below(picture, x, &date(change.points[at].unix_ms));
         }
     }
-    let text = if line.in_time { "when the run began" } else { "runs in their order" };
+    let text = if line.in_time { "start time of the run" } else { "runs in their order" };
     picture.label("c", f64::midpoint(LEFT, WIDTH - RIGHT), frame.bottom() + 36.0, text);
 }
 
-/// Where runs stand from left to right: in time, or one after the other where time does not tell them apart.
+/// Horizontal positions of runs: by time, or equally spaced if times do not distinguish them.
 struct TimeAxis<'c> {
     change: &'c LevelChange,
     in_time: bool,
@@ -99,7 +99,7 @@ impl<'c> TimeAxis<'c> {
     }
 }
 
-/// What the eye sees, for those who do not see it.
+/// A description of the figure for screen readers.
 fn description(change: &LevelChange, title: &str) -> String {
     let points = change.points.iter().map(|point| signed_percent(point.change_percent)).collect::<Vec<_>>().join(", ");
     clean(&format!(

@@ -1,4 +1,4 @@
-//! A measured map as CSV: one number per line, unrounded.
+//! A measured map as CSV: one value per line, unrounded.
 
 use model::placements::measured_map::MeasuredMap;
 use model::values::record::RunRecord;
@@ -22,7 +22,8 @@ const COLUMNS: [&str; 13] = [
     "suspect",
 ];
 
-/// `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`, `loaded-latency`, `load` and `smt` in one table.
+/// The kinds `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`, `loaded-latency`, `load` and `smt` in
+/// one table.
 pub fn csv(record: &RunRecord, map: &MeasuredMap) -> String {
     let mut lines: Vec<Vec<String>> = vec![COLUMNS.map(str::to_string).to_vec()];
     for row in rows(map) {

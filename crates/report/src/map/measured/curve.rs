@@ -1,5 +1,5 @@
-//! Latency by size as a curve, both axes logarithmic: a line for each kind of core, the caches as named steps. Decides
-//! pixels only.
+//! Latency by working-set size as curves with logarithmic axes: one curve per kind of core, with the caches as labelled
+//! levels. Decides layout only.
 
 use model::placements::measured_map::{CacheLevel, LatencyPoint};
 use model::values::id_set::CpuId;
@@ -17,7 +17,7 @@ const HEADING: f64 = 30.0;
 const HEIGHT: f64 = 230.0;
 const AXIS: f64 = 26.0;
 
-/// Draws it below `top`; where it ends. Nothing for a single point.
+/// Draws the curves below `top` and returns their bottom. Draws nothing for a single point.
 pub(super) fn draw(picture: &mut Svg, points: &[LatencyPoint], steps: &[CacheLevel], top: f64) -> f64 {
     let bytes = points.iter().map(|point| point.bytes.0).filter(|bytes| *bytes > 0);
     let (Some(first), Some(last)) = (bytes.clone().min(), bytes.max()) else { return top };
@@ -56,7 +56,7 @@ fn sizes(picture: &mut Svg, plot: &Frame, points: &[LatencyPoint]) {
     let mut labelled_to = f64::MIN;
     for point in points {
         let x = plot.x(point.bytes.0 as f64);
-        // Labels of neighbouring sizes would run into each other.
+        // Prevents overlapping labels.
         if x - labelled_to > 62.0 {
             plot.below(picture, x, &point.bytes.to_string());
             labelled_to = x;
@@ -84,7 +84,7 @@ fn line(picture: &mut Svg, plot: &Frame, number: usize, own: &[&LatencyPoint]) {
     }
 }
 
-/// Where a cache ends, by name.
+/// Marks the capacity of each cache.
 fn mark(picture: &mut Svg, plot: &Frame, step: &CacheLevel, number: usize, several: bool) {
     let bytes = step.cache_bytes.0 as f64;
     if !(plot.x.low..=plot.x.high).contains(&bytes) {

@@ -1,4 +1,5 @@
-//! A measured map as JSON: the run it comes from, then the fields of `model::placements::measured_map`, whose names are promises.
+//! A measured map as JSON: the run that measured it, then the fields of `model::placements::measured_map`, whose names
+//! never change.
 
 use model::placements::measured_map::MeasuredMap;
 use model::values::record::RunRecord;

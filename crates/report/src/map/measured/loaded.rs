@@ -1,5 +1,5 @@
-//! Loaded latency as curves: what one load takes against the load that was reached, a line for each group of cpus, its
-//! interval as a whisker. Both axes begin at zero, so that steepness is not a matter of the cut. Decides pixels only.
+//! Loaded latency as curves: the latency of a load against the bandwidth reached, one curve per group of CPUs,
+//! intervals as whiskers. Both axes begin at zero, so that slopes are not exaggerated. Decides layout only.
 
 use model::placements::measured_map::LoadedPoint;
 use model::values::id_set::{CpuSet, NodeId};
@@ -16,12 +16,13 @@ const RIGHT: f64 = 24.0;
 const HEADING: f64 = 30.0;
 const HEIGHT: f64 = 230.0;
 const AXIS: f64 = 26.0;
-/// One line of the legend, and how wide an entry of it is.
+/// Height of a line of the legend, and width of an entry.
 const ENTRY: (f64, f64) = (270.0, 18.0);
-/// How many steps an axis has at most.
+/// Maximum number of intervals of an axis.
 const STEPS: f64 = 8.0;
 
-/// From 0 to a round number above the largest value, in steps of 1, 2 or 5 times a power of ten, and where those stand.
+/// The range from 0 to a round number above the largest value, and ticks at multiples of 1, 2 or 5 times a power of
+/// ten.
 fn axis_to(largest: f64) -> (Axis, Vec<f64>) {
     let power = 10f64.powf((largest / STEPS).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| largest <= step * STEPS);
@@ -31,17 +32,17 @@ fn axis_to(largest: f64) -> (Axis, Vec<f64>) {
     (Axis { low: 0.0, high: steps * step, logarithmic: false }, ticks)
 }
 
-/// Draws it below `top`; where it ends. Nothing where no point has a load.
+/// Draws the curves below `top` and returns their bottom. Draws nothing if no point has a load.
 pub(super) fn draw(picture: &mut Svg, points: &[LoadedPoint], top: f64) -> f64 {
     let most = points.iter().map(load_of).fold(0.0, f64::max);
     let slowest = points.iter().map(|point| point.latency.median).fold(0.0, f64::max);
     if most <= 0.0 || slowest <= 0.0 {
         return top;
     }
-    // A whisker may leave the plot; an interval of few trials would else press the curve to the ground.
+    // Whiskers may leave the plot; otherwise the wide interval of a few trials would flatten the curve.
     let ((x, loads), (y, times)) = (axis_to(most), axis_to(slowest));
     let plot = Frame { x, y, left: LEFT, right: WIDTH - RIGHT, top: top + HEADING, height: HEIGHT, inside: 0.0 };
-    picture.label("h", 4.0, top + 16.0, "One load while other cores read, ns, by the load they reached, GB/s");
+    picture.label("h", 4.0, top + 16.0, "Latency of a load while other cores read, ns, by their bandwidth, GB/s");
     for ns in times {
         plot.level(picture, ns, &tick(ns));
         if ns > 0.0 {
@@ -58,7 +59,7 @@ pub(super) fn draw(picture: &mut Svg, points: &[LoadedPoint], top: f64) -> f64 {
         line(picture, &plot, number, &own);
         if curves.len() > 1 {
             let last = own[own.len() - 1];
-            // Over and under the point in turn: the ends of alike groups lie close together.
+            // Alternately above and below the point, because the last points of similar groups are close together.
             let aside = if number % 2 == 0 { -9.0 } else { 17.0 };
             picture.label("c q", plot.x(load_of(last)), plot.y(last.latency.median) + aside, &mark(number));
         }
@@ -66,17 +67,17 @@ pub(super) fn draw(picture: &mut Svg, points: &[LoadedPoint], top: f64) -> f64 {
     bottom + legend(picture, &curves, bottom)
 }
 
-/// A curve's own number is beside its last point, since a dash has few patterns.
+/// The curve's number next to its last point, because there are few dash patterns.
 fn mark(number: usize) -> String {
     (number + 1).to_string()
 }
 
-/// In GB/s; without readers there is none.
+/// The load in GB/s. `None` without readers.
 fn load_of(point: &LoadedPoint) -> f64 {
     point.load.as_ref().map_or(0.0, |load| load.median / 1e3)
 }
 
-/// Ticks are round: no digits that say nothing.
+/// The label of a tick without trailing zeros.
 pub(super) fn tick(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
@@ -99,7 +100,7 @@ fn line(picture: &mut Svg, plot: &Frame, number: usize, own: &[&LoadedPoint]) {
     picture.lines.push(SvgPath { class: format!("curve l{}", number % 3), path: through(&places) });
 }
 
-/// Which curve is whose; how much room it took.
+/// Draws the legend and returns its height.
 fn legend(picture: &mut Svg, curves: &[(&CpuSet, NodeId)], top: f64) -> f64 {
     let across = ((WIDTH - LEFT) / ENTRY.0).floor().max(1.0) as usize;
     for (number, (cpus, node)) in curves.iter().enumerate() {

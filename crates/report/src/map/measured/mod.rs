@@ -1,4 +1,4 @@
-//! A measured map shown: for reading, as JSON, as CSV, as a picture. Computes nothing; the map has every number.
+//! A measured map as text, JSON, CSV and SVG. Computes nothing: the map has every value.
 
 mod csv;
 mod curve;
@@ -15,21 +15,21 @@ pub use text::text;
 use model::placements::measured_map::{Bandwidth, LoadedPoint, MeasuredMap, MeasuredValue};
 use model::values::units::Nanos;
 
-/// One number of a map with what it is about, in the order in which maps are read. Text and CSV list these.
+/// A value of a map with its description, in reading order. Text and CSV list these rows.
 pub(crate) struct MapRow<'a> {
     /// `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`, `loaded-latency`, `load`, `smt`.
     pub(crate) what: &'static str,
-    /// From which cpus.
+    /// The CPUs that access.
     pub(crate) from: String,
-    /// To which cpu or memory node: `cpu 3`, `node 1`.
+    /// The CPU or memory node accessed: `cpu 3`, `node 1`.
     pub(crate) to: String,
-    /// What more there is to say: the relation, the loop, the level.
+    /// Further details: the relation, the loop, the level.
     pub(crate) how: String,
     pub(crate) bytes: Option<u64>,
     pub(crate) value: &'a MeasuredValue,
 }
 
-/// Every number of the map.
+/// All values of the map.
 pub(crate) fn rows(map: &MeasuredMap) -> Vec<MapRow<'_>> {
     let mut rows = Vec::new();
     let mut push = |what, from: String, to: String, how: String, bytes, value| {
@@ -76,8 +76,8 @@ pub(crate) fn beside(point: &LoadedPoint) -> String {
     }
 }
 
-/// `triad, past the caches`.
+/// `triad, non-temporal stores`.
 pub(crate) fn mix(bandwidth: &Bandwidth) -> String {
-    let stores = if bandwidth.non_temporal { ", past the caches" } else { "" };
+    let stores = if bandwidth.non_temporal { ", non-temporal stores" } else { "" };
     format!("{}{stores}", bandwidth.mix)
 }

@@ -1,6 +1,5 @@
-//! A measured map as a picture: heat maps of what goes from where to where, latency by size and latency under load as
-//! curves. One hue from pale to full, with the number in every cell, so that no colour is needed to read it. Decides
-//! pixels only.
+//! A measured map as SVG: heat maps of the matrices, curves of latency by size and of loaded latency. The colour scale
+//! has one hue, and every cell shows its value, so colour is not required to read it. Decides layout only.
 
 use askama::Template as _;
 use model::placements::measured_map::{Bandwidth, MeasuredMap, MeasuredValue};
@@ -15,18 +14,18 @@ const HEADING: f64 = 24.0;
 const COLUMN_LABELS: f64 = 18.0;
 const ROW_HEIGHT: f64 = 24.0;
 const COLUMN_WIDTH: f64 = 64.0;
-/// What cells together may take; with more columns they get narrower.
+/// Maximum width of all cells; with more columns, cells become narrower.
 const CELLS_WIDTH: f64 = 720.0;
-/// Narrower cells have no room for their number; it is shown on hovering.
+/// Narrower cells do not fit their value, which is then shown on hovering only.
 const NUMBER_WIDTH: f64 = 40.0;
 const GAP: f64 = 22.0;
 pub(super) const WIDTH: f64 = LEFT + CELLS_WIDTH + 10.0;
-/// From pale to full; a cell of no colour would look unmeasured.
+/// Opacity of the minimum; a colourless cell would look unmeasured.
 const OPACITY: (f64, f64) = (0.1, 0.95);
-/// From here on the paper's colour is easier to read on the cell than the ink's.
+/// The opacity from which text in the background colour is more readable than in the foreground colour.
 const DARK_FROM: f64 = 0.5;
 
-/// What goes from where to where.
+/// A matrix of values.
 struct Matrix<'a> {
     title: String,
     rows: Vec<String>,
@@ -45,7 +44,7 @@ pub fn svg(map: &MeasuredMap) -> String {
         ..Svg::default()
     };
     let bandwidth = |mix: &'static str| {
-        let title = format!("From cpus to memory, {mix} in MB/s");
+        let title = format!("CPUs to memory, {mix} in MB/s");
         memory(map, title, &move |path| Some(&path.bandwidth.iter().find(|one| is_ordinary(one, mix))?.rate))
     };
     let bandwidths = ["read", "write", "copy", "triad"].map(bandwidth);
@@ -54,10 +53,10 @@ pub fn svg(map: &MeasuredMap) -> String {
     y = curve::draw(&mut picture, &map.sizes, &map.steps, y) + GAP;
     y = loaded::draw(&mut picture, &map.loaded, y);
     picture.height = pixels(y);
-    picture.render().expect("a template of values that are there renders")
+    picture.render().expect("the template renders")
 }
 
-/// Only cpus that were measured; an unmeasured pair is like one that was, or was not asked for.
+/// The CPUs that were measured. Other pairs are equivalent to a measured one, or were not requested.
 fn cores(map: &MeasuredMap) -> Matrix<'_> {
     let mut cpus: Vec<_> = map.core_to_core.iter().flat_map(|pair| [pair.a, pair.b]).collect();
     cpus.sort_unstable();
@@ -66,7 +65,7 @@ fn cores(map: &MeasuredMap) -> Matrix<'_> {
     let row =
         |a: &model::values::id_set::CpuId| cpus.iter().map(|b| between(*a, *b).map(|pair| &pair.latency)).collect();
     Matrix {
-        title: "From core to core, ns one way by loads and stores".into(),
+        title: "Core to core, ns one way, with loads and stores".into(),
         rows: cpus.iter().map(|cpu| format!("cpu {cpu}")).collect(),
         columns: cpus.iter().map(ToString::to_string).collect(),
         cells: cpus.iter().map(row).collect(),
@@ -74,7 +73,7 @@ fn cores(map: &MeasuredMap) -> Matrix<'_> {
 }
 
 fn latencies(map: &MeasuredMap) -> Matrix<'_> {
-    memory(map, "From cpus to memory, ns for one load".into(), &|path| path.latency.as_ref())
+    memory(map, "CPUs to memory, ns per load".into(), &|path| path.latency.as_ref())
 }
 
 fn is_ordinary(bandwidth: &Bandwidth, mix: &str) -> bool {
@@ -100,7 +99,7 @@ fn memory<'a>(map: &'a MeasuredMap, title: String, value: Chosen<'_>) -> Matrix<
 }
 
 impl Svg {
-    /// Draws what of these has values, two beside each other where both are narrow; where the next thing begins.
+    /// Draws the matrices that have values, two next to each other if both are narrow, and returns the bottom.
     fn heats(&mut self, matrices: &[Matrix<'_>], top: f64) -> f64 {
         let full = matrices.iter().filter(|matrix| !matrix.cells.iter().flatten().all(Option::is_none));
         let (mut y, mut beside) = (top, None);
@@ -116,7 +115,7 @@ impl Svg {
         y
     }
 
-    /// Draws one matrix; where it ends.
+    /// Draws a matrix and returns its bottom.
     fn heat(&mut self, matrix: &Matrix<'_>, (left, top): (f64, f64)) -> f64 {
         let width = column_width(matrix);
         self.label("h", left + 4.0, top + 16.0, &matrix.title);
@@ -124,7 +123,7 @@ impl Svg {
         let first = top + HEADING + COLUMN_LABELS;
         let numbered = width >= NUMBER_WIDTH;
         for (column, text) in matrix.columns.iter().enumerate() {
-            // Numbers of many narrow columns would run into each other.
+            // Prevents overlapping numbers in many narrow columns.
             if width >= 18.0 || column % 8 == 0 {
                 self.label("c q", left + width * (column as f64 + 0.5), first - 5.0, text);
             }
@@ -163,7 +162,7 @@ fn column_width(matrix: &Matrix<'_>) -> f64 {
     COLUMN_WIDTH.min(CELLS_WIDTH / matrix.columns.len().max(1) as f64)
 }
 
-/// A list of many cpus is longer than the room beside the cells; the table has it in full.
+/// Shortens a list of CPUs to the space next to the cells; the table has the full list.
 pub(super) fn shortened(name: &str) -> String {
     const CHARACTERS: usize = 24;
     style::shortened(name, CHARACTERS)

@@ -1,4 +1,4 @@
-//! A measured map for a person at a terminal.
+//! A measured map for the terminal.
 
 use model::placements::measured_map::{MeasuredMap, MeasuredValue};
 use model::values::record::RunRecord;
@@ -9,18 +9,18 @@ use crate::number::{Scale, interval, significant};
 use crate::style::{TextStyle, Tone};
 use crate::table::{heading, section};
 
-/// More pairs than this say less than a picture of them.
+/// Maximum number of pairs listed; the figure, the JSON and the CSV have all.
 const PAIRS_MAX: usize = 60;
 
-/// The map. Ends in a line feed.
+/// The map, with a final line feed.
 pub fn text(record: &RunRecord, map: &MeasuredMap, look: &TextStyle) -> String {
     let mut out = heading(record, look);
     let parts = [
-        ("From core to core, one way by loads and stores", pairs(map)),
-        ("From cpus to memory", memory(map)),
-        ("Caches and memory, one load", steps(map)),
-        ("One load, by the size of what is worked on", sizes(map)),
-        ("One load while other cores read", loaded(map)),
+        ("Core to core, one way, with loads and stores", pairs(map)),
+        ("CPUs to memory", memory(map)),
+        ("Caches and memory, latency of a load", steps(map)),
+        ("Latency of a load, by working-set size", sizes(map)),
+        ("Latency of a load while other cores read", loaded(map)),
         ("Two threads of one core", smt(map)),
         ("Not measured", missing(map)),
     ];
@@ -56,7 +56,7 @@ fn row(about: &[String], value: &MeasuredValue) -> Vec<GridCell> {
 }
 
 fn pairs(map: &MeasuredMap) -> Grid {
-    let mut grid = grid(&["cpus", "share", "pairs alike", "line on node"], &["pairs alike", "line on node"]);
+    let mut grid = grid(&["cpus", "share", "equivalent pairs", "line on node"], &["equivalent pairs", "line on node"]);
     for pair in map.core_to_core.iter().take(PAIRS_MAX) {
         let home = pair.home.map_or("-".into(), |home| home.to_string());
         let about = [format!("{} {}", pair.a, pair.b), pair.relation.clone(), pair.alike.to_string(), home];
@@ -81,9 +81,9 @@ fn memory(map: &MeasuredMap) -> Grid {
 }
 
 fn steps(map: &MeasuredMap) -> Grid {
-    let mut grid = grid(&["cpu", "level", "holds", "measured at"], &["cpu", "holds", "measured at"]);
+    let mut grid = grid(&["cpu", "level", "size", "measured at"], &["cpu", "size", "measured at"]);
     for step in &map.steps {
-        let holds = if step.cache_bytes.0 == 0 { "the rest".into() } else { step.cache_bytes.to_string() };
+        let holds = if step.cache_bytes.0 == 0 { "memory".into() } else { step.cache_bytes.to_string() };
         let about = [step.cpu.to_string(), step.level.clone(), holds, step.at_bytes.to_string()];
         grid.rows.push(row(&about, &step.latency));
     }
