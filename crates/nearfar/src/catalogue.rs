@@ -1,5 +1,5 @@
-//! What placements are made of: the machine as it states itself, with measured values in their place where a measured
-//! map of it is in the results file.
+//! The topology that placements are derived from: as reported by the machine, with measured values if the results file has a
+//! measured map of the machine.
 
 use model::analysis::finding::summarise;
 use model::placements::measured_map::{EXPERIMENT, MeasuredMap, MeasuredTopology, measured_map};
@@ -13,80 +13,84 @@ use crate::cli::{GlobalArgs, MapArgs};
 use crate::error::CliError;
 use crate::target_machine::{TargetMachine, existing_store, has_store, open_store};
 
-/// What `--map` takes in place of a run.
+/// Values of `--map` that are not runs.
 const NONE: &str = "none";
 const LATEST: &str = "latest";
 
-/// The machine as placements see it.
 pub struct PlacementCatalogue {
-    /// With measured values where there are any.
+    /// With measured values if there is a measured map.
     pub topology: Topology,
-    /// Cpus that a measurement told apart; see `FollowOptions::measured`.
+    /// Classes of CPUs that a measurement distinguished; see `SearchSpace::measured`.
     pub classes: Vec<CpuSet>,
-    /// The run that measured, where it says anything that the machine does not.
+    /// The run of the measured map, if the map changes the topology.
     pub run: Option<RunId>,
 }
 
 impl PlacementCatalogue {
-    /// For a machine to measure on.
-    pub fn of(subject: &TargetMachine, by: &MapArgs, common: &GlobalArgs) -> Result<Self, CliError> {
-        Self::new(&subject.machine.topology, subject.simulated.as_deref(), by, common)
+    pub fn for_target(target: &TargetMachine, map: &MapArgs, common: &GlobalArgs) -> Result<Self, CliError> {
+        Self::new(&target.machine.topology, target.simulated.as_deref(), map, common)
     }
 
-    /// For a topology of this machine or of a file; `simulated` as in a run's record.
+    /// Builds the catalogue of a topology; `simulated` as in `RunRecord`.
     pub fn new(
-        stated: &Topology,
+        topology: &Topology,
         simulated: Option<&str>,
-        by: &MapArgs,
+        map: &MapArgs,
         common: &GlobalArgs,
     ) -> Result<Self, CliError> {
-        let found = match by.map.as_deref() {
+        let measured = match map.run.as_deref() {
             Some(NONE) => None,
-            Some(name) => Some(named(name, stated, common)?),
-            None => newest(stated, simulated, common)?,
+            Some(name) => Some(named(name, topology, common)?),
+            None => newest(topology, simulated, common)?,
         };
-        let unmeasured = MeasuredTopology { topology: stated.clone(), classes: Vec::new() };
-        let (run, MeasuredTopology { topology, classes }) = match found {
+        let unmeasured = MeasuredTopology { topology: topology.clone(), classes: Vec::new() };
+        let (run, MeasuredTopology { topology, classes }) = match measured {
             Some((run, map)) => {
-                let applied = map.apply_to(stated);
+                let applied = map.apply_to(topology);
                 (Some(run).filter(|_| applied != unmeasured), applied)
             }
             None => (None, unmeasured),
         };
         if let Some(run) = run.as_ref().filter(|_| !common.quiet) {
-            eprintln!("placements go by measured map {run}; --map none: by what the machine states");
+            eprintln!("using measured map {run} for placements; --map none uses only what the machine reports");
         }
         Ok(Self { topology, classes, run })
     }
 
-    /// The flag that asks for the same again.
-    pub fn words(&self) -> Vec<String> {
-        self.run.iter().flat_map(|run| ["--map".to_string(), run.to_string()]).collect()
+    /// Adds the option that selects the same measured map to the arguments of a command.
+    pub fn argv_with_map(&self, argv: &[String]) -> Vec<String> {
+        let mut argv = argv.to_vec();
+        if let Some(run) = &self.run {
+            // After the name of the command, because what follows `--` belongs to another program.
+            let at = argv.len().min(1);
+            argv.splice(at..at, ["--map".to_string(), run.to_string()]);
+        }
+        argv
     }
 }
 
-/// The map of a run that the user named.
-fn named(name: &str, stated: &Topology, common: &GlobalArgs) -> Result<(RunId, MeasuredMap), CliError> {
+/// Returns the measured map of a run selected with `--map`.
+fn named(name: &str, topology: &Topology, common: &GlobalArgs) -> Result<(RunId, MeasuredMap), CliError> {
     let store = existing_store(common)?;
     if name == LATEST {
-        let newest = newest_of(&store, |_| true)?;
+        let newest = newest_matching(&store, |_| true)?;
         return newest.ok_or_else(|| {
-            CliError::usage(format!("--map latest: {} has no measured map", store.path().display()))
-                .hint("nearfar map --measure makes one")
+            CliError::usage(format!("--map latest: {} contains no measured map", store.path().display()))
+                .hint("create one with nearfar map --measure")
         });
     }
     let record = store.run(name).map_err(CliError::usage)?;
-    let (there, here) = (record.machine.topology.summary(), stated.summary());
+    let (there, here) = (record.machine.topology.summary(), topology.summary());
     if there != here {
-        return Err(CliError::usage(format!("--map {name}: it is of another machine: {there}; this is {here}")));
+        return Err(CliError::usage(format!("--map {name}: the map is of another machine: {there}; this machine: {here}")));
     }
     Ok((record.id.clone(), map_of(&store, &record)?))
 }
 
-/// The newest finished map of this very machine, unless it was a smoke test, which says nothing of its speeds. A results
-/// file that is not there has none.
+/// Returns the newest completed map of this machine, except smoke tests, which measure nothing meaningful. `None` if there is
+/// no results file.
 fn newest(
-    stated: &Topology,
+    topology: &Topology,
     simulated: Option<&str>,
     common: &GlobalArgs,
 ) -> Result<Option<(RunId, MeasuredMap)>, CliError> {
@@ -95,29 +99,29 @@ fn newest(
     }
     let same = |record: &RunRecord| {
         let smoke = record.plan.command.iter().any(|word| word == "--smoke");
-        !smoke && record.simulated.as_deref() == simulated && record.machine.topology.fixed() == stated.fixed()
+        !smoke && record.simulated.as_deref() == simulated && record.machine.topology.fixed() == topology.fixed()
     };
-    newest_of(&open_store(common)?, same)
+    newest_matching(&open_store(common)?, same)
 }
 
-fn newest_of(store: &Store, fits: impl Fn(&RunRecord) -> bool) -> Result<Option<(RunId, MeasuredMap)>, CliError> {
-    let runs = store.runs().map_err(CliError::of)?;
+fn newest_matching(store: &Store, matches: impl Fn(&RunRecord) -> bool) -> Result<Option<(RunId, MeasuredMap)>, CliError> {
+    let runs = store.runs().map_err(CliError::failure)?;
     for run in runs.iter().rev().filter(|run| run.experiment == EXPERIMENT && run.ended.is_some()) {
-        let record = store.run(&run.id.0).map_err(CliError::of)?;
-        if fits(&record) {
+        let record = store.run(&run.id.0).map_err(CliError::failure)?;
+        if matches(&record) {
             return Ok(Some((record.id.clone(), map_of(store, &record)?)));
         }
     }
     Ok(None)
 }
 
-/// The measured map that a run found.
+/// Derives the measured map from a run of experiment `map`.
 pub fn map_of(store: &Store, record: &RunRecord) -> Result<MeasuredMap, CliError> {
-    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(CliError::of)?);
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(CliError::failure)?);
     let Capture { topology, .. } = &record.machine;
     measured_map(&record.plan, topology, &finding).ok_or_else(|| {
         let (id, experiment) = (&record.id, &record.plan.experiment);
-        CliError::usage(format!("run {id} is of '{experiment}' and has no measured map"))
-            .hint("nearfar show --runs lists runs; those of 'map' have one")
+        CliError::usage(format!("run {id} of experiment '{experiment}' has no measured map"))
+            .hint("list runs with nearfar show --runs; those of experiment 'map' have one")
     })
 }

@@ -1,5 +1,5 @@
-//! The runs that are to be compared, with what they come to: out of the results file, or out of a folder of exported ones. Which they are
-//! follows from the same rules, and what is made of them is the same.
+//! Selects the runs of a comparison and summarises them, from the results file or from a directory of exported runs. Both
+//! sources follow the same rules and give the same results.
 
 use std::path::{Path, PathBuf};
 
@@ -15,15 +15,14 @@ use crate::error::{CliError, CliStatus};
 
 pub struct Compared {
     by: By,
-    /// As the experiment of the first of them wants it.
+    /// Baseline of the first run's experiment.
     baseline: Option<String>,
     records: Vec<RunRecord>,
     findings: Vec<RunFinding>,
 }
 
 impl Compared {
-    /// Runs of the results file.
-    pub fn of_store(args: &CompareArgs, store: &Store) -> Result<Self, CliError> {
+    pub fn from_store(args: &CompareArgs, store: &Store) -> Result<Self, CliError> {
         let first = store.run(named(args)).map_err(CliError::usage)?;
         let by = by(args, &first.plan);
         let records = if args.runs.is_empty() {
@@ -35,19 +34,19 @@ impl Compared {
         Ok(Self { by, baseline: first.plan.baseline, records, findings })
     }
 
-    /// Runs that were exported to a folder.
-    pub fn of_folder(args: &CompareArgs, folder: &str) -> Result<Self, CliError> {
-        if let Some((scheme, _)) = folder.split_once("://") {
-            return Err(CliError::usage(format!("--from parquet:{folder}: folders are read, and not {scheme}://")).hint(
-                "copy what is to be compared ('aws s3 sync', 'rclone copy': every file keeps its name), or ask DuckDB itself",
+    /// Loads runs from a directory of Parquet files.
+    pub fn from_dir(args: &CompareArgs, dir: &str) -> Result<Self, CliError> {
+        if let Some((scheme, _)) = dir.split_once("://") {
+            return Err(CliError::usage(format!("--parquet {dir}: only directories can be read, not {scheme}://")).hint(
+                "copy the files to a directory ('aws s3 sync', 'rclone copy') and keep their names, or query them with DuckDB",
             ));
         }
         let program = std::env::var_os("NEARFAR_DUCKDB").filter(|program| !program.is_empty());
         let program = program.map_or_else(|| PathBuf::from("duckdb"), PathBuf::from);
-        let folder = ParquetDir::open(Path::new(folder), &program).map_err(failure)?;
-        let listed = folder.list().map_err(failure)?;
-        let newest = folder.named(&listed, named(args)).map_err(failure)?;
-        let first = folder.records(std::slice::from_ref(&newest.id)).map_err(failure)?.remove(0);
+        let dir = ParquetDir::open(Path::new(dir), &program).map_err(failure)?;
+        let listed = dir.list().map_err(failure)?;
+        let newest = dir.named(&listed, named(args)).map_err(failure)?;
+        let first = dir.records(std::slice::from_ref(&newest.id)).map_err(failure)?.remove(0);
         let by = by(args, &first.plan);
         let ids: Vec<RunId> = if args.runs.is_empty() {
             let alike = listed.iter().filter(|run| {
@@ -58,10 +57,10 @@ impl Compared {
             });
             alike.map(|run| run.id.clone()).collect()
         } else {
-            let named = |name: &String| folder.named(&listed, name).map(|run| run.id).map_err(failure);
+            let named = |name: &String| dir.named(&listed, name).map(|run| run.id).map_err(failure);
             args.runs.iter().map(named).collect::<Result<_, _>>()?
         };
-        let records = folder.records(&ids).map_err(failure)?;
+        let records = dir.records(&ids).map_err(failure)?;
         let mut findings: Vec<RunFinding> = records.iter().map(|record| summarise(&record.plan, &[])).collect();
         let visit = |at: usize, trials: Vec<_>| {
             // A run that was named twice is compared with itself.
@@ -70,35 +69,35 @@ impl Compared {
                 *finding = summarise(&record.plan, &trials);
             }
         };
-        folder.each(&records, visit).map_err(failure)?;
+        dir.each(&records, visit).map_err(failure)?;
         Ok(Self { by, baseline: first.plan.baseline, records, findings })
     }
 
-    /// What they come to: by what was asked, else as the experiment of the first compares.
+    /// Applies `compare` to the runs, with the requested dimension and baseline or those of the first run's experiment.
     pub fn compare_with<T>(
         &self,
         args: &CompareArgs,
-        come_to: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, String>,
+        compare: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, String>,
     ) -> Result<T, CliError> {
         let pairs = self.records.iter().zip(&self.findings);
         let runs: Vec<ComparedRun<'_>> = pairs.map(|(record, finding)| ComparedRun { record, finding }).collect();
-        // The experiment's own baseline may be what this machine does not have; then another is as good.
+        // The experiment's baseline may be unavailable on this machine; `compare` then chooses another.
         let planned = self.baseline.as_deref().filter(|_| args.by.is_none() && args.baseline.is_none());
-        let compared = planned.and_then(|baseline| come_to(&runs, &self.by, Some(baseline)).ok());
-        compared.map_or_else(|| come_to(&runs, &self.by, args.baseline.as_deref()).map_err(CliError::usage), Ok)
+        let compared = planned.and_then(|baseline| compare(&runs, &self.by, Some(baseline)).ok());
+        compared.map_or_else(|| compare(&runs, &self.by, args.baseline.as_deref()).map_err(CliError::usage), Ok)
     }
 }
 
-/// What runs of the results file come to, in the same order.
+/// Summarises runs of the results file, in the same order.
 pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>, CliError> {
     let finding = |record: &RunRecord| {
-        let trials = store.trials(&record.id).map_err(CliError::of)?;
+        let trials = store.trials(&record.id).map_err(CliError::failure)?;
         Ok(summarise(&record.plan, &trials))
     };
     records.iter().map(finding).collect()
 }
 
-/// The run that decides what is compared where nothing else is said.
+/// Returns the name of the run whose experiment supplies the defaults.
 fn named(args: &CompareArgs) -> &str {
     args.runs.first().map_or("latest", String::as_str)
 }
@@ -115,9 +114,9 @@ fn is_of_one_run(by: &By) -> bool {
 /// Every run of the same experiment, real or simulated alike.
 fn alike(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut records = Vec::new();
-    for summary in store.runs().map_err(CliError::of)? {
+    for summary in store.runs().map_err(CliError::failure)? {
         if summary.experiment == first.plan.experiment && summary.simulated.is_some() == first.simulated.is_some() {
-            records.push(store.run(&summary.id.0).map_err(CliError::of)?);
+            records.push(store.run(&summary.id.0).map_err(CliError::failure)?);
         }
     }
     Ok(records)

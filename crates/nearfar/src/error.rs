@@ -1,66 +1,65 @@
-//! How the program says that something went wrong: what, on what, a hint, and the exit status.
+//! The error type of commands: message, hint and exit status.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
 use machine::topology::TopologyError;
 use model::experiments::experiment::PlanError;
 use store::StoreError;
 
-/// Exit statuses; 0 is success. Part of the contract.
+/// Exit statuses other than 0; documented in docs/reference/exit-status.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CliStatus {
-    /// Our failure: a store that cannot be written, a bug.
+    /// A failure of Nearfar or of the system, such as a results file that cannot be written.
     Failure = 1,
-    /// The user's mistake: the command line, an experiment, a file.
+    /// An invalid command line, experiment or input file.
     Usage = 2,
-    /// Measured, but too noisy or too little to say more.
+    /// The measurements are too few or too noisy for a decision.
     Inconclusive = 3,
-    /// Measured, but no trial could prove its placement.
+    /// No trial has a verified placement.
     Invalid = 4,
-    /// The system did not permit it.
+    /// The system denied permission.
     NotPermitted = 5,
-    /// The machine lacks what is needed.
+    /// The machine or the build lacks a requirement.
     Skipped = 77,
-    /// Ctrl-C ended it, as shells have it.
+    /// Interrupted by SIGINT; the value that shells use.
     Interrupted = 130,
 }
 
-/// What went wrong, with the next step.
+/// An error with an optional hint, and the exit status.
 #[derive(Debug)]
 pub struct CliError {
     status: CliStatus,
-    what: String,
+    message: String,
+    hint: Option<String>,
 }
 
-/// What a command gives back.
 pub type CommandResult = Result<ExitCode, CliError>;
 
 impl CliError {
-    pub fn usage(what: impl Display) -> Self {
-        Self { status: CliStatus::Usage, what: what.to_string() }
+    pub fn usage(message: impl Display) -> Self {
+        Self::with(CliStatus::Usage, message)
     }
 
-    /// Our failure, or the machine's.
-    pub fn of(what: impl Display) -> Self {
-        Self { status: CliStatus::Failure, what: what.to_string() }
+    pub fn failure(message: impl Display) -> Self {
+        Self::with(CliStatus::Failure, message)
     }
 
-    /// A topology that cannot be read: the machine's fault when it is the live one, else the user's file.
+    /// A topology that cannot be read.
     pub fn topology(error: &TopologyError) -> Self {
-        Self::usage(error).hint_of(error.hint.as_deref())
+        Self::usage(error).maybe_hint(error.hint.as_deref())
     }
 
-    /// A plan that cannot be made: a mistake, or a machine that offers nothing of what was asked for.
+    /// A plan that cannot be built: an invalid request, or a machine that has none of the requested placements.
     pub fn plan(error: &PlanError) -> Self {
         match error {
-            PlanError::Mistake(_) => Self::usage(error),
+            PlanError::Invalid(_) => Self::usage(error),
             PlanError::NothingToRun(_) => Self::with(CliStatus::Skipped, error),
         }
     }
 
-    /// What is wrong with a results file, which has this status, or with a server, which may be anybody's.
-    pub fn store(error: &StoreError, of_file: CliStatus) -> Self {
+    /// An error of the store; `file_status` is the status of errors of a results file.
+    pub fn store(error: &StoreError, file_status: CliStatus) -> Self {
         let status = match error {
             StoreError::BadAddress { .. } | StoreError::NoDatabase { .. } => CliStatus::Usage,
             StoreError::NotLetIn { .. } | StoreError::NotPermitted { .. } | StoreError::NotMade { .. } => {
@@ -68,52 +67,60 @@ impl CliError {
             }
             StoreError::NoServers { .. } => CliStatus::Skipped,
             StoreError::Unreachable { .. } | StoreError::Lost { .. } | StoreError::NoTls { .. } => CliStatus::Failure,
-            _ => of_file,
+            _ => file_status,
         };
         Self::with(status, error)
     }
 
-    pub fn with(status: CliStatus, what: impl Display) -> Self {
-        Self { status, what: what.to_string() }
+    pub fn with(status: CliStatus, message: impl Display) -> Self {
+        let text = message.to_string();
+        // Errors of other crates may carry their hint in the text.
+        match text.split_once("\nhint: ") {
+            Some((message, hint)) => Self { status, message: message.into(), hint: Some(hint.into()) },
+            None => Self { status, message: text, hint: None },
+        }
     }
 
     pub fn hint(mut self, hint: impl Display) -> Self {
-        self.what = format!("{}\nhint: {hint}", self.what);
+        self.hint = Some(match self.hint {
+            Some(first) => format!("{first}\nhint: {hint}"),
+            None => hint.to_string(),
+        });
         self
     }
 
-    /// Adds the next step where somebody knows one.
-    pub fn hint_of(self, hint: Option<&str>) -> Self {
+    pub fn maybe_hint(self, hint: Option<&str>) -> Self {
         match hint {
             Some(hint) => self.hint(hint),
             None => self,
         }
     }
 
-    /// Whether it is the user's mistake.
     pub fn is_usage(&self) -> bool {
         self.status == CliStatus::Usage
     }
 
-    /// What went wrong, and a line with the next step where there is one.
-    pub fn text(&self) -> &str {
-        &self.what
+    /// Returns the message and the hint.
+    pub fn parts(&self) -> (&str, Option<&str>) {
+        (&self.message, self.hint.as_deref())
     }
 
-    /// What went wrong, and the next step where there is one.
-    pub fn words(&self) -> (&str, Option<&str>) {
-        self.what.split_once("\nhint: ").map_or((&self.what, None), |(what, hint)| (what, Some(hint)))
-    }
-
-    /// The status with which the program is to end.
     #[cfg(feature = "mpi")]
     pub fn status(&self) -> CliStatus {
         self.status
     }
 
     pub fn print(&self) -> ExitCode {
-        anstream::eprintln!("nearfar: {}", self.what);
+        anstream::eprintln!("nearfar: {self}");
         self.status.into()
+    }
+}
+
+/// The message and, on a second line, the hint.
+impl Display for CliError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.hint.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
     }
 }
 

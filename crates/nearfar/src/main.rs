@@ -1,4 +1,4 @@
-//! The command `nearfar`: reads the command line, calls one command, prints what it says, exits with its status.
+//! The program `nearfar`: parses the command line, calls one command, and exits with its status.
 
 mod catalogue;
 mod cli;
@@ -19,19 +19,20 @@ mod serve;
 mod session;
 mod surveyed;
 mod target_machine;
+mod usage;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    // Before anything else, because a run moves this process away from the cpus that it measures on.
+    // First, because a run later moves this process away from the CPUs that it measures.
     machine::child::remember_original_mask();
-    let cli = match Cli::try_parse() {
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::from_argv(&argv) {
         Ok(cli) => cli,
-        Err(error) => return mpi_launch::mistake(&error),
+        Err(error) => return mpi_launch::usage_error(&error, usage::explain(&error, &argv).as_ref()),
     };
     let settings = &cli.common;
     let result = match &cli.command {
@@ -63,6 +64,6 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(status) => status,
-        Err(failure) => failure.print(),
+        Err(error) => error.print(),
     }
 }

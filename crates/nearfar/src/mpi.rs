@@ -70,7 +70,7 @@ fn conclude(world: &World, result: Result<(), Option<CliError>>) -> ExitCode {
 
 impl World {
     fn new() -> Result<Self, CliError> {
-        let universe = mpi::initialize().ok_or_else(|| CliError::of("MPI was started twice"))?;
+        let universe = mpi::initialize().ok_or_else(|| CliError::failure("MPI was started twice"))?;
         let all = universe.world();
         let (part, parts) = (all.rank() as usize, all.size() as usize);
         let parts_here = all.split_shared(0).size() as usize;

@@ -1,21 +1,23 @@
-//! Whether a launcher of MPI (mpirun, srun) has started this process as one of several. Knows what launchers tell the processes that
-//! they start, and nothing of MPI itself.
+//! Detects whether an MPI launcher (mpirun, srun) started this process. Must not depend on MPI.
 
 use std::process::ExitCode;
 
-/// Open MPI's, then what MPICH, Intel MPI and Slurm tell.
-const TOLD: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK"];
+use crate::error::CliError;
+
+/// Variables that Open MPI, then MPICH, Intel MPI and Slurm set in the processes that they start.
+const LAUNCHER_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK"];
 
 /// Whether this process is a rank.
-pub fn is_there() -> bool {
-    TOLD.iter().any(|name| std::env::var_os(name).is_some())
+pub fn is_rank() -> bool {
+    LAUNCHER_VARIABLES.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Says what is wrong with the command line, or the help that was asked for: once, where ranks are told the same.
-pub fn mistake(error: &clap::Error) -> ExitCode {
+/// Prints an error of the command line, or the requested help, once for all ranks. `explained` replaces clap's message.
+pub fn usage_error(error: &clap::Error, explained: Option<&CliError>) -> ExitCode {
     #[cfg(feature = "mpi")]
-    if is_there() {
-        return crate::mpi::once(|| error.print(), error.exit_code());
+    if is_rank() {
+        let print = || explained.map_or_else(|| error.print(), |explained| Ok(drop(explained.print())));
+        return crate::mpi::once(print, error.exit_code());
     }
-    error.exit()
+    explained.map_or_else(|| error.exit(), CliError::print)
 }

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use fleet::kubernetes::{EXPERIMENT_KEY, PodJobSpec};
 use fleet::{
     JobName, JobSpec, JobState, JobStatus, NodeName, REQUEST_BYTES_MAX, Request, RequestBody, Response, ResponseBody,
@@ -42,7 +41,7 @@ const LOG_BYTES_MAX: i64 = 4096;
 /// Answers what is asked on standard input.
 pub fn serve(common: &GlobalArgs) -> Result<(), CliError> {
     let mut text = String::new();
-    std::io::stdin().lock().take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(CliError::of)?;
+    std::io::stdin().lock().take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(CliError::failure)?;
     let request = Request::read(&text).map_err(|why| CliError::usage(why).hint(SAME_VERSION_HINT));
     let answered = request.and_then(|request| {
         let place = JobsDir::of(&request.node, common)?;
@@ -54,7 +53,7 @@ pub fn serve(common: &GlobalArgs) -> Result<(), CliError> {
         }
     });
     answered.or_else(|error| {
-        let (what, hint) = error.words();
+        let (what, hint) = error.parts();
         say(ResponseBody::Refused { what: what.into(), hint: hint.map(String::from) })
     })
 }
@@ -72,9 +71,9 @@ pub fn handle(file: &Path, node: &NodeName, common: &GlobalArgs) -> CommandResul
     let order = JobSpec { job: posted.job, experiment: read(&file.with_file_name(EXPERIMENT_KEY))?, words };
     let job = JobsDir::of(node, common)?.job(&order.job);
     std::fs::create_dir_all(&job.folder).map_err(|error| refused(&job.folder, &error))?;
-    let mut lock = job.take()?.ok_or_else(|| CliError::of(format!("'{}' runs here already", job.name)))?;
+    let mut lock = job.take()?.ok_or_else(|| CliError::failure(format!("'{}' runs here already", job.name)))?;
     keep(&job, &order)?;
-    if let Some(stored) = job.stored().map_err(CliError::of)?.filter(|stored| stored.ended) {
+    if let Some(stored) = job.stored().map_err(CliError::failure)?.filter(|stored| stored.ended) {
         eprintln!("{}: run {} has ended with {} trials", job.name, stored.run, stored.trials);
         return Ok(ExitCode::SUCCESS);
     }
@@ -82,7 +81,7 @@ pub fn handle(file: &Path, node: &NodeName, common: &GlobalArgs) -> CommandResul
     written.map_err(|error| refused(&job.file("lock"), &error))?;
     let program = [PathBuf::from("nearfar"), "--store".into(), job.file("results.db"), "run".into()];
     let line = program.into_iter().chain([job.file("experiment.toml")]).map(PathBuf::into_os_string);
-    let cli = Cli::try_parse_from(line.chain(order.words.iter().map(Into::into))).map_err(CliError::usage)?;
+    let cli = Cli::from_argv(line.chain(order.words.iter().map(Into::into))).map_err(CliError::usage)?;
     let cli::Command::Run(args) = &cli.command else {
         return Err(CliError::usage("the order's words are not for nearfar run"));
     };
@@ -91,7 +90,7 @@ pub fn handle(file: &Path, node: &NodeName, common: &GlobalArgs) -> CommandResul
 
 fn say(answer: ResponseBody) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{}", Response::new(answer).to_line()).and_then(|()| stdout.flush()).map_err(CliError::of)
+    writeln!(stdout, "{}", Response::new(answer).to_line()).and_then(|()| stdout.flush()).map_err(CliError::failure)
 }
 
 /// Where this node's jobs are. The node's name is part of it, because home folders may be shared.
@@ -173,7 +172,7 @@ impl JobDir {
         let stored = match self.stored() {
             // It may just be making it.
             Err(_) if runner.is_some() => None,
-            stored => stored.map_err(CliError::of)?,
+            stored => stored.map_err(CliError::failure)?,
         };
         let ended = stored.as_ref().is_some_and(|stored| stored.ended);
         let state = match runner {
@@ -215,7 +214,7 @@ struct StoredResult {
 }
 
 fn refused(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::of(format!("cannot write {}: {error}", path.display()))
+    CliError::failure(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Starts the run unless it runs or has ended, and follows it where that is wanted.
@@ -247,7 +246,7 @@ fn begin(job: &JobDir, order: &JobSpec) -> Result<bool, CliError> {
     std::fs::create_dir_all(&job.folder).map_err(|error| refused(&job.folder, &error))?;
     let Some(lock) = job.take()? else { return Ok(false) };
     keep(job, order)?;
-    if job.stored().map_err(CliError::of)?.is_some_and(|stored| stored.ended) {
+    if job.stored().map_err(CliError::failure)?.is_some_and(|stored| stored.ended) {
         return Ok(false);
     }
     spawn(job, order, lock).map_err(|error| refused(&job.folder, &error))?;
@@ -257,7 +256,7 @@ fn begin(job: &JobDir, order: &JobSpec) -> Result<bool, CliError> {
 /// Writes down what the job is; one of this name that is something else stays what it is.
 fn keep(job: &JobDir, order: &JobSpec) -> Result<(), CliError> {
     let path = job.file("order.json");
-    let text = serde_json::to_string_pretty(order).map_err(CliError::of)?;
+    let text = serde_json::to_string_pretty(order).map_err(CliError::failure)?;
     match std::fs::read_to_string(&path) {
         Ok(known) if known == text => return Ok(()),
         Ok(_) => {
@@ -274,7 +273,7 @@ fn keep(job: &JobDir, order: &JobSpec) -> Result<(), CliError> {
 /// The same program as by hand, apart from who started it, with no pipe to him. The lock is its standard input: it is held
 /// for as long as the run, or anything that it has started and that inherits that, is there, whatever becomes of this process.
 fn spawn(job: &JobDir, order: &JobSpec, mut lock: File) -> std::io::Result<()> {
-    let own = current_exe().map_err(|error| std::io::Error::other(error.text().to_string()))?;
+    let own = current_exe().map_err(|error| std::io::Error::other(error.to_string()))?;
     let log = File::create(job.file("log"))?;
     let mut command = Command::new(own);
     command.arg("--store").arg(job.file("results.db")).arg("run").arg(job.file("experiment.toml")).args(&order.words);
@@ -299,18 +298,18 @@ fn copy(job: &JobDir) -> Result<(), CliError> {
     }
     let store = match Store::open_existing(&job.file("results.db")) {
         Err(StoreError::Missing { .. }) => return say(ResponseBody::Copy(StoreCopy { bytes: 0 })),
-        store => store.map_err(CliError::of)?,
+        store => store.map_err(CliError::failure)?,
     };
     sweep(&job.folder);
     let path = job.file(&format!("{COPY}{}", std::process::id()));
-    let opened = store.copy_to(&path).map_err(CliError::of).and_then(|()| File::open(&path).map_err(CliError::of));
+    let opened = store.copy_to(&path).map_err(CliError::failure).and_then(|()| File::open(&path).map_err(CliError::failure));
     // Its name goes now, it itself when it has been read: a connection that is lost leaves nothing.
     let _ = std::fs::remove_file(&path);
     let mut file = opened?;
-    let bytes = file.metadata().map_err(CliError::of)?.len();
+    let bytes = file.metadata().map_err(CliError::failure)?.len();
     say(ResponseBody::Copy(StoreCopy { bytes }))?;
     let mut stdout = std::io::stdout().lock();
-    std::io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()).map_err(CliError::of)
+    std::io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()).map_err(CliError::failure)
 }
 
 /// What a copy is called while it has a name; behind it stands the process that makes it.

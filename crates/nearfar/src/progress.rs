@@ -1,5 +1,5 @@
-//! What a person sees while a run goes on: a bar with trials done, the current cell and the time left, above it the
-//! ranking of a race; plain lines when stderr is not a terminal.
+//! Progress display of a run on stderr: a bar with completed trials, current cell and remaining time, below the ranking of a
+//! race; plain lines if stderr is not a terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -13,13 +13,12 @@ use model::values::trial::{Grade, Role};
 
 use crate::output;
 
-/// Plain lines come at most this often, so that a log stays readable.
-const LINES_APART: Duration = Duration::from_secs(2);
+/// Minimum interval between plain lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How many candidates of a race stand above the bar.
+/// Maximum number of candidates in the displayed ranking.
 const RANKED: usize = 8;
 
-/// Shows a run's progress on stderr.
 pub struct Progress<'a> {
     record: &'a RunRecord,
     bar: Option<ProgressBar>,
@@ -39,7 +38,7 @@ impl<'a> Progress<'a> {
 
     fn draw(&mut self) {
         let styled = |template| {
-            let style = ProgressStyle::with_template(template).expect("the template is constant and right");
+            let style = ProgressStyle::with_template(template).expect("the template is valid");
             ProgressBar::new(0).with_style(style)
         };
         let all = MultiProgress::new();
@@ -60,14 +59,14 @@ impl<'a> Progress<'a> {
                     Role::Confirm => "confirming, ",
                 };
                 let now = format!("{role}{} @ {}", cell.test, cell.placement.name);
-                self.bar(*forecast, &format!("{now}, {}", left(*forecast)));
+                self.bar(*forecast, &format!("{now}, {}", remaining(*forecast)));
             }
             RunEvent::Stored { record, forecast } => self.stored(record, *forecast),
-            RunEvent::BlockCompleted { course } => self.raced(course),
+            RunEvent::BlockCompleted { race } => self.raced(race),
         }
     }
 
-    /// Takes all of it away.
+    /// Clears the display.
     pub fn finish(&self) {
         for bar in self.ranking.iter().chain(&self.bar) {
             bar.finish_and_clear();
@@ -84,12 +83,12 @@ impl<'a> Progress<'a> {
 
     fn stored(&mut self, record: &TrialRecord, forecast: Forecast) {
         let invalid = record.verdict.grade == Grade::Invalid;
-        let line = format!("{}/{} {}, {}", forecast.done, forecast.expected, self.result(record), left(forecast));
+        let line = format!("{}/{} {}, {}", forecast.done, forecast.expected, self.result(record), remaining(forecast));
         match &self.bar {
             Some(bar) if invalid => bar.println(self.result(record)),
             Some(_) => {}
             None => {
-                let due = self.last_line.is_none_or(|last| last.elapsed() >= LINES_APART);
+                let due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_INTERVAL);
                 if !self.quiet && (due || invalid) {
                     self.last_line = Some(Instant::now());
                     eprintln!("{line}");
@@ -98,12 +97,12 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// How a race stands after a block.
+    /// Displays the ranking of a race after a block.
     fn raced(&mut self, course: &RaceState<'_>) {
         if self.quiet {
             return;
         }
-        let answer = PlaceResult::from_course(self.record, course);
+        let answer = PlaceResult::from_state(self.record, course);
         let (blocks, left) = (course.race().blocks(), course.race().active().len());
         if self.bar.is_none() && course.stage() == Role::Measured && blocks > 0 {
             self.last_line = Some(Instant::now());
@@ -128,6 +127,6 @@ impl<'a> Progress<'a> {
     }
 }
 
-fn left(forecast: Forecast) -> String {
+fn remaining(forecast: Forecast) -> String {
     format!("at most {} left", forecast.left)
 }

@@ -1,4 +1,4 @@
-//! Reports of what is stored, for `nearfar report` and for the pages that `nearfar serve` gives out: the same bytes for both.
+//! HTML reports of stored results, with the same bytes for `nearfar report` and `nearfar serve`.
 
 use std::collections::BTreeSet;
 
@@ -17,20 +17,20 @@ use store::Store;
 use crate::error::CliError;
 use crate::surveyed;
 
-/// The program and its version, at the end of every page.
+/// Returns the program and its version, for the footer of pages.
 pub fn generated_by() -> String {
     format!("nearfar {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The runs of these names; a server says what its page has beyond them.
+/// Renders the report of the named runs; `served` is the additional header of `nearfar serve`.
 pub fn of(store: &Store, names: &[String], served: Option<ServedHeader>) -> Result<String, CliError> {
     let records: Vec<RunRecord> =
         names.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?;
     Ok(page(&loaded(store, &records)?, &[], None, served))
 }
 
-/// The machines side by side where there are several, the latest run of every experiment, the newest first, and every imported
-/// table.
+/// Renders the report of the latest run of every experiment (newest first), of all imported tables, and a survey if there are
+/// several machines.
 pub fn latest(store: &Store, served: Option<ServedHeader>) -> Result<String, CliError> {
     let survey = surveyed::of_several(store)?;
     Ok(page(&loaded(store, &latest_records(store)?)?, &tables(store)?, survey.as_ref(), served))
@@ -60,7 +60,7 @@ fn page(
     })
 }
 
-/// A run with all that a page shows of it.
+/// A run with everything that a page shows.
 pub struct LoadedRun {
     pub record: RunRecord,
     pub trials: Vec<TrialRecord>,
@@ -73,9 +73,9 @@ pub struct LoadedRun {
 }
 
 impl LoadedRun {
-    /// Reads a run, and works out what it came to.
+    /// Reads the trials of a run and analyses them.
     pub fn new(store: &Store, record: RunRecord) -> Result<Self, CliError> {
-        let trials = store.trials(&record.id).map_err(CliError::of)?;
+        let trials = store.trials(&record.id).map_err(CliError::failure)?;
         let finding = summarise(&record.plan, &trials);
         let runs = [ComparedRun { record: &record, finding: &finding }];
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
@@ -86,12 +86,12 @@ impl LoadedRun {
         Ok(Self { record, trials, finding, comparison, index, answer, size, map })
     }
 
-    /// What it came to in one sentence, where it came to anything.
+    /// Returns the result in one sentence; `None` without a result.
     pub fn in_words(&self) -> Option<String> {
         report::in_words(self.answer.as_ref(), self.size.as_ref(), self.comparison.as_ref())
     }
 
-    /// As `nearfar show --format json` prints it.
+    /// Returns the JSON of `nearfar show --format json`.
     pub fn json(&self) -> serde_json::Value {
         match (&self.answer, &self.size) {
             (Some(answer), _) => report::json::race(&self.record, &self.finding, answer),
@@ -120,9 +120,9 @@ fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<LoadedRun>, CliErr
 fn latest_records(store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut seen = BTreeSet::new();
     let mut records = Vec::new();
-    for summary in store.runs().map_err(CliError::of)?.iter().rev() {
+    for summary in store.runs().map_err(CliError::failure)?.iter().rev() {
         if summary.trials > 0 && seen.insert((summary.experiment.clone(), summary.simulated.clone())) {
-            records.push(store.run(&summary.id.0).map_err(CliError::of)?);
+            records.push(store.run(&summary.id.0).map_err(CliError::failure)?);
         }
     }
     Ok(records)
@@ -130,9 +130,9 @@ fn latest_records(store: &Store) -> Result<Vec<RunRecord>, CliError> {
 
 fn tables(store: &Store) -> Result<Vec<(ImportedTable, Comparison)>, CliError> {
     let table = |name: &String| {
-        let table = store.table(name).map_err(CliError::of)?;
-        let comparison = compare_table(&table, None).map_err(CliError::of)?;
+        let table = store.table(name).map_err(CliError::failure)?;
+        let comparison = compare_table(&table, None).map_err(CliError::failure)?;
         Ok((table, comparison))
     };
-    store.tables().map_err(CliError::of)?.iter().map(table).collect()
+    store.tables().map_err(CliError::failure)?.iter().map(table).collect()
 }

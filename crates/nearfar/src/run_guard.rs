@@ -1,5 +1,7 @@
-//! Having the machine for oneself while trials run: one run at a time, settings made quiet where that was asked for, and
-//! all of it given back however the run ends. Must not know what is measured.
+//! Exclusive use of the machine during a run: the machine lock, tuned settings and signal handlers, all released however the
+//! run ends. Must not depend on what is measured.
+//!
+//! Only one real run at a time on a machine. Test: `the_second_run_is_refused_or_waits` (tests/hold.rs).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -20,70 +22,68 @@ use signal_hook::{SigId, flag};
 use crate::cli;
 use crate::error::{CliError, CliStatus};
 
-/// Where the journal of changed settings is kept. Settings are the machine's and not a user's, so this is one place for
-/// all; and not /run, which a loss of power empties.
+/// Directory of the undo journal. It is the same for all users, because settings belong to the machine, and not in /run, which
+/// a power failure empties.
 const STATE: &str = "/var/lib/nearfar";
 
-/// How often somebody who waits looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The machine, held for a run. Dropping it gives everything back, settings before the turn.
+/// Exclusive use of the machine during a run. Dropping it restores the settings, then releases the machine lock.
 pub struct RunGuard {
-    /// Set when somebody wants the run to end.
+    /// Set by a signal that ends the run.
     pub stop: Arc<AtomicBool>,
     signals: Signals,
-    /// Settings that are changed now; interrupts may join those of `--apply` when a plan is known.
+    /// Changed settings; interrupt affinities are added once the plan is known.
     changed: RefCell<Option<AppliedSettings>>,
-    /// Where settings are; none of a simulated machine, which has none.
+    /// `None` for a simulated machine.
     site: Option<SettingsRoot>,
-    /// Whether irqbalance may be told to leave interrupts alone.
+    /// Whether placed interrupts may be excluded from irqbalance.
     ban_irqbalance: bool,
     quiet: bool,
-    _turn: Option<MachineLock>,
+    _lock: Option<MachineLock>,
 }
 
 impl RunGuard {
-    /// Takes the machine for a run, together with what `prepare` makes of it: prepared under the hold, and anew when
-    /// somebody was waited for or a setting was changed since. A mistake in the wishes is told before anything is
-    /// changed or waited for.
+    /// Acquires the machine for a run and returns it with the result of `prepare`. Runs `prepare` before waiting for the lock
+    /// and changing settings, so that invalid arguments fail first, and again if either happened.
     pub fn acquire<T>(
-        flags: &cli::HoldArgs,
+        flags: &cli::GuardArgs,
         common: &cli::GlobalArgs,
         simulated: bool,
         prepare: impl Fn() -> Result<T, CliError>,
     ) -> Result<(Self, T), CliError> {
         if simulated {
             let signals = Signals::watch(flags.quieten.is_some())?;
-            let hold = Self::new(signals, None, None, flags, common);
-            return Ok((hold, prepare()?));
+            let guard = Self::new(signals, None, None, flags, common);
+            return Ok((guard, prepare()?));
         }
-        let turn = take_turn()?;
+        let lock = try_lock()?;
         let mut prepared = prepare()?;
-        // Before the first setting is changed: from here on a signal leaves time to put it back.
+        // Before the first setting changes, so that a signal leaves time to restore it.
         let signals = Signals::watch(flags.quieten.is_some())?;
-        let waited = turn.is_err();
-        let turn = match turn {
-            Ok(turn) => turn,
+        let waited = lock.is_err();
+        let lock = match lock {
+            Ok(lock) => lock,
             Err(owner) => wait(&owner, flags.wait, &signals.stop)?,
         };
         let site = site(flags.settings_root.as_deref());
-        let changed = make_quiet(flags.quieten.as_ref().map(|list| &list.0[..]), &site, common.quiet)?;
-        let anything = changed.as_ref().is_some_and(AppliedSettings::has_changes);
-        let hold = Self::new(signals, Some((site, turn)), changed, flags, common);
-        if waited || anything {
+        let changed = tune(flags.quieten.as_ref().map(|list| &list.0[..]), &site, common.quiet)?;
+        let has_changes = changed.as_ref().is_some_and(AppliedSettings::has_changes);
+        let guard = Self::new(signals, Some((site, lock)), changed, flags, common);
+        if waited || has_changes {
             prepared = prepare()?;
         }
-        Ok((hold, prepared))
+        Ok((guard, prepared))
     }
 
     fn new(
         signals: Signals,
         machine: Option<(SettingsRoot, MachineLock)>,
         changed: Option<AppliedSettings>,
-        flags: &cli::HoldArgs,
+        flags: &cli::GuardArgs,
         common: &cli::GlobalArgs,
     ) -> Self {
-        let (site, turn) = machine.unzip();
+        let (site, lock) = machine.unzip();
         Self {
             stop: signals.stop.clone(),
             signals,
@@ -91,11 +91,11 @@ impl RunGuard {
             site,
             ban_irqbalance: flags.ban_irqbalance,
             quiet: common.quiet,
-            _turn: turn,
+            _lock: lock,
         }
     }
 
-    /// Leave to send the interrupts that a plan names where it says, in the journal; none where it sends none.
+    /// Journals the affinities of the interrupts that a plan places. `None` if the plan places none.
     pub fn routes(&self, plan: &Plan) -> Result<Option<Routes>, CliError> {
         let all = || plan.cells.iter().flat_map(|cell| &cell.placement.interrupts);
         let Some(site) = self.site.as_ref().filter(|_| all().any(|route| !route.cpus.is_empty())) else {
@@ -105,16 +105,16 @@ impl RunGuard {
         let changed = match &mut *changed {
             Some(changed) => changed,
             none => {
-                self.signals.leave_time();
-                restore_left(site, self.quiet)?;
+                self.signals.defer_exit();
+                restore_pending(site, self.quiet)?;
                 none.insert(AppliedSettings::begin(site).map_err(|error| failure(&error))?)
             }
         };
         if irqbalance_runs(&site.root) {
             if !self.ban_irqbalance {
-                return Err(CliError::of("irqbalance runs, and moves interrupts again that this plan sends somewhere")
+                return Err(CliError::failure("irqbalance is running and would move the interrupts that this plan places")
                     .hint(
-                        "--ban-irqbalance tells it to leave them alone for the run, --quieten irqbalance pauses it",
+                        "exclude these interrupts with --ban-irqbalance, or pause irqbalance with --quieten irqbalance",
                     ));
             }
             let numbers: Vec<u32> = all().filter(|route| !route.cpus.is_empty()).map(|route| route.number).collect();
@@ -123,7 +123,7 @@ impl RunGuard {
         Routes::journal_values(changed, all()).map(Some).map_err(|error| failure(&error))
     }
 
-    /// Gives the machine back, and says what could not be put back as it was.
+    /// Releases the machine, and prints the settings that could not be restored.
     pub fn release(self) {
         drop(self);
     }
@@ -132,98 +132,98 @@ impl RunGuard {
 impl Drop for RunGuard {
     fn drop(&mut self) {
         if let Some(changed) = self.changed.take() {
-            say_unsettled(&changed.restore());
+            print_unsettled(&changed.restore());
         }
-        self.signals.ends_at_once.store(true, Ordering::Relaxed);
+        self.signals.exits_at_once.store(true, Ordering::Relaxed);
     }
 }
 
-/// Where this machine's settings and its journal are.
+/// Returns the roots of this machine's settings and of the undo journal.
 pub fn site(root: Option<&Path>) -> SettingsRoot {
-    SettingsRoot { root: root.unwrap_or(Path::new("/")).into(), state: own_state().unwrap_or_else(|| STATE.into()) }
+    SettingsRoot { root: root.unwrap_or(Path::new("/")).into(), state: state_override().unwrap_or_else(|| STATE.into()) }
 }
 
-/// `NEARFAR_STATE`: another folder for the journal and the lock.
-fn own_state() -> Option<PathBuf> {
-    std::env::var_os("NEARFAR_STATE").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+/// Returns `NEARFAR_STATE`, which replaces the directories of the journal and the lock.
+fn state_override() -> Option<PathBuf> {
+    std::env::var_os("NEARFAR_STATE").filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
-/// The turn, or who has it.
-fn take_turn() -> Result<Result<MachineLock, String>, CliError> {
-    match MachineLock::acquire(own_state().as_deref()) {
-        Ok(turn) => Ok(Ok(turn)),
+/// Returns the machine lock, or a description of its owner.
+fn try_lock() -> Result<Result<MachineLock, String>, CliError> {
+    match MachineLock::acquire(state_override().as_deref()) {
+        Ok(lock) => Ok(Ok(lock)),
         Err(LockError::Held(owner)) => Ok(Err(owner)),
-        Err(LockError::Io(path, error)) => Err(CliError::of(format!(
-            "cannot lock {}, by which runs keep out of each other's way: {error}",
+        Err(LockError::Io(path, error)) => Err(CliError::failure(format!(
+            "cannot acquire the machine lock {}: {error}",
             path.display()
         ))
-        .hint("NEARFAR_STATE names another folder for it")),
+        .hint("choose another directory with NEARFAR_STATE")),
     }
 }
 
-/// The turn at once, or a refusal that names who has it.
-pub fn turn_now() -> Result<MachineLock, CliError> {
-    take_turn()?.map_err(|owner| taken(&owner).hint("let it end first"))
+/// Acquires the machine lock without waiting. The error names its owner.
+pub fn lock_now() -> Result<MachineLock, CliError> {
+    try_lock()?.map_err(|owner| held_by(&owner).hint("wait until it has ended"))
 }
 
-fn taken(owner: &str) -> CliError {
-    CliError::of(format!("{owner} measures on this machine now; two at once would disturb each other"))
+fn held_by(owner: &str) -> CliError {
+    CliError::failure(format!("{owner} is measuring on this machine; concurrent measurements would disturb each other"))
 }
 
 fn wait(owner: &str, may_wait: bool, stop: &AtomicBool) -> Result<MachineLock, CliError> {
     if !may_wait {
-        return Err(taken(owner).hint("--wait waits until it has ended"));
+        return Err(held_by(owner).hint("wait for it with --wait"));
     }
     eprintln!("waiting for {owner}");
     while !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK_AGAIN);
-        if let Ok(turn) = take_turn()? {
-            return Ok(turn);
+        std::thread::sleep(LOCK_POLL_INTERVAL);
+        if let Ok(lock) = try_lock()? {
+            return Ok(lock);
         }
     }
-    Err(CliError::with(CliStatus::Interrupted, "interrupted while it waited for its turn"))
+    Err(CliError::with(CliStatus::Interrupted, "interrupted while waiting for the machine lock"))
 }
 
-fn make_quiet(
-    wanted: Option<&[TunedSetting]>,
+fn tune(
+    settings: Option<&[TunedSetting]>,
     site: &SettingsRoot,
     quiet: bool,
 ) -> Result<Option<AppliedSettings>, CliError> {
-    let Some(wanted) = wanted else {
+    let Some(settings) = settings else {
         if !quiet {
-            warn_of_left(site);
+            warn_pending(site);
         }
         return Ok(None);
     };
-    restore_left(site, quiet)?;
+    restore_pending(site, quiet)?;
     let mut changed = AppliedSettings::begin(site).map_err(|error| failure(&error))?;
-    let done = apply(&mut changed, wanted).map_err(|error| failure(&error))?;
+    let outcomes = apply(&mut changed, settings).map_err(|error| failure(&error))?;
     if !quiet {
-        done.iter().for_each(|(setting, done)| eprintln!("{}", in_words(*setting, done)));
+        outcomes.iter().for_each(|(setting, outcome)| eprintln!("{}", describe(*setting, outcome)));
     }
     Ok(Some(changed))
 }
 
-/// What an interrupted run left changed is put back first, because only then is the value that is found the one to come
-/// back to. What somebody else has set since is for a person to decide.
-fn restore_left(site: &SettingsRoot, quiet: bool) -> Result<(), CliError> {
+/// Restores settings that an interrupted run left changed, so that the journal records original values. A setting that another
+/// program has changed since is an error, because only the user can decide about it.
+fn restore_pending(site: &SettingsRoot, quiet: bool) -> Result<(), CliError> {
     let restored = undo::restore(site, false).map_err(|error| failure(&error))?;
     if !quiet {
-        restored.iter().for_each(|restored| eprintln!("left by an interrupted run: {restored}"));
+        restored.iter().for_each(|restored| eprintln!("after an interrupted run: {restored}"));
     }
     match restored.iter().find(|restored| !restored.is_settled()) {
         None => Ok(()),
-        Some(restored) => Err(CliError::of(format!("an interrupted run left settings changed: {restored}"))
-            .hint("nearfar restore --force writes the old value, nearfar restore --forget leaves it as it is")),
+        Some(restored) => Err(CliError::failure(format!("settings changed by an interrupted run cannot be restored: {restored}"))
+            .hint("write the old value with nearfar restore --force, or keep the present value with nearfar restore --forget")),
     }
 }
 
-fn warn_of_left(site: &SettingsRoot) {
+fn warn_pending(site: &SettingsRoot) {
     match undo::pending(site) {
-        Ok(left) => {
-            for change in &left {
+        Ok(pending) => {
+            for change in &pending {
                 eprintln!(
-                    "nearfar: an interrupted run changed {} from {} to {}; nearfar restore puts it back",
+                    "nearfar: an interrupted run changed {} from {} to {}; restore it with nearfar restore",
                     change.setting, change.old, change.new
                 );
             }
@@ -232,65 +232,65 @@ fn warn_of_left(site: &SettingsRoot) {
     }
 }
 
-fn in_words(setting: TunedSetting, done: &TuneOutcome) -> String {
+fn describe(setting: TunedSetting, outcome: &TuneOutcome) -> String {
     let name = setting.name();
-    match done {
+    match outcome {
         TuneOutcome::Set { old, new } => format!("{name}: {new} for this run (it was {})", old.join(", ")),
-        TuneOutcome::WasQuiet => format!("{name}: quiet already"),
-        TuneOutcome::Unavailable(why) => format!("{name}: cannot be set here: {why}"),
+        TuneOutcome::WasQuiet => format!("{name}: already set"),
+        TuneOutcome::Unavailable(reason) => format!("{name}: unavailable: {reason}"),
     }
 }
 
-fn say_unsettled(restored: &[Restored]) {
+fn print_unsettled(restored: &[Restored]) {
     let unsettled: Vec<&Restored> = restored.iter().filter(|restored| !restored.is_settled()).collect();
     for restored in &unsettled {
         eprintln!("nearfar: {restored}");
     }
     if !unsettled.is_empty() {
-        eprintln!("hint: nearfar restore tries again; with --force it writes the old values over anything");
+        eprintln!("hint: retry with nearfar restore; --force also restores settings that another program has changed");
     }
 }
 
-/// A setting that could not be changed, for the user.
+/// Converts an error of changing a setting.
 pub fn failure(error: &ChangeError) -> CliError {
     let status = if error.not_permitted { CliStatus::NotPermitted } else { CliStatus::Failure };
     CliError::with(status, &error.what).hint(&error.hint)
 }
 
-/// What Ctrl-C, SIGTERM and, unless nohup has it ignored, a terminal that closes do. Without changed settings a second
-/// one ends the program at once; with them, only after they are back.
+/// Handlers of SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP. The first signal ends the run. A second one exits at
+/// once, but only if no settings are changed.
 struct Signals {
-    /// Set by the first.
+    /// Set by the first signal.
     stop: Arc<AtomicBool>,
-    /// Whether the next ends the program at once.
-    ends_at_once: Arc<AtomicBool>,
-    /// What makes the second end it at once.
-    hurry: Vec<SigId>,
+    /// Whether the next signal exits at once.
+    exits_at_once: Arc<AtomicBool>,
+    /// Handlers that make the second signal exit at once.
+    second: Vec<SigId>,
 }
 
 impl Signals {
     fn watch(settings_change: bool) -> Result<Self, CliError> {
-        let (stop, ends_at_once) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let mut hurry = Vec::new();
+        let (stop, exits_at_once) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let mut second = Vec::new();
         let hang_up = (!machine::child::is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
             let mut watch = || -> std::io::Result<()> {
-                flag::register_conditional_shutdown(signal, CliStatus::Interrupted as i32, ends_at_once.clone())?;
+                flag::register_conditional_shutdown(signal, CliStatus::Interrupted as i32, exits_at_once.clone())?;
                 if !settings_change {
-                    hurry.push(flag::register(signal, ends_at_once.clone())?);
+                    second.push(flag::register(signal, exits_at_once.clone())?);
                 }
                 flag::register(signal, stop.clone()).map(|_| ())
             };
-            watch().map_err(|error| CliError::of(format!("cannot watch for Ctrl-C: {error}")))?;
+            watch().map_err(|error| CliError::failure(format!("cannot install signal handlers: {error}")))?;
         }
-        Ok(Self { stop, ends_at_once, hurry })
+        Ok(Self { stop, exits_at_once, second })
     }
 
-    /// From here on settings may be changed.
-    fn leave_time(&self) {
-        self.hurry.iter().for_each(|id| {
+    /// Makes a second signal wait until settings are restored.
+    fn defer_exit(&self) {
+        self.second.iter().for_each(|id| {
             unregister(*id);
         });
-        self.ends_at_once.store(false, Ordering::Relaxed);
+        self.exits_at_once.store(false, Ordering::Relaxed);
     }
 }

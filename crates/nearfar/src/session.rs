@@ -1,5 +1,5 @@
-//! What every command that measures does: looks whether the plan can run at all, goes on with an unfinished run or
-//! begins one, and runs it to its end while a person watches.
+//! Checks a plan, resumes or begins its run, and executes it with a progress display: the part that all measuring commands
+//! share.
 
 use lab::run::RunEnd;
 use model::values::plan::Plan;
@@ -14,9 +14,9 @@ use crate::progress::Progress;
 use crate::run_guard::RunGuard;
 use crate::target_machine::TargetMachine;
 
-/// What descriptions alone cannot say of parameters: a regex that does not compile, a program that is not there.
-pub fn check(plan: &Plan, subject: &TargetMachine) -> Result<(), CliError> {
-    // Cells differ mostly in their placement, which is not what is looked at here.
+/// Checks what the description of a workload cannot express: that regular expressions compile and programs exist.
+pub fn check(plan: &Plan, target: &TargetMachine) -> Result<(), CliError> {
+    // Placements do not matter here, so each set of parameters is checked once.
     let mut seen: Vec<(&str, &Parameters)> = Vec::new();
     for (index, cell) in plan.cells.iter().enumerate() {
         let Some(workload) = workloads::find(&cell.workload) else { continue };
@@ -24,84 +24,85 @@ pub fn check(plan: &Plan, subject: &TargetMachine) -> Result<(), CliError> {
             continue;
         }
         seen.push((&cell.workload, &cell.parameters));
-        let wrong = |why: &dyn std::fmt::Display| CliError::usage(format!("workload {}: {why}", cell.workload));
-        (workload.check)(&cell.parameters).map_err(|why| wrong(&why))?;
-        if let (Runner::Tool { recipe, .. }, None) = (&workload.runner, &subject.simulated) {
-            let job = TrialContext::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
-            let recipe = recipe(&job).map_err(|why| wrong(&why))?;
+        let invalid =
+            |error: &dyn std::fmt::Display| CliError::usage(format!("workload {}: {error}", cell.workload));
+        (workload.check)(&cell.parameters).map_err(|error| invalid(&error))?;
+        if let (Runner::Tool { recipe, .. }, None) = (&workload.runner, &target.simulated) {
+            let context = TrialContext::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
+            let recipe = recipe(&context).map_err(|error| invalid(&error))?;
             for program in recipe.programs() {
-                machine::child::find_program(program).map_err(|error| CliError::usage(&error).hint_of(error.hint()))?;
+                machine::child::find_program(program).map_err(|error| CliError::usage(&error).maybe_hint(error.hint()))?;
             }
         }
     }
     Ok(())
 }
 
-/// The unfinished run of the same plan in the same state of the machine, else a new one.
+/// Returns the unfinished run of the same plan in the same state of the machine, or begins a new run.
 pub fn resume_or_begin(
     store: &mut Store,
-    subject: &TargetMachine,
+    target: &TargetMachine,
     plan: Plan,
     fresh: bool,
     quiet: bool,
 ) -> Result<RunRecord, CliError> {
-    let fingerprint = subject.machine.settings.fingerprint();
+    let fingerprint = target.machine.settings.fingerprint();
     if !fresh {
-        let unfinished = store.find_unfinished(&plan.key(), &fingerprint, subject.simulated.as_deref());
-        if let Some(record) = unfinished.map_err(CliError::of)? {
+        let unfinished = store.find_unfinished(&plan.key(), &fingerprint, target.simulated.as_deref());
+        if let Some(record) = unfinished.map_err(CliError::failure)? {
             if !quiet {
-                eprintln!("going on with run {}; --fresh would begin a new one", record.id);
+                eprintln!("resuming run {}; to start a new run, use --fresh", record.id);
             }
             return Ok(record);
         }
     }
-    begin(store, subject, plan)
+    begin(store, target, plan)
 }
 
-/// As many may begin the same simulated run at the same moment.
+/// Maximum number of clients that may begin the same simulated run concurrently.
 const BEGIN_RETRIES_MAX: usize = 1000;
 
-pub fn begin(store: &mut Store, subject: &TargetMachine, plan: Plan) -> Result<RunRecord, CliError> {
-    let first = store.runs().map_err(CliError::of)?.len();
-    // On a server others begin runs at this moment too, and simulated ones have nothing else that tells them apart.
-    let mut record = subject.begin(plan, first);
+pub fn begin(store: &mut Store, target: &TargetMachine, plan: Plan) -> Result<RunRecord, CliError> {
+    let first = store.runs().map_err(CliError::failure)?.len();
+    // On a server, other clients begin runs concurrently; the ids of simulated runs differ only in the ordinal.
+    let mut record = target.begin(plan, first);
     for ordinal in first + 1..first + BEGIN_RETRIES_MAX {
         match store.begin_run(&record) {
             Err(StoreError::RunAlreadyStored { .. }) if store.is_on_server() => {
-                record = subject.begin(record.plan, ordinal);
+                record = target.begin(record.plan, ordinal);
             }
-            begun => return begun.map(|()| record).map_err(|error| CliError::store(&error, CliStatus::Failure)),
+            result => return result.map(|()| record).map_err(|error| CliError::store(&error, CliStatus::Failure)),
         }
     }
-    Err(CliError::of("cannot begin a run: others begin the same one all the time").hint("repeat the command"))
+    Err(CliError::failure("cannot begin a run: other clients keep beginning the same run").hint("rerun the command"))
 }
 
-/// Runs what is left of a run.
+/// Executes the remaining trials of a run.
 pub fn execute(
     store: &mut Store,
     record: &RunRecord,
-    subject: &TargetMachine,
-    hold: &RunGuard,
+    target: &TargetMachine,
+    guard: &RunGuard,
     quiet: bool,
 ) -> Result<RunEnd, CliError> {
-    let stop = &hold.stop;
-    let routes = hold.routes(&record.plan)?;
-    let mut executor = subject.executor(&record.plan, stop.clone(), routes)?;
+    let stop = &guard.stop;
+    let routes = guard.routes(&record.plan)?;
+    let mut executor = target.executor(&record.plan, stop.clone(), routes)?;
     let mut progress = Progress::new(record, quiet);
-    let ended = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| progress.show(&event));
+    let end = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| progress.show(&event));
     progress.finish();
-    ended.map_err(|error| CliError::store(&error, CliStatus::Failure))
+    end.map_err(|error| CliError::store(&error, CliStatus::Failure))
 }
 
-/// How it ended, for stderr.
-pub fn end_message(ended: RunEnd, record: &RunRecord) -> String {
+/// Describes how a run ended.
+pub fn end_message(end: RunEnd, record: &RunRecord) -> String {
     let id = &record.id;
-    match ended {
-        RunEnd::Over(EndReason::Precise) => format!("run {id}: every cell is as precise as was asked"),
-        RunEnd::Over(EndReason::AllBlocks) => format!("run {id}: all blocks are measured"),
-        RunEnd::Over(EndReason::Budget) => format!("run {id}: the budget of {} is spent", record.plan.repeat.budget),
-        RunEnd::Over(EndReason::Resolved) => format!("run {id}: resolved"),
-        RunEnd::Over(EndReason::NoReference) => format!("run {id}: the kernel's choice came to nothing"),
-        RunEnd::Interrupted => format!("run {id} was interrupted; the same command goes on with it"),
+    match end {
+        RunEnd::Over(EndReason::Precise) => format!("run {id}: all cells have the requested precision"),
+        RunEnd::Over(EndReason::AllBlocks) => format!("run {id}: all blocks are complete"),
+        RunEnd::Over(EndReason::Budget) => format!("run {id}: the budget of {} is used up", record.plan.repeat.budget),
+        RunEnd::Over(EndReason::Resolved) => format!("run {id}: the race is decided"),
+        RunEnd::Over(EndReason::NoReference) => format!("run {id}: the command fails without a placement"),
+        RunEnd::Interrupted => format!("run {id} was interrupted; rerun the same command to resume"),
     }
 }

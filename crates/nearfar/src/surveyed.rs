@@ -1,4 +1,4 @@
-//! Surveys of what is stored: for `nearfar fleet compare` and for the report of a results file with several machines.
+//! Surveys of stored runs, for `nearfar fleet compare` and for reports of several machines.
 
 use std::collections::BTreeSet;
 
@@ -11,29 +11,29 @@ use store::Store;
 use crate::compared::findings;
 use crate::error::CliError;
 
-/// With fewer machines there is nothing to look over.
+/// Minimum number of machines for a survey in a report.
 const MACHINES_MIN: usize = 3;
 
-/// The runs of these names; without any, all that are real or simulated as the latest is.
-pub fn of(store: &Store, names: &[String], wish: &SurveyOptions) -> Result<Survey, CliError> {
-    let records = if names.is_empty() { records(store, &alike(store)?)? } else { named(store, names)? };
+/// Surveys the named runs, or all runs that are real or simulated like the latest run.
+pub fn of(store: &Store, names: &[String], options: &SurveyOptions) -> Result<Survey, CliError> {
+    let records = if names.is_empty() { records(store, &runs_like_latest(store)?)? } else { named(store, names)? };
     if records.is_empty() {
-        return Err(CliError::usage("there are no runs to compare")
-            .hint("nearfar fleet run quick --on ssh:NODE,..., then nearfar fleet collect"));
+        return Err(CliError::usage("no runs to compare")
+            .hint("run nearfar fleet run quick --on ssh:NODE,..., then nearfar fleet collect"));
     }
-    of_records(store, &records, wish)
+    of_records(store, &records, options)
 }
 
-fn of_records(store: &Store, records: &[RunRecord], wish: &SurveyOptions) -> Result<Survey, CliError> {
+fn of_records(store: &Store, records: &[RunRecord], options: &SurveyOptions) -> Result<Survey, CliError> {
     let findings: Vec<RunFinding> = findings(store, records)?;
     let runs: Vec<ComparedRun<'_>> =
         records.iter().zip(&findings).map(|(record, finding)| ComparedRun { record, finding }).collect();
-    survey(&runs, wish).map_err(CliError::usage)
+    survey(&runs, options).map_err(CliError::usage)
 }
 
-/// Of all runs, where they are of so many machines that there is something to look over.
+/// Surveys all runs; `None` if there are fewer than `MACHINES_MIN` machines.
 pub fn of_several(store: &Store) -> Result<Option<Survey>, CliError> {
-    let runs = alike(store)?;
+    let runs = runs_like_latest(store)?;
     let hosts: BTreeSet<&Option<String>> = runs.iter().map(|run| &run.host).collect();
     if hosts.len() < MACHINES_MIN {
         return Ok(None);
@@ -42,9 +42,9 @@ pub fn of_several(store: &Store) -> Result<Option<Survey>, CliError> {
     Ok(Some(survey).filter(|survey| !survey.classes.is_empty()))
 }
 
-/// The runs with trials that are real or simulated as the latest is.
-fn alike(store: &Store) -> Result<Vec<RunSummary>, CliError> {
-    let mut runs = store.runs().map_err(CliError::of)?;
+/// Returns the runs with trials that are real or simulated like the latest run.
+fn runs_like_latest(store: &Store) -> Result<Vec<RunSummary>, CliError> {
+    let mut runs = store.runs().map_err(CliError::failure)?;
     runs.retain(|run| run.counted > 0);
     let simulated = runs.last().is_some_and(|run| run.simulated.is_some());
     runs.retain(|run| run.simulated.is_some() == simulated);
@@ -52,14 +52,14 @@ fn alike(store: &Store) -> Result<Vec<RunSummary>, CliError> {
 }
 
 fn records(store: &Store, runs: &[RunSummary]) -> Result<Vec<RunRecord>, CliError> {
-    runs.iter().map(|run| store.run(&run.id.0).map_err(CliError::of)).collect()
+    runs.iter().map(|run| store.run(&run.id.0).map_err(CliError::failure)).collect()
 }
 
-/// In the order of the store whatever the order of the names, each once.
+/// Returns the named runs in the order of the store, without duplicates.
 fn named(store: &Store, names: &[String]) -> Result<Vec<RunRecord>, CliError> {
     let mut records: Vec<RunRecord> =
         names.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?;
-    let order: Vec<_> = store.runs().map_err(CliError::of)?.into_iter().map(|run| run.id).collect();
+    let order: Vec<_> = store.runs().map_err(CliError::failure)?.into_iter().map(|run| run.id).collect();
     records.sort_by_key(|record| order.iter().position(|id| *id == record.id));
     records.dedup_by(|one, other| one.id == other.id);
     Ok(records)

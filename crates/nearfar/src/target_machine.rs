@@ -1,4 +1,4 @@
-//! What is measured on: this machine, or a simulated one; and the results file that goes with it.
+//! The machine to measure, real or simulated, and the results file.
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
@@ -23,10 +23,9 @@ use crate::cli;
 use crate::error::{CliError, CliStatus};
 use crate::run_guard::site;
 
-/// A machine to measure on.
 pub struct TargetMachine {
     pub machine: Capture,
-    /// `CAPTURE:SEED` when it is simulated.
+    /// `NAME:SEED` of a simulated machine.
     pub simulated: Option<String>,
     pub seed: u64,
     host: Option<String>,
@@ -34,7 +33,6 @@ pub struct TargetMachine {
 }
 
 impl TargetMachine {
-    /// What the flags ask for.
     pub fn from_flags(flags: &cli::MachineArgs) -> Result<Self, CliError> {
         let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(CliError::usage)?;
         let host = flags.host_label.clone();
@@ -46,7 +44,7 @@ impl TargetMachine {
             return Ok(Self { machine, simulated: None, seed, host, faults });
         };
         let (capture, sim_seed) = split_seed(sim);
-        // The name of the file, not its path: reports of the same simulation agree wherever it lies.
+        // The file name without its directory, so that reports do not depend on where the file is.
         let name = capture.rsplit('/').next().unwrap_or(capture);
         let mut machine = simulated_machine(capture, name)?;
         label(&mut machine, flags);
@@ -59,16 +57,16 @@ impl TargetMachine {
         })
     }
 
-    /// The results file for what is measured on it, made when it is not there.
+    /// Opens or creates the results file; a simulated full disk limits its size.
     pub fn open_store(&self, common: &cli::GlobalArgs) -> Result<Store, CliError> {
         let store = open_store(common)?;
-        if let Some(room) = self.faults.disk {
-            store.limit_size(room.0).map_err(CliError::of)?;
+        if let Some(limit) = self.faults.disk {
+            store.limit_size(limit.0).map_err(CliError::failure)?;
         }
         Ok(store)
     }
 
-    /// What runs its trials; with `routes` where placements send interrupts.
+    /// Returns the executor of trials; `routes` are the interrupt affinities of the placements, if any.
     pub fn executor(
         &self,
         plan: &Plan,
@@ -82,14 +80,14 @@ impl TargetMachine {
         Ok(Box::new(RealExecutor::new(current_exe()?, stop, plan.repeat.time_limit, routes, far_site())))
     }
 
-    /// A new run of a plan on it; `ordinal` tells apart runs of the same plan with the same seed.
+    /// Creates the record of a new run; `ordinal` distinguishes runs of the same plan with the same seed.
     pub fn begin(&self, plan: Plan, ordinal: usize) -> RunRecord {
         let started_unix_ms = if self.simulated.is_some() { EPOCH_UNIX_MS } else { now_unix_ms() };
-        // Machines of a fleet may begin in the same millisecond with the same seed.
+        // The host is hashed too: machines of a fleet may begin in the same millisecond with the same seed.
         let host = self.host.as_ref().map_or(String::new(), |host| format!("\n{host}"));
-        let words = format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}{host}", plan.key(), self.seed, self.simulated);
+        let identity = format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}{host}", plan.key(), self.seed, self.simulated);
         RunRecord {
-            id: RunId(short_hash(&words)),
+            id: RunId(short_hash(&identity)),
             plan,
             seed: self.seed,
             machine: self.machine.clone(),
@@ -102,41 +100,41 @@ impl TargetMachine {
     }
 }
 
-/// Where trials keep far memory: as `NEARFAR_FAR` says, else where this machine has a disk. Where there is none, each
-/// trial that needs it says so.
+/// Returns the configuration of far memory: `NEARFAR_FAR`, else a directory on a disk. Without a disk, each trial that needs
+/// far memory fails.
 pub fn far_site() -> FarConfig {
     let folder = FarLocation::found().map_or_else(|_| "/var/tmp".into(), |place| place.folder().to_path_buf());
     FarConfig { folder, site: site(None) }
 }
 
-/// A topology from `--from`: a file or a synthetic string; this machine without one. Read in a child process, because
-/// hwloc may crash on a bad file and reads `HWLOC_*` variables that would make this machine another.
+/// Reads the topology of `--from` (a file or a synthetic string), or of this machine. A child process reads it, because hwloc
+/// may crash on an invalid file, and `HWLOC_*` variables change the topology that it reports.
 pub fn read_topology(from: Option<&str>) -> Result<Topology, CliError> {
     machine::topology::read_isolated(&source(from)?, &current_exe()?).map_err(|error| CliError::topology(&error))
 }
 
-/// What `--from` means.
+/// Parses the value of `--from`.
 pub fn source(from: Option<&str>) -> Result<TopologySource, CliError> {
     from.map_or(Ok(TopologySource::Live), |text| {
         TopologySource::parse(text).map_err(|error| CliError::topology(&error))
     })
 }
 
-/// The program itself, to be started again as a worker.
+/// Returns the path of this program, which workers run.
 pub fn current_exe() -> Result<PathBuf, CliError> {
-    std::env::current_exe().map_err(|error| CliError::of(format!("cannot find my own program file: {error}")))
+    std::env::current_exe().map_err(|error| CliError::failure(format!("cannot find the executable of nearfar: {error}")))
 }
 
-/// Where results are kept: `--store`, a file or the address of a server, else nearfar/results.db under the XDG data directory.
+/// Returns the results file or the address of the server: `--store`, else nearfar/results.db in the XDG data directory.
 pub fn store_path(common: &cli::GlobalArgs) -> Result<PathBuf, CliError> {
     if let Some(path) = &common.store {
         if store::is_server(path) {
             return Ok(path.clone());
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        return match folder.filter(|folder| !folder.is_dir()) {
-            Some(folder) => {
-                Err(CliError::usage(format!("--store {}: there is no folder {}", path.display(), folder.display())))
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        return match dir.filter(|dir| !dir.is_dir()) {
+            Some(dir) => {
+                Err(CliError::usage(format!("--store {}: the directory {} does not exist", path.display(), dir.display())))
             }
             None => Ok(path.clone()),
         };
@@ -148,40 +146,40 @@ fn default_store() -> Result<PathBuf, CliError> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     data.map(|data| data.join("nearfar/results.db")).ok_or_else(|| {
-        CliError::usage("neither XDG_DATA_HOME nor HOME is set, so there is no default results file")
-            .hint("give --store FILE")
+        CliError::usage("no default results file: neither XDG_DATA_HOME nor HOME is set")
+            .hint("use --store FILE")
     })
 }
 
-/// What lies beside the results file; where results are on a server, beside the file that would be taken without it.
+/// Returns the path of a file next to the results file, or next to the default results file if results are on a server.
 pub fn store_sibling(common: &cli::GlobalArgs, name: &str) -> Result<PathBuf, CliError> {
     let path = store_path(common)?;
     let file = if store::is_server(&path) { default_store()? } else { path };
     Ok(file.with_file_name(name))
 }
 
-/// Whether there may be results: a file is looked for, a server is asked when they are wanted.
+/// Whether there may be results: the file exists, or results are on a server.
 pub fn has_store(common: &cli::GlobalArgs) -> Result<bool, CliError> {
     let path = store_path(common)?;
     Ok(store::is_server(&path) || path.exists())
 }
 
-/// The results file, made when it is not there.
+/// Opens or creates the results file.
 pub fn open_store(common: &cli::GlobalArgs) -> Result<Store, CliError> {
     Store::open(&store_path(common)?).map_err(|error| CliError::store(&error, CliStatus::Failure))
 }
 
-/// The results file, which must be there.
+/// Opens the results file, which must exist.
 pub fn existing_store(common: &cli::GlobalArgs) -> Result<Store, CliError> {
     Store::open_existing(&store_path(common)?).map_err(|error| CliError::store(&error, CliStatus::Usage))
 }
 
-/// The file or synthetic string that `--sim` names, without its seed.
+/// Returns the file or synthetic string of `--sim` without the seed.
 pub fn simulated_file(sim: &str) -> &str {
     split_seed(sim).0
 }
 
-/// `CAPTURE:SEED`; without a number at its end the whole is the capture, since synthetic strings have colons too.
+/// Splits `MACHINE:SEED`. Synthetic strings contain colons too, so the seed is optional and defaults to 1.
 fn split_seed(text: &str) -> (&str, u64) {
     let (head, tail) = text.rsplit_once(':').unwrap_or((text, ""));
     // `pu:2` at the end of a synthetic string is not a seed.
@@ -198,14 +196,14 @@ fn ends_in_object(head: &str) -> bool {
     !last.contains(':')
 }
 
-/// Puts the user's labels among the facts.
+/// Adds the labels of the command line to the facts.
 fn label(machine: &mut Capture, flags: &cli::MachineArgs) {
     for (key, value) in &flags.labels {
         machine.settings.record(&format!("{LABEL}{key}"), FactValue::Known(value.clone()));
     }
 }
 
-/// A capture brings its settings along, other files have none.
+/// Reads a simulated machine: a capture contains settings, other files do not.
 fn simulated_machine(from: &str, name: &str) -> Result<Capture, CliError> {
     if let TopologySource::CaptureFile(path) = source(Some(from))? {
         return machine::topology::read_capture(&path).map_err(|error| CliError::topology(&error));
@@ -221,9 +219,9 @@ fn simulated_settings(name: &str) -> Settings {
     settings
 }
 
-/// The standard library keys its hash maps from the system's entropy: one number of it is all that we need.
+/// Returns a random seed, from the keys of hash maps of the standard library.
 fn fresh_seed() -> u64 {
-    // A seed is typed again by people, so it is kept short.
+    // Short, because users type seeds to repeat a run.
     std::collections::hash_map::RandomState::new().build_hasher().finish() % 1_000_000_000
 }
 
@@ -237,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_are_told_from_synthetic_strings() {
+    fn seeds_are_distinguished_from_synthetic_strings() {
         let cases = [
             ("models/rk3399.xml:7", ("models/rk3399.xml", 7)),
             ("models/rk3399.xml", ("models/rk3399.xml", 1)),

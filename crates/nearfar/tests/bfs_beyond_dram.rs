@@ -193,6 +193,6 @@ fn what_memory_has_no_room_for_is_refused_with_what_it_needs() {
     let output = command(folder.path(), &["scale=31", "mode=semi-external", "dram=100%"]).output();
     let output = output.expect("the program starts");
     assert!(said(&output).contains("a graph of scale 31 needs"), "{}", said(&output));
-    assert!(said(&output).contains("hint: take a smaller scale"), "{}", said(&output));
+    assert!(said(&output).contains("hint: use a smaller scale"), "{}", said(&output));
     assert!(!output.status.success());
 }

@@ -51,10 +51,12 @@ fn shortened(command: &str) -> String {
 /// Messages for requirements that this machine or build lacks.
 const LACKING: &[&str] = &[
     "no such program",
-    "settings are changed by root",
+    // Programs and libraries of other packages.
+    "hint: apt-get install ",
+    "run nearfar restore as root",
     "needs root here",
     "no folder on a disk is known",
-    "this build of nearfar has no Parquet",
+    "this build of nearfar does not support Parquet",
     // Containers: no loop devices, no perf events, no memory controller.
     "far memory (loop)",
     "(perf_event_open)",

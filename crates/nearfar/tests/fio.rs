@@ -96,7 +96,7 @@ fn what_is_not_as_fio_would_have_it_is_said() {
         (&["run", "--fio", "missing.fio"], "--fio missing.fio"),
         (&["run", "quick", "--fio", "two.fio"], "cannot be used with"),
         (&["run"], "<EXPERIMENT>"),
-        (&["run", "quick", "--placement", "one-core"], "--placement is for the jobs of --fio"),
+        (&["run", "quick", "--placement", "one-core"], "--placement requires --fio"),
         (&["run", "--fio", "two.fio", "--set", "sise=1m"], "has a parameter 'sise'; they have size"),
         (&["run", "--fio", "two.fio", "--set", "size"], "KEY=VALUE"),
         (&["run", "--fio", "two.fio", "--set", "size=much"], "'much' is not a size"),

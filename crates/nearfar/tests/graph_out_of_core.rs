@@ -91,14 +91,14 @@ fn edges_may_come_from_a_file() {
     list("13", "text", "text");
     let from = |name: &'static str| ["--scale", "13", "-o", "g", "--dram", "64MiB", "--from", name];
     let text = [&from("text")[..], &["--edges", "text"]].concat();
-    refused(folder, &text, 2, &["as text cannot be read from any place", "hint: "]);
+    refused(folder, &text, 2, &["--edges text is not supported", "hint: "]);
     refused(folder, &from("packed"), 2, &["packed has 1572864 bytes", "take 2097152 as pairs"]);
     refused(folder, &from("missing"), 2, &["missing: "]);
     assert!(!folder.join("g.building").exists());
     let mut other = fs::read(folder.join("pairs")).expect("it is there");
     other[16 * 4096] ^= 1;
     fs::write(folder.join("other"), other).expect("the folder can be written");
-    refused(folder, &from("other"), 1, &["other: edge 4096 is", "this is another graph"]);
+    refused(folder, &from("other"), 1, &["edge 4096 is", "another graph"]);
 }
 
 /// A child that is killed with this value.
@@ -162,7 +162,7 @@ fn killed_at_any_point_it_goes_on_and_nothing_half_made_has_the_name() {
         }
     }
     if folder.join("g.building").exists() {
-        assert_eq!(built(folder, &args)["construction"], "out of core, gone on with");
+        assert_eq!(built(folder, &args)["construction"], "out of core, resumed");
         same(folder, "g", "whole");
     }
     println!("killed {done} times; {whole} times it was whole then or before");
@@ -189,9 +189,9 @@ fn what_was_cut_is_refused_and_so_are_two_at_once() {
     refused(folder, &["--scale", "17", "-k", "2", "-o", "g", "--dram", "64MiB"], 2, &["k = 16"]);
     let lock = fs::File::open(half.join("lock")).expect("it is there");
     lock.lock().expect("nobody else has it");
-    refused(folder, &args, 2, &["being made by another process", "hint: wait"]);
+    refused(folder, &args, 2, &["being written by another process", "hint: wait"]);
     drop(lock);
-    assert_eq!(built(folder, &args)["construction"], "out of core, gone on with");
+    assert_eq!(built(folder, &args)["construction"], "out of core, resumed");
     built(folder, &["--scale", "17", "-o", "whole"]);
     same(folder, "g", "whole");
 }
@@ -228,20 +228,20 @@ fn a_disk_that_becomes_full_is_said_and_it_goes_on_when_there_is_room() {
     let words = said(&output);
     assert!(output.status.success(), "{words}");
     for expected in
-        ["No space left on device", "construction takes about", "more than it has now", "hint: make room and repeat"]
+        ["No space left on device", "the build needs about", "more than it uses now", "hint: free disk space and rerun the command to resume"]
     {
         assert!(words.contains(expected), "it should say {expected}: {words}");
     }
     let again = String::from_utf8_lossy(&output.stdout);
-    assert!(again.contains("gone on with"), "{again}");
+    assert!(again.contains("out of core, resumed"), "{again}");
 }
 
 #[test]
 fn too_little_disk_is_refused_before_anything_is_made() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let folder = folder.path();
-    let words = refused(folder, &["--scale", "30", "-o", "g"], 77, &["a graph of scale 30 needs", "--dram SIZE"]);
-    assert!(words.contains("out of core it needs little more than"), "{words}");
-    refused(folder, &["--scale", "31", "-o", "g", "--dram", "100GiB"], 77, &["construction takes about", "which has"]);
+    let words = refused(folder, &["--scale", "30", "-o", "g"], 77, &["a graph of scale 30 needs", "--memory SIZE"]);
+    assert!(words.contains("build out of core with --memory SIZE, at least about"), "{words}");
+    refused(folder, &["--scale", "31", "-o", "g", "--dram", "100GiB"], 77, &["the build needs about", "are free"]);
     assert_eq!(fs::read_dir(folder).expect("readable").count(), 0, "nothing is left behind");
 }

@@ -114,7 +114,7 @@ fn zsh_reads_its_completions() {
 }
 
 fn pages(folder: &Path) -> Vec<String> {
-    let output = nearfar(&["man", "--folder", folder.to_str().expect("scratch folders are UTF-8")]);
+    let output = nearfar(&["man", "--output-dir", folder.to_str().expect("scratch folders are UTF-8")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let entries = std::fs::read_dir(folder).expect("it was written");
     let mut files: Vec<String> = entries.map(|entry| entry.expect("readable").path().display().to_string()).collect();
@@ -155,5 +155,5 @@ fn one_page_is_printed_and_a_wrong_name_is_named() {
     let wrong = nearfar(&["man", "__worker"]);
     let said = String::from_utf8_lossy(&wrong.stderr);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(said.contains("no page nearfar-__worker") && said.contains("hint: commands are map, "), "{said}");
+    assert!(said.contains("no manual page nearfar-__worker") && said.contains("hint: commands: map, "), "{said}");
 }

@@ -181,7 +181,7 @@ fn mistakes_are_told() {
     refused(&["map", "--run", "latest", "--format", "xml"], "simulated machine");
     let other = format!("{MODELS}/ryzen5-2600.xml");
     refused(&["map", "--run", "latest", "--format", "xml", "--from", &other], "of another machine");
-    refused(&["map", "--run", "latest", "--format", "capture"], "no capture");
+    refused(&["map", "--run", "latest", "--format", "capture"], "--format capture is not supported for a measured map");
     shown(folder.path(), &["measure", "queens", "--sim", &sim, "--smoke", "--quiet"]);
     refused(&["map", "--run", "latest"], "has no measured map");
 }
@@ -269,7 +269,7 @@ fn placements_go_by_the_newest_map_of_the_machine() {
     let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
     let run = map["run"]["id"].as_str().expect("the map names its run");
     let by_map = place(&sim, &[]);
-    assert!(by_map.contains(&format!("placements go by measured map {run}")), "{by_map}");
+    assert!(by_map.contains(&format!("using measured map {run}")), "{by_map}");
     assert_eq!(place(&sim, &["--map", run]), by_map);
     assert_eq!(place(&sim, &["--map", "latest"]), by_map);
     assert_eq!(place(&sim, &["--map", "none"]), plain);
@@ -291,5 +291,5 @@ fn placements_go_by_the_newest_map_of_the_machine() {
     };
     assert!(wrong(&sim, "nonsense").contains("nonsense"));
     let ryzen = wrong(&format!("{MODELS}/ryzen5-2600.xml:7"), run);
-    assert!(ryzen.contains("it is of another machine"), "{ryzen}");
+    assert!(ryzen.contains("the map is of another machine"), "{ryzen}");
 }

@@ -71,7 +71,7 @@ fn what_cannot_be_is_said_by_one_rank_and_ends_all() {
         (2, &["--scale", "31"], 77, "a graph of scale 31 needs"),
         (3, &["--scale", "10", "--root", "1024"], 2, "root 1024 is no vertex of this graph"),
         (3, &["--scale", "10", "--edge-factor", "0"], 2, "edge factor 0"),
-        (2, &["--scale", "10", "--parts", "2"], 2, "leave --parts out"),
+        (2, &["--scale", "10", "--parts", "2"], 2, "omit --parts"),
         (3, &["--scal", "10"], 2, "unexpected argument '--scal'"),
     ] {
         let Some(mut ranks) = ranks(count, "mistakes over MPI") else { return };

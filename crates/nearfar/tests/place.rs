@@ -188,7 +188,7 @@ fn ctrl_c_answers_and_the_same_command_goes_on() {
     assert_eq!((status.code(), json["claim"].as_str()), (Some(130), Some("unfinished")), "{json:#}");
     let before = trials(&store);
     let again = run(&store, &args);
-    assert!(String::from_utf8_lossy(&again.stderr).contains("going on with run"), "{again:?}");
+    assert!(String::from_utf8_lossy(&again.stderr).contains("resuming run"), "{again:?}");
     let json: Value = serde_json::from_slice(&again.stdout).expect("an answer");
     assert!(json["claim"] != "unfinished" && trials(&store) > before, "{json:#}");
 }

@@ -72,7 +72,7 @@ fn what_a_command_needs_is_measured_shown_and_used() {
     let expanded = place.nearfar(&[&half[..], &HOLDS].concat());
     let said = text(&expanded.stderr);
     assert!(expanded.status.success(), "{said}");
-    assert!(said.contains(" of DRAM: 50% of the ") && said.contains(" that it held at most in run "), "{said}");
+    assert!(said.contains(" of DRAM: 50% of the peak of ") && said.contains(" in run "), "{said}");
     let summary: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(summary).expect("it is written")).expect("JSON");
     assert_eq!(summary["dram_bytes"].as_u64(), Some(need / 2 / 4096 * 4096), "{summary:#}");

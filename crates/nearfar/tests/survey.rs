@@ -210,7 +210,7 @@ fn mistakes_are_named() {
         assert!(said.contains(expected), "{words:?}: {said}");
     }
     for (label, expected) in
-        [("rack", "KEY=VALUE"), ("Rack=1", "'Rack' is no name of a label"), ("rack= ", "has no value")]
+        [("rack", "KEY=VALUE"), ("Rack=1", "invalid key 'Rack'"), ("rack= ", "the value of 'rack' is empty")]
     {
         let said = said("node-0.db", &["run", "daily.toml", "--sim", MODEL, "--label", label]);
         assert!(said.contains(expected), "{label}: {said}");

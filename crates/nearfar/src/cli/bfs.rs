@@ -1,4 +1,4 @@
-//! The flags of `nearfar bfs`.
+//! Arguments of `nearfar bfs`.
 
 use clap::Args;
 
@@ -8,30 +8,30 @@ use super::{GraphArgs, TextOrJson};
 #[derive(Args, Debug)]
 #[command(after_help = "Example: mpirun -n 4 nearfar bfs --scale 22\n\
                         Example: nearfar bfs --scale 16 --parts 2\n\n\
-                        Over MPI each rank is a part. Only builds with the feature have it: cargo build --release -p nearfar --features mpi")]
+                        Under MPI, each rank holds one shard. MPI needs a build with the feature: \
+                        cargo build --release -p nearfar --features mpi")]
 pub struct BfsArgs {
-    /// Which graph
     #[command(flatten)]
-    pub which: GraphArgs,
-    /// How many searches, from the roots that the Graph500's rule chooses
+    pub graph: GraphArgs,
+    /// Number of searches, from roots chosen by the rule of the Graph500
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub roots: u32,
-    /// Search from this vertex instead; may be repeated
+    /// Search from this vertex instead [repeatable]
     #[arg(long = "root", value_name = "VERTEX", conflicts_with = "roots")]
     pub from: Vec<u64>,
-    /// Bottom-up once the frontier has more than 1/A of the unexplored edges
+    /// Switch to bottom-up when the frontier has more than 1/A of the unexplored edges
     #[arg(long, value_name = "A", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub alpha: u32,
-    /// Top-down again once a shrinking frontier has less than 1/B of the vertices
+    /// Switch back to top-down when a shrinking frontier has less than 1/B of the vertices
     #[arg(long, value_name = "B", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pub beta: u32,
-    /// Vertices with the most edges that all parts know
+    /// Number of vertices of highest degree that are replicated on all shards
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub hubs: u32,
-    /// Without MPI: so many parts, threads of this process that exchange as ranks do [default: 1]
+    /// Number of shards in this process, without MPI; each is a thread [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub parts: Option<u32>,
-    /// How to say what was measured
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }

@@ -1,4 +1,4 @@
-//! The flags of `nearfar expand`, and those about far memory that other commands share with it.
+//! Arguments of `nearfar expand`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,58 +8,59 @@ use model::values::units::Bytes;
 
 /// `nearfar expand`
 #[derive(Args, Debug)]
+#[command(after_help = "Example: nearfar expand --dram 2GiB -- sort -S 8G FILE\n\n\
+                        Exit status: that of CMD, 126 if CMD cannot be started, 127 if it does not exist")]
 pub struct ExpandArgs {
-    /// At most this much DRAM: 2GiB, or 50% of what the program needs
+    /// Maximum DRAM of the program: a size, or a percentage of its peak memory
     #[arg(long, value_name = "SIZE|PERCENT")]
     pub dram: String,
-    /// What the program needs at most, for --dram in percent [default: what nearfar size last found for this command line]
+    /// Peak memory that --dram in percent refers to [default: measured by nearfar size for this command line]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     pub peak: Option<Bytes>,
-    /// Who decides what is near and what is far
+    /// What decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "steered")]
     pub engine: EngineName,
-    /// Where the rest goes
     #[command(flatten)]
     pub far: FarArgs,
-    /// Write what came of it to this file, as JSON
+    /// Write a summary of the run to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
-    /// Record the page faults that are seen, and what is ordered then, in this file; with --engine plain every fault, which
-    /// slows the program down
+    /// Record page faults and paging advice in FILE; with --engine kernel every fault, which slows the program down
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Show how it stands while it runs, even where the program writes to the same terminal
+    /// Show the status line even if the program writes to the same terminal
     #[arg(long)]
     pub live: bool,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, value_name = "CMD", required = true)]
     pub command: Vec<OsString>,
 }
 
-/// Where far memory is.
+/// Where far memory is stored.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Far memory")]
 pub struct FarArgs {
-    /// A folder for the file that takes what DRAM does not, or the file's name there: on a disk of this machine
-    /// [default: what `NEARFAR_FAR` names, else /var/tmp]
-    #[arg(long = "far-file", value_name = "PATH")]
-    pub file: Option<PathBuf>,
-    /// Its size [default: four times the DRAM, at least 1GiB]
+    /// Directory on a local disk for the swap file, or the path of a file that does not exist [default: `NEARFAR_FAR`, else
+    /// /var/tmp]
+    #[arg(long = "far-path", alias = "far-file", value_name = "PATH")]
+    pub path: Option<PathBuf>,
+    /// Size of far memory [default: four times the DRAM, at least 1GiB]
     #[arg(long = "far-size", value_name = "SIZE", value_parser = Bytes::parse)]
     pub size: Option<Bytes>,
-    /// Overwrite it at the end
+    /// Overwrite the swap file at the end
     #[arg(long)]
     pub shred: bool,
-    /// Use a disk that is not encrypted where this machine's swap is
+    /// Accept an unencrypted disk on a machine whose swap is encrypted
     #[arg(long)]
     pub allow_unencrypted: bool,
 }
 
-/// Who decides what is near and what is far.
+/// The engine that moves pages between DRAM and far memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineName {
-    /// A pilot that fetches ahead of the program and pages out behind it
+    /// A paging controller that prefetches ahead of the program and evicts behind it
     Steered,
-    /// The kernel's own swap as it is set, for comparison
-    Plain,
+    /// The swap of the Linux kernel with its present settings
+    #[value(alias = "plain")]
+    Kernel,
 }

@@ -1,4 +1,4 @@
-//! Flags of `nearfar fleet`.
+//! Arguments of `nearfar fleet`.
 
 use std::path::PathBuf;
 
@@ -12,36 +12,33 @@ use super::TextOrJson;
 /// `nearfar fleet`
 #[derive(Args, Debug)]
 pub struct FleetArgs {
-    /// What to do.
     #[command(subcommand)]
     pub command: FleetCommand,
 }
 
-/// What can be done with many machines.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
-    /// Run an experiment on every node; the same command again goes on where nodes were cut off, and starts nothing twice
+    /// Run an experiment on every node; rerun to watch or resume
     Run(Box<FleetRunArgs>),
-    /// How far the nodes are
+    /// Show the progress of the nodes
     Status(FleetQueryArgs),
-    /// Fetch what the nodes have stored into the results file here; again and again does no harm
+    /// Copy the results of the nodes to the local results file
     Collect(FleetCollectArgs),
-    /// Machines of the results file side by side: who stands out of its class, what changed when, and which facts go with it
+    /// Find machines that differ from their class, and changes over time
     Compare(FleetCompareArgs),
 }
 
-/// Which machines, and how they are reached.
+/// The nodes, and how to connect to them.
 #[derive(Args, Debug)]
 pub struct NodeArgs {
-    /// The engine and its nodes: hosts as `ssh` knows them, all nodes of a partition of Slurm, or nodes of a cluster of
-    /// Kubernetes by names, by labels or all
+    /// Engine and nodes: ssh hosts, all nodes of a Slurm partition, or Kubernetes nodes by name, by label or all
     #[arg(long, value_name = "ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]", value_parser = NodeSelector::parse)]
     pub on: NodeSelector,
-    /// nearfar on the nodes: a name that a shell without a terminal finds there, or a path, below the home folder where it is relative
+    /// Program on the nodes: a name in PATH of a non-interactive shell, or a path; relative to the home directory
     #[arg(long, value_name = "PATH", default_value = "nearfar")]
     pub program: String,
-    /// A word for ssh itself, may be repeated: --ssh-option=-F --ssh-option=FILE
-    #[arg(long = "ssh-option", value_name = "WORD", allow_hyphen_values = true)]
+    /// Argument of ssh [repeatable]: --ssh-option=-F --ssh-option=FILE
+    #[arg(long = "ssh-option", value_name = "ARG", allow_hyphen_values = true)]
     pub ssh_options: Vec<String>,
 }
 
@@ -52,35 +49,33 @@ pub struct NodeArgs {
                         Example: nearfar fleet run quick --on kubernetes:node-1,node-2 --image registry.example.org/nearfar:0.1 -o job.yaml\n\
                         Then: nearfar fleet collect --on ssh:node-1,node-2; nearfar fleet compare")]
 pub struct FleetRunArgs {
-    /// A built-in experiment's name or a TOML file on this machine
+    /// Name of a built-in experiment, or a TOML file on this machine
     pub experiment: String,
-    /// Which machines
     #[command(flatten)]
-    pub reach: NodeArgs,
-    /// What to call it on the nodes; another name runs it once more [default: made of the experiment and its flags]
+    pub nodes: NodeArgs,
+    /// Name of the job on the nodes; a new name runs it again [default: derived from the experiment and its options]
     #[arg(long, value_name = "NAME", value_parser = JobName::parse)]
     pub name: Option<JobName>,
-    /// Start it and do not watch
+    /// Start the job and exit
     #[arg(long)]
     pub detach: bool,
-    /// How long a node that went away is waited for
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = Nanos::parse)]
-    pub patience: Nanos,
-    /// How to show how it ended; for Kubernetes how to write the manifest
+    /// Time to wait for a node that does not respond
+    #[arg(long, alias = "patience", value_name = "DURATION", default_value = "5m", value_parser = Nanos::parse)]
+    pub node_timeout: Nanos,
+    /// Output format of the result; for Kubernetes, of the manifest
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
-    /// The manifest's
     #[command(flatten)]
     pub manifest: ManifestArgs,
-    /// Processors for the pod of each node; with --memory it is guaranteed, and has them for itself where the node's policy is static
+    /// CPUs of the pod on each node; exclusive if the kubelet has the static CPU policy
     #[arg(long, value_name = "N", requires = "memory", value_parser = clap::value_parser!(u32).range(1..=1 << 20), help_heading = "Kubernetes")]
     pub cpus: Option<u32>,
-    /// Memory for the pod of each node
+    /// Memory of the pod on each node
     #[arg(long, value_name = "SIZE", requires = "cpus", value_parser = Bytes::parse, help_heading = "Kubernetes")]
     pub memory: Option<Bytes>,
-    /// Further flags of `nearfar run` on the nodes; {node} in them is the node's name
-    #[arg(last = true, value_name = "FLAGS OF RUN")]
-    pub words: Vec<String>,
+    /// Options of `nearfar run` on the nodes; {node} expands to the name of the node
+    #[arg(last = true, value_name = "RUN_OPTION")]
+    pub run_options: Vec<String>,
 }
 
 /// `nearfar fleet compare`
@@ -89,49 +84,47 @@ pub struct FleetRunArgs {
                         Example: nearfar fleet compare --class cpu.model,rack --workload stream\n\
                         Example: nearfar fleet compare --format json | jq '.classes[].changes'")]
 pub struct FleetCompareArgs {
-    /// Runs to look at [default: all of the results file, real ones or simulated ones as the latest is]
+    /// Runs to compare [default: all, either real or simulated like the latest]
     pub runs: Vec<String>,
-    /// What machines of a class agree in: facts and labels [default: the cpu's model, and how many packages, cores, cpus and
-    /// memory nodes there are]
+    /// Facts and labels that define a class of machines [default: CPU model, and the numbers of packages, cores, CPUs and
+    /// memory nodes]
     #[arg(long, value_name = "FACT,...", value_delimiter = ',')]
     pub class: Vec<String>,
-    /// Only this workload
+    /// Compare only this workload
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
-    /// Every metric, not only each workload's main one
+    /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
-    /// Of a hundred surveys of machines that do not differ, so many at most may name one or a change
+    /// Maximum false-alarm rate, in percent of surveys
     #[arg(long, value_name = "PERCENT", default_value_t = model::analysis::survey::FALSE_ALARMS_PERCENT)]
     pub false_alarms: f64,
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: SurveyFormat,
 }
 
-/// How to show a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SurveyFormat {
-    /// For people
+    /// Tables for terminals
     Text,
-    /// For documents and issues
+    /// Markdown tables
     Markdown,
-    /// For programs
+    /// JSON
     Json,
-    /// The page that nearfar report has of it
+    /// The survey page of nearfar report
     Html,
 }
 
 /// `nearfar fleet status` and `nearfar fleet collect`
 #[derive(Args, Debug)]
 pub struct FleetQueryArgs {
-    /// Which of what the nodes ran, by the names that status shows [default: all]
+    /// Names of jobs, as shown by status [default: all]
     #[arg(value_name = "NAME", value_parser = JobName::parse)]
     pub names: Vec<JobName>,
-    /// Which machines
     #[command(flatten)]
-    pub reach: NodeArgs,
-    /// How to show it
+    pub nodes: NodeArgs,
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }
@@ -139,43 +132,42 @@ pub struct FleetQueryArgs {
 /// `nearfar fleet collect`
 #[derive(Args, Debug)]
 pub struct FleetCollectArgs {
-    /// What, from which machines.
     #[command(flatten)]
-    pub ask: FleetQueryArgs,
-    /// The manifest's
+    pub query: FleetQueryArgs,
     #[command(flatten)]
     pub manifest: ManifestArgs,
 }
 
-/// What is written for Kubernetes.
+/// The manifest for Kubernetes.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Kubernetes")]
 pub struct ManifestArgs {
-    /// The image that has nearfar
+    /// Image that contains nearfar
     #[arg(long, value_name = "IMAGE", value_parser = Image::parse, help_heading = "Kubernetes")]
     pub image: Option<Image>,
-    /// Write the manifest to this file; `-` is standard output
+    /// Write the manifest to FILE; - is stdout
     #[arg(short, long, value_name = "FILE", help_heading = "Kubernetes")]
     pub output: Option<PathBuf>,
-    /// The folder of each node that keeps what is measured [default: /var/lib/nearfar]
-    #[arg(long, value_name = "FOLDER", value_parser = folder, help_heading = "Kubernetes")]
-    pub results: Option<String>,
-    /// A taint that is no obstacle, may be repeated
+    /// Directory on each node for the results [default: /var/lib/nearfar]
+    #[arg(long, alias = "results", value_name = "DIR", value_parser = node_dir, help_heading = "Kubernetes")]
+    pub results_dir: Option<String>,
+    /// Tolerate this taint [repeatable]
     #[arg(long = "toleration", value_name = "KEY[=VALUE][:EFFECT]", value_parser = Toleration::parse, help_heading = "Kubernetes")]
     pub tolerations: Vec<Toleration>,
 }
 
 impl ManifestArgs {
-    /// Where the nodes keep results.
-    pub fn folder(&self) -> &str {
-        self.results.as_deref().unwrap_or(FOLDER)
+    /// The directory for results on each node.
+    pub fn results_dir(&self) -> &str {
+        self.results_dir.as_deref().unwrap_or(FOLDER)
     }
 }
 
-/// As Kubernetes takes a folder of its nodes: an absolute path without `..`.
-fn folder(text: &str) -> Result<String, String> {
-    let back = text.split('/').any(|part| part == "..");
-    if !text.starts_with('/') || back || text.chars().any(char::is_control) {
-        return Err("give the absolute path of a folder, without ..".into());
+/// Parses a `hostPath` of Kubernetes: an absolute path without `..`.
+fn node_dir(text: &str) -> Result<String, String> {
+    let has_parent = text.split('/').any(|part| part == "..");
+    if !text.starts_with('/') || has_parent || text.chars().any(char::is_control) {
+        return Err("expected an absolute path without '..'".into());
     }
     Ok(text.into())
 }

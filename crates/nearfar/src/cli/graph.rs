@@ -1,4 +1,4 @@
-//! The flags of `nearfar graph`.
+//! Arguments of `nearfar graph`.
 
 use std::path::PathBuf;
 
@@ -10,26 +10,24 @@ use super::TextOrJson;
 /// `nearfar graph`
 #[derive(Args, Debug)]
 pub struct GraphCommandArgs {
-    /// What to do
     #[command(subcommand)]
-    pub what: GraphCommand,
+    pub command: GraphCommand,
 }
 
-/// What can be done with graphs.
 #[derive(Debug, Subcommand)]
 pub enum GraphCommand {
-    /// Generate the edge list, bit for bit as the Graph500's reference code does
+    /// Generate the edge list of the Graph500's reference code
     Edges(EdgesArgs),
-    /// Construct the graph that workload bfs searches, and write it to a file
+    /// Build the graph of workload bfs and write it to a file
     Build(BuildArgs),
-    /// What a graph of a scale takes, or what a file has
+    /// Show the requirements of a scale, or the contents of a file
     Info(InfoArgs),
 }
 
-/// Which graph.
+/// The size of a generated graph.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct GraphArgs {
-    /// 2^S vertices, as in --scale 20
+    /// Binary logarithm of the number of vertices
     #[arg(long, value_name = "S")]
     pub scale: u32,
     /// Edges per vertex
@@ -42,65 +40,62 @@ pub struct GraphArgs {
 #[command(after_help = "Example: nearfar graph edges --scale 20 --sha256\n\
                         Example: nearfar graph edges --scale 16 --edges text --output edges.txt")]
 pub struct EdgesArgs {
-    /// Which graph
     #[command(flatten)]
-    pub which: GraphArgs,
-    /// Write the edges to this file; `-` is standard output [default: they are only counted and hashed]
+    pub graph: GraphArgs,
+    /// Write the edges to FILE; - is stdout [default: only count and hash them]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// How edges are written
+    /// Encoding of the edges
     #[arg(long, value_enum, default_value = "pairs")]
     pub edges: EdgeFormat,
-    /// Also the SHA-256 of the list as pairs of 64-bit numbers, whatever is written
+    /// Also print the SHA-256 hash of the edges as pairs, independent of --edges
     #[arg(long)]
     pub sha256: bool,
-    /// How many threads [default: one for each cpu]
+    /// Number of threads [default: number of CPUs]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
-    /// How to say what was done
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }
 
-/// How an edge list is written.
+/// Encodings of an edge list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EdgeFormat {
-    /// Two little-endian 64-bit numbers for each edge
+    /// Two little-endian 64-bit numbers per edge
     Pairs,
-    /// The Graph500's packed edges: 48 bits for each end, in 12 bytes
+    /// The Graph500's packed edges: two 48-bit numbers in 12 bytes
     Packed,
-    /// A line for each edge, as GAPBS and SNAP read (.el)
+    /// One line per edge, as GAPBS and SNAP read (.el)
     Text,
 }
 
 /// `nearfar graph build`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar graph build --scale 20 --output g20.graph\n\
-                        Example: nearfar graph build --scale 26 --dram 2GiB --output g26.graph")]
+                        Example: nearfar graph build --scale 26 --memory 2GiB --output g26.graph")]
 pub struct BuildArgs {
-    /// Which graph
     #[command(flatten)]
-    pub which: GraphArgs,
-    /// The file; one that is there is left as it is
+    pub graph: GraphArgs,
+    /// Graph file to write; an existing file is not overwritten
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// How many neighbours of each vertex lie in columns; the others are coded
-    #[arg(short, long, value_name = "K", default_value_t = 16)]
-    pub k: u32,
-    /// The most memory that the program may take; what does not fit lies in FILE.building meanwhile. Who is stopped goes on when
-    /// the command is repeated [default: as much as it takes, all in memory]
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
-    pub dram: Option<Bytes>,
-    /// With --dram: read the edges from a file that `nearfar graph edges` has written, not text, and do not generate them
-    #[arg(long, value_name = "EDGES", value_hint = ValueHint::FilePath, requires = "dram")]
-    pub from: Option<PathBuf>,
-    /// How edges are written there
-    #[arg(long, value_enum, default_value = "pairs", requires = "from")]
+    /// Neighbours of each vertex in head columns; the others are in compressed lists
+    #[arg(short = 'k', long, alias = "k", value_name = "K", default_value_t = 16)]
+    pub columns: u32,
+    /// Maximum memory; the rest is in FILE.building. Rerun the command to resume [default: build in memory]
+    #[arg(long, alias = "dram", value_name = "SIZE", value_parser = Bytes::parse)]
+    pub memory: Option<Bytes>,
+    /// Read the edges from a binary file of nearfar graph edges instead of generating them; needs --memory
+    #[arg(long, alias = "from", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "memory")]
+    pub edge_list: Option<PathBuf>,
+    /// Encoding of the edges in that file
+    #[arg(long, value_enum, default_value = "pairs", requires = "edge_list")]
     pub edges: EdgeFormat,
-    /// How many threads [default: one for each cpu]
+    /// Number of threads [default: number of CPUs]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
-    /// How to say what was done
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }
@@ -109,16 +104,16 @@ pub struct BuildArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar graph info --scale 26\nExample: nearfar graph info g20.graph")]
 pub struct InfoArgs {
-    /// A file that `nearfar graph build` has written; all of it is read and checked
+    /// File of nearfar graph build; all of it is read and verified
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "scale")]
     pub file: Option<PathBuf>,
-    /// Instead: what a graph of 2^S vertices takes, before it is made
+    /// Show the requirements of a graph with 2^S vertices instead
     #[arg(long, value_name = "S", conflicts_with = "file")]
     pub scale: Option<u32>,
     /// Edges per vertex of that graph
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub edge_factor: u64,
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }

@@ -1,13 +1,14 @@
-//! The command line: every flag with its meaning, in one place. Help texts, completions and reference pages
-//! are made from it.
+//! Arguments and help texts of every command, from which completions and manual pages are generated.
+//! Must not depend on other modules of this crate.
 
 mod bfs;
 mod expand;
 mod fleet;
 mod graph;
-mod hold;
+mod guard;
 mod map;
 mod place;
+mod replay;
 mod serve;
 mod share;
 mod size;
@@ -24,112 +25,106 @@ pub use fleet::{
     SurveyFormat,
 };
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
-pub use hold::{HoldArgs, RestoreArgs};
+pub use guard::{GuardArgs, RestoreArgs};
 pub use map::{MapCommandArgs, MapFormat};
 pub use place::{Objective, PlaceArgs};
 pub use serve::ServeArgs;
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
 pub use size::{Engines, SizeArgs};
 
-/// Finds out by measuring where code and data should live on this machine.
+/// Measure where threads, memory and interrupts should be placed on a machine
 #[derive(Debug, Parser)]
 #[command(name = "nearfar", version, about, max_term_width = 100, propagate_version = true)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// Flags of every command.
     #[command(flatten)]
     pub common: GlobalArgs,
 }
 
-/// Flags of every command.
+/// Options of every command.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// The results file, or the address of a PostgreSQL server [default: nearfar/results.db under `XDG_DATA_HOME`, which is ~/.local/share]
-    // Its value may be an address with a password, which help has no reason to print.
-    #[arg(
-        long,
-        value_name = "FILE",
-        global = true,
-        env = "NEARFAR_STORE",
-        hide_env_values = true,
-        help_heading = "Everywhere"
-    )]
+    /// Results file or PostgreSQL server [default: $XDG_DATA_HOME/nearfar/results.db]
+    // The value may contain a password, so help does not print it.
+    #[arg(long, value_name = "FILE|URL", global = true, env = "NEARFAR_STORE", hide_env_values = true)]
     pub store: Option<PathBuf>,
-    /// Say nothing on stderr but errors
-    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    /// Suppress progress messages
+    #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// The arguments that determine the plan; see `replay_argv`.
+    #[arg(skip)]
+    pub argv: Vec<String>,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// What this machine is: topology, devices, interrupts, settings; with --measure also how fast
+    /// Show the topology of a machine, or measure its latencies and bandwidths
     Map(MapCommandArgs),
-    /// The placements that a machine offers, by name, with reasons and ready-to-paste lines
+    /// List the placements of a machine, with reasons and command lines
     Placements(PlacementsArgs),
-    /// Workloads with their parameters, experiments, placement policies
+    /// List workloads, experiments or placement policies
     List(ListArgs),
-    /// Measure one workload now
+    /// Measure one workload
     Measure(Box<MeasureCommandArgs>),
-    /// Run an experiment; the same command again goes on where it was cut off
+    /// Run an experiment, or resume an unfinished run of it
     Run(RunArgs),
-    /// Find the best placement of a command, against leaving it to the kernel
+    /// Find the best placement of a command
     Place(Box<PlaceArgs>),
-    /// Run a program on more memory than it gets DRAM
+    /// Run a program with less DRAM than it needs
     Expand(Box<ExpandArgs>),
-    /// How fast a command is with less DRAM, and how much it needs
+    /// Measure how much DRAM a command needs
     Size(Box<SizeArgs>),
-    /// Look at a run: its cells, or its trials
+    /// Show the results or the trials of a run, or list all runs
     Show(ShowArgs),
-    /// Compare placements, thread counts, machines, kernels or any recorded fact
+    /// Compare placements, thread counts, machines, kernels or recorded facts
     Compare(CompareArgs),
-    /// Write one self-contained HTML file
+    /// Write results as one HTML file
     Report(ReportArgs),
-    /// Show runs in a browser, also while they go on: the pages of report, live, on this machine alone
+    /// Serve the report over HTTP, updated while runs are in progress
     Serve(ServeArgs),
-    /// Write results for other programs
+    /// Export results for other programs
     Export(ExportArgs),
-    /// Read published tables, reports of other programs, or another results file
+    /// Import tables, reports of other programs, or another results file
     Import(ImportArgs),
-    /// Write a results file to give away: a run or a table without host name, paths, addresses and commands
+    /// Write a results file without private data, for publication
     Share(ShareArgs),
-    /// The Graph500's graphs: edge lists, and the files that a search reads
+    /// Generate and inspect graphs of the Graph500
     Graph(GraphCommandArgs),
-    /// Search the Graph500's graph in several parts: ranks over MPI, where one machine is not enough
+    /// Search a Graph500 graph that is distributed over MPI ranks
     Bfs(BfsArgs),
-    /// Many machines: run an experiment on all of them over ssh, Slurm or Kubernetes, and bring the results together
+    /// Run an experiment on many machines and compare them
     Fleet(FleetArgs),
-    /// What on this machine would spoil a measurement, and what cannot be measured here, with the fix
+    /// Report what disturbs or prevents measurements on this machine
     Doctor(DoctorArgs),
-    /// Put back the system settings that an interrupted run left changed
+    /// Restore settings that an interrupted run changed
     Restore(RestoreArgs),
-    /// Print what completes commands and flags in a shell
+    /// Print a completion script for a shell
     Completions(CompletionsArgs),
-    /// Write the manual pages, or print one
+    /// Print or write manual pages
     Man(ManPagesArgs),
-    /// The process that a kernel runs in.
+    /// Run one kernel: the worker process of a trial
     #[command(name = "__worker", hide = true)]
     Worker,
-    /// The node's side of a fleet.
+    /// Run the node side of a fleet
     #[command(name = "__node", hide = true)]
     Node(NodeCommandArgs),
-    /// The process that hwloc reads an untrusted file in.
+    /// Read an untrusted topology file with hwloc in a separate process
     #[command(name = "__read-topology", hide = true)]
     ReadTopology {
-        /// What to read.
+        /// File or synthetic string
         source: String,
     },
 }
 
-/// The node's side of a fleet: asked on its standard input, or with an order that lies there.
+/// Arguments of the node process, which reads requests from stdin unless it has a job file.
 #[derive(Args, Debug)]
 pub struct NodeCommandArgs {
-    /// The order's file, with the experiment's beside it; the run is this process.
+    /// Run this job file in this process; the experiment is in the same directory
     #[arg(long, value_name = "FILE", requires = "node")]
     pub order: Option<PathBuf>,
-    /// What this node is called by who wrote the order.
+    /// Name of this node in the job file
     #[arg(long, value_name = "NAME", requires = "order", value_parser = ::fleet::NodeName::parse)]
     pub node: Option<::fleet::NodeName>,
 }
@@ -137,53 +132,48 @@ pub struct NodeCommandArgs {
 /// `nearfar placements`
 #[derive(Args, Debug)]
 pub struct PlacementsArgs {
-    /// A hwloc XML file, a capture, or a hwloc synthetic string [default: this machine]
+    /// hwloc XML file, capture, or hwloc synthetic string [default: this machine]
     #[arg(long, value_name = "FILE|STRING")]
     pub from: Option<String>,
-    /// How many threads [default: what each policy takes by nature]
+    /// Number of threads [default: chosen by each policy]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Only these policies, or numactl letters such as '-C 0-3 -m 0'
+    /// Policy, POLICY+MEMORY+irq:RULE, or numactl options such as '-C 0-3 -m 0' [repeatable] [default: all policies]
     #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
-    /// By which measured map
     #[command(flatten)]
-    pub by: MapArgs,
-    /// The device that irq: is about, may be repeated [default: all whose interrupts can be moved]
+    pub map: MapArgs,
+    /// Device of irq: rules [repeatable] [default: all with movable interrupts]
     #[arg(long = "device", value_name = "NAME")]
     pub devices: Vec<String>,
-    /// How to show them
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
-    /// The command to put into the lines
+    /// Command to insert into the command lines
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
 
-/// Text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TextOrJson {
-    /// For people
     Text,
-    /// For programs
     Json,
 }
 
 /// `nearfar list`
 #[derive(Args, Debug)]
 pub struct ListArgs {
-    /// What to list
-    #[arg(value_enum, default_value = "workloads")]
-    pub what: ListKind,
-    /// How to show it
+    /// Kind of objects to list
+    #[arg(value_enum, value_name = "KIND", default_value = "workloads")]
+    pub kind: ListKind,
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }
 
-/// What can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ListKind {
-    /// Workloads with every parameter, its unit, default and range
+    /// Workloads with all parameters: unit, default and range
     Workloads,
     /// Built-in experiments with their questions
     Experiments,
@@ -191,120 +181,117 @@ pub enum ListKind {
     Policies,
 }
 
-/// What is measured on: this machine or a simulated one.
+/// The machine to measure: this one or a simulated one.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Machine")]
 pub struct MachineArgs {
-    /// Simulate: a hwloc XML file, a capture or a synthetic string, then a seed
-    #[arg(long, value_name = "CAPTURE[:SEED]")]
+    /// Simulate a machine: hwloc XML, capture or synthetic string
+    #[arg(long, value_name = "MACHINE[:SEED]")]
     pub sim: Option<String>,
     /// Faults of the simulated machine: kill-after=7,disk=200KiB,lost-cpu=3@2,never-ends=0.01,escapes=0.05
     #[arg(long, value_name = "FAULTS", requires = "sim", hide = true)]
     pub sim_faults: Option<String>,
-    /// For everything random [default: another one each time]
+    /// Seed of all random decisions [default: random]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// A name for this machine in comparisons [default: its cpu model]
+    /// Name of this machine in comparisons [default: CPU model]
     #[arg(long, value_name = "NAME")]
     pub host_label: Option<String>,
-    /// A fact about this machine that it cannot know, such as rack=12, for --by and --class; may be repeated
+    /// Additional fact about this machine, such as rack=12 [repeatable]
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
 }
 
-/// `KEY=VALUE`, the key as keys of facts are written.
+/// Parses `KEY=VALUE`; the key has the syntax of fact names.
 fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("a label is written KEY=VALUE")?;
-    let written = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if key.is_empty() || key.len() > LABEL_BYTES_MAX || !key.bytes().all(written) {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    let is_key_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if key.is_empty() || key.len() > LABEL_BYTES_MAX || !key.bytes().all(is_key_byte) {
         return Err(format!(
-            "'{key}' is no name of a label: it has up to {LABEL_BYTES_MAX} small letters, digits and '-'"
+            "invalid key '{key}': it must have 1 to {LABEL_BYTES_MAX} lower-case letters, digits and '-'"
         ));
     }
     if value.trim().is_empty() {
-        return Err(format!("label {key} has no value"));
+        return Err(format!("the value of '{key}' is empty"));
     }
     Ok((key.into(), value.trim().into()))
 }
 
-/// Longer ones are mistakes.
+/// Maximum length of the key of a label.
 const LABEL_BYTES_MAX: usize = 40;
 
-/// Whether placements go by a measured map.
+/// The measured map that placements are derived from.
 #[derive(Args, Debug)]
 pub struct MapArgs {
-    /// Make placements by this measured map: its run, `latest` or `none` [default: the newest of this machine]
-    #[arg(long, value_name = "RUN")]
-    pub map: Option<String>,
+    /// Measured map to use [default: the newest of this machine]
+    #[arg(id = "map", long, value_name = "RUN|latest|none")]
+    pub run: Option<String>,
 }
 
-/// How often a trial is repeated, and how long it may take.
+/// Number and limits of the trials of a cell.
 #[derive(Args, Debug)]
 pub struct RepetitionArgs {
-    /// How often
-    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub runs: u32,
-    /// Blocks run and thrown away first
+    /// Number of measured trials of each cell
+    #[arg(short, long, alias = "runs", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub repetitions: u32,
+    /// Number of blocks to run and discard first
     #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warmup: u32,
-    /// Stop a trial after this
-    #[arg(long, value_name = "TIME", default_value = "5m")]
+    /// Kill a trial after this time
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub time_limit: String,
 }
 
 /// `nearfar measure`
 #[derive(Args, Debug)]
 pub struct MeasureCommandArgs {
-    /// The workload; `nearfar list workloads` shows them
+    /// Name of the workload; `nearfar list workloads` lists them
     pub workload: String,
-    /// A parameter, may be repeated
+    /// Parameter of the workload [repeatable]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Where to run it, may be repeated: a policy, SEATS+MEMORY+irq:RULE, or numactl letters [default: kernel]
+    /// Policy, POLICY+MEMORY+irq:RULE, or numactl options such as '-C 0-3 -m 0' [repeatable] [default: kernel]
     #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
-    /// A device whose interrupts are watched, and go where an irq: part of a placement says; may be repeated
+    /// Device whose interrupts are monitored and placed by irq: rules [repeatable]
     #[arg(long = "device", value_name = "NAME")]
     pub devices: Vec<String>,
-    /// Cpus, as numactl has it
+    /// Run on these CPUs, as in numactl
     #[arg(short = 'C', long = "physcpubind", value_name = "CPUS", allow_hyphen_values = true)]
     pub physcpubind: Option<String>,
-    /// All cpus of these nodes, as numactl has it
+    /// Run on all CPUs of these memory nodes, as in numactl
     #[arg(short = 'N', long = "cpunodebind", value_name = "NODES")]
     pub cpunodebind: Option<String>,
-    /// Memory only on these nodes, as numactl has it
+    /// Allocate memory only on these nodes, as in numactl
     #[arg(short = 'm', long = "membind", value_name = "NODES")]
     pub membind: Option<String>,
-    /// Memory in turn over these nodes, as numactl has it
+    /// Interleave memory over these nodes, as in numactl
     #[arg(short = 'i', long = "interleave", value_name = "NODES")]
     pub interleave: Option<String>,
-    /// Memory on this node while it has room, as numactl has it
+    /// Prefer memory of this node while it has free pages, as in numactl
     #[arg(short = 'p', long = "preferred", value_name = "NODE")]
     pub preferred: Option<String>,
-    /// How many threads [default: what the placement takes by nature]
+    /// Number of threads [default: chosen by the placement]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
-    /// How often, how long
     #[command(flatten)]
     pub repeats: RepetitionArgs,
-    /// The exact path of a file or disk that workload io may write to although it was there before: all in it is lost
+    /// Permit workload io to overwrite this existing file or disk; all of its data is lost
     #[arg(long, value_name = "PATH")]
     pub allow_overwrite: Option<String>,
-    /// Parameters at their smoke-test sizes
+    /// Use the smoke-test sizes of all parameters
     #[arg(long)]
     pub smoke: bool,
-    /// By which measured map
     #[command(flatten)]
-    pub by: MapArgs,
-    /// What is measured on
-    #[command(flatten)]
-    pub subject: MachineArgs,
-    /// Having the machine for oneself
-    #[command(flatten)]
-    pub hold: HoldArgs,
-    /// How to show the result
+    pub map: MapArgs,
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
-    /// For the workload `command`: the command to measure
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
+    pub guard: GuardArgs,
+    /// Command that workload command measures
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
@@ -312,78 +299,75 @@ pub struct MeasureCommandArgs {
 /// `nearfar run`
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// A built-in experiment's name or a TOML file
+    /// Name of a built-in experiment, or a TOML file
     #[arg(required_unless_present = "fio", conflicts_with = "fio")]
     pub experiment: Option<String>,
-    /// Instead: each job of a fio job file, alone, as workload io
+    /// Run each job of this fio job file separately, with workload io
     #[arg(long, value_name = "FILE")]
     pub fio: Option<PathBuf>,
-    /// Where the jobs of --fio run, may be repeated [default: kernel]
+    /// Placement of the jobs of --fio [repeatable] [default: kernel]
     #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
-    /// A parameter of every workload that has it, in place of the experiment's; given twice, both values
+    /// Override a parameter of all workloads that have it [repeatable: several values]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Show the plan and the estimate, run nothing
+    /// Show the plan and the estimated time; run nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Begin a new run even when an unfinished one could go on
+    /// Start a new run instead of resuming an unfinished one
     #[arg(long)]
     pub fresh: bool,
-    /// Spend at most this, instead of what the experiment says
-    #[arg(long, value_name = "TIME")]
+    /// Maximum total time, instead of the budget of the experiment
+    #[arg(long, value_name = "DURATION")]
     pub budget: Option<String>,
-    /// Parameters at their smoke-test sizes
+    /// Use the smoke-test sizes of all parameters
     #[arg(long)]
     pub smoke: bool,
-    /// By which measured map
     #[command(flatten)]
-    pub by: MapArgs,
-    /// A device whose interrupts are watched, and go where an irq: part of a placement says; instead of the experiment's
+    pub map: MapArgs,
+    /// Device whose interrupts are monitored and placed, instead of the experiment's devices [repeatable]
     #[arg(long = "device", value_name = "NAME")]
     pub devices: Vec<String>,
-    /// The exact path of a file or disk that workload io may write to although it was there before: all in it is lost
+    /// Permit workload io to overwrite this existing file or disk; all of its data is lost
     #[arg(long, value_name = "PATH")]
     pub allow_overwrite: Option<String>,
-    /// What is measured on
-    #[command(flatten)]
-    pub subject: MachineArgs,
-    /// Having the machine for oneself
-    #[command(flatten)]
-    pub hold: HoldArgs,
-    /// How to show the result
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
+    pub guard: GuardArgs,
 }
 
 /// `nearfar doctor`
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }
 
 /// `nearfar show`
-#[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Args, Debug)]
 pub struct ShowArgs {
-    /// A run's id or its beginning
+    /// ID of a run or its first digits
     #[arg(default_value = "latest")]
     pub run: String,
-    /// Its trials, each with its verdict
+    /// List the trials of the run with their verdicts
     #[arg(long, conflicts_with = "runs")]
     pub trials: bool,
-    /// All runs in the results file
+    /// List all runs in the results file
     #[arg(long)]
     pub runs: bool,
-    /// Every metric, not only each workload's main one
+    /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
-    /// What each cpu of the machine did meanwhile: programs, kernel, interrupts, waiting (JSON always has it)
+    /// Show how each CPU spent its time: programs, kernel, interrupts, idle (JSON always contains it)
     #[arg(long, conflicts_with_all = ["runs", "trials"])]
     pub cpu_load: bool,
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }
@@ -391,68 +375,59 @@ pub struct ShowArgs {
 /// `nearfar compare`
 #[derive(Args, Debug)]
 pub struct CompareArgs {
-    /// Runs to compare [default: the latest; with --by host, kernel, boot, run or a fact: every run of its experiment]
+    /// Runs to compare [default: the latest; with --by host, kernel, boot, run or a fact, all runs of its experiment]
     pub runs: Vec<String>,
-    /// What the columns are: placement, threads, host, kernel, boot, run, set.PARAMETER, any recorded fact, or column for an
-    /// imported table [default: what the experiment compares]
-    #[arg(long, value_name = "WHAT")]
+    /// Columns: placement, threads, host, kernel, boot, run, set.PARAMETER, a recorded fact, or column of an imported table
+    /// [default: chosen by the experiment]
+    #[arg(long, value_name = "DIMENSION")]
     pub by: Option<String>,
-    /// The column that the others are compared with [default: the experiment's, else kernel, else the first]
+    /// Column that the others are compared with [default: chosen by the experiment, else kernel, else the first]
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
-    /// Which imported table, by column [default: the latest]
+    /// Compare the columns of this imported table [default: the latest]
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
-    /// Compare what was exported instead of the results file: the folder of export --format parquet, or one in it. Read by `DuckDB`
-    /// (`duckdb`, or what `NEARFAR_DUCKDB` names)
-    #[arg(long, value_name = "parquet:FOLDER", value_parser = ParquetArg::parse, conflicts_with = "table")]
-    pub from: Option<ParquetArg>,
-    /// Show the index of a suite instead, for each thing compared
+    /// Compare runs in this directory of export --format parquet, or in a subdirectory; needs `DuckDB` (duckdb, or
+    /// `NEARFAR_DUCKDB`)
+    #[arg(long, alias = "from", value_name = "DIR", value_parser = parquet_dir, conflicts_with = "table")]
+    pub parquet: Option<String>,
+    /// Show the index of this benchmark suite for each column
     #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "all_metrics")]
     pub index: Option<Suite>,
-    /// Every metric, not only each workload's main one
+    /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TableFormat,
 }
 
-/// Where results are that were exported.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ParquetArg {
-    /// A folder of Parquet files.
-    Parquet(String),
-}
-
-impl ParquetArg {
-    fn parse(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("parquet", folder)) if !folder.is_empty() => Ok(Self::Parquet(folder.into())),
-            _ => Err("write it like parquet:FOLDER".into()),
-        }
+/// Accepts a directory, and `parquet:DIR`, the form that the alias `--from` had.
+fn parquet_dir(text: &str) -> Result<String, String> {
+    match text.strip_prefix("parquet:").unwrap_or(text) {
+        "" => Err("expected a directory".into()),
+        dir => Ok(dir.into()),
     }
 }
 
-/// Suites with an index of their own.
+/// Benchmark suites with an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// `UnixBench` 5.1.3: its tests against a SPARCstation 20-61
+    /// `UnixBench` 5.1.3, relative to a SPARCstation 20-61
     Unixbench,
 }
 
-/// How to show a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TableFormat {
-    /// For people
+    /// Table for terminals
     Text,
-    /// For documents and issues
+    /// Markdown table
     Markdown,
-    /// For spreadsheets
+    /// CSV with one row per test and column
     Csv,
-    /// For programs
+    /// JSON
     Json,
-    /// A picture of the changes with their intervals
+    /// Picture of the differences with their intervals
     Svg,
 }
 
@@ -461,10 +436,10 @@ pub enum TableFormat {
 pub struct ReportArgs {
     /// Runs to report [default: the latest of every experiment]
     pub runs: Vec<String>,
-    /// The HTML file; `-` is standard output [default: report.html beside the results file]
+    /// HTML file to write; - is stdout [default: report.html in the directory of the results file]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// How to say where it is
+    /// Output format of the path
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }
@@ -474,38 +449,37 @@ pub struct ReportArgs {
 #[command(
     after_help = "Example: nearfar export --format openmetrics -o /var/lib/prometheus/node-exporter/nearfar.prom\n\
                         Example: nearfar export --format hyperfine -o times.json\n\
-                        Example: nearfar export --format parquet --to results --all\n\
-                        Example: AWS_REGION=eu-central-1 nearfar export --format parquet --to s3://lab/nearfar"
+                        Example: nearfar export --format parquet --output-dir results --all\n\
+                        Example: AWS_REGION=eu-central-1 nearfar export --format parquet --output-dir s3://lab/nearfar"
 )]
 pub struct ExportArgs {
-    /// A run's id or its beginning
+    /// ID of a run or its first digits
     #[arg(default_value = "latest")]
     pub run: String,
-    /// What the other program reads
+    /// Output format
     #[arg(long, value_enum, default_value = "csv")]
     pub format: ExportFormat,
-    /// Write to this file
+    /// Write to FILE instead of stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write into this folder, made when it is not there, or below `s3://BUCKET/PREFIX`: for parquet, one file per run
-    #[arg(long, value_name = "FOLDER", required_if_eq("format", "parquet"), conflicts_with = "output")]
-    pub to: Option<String>,
-    /// Every run of the results file, for parquet
+    /// Directory or s3://BUCKET/PREFIX for Parquet files, one per run; created if missing
+    #[arg(long, alias = "to", value_name = "DIR", required_if_eq("format", "parquet"), conflicts_with = "output")]
+    pub output_dir: Option<String>,
+    /// Export all runs of the results file; for parquet
     #[arg(long, conflicts_with = "run")]
     pub all: bool,
 }
 
-/// What other programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// One line per sample
     Csv,
-    /// The whole run
+    /// All data of the run
     Json,
-    /// As hyperfine's --export-json writes it, for its scripts and for nearfar import
+    /// JSON as written by hyperfine's --export-json, for its scripts and for nearfar import
     #[value(alias = "hyperfine-json")]
     Hyperfine,
-    /// Medians and intervals as metrics, for Prometheus and the textfile collector of its node exporter
+    /// Medians and intervals as metrics for Prometheus, for example for the textfile collector of node exporter
     Openmetrics,
     /// One row per sample, for data frames and SQL engines (docs/guides/parquet.md)
     Parquet,
@@ -514,28 +488,28 @@ pub enum ExportFormat {
 /// `nearfar import`
 #[derive(Args, Debug)]
 pub struct ImportArgs {
-    /// The files; several become columns of one table
+    /// Files to import; several become columns of one table
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// What they are [default: auto, which looks into them]
+    /// Format of the files [default: detected from the content]
     #[arg(long, value_name = "FORMAT", value_parser = import_formats(), default_value = "auto", hide_default_value = true)]
     pub format: String,
-    /// What to call a file's column, once for each file in their order; the same name puts two files into one column
+    /// Column of a file, once per file in their order; files with the same name share a column
     #[arg(long = "column", value_name = "NAME")]
     pub columns: Vec<String>,
-    /// What to call the table [default: as the files are called]
+    /// Name of the table [default: derived from the file names]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 }
 
-/// The formats that can be imported: `model::import::reports` has the list of those that are reports.
+/// All import formats: automatic detection, those of the store, and the report formats of `model::import::reports`.
 fn import_formats() -> PossibleValuesParser {
     let own = [
-        ("auto", "Whatever the file turns out to be"),
-        (store::import::STORE, "Another results file; importing it twice does no harm"),
+        ("auto", "Detect the format from the content"),
+        (store::import::STORE, "Another results file; runs that are already present are skipped"),
         (
             store::import::TABLE,
-            "A CSV of published figures: test,metric,unit,better, then one column per configuration",
+            "CSV of published figures: test,metric,unit,better, then one column per configuration",
         ),
     ];
     let reports = model::import::reports::FORMATS.iter().map(|format| (format.name, format.about));

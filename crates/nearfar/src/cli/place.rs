@@ -1,166 +1,164 @@
-//! The flags of `nearfar place`, in the groups in which its help shows them.
+//! Arguments of `nearfar place`, one struct per heading of its help.
 
 use clap::{Args, ValueEnum};
 
-use super::{HoldArgs, MachineArgs, MapArgs, TextOrJson};
+use super::{GuardArgs, MachineArgs, MapArgs, TextOrJson};
 
 /// `nearfar place`
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "nearfar place [OPTIONS] -- <CMD>...\n       nearfar place --use <NAME> -- <CMD>...",
+    after_help = "Runs CMD under many placements in random order, drops the slow ones early, and confirms the winner \
+                  with fresh trials against kernel, the placement that leaves every decision to Linux.\n\n\
+                  Exit status: 0 decided, 1 CMD fails without a placement, 2 usage error, 3 undecided, 130 interrupted"
+)]
 pub struct PlaceArgs {
-    /// What may be tried
-    #[command(flatten, next_help_heading = "What may be tried")]
-    pub tried: SearchSpaceArgs,
-    /// What is run
-    #[command(flatten, next_help_heading = "What is run")]
-    pub ran: CommandArgs,
-    /// What is to be best
-    #[command(flatten, next_help_heading = "What is to be best")]
-    pub best: ObjectiveArgs,
-    /// How it is decided
-    #[command(flatten, next_help_heading = "How it is decided")]
-    pub decided: StoppingArgs,
-    /// What then
-    #[command(flatten, next_help_heading = "What then")]
-    pub then: ResultArgs,
-    /// By which measured map
-    #[command(flatten)]
-    pub by: MapArgs,
-    /// What is measured on
-    #[command(flatten)]
-    pub subject: MachineArgs,
-    /// Having the machine for oneself
-    #[command(flatten)]
-    pub hold: HoldArgs,
-    /// How to show the answer
-    #[arg(long, value_enum, default_value = "text")]
+    #[command(flatten, next_help_heading = "Search space")]
+    pub search: SearchSpaceArgs,
+    #[command(flatten, next_help_heading = "Search space")]
+    pub map: MapArgs,
+    #[command(flatten, next_help_heading = "Command")]
+    pub trial: CommandArgs,
+    #[command(flatten, next_help_heading = "Objective")]
+    pub objective: ObjectiveArgs,
+    #[command(flatten, next_help_heading = "Stopping rules")]
+    pub stopping: StoppingArgs,
+    #[command(flatten, next_help_heading = "Using the result")]
+    pub result: ResultArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text", help_heading = "Using the result")]
     pub format: TextOrJson,
-    /// The command; {threads}, {cpus} and {node} in it stand for the placement's
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
+    pub guard: GuardArgs,
+    /// Command to run; {threads}, {cpus} and {node} expand to the values of the placement
     #[arg(last = true, value_name = "CMD", required = true)]
     pub command: Vec<String>,
 }
 
-/// What may be tried.
+/// The placements that become candidates.
 #[derive(Args, Debug)]
 pub struct SearchSpaceArgs {
-    /// How many threads the command runs; `{threads}` in it stands for them [default: searched where it has {threads}]
+    /// Number of threads [default: searched if CMD contains {threads}]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Only these cpus
+    /// CPUs that may be used
     #[arg(short = 'C', long = "physcpubind", value_name = "CPUS")]
-    pub within: Option<String>,
-    /// Placements of at most so many cpus
-    #[arg(long, value_name = "N")]
-    pub cpus_max: Option<usize>,
-    /// Only what this policy makes, may be repeated; the kernel's choice stays
+    pub cpus: Option<String>,
+    /// Maximum number of CPUs in a placement
+    #[arg(long, alias = "cpus-max", value_name = "N")]
+    pub max_cpus: Option<usize>,
+    /// Use only placements of this policy, besides kernel [repeatable]
     #[arg(long, value_name = "POLICY")]
     pub only: Vec<String>,
-    /// Without this policy or these cpus, may be repeated
+    /// Omit this policy or these CPUs [repeatable]
     #[arg(long, value_name = "POLICY|CPUS")]
     pub exclude: Vec<String>,
-    /// Also try where the interrupts of this device go: as found, same core, same node, other node, spread; may be repeated
+    /// Also search the interrupt affinity of this device [repeatable]
     #[arg(long = "device", value_name = "NAME")]
     pub devices: Vec<String>,
-    /// Afterwards, race the winner against placements that differ by one thread
+    /// Finally, race the winner against placements that differ in one thread
     #[arg(long)]
     pub refine: bool,
 }
 
-/// What is run.
+/// How a trial runs the command.
 #[derive(Args, Debug)]
 pub struct CommandArgs {
-    /// A server that CMD talks to: started before each trial, stopped after it, with cpus of its own
-    #[arg(long, value_name = "'SERVER ARGS'")]
+    /// Start this server before each trial, on its own CPUs
+    #[arg(long, value_name = "CMD")]
     pub server: Option<String>,
-    /// The load for the server that CMD is: what is measured is the load, with cpus of its own
-    #[arg(long, value_name = "'LOAD ARGS'", conflicts_with = "server")]
-    pub with: Option<String>,
-    /// When the server can be used: `port:N`, `file:PATH` or `line:REGEX` [default: as soon as it is started]
-    #[arg(long, value_name = "WHAT")]
+    /// Treat CMD as the server and measure this load instead
+    #[arg(long, alias = "with", value_name = "CMD", conflicts_with = "server")]
+    pub load: Option<String>,
+    /// Server readiness: port:N, file:PATH or line:REGEX [default: started]
+    #[arg(long, value_name = "CONDITION")]
     pub ready: Option<String>,
-    /// Run before each trial, not timed
-    #[arg(long, value_name = "'CMD ARGS'")]
+    /// Run before each trial, untimed
+    #[arg(long, value_name = "CMD")]
     pub prepare: Option<String>,
-    /// Run after each trial, not timed
-    #[arg(long, value_name = "'CMD ARGS'")]
+    /// Run after each trial, untimed
+    #[arg(long, value_name = "CMD")]
     pub cleanup: Option<String>,
-    /// Runs of the command in each trial before the one that is measured
+    /// Untimed runs of CMD at the start of each trial
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
-    /// Give the commands to sh -c
+    /// Run commands with sh -c
     #[arg(long)]
     pub shell: bool,
     /// Set `OMP_NUM_THREADS` to the number of threads
     #[arg(long)]
     pub openmp: bool,
-    /// A status other than 0 is no failure
+    /// Count trials with a non-zero exit status
     #[arg(short, long)]
     pub ignore_failure: bool,
-    /// Stop a trial after this
-    #[arg(long, value_name = "TIME", default_value = "5m")]
+    /// Kill a trial after this time
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub time_limit: String,
 }
 
-/// What is to be best.
+/// The quantity to optimise.
 #[derive(Args, Debug)]
 pub struct ObjectiveArgs {
-    /// What is to be best, when no number in the output is
+    /// What to minimise
     #[arg(long, value_enum, default_value = "wall-time")]
     pub objective: Objective,
-    /// The number that the one group of this regular expression captures in the output
+    /// Optimise the number captured in the output of CMD
     #[arg(long, value_name = "REGEX", conflicts_with_all = ["metric_json", "objective"])]
     pub metric: Option<String>,
-    /// The number that this JSON pointer finds in the output
-    #[arg(long, value_name = "/PATH", conflicts_with = "objective")]
+    /// Optimise the number at this JSON pointer in the output
+    #[arg(long, value_name = "POINTER", conflicts_with = "objective")]
     pub metric_json: Option<String>,
-    /// More of that number is better
+    /// Maximise the metric instead of minimising it
     #[arg(long)]
     pub higher_is_better: bool,
 }
 
-/// How it is decided.
+/// When the search ends.
 #[derive(Args, Debug)]
 pub struct StoppingArgs {
-    /// Gains below this are not worth finding
-    #[arg(long, value_name = "SHARE", default_value = "1%")]
+    /// Smallest gain worth finding
+    #[arg(long, value_name = "PERCENT", default_value = "1%")]
     pub indifference: String,
-    /// Spend at most this
-    #[arg(long, value_name = "TIME", default_value = "10m")]
+    /// Maximum total time
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
     pub budget: String,
-    /// Run at most so many trials
+    /// Maximum number of trials
     #[arg(long, value_name = "N")]
     pub max_trials: Option<usize>,
-    /// Keep the error of the whole search at 5 %, for nearly twice the trials
+    /// Bound the error of the whole search at 5% (about twice the trials)
     #[arg(long)]
     pub strict: bool,
-    /// Show how placements became candidates, and the candidates; measure nothing
-    #[arg(long)]
-    pub explain: bool,
-    /// Begin anew even when an unfinished search could go on
+    /// Start a new search instead of resuming an unfinished one
     #[arg(long)]
     pub fresh: bool,
+    /// List the candidates and their derivation; measure nothing
+    #[arg(long)]
+    pub explain: bool,
 }
 
-/// What then.
+/// What happens to the winner.
 #[derive(Args, Debug)]
 pub struct ResultArgs {
-    /// Then start the command once under the winner, in place of this program
-    #[arg(long, conflicts_with_all = ["server", "with"])]
+    /// Run CMD once under the winner, replacing this process
+    #[arg(long, conflicts_with_all = ["server", "load"])]
     pub apply: bool,
-    /// Keep the winner under this name
+    /// Save the winner
     #[arg(long, value_name = "NAME")]
     pub save: Option<String>,
-    /// Measure nothing: start the command under the placement that was kept under this name
+    /// Run CMD under a saved placement; measure nothing
     #[arg(long = "use", value_name = "NAME", conflicts_with_all = ["save", "apply", "explain"])]
-    pub used: Option<String>,
+    pub saved: Option<String>,
 }
 
-/// What is to be best.
+/// A quantity to minimise that needs no number in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Objective {
-    /// The least time from start to end
+    // Elapsed time.
     WallTime,
-    /// The least time on cpus, in user mode and in the kernel
+    // CPU time of all processes, in user mode and in the kernel.
     CpuTime,
-    /// The least memory of the largest process
+    // Peak resident memory of the largest process.
     PeakMemory,
 }

@@ -1,4 +1,4 @@
-//! Flags of what goes elsewhere: results for strangers (`nearfar share`), completions and manual pages for a package.
+//! Arguments of `nearfar share`, `nearfar completions` and `nearfar man`.
 
 use std::path::PathBuf;
 
@@ -10,34 +10,34 @@ use super::TextOrJson;
 /// `nearfar share`
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar share latest --host-label 'board, fan on' -o for-the-forum.db\n\
-                        Whoever gets it: nearfar import for-the-forum.db; nearfar compare --by host")]
+                        The recipient runs: nearfar import for-the-forum.db; nearfar compare --by host")]
 pub struct ShareArgs {
-    /// A run's id or its beginning
+    /// ID of a run or its first digits
     #[arg(default_value = "latest")]
     pub run: String,
-    /// An imported table instead of a run, as in --table boards
+    /// Share this imported table instead of a run
     #[arg(long, value_name = "NAME", conflicts_with_all = ["run", "host_label"])]
     pub table: Option<String>,
-    /// The new results file, as in -o for-the-forum.db; one that is there is left as it is
+    /// Results file to write; an existing file is not overwritten
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// What to leave in, as in --keep commands; may be repeated
-    #[arg(long, value_name = "WHAT", value_enum)]
+    /// Keep this information [repeatable]
+    #[arg(long, value_name = "KIND", value_enum)]
     pub keep: Vec<Keep>,
-    /// What to call this machine, as in --host-label 'board, fan on' [default: its cpu model]
+    /// Name of this machine [default: CPU model]
     #[arg(long, value_name = "NAME")]
     pub host_label: Option<String>,
-    /// How to say what was done, as in --format json
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }
 
-/// What may be left in.
+/// Information that is removed by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Keep {
-    /// Command lines of your own programs, still without private paths, names and addresses
+    /// Command lines of external programs, without private paths, names and addresses
     Commands,
-    /// The --host-label that the run was made with
+    /// The --host-label of the run
     HostLabel,
 }
 
@@ -45,7 +45,7 @@ pub enum Keep {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar completions bash > ~/.local/share/bash-completion/completions/nearfar")]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Shell that the script is for
     pub shell: Shell,
 }
 
@@ -53,10 +53,10 @@ pub struct CompletionsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Example: nearfar man place | man -l -")]
 pub struct ManPagesArgs {
-    /// The command whose page is printed [default: the program's own page]
-    #[arg(conflicts_with = "folder", value_name = "COMMAND")]
+    /// Print the page of this command [default: the page of nearfar]
+    #[arg(conflicts_with = "output_dir", value_name = "COMMAND")]
     pub command: Option<String>,
-    /// Write all pages into this folder instead, as in --folder ~/.local/share/man/man1
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub folder: Option<PathBuf>,
+    /// Write all pages to this directory, for example ~/.local/share/man/man1
+    #[arg(long, alias = "folder", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub output_dir: Option<PathBuf>,
 }

@@ -1,45 +1,45 @@
-//! The flags of `nearfar size`.
+//! Arguments of `nearfar size`.
 
 use clap::{Args, ValueEnum};
 
-use super::{HoldArgs, MachineArgs, RepetitionArgs, TextOrJson};
+use super::{GuardArgs, MachineArgs, RepetitionArgs, TextOrJson};
 
 /// `nearfar size`
 #[derive(Args, Debug)]
+#[command(after_help = "Example: nearfar size --dram 50%,100% -- xz -kc FILE\n\n\
+                        Exit status: 0 a budget is large enough, 2 usage error, 3 no budget is large enough")]
 pub struct SizeArgs {
-    /// How much DRAM: sizes, or percent of what the command holds when nothing bounds it
+    /// Budgets of DRAM: sizes, or percentages of the command's peak memory without a limit
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "25%,50%,75%,100%")]
     pub dram: Vec<String>,
-    /// Who decides what is near and what is far
+    /// What decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "both")]
     pub engine: Engines,
-    /// Within this share of full speed it counts as fast
-    #[arg(long, value_name = "PERCENT", default_value = "5%")]
-    pub within: String,
-    /// How often, how long
+    /// Maximum slowdown, compared with no limit, for a budget to be large enough
+    #[arg(long, alias = "within", value_name = "PERCENT", default_value = "5%")]
+    pub max_slowdown: String,
     #[command(flatten)]
     pub repeats: RepetitionArgs,
-    /// What is measured on
-    #[command(flatten)]
-    pub subject: MachineArgs,
-    /// Having the machine for oneself
-    #[command(flatten)]
-    pub hold: HoldArgs,
-    /// How to show the answer
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
-    /// The command
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
+    pub guard: GuardArgs,
+    /// Command to run
     #[arg(last = true, value_name = "CMD", required = true)]
     pub command: Vec<String>,
 }
 
-/// Which engines are measured.
+/// The engines to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engines {
-    /// Steered, as nearfar expand
+    /// The paging controller, as in nearfar expand
     Steered,
-    /// The kernel's own swap
-    Plain,
-    /// One beside the other
+    /// The swap of the Linux kernel
+    #[value(alias = "plain")]
+    Kernel,
+    /// Each budget with both
     Both,
 }

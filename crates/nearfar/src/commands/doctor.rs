@@ -1,4 +1,4 @@
-//! `nearfar doctor`: what on this machine would spoil a measurement, and what cannot be measured here.
+//! `nearfar doctor`: reports what disturbs or prevents measurements on this machine.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,14 +11,14 @@ use crate::output;
 use crate::run_guard::site;
 use crate::target_machine::store_sibling;
 
-/// Looks at this machine. What it finds is no failure.
+/// Diagnoses this machine. Problems do not change the exit status.
 pub fn run(args: &DoctorArgs, common: &GlobalArgs) -> CommandResult {
     let store = store_sibling(common, "results.db")?;
-    let signs = machine::probes::read(store.parent().unwrap_or(Path::new(".")), &site(None));
-    let diagnosis = diagnose(&machine::settings::read(), &signs);
+    let probes = machine::probes::read(store.parent().unwrap_or(Path::new(".")), &site(None));
+    let diagnosis = diagnose(&machine::settings::read(), &probes);
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::diagnosis(&diagnosis))?,
-        TextOrJson::Text => output::print(&report::doctor::diagnosis(&diagnosis, &output::look()))?,
+        TextOrJson::Text => output::print(&report::doctor::diagnosis(&diagnosis, &output::stdout_style()))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,5 @@
-//! `nearfar expand`: a program on more memory than it gets DRAM. The program has the terminal, the standard streams and
-//! the exit status; what this says goes to stderr, or to a file.
+//! `nearfar expand`: runs a program with less DRAM than it needs. The program keeps the terminal, the standard streams and the
+//! exit status; messages go to stderr, the summary also to a file.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal};
@@ -25,103 +25,103 @@ use crate::output;
 use crate::run_guard::site;
 use crate::target_machine::{existing_store, far_site, has_store};
 
-/// How often it is looked how the program stands.
-const LOOK: Duration = Duration::from_millis(100);
-/// Over so long it is told how fast it goes.
-const PACE: Duration = Duration::from_secs(1);
-/// What is passed on to the program; a terminal's own go to all of its foreground anyway.
+/// Interval between status updates.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval over which the rate of page faults is computed.
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
+/// Signals that are forwarded to the program, except those that the terminal already sends to its foreground process group.
 const FORWARDED: [i32; 8] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
-const OF_THE_TERMINAL: [i32; 4] = [SIGINT, SIGQUIT, SIGCONT, SIGWINCH];
+const SENT_BY_TERMINAL: [i32; 4] = [SIGINT, SIGQUIT, SIGCONT, SIGWINCH];
 
 struct Summary {
     dram: Bytes,
     wall: Duration,
-    most_far: Bytes,
+    max_far: Bytes,
     state: ExpansionStatus,
 }
 
-/// Runs a program on a budget of DRAM.
+/// Runs a program with a limit on its DRAM.
 pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
-    let budget = budget(args, common)?;
+    let limits = limits(args, common)?;
     if let Err(error) = machine::child::find_program(&args.command[0].to_string_lossy()) {
-        CliError::of(&error).hint_of(error.hint()).print();
+        CliError::failure(&error).maybe_hint(error.hint()).print();
         return Ok(ExitCode::from(127));
     }
     let trace = args.trace.as_deref().map(create_trace).transpose()?;
-    // Before anything is made: a signal that came in between would end this and leave the program, or what was made for it.
+    // First: an unhandled signal would end this process and leave the program, the cgroup and the swap device behind.
     let signals = signals()?;
     let expansion =
-        Expansion::start_recorded(&budget, &site(None).own(), trace.clone()).map_err(|error| failure(&error))?;
+        Expansion::start_recorded(&limits, &site(None).own(), trace.clone()).map_err(|error| failure(&error))?;
     let mut program = match start(&args.command, &expansion)? {
         Ok(program) => program,
         Err(status) => return Ok(status),
     };
-    let began = Instant::now();
-    let ended = follow(&mut program, &expansion, &signals, StatusLine::new(args.live, common.quiet), common.quiet)?;
-    let wall = began.elapsed();
+    let started = Instant::now();
+    let exit = supervise(&mut program, &expansion, &signals, StatusLine::new(args.live, common.quiet), common.quiet)?;
+    let wall = started.elapsed();
     let dram = expansion.dram();
     let (state, restored) = expansion.stop();
     restored.iter().filter(|restored| !restored.is_settled()).for_each(|restored| eprintln!("nearfar: {restored}"));
-    // The program's status is worth more than its trace.
+    // An incomplete trace does not change the exit status, which is that of the program.
     if let Some(Err(error)) = trace.map(|trace| trace.finish()) {
-        CliError::of(format!("the trace is not whole: {error}")).print();
+        CliError::failure(format!("the trace is incomplete: {error}")).print();
     }
-    let story = Summary { dram, wall, most_far: ended.most_far, state };
+    let summary = Summary { dram, wall, max_far: exit.max_far, state };
     if !common.quiet {
-        eprintln!("nearfar: {}", story.in_words());
+        eprintln!("nearfar: {}", summary.describe());
     }
     if let Some(path) = &args.summary {
-        let text = serde_json::to_string_pretty(&story.json()).map_err(CliError::of)?;
+        let text = serde_json::to_string_pretty(&summary.json()).map_err(CliError::failure)?;
         output::write(path, &format!("{text}\n"))?;
     }
-    foreground::exit_like(ended.status)
+    foreground::exit_like(exit.status)
 }
 
 fn create_trace(path: &Path) -> Result<Trace, CliError> {
-    Trace::create(path).map_err(|error| CliError::of(format!("cannot make {}: {error}", path.display())))
+    Trace::create(path).map_err(|error| CliError::failure(format!("cannot create {}: {error}", path.display())))
 }
 
-/// Reads the flags that say how much memory of which kind.
-fn budget(args: &ExpandArgs, common: &GlobalArgs) -> Result<ExpansionLimits, CliError> {
+/// Returns the limits that the options request.
+fn limits(args: &ExpandArgs, common: &GlobalArgs) -> Result<ExpansionLimits, CliError> {
     let dram = dram(args, common)?;
     let engine = match args.engine {
         EngineName::Steered => PagingMode::Steered,
-        EngineName::Plain => PagingMode::Plain,
+        EngineName::Kernel => PagingMode::Plain,
     };
     with_far(&ExpansionLimits { engine, ..ExpansionLimits::of(dram) }, &args.far)
 }
 
-/// A size, or a share of what the program needs.
+/// Parses `--dram`: a size, or a percentage of the peak memory.
 fn dram(args: &ExpandArgs, common: &GlobalArgs) -> Result<Bytes, CliError> {
     let text = args.dram.trim();
     if !text.ends_with('%') {
-        return Bytes::parse(text).map_err(|why| CliError::usage(format!("--dram: {why}, or 50% of --peak")));
+        return Bytes::parse(text).map_err(|error| CliError::usage(format!("--dram: {error}, or a percentage such as 50%")));
     }
-    let share = parse_share(text).map_err(|why| CliError::usage(format!("--dram: {why}")))?;
-    let of = |peak: Bytes| Bytes((peak.0 as f64 * share) as u64);
+    let share = parse_share(text).map_err(|error| CliError::usage(format!("--dram: {error}")))?;
+    let share_of = |peak: Bytes| Bytes((peak.0 as f64 * share) as u64);
     if let Some(peak) = args.peak {
-        return Ok(of(peak));
+        return Ok(share_of(peak));
     }
     let Some((run, peak)) = measured_need(&args.command, common)? else {
-        return Err(CliError::usage(format!("--dram {text} of what? this program's need is not known"))
-            .hint("--peak SIZE says it, and nearfar size -- CMD measures it for this very command line"));
+        return Err(CliError::usage(format!("--dram {text}: the peak memory of this command line is unknown"))
+            .hint("set it with --peak SIZE, or measure it with nearfar size -- CMD"));
     };
     if !common.quiet {
         let when = report::number::date(run.started_unix_ms);
         let id = &run.id.0[..run.id.0.len().min(8)];
-        eprintln!("nearfar: {} of DRAM: {text} of the {peak} that it held at most in run {id} ({when})", of(peak));
+        eprintln!("nearfar: {} of DRAM: {text} of the peak of {peak} in run {id} ({when})", share_of(peak));
     }
-    Ok(of(peak))
+    Ok(share_of(peak))
 }
 
-/// The newest run of `nearfar size` for this very command line, and what it held.
+/// Returns the newest run of `nearfar size` for exactly this command line, and the measured peak.
 fn measured_need(command: &[OsString], common: &GlobalArgs) -> Result<Option<(RunSummary, Bytes)>, CliError> {
-    let argv: Option<Vec<String>> = command.iter().map(|word| word.to_str().map(String::from)).collect();
+    let argv: Option<Vec<String>> = command.iter().map(|arg| arg.to_str().map(String::from)).collect();
     let Some(argv) = argv.filter(|_| has_store(common).is_ok_and(|has| has)) else { return Ok(None) };
     let store = existing_store(common)?;
     let name = size::experiment(&argv[0]);
-    for run in store.runs().map_err(CliError::of)?.into_iter().rev().filter(|run| run.experiment == name) {
-        let record = store.run(&run.id.0).map_err(CliError::of)?;
+    for run in store.runs().map_err(CliError::failure)?.into_iter().rev().filter(|run| run.experiment == name) {
+        let record = store.run(&run.id.0).map_err(CliError::failure)?;
         if let Some(need) = need_of(&record.plan, &argv) {
             return Ok(Some((run, need)));
         }
@@ -129,135 +129,136 @@ fn measured_need(command: &[OsString], common: &GlobalArgs) -> Result<Option<(Ru
     Ok(None)
 }
 
-/// Adds the flags about far memory.
-fn with_far(budget: &ExpansionLimits, far: &FarArgs) -> Result<ExpansionLimits, CliError> {
+/// Adds the options of far memory.
+fn with_far(limits: &ExpansionLimits, far: &FarArgs) -> Result<ExpansionLimits, CliError> {
     Ok(ExpansionLimits {
-        folder: far.file.as_deref().map_or_else(|| Ok(far_site().folder), folder)?,
-        far: far.size.unwrap_or(budget.far),
+        folder: far.path.as_deref().map_or_else(|| Ok(far_site().folder), far_dir)?,
+        far: far.size.unwrap_or(limits.far),
         shred: far.shred,
         allow_unencrypted: far.allow_unencrypted,
-        ..budget.clone()
+        ..limits.clone()
     })
 }
 
-/// The file has no name, so that nothing of it is ever left; a name that was given says where it is.
-fn folder(path: &Path) -> Result<PathBuf, CliError> {
+/// Returns the directory for the swap file. The file is unnamed, so that the kernel frees it with its last user; of the path of
+/// a file, only the directory is used.
+fn far_dir(path: &Path) -> Result<PathBuf, CliError> {
     if path.is_dir() {
         return Ok(path.into());
     }
     if path.exists() {
-        return Err(CliError::usage(format!("--far-file: {} is there already and is not overwritten", path.display()))
-            .hint("name a folder, or a file that is not there"));
+        return Err(CliError::usage(format!("--far-path: {} already exists and is not overwritten", path.display()))
+            .hint("use a directory, or the path of a file that does not exist"));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if folder.is_dir() {
-        return Ok(folder.into());
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if dir.is_dir() {
+        return Ok(dir.into());
     }
-    Err(CliError::usage(format!("--far-file: there is no folder {}", folder.display()))
-        .hint("make it, or name another"))
+    Err(CliError::usage(format!("--far-path: the directory {} does not exist", dir.display()))
+        .hint("create it, or use another directory"))
 }
 
-/// A refusal, for the user.
-fn failure(refused: &Unavailable) -> CliError {
-    let status = if refused.not_permitted { CliStatus::NotPermitted } else { CliStatus::Failure };
-    CliError::with(status, refused).hint_of(refused.hint.as_deref())
+/// Converts an error of the expansion.
+fn failure(error: &Unavailable) -> CliError {
+    let status = if error.not_permitted { CliStatus::NotPermitted } else { CliStatus::Failure };
+    CliError::with(status, error).maybe_hint(error.hint.as_deref())
 }
 
-/// The program, or the status that says why there is none, as env(1) has them.
+/// Starts the program. The inner error is the exit status of a failure, with the values of env(1).
 fn start(command: &[OsString], expansion: &Expansion) -> Result<Result<ForegroundProcess, ExitCode>, CliError> {
-    let entrance = expansion.cgroup_procs().map_err(|error| failure(&error))?;
-    Ok(ForegroundProcess::start(command, &entrance).map_err(|error| {
-        CliError::of(format!("cannot run '{}': {error}", command[0].display())).print();
+    let cgroup_procs = expansion.cgroup_procs().map_err(|error| failure(&error))?;
+    Ok(ForegroundProcess::start(command, &cgroup_procs).map_err(|error| {
+        CliError::failure(format!("cannot run '{}': {error}", command[0].display())).print();
         ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
     }))
 }
 
-/// How the program ended, and the most that it had far.
+/// Exit status of the program, and its peak of far memory.
 struct ExpandExit {
     status: ExitStatus,
-    most_far: Bytes,
+    max_far: Bytes,
 }
 
-/// Passes signals on until the program and all that it left behind have ended.
-fn follow(
+/// Forwards signals until the program and all processes that it left behind have ended.
+fn supervise(
     program: &mut ForegroundProcess,
     expansion: &Expansion,
     signals: &Receiver<i32>,
     mut line: StatusLine,
     quiet: bool,
 ) -> Result<ExpandExit, CliError> {
-    let mut most_far = Bytes::default();
+    let mut max_far = Bytes::default();
     let mut status = None;
-    let mut told = false;
+    let mut is_announced = false;
     loop {
-        let signal = signals.recv_timeout(LOOK).ok();
+        let signal = signals.recv_timeout(POLL_INTERVAL).ok();
         if status.is_none() {
             status =
-                program.try_wait().map_err(|error| CliError::of(format!("cannot wait for the program: {error}")))?;
+                program.try_wait().map_err(|error| CliError::failure(format!("cannot wait for the program: {error}")))?;
         }
-        let left = if status.is_some() { expansion.processes() } else { vec![program.id()] };
-        if let Some(status) = status.filter(|_| left.is_empty()) {
+        let processes = if status.is_some() { expansion.processes() } else { vec![program.id()] };
+        if let Some(status) = status.filter(|_| processes.is_empty()) {
             line.clear();
-            return Ok(ExpandExit { status, most_far });
+            return Ok(ExpandExit { status, max_far });
         }
-        if let Some(signal) = signal.filter(|signal| is_for_the_program(*signal)) {
-            left.iter().for_each(|pid| foreground::send(*pid, signal));
+        if let Some(signal) = signal.filter(|signal| is_forwarded(*signal)) {
+            processes.iter().for_each(|pid| foreground::send(*pid, signal));
         }
-        if status.is_some() && !told && !quiet {
-            told = true;
+        if status.is_some() && !is_announced && !quiet {
+            is_announced = true;
             eprintln!(
-                "nearfar: the program has ended and left processes that go on ({}); waiting for them",
-                pids(&left)
+                "nearfar: the program has ended, but processes that it started are still running ({}); waiting for them",
+                pids(&processes)
             );
         }
         let state = expansion.state();
-        most_far = most_far.max(state.held.swap);
+        max_far = max_far.max(state.held.swap);
         line.show(&state, expansion);
     }
 }
 
-/// Signals as they come, and one more for every child that ends, so that nobody waits for a look.
+/// Returns a channel of received signals, including SIGCHLD, so that the end of a child interrupts the wait.
 fn signals() -> Result<Receiver<i32>, CliError> {
-    let refused = |error: std::io::Error| CliError::of(format!("cannot watch for signals: {error}"));
-    let watched = FORWARDED.into_iter().filter(|signal| *signal != SIGHUP || !machine::child::is_ignored(SIGHUP));
-    let mut signals = Signals::new(watched.chain([signal_hook::consts::SIGCHLD])).map_err(refused)?;
+    let signal_error = |error: std::io::Error| CliError::failure(format!("cannot install signal handlers: {error}"));
+    let handled = FORWARDED.into_iter().filter(|signal| *signal != SIGHUP || !machine::child::is_ignored(SIGHUP));
+    let mut signals = Signals::new(handled.chain([signal_hook::consts::SIGCHLD])).map_err(signal_error)?;
     let (send, receive) = channel();
     let forward = move || signals.forever().all(|signal| send.send(signal).is_ok());
-    std::thread::Builder::new().name("signals".into()).spawn(forward).map_err(refused)?;
+    std::thread::Builder::new().name("signals".into()).spawn(forward).map_err(signal_error)?;
     Ok(receive)
 }
 
-fn is_for_the_program(signal: i32) -> bool {
-    FORWARDED.contains(&signal) && !(OF_THE_TERMINAL.contains(&signal) && foreground::terminal_signals_us())
+fn is_forwarded(signal: i32) -> bool {
+    FORWARDED.contains(&signal) && !(SENT_BY_TERMINAL.contains(&signal) && foreground::terminal_signals_us())
 }
 
 fn pids(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// The line that says how the program stands, where it disturbs nobody.
+/// The status line. By default it is shown only if the program does not write to the same terminal.
 struct StatusLine {
     bar: Option<ProgressBar>,
-    pace: StallRate,
+    rate: StallRate,
 }
 
-/// What waiting for memory took of the last second.
+/// Rate of page faults and share of time stalled on memory over the last interval.
 struct StallRate {
-    /// When it was looked last, and how many faults and which time stalled were counted until then.
-    looked: Option<(Instant, u64, Option<Nanos>)>,
-    words: String,
+    /// Time of the last update, and the faults and stalled time counted until then.
+    last: Option<(Instant, u64, Option<Nanos>)>,
+    text: String,
 }
 
 impl StallRate {
-    fn look(&mut self, faults: u64, stalled: impl FnOnce() -> Option<Nanos>) {
-        if self.looked.is_some_and(|(then, ..)| then.elapsed() < PACE) {
+    fn update(&mut self, faults: u64, stalled: impl FnOnce() -> Option<Nanos>) {
+        if self.last.is_some_and(|(then, ..)| then.elapsed() < RATE_INTERVAL) {
             return;
         }
         let now = (Instant::now(), faults, stalled());
-        if let Some(before) = self.looked.replace(now) {
+        if let Some(before) = self.last.replace(now) {
             let seconds = now.0.duration_since(before.0).as_secs_f64();
             let rate = faults.saturating_sub(before.1) as f64 / seconds;
-            self.words = match (now.2, before.2) {
+            self.text = match (now.2, before.2) {
                 (Some(now), Some(before)) => {
                     let share = (now.0.saturating_sub(before.0) as f64 / 1e9 / seconds).min(1.0);
                     format!(" ({rate:.0}/s, stalled {:.0} % of the time)", 100.0 * share)
@@ -269,21 +270,21 @@ impl StallRate {
 }
 
 impl StatusLine {
-    fn new(wanted: bool, quiet: bool) -> Self {
-        let alone = std::io::stderr().is_terminal() && !std::io::stdout().is_terminal();
-        let style = || ProgressStyle::with_template("{elapsed} {msg}").expect("the template is constant and right");
-        let bar = (!quiet && (wanted || alone)).then(|| ProgressBar::new_spinner().with_style(style()));
-        Self { bar, pace: StallRate { looked: None, words: String::new() } }
+    fn new(forced: bool, quiet: bool) -> Self {
+        let is_separate = std::io::stderr().is_terminal() && !std::io::stdout().is_terminal();
+        let style = || ProgressStyle::with_template("{elapsed} {msg}").expect("the template is valid");
+        let bar = (!quiet && (forced || is_separate)).then(|| ProgressBar::new_spinner().with_style(style()));
+        Self { bar, rate: StallRate { last: None, text: String::new() } }
     }
 
     fn show(&mut self, state: &ExpansionStatus, expansion: &Expansion) {
         if let Some(bar) = &self.bar {
-            self.pace.look(state.held.major_faults, || expansion.stalled());
+            self.rate.update(state.held.major_faults, || expansion.stalled());
             let near = Bytes(state.held.anonymous.0 + state.held.file.0);
-            let (far, waits, pace) = (state.held.swap, state.held.major_faults, &self.pace.words);
-            let mut text = format!("near {near}, far {far}, {waits} waits{pace}");
+            let (far, faults, rate) = (state.held.swap, state.held.major_faults, &self.rate.text);
+            let mut text = format!("near {near}, far {far}, {faults} faults waited{rate}");
             if let Some(counts) = state.piloted.map(|piloted| piloted.counts) {
-                text = format!("{text}, {} ahead", fetched(counts.fetched, counts.used));
+                text = format!("{text}, {}", prefetched(counts.fetched, counts.used));
             }
             bar.set_message(text);
         }
@@ -296,10 +297,10 @@ impl StatusLine {
     }
 }
 
-/// Pages fetched, and how many of them were used; that is a sample, and may come out above all of them.
-fn fetched(pages: u64, used: u64) -> String {
+/// Describes prefetched pages and the share that was used. The used pages are estimated from a sample and may exceed all pages.
+fn prefetched(pages: u64, used: u64) -> String {
     let share = if pages == 0 { 0.0 } else { (used as f64 / pages as f64).min(1.0) };
-    format!("{} fetched ({:.0} % used)", Bytes(pages * page()), share * 100.0)
+    format!("{} prefetched ({:.0} % used)", Bytes(pages * page()), share * 100.0)
 }
 
 fn page() -> u64 {
@@ -307,30 +308,30 @@ fn page() -> u64 {
 }
 
 impl Summary {
-    fn in_words(&self) -> String {
+    fn describe(&self) -> String {
         let ExpansionStatus { held, far_read, far_written, killed, piloted } = &self.state;
         let mut text = format!(
-            "{:.1} s in {} of DRAM, at most {} far; {} page faults waited, {far_read} read and {far_written} written",
+            "{:.1} s with {} of DRAM, at most {} far; {} page faults waited, {far_read} read, {far_written} written",
             self.wall.as_secs_f64(),
             self.dram,
-            self.most_far,
+            self.max_far,
             held.major_faults
         );
         if let Some(piloted) = piloted {
             let counts = piloted.counts;
             let share = 100.0 * piloted.cpu / piloted.elapsed.max(1e-9);
             text = format!(
-                "{text}; {} ahead, {} paged out behind, pilot {share:.0} % of a cpu",
-                fetched(counts.fetched, counts.used),
+                "{text}; {}, {} evicted, paging controller {share:.0} % of a CPU",
+                prefetched(counts.fetched, counts.used),
                 Bytes(piloted.paged_out)
             );
             if piloted.refused > 0 {
-                text = format!("{text}, {} of its orders refused by the kernel", piloted.refused);
+                text = format!("{text}, {} of its advice calls rejected by the Linux kernel", piloted.refused);
             }
         }
         if *killed > 0 {
             text = format!(
-                "{text}\nnearfar: the kernel ended {killed} of its processes because it found nothing more to page out\nhint: a larger --dram, or a larger --far-size if far memory was full"
+                "{text}\nnearfar: the Linux kernel killed {killed} of its processes because it could not free memory\nhint: increase --dram, or --far-size if far memory was full"
             );
         }
         text
@@ -360,7 +361,7 @@ impl Summary {
             "engine": if piloted.is_some() { "steered" } else { "plain" },
             "dram_bytes": self.dram,
             "wall_seconds": self.wall.as_secs_f64(),
-            "far_bytes_max": self.most_far,
+            "far_bytes_max": self.max_far,
             "faults_major": held.major_faults,
             "far_read_bytes": far_read,
             "far_written_bytes": far_written,

@@ -15,7 +15,7 @@ use crate::cli::{
     RunArgs, TextOrJson,
 };
 use crate::commands::kubernetes;
-use crate::commands::run::{asked, text};
+use crate::commands::run::{read_experiment, text};
 use crate::coordinator::{self, Collected, FollowOptions, PerNode, problems, warn};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
@@ -35,17 +35,17 @@ pub fn run(args: &FleetArgs, common: &GlobalArgs) -> CommandResult {
 }
 
 fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
-    if let NodeSelector::Kubernetes(on) = &args.reach.on {
+    if let NodeSelector::Kubernetes(on) = &args.nodes.on {
         return kubernetes::run(args, on, common);
     }
     refuse_manifest(&args.manifest, args.cpus.is_some())?;
-    let fleet = coordinator::Fleet::of(&args.reach)?;
+    let fleet = coordinator::Fleet::of(&args.nodes)?;
     let orders = orders(args, fleet.nodes())?;
     let job = orders[0].job.clone();
     if !common.quiet {
         eprintln!("{job} on {} nodes; they go on without this program", fleet.nodes().len());
     }
-    let patience = Duration::from_nanos(args.patience.0);
+    let patience = Duration::from_nanos(args.node_timeout.0);
     let came =
         coordinator::follow(&fleet, &FollowOptions { orders, watch: !args.detach, patience, quiet: common.quiet });
     coordinator::show(&came, args.format == TextOrJson::Json)?;
@@ -66,9 +66,9 @@ fn orders(args: &FleetRunArgs, nodes: &[NodeName]) -> Result<Vec<JobSpec>, CliEr
 /// What every node is to run, with `{node}` in its words, and what that is when read as one of them will.
 pub fn order(args: &FleetRunArgs, node: &NodeName) -> Result<(JobSpec, Box<RunArgs>, Experiment), CliError> {
     let (_, experiment) = text(&args.experiment)?;
-    let words = labelled(&args.words);
+    let words = labelled(&args.run_options);
     let (run, read) = check(args, &for_node(&words, node))?;
-    let apart = short_hash(&format!("{experiment}\0{}", args.words.join("\0")));
+    let apart = short_hash(&format!("{experiment}\0{}", args.run_options.join("\0")));
     let job = args.name.clone().unwrap_or_else(|| JobName::of(&read.name, &apart[..8]));
     Ok((JobSpec { job, experiment, words }, run, read))
 }
@@ -97,7 +97,7 @@ fn check(args: &FleetRunArgs, words: &[String]) -> Result<(Box<RunArgs>, Experim
         return Err(CliError::usage("flags for the nodes: they are for nearfar run"));
     };
     refuse(&run, words)?;
-    let experiment = asked(&run, &cli.common)?.0;
+    let experiment = read_experiment(&run, &cli.common)?.0;
     Ok((Box::new(run), experiment))
 }
 
@@ -147,11 +147,11 @@ fn say_next(args: &FleetRunArgs, came: &PerNode<Vec<JobStatus>>) {
         eprintln!("hint: the same command goes on where nodes have stopped");
     }
     let mut words = vec!["nearfar".to_string(), "fleet".into(), if args.detach { "status" } else { "collect" }.into()];
-    words.push(format!("--on={}", args.reach.on));
-    if args.reach.program != "nearfar" {
-        words.push(format!("--program={}", args.reach.program));
+    words.push(format!("--on={}", args.nodes.on));
+    if args.nodes.program != "nearfar" {
+        words.push(format!("--program={}", args.nodes.program));
     }
-    words.extend(args.reach.ssh_options.iter().map(|option| format!("--ssh-option={option}")));
+    words.extend(args.nodes.ssh_options.iter().map(|option| format!("--ssh-option={option}")));
     eprintln!("next: {}", quote_argv(&words));
 }
 
@@ -160,7 +160,7 @@ fn refuse_manifest(flags: &ManifestArgs, sized: bool) -> Result<(), CliError> {
     let given = [
         (flags.image.is_some(), "--image"),
         (flags.output.is_some(), "--output"),
-        (flags.results.is_some(), "--results"),
+        (flags.results_dir.is_some(), "--results-dir"),
         (!flags.tolerations.is_empty(), "--toleration"),
         (sized, "--cpus"),
     ];
@@ -171,10 +171,10 @@ fn refuse_manifest(flags: &ManifestArgs, sized: bool) -> Result<(), CliError> {
 }
 
 fn status(args: &FleetQueryArgs) -> CommandResult {
-    if let NodeSelector::Kubernetes(_) = args.reach.on {
+    if let NodeSelector::Kubernetes(_) = args.nodes.on {
         return Err(kubernetes::not_asked());
     }
-    let fleet = coordinator::Fleet::of(&args.reach)?;
+    let fleet = coordinator::Fleet::of(&args.nodes)?;
     let came = fleet.look(&args.names);
     coordinator::show(&came, args.format == TextOrJson::Json)?;
     warn(problems(&came));
@@ -183,13 +183,13 @@ fn status(args: &FleetQueryArgs) -> CommandResult {
 }
 
 fn collect(args: &FleetCollectArgs, common: &GlobalArgs) -> CommandResult {
-    if let NodeSelector::Kubernetes(on) = &args.ask.reach.on {
+    if let NodeSelector::Kubernetes(on) = &args.query.nodes.on {
         return kubernetes::collect(args, on, common);
     }
     refuse_manifest(&args.manifest, false)?;
-    let args = &args.ask;
+    let args = &args.query;
     let mut store = open_store(common)?;
-    let fleet = coordinator::Fleet::of(&args.reach)?;
+    let fleet = coordinator::Fleet::of(&args.nodes)?;
     let came = coordinator::collect(&fleet, &args.names, &mut store)?;
     match args.format {
         TextOrJson::Json => output::print_json(&collected_json(&came))?,

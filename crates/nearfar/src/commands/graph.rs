@@ -1,4 +1,4 @@
-//! `nearfar graph`: edge lists and constructed graphs of the Graph500.
+//! `nearfar graph`: generates edge lists, builds graph files and describes them.
 
 mod atomic_file;
 mod build_dir;
@@ -21,33 +21,32 @@ use crate::cli::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, Grap
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 
-/// Columns that `build` makes unless it is told.
+/// Default of `graph build --columns`.
 const DEFAULT_K: u32 = 16;
-/// Bytes that are handed to the system at once.
+/// Size of I/O buffers in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// Does one of the three.
 pub fn run(args: &GraphCommandArgs) -> CommandResult {
-    match &args.what {
+    match &args.command {
         GraphCommand::Edges(args) => edges(args),
         GraphCommand::Build(args) => build(args),
         GraphCommand::Info(args) => info(args),
     }
 }
 
-/// What is said about a graph: a name, and a value with its unit in words.
+/// Printed properties of a graph: names with units, and values.
 type GraphFacts = Vec<(&'static str, Value)>;
 
 fn edges(args: &EdgesArgs) -> CommandResult {
-    let spec = spec(args.which)?;
-    let form = match args.edges {
+    let spec = spec(args.graph)?;
+    let encoding = match args.edges {
         EdgeFormat::Pairs => EdgeEncoding::Pairs,
         EdgeFormat::Packed => EdgeEncoding::Packed,
         EdgeFormat::Text => EdgeEncoding::Text,
     };
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let file = args.output.as_deref().filter(|_| !to_stdout);
-    let mut target = file.map(|path| AtomicFile::new(path, Bytes(form.bytes(&spec)))).transpose()?;
+    let mut target = file.map(|path| AtomicFile::new(path, Bytes(encoding.bytes(&spec)))).transpose()?;
     let mut hash = args.sha256.then(Sha256::new);
     let mut bytes = Vec::new();
     graph::stream(&spec, threads(args.threads), |edges| {
@@ -58,7 +57,7 @@ fn edges(args: &EdgesArgs) -> CommandResult {
         }
         if target.is_some() || to_stdout {
             bytes.clear();
-            form.append(edges, &mut bytes);
+            encoding.append(edges, &mut bytes);
         }
         match &mut target {
             Some(target) => target.write(&bytes),
@@ -75,45 +74,45 @@ fn edges(args: &EdgesArgs) -> CommandResult {
         facts.push(("sha256", json!(hex)));
     }
     facts.extend(args.output.iter().filter(|_| !to_stdout).map(|path| ("file", json!(path))));
-    // The edges are what goes to stdout then.
-    if to_stdout { Ok(ExitCode::SUCCESS) } else { say(&facts, args.format) }
+    // stdout already contains the edges.
+    if to_stdout { Ok(ExitCode::SUCCESS) } else { print(&facts, args.format) }
 }
 
 fn build(args: &BuildArgs) -> CommandResult {
-    let spec = spec(args.which)?;
-    graph::check_columns(args.k)?;
+    let spec = spec(args.graph)?;
+    graph::check_columns(args.columns)?;
     if args.output.exists() {
         build_dir::clean(&args.output);
         return Err(exists(&args.output));
     }
-    let crew = threads(args.threads);
-    let mut facts = if out_of_core::fits_in_core(args, &spec, crew)? {
-        in_core(args, &spec, crew)?
+    let team = threads(args.threads);
+    let mut facts = if out_of_core::fits_in_core(args, &spec, team)? {
+        in_core(args, &spec, team)?
     } else {
-        out_of_core::build(args, &spec, crew)?
+        out_of_core::build(args, &spec, team)?
     };
     facts.push(("file", json!(args.output)));
-    say(&facts, args.format)
+    print(&facts, args.format)
 }
 
-fn in_core(args: &BuildArgs, spec: &Spec, crew: PlainTeam) -> Result<GraphFacts, CliError> {
+fn in_core(args: &BuildArgs, spec: &Spec, team: PlainTeam) -> Result<GraphFacts, CliError> {
     graph::check_fits(spec).map_err(|error| {
-        let with_less = BuildRequirements::of(spec, crew.0, args.k).map(|needs| needs.memory);
-        let failure = CliError::from(error);
-        match with_less {
+        let requirements = BuildRequirements::of(spec, team.0, args.columns).map(|requirements| requirements.memory);
+        let error = CliError::from(error);
+        match requirements {
             Ok(memory) => {
-                failure.hint(format!("out of core it needs little more than {memory}, and a disk: --dram SIZE"))
+                error.hint(format!("build out of core with --memory SIZE, at least about {memory}"))
             }
-            Err(_) => failure,
+            Err(_) => error,
         }
     })?;
-    let began = Instant::now();
-    let room = ArrayPlacement::kernel_default();
-    let tuples = Tuples::generate(&crew, spec, &room)?;
-    let generation = began.elapsed().as_secs_f64();
-    let began = Instant::now();
-    let layout = graph::build(&crew, &tuples, args.k, &room)?;
-    let construction = began.elapsed().as_secs_f64();
+    let started = Instant::now();
+    let placement = ArrayPlacement::kernel_default();
+    let tuples = Tuples::generate(&team, spec, &placement)?;
+    let generation = started.elapsed().as_secs_f64();
+    let started = Instant::now();
+    let layout = graph::build(&team, &tuples, args.columns, &placement)?;
+    let construction = started.elapsed().as_secs_f64();
     drop(tuples);
     let (head, tail, index) = layout.bytes();
     let mut target = AtomicFile::new(&args.output, Bytes(head + tail + index))?;
@@ -129,12 +128,12 @@ fn in_core(args: &BuildArgs, spec: &Spec, crew: PlainTeam) -> Result<GraphFacts,
 fn info(args: &InfoArgs) -> CommandResult {
     let facts = match (&args.file, args.scale) {
         (Some(path), _) => {
-            let refused = |error: FileError| CliError::usage(format!("{}: {error}", path.display()));
-            let file = File::open(path).map_err(|error| refused(FileError::Io(error.to_string())))?;
+            let file_error = |error: FileError| CliError::usage(format!("{}: {error}", path.display()));
+            let file = File::open(path).map_err(|error| file_error(FileError::Io(error.to_string())))?;
             let mut from = BufReader::with_capacity(BUFFER, file);
             let layout = graph::read(&mut from, threads(None), &ArrayPlacement::kernel_default()).map_err(|error| {
                 let hint = hint(&error);
-                refused(error).hint(hint)
+                file_error(error).hint(hint)
             })?;
             facts_of_layout(&layout)
         }
@@ -143,45 +142,45 @@ fn info(args: &InfoArgs) -> CommandResult {
             let mut facts = facts_of(&spec);
             facts.push(("edge_list_bytes", json!(EdgeEncoding::Pairs.bytes(&spec))));
             facts.push(("construction_bytes", json!(graph::bytes_needed(&spec).0)));
-            if let Ok(needs) = BuildRequirements::of(&spec, threads(None).0, DEFAULT_K) {
-                facts.push(("out_of_core_bytes", json!(needs.memory.0)));
-                facts.push(("out_of_core_disk_bytes", json!(BuildRequirements::disk(&spec, needs.memory).0)));
+            if let Ok(requirements) = BuildRequirements::of(&spec, threads(None).0, DEFAULT_K) {
+                facts.push(("out_of_core_bytes", json!(requirements.memory.0)));
+                facts.push(("out_of_core_disk_bytes", json!(BuildRequirements::disk(&spec, requirements.memory).0)));
             }
             facts.push(("fits", json!(graph::check_fits(&spec).is_ok())));
             facts
         }
     };
-    say(&facts, args.format)
+    print(&facts, args.format)
 }
 
 fn hint(error: &FileError) -> &'static str {
     match error {
-        FileError::Io(_) => "is it there, and may it be read?",
-        FileError::Graph(_) => "it needs as much memory as the file has bytes, and as much again for its vertices",
-        FileError::Foreign => "nearfar graph build --scale S --output FILE writes one",
-        _ => "make it again: nearfar graph build --scale S --output FILE",
+        FileError::Io(_) => "check that the file exists and is readable",
+        FileError::Graph(_) => "reading needs memory for the file and for its vertices",
+        FileError::Foreign => "create a graph file with nearfar graph build --scale S --output FILE",
+        _ => "rebuild the file with nearfar graph build --scale S --output FILE",
     }
 }
 
-fn spec(which: GraphArgs) -> Result<Spec, CliError> {
-    let spec = Spec { edge_factor: which.edge_factor, ..Spec::graph500(which.scale) };
+fn spec(graph: GraphArgs) -> Result<Spec, CliError> {
+    let spec = Spec { edge_factor: graph.edge_factor, ..Spec::graph500(graph.scale) };
     spec.check()?;
     Ok(spec)
 }
 
-fn threads(given: Option<usize>) -> PlainTeam {
-    PlainTeam(given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
+fn threads(threads: Option<usize>) -> PlainTeam {
+    PlainTeam(threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)))
 }
 
 impl From<graph::Error> for CliError {
     fn from(error: graph::Error) -> Self {
         use graph::Error::{Columns, EdgeFactor, Little, Parts, Root, Scale, TooLarge};
-        let failure = match error {
+        let cli_error = match error {
             Scale { .. } | EdgeFactor { .. } | Columns { .. } | Parts { .. } | Root(_) => Self::usage(&error),
             TooLarge { .. } | Little { .. } => Self::with(CliStatus::Skipped, &error),
-            _ => Self::of(&error),
+            _ => Self::failure(&error),
         };
-        failure.hint_of(error.hint())
+        cli_error.maybe_hint(error.hint())
     }
 }
 
@@ -198,7 +197,7 @@ fn facts_of_layout(layout: &Layout) -> GraphFacts {
     facts_of_graph(layout.spec(), layout.vertices(), layout.edges(), layout.columns(), layout.bytes())
 }
 
-/// With bytes of HEAD, TAIL, and what finds both.
+/// `bytes` are those of head columns, tail lists and index.
 fn facts_of_graph(spec: &Spec, vertices: u64, edges: u64, columns: u32, bytes: (u64, u64, u64)) -> GraphFacts {
     let (head, tail, index) = bytes;
     let mut facts = facts_of(spec);
@@ -214,7 +213,7 @@ fn facts_of_graph(spec: &Spec, vertices: u64, edges: u64, columns: u32, bytes: (
     facts
 }
 
-fn say(facts: &GraphFacts, format: TextOrJson) -> CommandResult {
+fn print(facts: &GraphFacts, format: TextOrJson) -> CommandResult {
     match format {
         TextOrJson::Json => {
             let map: serde_json::Map<String, Value> =
@@ -232,20 +231,20 @@ fn say(facts: &GraphFacts, format: TextOrJson) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Edges to whoever reads stdout; who has read enough ends it.
+/// Writes edges to stdout. Exits successfully if the reader has closed the pipe.
 fn to_pipe(bytes: &[u8]) -> Result<(), CliError> {
     match std::io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => other.map_err(|error| CliError::of(format!("cannot write to standard output: {error}"))),
+        other => other.map_err(|error| CliError::failure(format!("cannot write to stdout: {error}"))),
     }
 }
 
 fn exists(path: &Path) -> CliError {
-    CliError::usage(format!("{} is there already", path.display()))
-        .hint("choose another name, or remove that file first")
+    CliError::usage(format!("{} already exists", path.display()))
+        .hint("choose another name or remove the file")
 }
 
-/// Where a file is, or is to be.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// Returns the directory of a file.
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,4 +1,4 @@
-//! `nearfar import`: published tables, reports of other programs, or another results file.
+//! `nearfar import`: imports published tables, reports of other programs, or another results file.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,13 +29,13 @@ pub fn run(args: &ImportArgs, common: &GlobalArgs) -> CommandResult {
         }
     }
     let table =
-        join(&name(args)?, reports).map_err(|error| CliError::usage(&error.what).hint_of(error.hint.as_deref()))?;
+        join(&name(args)?, reports).map_err(|error| CliError::usage(&error.what).maybe_hint(error.hint.as_deref()))?;
     let hint = if formats == ["unixbench"] { " --index unixbench" } else { "" };
     add(&table, &formats.join(", "), hint, common)
 }
 
 fn failure(error: &ImportError) -> CliError {
-    CliError::usage(error).hint_of(error.hint.as_deref())
+    CliError::usage(error).maybe_hint(error.hint.as_deref())
 }
 
 fn check_columns(args: &ImportArgs) -> Result<(), CliError> {
@@ -44,20 +44,20 @@ fn check_columns(args: &ImportArgs) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::usage(format!("{files} files and {columns} columns"))
-        .hint("--column NAME once for each file, in their order, or not at all"))
+        .hint("use --column NAME once per file, in their order, or omit it"))
 }
 
 fn stem(file: &Path) -> String {
     file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The table's name: as asked, else as the files are called.
+/// Returns the name of the table: `--name`, else derived from the file names.
 fn name(args: &ImportArgs) -> Result<String, CliError> {
-    let given = args.name.clone();
-    let name = given.unwrap_or_else(|| args.files.iter().map(|file| stem(file)).collect::<Vec<_>>().join("+"));
+    let name = args.name.clone();
+    let name = name.unwrap_or_else(|| args.files.iter().map(|file| stem(file)).collect::<Vec<_>>().join("+"));
     if name.trim().is_empty() || name.len() > model::import::reports::NAME_BYTES_MAX {
-        let what = format!("a table's name has 1 to {} bytes", model::import::reports::NAME_BYTES_MAX);
-        return Err(CliError::usage(what).hint("choose one: --name NAME"));
+        let message = format!("the name of the table must have 1 to {} bytes", model::import::reports::NAME_BYTES_MAX);
+        return Err(CliError::usage(message).hint("choose a name with --name NAME"));
     }
     Ok(name)
 }
@@ -65,30 +65,30 @@ fn name(args: &ImportArgs) -> Result<String, CliError> {
 fn merge(args: &ImportArgs, file: &Path, common: &GlobalArgs) -> CommandResult {
     if args.files.len() > 1 || !args.columns.is_empty() || args.name.is_some() {
         return Err(CliError::usage(format!(
-            "{} is a results file, which has neither columns nor a name to choose",
+            "{} is a results file; it cannot be imported with other files, --column or --name",
             file.display()
         ))
-        .hint("import it alone: nearfar import FILE"));
+        .hint("import it separately: nearfar import FILE"));
     }
     let report = open_store(common)?.merge(file).map_err(|error| CliError::store(&error, CliStatus::Usage))?;
-    say(common, &report.to_string());
+    info(common, &report.to_string());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stores a table and says what can be done with it.
+/// Stores a table, and prints the command that compares its columns.
 fn add(table: &ImportedTable, formats: &str, flags: &str, common: &GlobalArgs) -> CommandResult {
     let added = open_store(common)?.add_table(table).map_err(|error| match error {
         store::StoreError::TableDiffers { .. } => CliError::usage(error),
         error => CliError::store(&error, CliStatus::Failure),
     })?;
-    let verb = if added { "imported" } else { "was there already:" };
+    let verb = if added { "imported" } else { "already present:" };
     let (rows, columns) = (counted(table.rows.len(), "row"), counted(table.columns.len(), "column"));
-    say(common, &format!("{verb} {rows} of {columns} as table {} ({formats})", table.name));
+    info(common, &format!("{verb} {rows} of {columns} as table {} ({formats})", table.name));
     for note in &table.notes {
-        say(common, &format!("note: {note}"));
+        info(common, &format!("note: {note}"));
     }
     let (name, baseline) = (quote_arg(&table.name), quote_arg(&table.columns[0]));
-    say(common, &format!("hint: nearfar compare --by column --table {name} --baseline {baseline}{flags}"));
+    info(common, &format!("hint: nearfar compare --by column --table {name} --baseline {baseline}{flags}"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,8 +96,8 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-fn say(common: &GlobalArgs, words: &str) {
+fn info(common: &GlobalArgs, message: &str) {
     if !common.quiet {
-        eprintln!("{words}");
+        eprintln!("{message}");
     }
 }

@@ -26,16 +26,16 @@ const COLLECTORS: &str = "app.kubernetes.io/name=nearfar-collect";
 
 /// Writes the objects that have nodes run an experiment.
 pub fn run(args: &FleetRunArgs, on: &Selection, common: &GlobalArgs) -> CommandResult {
-    refuse(&args.reach, args.detach)?;
+    refuse(&args.nodes, args.detach)?;
     let image = image(&args.manifest)?;
-    let any = NodeName::parse("node").map_err(CliError::of)?;
+    let any = NodeName::parse("node").map_err(CliError::failure)?;
     let node = if let Selection::Named(nodes) = on { &nodes[0] } else { &any };
     let (order, run, experiment) = order(args, node)?;
     let why = privileges(&run, &experiment);
     let manifest = Manifest {
         pods: pods(on, image, &args.manifest),
         order: &order,
-        program: &args.reach.program,
+        program: &args.nodes.program,
         whole: args.cpus.zip(args.memory).map(|(cpus, memory)| DedicatedResources { cpus, memory }),
         privileged: !why.is_empty(),
         deadline_seconds: deadline(&run, &experiment)?,
@@ -64,15 +64,15 @@ pub fn run(args: &FleetRunArgs, on: &Selection, common: &GlobalArgs) -> CommandR
 
 /// Writes pods that show what nodes have measured, and says how it is brought here.
 pub fn collect(args: &FleetCollectArgs, on: &Selection, common: &GlobalArgs) -> CommandResult {
-    refuse(&args.ask.reach, false)?;
-    if let Some(name) = args.ask.names.first() {
+    refuse(&args.query.nodes, false)?;
+    if let Some(name) = args.query.names.first() {
         return Err(CliError::usage(format!(
             "'{name}': on Kubernetes all that a node has is copied, whatever it is of"
         ))
         .hint("name no job; nearfar import takes the results files that you want"));
     }
     let pods = pods(on, image(&args.manifest)?, &args.manifest);
-    write(&pods.collectors(), &args.manifest, args.ask.format)?;
+    write(&pods.collectors(), &args.manifest, args.query.format)?;
     if !common.quiet {
         let file = file(&args.manifest);
         say(&["next", &format!("kubectl apply -f {file}")]);
@@ -114,7 +114,7 @@ fn image(flags: &ManifestArgs) -> Result<&Image, CliError> {
 }
 
 fn pods<'a>(on: &'a Selection, image: &'a Image, flags: &'a ManifestArgs) -> PodTemplate<'a> {
-    PodTemplate { on, image, results: flags.folder(), tolerations: &flags.tolerations }
+    PodTemplate { on, image, results: flags.results_dir(), tolerations: &flags.tolerations }
 }
 
 /// For what a run must be privileged on its node: to change settings, to send interrupts elsewhere, to take memory away, to use a disk.
@@ -128,7 +128,7 @@ fn privileges(run: &RunArgs, experiment: &Experiment) -> Vec<String> {
         .flat_map(|task| &task.set)
         .flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
     let disks = values.filter(|(_, value)| value.starts_with("/dev/")).map(|(name, value)| format!("{name}={value}"));
-    let flags = [(run.hold.quieten.is_some(), "--quieten"), (run.hold.ban_irqbalance, "--ban-irqbalance")];
+    let flags = [(run.guard.quieten.is_some(), "--quieten"), (run.guard.ban_irqbalance, "--ban-irqbalance")];
     let flags = flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_string());
     let mut why: Vec<String> = flags.chain(of_parts.map(String::from)).chain(disks).collect();
     let mut seen = std::collections::BTreeSet::new();
@@ -138,7 +138,7 @@ fn privileges(run: &RunArgs, experiment: &Experiment) -> Vec<String> {
 
 /// Seconds after which a run is stopped that should have ended long ago; none where it may wait for somebody else first.
 fn deadline(run: &RunArgs, experiment: &Experiment) -> Result<Option<u32>, CliError> {
-    if run.hold.wait {
+    if run.guard.wait {
         return Ok(None);
     }
     let given = run.budget.as_deref().map(Nanos::parse).transpose().map_err(CliError::usage)?;
@@ -150,8 +150,8 @@ fn deadline(run: &RunArgs, experiment: &Experiment) -> Result<Option<u32>, CliEr
 
 fn write(objects: &[Value], flags: &ManifestArgs, format: TextOrJson) -> Result<(), CliError> {
     let text = match format {
-        TextOrJson::Text => to_yaml(objects).map_err(CliError::of)?,
-        TextOrJson::Json => serde_json::to_string_pretty(&to_list(objects)).map_err(CliError::of)? + "\n",
+        TextOrJson::Text => to_yaml(objects).map_err(CliError::failure)?,
+        TextOrJson::Json => serde_json::to_string_pretty(&to_list(objects)).map_err(CliError::failure)? + "\n",
     };
     output::write(flags.output.as_deref().unwrap_or(Path::new("-")), &text)
 }
@@ -169,7 +169,7 @@ fn collecting(args: &FleetRunArgs, on: &Selection, image: &Image) -> Vec<String>
     let on = if *on == Selection::All { "--on=kubernetes".into() } else { format!("--on=kubernetes:{on}") };
     let mut words = ["nearfar", "fleet", "collect"].map(String::from).to_vec();
     words.extend([on, format!("--image={}", image.0), "--output=collect.yaml".into()]);
-    words.extend(args.manifest.results.iter().map(|folder| format!("--results={folder}")));
+    words.extend(args.manifest.results_dir.iter().map(|folder| format!("--results-dir={folder}")));
     words.extend(args.manifest.tolerations.iter().map(|toleration| format!("--toleration={toleration}")));
     words
 }
@@ -178,14 +178,14 @@ fn collecting(args: &FleetRunArgs, on: &Selection, image: &Image) -> Vec<String>
 mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::commands::run::asked;
+    use crate::commands::run::read_experiment;
     use clap::Parser;
 
     fn read(words: &[&str]) -> (Box<RunArgs>, Experiment) {
         let line = ["nearfar", "run"].iter().chain(words);
         let cli = Cli::try_parse_from(line).unwrap();
         let Command::Run(run) = cli.command else { panic!("it is a run") };
-        let experiment = asked(&run, &cli.common).unwrap().0;
+        let experiment = read_experiment(&run, &cli.common).unwrap().0;
         (Box::new(run), experiment)
     }
 

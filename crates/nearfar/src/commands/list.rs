@@ -1,27 +1,29 @@
-//! `nearfar list`: workloads, experiments, policies.
+//! `nearfar list`: lists workloads, experiments or policies.
 
 use std::process::ExitCode;
 
-use model::placements::placement::POLICIES;
+use model::placements::placement::policy_infos;
 
 use crate::cli::{GlobalArgs, ListArgs, ListKind, TextOrJson};
 use crate::commands::run::BUILT_IN;
 use crate::error::{CliError, CommandResult};
 use crate::output;
 
-/// Lists one kind of thing.
 pub fn run(args: &ListArgs, _common: &GlobalArgs) -> CommandResult {
-    let look = output::look();
-    let (text, json) = match args.what {
+    let style = output::stdout_style();
+    let (text, json) = match args.kind {
         ListKind::Workloads => {
             let specs = workloads::specs();
-            (report::table::workloads(&specs, &look), report::json::workloads(&specs))
+            (report::table::workloads(&specs, &style), report::json::workloads(&specs))
         }
         ListKind::Experiments => {
             let experiments = built_in()?;
-            (report::table::experiments(&experiments, &look), report::json::experiments(&experiments))
+            (report::table::experiments(&experiments, &style), report::json::experiments(&experiments))
         }
-        ListKind::Policies => (report::table::policies(POLICIES, &look), report::json::policies(POLICIES)),
+        ListKind::Policies => {
+            let policies = policy_infos();
+            (report::table::policies(&policies, &style), report::json::policies(&policies))
+        }
     };
     match args.format {
         TextOrJson::Text => output::print(&text)?,
@@ -30,10 +32,10 @@ pub fn run(args: &ListArgs, _common: &GlobalArgs) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Name and question of every built-in experiment.
+/// Returns the name and the question of every built-in experiment.
 fn built_in() -> Result<Vec<(String, String)>, CliError> {
     let specs = workloads::specs();
     let read =
-        |(file, text): &(&str, &str)| model::experiments::experiment::parse(text, file, &specs).map_err(CliError::of);
+        |(file, text): &(&str, &str)| model::experiments::experiment::parse(text, file, &specs).map_err(CliError::failure);
     BUILT_IN.iter().map(read).map(|experiment| experiment.map(|one| (one.name, one.question))).collect()
 }

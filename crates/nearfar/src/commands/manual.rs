@@ -1,4 +1,4 @@
-//! `nearfar completions` and `nearfar man`: what a shell and a reader need to know of the flags, made from the flags.
+//! `nearfar completions` and `nearfar man`, both generated from the definitions of `cli`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,42 +9,46 @@ use clap_mangen::Man;
 
 use crate::cli::{Cli, CompletionsArgs, ManPagesArgs};
 use crate::error::{CliError, CommandResult};
-use crate::output;
+use crate::{output, usage};
 
 const PROGRAM: &str = "nearfar";
 
 pub fn completions(args: &CompletionsArgs) -> CommandResult {
     let mut bytes = Vec::new();
     clap_complete::generate(args.shell, &mut public(&Cli::command(), &with_names), PROGRAM, &mut bytes);
-    output::print(&String::from_utf8(bytes).map_err(CliError::of)?)?;
+    output::print(&String::from_utf8(bytes).map_err(CliError::failure)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints one page, or writes all of them.
 pub fn man(args: &ManPagesArgs) -> CommandResult {
     let pages = pages()?;
-    if let Some(folder) = &args.folder {
-        write_all(folder, &pages)?;
+    if let Some(dir) = &args.output_dir {
+        write_all(dir, &pages)?;
         return Ok(ExitCode::SUCCESS);
     }
     let name = args.command.as_ref().map_or(PROGRAM.to_string(), |command| format!("{PROGRAM}-{command}"));
-    let wanted = format!("{name}.1");
-    let page = pages.iter().find(|(file, _)| *file == wanted).ok_or_else(|| {
+    let requested = format!("{name}.1");
+    let page = pages.iter().find(|(file, _)| *file == requested).ok_or_else(|| {
         let commands: Vec<&str> =
             pages.iter().filter_map(|(file, _)| file.strip_prefix("nearfar-")?.strip_suffix(".1")).collect();
-        CliError::usage(format!("there is no page {name}")).hint(format!("commands are {}", commands.join(", ")))
+        CliError::usage(format!("there is no manual page {name}")).hint(usage::hint(
+            args.command.as_deref().unwrap_or_default(),
+            &commands,
+            &format!("commands: {}", commands.join(", ")),
+        ))
     })?;
     output::print(&page.1)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_all(folder: &Path, pages: &[(String, String)]) -> Result<(), CliError> {
-    let refused = |error: std::io::Error| CliError::of(format!("cannot write to {}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(refused)?;
-    pages.iter().try_for_each(|(file, text)| output::write(&folder.join(file), text))
+fn write_all(dir: &Path, pages: &[(String, String)]) -> Result<(), CliError> {
+    let refused = |error: std::io::Error| CliError::failure(format!("cannot write to {}: {error}", dir.display()));
+    std::fs::create_dir_all(dir).map_err(refused)?;
+    pages.iter().try_for_each(|(file, text)| output::write(&dir.join(file), text))
 }
 
-/// Every page's file name and text, the program's own first.
+/// Returns the file name and the text of each page; the page of the program comes first.
 fn pages() -> Result<Vec<(String, String)>, CliError> {
     let mut program = public(&Cli::command(), &|_, argument| argument).disable_help_subcommand(true);
     program.build();
@@ -55,33 +59,33 @@ fn pages() -> Result<Vec<(String, String)>, CliError> {
 fn page(command: Command) -> Result<(String, String), CliError> {
     let page = Man::new(command).manual("Nearfar");
     let mut bytes = Vec::new();
-    page.render(&mut bytes).map_err(CliError::of)?;
-    Ok((page.get_filename(), String::from_utf8(bytes).map_err(CliError::of)?))
+    page.render(&mut bytes).map_err(CliError::failure)?;
+    Ok((page.get_filename(), String::from_utf8(bytes).map_err(CliError::failure)?))
 }
 
-/// The commands and flags that people use. Generators show hidden ones too, and clap cannot take one away. Each argument
-/// passes `change` on its way, with its command's name; changing it later would make it the last one.
+/// Copies a command without hidden commands and arguments: the generators print those, and clap cannot remove them. `change`
+/// maps each argument, given the name of its command; changing an argument later would move it to the end.
 fn public(command: &Command, change: &dyn Fn(&str, Arg) -> Arg) -> Command {
-    // clap wants names that live as long as the program, which ends with these.
+    // clap needs names with static lifetime; the process exits after printing them.
     let name = &*command.get_name().to_string().leak();
-    let mut shown = Command::new(name).version(env!("CARGO_PKG_VERSION"));
+    let mut copy = Command::new(name).version(env!("CARGO_PKG_VERSION"));
     if let Some(about) = command.get_about() {
-        shown = shown.about(about.clone());
+        copy = copy.about(about.clone());
     }
     if let Some(help) = command.get_after_help() {
-        shown = shown.after_help(help.clone());
+        copy = copy.after_help(help.clone());
     }
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
-    shown = shown.args(arguments.map(|argument| change(name, argument.clone())));
+    copy = copy.args(arguments.map(|argument| change(name, argument.clone())));
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
-    shown.subcommands(commands.map(|command| public(command, change)))
+    copy.subcommands(commands.map(|command| public(command, change)))
 }
 
-/// Workloads, experiments and policies are words to complete, not words to refuse: that is done with a better message
-/// where they are read.
+/// Adds the names of workloads, experiments and policies to completions. The parser does not check them, because the commands
+/// report unknown names with a better message.
 fn with_names(command: &str, argument: Arg) -> Arg {
     let policies =
-        || PossibleValuesParser::new(model::placements::placement::POLICIES.iter().map(|policy| policy.name));
+        || PossibleValuesParser::new(model::placements::placement::policy_infos().into_iter().map(|policy| policy.name));
     match (command, argument.get_id().as_str()) {
         ("measure", "workload") => {
             let names = workloads::specs().into_iter().map(|spec| &*spec.name.leak());

@@ -1,4 +1,4 @@
-//! `nearfar map`: what this machine is.
+//! `nearfar map`: shows the topology of a machine.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
     if args.measured.measure || args.measured.run.is_some() {
         return measured_map::run(args, common);
     }
-    refuse_flags_of_measuring(args)?;
+    reject_options_of_measured_maps(args)?;
     let text = match args.format {
         MapFormat::Xml => xml(args)?,
         MapFormat::Capture => capture(args)?,
@@ -22,17 +22,17 @@ pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-fn refuse_flags_of_measuring(args: &MapCommandArgs) -> Result<(), CliError> {
-    let subject = &args.subject;
+fn reject_options_of_measured_maps(args: &MapCommandArgs) -> Result<(), CliError> {
+    let machine = &args.machine;
     let given = [
-        ("--sim", subject.sim.is_some()),
-        ("--seed", subject.seed.is_some()),
-        ("--host-label", subject.host_label.is_some()),
-        ("--label", !subject.labels.is_empty()),
+        ("--sim", machine.sim.is_some()),
+        ("--seed", machine.seed.is_some()),
+        ("--host-label", machine.host_label.is_some()),
+        ("--label", !machine.labels.is_empty()),
         ("--format csv", args.format == MapFormat::Csv),
     ];
     match given.into_iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(CliError::usage(format!("{flag} is about measured maps")).hint("add --measure")),
+        Some((flag, _)) => Err(CliError::usage(format!("{flag} requires --measure")).hint("add --measure")),
         None => Ok(()),
     }
 }
@@ -41,7 +41,7 @@ fn rendered(args: &MapCommandArgs) -> Result<String, CliError> {
     let topology = target_machine::read_topology(args.from.as_deref())?;
     let settings = args.from.is_none().then(machine::settings::read);
     let counts = args.from.is_none().then(machine::interrupt::counts).transpose();
-    let counts = counts.map_err(|error| CliError::of(format!("/proc/interrupts: {error}")))?;
+    let counts = counts.map_err(|error| CliError::failure(format!("/proc/interrupts: {error}")))?;
     Ok(match args.format {
         MapFormat::Json => pretty(&report::map::json(&topology, settings.as_ref(), counts.as_ref()))?,
         MapFormat::Svg => report::map::svg(&topology, None),
@@ -50,9 +50,9 @@ fn rendered(args: &MapCommandArgs) -> Result<String, CliError> {
             report::map::numactl(&topology, free.as_ref())
         }
         _ => {
-            let look = output::look();
-            let text = report::map::text(&topology, settings.as_ref(), &look);
-            let more = args.interrupts.then(|| report::map::interrupts(&topology, counts.as_ref(), &look));
+            let style = output::stdout_style();
+            let text = report::map::text(&topology, settings.as_ref(), &style);
+            let more = args.interrupts.then(|| report::map::interrupts(&topology, counts.as_ref(), &style));
             [Some(text), more].into_iter().flatten().collect::<Vec<_>>().join("\n")
         }
     })
@@ -60,7 +60,7 @@ fn rendered(args: &MapCommandArgs) -> Result<String, CliError> {
 
 fn xml(args: &MapCommandArgs) -> Result<String, CliError> {
     let source = target_machine::source(args.from.as_deref())?;
-    // First in a child process: what hwloc survives there it survives here.
+    // First in a child process, because hwloc may crash on an invalid file.
     target_machine::read_topology(args.from.as_deref())?;
     machine::topology::export_xml(&source).map_err(|error| CliError::topology(&error))
 }
@@ -76,5 +76,5 @@ fn capture(args: &MapCommandArgs) -> Result<String, CliError> {
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String, CliError> {
-    serde_json::to_string_pretty(value).map_err(CliError::of)
+    serde_json::to_string_pretty(value).map_err(CliError::failure)
 }

@@ -1,4 +1,4 @@
-//! `nearfar measure`: one workload, now.
+//! `nearfar measure`: measures one workload.
 
 use model::experiments::experiment::{PlanOptions, SingleWorkload};
 use model::values::plan::Plan;
@@ -12,63 +12,60 @@ use crate::overwrite;
 use crate::run_guard::RunGuard;
 use crate::session::{begin, check};
 use crate::target_machine::TargetMachine;
+use crate::usage::{hint, policy_hint};
 
 /// Measures one workload under one or more placements.
 pub fn run(args: &MeasureCommandArgs, common: &GlobalArgs) -> CommandResult {
+    check_workload(&args.workload)?;
     let single = SingleWorkload {
         workload: args.workload.clone(),
-        set: settings(args)?,
+        set: parameters(args)?,
         placements: placements(args),
         threads: args.threads,
-        runs: args.repeats.runs,
+        runs: args.repeats.repetitions,
         warmup: args.repeats.warmup,
         time_limit: Nanos::parse(&args.repeats.time_limit).map_err(CliError::usage)?,
     };
     let prepare = || -> Result<(TargetMachine, Plan), CliError> {
-        let subject = TargetMachine::from_flags(&args.subject)?;
-        let offering = PlacementCatalogue::of(&subject, &args.by, common)?;
-        let plan = plan(&single, &subject, &offering, args)?;
-        Ok((subject, plan))
+        let target = TargetMachine::from_flags(&args.machine)?;
+        let catalogue = PlacementCatalogue::for_target(&target, &args.map, common)?;
+        let mut plan = plan(&single, &target, &catalogue, args)?;
+        plan.command = catalogue.argv_with_map(&common.argv);
+        Ok((target, plan))
     };
-    let (hold, (subject, plan)) = RunGuard::acquire(&args.hold, common, args.subject.sim.is_some(), prepare)?;
-    let mut store = subject.open_store(common)?;
-    let record = begin(&mut store, &subject, plan)?;
-    execute_and_show(&mut store, &record, &subject, hold, common.quiet, args.format)
+    let (guard, (target, plan)) = RunGuard::acquire(&args.guard, common, args.machine.sim.is_some(), prepare)?;
+    let mut store = target.open_store(common)?;
+    let record = begin(&mut store, &target, plan)?;
+    execute_and_show(&mut store, &record, &target, guard, common.quiet, args.format)
+}
+
+fn check_workload(name: &str) -> Result<(), CliError> {
+    if workloads::find(name).is_some() {
+        return Ok(());
+    }
+    let specs = workloads::specs();
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    Err(CliError::usage(format!("unknown workload '{name}'"))
+        .hint(hint(name, &names, "list workloads with nearfar list workloads")))
 }
 
 fn plan(
     single: &SingleWorkload,
-    subject: &TargetMachine,
-    offering: &PlacementCatalogue,
+    target: &TargetMachine,
+    catalogue: &PlacementCatalogue,
     args: &MeasureCommandArgs,
 ) -> Result<Plan, CliError> {
     let MeasureCommandArgs { smoke, devices, .. } = args;
-    let wishes = PlanOptions { smoke: *smoke, kernel: workloads::offers(), devices };
-    let mut plan =
-        single.plan(&offering.topology, &workloads::specs(), wishes).map_err(|error| CliError::plan(&error))?;
-    plan.command = words(single, *smoke, devices);
-    plan.command.extend(offering.words());
-    check(&plan, subject)?;
+    let options = PlanOptions { smoke: *smoke, kernel: workloads::offers(), devices };
+    let plan =
+        single.plan(&catalogue.topology, &workloads::specs(), options)
+        .map_err(|error| CliError::plan(&error).maybe_hint(policy_hint(&args.placements).as_deref()))?;
+    check(&plan, target)?;
     Ok(plan)
 }
 
-/// The words that ask for the same plan again.
-fn words(single: &SingleWorkload, smoke: bool, devices: &[String]) -> Vec<String> {
-    let mut words = vec!["measure".to_string(), single.workload.clone()];
-    let mut flag = |name: &str, value: String| words.extend([name.to_string(), value]);
-    single.set.iter().for_each(|(name, value)| flag("--set", format!("{name}={value}")));
-    single.placements.iter().for_each(|placement| flag("--placement", placement.clone()));
-    devices.iter().for_each(|device| flag("--device", device.clone()));
-    single.threads.iter().for_each(|threads| flag("--threads", threads.to_string()));
-    flag("--runs", single.runs.to_string());
-    flag("--warmup", single.warmup.to_string());
-    flag("--time-limit", single.time_limit.to_string());
-    words.extend(smoke.then(|| "--smoke".into()));
-    words
-}
-
-fn settings(args: &MeasureCommandArgs) -> Result<Vec<(String, String)>, CliError> {
-    let hint = format!("nearfar list workloads shows the parameters of {}", args.workload);
+fn parameters(args: &MeasureCommandArgs) -> Result<Vec<(String, String)>, CliError> {
+    let hint = format!("list the parameters of {} with nearfar list workloads", args.workload);
     let mut pairs = pairs(&args.set, &hint)?;
     if !args.command.is_empty() {
         pairs.push(("argv".into(), serde_json::json!(args.command).to_string()));
@@ -77,16 +74,16 @@ fn settings(args: &MeasureCommandArgs) -> Result<Vec<(String, String)>, CliError
     Ok(pairs)
 }
 
-/// `KEY=VALUE` as often as it is given.
-pub fn pairs(given: &[String], hint: &str) -> Result<Vec<(String, String)>, CliError> {
+/// Parses `KEY=VALUE` arguments.
+pub fn pairs(texts: &[String], hint: &str) -> Result<Vec<(String, String)>, CliError> {
     let pair = |text: &String| {
         let pair = text.split_once('=').map(|(name, value)| (name.trim().to_string(), value.to_string()));
-        pair.ok_or_else(|| CliError::usage(format!("--set {text}: a parameter is written KEY=VALUE")).hint(hint))
+        pair.ok_or_else(|| CliError::usage(format!("--set {text}: expected KEY=VALUE")).hint(hint))
     };
-    given.iter().map(pair).collect()
+    texts.iter().map(pair).collect()
 }
 
-/// `--placement` as often as it is given, else numactl's letters together, else the kernel's choice.
+/// Returns the placements of `--placement`; numactl's options together are one more. The default is `kernel`.
 fn placements(args: &MeasureCommandArgs) -> Vec<String> {
     let letters = [
         ("-C", &args.physcpubind),

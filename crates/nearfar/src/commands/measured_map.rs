@@ -1,4 +1,4 @@
-//! `nearfar map --measure`: a measured map of this machine or a simulated one; `--run` shows one again.
+//! `nearfar map --measure` and `--run`: measures a map of this machine or a simulated one, or shows a stored one.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,9 +20,9 @@ use crate::run_guard::RunGuard;
 use crate::session::{check, end_message, execute, resume_or_begin};
 use crate::target_machine::{TargetMachine, existing_store, read_topology, simulated_file, source};
 
-/// Measures a map, goes on with one, or shows one again.
+/// Measures a map, resumes an unfinished run, or shows the map of a stored run.
 pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
-    refuse_capture(args.format)?;
+    reject_capture(args.format)?;
     if let Some(run) = &args.measured.run {
         let store = existing_store(common)?;
         let record = store.run(run).map_err(CliError::usage)?;
@@ -30,51 +30,49 @@ pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
         return Ok(ExitCode::SUCCESS);
     }
     let prepare = || {
-        let subject = TargetMachine::from_flags(&args.subject)?;
-        let plan = plan(args, &subject)?;
-        Ok((subject, plan))
+        let target = TargetMachine::from_flags(&args.machine)?;
+        let plan = plan(args, &target, common)?;
+        Ok((target, plan))
     };
     if args.measured.dry_run {
         let (_, plan) = prepare()?;
         let format = if args.format == MapFormat::Json { TextOrJson::Json } else { TextOrJson::Text };
         return dry_run(&plan, format);
     }
-    let (hold, (subject, plan)) = RunGuard::acquire(&args.hold, common, args.subject.sim.is_some(), prepare)?;
+    let (guard, (target, plan)) = RunGuard::acquire(&args.guard, common, args.machine.sim.is_some(), prepare)?;
     if !common.quiet {
         let estimate = forecast(&plan, &History::default());
-        eprintln!("{} cells, {} trials at most, about {}", plan.cells.len(), estimate.expected, estimate.left);
+        eprintln!("{} cells, at most {} trials, about {}", plan.cells.len(), estimate.expected, estimate.left);
     }
-    let mut store = subject.open_store(common)?;
-    let record = resume_or_begin(&mut store, &subject, plan, args.measured.fresh, common.quiet)?;
-    let ended = execute(&mut store, &record, &subject, &hold, common.quiet)?;
-    hold.release();
-    // As the store has it now: with its end.
-    let record = store.run(&record.id.0).map_err(CliError::of)?;
+    let mut store = target.open_store(common)?;
+    let record = resume_or_begin(&mut store, &target, plan, args.measured.fresh, common.quiet)?;
+    let end = execute(&mut store, &record, &target, &guard, common.quiet)?;
+    guard.release();
+    // Read again, because the end is stored now.
+    let record = store.run(&record.id.0).map_err(CliError::failure)?;
     show(&store, &record, args)?;
     if !common.quiet {
-        eprintln!("{}", end_message(ended, &record));
+        eprintln!("{}", end_message(end, &record));
     }
-    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(CliError::of)?);
-    Ok(status(&finding, ended))
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(CliError::failure)?);
+    Ok(status(&finding, end))
 }
 
-fn refuse_capture(format: MapFormat) -> Result<(), CliError> {
+fn reject_capture(format: MapFormat) -> Result<(), CliError> {
     match format {
-        MapFormat::Capture => Err(CliError::usage("a measured map has no capture")
-            .hint("--format json has its numbers, --format xml those that hwloc knows")),
+        MapFormat::Capture => Err(CliError::usage("--format capture is not supported for a measured map")
+            .hint("use --format json, or --format xml for the values that hwloc supports")),
         _ => Ok(()),
     }
 }
 
-fn plan(args: &MapCommandArgs, subject: &TargetMachine) -> Result<Plan, CliError> {
-    let asked = &args.measured;
-    let wish = MapOptions { all_pairs: asked.all, thorough: asked.thorough, smoke: asked.smoke };
-    let mut plan = measured_map::plan(&subject.machine.topology, &workloads::specs(), wish)
+fn plan(args: &MapCommandArgs, target: &TargetMachine, common: &GlobalArgs) -> Result<Plan, CliError> {
+    let measured = &args.measured;
+    let options = MapOptions { all_pairs: measured.all, thorough: measured.thorough, smoke: measured.smoke };
+    let mut plan = measured_map::plan(&target.machine.topology, &workloads::specs(), options)
         .map_err(|error| CliError::plan(&error))?;
-    let flags = [("--thorough", asked.thorough), ("--all", asked.all), ("--smoke", asked.smoke)];
-    let given = flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag);
-    plan.command = ["map", "--measure"].into_iter().chain(given).map(str::to_string).collect();
-    check(&plan, subject)?;
+    plan.command.clone_from(&common.argv);
+    check(&plan, target)?;
     Ok(plan)
 }
 
@@ -82,31 +80,31 @@ fn show(store: &Store, record: &RunRecord, args: &MapCommandArgs) -> Result<(), 
     let map = map_of(store, record)?;
     let text = match args.format {
         MapFormat::Json => {
-            serde_json::to_string_pretty(&report::map::measured::json(record, &map)).map_err(CliError::of)?
+            serde_json::to_string_pretty(&report::map::measured::json(record, &map)).map_err(CliError::failure)?
         }
         MapFormat::Csv => report::map::measured::csv(record, &map),
         MapFormat::Svg => report::map::measured::svg(&map),
         MapFormat::Numactl => report::map::numactl_measured(&record.machine.topology, &map),
         MapFormat::Xml => xml(record, &map, args)?,
-        _ => report::map::measured::text(record, &map, &output::look()),
+        _ => report::map::measured::text(record, &map, &output::stdout_style()),
     };
     output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)
 }
 
-/// The machine's own XML with the measured values in it: of this machine, of the one that was simulated, or of `--from`.
+/// Returns the XML of the machine (this one, the simulated one, or `--from`) with the measured values added.
 fn xml(record: &RunRecord, map: &MeasuredMap, args: &MapCommandArgs) -> Result<String, CliError> {
-    let simulated = args.subject.sim.as_deref().map(simulated_file);
+    let simulated = args.machine.sim.as_deref().map(simulated_file);
     let from = args.from.as_deref().or(simulated);
     if from.is_none() && record.simulated.is_some() {
-        return Err(CliError::usage("this map is of a simulated machine, which is not here")
-            .hint("name the machine's hwloc XML file with --from"));
+        return Err(CliError::usage("the map is of a simulated machine, whose topology is not available")
+            .hint("pass the hwloc XML file of the machine with --from"));
     }
-    // First in a child process: what hwloc survives there it survives here.
+    // First in a child process, because hwloc may crash on an invalid file.
     let topology = read_topology(from)?;
     let (there, here) = (record.machine.topology.summary(), topology.summary());
     if there != here {
-        return Err(CliError::usage(format!("the map is of another machine: {there}; this is {here}"))
-            .hint("name the hwloc XML file of that machine with --from"));
+        return Err(CliError::usage(format!("the map is of another machine: {there}; this machine: {here}"))
+            .hint("pass the hwloc XML file of that machine with --from"));
     }
     let (attributes, matrix) = (map.memory_attributes(), map.latency_matrix());
     machine::topology::export_measured_xml(&source(from)?, &attributes, matrix.as_ref())

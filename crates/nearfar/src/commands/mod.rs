@@ -1,4 +1,4 @@
-//! One file per command. A command parses nothing and computes nothing: flags in, calls, output, status out.
+//! The commands, one per file. A command converts arguments, calls other modules and prints the result; it computes nothing.
 
 pub mod bfs;
 pub mod compare;

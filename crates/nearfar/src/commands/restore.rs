@@ -1,4 +1,4 @@
-//! `nearfar restore`: puts back the settings that an interrupted run left changed.
+//! `nearfar restore`: restores settings that an interrupted run left changed.
 
 use std::process::ExitCode;
 
@@ -8,12 +8,12 @@ use model::values::undo::{RestoreStatus, Restored};
 use crate::cli::{RestoreArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::run_guard::{failure, site, turn_now};
+use crate::run_guard::{failure, site, lock_now};
 
-/// Puts back what the journal has.
+/// Restores the settings of the undo journal.
 pub fn run(args: &RestoreArgs) -> CommandResult {
-    // The settings of a run that is not over are its own.
-    let _turn = turn_now()?;
+    // The settings of a run in progress must not be restored.
+    let _lock = lock_now()?;
     let site = site(args.settings_root.as_deref());
     let restored = undo::restore(&site, args.force).map_err(|error| failure(&error))?;
     match args.format {
@@ -26,17 +26,17 @@ pub fn run(args: &RestoreArgs) -> CommandResult {
     }
     match restored.iter().find(|restored| !restored.is_settled()) {
         None => Ok(ExitCode::SUCCESS),
-        Some(restored) => Err(not_back(restored)),
+        Some(restored) => Err(not_restored(restored)),
     }
 }
 
-fn not_back(restored: &Restored) -> CliError {
+fn not_restored(restored: &Restored) -> CliError {
     match &restored.outcome {
         RestoreStatus::Failed { not_permitted: true, .. } => {
-            CliError::with(CliStatus::NotPermitted, "not everything could be put back")
-                .hint("settings are changed by root")
+            CliError::with(CliStatus::NotPermitted, "some settings could not be restored")
+                .hint("run nearfar restore as root")
         }
-        _ => CliError::of("not everything could be put back")
-            .hint("--force writes the old values over anything, --forget leaves all as it is"),
+        _ => CliError::failure("some settings could not be restored")
+            .hint("use --force to restore settings that another program has changed, or --forget to keep the present values"),
     }
 }

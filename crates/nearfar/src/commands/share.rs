@@ -1,4 +1,4 @@
-//! `nearfar share`: a run or a table as a results file for strangers.
+//! `nearfar share`: writes a run or a table as a results file without private data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,52 +14,52 @@ use crate::error::{CliError, CommandResult};
 use crate::output;
 use crate::target_machine::existing_store;
 
-/// Names of people's accounts are in these, or the folder named in it.
-const NAMES: [&str; 4] = ["USER", "LOGNAME", "SUDO_USER", "HOME"];
+/// Variables that contain the name of the user's account, as value or as last component of a path.
+const ACCOUNT_VARIABLES: [&str; 4] = ["USER", "LOGNAME", "SUDO_USER", "HOME"];
 
-/// Writes the file and says what is in it, because what people have named themselves only they can judge.
+/// Writes the file and lists the names in it, because only the user can judge names chosen by the user.
 pub fn run(args: &ShareArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
-    let mut wish =
+    let mut options =
         ShareOptions { keep_commands: args.keep.contains(&Keep::Commands), host: None, names: private_names() };
     let shared = if let Some(name) = &args.table {
-        let shared = model::sharing::share::table(&store.table(name).map_err(CliError::usage)?, &wish);
-        put(&args.output, Content::Table(&shared.table))?;
-        ShareSummary { what: table_in_words(&shared.table), names: table_names(&shared.table), taken: shared.taken }
+        let shared = model::sharing::share::table(&store.table(name).map_err(CliError::usage)?, &options);
+        write_new(&args.output, Content::Table(&shared.table))?;
+        ShareSummary { content: describe_table(&shared.table), names: table_names(&shared.table), taken: shared.taken }
     } else {
         let record = store.run(&args.run).map_err(CliError::usage)?;
         let kept = record.host.clone().filter(|_| args.keep.contains(&Keep::HostLabel));
-        wish.host = args.host_label.clone().or(kept);
-        let shared = model::sharing::share::run(&record, &store.trials(&record.id).map_err(CliError::of)?, &wish);
-        put(&args.output, Content::Run(&shared.record, &shared.trials))?;
+        options.host = args.host_label.clone().or(kept);
+        let shared = model::sharing::share::run(&record, &store.trials(&record.id).map_err(CliError::failure)?, &options);
+        write_new(&args.output, Content::Run(&shared.record, &shared.trials))?;
         let trials = shared.trials.len();
-        let what =
+        let content =
             format!("run {} with {} cells and {trials} trials", shared.record.id, shared.record.plan.cells.len());
-        ShareSummary { what, names: run_names(&shared.record), taken: shared.taken }
+        ShareSummary { content, names: run_names(&shared.record), taken: shared.taken }
     };
-    say(&shared, args, common)?;
+    print_summary(&shared, args, common)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was shared, for the last look.
+/// What was shared, for review by the user.
 struct ShareSummary {
-    what: String,
-    /// What people have named, or may have.
+    content: String,
+    /// Names that the user may have chosen.
     names: Vec<(&'static str, String)>,
     taken: BTreeMap<&'static str, usize>,
 }
 
-fn put(path: &Path, content: Content<'_>) -> Result<(), CliError> {
+fn write_new(path: &Path, content: Content<'_>) -> Result<(), CliError> {
     write(path, content).map_err(|error| {
-        let failure = CliError::usage(&error);
-        if path.exists() { failure.hint("choose another name, or remove that file first") } else { failure }
+        let cli_error = CliError::usage(&error);
+        if path.exists() { cli_error.hint("choose another name or remove the file") } else { cli_error }
     })
 }
 
-/// This machine's name and its user's. The run may be from elsewhere, so nothing relies on them alone.
+/// Returns the names of this machine and of its user. A run may come from another machine, so the filter uses other rules too.
 fn private_names() -> Vec<String> {
     let last = |text: String| text.rsplit('/').next().unwrap_or_default().to_string();
-    let users = NAMES.iter().filter_map(|name| std::env::var(name).ok()).map(last);
+    let users = ACCOUNT_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).map(last);
     let host = machine::settings::host_name();
     let short = host.as_deref().and_then(|host| host.split('.').next()).map(str::to_string);
     users.chain(host).chain(short).filter(|name| !name.is_empty()).collect()
@@ -86,27 +86,27 @@ fn table_names(table: &ImportedTable) -> Vec<(&'static str, String)> {
     names
 }
 
-fn table_in_words(table: &ImportedTable) -> String {
+fn describe_table(table: &ImportedTable) -> String {
     format!("table {} with {} columns and {} rows", table.name, table.columns.len(), table.rows.len())
 }
 
-fn say(done: &ShareSummary, args: &ShareArgs, common: &GlobalArgs) -> Result<(), CliError> {
-    let ShareSummary { what, names, taken } = done;
+fn print_summary(summary: &ShareSummary, args: &ShareArgs, common: &GlobalArgs) -> Result<(), CliError> {
+    let ShareSummary { content, names, taken } = summary;
     if args.format == TextOrJson::Json {
         let names: serde_json::Map<_, _> = names.iter().map(|(kind, name)| ((*kind).into(), json!(name))).collect();
-        return output::print_json(&json!({ "file": args.output, "what": what, "names": names, "taken_out": taken }));
+        return output::print_json(&json!({ "file": args.output, "what": content, "names": names, "taken_out": taken }));
     }
     output::print(&args.output.display().to_string())?;
     if common.quiet {
         return Ok(());
     }
-    eprintln!("{what}");
+    eprintln!("{content}");
     let taken: Vec<String> = taken.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
-    eprintln!("taken out: {}", if taken.is_empty() { "nothing had to be".into() } else { taken.join(", ") });
-    eprintln!("left in, for you to judge:");
+    eprintln!("removed: {}", if taken.is_empty() { "nothing".into() } else { taken.join(", ") });
+    eprintln!("kept; check that these names may be published:");
     names.iter().for_each(|(kind, name)| eprintln!("  {kind}: {name}"));
     eprintln!(
-        "hint: nearfar --store {} show looks at it as others will",
+        "hint: view the file as others will: nearfar --store {} show",
         model::values::shell::quote_arg(&args.output.display().to_string())
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! `nearfar fleet compare`: the machines of the results file side by side.
+//! `nearfar fleet compare`: compares the machines in the results file.
 
 use std::process::ExitCode;
 
@@ -10,22 +10,22 @@ use crate::output;
 use crate::target_machine::existing_store;
 use crate::{reported, surveyed};
 
-/// Shows who stands out, what changed, and which facts go with it.
+/// Shows outliers, changes, and the facts associated with them.
 pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
-    let wish = SurveyOptions {
+    let options = SurveyOptions {
         class: args.class.iter().map(|fact| fact.trim().to_string()).collect(),
         workload: args.workload.clone(),
         all_metrics: args.all_metrics,
         false_alarms_percent: args.false_alarms,
     };
-    let survey = surveyed::of(&store, &args.runs, &wish)?;
+    let survey = surveyed::of(&store, &args.runs, &options)?;
     if survey.classes.is_empty() {
-        return Err(CliError::usage("no run here measured the same on several machines")
-            .hint("runs of place and of map --measure are not compared; nearfar run and nearfar fleet run are"));
+        return Err(CliError::usage("no test was measured on several machines")
+            .hint("only runs of nearfar run and nearfar fleet run are compared"));
     }
     match args.format {
-        SurveyFormat::Text => output::print(&report::survey::text(&survey, &output::look()))?,
+        SurveyFormat::Text => output::print(&report::survey::text(&survey, &output::stdout_style()))?,
         SurveyFormat::Markdown => output::print(&report::survey::markdown(&survey))?,
         SurveyFormat::Json => output::print_json(&report::json::survey(&survey))?,
         SurveyFormat::Html => output::print(&reported::survey(&survey))?,

@@ -104,7 +104,7 @@ impl Scratch {
         }
         let folder = parent.join(format!("{prefix}{}", std::process::id()));
         std::fs::create_dir_all(&folder)
-            .map_err(|error| CliError::of(format!("cannot make the folder {}: {error}", folder.display())))?;
+            .map_err(|error| CliError::failure(format!("cannot make the folder {}: {error}", folder.display())))?;
         Ok(Self { folder })
     }
 }

@@ -63,7 +63,7 @@ impl Address {
             ErrorKind::PermissionDenied => CliError::with(CliStatus::NotPermitted, what)
                 .hint("ports below 1024 are root's; --port 0 takes a free one"),
             ErrorKind::AddrNotAvailable => CliError::usage(what).hint("ip address lists what this machine has"),
-            _ => CliError::of(what),
+            _ => CliError::failure(what),
         }
     }
 
@@ -136,6 +136,6 @@ mod tests {
         let taken = Address::asked(None, Some(0)).unwrap().listen().unwrap();
         let port = taken.local_addr().unwrap().port();
         let refused = Address::asked(None, Some(port)).unwrap().listen().unwrap_err();
-        assert!(refused.words().0.contains("in use") && refused.words().1.is_some(), "{refused:?}");
+        assert!(refused.parts().0.contains("in use") && refused.parts().1.is_some(), "{refused:?}");
     }
 }

@@ -65,9 +65,9 @@ impl HttpServer {
     /// Listens, and answers from now on.
     pub fn start(address: &Address, store: &Path, quiet: bool) -> Result<Self, CliError> {
         let token = machine::token::token()
-            .map_err(|error| CliError::of(format!("the kernel gives no random bits for a token: {error}")))?;
+            .map_err(|error| CliError::failure(format!("the kernel gives no random bits for a token: {error}")))?;
         let listener = address.listen()?;
-        let bound = listener.local_addr().map_err(|error| CliError::of(format!("no address to listen on: {error}")))?;
+        let bound = listener.local_addr().map_err(|error| CliError::failure(format!("no address to listen on: {error}")))?;
         let url = format!("http://{}/?token={token}", address.in_url(bound));
         let shared = Arc::new(ServerState {
             guard: Guard::new(token, bound, address.name()),
@@ -78,7 +78,7 @@ impl HttpServer {
             ending: AtomicBool::new(false),
             quiet,
         });
-        let started = |error: io::Error| CliError::of(format!("cannot start a thread: {error}"));
+        let started = |error: io::Error| CliError::failure(format!("cannot start a thread: {error}"));
         let watching = shared.clone();
         thread::Builder::new().name("watch".into()).spawn(move || watching.feed.watch()).map_err(started)?;
         let accepting = shared.clone();

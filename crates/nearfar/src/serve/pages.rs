@@ -78,7 +78,7 @@ impl From<StoreError> for PageError {
             StoreError::NoSuchRun { .. } | StoreError::AmbiguousRun { .. } | StoreError::NoSuchTable { .. } => {
                 Self::NotFound(error)
             }
-            error => Self::Failed(CliError::of(error)),
+            error => Self::Failed(CliError::failure(error)),
         }
     }
 }
@@ -142,7 +142,7 @@ impl PageCache {
                 HttpResponse::page(self.page(&key, &state, |_| comparison_page(&store, head))?)
             }
             Route::CompareJson => {
-                HttpResponse::json(HttpStatus::Ok, &report::json::comparison(&compare::made(&asked(head)?, &store)?))
+                HttpResponse::json(HttpStatus::Ok, &report::json::comparison(&compare::comparison(&asked(head)?, &store)?))
             }
         }))
     }
@@ -175,8 +175,8 @@ impl PageCache {
 fn error_page(trouble: &PageError, program: bool, quiet: bool) -> HttpResponse {
     let (status, text) = match trouble {
         PageError::NotFound(error) => (HttpStatus::NotFound, error.to_string()),
-        PageError::Mistake(failure) => (HttpStatus::BadRequest, failure.text().to_string()),
-        PageError::Failed(failure) => (HttpStatus::Internal, failure.text().to_string()),
+        PageError::Mistake(failure) => (HttpStatus::BadRequest, failure.to_string()),
+        PageError::Failed(failure) => (HttpStatus::Internal, failure.to_string()),
     };
     if status == HttpStatus::Internal && !quiet {
         eprintln!("nearfar: {text}");
@@ -274,7 +274,7 @@ fn asked(head: &RequestHead) -> Result<cli::CompareArgs, CliError> {
         by,
         baseline: one("baseline"),
         table: one("table"),
-        from: None,
+        parquet: None,
         runs,
         index: None,
         all_metrics: head.asked("all-metrics").is_some(),
@@ -286,8 +286,8 @@ fn asked(head: &RequestHead) -> Result<cli::CompareArgs, CliError> {
 fn comparison_page(store: &Store, head: &RequestHead) -> Result<String, PageError> {
     let args = asked(head)?;
     let anything = !head.query.is_empty();
-    let made = anything.then(|| compare::made(&args, store)).transpose();
-    let refused = made.as_ref().err().filter(|failure| failure.is_usage()).map(|failure| failure.words().0.to_string());
+    let made = anything.then(|| compare::comparison(&args, store)).transpose();
+    let refused = made.as_ref().err().filter(|failure| failure.is_usage()).map(|failure| failure.parts().0.to_string());
     let comparison = match made {
         Ok(comparison) => comparison.map(|made| if args.all_metrics { made } else { made.main_metrics() }),
         Err(_) if refused.is_some() => None,

@@ -206,7 +206,7 @@ fn what_a_program_leaves_behind_is_waited_for() {
         &["sh", "-c", "(sleep 0.3; echo late) & setsid sh -c 'sleep 0.4; echo later' & echo first; exit 4"],
     );
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("first\nlate\nlater\n", Some(4)));
-    assert!(text(&output.stderr).contains("left processes that go on"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("processes that it started are still running"), "{}", text(&output.stderr));
     assert_eq!(place.left(), "");
 }
 
@@ -340,11 +340,11 @@ fn mistakes_are_named() {
     let existing = existing.to_str().expect("plain text");
     let cases: [(&[&str], i32, &str); 7] = [
         (&["--dram", "lots"], 2, "'lots' is not a size"),
-        (&["--dram", "50%"], 2, "--dram 50% of what?"),
+        (&["--dram", "50%"], 2, "--dram 50%: the peak memory of this command line is unknown"),
         (&["--dram", "150%", "--peak", "1GiB"], 2, "not a share"),
         (&["--dram", "4KiB"], 1, "too little for any program"),
-        (&["--dram", "1GiB", "--far-file", existing], 2, "is there already and is not overwritten"),
-        (&["--dram", "1GiB", "--far-file", "/nowhere/at/all"], 2, "there is no folder /nowhere/at"),
+        (&["--dram", "1GiB", "--far-path", existing], 2, "already exists and is not overwritten"),
+        (&["--dram", "1GiB", "--far-path", "/nowhere/at/all"], 2, "the directory /nowhere/at does not exist"),
         (&["--dram", "1GiB", "--engine", "magic"], 2, "invalid value 'magic'"),
     ];
     for (flags, status, expected) in cases {
@@ -359,7 +359,7 @@ fn mistakes_are_named() {
 fn what_cannot_hold_far_memory_is_refused() {
     let Some(place) = Place::new("what_cannot_hold_far_memory_is_refused") else { return };
     for (flags, expected) in
-        [(["--far-file", "/dev/shm"], "would lie in memory"), (["--far-size", "900TiB"], "do not fit")]
+        [(["--far-path", "/dev/shm"], "would lie in memory"), (["--far-size", "900TiB"], "do not fit")]
     {
         let output = place.run(&[&["--dram", "64MiB"], &flags[..]].concat(), &["true"]);
         assert!(text(&output.stderr).contains(expected), "{flags:?}: {}", text(&output.stderr));

@@ -46,7 +46,7 @@ fn programs_lose_nothing() {
             // No power of two: no share of it is whole pages by itself.
             let flags = ["--dram", "25001KiB", "--engine", engine, "--summary", summary.to_str().expect("plain text")];
             let expanded = place.run(&flags, program);
-            if engine == "plain" && text(&expanded.stderr).contains("the kernel ended") {
+            if engine == "plain" && text(&expanded.stderr).contains("the Linux kernel killed") {
                 println!(
                     "skipped: programs_lose_nothing: {}: the kernel's own swap ended it, which it may",
                     program[0]

@@ -104,8 +104,8 @@ fn what_no_cluster_could_do_is_refused() {
         (&[IMAGE, "--detach"], "--detach: a manifest is written here"),
         (&[IMAGE, "--cpus=4"], "--memory <SIZE>"),
         (&[IMAGE, "--cpus=0", "--memory=1GiB"], "0 is not in 1..="),
-        (&[IMAGE, "--results=here"], "give the absolute path of a folder"),
-        (&[IMAGE, "--results=/a/../b"], "give the absolute path of a folder"),
+        (&[IMAGE, "--results=here"], "expected an absolute path"),
+        (&[IMAGE, "--results=/a/../b"], "expected an absolute path"),
         (&[IMAGE, "--toleration=a:Never"], "effects are NoSchedule"),
         (&["--image=a b"], "'a b' is no name of an image"),
         (&[IMAGE, "--on=kubernetes:Node_1"], "'Node_1' is no name of a node of Kubernetes"),
@@ -189,7 +189,7 @@ fn a_pod_that_was_killed_or_moved_goes_on_and_every_trial_is_there_once() {
     }
     let rest = output(pod.process());
     assert!(rest.status.success(), "{}", text(&rest.stderr));
-    assert!(text(&rest.stderr).contains("going on with run "), "{}", text(&rest.stderr));
+    assert!(text(&rest.stderr).contains("resuming run "), "{}", text(&rest.stderr));
     let none = output(pod.process());
     assert!(none.status.success(), "{}", text(&none.stderr));
     assert!(text(&none.stderr).contains(&format!("has ended with {TRIALS} trials")), "{}", text(&none.stderr));

@@ -1,4 +1,4 @@
-//! A file that gets its name when it is whole: written beside it, flushed, renamed. Knows nothing of what is in it.
+//! A file that is written under a temporary name, flushed, and renamed when complete. Must not depend on its content.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 use graph::FileError;
 use model::values::units::Bytes;
 
-use super::build_dir::sync_folder;
-use super::{BUFFER, exists, folder_of};
+use super::build_dir::sync_dir;
+use super::{BUFFER, exists, dir_of};
 use crate::error::{CliError, CliStatus};
 
-/// A new file, of which nothing is left unless it is finished. One that was killed leaves a half beside the name, which the
-/// next that makes this file overwrites.
+/// A new file that is removed unless it is finished. A killed process leaves the partial file, which the next process that
+/// creates the same file overwrites.
 pub struct AtomicFile {
     path: PathBuf,
     partial: PathBuf,
-    /// Held against other programs until it is closed.
+    /// The partial file, locked until it is closed.
     file: BufWriter<File>,
     finished: bool,
 }
 
 impl AtomicFile {
-    /// Refuses what is there already, what another process makes, and what the disk has no room for.
+    /// Fails if the file exists, if another process is writing it, or if the disk has too little free space.
     pub fn new(path: &Path, needed: Bytes) -> Result<Self, CliError> {
         let mut partial = path.as_os_str().to_os_string();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let file = take(&partial).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => CliError::usage(format!("{} is being made by another process", path.display()))
-                .hint("wait for it, or choose another name"),
+        let file = open_locked(&partial).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => CliError::usage(format!("{} is being written by another process", path.display()))
+                .hint("wait until it has finished, or choose another name"),
             _ => CliError::usage(format!("cannot write {}: {error}", path.display())),
         })?;
         let file = BufWriter::with_capacity(BUFFER, file);
@@ -38,10 +38,10 @@ impl AtomicFile {
         if path.exists() {
             return Err(exists(path));
         }
-        match machine::probes::free_disk_bytes(folder_of(path)) {
+        match machine::probes::free_disk_bytes(dir_of(path)) {
             Ok(free) if needed > free => {
-                let what = format!("{}: {needed} do not fit on its disk, which has {free}", path.display());
-                Err(CliError::with(CliStatus::Skipped, what).hint("take a smaller scale, or another disk"))
+                let message = format!("{}: needs {needed} of disk space, only {free} are free", path.display());
+                Err(CliError::with(CliStatus::Skipped, message).hint("use a smaller scale or another disk"))
             }
             _ => Ok(target),
         }
@@ -57,17 +57,17 @@ impl AtomicFile {
     }
 
     pub fn failed(&self, error: &FileError) -> CliError {
-        CliError::of(format!("cannot write {}: {error}", self.path.display()))
+        CliError::failure(format!("cannot write {}: {error}", self.path.display()))
     }
 
     pub fn finish(mut self) -> Result<(), CliError> {
         let flushed = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         flushed.map_err(|error| self.failed(&FileError::Io(error.to_string())))?;
-        // Of ours nobody else is here; what somebody else has put there meanwhile is theirs.
+        // The lock excludes other processes of Nearfar only; a file from another program must not be replaced.
         if self.path.exists() {
             return Err(exists(&self.path));
         }
-        let named = fs::rename(&self.partial, &self.path).and_then(|()| sync_folder(&self.path));
+        let named = fs::rename(&self.partial, &self.path).and_then(|()| sync_dir(&self.path));
         named.map_err(|error| self.failed(&FileError::Io(error.to_string())))?;
         self.finished = true;
         Ok(())
@@ -77,25 +77,26 @@ impl AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         if !self.finished {
-            // It only gives back its room.
+            // Best effort: the next process that creates this file overwrites it.
             let _ = fs::remove_file(&self.partial);
         }
     }
 }
 
-/// The empty partial file, locked.
-fn take(partial: &Path) -> io::Result<File> {
+/// Opens the partial file, locks it and truncates it.
+fn open_locked(partial: &Path) -> io::Result<File> {
     loop {
         let file = File::options().create(true).truncate(false).write(true).open(partial)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
-            // Where a file system has no locks, nobody can be kept away.
+            // File systems without locks cannot exclude other processes.
             Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => return Err(error),
             _ => {}
         }
-        // Who had it before may have renamed or removed it meanwhile: then what we hold is another file, which must stay as it is.
-        let (ours, named) = (file.metadata()?, fs::metadata(partial));
-        if named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
+        // The previous owner may have renamed or removed the file in the meantime; the locked file is then another one and must
+        // not be truncated.
+        let (locked, named) = (file.metadata()?, fs::metadata(partial));
+        if named.is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino())) {
             file.set_len(0)?;
             return Ok(file);
         }

@@ -1,5 +1,5 @@
-//! The folder beside a graph's file that has what is half made of it: its parts as files, a note of how far they are, and a lock. Only
-//! what is whole gets the graph's own name.
+//! The directory of an out-of-core build, next to the graph file: part files, a checkpoint and a lock. The graph file is created
+//! only when it is complete.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -13,62 +13,61 @@ use model::values::units::Bytes;
 
 use crate::error::CliError;
 
-/// How far construction has come.
-const NOTE: &str = "note";
+/// File name of the checkpoint.
+const CHECKPOINT: &str = "note";
 
-pub struct Folder {
+pub struct BuildDir {
     path: PathBuf,
     open: Mutex<[Option<Arc<ScratchFile>>; PartKind::ALL.len()]>,
-    /// Held as long as this value is there.
     _lock: File,
 }
 
-/// Where what is half made of a graph's file lies.
+/// Returns the build directory of a graph file.
 pub fn path_of(graph: &Path) -> PathBuf {
     let mut name = graph.as_os_str().to_os_string();
     name.push(".building");
     name.into()
 }
 
-/// Bytes on the disk of what is there already.
+/// Returns the disk space that the build directory uses.
 pub fn used(path: &Path) -> Bytes {
     let files = fs::read_dir(path).into_iter().flatten().flatten();
     Bytes(files.filter_map(|file| file.metadata().ok()).map(|about| about.blocks() * 512).sum())
 }
 
-/// Takes away what is left of a graph that was finished: its part is the graph itself then, under a second name, or there is no
-/// note any more, from which somebody could go on.
+/// Removes the build directory of a finished graph. A graph is finished if the graph part is a hard link to the graph file, or if
+/// there is no checkpoint to resume from.
 pub fn clean(graph: &Path) {
     let path = path_of(graph);
-    let noted = path.join(NOTE).exists();
+    let has_checkpoint = path.join(CHECKPOINT).exists();
     let same = |one: &Path, other: &Path| {
         let (one, other) = (fs::metadata(one).ok()?, fs::metadata(other).ok()?);
         Some((one.dev(), one.ino()) == (other.dev(), other.ino()))
     };
-    if !noted || same(&path.join(PartKind::Graph.name()), graph) == Some(true) {
-        // What cannot be removed is in nobody's way.
+    if !has_checkpoint || same(&path.join(PartKind::Graph.name()), graph) == Some(true) {
+        // Best effort: leftover files do no harm.
         let _ = fs::remove_dir_all(&path);
     }
 }
 
-impl Folder {
-    /// Makes it, or finds it again; refuses it while another process works there.
+impl BuildDir {
+    /// Creates or reopens the directory. Fails while another process uses it.
     pub fn open(graph: &Path) -> Result<Self, CliError> {
         let path = path_of(graph);
-        let refused = |error: &io::Error| CliError::usage(format!("cannot write {}: {error}", path.display()));
+        let write_error = |error: &io::Error| CliError::usage(format!("cannot write {}: {error}", path.display()));
         match fs::create_dir(&path) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(refused(&error)),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(write_error(&error)),
             _ => {}
         }
         let lock = File::options().create(true).truncate(false).write(true).open(path.join("lock"));
-        let lock = lock.map_err(|error| refused(&error))?;
+        let lock = lock.map_err(|error| write_error(&error))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, open: Mutex::default(), _lock: lock }),
             Err(TryLockError::WouldBlock) => {
-                Err(CliError::usage(format!("{} is being made by another process", graph.display()))
-                    .hint("wait for it, or choose another name"))
+                Err(CliError::usage(format!("{} is being written by another process", graph.display()))
+                    .hint("wait until it has finished, or choose another name"))
             }
-            Err(TryLockError::Error(error)) => Err(refused(&error)),
+            Err(TryLockError::Error(error)) => Err(write_error(&error)),
         }
     }
 
@@ -76,11 +75,11 @@ impl Folder {
         &self.path
     }
 
-    /// Gives the graph its name, unless there is a file of that name, and takes all else away.
+    /// Links the graph part to the name of the graph file and removes the directory. Fails if the graph file exists.
     pub fn publish(self, graph: &Path) -> io::Result<()> {
         let part = self.file(PartKind::Graph);
         match fs::hard_link(&part, graph) {
-            // A file system without second names.
+            // The file system has no hard links.
             Err(error) if error.kind() == ErrorKind::Unsupported || error.kind() == ErrorKind::PermissionDenied => {
                 if graph.exists() {
                     return Err(ErrorKind::AlreadyExists.into());
@@ -89,10 +88,10 @@ impl Folder {
             }
             other => other?,
         }
-        sync_folder(graph)?;
-        // First, so that nobody goes on with what is half removed.
-        fs::remove_file(self.path.join(NOTE))?;
-        sync_folder(&self.path.join(NOTE))?;
+        sync_dir(graph)?;
+        // First, so that no process resumes from a partly removed directory.
+        fs::remove_file(self.path.join(CHECKPOINT))?;
+        sync_dir(&self.path.join(CHECKPOINT))?;
         fs::remove_dir_all(&self.path)
     }
 
@@ -106,67 +105,67 @@ impl Folder {
             return Ok(Arc::clone(file));
         }
         let file = ScratchFile::open(&self.file(part), part.is_blocked());
-        let file = Arc::new(file.map_err(|error| self.trouble("open", part.name(), &error))?);
+        let file = Arc::new(file.map_err(|error| self.storage_error("open", part.name(), &error))?);
         open[part as usize] = Some(Arc::clone(&file));
         Ok(file)
     }
 
-    fn trouble(&self, verb: &str, name: &str, error: &io::Error) -> StorageError {
+    fn storage_error(&self, verb: &str, name: &str, error: &io::Error) -> StorageError {
         let kind = StorageErrorKind::from(error.kind());
         let path = self.path.join(name);
         let what = match kind {
-            StorageErrorKind::Damaged => format!("scratch file {} ends too early: it was cut", path.display()),
+            StorageErrorKind::Damaged => format!("scratch file {} is truncated", path.display()),
             _ => format!("cannot {verb} {}: {error}", path.display()),
         };
         StorageError { kind, what }
     }
 
-    fn write_note(&self, note: &[u8]) -> io::Result<()> {
-        let (new, named) = (self.path.join("note.new"), self.path.join(NOTE));
+    fn write_checkpoint(&self, checkpoint: &[u8]) -> io::Result<()> {
+        let (new, named) = (self.path.join("note.new"), self.path.join(CHECKPOINT));
         let mut file = File::create(&new)?;
-        file.write_all(note)?;
+        file.write_all(checkpoint)?;
         file.sync_all()?;
         fs::rename(&new, &named)?;
-        sync_folder(&named)
+        sync_dir(&named)
     }
 }
 
-/// Waits until the disk has the names in the folder of this file.
-pub fn sync_folder(file: &Path) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+/// Flushes the directory of a file to the disk.
+pub fn sync_dir(file: &Path) -> io::Result<()> {
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
 }
 
-impl Storage for Folder {
+impl Storage for BuildDir {
     fn write(&self, part: PartKind, at: u64, bytes: &[u8]) -> Result<(), StorageError> {
-        self.part(part)?.write(at, bytes).map_err(|error| self.trouble("write", part.name(), &error))
+        self.part(part)?.write(at, bytes).map_err(|error| self.storage_error("write", part.name(), &error))
     }
 
     fn read(&self, part: PartKind, at: u64, bytes: &mut [u8]) -> Result<(), StorageError> {
-        self.part(part)?.read(at, bytes).map_err(|error| self.trouble("read", part.name(), &error))
+        self.part(part)?.read(at, bytes).map_err(|error| self.storage_error("read", part.name(), &error))
     }
 
     fn sync(&self, part: PartKind) -> Result<(), StorageError> {
-        self.part(part)?.sync().map_err(|error| self.trouble("write", part.name(), &error))
+        self.part(part)?.sync().map_err(|error| self.storage_error("write", part.name(), &error))
     }
 
     fn discard(&self, part: PartKind) -> Result<(), StorageError> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)[part as usize] = None;
         match fs::remove_file(self.file(part)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.trouble("remove", part.name(), &error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.storage_error("remove", part.name(), &error)),
             _ => Ok(()),
         }
     }
 
     fn note(&self, note: &[u8]) -> Result<(), StorageError> {
-        self.write_note(note).map_err(|error| self.trouble("write", NOTE, &error))
+        self.write_checkpoint(note).map_err(|error| self.storage_error("write", CHECKPOINT, &error))
     }
 
     fn noted(&self) -> Result<Option<Vec<u8>>, StorageError> {
-        match fs::read(self.path.join(NOTE)) {
+        match fs::read(self.path.join(CHECKPOINT)) {
             Ok(note) => Ok(Some(note)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.trouble("read", NOTE, &error)),
+            Err(error) => Err(self.storage_error("read", CHECKPOINT, &error)),
         }
     }
 }

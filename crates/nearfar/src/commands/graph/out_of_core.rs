@@ -1,4 +1,4 @@
-//! `nearfar graph build --dram SIZE`: construction in so much memory, the rest in a folder beside the graph's file.
+//! `nearfar graph build --memory SIZE`: builds a graph with limited memory and a directory on disk.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,90 +11,89 @@ use graph::{
 use model::values::units::Bytes;
 use serde_json::json;
 
-use super::build_dir::{self, Folder};
+use super::build_dir::{self, BuildDir};
 use super::progress::Eta;
-use super::{GraphFacts, exists, facts_of_graph, folder_of};
+use super::{GraphFacts, exists, facts_of_graph, dir_of};
 use crate::cli::{BuildArgs, EdgeFormat};
 use crate::error::{CliError, CliStatus};
 
-/// What the program needs beside what is counted: stacks, what the C library keeps for each thread, program not yet loaded. Who goes on
-/// with what fitted counts on half of it, for a process does not begin with as much memory each time.
-const BESIDE: u64 = 8 << 20;
-const BESIDE_EACH_THREAD: u64 = 1 << 20;
-/// So many edges of each thousand or so that are read are held against those of the generator.
-const COMPARED: usize = 16;
+/// Reserve for memory that is not counted: stacks, per-thread memory of the C library, parts of the program that are not loaded
+/// yet. A resumed build reserves half, because the initial memory of a process varies and the build did fit before.
+const RESERVE: u64 = 8 << 20;
+const RESERVE_PER_THREAD: u64 = 1 << 20;
+/// Number of edges at the start of each read that are compared with the generator.
+const CHECKED_EDGES: usize = 16;
 
-/// Memory for arrays and buffers, and what else the program has of it.
+/// The limit of `--memory`, and the part of it that is not available for arrays and buffers.
 struct MemoryBudget {
-    asked: Bytes,
-    beside: u64,
+    limit: Bytes,
+    reserved: u64,
 }
 
 impl MemoryBudget {
-    fn of(asked: Bytes, threads: usize, goes_on: bool) -> Result<Self, CliError> {
+    fn new(limit: Bytes, threads: usize, is_resumed: bool) -> Result<Self, CliError> {
         let (own, _) = machine::memory::resident().ok_or_else(|| {
             CliError::with(
                 CliStatus::Skipped,
-                "how much memory this process has is not known, so --dram cannot be kept",
+                "--memory is not supported: the memory usage of this process is unknown",
             )
-            .hint("the kernel tells it in /proc/self/status")
+            .hint("mount /proc; the usage is in /proc/self/status")
         })?;
-        let beside = if goes_on { BESIDE / 2 } else { BESIDE };
-        Ok(Self { asked, beside: own.0 + beside + BESIDE_EACH_THREAD * threads as u64 })
+        let reserve = if is_resumed { RESERVE / 2 } else { RESERVE };
+        Ok(Self { limit, reserved: own.0 + reserve + RESERVE_PER_THREAD * threads as u64 })
     }
 
-    fn left(&self) -> Bytes {
-        Bytes(self.asked.0.saturating_sub(self.beside))
+    fn available(&self) -> Bytes {
+        Bytes(self.limit.0.saturating_sub(self.reserved))
     }
 
-    /// The refusal of too little.
     fn too_little(&self, scale: u32, threads: usize, needed: Bytes) -> CliError {
-        let (needed, asked) = (Bytes(needed.0 + self.beside), self.asked);
-        let what = format!(
-            "construction of a graph of scale {scale} with {threads} threads needs at least {needed} of memory; --dram allows {asked}"
+        let (needed, limit) = (Bytes(needed.0 + self.reserved), self.limit);
+        let message = format!(
+            "a build at scale {scale} with {threads} threads needs at least {needed} of memory; --memory is {limit}"
         );
-        CliError::with(CliStatus::Skipped, what)
-            .hint(format!("--dram {}MiB, or fewer threads", needed.0.div_ceil(1 << 20)))
+        CliError::with(CliStatus::Skipped, message)
+            .hint(format!("use --memory {}MiB or fewer threads", needed.0.div_ceil(1 << 20)))
     }
 }
 
-/// Whether all of it fits, so that construction in memory, which is faster, does.
+/// Whether the build fits in memory; that is faster.
 pub fn fits_in_core(args: &BuildArgs, spec: &Spec, threads: PlainTeam) -> Result<bool, CliError> {
-    let Some(dram) = args.dram else { return Ok(args.from.is_none()) };
-    let fits = graph::bytes_needed(spec) <= MemoryBudget::of(dram, threads.0, false)?.left();
-    Ok(fits && args.from.is_none() && !build_dir::path_of(&args.output).exists())
+    let Some(limit) = args.memory else { return Ok(args.edge_list.is_none()) };
+    let fits = graph::bytes_needed(spec) <= MemoryBudget::new(limit, threads.0, false)?.available();
+    Ok(fits && args.edge_list.is_none() && !build_dir::path_of(&args.output).exists())
 }
 
-/// Constructs the graph, or goes on with it.
+/// Builds the graph, or resumes an interrupted build.
 pub fn build(args: &BuildArgs, spec: &Spec, threads: PlainTeam) -> Result<GraphFacts, CliError> {
-    let began = Instant::now();
-    let goes_on = build_dir::path_of(&args.output).exists();
-    let memory = MemoryBudget::of(args.dram.unwrap_or(Bytes(u64::MAX)), threads.0, goes_on)?;
-    let needs = BuildRequirements::of(spec, threads.0, args.k)?;
-    if needs.memory > memory.left() {
-        return Err(memory.too_little(spec.scale, threads.0, needs.memory));
+    let started = Instant::now();
+    let is_resumed = build_dir::path_of(&args.output).exists();
+    let memory = MemoryBudget::new(args.memory.unwrap_or(Bytes(u64::MAX)), threads.0, is_resumed)?;
+    let requirements = BuildRequirements::of(spec, threads.0, args.columns)?;
+    if requirements.memory > memory.available() {
+        return Err(memory.too_little(spec.scale, threads.0, requirements.memory));
     }
-    let list = args.from.is_some().then(|| EdgeFile::open(args, spec)).transpose()?;
-    let disk = BuildRequirements::disk(spec, memory.left());
+    let edge_file = args.edge_list.is_some().then(|| EdgeFile::open(args, spec)).transpose()?;
+    let disk = BuildRequirements::disk(spec, memory.available());
     check_disk(args, disk)?;
-    let folder = Folder::open(&args.output)?;
-    let left = Eta::new();
-    let with = OutOfCore {
-        storage: &folder,
-        edges: list.as_ref().map(|list| list as &dyn Edges),
-        memory: memory.left(),
-        watch: &|progress| left.show(progress),
+    let dir = BuildDir::open(&args.output)?;
+    let eta = Eta::new();
+    let options = OutOfCore {
+        storage: &dir,
+        edges: edge_file.as_ref().map(|file| file as &dyn Edges),
+        memory: memory.available(),
+        watch: &|progress| eta.show(progress),
     };
-    let built = graph::build_out_of_core(&threads, spec, args.k, &with, &ArrayPlacement::kernel_default());
-    left.finish();
-    let built = built.map_err(|error| failure(error, &memory, &folder, spec, threads.0, disk))?;
-    folder.publish(&args.output).map_err(|error| match error.kind() {
+    let built = graph::build_out_of_core(&threads, spec, args.columns, &options, &ArrayPlacement::kernel_default());
+    eta.finish();
+    let built = built.map_err(|error| failure(error, &memory, &dir, spec, threads.0, disk))?;
+    dir.publish(&args.output).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => exists(&args.output),
-        _ => CliError::of(format!("cannot give the graph its name {}: {error}", args.output.display())),
+        _ => CliError::failure(format!("cannot create {}: {error}", args.output.display())),
     })?;
     let mut facts = facts(spec, &built);
-    facts.push(("construction", json!(if goes_on { "out of core, gone on with" } else { "out of core" })));
-    facts.push(("seconds", json!(began.elapsed().as_secs_f64())));
+    facts.push(("construction", json!(if is_resumed { "out of core, resumed" } else { "out of core" })));
+    facts.push(("seconds", json!(started.elapsed().as_secs_f64())));
     if let Some((_, peak)) = machine::memory::resident() {
         facts.push(("memory_peak_bytes", json!(peak.0)));
     }
@@ -107,43 +106,43 @@ fn facts(spec: &Spec, built: &Built) -> GraphFacts {
     facts_of_graph(spec, header.ranks, header.neighbours / 2, header.columns, (head, *tail_bytes, *index_bytes))
 }
 
-/// Refuses what the disk has no room for, beside what is there already.
+/// Fails if the disk has too little free space, not counting what the build directory already uses.
 fn check_disk(args: &BuildArgs, needed: Bytes) -> Result<(), CliError> {
-    let Ok(free) = machine::probes::free_disk_bytes(folder_of(&args.output)) else { return Ok(()) };
+    let Ok(free) = machine::probes::free_disk_bytes(dir_of(&args.output)) else { return Ok(()) };
     let used = build_dir::used(&build_dir::path_of(&args.output));
     if needed.0 <= free.0.saturating_add(used.0) {
         return Ok(());
     }
-    let what = format!("{}: construction takes about {needed} of its disk, which has {free}", args.output.display());
-    Err(CliError::with(CliStatus::Skipped, what).hint("take a smaller scale, or another disk"))
+    let message = format!("{}: the build needs about {needed} of disk space, only {free} are free", args.output.display());
+    Err(CliError::with(CliStatus::Skipped, message).hint("use a smaller scale or another disk"))
 }
 
-/// What went wrong, in words that name the folder and the next step.
-fn failure(error: Error, memory: &MemoryBudget, folder: &Folder, spec: &Spec, threads: usize, disk: Bytes) -> CliError {
-    let path = folder.path().display();
-    let trouble = match error {
+/// Converts an error of the build; messages name the build directory.
+fn failure(error: Error, memory: &MemoryBudget, dir: &BuildDir, spec: &Spec, threads: usize, disk: Bytes) -> CliError {
+    let path = dir.path().display();
+    let storage_error = match error {
         Error::Little { needed, .. } => return memory.too_little(spec.scale, threads, needed),
-        Error::Storage(trouble) => trouble,
+        Error::Storage(error) => error,
         Error::NoEdges => {
-            // There is nothing to go on with; what cannot be removed can be by hand.
-            let _ = std::fs::remove_dir_all(folder.path());
+            // Best effort: there is nothing to resume from.
+            let _ = std::fs::remove_dir_all(dir.path());
             return error.into();
         }
         other => return other.into(),
     };
-    match trouble.kind {
+    match storage_error.kind {
         StorageErrorKind::Full => {
-            let used = build_dir::used(folder.path());
+            let used = build_dir::used(dir.path());
             let more = Bytes(disk.0.saturating_sub(used.0));
-            CliError::of(format!(
-                "{trouble}; construction takes about {disk} of this disk, {more} more than it has now"
+            CliError::failure(format!(
+                "{storage_error}; the build needs about {disk} of disk space, {more} more than it uses now"
             ))
-            .hint(format!("make room and repeat the command: it goes on where it was. Removing {path} gives it up"))
+            .hint(format!("free disk space and rerun the command to resume, or remove {path} to cancel the build"))
         }
-        StorageErrorKind::Damaged => CliError::usage(&trouble).hint(format!("remove {path} to begin anew")),
-        StorageErrorKind::Foreign => CliError::usage(format!("{path}: {trouble}"))
-            .hint("repeat that command to go on with it, or remove the folder"),
-        StorageErrorKind::Other => CliError::of(&trouble).hint("repeat the command: it goes on where it was"),
+        StorageErrorKind::Damaged => CliError::usage(&storage_error).hint(format!("remove {path} to restart the build")),
+        StorageErrorKind::Foreign => CliError::usage(format!("{path}: {storage_error}"))
+            .hint("rerun the original command to resume that build, or remove the directory"),
+        StorageErrorKind::Other => CliError::failure(&storage_error).hint("rerun the command to resume"),
     }
 }
 
@@ -151,7 +150,7 @@ fn failure(error: Error, memory: &MemoryBudget, folder: &Folder, spec: &Spec, th
 struct EdgeFile {
     file: File,
     name: String,
-    form: EdgeEncoding,
+    encoding: EdgeEncoding,
     width: usize,
     spec: Spec,
     generator: Generator,
@@ -159,30 +158,30 @@ struct EdgeFile {
 
 impl EdgeFile {
     fn open(args: &BuildArgs, spec: &Spec) -> Result<Self, CliError> {
-        let path = args.from.as_deref().unwrap_or(&args.output);
+        let path = args.edge_list.as_deref().unwrap_or(&args.output);
         let name = path.display().to_string();
-        let form = match args.edges {
+        let encoding = match args.edges {
             EdgeFormat::Pairs => EdgeEncoding::Pairs,
             EdgeFormat::Packed => EdgeEncoding::Packed,
             EdgeFormat::Text => EdgeEncoding::Text,
         };
-        let width = form.width().ok_or_else(|| {
-            CliError::usage(format!("{name}: edges as text cannot be read from any place"))
-                .hint("have them written as pairs: nearfar graph edges --edges pairs")
+        let width = encoding.width().ok_or_else(|| {
+            CliError::usage(format!("{name}: --edges text is not supported, because text has no random access"))
+                .hint("write the edges with nearfar graph edges --edges pairs")
         })?;
-        let refused = |error: std::io::Error| CliError::usage(format!("{name}: {error}"));
-        let file = File::open(path).map_err(refused)?;
-        let (length, expected) = (file.metadata().map_err(refused)?.len(), form.bytes(spec));
+        let file_error = |error: std::io::Error| CliError::usage(format!("{name}: {error}"));
+        let file = File::open(path).map_err(file_error)?;
+        let (length, expected) = (file.metadata().map_err(file_error)?.len(), encoding.bytes(spec));
         if length != expected {
             let (scale, factor) = (spec.scale, spec.edge_factor);
-            let what = format!(
-                "{name} has {length} bytes; the edges of scale {scale} and edge factor {factor} take {expected} as {}",
-                if form == EdgeEncoding::Pairs { "pairs" } else { "packed ones" }
+            let message = format!(
+                "{name}: the file has {length} bytes, but {} edges of scale {scale} and edge factor {factor} need {expected}",
+                if encoding == EdgeEncoding::Pairs { "unpacked" } else { "packed" }
             );
-            return Err(CliError::usage(what).hint("say its --scale, --edge-factor and --edges"));
+            return Err(CliError::usage(message).hint("set --scale, --edge-factor and --edges to those of the file"));
         }
         let generator = Generator::new(spec)?;
-        Ok(Self { file, name, form, width, spec: *spec, generator })
+        Ok(Self { file, name, encoding, width, spec: *spec, generator })
     }
 }
 
@@ -191,21 +190,21 @@ impl Edges for EdgeFile {
         let mut bytes = vec![0; edges.len() * self.width];
         let read = self.file.read_exact_at(&mut bytes, first * self.width as u64);
         read.map_err(|error| format!("cannot read {}: {error}", self.name))?;
-        self.form.read(&bytes, edges);
-        let mut right = [[0; 2]; COMPARED];
-        let right = &mut right[..edges.len().min(COMPARED)];
-        self.generator.fill(first, right);
-        // The file's header will say which graph it is.
-        let wrong = (first..).zip(edges.iter().zip(&*right)).find(|(_, (own, right))| own != right);
-        if let Some((at, ([a, b], [c, d]))) = wrong {
+        self.encoding.read(&bytes, edges);
+        let mut expected = [[0; 2]; CHECKED_EDGES];
+        let expected = &mut expected[..edges.len().min(CHECKED_EDGES)];
+        self.generator.fill(first, expected);
+        // The header of the graph file names this graph, so the edges must belong to it.
+        let different = (first..).zip(edges.iter().zip(&*expected)).find(|(_, (edge, expected))| edge != expected);
+        if let Some((at, ([a, b], [c, d]))) = different {
             let scale = self.spec.scale;
             return Err(format!(
-                "{}: edge {at} is {a} {b}, and in the Graph500's graph of scale {scale} it is {c} {d}: this is another graph",
+                "{}: another graph: edge {at} is {a} {b}, but {c} {d} in the Graph500 graph of scale {scale}",
                 self.name
             ));
         }
         match edges.iter().flatten().find(|vertex| **vertex >= self.spec.vertices()) {
-            Some(vertex) => Err(format!("{}: {vertex} is no vertex at scale {}", self.name, self.spec.scale)),
+            Some(vertex) => Err(format!("{}: vertex {vertex} is out of range for scale {}", self.name, self.spec.scale)),
             None => Ok(()),
         }
     }

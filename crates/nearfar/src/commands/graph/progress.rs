@@ -1,5 +1,4 @@
-//! How far a construction is and how much time is left, once it has taken more than a second: a line that changes where stderr is
-//! a terminal, else lines.
+//! Progress and remaining time of a build, shown after the first second: a progress bar if stderr is a terminal, else lines.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -9,70 +8,71 @@ use graph::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::values::units::Nanos;
 
-const SILENT: Duration = Duration::from_secs(1);
-/// A terminal's line changes so often at most, and plain lines come so far apart.
-const CHANGES_APART: Duration = Duration::from_millis(200);
-const LINES_APART: Duration = Duration::from_secs(5);
+/// Time before the first output.
+const DELAY: Duration = Duration::from_secs(1);
+/// Minimum intervals between updates of the bar and between lines.
+const BAR_INTERVAL: Duration = Duration::from_millis(200);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 pub struct Eta {
-    began: Instant,
+    started: Instant,
     terminal: bool,
-    shown: Mutex<Shown>,
+    display: Mutex<Display>,
 }
 
 #[derive(Default)]
-struct Shown {
+struct Display {
     bar: Option<ProgressBar>,
     last: Option<Instant>,
-    /// What was done before this process began.
+    /// Progress before this process started.
     before: Option<u64>,
 }
 
 impl Eta {
     pub fn new() -> Self {
-        Self { began: Instant::now(), terminal: std::io::stderr().is_terminal(), shown: Mutex::default() }
+        Self { started: Instant::now(), terminal: std::io::stderr().is_terminal(), display: Mutex::default() }
     }
 
-    /// Hears how far it is, from any thread.
+    /// Displays the progress; callable from any thread.
     pub fn show(&self, progress: Progress) {
-        // Who finds another thread here has nothing newer to say.
-        let Ok(mut shown) = self.shown.try_lock() else { return };
-        let before = *shown.before.get_or_insert(progress.done);
-        let apart = if self.terminal { CHANGES_APART } else { LINES_APART };
-        let elapsed = self.began.elapsed();
-        if elapsed < SILENT || shown.last.is_some_and(|last| last.elapsed() < apart) {
+        // Another thread is displaying progress that is as recent.
+        let Ok(mut display) = self.display.try_lock() else { return };
+        let before = *display.before.get_or_insert(progress.done);
+        let interval = if self.terminal { BAR_INTERVAL } else { LINE_INTERVAL };
+        let elapsed = self.started.elapsed();
+        if elapsed < DELAY || display.last.is_some_and(|last| last.elapsed() < interval) {
             return;
         }
-        shown.last = Some(Instant::now());
-        let words = words(progress, before, elapsed);
+        display.last = Some(Instant::now());
+        let text = describe(progress, before, elapsed);
         if !self.terminal {
-            return eprintln!("{words}");
+            return eprintln!("{text}");
         }
-        let bar = shown.bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{bar:24} {msg}").expect("the template is constant and right");
+        let bar = display.bar.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("{bar:24} {msg}").expect("the template is valid");
             ProgressBar::new(1000).with_style(style)
         });
         bar.set_position(progress.done * 1000 / progress.of.max(1));
-        bar.set_message(words);
+        bar.set_message(text);
     }
 
     pub fn finish(&self) {
-        if let Some(bar) = self.shown.lock().unwrap_or_else(PoisonError::into_inner).bar.take() {
+        if let Some(bar) = self.display.lock().unwrap_or_else(PoisonError::into_inner).bar.take() {
             bar.finish_and_clear();
         }
     }
 }
 
-fn words(progress: Progress, before: u64, elapsed: Duration) -> String {
+fn describe(progress: Progress, before: u64, elapsed: Duration) -> String {
     let Progress { step, done, of } = progress;
     let percent = 100 * u128::from(done) / u128::from(of.max(1));
-    let here = done.saturating_sub(before);
-    if here == 0 {
+    let done_here = done.saturating_sub(before);
+    if done_here == 0 {
         return format!("{step}, {percent} %");
     }
-    let left = elapsed.as_secs_f64() * of.saturating_sub(done) as f64 / here as f64;
-    // Whole seconds: it is a guess.
-    format!("{step}, {percent} %, about {} left", Nanos(left.ceil() as u64 * 1_000_000_000))
+    let remaining = elapsed.as_secs_f64() * of.saturating_sub(done) as f64 / done_here as f64;
+    // In whole seconds, because it is an estimate.
+    format!("{step}, {percent} %, about {} left", Nanos(remaining.ceil() as u64 * 1_000_000_000))
 }
 
 #[cfg(test)]
@@ -80,11 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_left_follows_from_what_was_done_here() {
+    fn remaining_time_uses_progress_of_this_process() {
         let progress = Progress { step: "writing lists", done: 700, of: 1000 };
-        let said = |before| words(progress, before, Duration::from_secs(20));
-        assert_eq!(said(600), "writing lists, 70 %, about 1m00s left");
-        assert_eq!(said(300), "writing lists, 70 %, about 15s left");
-        assert_eq!(said(700), "writing lists, 70 %");
+        let text = |before| describe(progress, before, Duration::from_secs(20));
+        assert_eq!(text(600), "writing lists, 70 %, about 1m00s left");
+        assert_eq!(text(300), "writing lists, 70 %, about 15s left");
+        assert_eq!(text(700), "writing lists, 70 %");
     }
 }

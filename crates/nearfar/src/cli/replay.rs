@@ -1,0 +1,153 @@
+//! The arguments that reproduce a plan, taken from the command line as typed.
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use super::Cli;
+
+/// Arguments that do not determine the plan: where results go, how they are printed, on which machine, seed and settings the
+/// plan runs, and what happens before and after. A stored run records the machine and the seed separately; `--store` may
+/// contain a password.
+const OMITTED: &[&str] = &[
+    "store",
+    "quiet",
+    "format",
+    "output",
+    "dry_run",
+    "fresh",
+    "explain",
+    "apply",
+    "save",
+    "saved",
+    "map",
+    "sim",
+    "sim_faults",
+    "seed",
+    "host_label",
+    "labels",
+    "quieten",
+    "ban_irqbalance",
+    "wait",
+    "settings_root",
+];
+
+impl Cli {
+    /// Parses a command line, and keeps the arguments that reproduce its plan.
+    pub fn from_argv<T: Into<std::ffi::OsString> + Clone>(
+        argv: impl IntoIterator<Item = T>,
+    ) -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(argv)?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        cli.common.argv = replay_argv(&command, &matches);
+        Ok(cli)
+    }
+}
+
+/// Returns the subcommand and its arguments that determine the plan, in the order typed and in their canonical spelling.
+fn replay_argv(cli: &Command, matches: &ArgMatches) -> Vec<String> {
+    let Some((name, matches)) = matches.subcommand() else { return Vec::new() };
+    let Some(command) = cli.find_subcommand(name) else { return Vec::new() };
+    let typed = command.get_arguments().filter(|arg| {
+        let id = arg.get_id().as_str();
+        !OMITTED.contains(&id) && matches.value_source(id) == Some(ValueSource::CommandLine)
+    });
+    let (external, own): (Vec<&Arg>, Vec<&Arg>) = typed.partition(|arg| arg.is_last_set());
+    let mut own: Vec<(usize, Vec<String>)> = own.into_iter().flat_map(|arg| occurrences(arg, matches)).collect();
+    own.sort_by_key(|(index, _)| *index);
+    let mut argv = vec![name.to_string()];
+    argv.extend(own.into_iter().flat_map(|(_, words)| words));
+    for arg in external {
+        argv.push("--".into());
+        argv.extend(values(arg, matches));
+    }
+    argv
+}
+
+/// Returns each occurrence of an argument with its index on the command line.
+fn occurrences(arg: &Arg, matches: &ArgMatches) -> Vec<(usize, Vec<String>)> {
+    let indices: Vec<usize> = matches.indices_of(arg.get_id().as_str()).into_iter().flatten().collect();
+    let option = arg.get_long().map(|long| format!("--{long}"));
+    if !arg.get_action().takes_values() {
+        return indices.into_iter().zip(option).map(|(index, option)| (index, vec![option])).collect();
+    }
+    let values = values(arg, matches);
+    if let Some(delimiter) = arg.get_value_delimiter() {
+        let joined = values.join(&delimiter.to_string());
+        return indices.into_iter().take(1).map(|index| (index, spelt(option.as_deref(), joined.clone()))).collect();
+    }
+    indices.into_iter().zip(values).map(|(index, value)| (index, spelt(option.as_deref(), value))).collect()
+}
+
+fn spelt(option: Option<&str>, value: String) -> Vec<String> {
+    match option {
+        // Otherwise clap takes the value for an option.
+        Some(option) if value.starts_with('-') => vec![format!("{option}={value}")],
+        Some(option) => vec![option.into(), value],
+        None => vec![value],
+    }
+}
+
+fn values(arg: &Arg, matches: &ArgMatches) -> Vec<String> {
+    let values = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
+    values.map(|value| value.to_string_lossy().into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replayed(argv: &[&str]) -> Vec<String> {
+        Cli::from_argv(["nearfar"].iter().chain(argv)).unwrap().common.argv
+    }
+
+    #[test]
+    fn arguments_of_the_plan_are_replayed_in_typed_order() {
+        let cases: &[(&[&str], &[&str])] = &[
+            (&["run", "quick", "--set", "size=1", "--set=size=2"], &["run", "quick", "--set", "size=1", "--set", "size=2"]),
+            (
+                &["measure", "stream", "-C", "0-3", "-qr", "3", "--smoke"],
+                &["measure", "stream", "--physcpubind", "0-3", "--repetitions", "3", "--smoke"],
+            ),
+            (&["measure", "io", "--placement", "-C 0"], &["measure", "io", "--placement=-C 0"]),
+            (
+                &["place", "--cpus-max", "2", "--with", "load", "--", "server", "--fresh", "-x"],
+                &["place", "--max-cpus", "2", "--load", "load", "--", "server", "--fresh", "-x"],
+            ),
+            (&["map", "--measure", "--all"], &["map", "--measure", "--all"]),
+        ];
+        for (argv, expected) in cases {
+            assert_eq!(replayed(argv), *expected);
+        }
+    }
+
+    #[test]
+    fn replay_omits_results_file_machine_and_output() {
+        let common = ["--store", "postgres://user:secret@host/db", "--quiet", "--format", "json", "--seed", "7"];
+        let machine = ["--sim", "pack:2 core:2 pu:1", "--host-label", "left", "--label", "rack=1", "--wait"];
+        let argv = [&["run", "quick", "--fresh", "--map", "none"][..], &common, &machine].concat();
+        assert_eq!(replayed(&argv), ["run", "quick"]);
+    }
+
+    #[test]
+    fn issue_23_size_replays_warmup_and_time_limit() {
+        let argv = ["size", "--dram", "50%,100%", "--warmup", "2", "--time-limit", "1m", "--within", "3%", "--", "xz", "-k"];
+        let expected =
+            ["size", "--dram", "50%,100%", "--warmup", "2", "--time-limit", "1m", "--max-slowdown", "3%", "--", "xz", "-k"];
+        assert_eq!(replayed(&argv), expected);
+    }
+
+    /// A replayed command line has the same plan arguments when it is parsed again.
+    #[test]
+    fn replayed_arguments_parse_to_themselves() {
+        let argvs: &[&[&str]] = &[
+            &["measure", "command", "--set", "metric=x", "-t", "4", "-i", "0,1", "--", "sh", "-c", "exit 1"],
+            &["place", "--server", "redis", "--ready", "port:1", "-w", "1", "--strict", "--", "load"],
+            &["size", "--engine", "plain", "-r", "2", "--", "xz"],
+        ];
+        for argv in argvs {
+            let once = replayed(argv);
+            assert_eq!(replayed(&once.iter().map(String::as_str).collect::<Vec<_>>()), once);
+        }
+    }
+}
