@@ -23,7 +23,7 @@ pub struct RacePlan {
     pub stages: Stages,
     /// Number of all placements, in digits, because it may exceed any number type.
     pub raw_placements: String,
-    /// How the raw placements were reduced to the candidates.
+    /// Steps of the reduction from the raw placements to the candidates.
     pub steps: Vec<ReductionStep>,
 }
 

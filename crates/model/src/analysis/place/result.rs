@@ -15,7 +15,7 @@ use crate::values::workload::{Better, Value};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlaceResult {
     pub claim: Claim,
-    /// How the search ended. Only `resolved` and `only-one-left` mean that no other candidate is likely to be better.
+    /// State at the end of the search. Only `resolved` and `only-one-left` mean that no other candidate is likely to be better.
     pub search: State,
     /// Why the baseline has no valid trial; `None` if it has.
     pub reference_failed: Option<String>,

@@ -46,7 +46,7 @@ pub(super) struct CandidateSet<'a> {
 #[derive(Clone)]
 pub(super) struct ThreadShape {
     pub threads: usize,
-    /// In logical order, each CPU once; empty if the kernel chooses.
+    /// In logical order, each CPU once. Empty if the kernel chooses.
     pub bindings: Vec<CpuId>,
     pub first_stage: bool,
 }

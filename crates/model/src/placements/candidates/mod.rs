@@ -79,7 +79,7 @@ pub struct Candidates {
     pub raw: Count,
     /// Number of classes of CPU sets, ignoring memory. Sets that become equal by exchanging equivalent parts are one class.
     pub classes: Count,
-    /// How the raw placements were reduced to the candidates, for `--explain`.
+    /// Steps of the reduction from the raw placements to the candidates, for `--explain`.
     pub steps: Vec<Step>,
 }
 
@@ -97,7 +97,7 @@ pub struct Step {
 #[derive(Clone, Debug)]
 struct Draft {
     threads: usize,
-    /// In logical order; empty if the kernel chooses.
+    /// In logical order. Empty if the kernel chooses.
     bindings: Vec<CpuId>,
     memory: MemoryPolicy,
     choice: MemoryChoice,

@@ -15,7 +15,7 @@ use crate::values::topology::{Distances, Topology};
 pub struct MeasuredTopology {
     /// The topology. Its first distances and its memory attributes are the measured ones, if there are any.
     pub topology: Topology,
-    /// Classes of CPUs that the measurement distinguishes; empty if it distinguishes none.
+    /// Classes of CPUs that the measurement distinguishes. Empty if it distinguishes none.
     pub classes: Vec<CpuSet>,
 }
 

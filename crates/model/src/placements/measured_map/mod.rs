@@ -67,7 +67,7 @@ pub struct CorePair {
     pub alike: usize,
     /// Memory node of the line: the home of CPU `a`. `None` if the machine has no known nodes.
     pub home: Option<NodeId>,
-    /// How the line is transferred: `store`, by loads and stores; `cas`, by compare-and-swap.
+    /// Method of transferring the line: `store`, by loads and stores; `cas`, by compare-and-swap.
     pub op: String,
     /// One-way latency in ns.
     pub latency: MeasuredValue,

@@ -41,7 +41,7 @@ pub(crate) struct Cluster {
     pub cores: Vec<usize>,
 }
 
-/// What the cores of a cluster share.
+/// The resource that the cores of a cluster share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClusterNoun {
     /// A cache of this level.
@@ -202,7 +202,7 @@ fn kinds(topology: &Topology) -> Vec<CoreKind> {
         topology.cpu_kinds.iter().filter(|kind| kind.cpus.intersects(&topology.allowed_cpus)).collect();
     let all_have_capacity = stated.iter().all(|kind| kind.capacity.is_some());
     if !all_have_capacity && stated.iter().any(|kind| kind.efficiency < 0) {
-        // Unranked kinds: the cores differ, but nothing says which ones are faster.
+        // Unranked kinds: the cores differ, but it is unknown which ones are faster.
         return Vec::new();
     }
     stated.sort_by_key(

@@ -7,7 +7,7 @@ use super::reason::{self, count};
 use super::region::{SpreadRule, choose, choose_cores, choose_over_clusters, slowness};
 use crate::values::id_set::{CpuId, NodeId};
 
-/// How a policy chooses CPUs.
+/// Rule by which a policy chooses CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CpuRule {
     Kernel,
@@ -94,7 +94,7 @@ fn one_core(index: &CoreIndex, threads: usize) -> CpuList {
     CpuList { cpus: bindings, threads, reason }
 }
 
-/// Returns the prefix of reasons on machines without L3, where other clusters replace L3s; empty if there are L3s.
+/// Returns the prefix of reasons on machines without L3, where other clusters replace L3s. Empty if there are L3s.
 fn instead_of_l3(index: &CoreIndex) -> String {
     match index.cluster_noun {
         ClusterNoun::Cache(3) | ClusterNoun::Nothing => String::new(),

@@ -19,7 +19,7 @@ pub struct KernelFeatures {
     pub far: bool,
 }
 
-/// How a policy chooses memory.
+/// Rule by which a policy chooses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryRule {
     Kernel,
@@ -149,7 +149,7 @@ fn remote_reason(index: &CoreIndex, home: NodeId, node: NodeId, others: usize) -
         Some((near, far)) if far <= near => {
             let source = if measured { "measured" } else { "reported" };
             format!(
-                "memory only on node {node}, which is no farther than their own node {home} ({source} distance {far})"
+                "memory only on node {node}, which is not farther than their own node {home} ({source} distance {far})"
             )
         }
         Some((near, far)) if others == 1 => {
@@ -159,7 +159,7 @@ fn remote_reason(index: &CoreIndex, home: NodeId, node: NodeId, others: usize) -
             format!("memory only on node {node}, farthest from node {home} ({distance} {far} instead of {near})")
         }
         None => {
-            format!("memory only on node {node} instead of their own node {home}; this machine reports no distances")
+            format!("memory only on node {node} instead of their local node {home}; this machine reports no distances")
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::values::topology::Topology;
 use crate::values::workload::WorkloadSpec;
 
-/// How the threads and the memory of one trial are placed.
+/// Placement of the threads and the memory of one trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// As typed by the user: a policy (`smt-one-l3`, `compact+interleave`) or numactl's letters (`-C 0-3 -m 0`).
@@ -48,7 +48,7 @@ pub struct Placement {
     /// second command or the kernel chooses. Both commands have the same memory policy.
     #[serde(rename = "second", default, skip_serializing_if = "CpuSet::is_empty")]
     pub server_cpus: CpuSet,
-    /// Affinity of the interrupts of the devices that the user named; empty if none was named.
+    /// Affinity of the interrupts of the devices that the user named. Empty if none was named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Route>,
     /// Limit of the DRAM that the program may use; `None` if there is no limit.
@@ -193,7 +193,7 @@ impl Placement {
         }
     }
 
-    /// Returns the CPUs of the threads as a set; empty if the kernel chooses.
+    /// Returns the CPUs of the threads as a set. Empty if the kernel chooses.
     pub fn cpus(&self) -> CpuSet {
         self.bindings.iter().copied().collect()
     }

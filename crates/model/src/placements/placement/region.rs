@@ -181,7 +181,7 @@ fn farthest_first<'a>(index: &CoreIndex, parts: &'a [Region]) -> Vec<&'a Region>
     order
 }
 
-/// Returns the distance between the memory of two parts; 0 if unknown.
+/// Returns the distance between the memory of two parts. Returns 0 if unknown.
 fn gap(index: &CoreIndex, from: &Region, to: &Region) -> u64 {
     let home = |region: &Region| -> Option<NodeId> { index.cores[*region.cores.first()?].home };
     home(from).zip(home(to)).and_then(|(from, to)| index.distance(from, to)).unwrap_or(0)

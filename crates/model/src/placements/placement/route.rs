@@ -22,7 +22,7 @@ pub struct Route {
     /// Number of the interrupt in `/proc/interrupts`.
     pub number: u32,
     pub name: String,
-    /// CPUs that may handle it; empty if its affinity is not changed.
+    /// CPUs that may handle it. Empty if its affinity is not changed.
     pub cpus: CpuSet,
 }
 
@@ -34,7 +34,7 @@ impl Route {
     }
 }
 
-/// How a name chooses the CPUs of interrupts.
+/// Rule by which a name chooses the CPUs of interrupts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RouteRule {
     SameCore,

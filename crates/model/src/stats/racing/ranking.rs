@@ -49,7 +49,6 @@ pub struct Effect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RankClaim {
-    /// The candidate leads.
     Leads,
     /// The candidate is worse than the leader.
     Worse {

@@ -388,7 +388,7 @@ fn second_stage_follows_the_first_above_a_hundred_candidates() {
 }
 
 #[test]
-fn best_other_candidate_guides_the_second_stage_if_the_baseline_wins() {
+fn best_other_candidate_guides_second_stage_if_baseline_wins() {
     let mut race = staged();
     let mut seconds = staged_seconds();
     seconds[0] = 0.9;
