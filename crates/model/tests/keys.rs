@@ -186,9 +186,9 @@ fn cell_key_is_this_text() {
         name: "compact+interleave".into(),
         reason: "any reason: it is not in the key".into(),
         threads: 2,
-        seats: vec![CpuId(0), CpuId(2), CpuId(1)],
+        bindings: vec![CpuId(0), CpuId(2), CpuId(1)],
         memory: MemoryPolicy::Interleave(nodes()),
-        second: cpus("4-5,9"),
+        server_cpus: cpus("4-5,9"),
         interrupts: vec![route(cpus("2-3")), route(CpuSet::new())],
         budget: Some(DramBudget { dram: Bytes(3 << 29), steered: true }),
     };

@@ -232,12 +232,12 @@ fn undo_journal_lines_are_unchanged() {
     }
     let failed = RestoreStatus::Failed { why: "w".into(), not_permitted: true };
     let outcomes = [
-        (RestoreStatus::PutBack, r#""outcome":"put-back""#),
-        (RestoreStatus::WasBack, r#""outcome":"was-back""#),
+        (RestoreStatus::Restored, r#""outcome":"put-back""#),
+        (RestoreStatus::AlreadyRestored, r#""outcome":"was-back""#),
         (RestoreStatus::Restarted, r#""outcome":"restarted""#),
         (RestoreStatus::Ended, r#""outcome":"ended""#),
         (RestoreStatus::StillNeeded, r#""outcome":"still-needed""#),
-        (RestoreStatus::LeftForeign { present: "p".into() }, r#""outcome":"left-foreign","present":"p""#),
+        (RestoreStatus::ChangedByOther { present: "p".into() }, r#""outcome":"left-foreign","present":"p""#),
         (failed, r#""outcome":"failed","why":"w","not_permitted":true"#),
     ];
     for (outcome, text) in outcomes {
@@ -254,7 +254,7 @@ fn undo_journal_lines_are_unchanged() {
 fn printed_names_are_unchanged() {
     let problem = |group| Problem { key: "load", group, found: "f".into(), effect: "e", fix: "x", command: Some("c") };
     let groups = [ProblemGroup::Disturbs, ProblemGroup::CannotMeasure, ProblemGroup::ExpandRequirement];
-    let diagnosis = Diagnosis { complaints: groups.map(problem).into(), well: vec!["thp"] };
+    let diagnosis = Diagnosis { problems: groups.map(problem).into(), ok: vec!["thp"] };
     let problem =
         |group| json!({"key": "load", "group": group, "found": "f", "effect": "e", "fix": "x", "command": "c"});
     let problems = ["spoils", "cannot-measure", "expand-lacks"].map(problem);
